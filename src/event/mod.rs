@@ -1,0 +1,8 @@
+//! Packed event arrays: building them, reading them, and the log that serves them to many clients.
+//!
+//! **Invariant:** nothing here knows PDUs, sources, sockets or clocks. Timestamps come in with each
+//! record.
+
+pub mod pack;
+
+pub use pack::{ArrayKind, EventFlags, Param};

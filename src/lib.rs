@@ -1,0 +1,24 @@
+//! jumpseat: an agent (PMDA) for Performance Co-Pilot that turns tracing sources into event metrics,
+//! and the library it is made of.
+//!
+//! The parts, lowest first (`ARCHITECTURE.md` in the repository has the map and the data flow):
+//!
+//! * [`model`]: PCP's data model. No bytes on a wire, no files, no clocks.
+//! * [`pdu`]: the PCP protocol, sans-I/O.
+//! * [`event`]: packed event arrays and the event log.
+//! * `agent` (feature `agent`): the PMDA framework.
+//! * `source` (feature `source`): where event records come from.
+//! * `seat` (feature `seat`): the jumpseat agent itself.
+
+pub mod event;
+pub mod model;
+pub mod pdu;
+
+#[cfg(feature = "agent")]
+pub mod agent;
+#[cfg(any(feature = "agent", feature = "source"))]
+pub mod ids;
+#[cfg(feature = "seat")]
+pub mod seat;
+#[cfg(feature = "source")]
+pub mod source;

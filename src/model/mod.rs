@@ -1,0 +1,22 @@
+//! PCP's data model: identifiers, descriptors, values, labels, profiles and error codes.
+//!
+//! **Invariant:** nothing here knows bytes on a wire, files, sockets or clocks. Every other part of
+//! the crate speaks in these types.
+
+mod desc;
+mod error;
+mod ident;
+mod label;
+mod profile;
+mod time;
+mod units;
+mod value;
+
+pub use desc::{Desc, Semantics, ValueType};
+pub use error::PmError;
+pub use ident::{InDom, Inst, PM_IN_NULL, ParseIdentError, Pmid};
+pub use label::{Label, LabelFlags, LabelKind, LabelSet};
+pub use profile::{IndomProfile, Profile, ProfileState};
+pub use time::Timestamp;
+pub use units::Units;
+pub use value::{FetchResult, Instance, InstanceValue, Value, ValueSet};
