@@ -3,6 +3,8 @@
 //! **Invariant:** nothing here knows PDUs, sources, sockets or clocks. Timestamps come in with each
 //! record.
 
+pub mod batch;
 pub mod pack;
 
+pub use batch::{Batch, RecordError, RecordWriter};
 pub use pack::{ArrayKind, EventFlags, Param};
