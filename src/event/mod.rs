@@ -3,8 +3,14 @@
 //! **Invariant:** nothing here knows PDUs, sources, sockets or clocks. Timestamps come in with each
 //! record.
 
+pub mod array;
 pub mod batch;
 pub mod pack;
+pub mod reader;
+mod summary;
 
+pub use array::{BuildError, EventArray, HostEventArray, NetEventArray};
 pub use batch::{Batch, RecordError, RecordWriter};
 pub use pack::{ArrayKind, EventFlags, Param};
+pub use reader::{ArrayReader, ReadError};
+pub use summary::summary;
