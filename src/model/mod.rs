@@ -10,6 +10,9 @@ mod label;
 mod profile;
 mod time;
 mod units;
+mod units_convert;
+mod units_extra;
+mod units_parse;
 mod value;
 
 pub use desc::{Desc, Semantics, ValueType};
@@ -19,4 +22,7 @@ pub use label::{Label, LabelFlags, LabelKind, LabelSet};
 pub use profile::{IndomProfile, Profile, ProfileState};
 pub use time::Timestamp;
 pub use units::Units;
+pub use units_convert::Conversion;
+pub use units_extra::{ExtraUnit, WithExtra};
+pub use units_parse::{UnitsParseError, UnitsVocabulary};
 pub use value::{FetchResult, Instance, InstanceValue, Value, ValueSet};
