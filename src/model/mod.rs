@@ -14,6 +14,7 @@ mod units_convert;
 mod units_extra;
 mod units_parse;
 mod value;
+mod value_convert;
 
 pub use desc::{Desc, Semantics, ValueType};
 pub use error::PmError;

@@ -1,0 +1,81 @@
+//! Replays what a real PCP's `pmExtractValue` said about numbers and texts.
+
+use bytes::Bytes;
+use jumpseat::model::{PmError, Value, ValueType};
+use serde_json::Value as Json;
+
+fn code(json: &Json) -> i32 {
+    json.as_i64().unwrap() as i32
+}
+
+/// The input of a row, if it is in an encoding that its type may have (others never become values).
+fn input(row: &Json) -> Option<Value> {
+    let kind = ValueType::from_code(code(&row["itype"]));
+    if row["valfmt"] == "insitu" {
+        let bits = u32::from_str_radix(row["lval"].as_str()?.trim_start_matches("0x"), 16).unwrap();
+        return Some(match kind {
+            ValueType::I32 => Value::I32(bits as i32),
+            ValueType::U32 => Value::U32(bits),
+            ValueType::Float => Value::Float(f32::from_bits(bits)),
+            _ => return None,
+        });
+    }
+    if row["valfmt"] == "bad" || code(&row["vtype"]) != kind.code() {
+        return None;
+    }
+    let hex = row["vbuf"].as_str()?;
+    let bytes: Vec<u8> =
+        (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect();
+    Some(match kind {
+        ValueType::I64 => Value::I64(i64::from_le_bytes(bytes.try_into().ok()?)),
+        ValueType::U64 => Value::U64(u64::from_le_bytes(bytes.try_into().ok()?)),
+        ValueType::Float => Value::Float(f32::from_le_bytes(bytes.try_into().ok()?)),
+        ValueType::Double => Value::Double(f64::from_le_bytes(bytes.try_into().ok()?)),
+        ValueType::String => Value::String(Bytes::from(bytes)),
+        ValueType::Aggregate => Value::Aggregate(Bytes::from(bytes)),
+        _ => return None,
+    })
+}
+
+fn bits(value: &Value) -> Option<u64> {
+    Some(match value {
+        Value::I32(v) => u64::from(*v as u32),
+        Value::U32(v) => u64::from(*v),
+        Value::I64(v) => *v as u64,
+        Value::U64(v) => *v,
+        Value::Float(v) => u64::from(v.to_bits()),
+        Value::Double(v) => v.to_bits(),
+        _ => return None,
+    })
+}
+
+#[test]
+fn extraction() {
+    let path = format!("{}/tests/data/units/extract.ndjson", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut checked = 0;
+    for line in text.lines() {
+        let row: Json = serde_json::from_str(line).unwrap();
+        let Some(input) = input(&row) else {
+            continue;
+        };
+        checked += 1;
+        let found = input.convert(ValueType::from_code(code(&row["otype"])));
+        if row["sts"] != 0 {
+            assert_eq!(found, Err(PmError(code(&row["sts"]))), "{line}");
+            continue;
+        }
+        let found = found.unwrap_or_else(|error| panic!("{line}: {error}"));
+        let nan =
+            matches!(found, Value::Float(v) if v.is_nan()) || matches!(found, Value::Double(v) if v.is_nan());
+        if let Some(bits) = bits(&found).filter(|_| !nan) {
+            let raw = row["out_raw"].as_str().map(|raw| match raw.strip_prefix("0x") {
+                Some(hex) => u64::from_str_radix(hex, 16).unwrap(),
+                None => raw.parse().unwrap(),
+            });
+            let raw = raw.or_else(|| row["out_raw"].as_u64()).unwrap();
+            assert_eq!(bits, raw, "{line}");
+        }
+    }
+    assert!(checked > 1400, "{checked}");
+}
