@@ -66,6 +66,9 @@ struct Axis {
     scale: i32,
 }
 
+/// Finds a keyword at the front of a text: its scale and the rest.
+type KeywordTable = fn(&[u8]) -> Option<(i32, &[u8])>;
+
 struct Part {
     space: Axis,
     time: Axis,
@@ -108,7 +111,7 @@ impl Part {
 
     /// Takes one keyword with its exponent off the front of `text`.
     fn keyword<'a>(&mut self, text: &'a [u8]) -> Result<&'a [u8], UnitsParseError> {
-        let tables: [(&mut Axis, fn(&[u8]) -> Option<(i32, &[u8])>); 3] = [
+        let tables: [(&mut Axis, KeywordTable); 3] = [
             (&mut self.time, time_keyword),
             (&mut self.space, space_keyword),
             (&mut self.count, count_keyword),
