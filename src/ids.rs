@@ -1,1 +1,466 @@
-//! Ids.
+//! Names to ids that outlive the process, in the text format of `pmdaCache(3)` (spec `agent.md` 17).
+//!
+//! ```text
+//! 2 0 2147483647              version, insert mode (0: one above the highest), largest id
+//! 0 1795170946 alpha          id, last used (epoch seconds), name up to the end of the line
+//! 1 1795170946 beta two
+//! ```
+//!
+//! **Invariant:** an id once handed out never means another name, because archives refer to it. So a new
+//! name is on file before [`IdMap::get_or_add`] returns, ids only grow, and nothing is ever removed. Adding
+//! costs one `write(2)` of one line; looking up costs one hash. The file is written anew (to a temporary
+//! file, then renamed) only by [`IdMap::save`].
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The largest id of an instance domain without its own limit.
+pub const MAX_ID: i32 = i32::MAX;
+
+/// Why ids could not be read or handed out.
+#[derive(Debug, thiserror::Error)]
+pub enum IdsError {
+    /// The file could not be read or written.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A line of the file makes no sense. Nothing was loaded, so that no id can change its meaning.
+    #[error("{}:{line}: {reason}", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: LineError,
+    },
+    /// Every id up to the largest allowed one is taken.
+    #[error("no id left: the largest, {max}, is taken")]
+    Full {
+        /// The largest allowed id.
+        max: i32,
+    },
+    /// The name cannot be kept on a line of the file.
+    #[error("not a name for an id: {0:?} (empty, has a line break, or starts like a hexadecimal key)")]
+    Name(String),
+    /// The id is taken by another name, or the name has another id.
+    #[error("id {id} cannot be given to {name:?}: {taken_by}")]
+    Taken {
+        /// The id asked for.
+        id: i32,
+        /// The name it was to be given to.
+        name: String,
+        /// What is in the way.
+        taken_by: String,
+    },
+}
+
+/// What is wrong with a line of an id file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// The first line is not `2 MODE MAX` (or `1 MODE`).
+    #[error("not a header: `2 MODE MAXIMUM` expected")]
+    Header,
+    /// Not `ID TIME NAME`.
+    #[error("not an entry: `ID TIME NAME` expected")]
+    Entry,
+    /// Not UTF-8.
+    #[error("the name is not UTF-8")]
+    Encoding,
+    /// The id is above the file's maximum.
+    #[error("id {0} is above the maximum {1}")]
+    AboveMax(i32, i32),
+    /// The id was given to another name by an earlier line.
+    #[error("id {0} already means {1:?}")]
+    DuplicateId(i32, String),
+    /// The name was given another id by an earlier line.
+    #[error("{1:?} already has id {0}")]
+    DuplicateName(i32, String),
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: i32,
+    name: Arc<str>,
+    /// Key bytes of an entry a C agent made with `pmdaCacheStoreKey`, kept as they were.
+    key: Option<Box<str>>,
+    used: u64,
+}
+
+/// A map of names to ids, on file or in memory only.
+#[derive(Debug)]
+pub struct IdMap {
+    by_name: HashMap<Arc<str>, i32>,
+    /// Sorted by id.
+    entries: Vec<Entry>,
+    max: i32,
+    file: Option<Store>,
+}
+
+#[derive(Debug)]
+struct Store {
+    path: PathBuf,
+    append: File,
+}
+
+impl IdMap {
+    /// Reads the map at `path`, making file and directory if they are missing. `None` keeps the map in
+    /// memory only. Ids are 0..=`max`.
+    ///
+    /// # Errors
+    /// [`IdsError::Io`], and [`IdsError::Line`] for a file that is damaged anywhere but in an empty last line.
+    pub fn load(path: Option<&Path>, max: i32) -> Result<IdMap, IdsError> {
+        let mut map = IdMap { by_name: HashMap::new(), entries: Vec::new(), max, file: None };
+        let Some(path) = path else { return Ok(map) };
+        let fail = |source| IdsError::Io { path: path.to_owned(), source };
+        if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+            fs::create_dir_all(dir).map_err(fail)?;
+        }
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(fail(error)),
+        };
+        map.parse(path, &text)?;
+        let mut append = OpenOptions::new().create(true).append(true).open(path).map_err(fail)?;
+        if text.is_empty() {
+            append.write_all(header(max).as_bytes()).map_err(fail)?;
+        } else if text.last() != Some(&b'\n') {
+            append.write_all(b"\n").map_err(fail)?;
+        }
+        map.file = Some(Store { path: path.to_owned(), append });
+        Ok(map)
+    }
+
+    /// A map that is not kept on file.
+    pub fn in_memory() -> IdMap {
+        IdMap { by_name: HashMap::new(), entries: Vec::new(), max: MAX_ID, file: None }
+    }
+
+    /// The id of `name`, if it has one.
+    pub fn get(&self, name: &str) -> Option<i32> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The id of `name`; a new name gets one above the highest id so far, written to the file before this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`IdsError::Full`], [`IdsError::Name`], [`IdsError::Io`]. No id was handed out then.
+    pub fn get_or_add(&mut self, name: &str) -> Result<i32, IdsError> {
+        if let Some(id) = self.get(name) {
+            return Ok(id);
+        }
+        let id = match self.entries.last() {
+            Some(last) if last.id >= self.max => return Err(IdsError::Full { max: self.max }),
+            Some(last) => last.id + 1,
+            None => 0,
+        };
+        self.add(id, name)?;
+        Ok(id)
+    }
+
+    /// Gives `name` the fixed id `id`. Doing it again is fine.
+    ///
+    /// # Errors
+    /// [`IdsError::Taken`] when either is bound otherwise, [`IdsError::Full`] for an id outside 0..=max, and
+    /// as [`IdMap::get_or_add`].
+    pub fn reserve(&mut self, id: i32, name: &str) -> Result<(), IdsError> {
+        let taken = |taken_by| IdsError::Taken { id, name: name.to_owned(), taken_by };
+        match (self.get(name), self.name(id)) {
+            (Some(has), _) if has == id => Ok(()),
+            (Some(has), _) => Err(taken(format!("the name has id {has}"))),
+            (None, Some(other)) => Err(taken(format!("the id means {other:?}"))),
+            (None, None) if !(0..=self.max).contains(&id) => Err(IdsError::Full { max: self.max }),
+            (None, None) => self.add(id, name),
+        }
+    }
+
+    /// The name of `id`, if it was handed out.
+    pub fn name(&self, id: i32) -> Option<&str> {
+        self.position(id).ok().map(|at| &*self.entries[at].name)
+    }
+
+    /// Ids and names, in ascending order of id.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (i32, &str)> {
+        self.entries.iter().map(|entry| (entry.id, &*entry.name))
+    }
+
+    /// How many names have an id.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no name has an id.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The largest id that may be handed out.
+    pub fn max(&self) -> i32 {
+        self.max
+    }
+
+    /// Notes that `id` is in use now. Costs no I/O: the time is on file after the next [`IdMap::save`].
+    pub fn touch(&mut self, id: i32) {
+        if let Ok(at) = self.position(id) {
+            self.entries[at].used = now();
+        }
+    }
+
+    /// When `id` was last used (epoch seconds).
+    pub fn last_used(&self, id: i32) -> Option<u64> {
+        self.position(id).ok().map(|at| self.entries[at].used)
+    }
+
+    /// Writes the whole file anew, last-used times included. A reader (or a crash) sees the old file or the
+    /// new one, never half of one. Does nothing for a map in memory.
+    ///
+    /// # Errors
+    /// [`IdsError::Io`]; the old file is still in place then.
+    pub fn save(&mut self) -> Result<(), IdsError> {
+        let Some(store) = &self.file else { return Ok(()) };
+        let mut text = header(self.max);
+        for entry in &self.entries {
+            push_line(&mut text, entry);
+        }
+        let replace = || -> io::Result<File> {
+            let mut temporary = store.path.clone().into_os_string();
+            temporary.push(format!(".{}.new", std::process::id()));
+            let temporary = PathBuf::from(temporary);
+            let result = File::create(&temporary)
+                .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+                .and_then(|()| OpenOptions::new().append(true).open(&temporary))
+                .and_then(|append| fs::rename(&temporary, &store.path).map(|()| append));
+            if result.is_err() {
+                let _ = fs::remove_file(&temporary);
+            }
+            result
+        };
+        let append = replace().map_err(|source| IdsError::Io { path: store.path.clone(), source })?;
+        let path = store.path.clone();
+        self.file = Some(Store { path, append });
+        Ok(())
+    }
+
+    fn position(&self, id: i32) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&id, |entry| entry.id)
+    }
+
+    /// Adds a pair that is known to be free: to the file first.
+    fn add(&mut self, id: i32, name: &str) -> Result<(), IdsError> {
+        if name.is_empty() || name.contains(['\n', '\r', '\0']) || split_key(name).0.is_some() {
+            return Err(IdsError::Name(name.to_owned()));
+        }
+        let entry = Entry { id, name: name.into(), key: None, used: now() };
+        if let Some(store) = &mut self.file {
+            let mut line = String::with_capacity(name.len() + 24);
+            push_line(&mut line, &entry);
+            let fail = |source| IdsError::Io { path: store.path.clone(), source };
+            let before = store.append.metadata().map_err(fail)?.len();
+            if let Err(error) = store.append.write_all(line.as_bytes()) {
+                // Half a line must not become part of the next one.
+                let _ = store.append.set_len(before);
+                return Err(fail(error));
+            }
+        }
+        self.insert(entry);
+        Ok(())
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let at = self.position(entry.id).unwrap_or_else(|at| at);
+        self.by_name.insert(entry.name.clone(), entry.id);
+        self.entries.insert(at, entry);
+    }
+
+    fn parse(&mut self, path: &Path, text: &[u8]) -> Result<(), IdsError> {
+        let bad = |line, reason| IdsError::Line { path: path.to_owned(), line, reason };
+        let mut lines = text.split(|&byte| byte == b'\n').enumerate();
+        let file_max = match lines.next() {
+            Some((_, [])) | None if text.is_empty() => return Ok(()),
+            Some((_, first)) => parse_header(first).ok_or(bad(1, LineError::Header))?,
+            None => return Ok(()),
+        };
+        let max = self.max.max(file_max.unwrap_or(self.max));
+        for (index, line) in lines {
+            let number = index + 1;
+            if line.is_empty() {
+                continue;
+            }
+            let line = std::str::from_utf8(line).map_err(|_| bad(number, LineError::Encoding))?;
+            let entry = parse_entry(line).ok_or(bad(number, LineError::Entry))?;
+            if entry.id > max {
+                return Err(bad(number, LineError::AboveMax(entry.id, max)));
+            }
+            match (self.get(&entry.name), self.name(entry.id)) {
+                (None, None) => self.insert(entry),
+                // A C agent leaves such lines behind and ignores them when loading.
+                (Some(id), Some(_)) if id == entry.id => {}
+                (Some(id), _) => {
+                    return Err(bad(number, LineError::DuplicateName(id, entry.name.to_string())));
+                }
+                (None, Some(other)) => {
+                    return Err(bad(number, LineError::DuplicateId(entry.id, other.to_owned())));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn header(max: i32) -> String {
+    format!("2 0 {max}\n")
+}
+
+fn push_line(out: &mut String, entry: &Entry) {
+    let key = entry.key.as_deref().unwrap_or("");
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{} {} {key}{}", entry.id, entry.used, entry.name);
+}
+
+/// The header's maximum, which version 1 lacks; `None` for what is no header.
+fn parse_header(line: &[u8]) -> Option<Option<i32>> {
+    let line = std::str::from_utf8(line).ok()?;
+    let mut words = line.split_ascii_whitespace();
+    let version = words.next()?;
+    words.next()?.parse::<u8>().ok().filter(|mode| *mode <= 1)?;
+    match (version, words.next(), words.next()) {
+        ("1", None, None) => Some(None),
+        ("2", Some(max), None) => max.parse().ok().filter(|max| *max >= 0).map(Some),
+        _ => None,
+    }
+}
+
+fn parse_entry(line: &str) -> Option<Entry> {
+    let (id, rest) = line.split_once(' ')?;
+    let (used, rest) = rest.split_once(' ')?;
+    let (key, name) = split_key(rest);
+    if name.is_empty() {
+        return None;
+    }
+    let id = id.parse().ok().filter(|id| *id >= 0)?;
+    Some(Entry { id, name: name.into(), key: key.map(Into::into), used: used.parse().ok()? })
+}
+
+/// Splits off a `[hex] ` key with its blank.
+fn split_key(text: &str) -> (Option<&str>, &str) {
+    let is_key = |hex: &str| !hex.is_empty() && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match text.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
+        Some((hex, _)) if is_key(hex) => {
+            let (key, name) = text.split_at(hex.len() + 3);
+            (Some(key), name)
+        }
+        _ => (None, text),
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &[u8]) -> Result<IdMap, IdsError> {
+        let mut map = IdMap::in_memory();
+        map.parse(Path::new("250.3"), text).map(|()| map)
+    }
+
+    #[test]
+    fn ids_and_names_survive_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/er/250.3");
+        let mut map = IdMap::load(Some(&path), 5).unwrap();
+        assert_eq!(map.get_or_add("alpha").unwrap(), 0);
+        assert_eq!(map.get_or_add("beta two").unwrap(), 1);
+        assert_eq!(map.get_or_add("alpha").unwrap(), 0);
+        map.reserve(4, "four").unwrap();
+        map.reserve(4, "four").unwrap();
+        // No save: being added is being on file.
+        let mut again = IdMap::load(Some(&path), 5).unwrap();
+        assert_eq!(again.iter().collect::<Vec<_>>(), [(0, "alpha"), (1, "beta two"), (4, "four")]);
+        assert_eq!(again.get_or_add("five").unwrap(), 5);
+        assert!(matches!(again.get_or_add("six"), Err(IdsError::Full { max: 5 })));
+        again.save().unwrap();
+        assert_eq!(IdMap::load(Some(&path), 5).unwrap().get("five"), Some(5));
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "temporary file left behind");
+        assert!(again.get_or_add("five").is_ok());
+    }
+
+    #[test]
+    fn entries_after_a_save_go_to_the_new_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.1");
+        let mut map = IdMap::load(Some(&path), MAX_ID).unwrap();
+        map.get_or_add("a").unwrap();
+        map.save().unwrap();
+        map.get_or_add("b").unwrap();
+        assert_eq!(IdMap::load(Some(&path), MAX_ID).unwrap().get("b"), Some(1));
+    }
+
+    #[test]
+    fn reads_what_c_agents_write_and_keeps_their_keys() {
+        let map =
+            load(b"2 0 2147483647\n0 1795170946 alpha\n87612619 1795170946 [010203ff] keyed\n").unwrap();
+        assert_eq!(map.get("keyed"), Some(87_612_619));
+        assert_eq!(map.last_used(0), Some(1_795_170_946));
+        let mut line = String::new();
+        push_line(&mut line, &map.entries[1]);
+        assert_eq!(line, "87612619 1795170946 [010203ff] keyed\n");
+        assert_eq!(load(b"1 0\n3 7 x\n").unwrap().get("x"), Some(3));
+        assert!(load(b"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_unfinished_last_line_keeps_its_id() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.1");
+        fs::write(&path, "2 0 100\n0 1 alpha\n1 2 be").unwrap();
+        let mut map = IdMap::load(Some(&path), 100).unwrap();
+        assert_eq!(map.get_or_add("beta").unwrap(), 2);
+        let names: Vec<_> =
+            IdMap::load(Some(&path), 100).unwrap().iter().map(|(_, n)| n.to_owned()).collect();
+        assert_eq!(names, ["alpha", "be", "beta"]);
+    }
+
+    #[test]
+    fn damage_is_told_by_line() {
+        let line = |text: &[u8]| match load(text) {
+            Err(IdsError::Line { line, reason, .. }) => (line, reason),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(line(b"junk\n"), (1, LineError::Header));
+        assert_eq!(line(b"\n0 1 a\n"), (1, LineError::Header));
+        assert_eq!(line(b"2 0 -1\n"), (1, LineError::Header));
+        assert_eq!(line(b"2 0 9\nx 1 foo\n"), (2, LineError::Entry));
+        assert_eq!(line(b"2 0 9\n1 1\n"), (2, LineError::Entry));
+        assert_eq!(line(b"2 0 9\n-1 1 a\n"), (2, LineError::Entry));
+        assert_eq!(line(b"2 0 9\n1 1 a\n1 1 b\n"), (3, LineError::DuplicateId(1, "a".into())));
+        assert_eq!(line(b"2 0 9\n1 1 a\n2 1 a\n"), (3, LineError::DuplicateName(1, "a".into())));
+        assert_eq!(line(b"2 0 9\n1 1 \xff\n"), (2, LineError::Encoding));
+        assert!(load(b"2 0 9\n1 1 a\n\n1 2 a\n").is_ok());
+    }
+
+    #[test]
+    fn names_that_would_not_come_back_are_refused() {
+        let mut map = IdMap::in_memory();
+        for name in ["", "a\nb", "a\0", "[01] x"] {
+            assert!(matches!(map.get_or_add(name), Err(IdsError::Name(_))), "{name:?}");
+        }
+        assert_eq!(map.get_or_add("[x] y").unwrap(), 0);
+        assert!(matches!(map.reserve(0, "z"), Err(IdsError::Taken { .. })));
+        assert!(matches!(map.reserve(1, "[x] y"), Err(IdsError::Taken { .. })));
+        assert!(matches!(map.reserve(-1, "n"), Err(IdsError::Full { .. })));
+    }
+}

@@ -1,1 +1,29 @@
-//! Agent.
+//! A framework for PCP agents (PMDAs), generic over the agent's state.
+//!
+//! An agent is put together with [`Agent`]: names and help come from the same source files that are
+//! installed, metrics and instance domains from tables, values from callbacks that get the state and a
+//! [`Call`]. [`Agent::build`] checks that all of it fits and gives a [`Core`].
+
+#![allow(dead_code)] // the connections that use the rest follow
+
+mod builder;
+mod call;
+mod core;
+mod help;
+mod indom;
+mod labels;
+mod metric;
+mod pmns;
+mod set;
+mod subtree;
+
+pub use builder::{Agent, BuildError, ClientEndFn, GenerationFn, MAX_DOMAIN};
+pub use call::{Access, Attributes, Call, ClientId};
+pub use core::{Core, Generations};
+pub use help::{HelpError, HelpProblem};
+pub use indom::{Indom, Instances};
+pub use labels::{LabelError, LabelFn, LabelList, LabelTarget, LabelValue};
+pub use metric::{EachFn, Fetch, Metric, SetFn, StoreFn};
+pub use pmns::{PmnsError, Problem as PmnsProblem};
+pub use set::SetWriter;
+pub use subtree::{Subtree, TextKind};

@@ -20,7 +20,7 @@ pub use desc::{Desc, Semantics, ValueType};
 pub use error::PmError;
 pub use ident::{InDom, Inst, PM_IN_NULL, ParseIdentError, Pmid};
 pub use label::{Label, LabelFlags, LabelKind, LabelSet};
-pub use profile::{IndomProfile, Profile, ProfileState};
+pub use profile::{IndomProfile, Profile, ProfileState, ProfileView};
 pub use time::Timestamp;
 pub use units::Units;
 pub use units_convert::Conversion;
