@@ -1,0 +1,129 @@
+#!/bin/bash
+# Runs install/Install and install/Remove against Debian's PCP and looks for traces. Needs root, and the programs in
+# target/release (or $CARGO_TARGET_DIR/release).
+#
+# PCP's install scripts find pmcd by its name and signal every one of them, and change PCP's own directories.
+# So this runs in namespaces of its own (processes, mounts, network) and on copies of these directories. Where
+# that is not permitted, as in most containers, it works in place, provided that no pmcd is running.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")/.." && pwd)
+say() { echo "install test: $*"; }
+die() { say "FAILED: $*" >&2; exit 1; }
+
+[ "$(id -u)" = 0 ] || die "needs root"
+[ -r /etc/pcp.env ] || die "needs PCP"
+[ -x "${CARGO_TARGET_DIR:-$here/target}/release/pmdajumpseat" ] || die "needs cargo build --release"
+while read -r name; do
+	case $name in PCP_*|PMCD_*|PMNS_*|PMDA_*|PMLOGGER_*) unset "$name" ;; esac
+done < <(compgen -e)
+
+if [ "${1:-}" != --inside ]; then
+	if unshare --mount --pid --net --fork --kill-child --mount-proc true 2>/dev/null; then
+		exec unshare --mount --pid --net --fork --kill-child --mount-proc "$0" --inside isolated
+	fi
+	[ -z "$(cat /proc/[0-9]*/comm 2>/dev/null | grep -x pmcd)" ] || die "cannot isolate itself here, and a pmcd is running"
+	exec "$0" --inside in-place
+fi
+
+set +u
+. /etc/pcp.env
+set -u
+if [ "$2" = isolated ]; then
+	ip link set lo up
+	work=$(mktemp -d)
+	mount -t tmpfs tmpfs "$work"
+	for dir in "$PCP_SYSCONF_DIR" "$PCP_LOG_DIR" "$PCP_VAR_DIR"/{config,pmcd,pmdas,pmns,tmp}; do
+		mkdir -p "$work$dir"
+		cp -a "$dir/." "$work$dir"
+		mount --bind "$work$dir" "$dir"
+	done
+	mount -t tmpfs tmpfs "$(realpath /run)"
+	# nothing of systemd's, should it be there
+	[ ! -d /run/systemd ]
+fi
+out=$(mktemp)
+
+pmcd_pid() { cat "$PCP_RUN_DIR/pmcd.pid" 2>/dev/null; }
+answers() { pminfo -f pmcd.version >/dev/null 2>&1; }
+
+# the packaged way, without systemd
+start_pmcd() {
+	mkdir -p "$PCP_RUN_DIR" "$PCP_TMP_DIR/pmcd"
+	chown "$PCP_USER:$PCP_GROUP" "$PCP_RUN_DIR" "$PCP_TMP_DIR/pmcd"
+	PCPQA_SYSTEMD=no "$PCP_RC_DIR/pmcd" start >"$out" 2>&1 </dev/null || { cat "$out"; die "pmcd does not start"; }
+	for _ in $(seq 100); do ! answers || return 0; sleep 0.1; done
+	cat "$PCP_LOG_DIR/pmcd/pmcd.log"
+	die "pmcd does not answer"
+}
+
+stop_pmcd() {
+	local pid
+	pid=$(pmcd_pid) || return 0
+	kill "$pid"
+	for _ in $(seq 100); do [ -d "/proc/$pid" ] || return 0; sleep 0.1; done
+	die "pmcd does not stop"
+}
+
+# install ANSWERS: Install as a user would run it who types these
+install() {
+	say "Install, answers: ${1:-none}"
+	(cd "$here/install" && printf "$1" | timeout 120 ./Install >"$out" 2>&1) || { cat "$out"; die "Install"; }
+	pminfo -f jumpseat.self.version >"$out.pminfo" 2>&1 && grep -q 'value "' "$out.pminfo" || {
+		cat "$out" "$out.pminfo" "$PCP_LOG_DIR"/pmcd/{pmcd,jumpseat}.log
+		die "pminfo does not show jumpseat.self.version"
+	}
+	# what must answer before anything was traced: all of it, without an error
+	pminfo -dfmtT jumpseat >"$out.pminfo" 2>&1 || { cat "$out.pminfo"; die "pminfo -dfmtT jumpseat"; }
+	! grep -iE 'error|no pmcd agent|ipc protocol' "$out.pminfo" || { cat "$out.pminfo"; die "pminfo reports errors"; }
+	grep -q '^jumpseat[[:space:]]' "$PCP_PMCDCONF_PATH" || die "no line in $PCP_PMCDCONF_PATH"
+}
+
+# remove OPTIONS...
+remove() {
+	say "Remove $*"
+	(cd "$here/install" && timeout 120 ./Remove "$@" >"$out" 2>&1 </dev/null) || { cat "$out"; die "Remove"; }
+	! grep -rn jumpseat "$PCP_PMCDCONF_PATH" "$PCP_VAR_DIR/pmns" || die "traces after Remove"
+	[ ! -e "$PCP_PMDAS_DIR/jumpseat" ] || { ls -laR "$PCP_PMDAS_DIR/jumpseat"; die "$PCP_PMDAS_DIR/jumpseat is left"; }
+	[ ! -e "$PCP_VAR_DIR/config/pmlogconf/jumpseat" ] || die "pmlogconf groups are left"
+	! pminfo jumpseat >"$out" 2>&1 || { cat "$out"; die "pmcd still knows jumpseat"; }
+	! cat /proc/[0-9]*/comm 2>/dev/null | grep -qx pmdajumpseat || die "the agent is still running"
+	answers || die "pmcd does not answer after Remove"
+}
+
+trap 'status=$?; stop_pmcd; rm -f "$out" "$out.pminfo"; exit $status' EXIT
+
+# the scripts start pmcd where it is not running, as on a machine where PCP has just been unpacked
+[ -z "$(pmcd_pid)" ] || die "pmcd is running already"
+[ ! -f "$PCP_VAR_DIR/pmns/root" ] || say "the name space has been built before"
+start_pmcd
+cp "$PCP_PMCDCONF_PATH" "$out.conf"
+
+install ''
+pid=$(pmcd_pid)
+"$PCP_BINADM_DIR/pmlogconf" -c -q "$out.pmlogger" >/dev/null 2>&1 || die "pmlogconf"
+grep -q 'jumpseat.source' "$out.pmlogger" || { cat "$out.pmlogger"; die "pmlogconf does not offer jumpseat's groups"; }
+rm -f "$out.pmlogger"
+install ''
+[ "$(pmcd_pid)" = "$pid" ] || die "Install restarted pmcd"
+[ "$(grep -c '^jumpseat[[:space:]]' "$PCP_PMCDCONF_PATH")" = 1 ] || die "installing twice leaves two lines"
+echo '# mine' >>"$PCP_SYSCONF_DIR/jumpseat/jumpseat.toml"
+install 'socket\nUnix\n/run/pcp/pmdajumpseat.socket\n'
+grep -q '^jumpseat.*socket[[:space:]]*unix' "$PCP_PMCDCONF_PATH" || die "not the transport that was asked for"
+grep -q '^# mine' "$PCP_SYSCONF_DIR/jumpseat/jumpseat.toml" || die "Install replaced the user's configuration"
+remove
+[ -f "$PCP_SYSCONF_DIR/jumpseat/jumpseat.toml" ] || die "Remove took the user's configuration"
+# pmdaproc.sh has sorted it meanwhile
+diff <(grep -v '^$' "$out.conf" | sort) <(grep -v '^$' "$PCP_PMCDCONF_PATH" | sort) ||
+	die "$PCP_PMCDCONF_PATH is not as before"
+install 'socket\nInternet\n44009\n'
+remove --purge
+[ ! -e "$PCP_SYSCONF_DIR/jumpseat" ] || die "Remove --purge left the configuration"
+! compgen -G "$PCP_VAR_DIR/config/pmda/400.*" || die "Remove --purge left saved identifiers"
+
+# pmcd is not running: Install starts it
+stop_pmcd
+install ''
+remove --purge
+rm -f "$out.conf"
+say ok
