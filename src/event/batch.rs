@@ -14,7 +14,7 @@ use thiserror::Error;
 use super::pack::{ArrayKind, EventFlags, Param, put_param, put_record};
 use crate::model::{Pmid, Timestamp};
 
-/// Largest packed record, header included. A fetch always has room for one record of this size.
+/// Largest packed record, header included; small enough that any fetch can take one.
 pub const MAX_RECORD: usize = 256 * 1024;
 /// Largest sum of packed records in one batch.
 pub const MAX_BATCH: usize = 16 * 1024 * 1024;
@@ -105,6 +105,12 @@ impl Batch {
         self.truncate(0);
     }
 
+    /// The two vectors: packed records and the offset behind each.
+    pub(super) fn into_parts(mut self) -> (Vec<u8>, Vec<u32>) {
+        self.bytes.truncate(self.end());
+        (self.bytes, self.ends)
+    }
+
     /// The offset behind the last record.
     fn end(&self) -> usize {
         self.ends.last().map_or(0, |&end| end as usize)
@@ -167,7 +173,7 @@ impl RecordWriter<'_> {
 }
 
 /// The time of a packed HIGHRES record in network byte order.
-pub(crate) fn record_time(record: &[u8]) -> Timestamp {
+pub(super) fn record_time(record: &[u8]) -> Timestamp {
     Timestamp::new(BigEndian::read_i64(&record[0..8]), BigEndian::read_i64(&record[8..16]) as u32)
 }
 

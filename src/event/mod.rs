@@ -5,12 +5,16 @@
 
 pub mod array;
 pub mod batch;
+pub mod filter;
+pub mod log;
 pub mod pack;
 pub mod reader;
 mod summary;
 
 pub use array::{BuildError, EventArray, HostEventArray, NetEventArray};
 pub use batch::{Batch, RecordError, RecordWriter};
+pub use filter::{BoundFilter, FieldResolver, Filter, FilterError, Severity};
+pub use log::{CursorId, CursorStats, EventLog, LogConfig, LogStats, ReadOutcome};
 pub use pack::{ArrayKind, EventFlags, Param};
 pub use reader::{ArrayReader, ReadError};
 pub use summary::summary;

@@ -1,0 +1,6 @@
+//! The event log against a naive model, its scenarios one by one, and its filters.
+
+mod check;
+mod filter;
+mod model;
+mod scenarios;
