@@ -1,1 +1,38 @@
-//! Sources.
+//! Tracing sources: everything that turns input from outside into batches of packed event records.
+//!
+//! ```text
+//! bytes --> ndjson::Parser -.                                    definitions (unbounded)
+//!                            >--> Event / params --> Lanes ------------------------------> core
+//! bytes --> binary::decode -'                        Lanes ---- deliveries (bounded) ----> core
+//! ```
+//!
+//! * [`event`]: one event as a parser found it, and [`ndjson`], which fills it from a line of JSON.
+//! * [`binary`]: the compact framing with interned names (`docs/ingest-protocol.md`).
+//! * [`registry`]: names to ids for fields, sources and event types, shared by all source threads;
+//!   [`names`] decides what a field's metric is called.
+//! * [`lanes`]: one batch and its accounting per source, handed over as [`delivery::Delivery`].
+//! * [`intake`]: a connection's protocol, sans-I/O; [`socket`]: the thread that listens.
+//! * [`feed`]: the sending side.
+//!
+//! **Invariants:** nothing here knows PDUs or the agent. The core never takes a lock that a source
+//! holds: it only receives from the two channels. Bytes from outside never panic; whatever could not be
+//! kept is counted, by reason, where it happened.
+
+pub mod binary;
+pub mod config;
+pub mod delivery;
+pub mod event;
+pub mod feed;
+pub mod intake;
+pub mod lanes;
+pub mod listen;
+pub mod names;
+pub mod ndjson;
+pub mod registry;
+pub mod report;
+pub mod severity;
+pub mod socket;
+
+pub use config::{Oversize, SocketConfig};
+pub use delivery::{Delivery, Inlet, Loss, Reason, Tallies};
+pub use registry::{Definition, Registry, RegistryConfig};

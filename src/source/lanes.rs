@@ -1,0 +1,556 @@
+//! Lanes: for each source the batch being filled and its accounting, and the hand-over to the core.
+//!
+//! A source thread owns one [`Lanes`]. Records go straight into the batch, packed; a batch leaves when
+//! it has 64 KiB or when the thread has nothing more to read ([`Lanes::flush`]), so that a lone event
+//! does not wait for company. Nothing here waits for the core for longer than the configured patience.
+//! What cannot be handed over is counted with the time of the loss, and told before the next delivery
+//! of that source.
+//!
+//! **Cost:** one allocation a batch. A record is one pass over its fields, a hash look-up each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{SendTimeoutError, Sender, TrySendError};
+use rustc_hash::FxHashMap;
+
+use super::delivery::{Delivery, Loss, Peer, Reason, Tallies};
+use super::event::{Event, Refusal, Severity, SpanId, Text, Value};
+use super::registry::{FieldCache, FieldRef, Registry, WellKnown};
+use crate::event::batch::Batch;
+use crate::event::{EventFlags, Param};
+use crate::model::{Inst, Pmid, Timestamp, ValueType};
+
+/// A batch of this size leaves at once.
+pub const BATCH_BYTES: usize = 64 * 1024;
+/// First allocation of a batch whose predecessor was small.
+const MIN_BATCH: usize = 1024;
+/// Most spellings of event types a lane remembers; others cost a look at the registry each.
+const MAX_TYPE_CACHE: usize = 4096;
+
+/// Tells the core that there is something in its channels.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// The number of a connection, as far as the accounting goes.
+pub type ConnId = u32;
+
+/// A source's lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaneId(u32);
+
+/// An event type's place in its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypeSlot(u32);
+
+/// One source's batch and accounting.
+#[derive(Debug)]
+pub struct Lane {
+    source: Inst,
+    /// The batch being filled. Whoever commits a record to it calls [`Lanes::committed`].
+    pub batch: Batch,
+    /// The accounting since the last delivery, except for event types.
+    pub tallies: Tallies,
+    missed: Option<Loss>,
+    peer: Option<Peer>,
+    /// Which connections the batch's records are from, in order.
+    shares: Vec<(ConnId, u32)>,
+    type_slots: FxHashMap<Box<[u8]>, TypeSlot>,
+    /// Instance id and events since the last delivery.
+    types: Vec<(Inst, u64)>,
+    untyped: Option<TypeSlot>,
+    /// Batch size to expect.
+    expected: usize,
+    dirty: bool,
+}
+
+/// All lanes of a thread.
+pub struct Lanes {
+    registry: Arc<Registry>,
+    fields: FieldCache,
+    lanes: Vec<Lane>,
+    by_name: FxHashMap<Box<[u8]>, LaneId>,
+    dirty: Vec<LaneId>,
+    out: Sender<Delivery>,
+    wake: Wake,
+    patience: Duration,
+    /// Whether the last hand-over worked; only then a full channel is worth waiting for.
+    moving: bool,
+    closed: bool,
+    lost: FxHashMap<ConnId, u64>,
+    folded: Vec<u8>,
+    /// The time of arrival of what is being read.
+    pub now: Timestamp,
+}
+
+impl Lanes {
+    /// Lanes that deliver to `out` and call `wake` after each delivery. `patience`: how long to wait for
+    /// room in a full channel before records are lost.
+    pub fn new(registry: Arc<Registry>, out: Sender<Delivery>, wake: Wake, patience: Duration) -> Lanes {
+        Lanes {
+            fields: FieldCache::new(Arc::clone(&registry)),
+            registry,
+            lanes: Vec::new(),
+            by_name: FxHashMap::default(),
+            dirty: Vec::new(),
+            out,
+            wake,
+            patience,
+            moving: true,
+            closed: false,
+            lost: FxHashMap::default(),
+            folded: Vec::new(),
+            now: Timestamp::default(),
+        }
+    }
+
+    /// The registry behind these lanes.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Whether the core is gone.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether something still waits to be handed over after a [`Lanes::flush`].
+    pub fn is_pending(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// The lane of a source.
+    ///
+    /// # Errors
+    /// Why there cannot be a source of this name.
+    pub fn source(&mut self, name: &[u8]) -> Result<LaneId, super::registry::SourceRefused> {
+        if let Some(lane) = self.by_name.get(name) {
+            return Ok(*lane);
+        }
+        let source = self.registry.source(&String::from_utf8_lossy(name))?;
+        let lane = LaneId(self.lanes.len() as u32);
+        self.lanes.push(Lane::new(source));
+        self.by_name.insert(name.into(), lane);
+        Ok(lane)
+    }
+
+    /// A lane, to write a record to its batch.
+    #[inline]
+    pub fn lane(&mut self, lane: LaneId) -> &mut Lane {
+        // Lane ids come from `source` alone and lanes are never removed.
+        &mut self.lanes[lane.0 as usize]
+    }
+
+    /// The metric of a field.
+    pub fn field(&mut self, name: &[u8], value_type: ValueType) -> FieldRef {
+        self.fields.field(name, value_type)
+    }
+
+    /// The place where events of a type are counted.
+    #[inline]
+    pub fn type_slot(&mut self, lane: LaneId, event_type: Option<&[u8]>) -> TypeSlot {
+        let Lanes { lanes, registry, .. } = self;
+        lanes[lane.0 as usize].type_slot(registry, event_type)
+    }
+
+    /// Counts a record just committed to the lane's batch, and hands the batch over if it is full.
+    #[inline]
+    pub fn committed(&mut self, conn: ConnId, id: LaneId, event_type: TypeSlot) {
+        let lane = self.lane(id);
+        lane.tallies.received += 1;
+        if let Some((_, count)) = lane.types.get_mut(event_type.0 as usize) {
+            *count += 1;
+        }
+        match lane.shares.last_mut() {
+            Some((last, count)) if *last == conn => *count += 1,
+            _ => lane.shares.push((conn, 1)),
+        }
+        let full = lane.batch.bytes().len() >= BATCH_BYTES;
+        self.touch(id);
+        if full {
+            self.hand_over(id);
+        }
+    }
+
+    /// Counts bytes of input.
+    #[inline]
+    pub fn bytes(&mut self, id: LaneId, bytes: usize) {
+        self.lane(id).tallies.bytes += bytes as u64;
+        self.touch(id);
+    }
+
+    /// Counts a refused event.
+    pub fn reject(&mut self, id: LaneId, reason: Reason) {
+        self.lane(id).tallies.rejected[reason as usize] += 1;
+        self.touch(id);
+    }
+
+    /// Notes who is sending.
+    pub fn peer(&mut self, id: LaneId, peer: Option<Peer>) {
+        self.lane(id).peer = peer;
+    }
+
+    /// Notes records that the sender lost before it sent what comes next.
+    pub fn missed(&mut self, id: LaneId, count: u64, time: Timestamp) {
+        self.hand_over(id);
+        self.lane(id).add_loss(Loss { count, received: 0, time });
+        self.touch(id);
+    }
+
+    /// How many accepted records of a connection could not be handed over so far.
+    pub fn lost(&self, conn: ConnId) -> u64 {
+        self.lost.get(&conn).copied().unwrap_or(0)
+    }
+
+    /// Forgets a connection that is gone, so that its number can be used again. Flush first.
+    pub fn forget(&mut self, conn: ConnId) {
+        self.lost.remove(&conn);
+    }
+
+    /// Hands over everything that waits.
+    pub fn flush(&mut self) {
+        // Those that still cannot go mark themselves dirty again.
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for id in &dirty {
+            self.lane(*id).dirty = false;
+        }
+        for id in dirty.drain(..) {
+            self.hand_over(id);
+        }
+        if self.dirty.is_empty() {
+            self.dirty = dirty;
+        }
+    }
+
+    /// Writes an event as a record. `input` is what the event was parsed from.
+    ///
+    /// # Errors
+    /// The record is too large.
+    pub fn write(&mut self, conn: ConnId, id: LaneId, input: &[u8], event: &Event) -> Result<(), Refusal> {
+        let domain = self.registry.domain();
+        let Lanes { lanes, registry, fields, folded, .. } = self;
+        let lane = &mut lanes[id.0 as usize];
+        let event_type = event.event_type.map(|text| event.text(input, text));
+        let slot = lane.type_slot(registry, event_type);
+        let time = event.time.unwrap_or(self.now);
+        let mut record = lane.batch.record(time, record_flags(event));
+        let text = |text: Text| Param::String(event.text(input, text));
+        if let Some(id) = event.id {
+            match id {
+                SpanId::U64(n) => record.param(WellKnown::SpanIdU64.pmid(domain), Param::U64(n)),
+                SpanId::Text(t) => record.param(WellKnown::SpanId.pmid(domain), text(t)),
+            }
+        }
+        if let Some(parent) = event.parent {
+            match parent {
+                SpanId::U64(n) => record.param(WellKnown::ParentIdU64.pmid(domain), Param::U64(n)),
+                SpanId::Text(t) => record.param(WellKnown::ParentId.pmid(domain), text(t)),
+            }
+        }
+        if let Some(event_type) = event_type {
+            record.param(WellKnown::Type.pmid(domain), Param::String(event_type));
+        }
+        match event.severity {
+            Some(Severity::Word(word)) => {
+                record.param(WellKnown::Severity.pmid(domain), Param::String(word.as_bytes()));
+            }
+            Some(Severity::Text(t)) => record.param(WellKnown::Severity.pmid(domain), text(t)),
+            None => {}
+        }
+        if let Some(message) = event.message {
+            record.param(WellKnown::Message.pmid(domain), text(message));
+        }
+        for field in &event.fields {
+            let value = match field.value {
+                Value::I64(n) => Param::I64(n),
+                Value::U64(n) => Param::U64(n),
+                Value::Double(n) => Param::Double(n),
+                Value::Bool(b) => Param::U32(u32::from(b)),
+                Value::Text(t) => text(t),
+            };
+            let name = event.text(input, field.name);
+            match fields.field(name, value.value_type()) {
+                FieldRef::Own(pmid) => record.param(pmid, value),
+                FieldRef::Folded => {
+                    lane.tallies.folded += 1;
+                    fold(folded, name, &value);
+                    record.param(WellKnown::Other.pmid(domain), Param::String(folded));
+                }
+            }
+        }
+        record.commit().map_err(|_| {
+            Refusal::at(0, Reason::OversizeLine, "more fields than a record can hold (256 KiB packed)")
+        })?;
+        if event.truncated {
+            lane.tallies.truncated += 1;
+        }
+        self.committed(conn, id, slot);
+        Ok(())
+    }
+
+    #[inline]
+    fn touch(&mut self, id: LaneId) {
+        let lane = &mut self.lanes[id.0 as usize];
+        if !lane.dirty {
+            lane.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Sends what the lane has. When that fails, its records become missed and the rest stays.
+    fn hand_over(&mut self, id: LaneId) {
+        let lane = &mut self.lanes[id.0 as usize];
+        let Some(delivery) = lane.take() else { return };
+        let has_records = !delivery.batch.is_empty();
+        let result = self.out.try_send(delivery).or_else(|error| match error {
+            TrySendError::Full(delivery) if self.moving && has_records && !self.patience.is_zero() => {
+                (self.wake)();
+                self.out.send_timeout(delivery, self.patience)
+            }
+            TrySendError::Full(delivery) => Err(SendTimeoutError::Timeout(delivery)),
+            TrySendError::Disconnected(delivery) => Err(SendTimeoutError::Disconnected(delivery)),
+        });
+        let lane = &mut self.lanes[id.0 as usize];
+        match result {
+            Ok(()) => {
+                lane.shares.clear();
+                self.moving = true;
+                (self.wake)();
+            }
+            Err(error) => {
+                self.moving = false;
+                self.closed |= matches!(error, SendTimeoutError::Disconnected(_));
+                let (SendTimeoutError::Timeout(delivery) | SendTimeoutError::Disconnected(delivery)) = error;
+                for (conn, count) in lane.shares.drain(..) {
+                    *self.lost.entry(conn).or_insert(0) += u64::from(count);
+                }
+                lane.restore(delivery, self.now);
+                self.touch(id);
+            }
+        }
+    }
+}
+
+impl Lane {
+    fn new(source: Inst) -> Lane {
+        Lane {
+            source,
+            batch: Batch::default(),
+            tallies: Tallies::default(),
+            missed: None,
+            peer: None,
+            shares: Vec::new(),
+            type_slots: FxHashMap::default(),
+            types: Vec::new(),
+            untyped: None,
+            expected: MIN_BATCH,
+            dirty: false,
+        }
+    }
+
+    #[inline]
+    fn type_slot(&mut self, registry: &Registry, event_type: Option<&[u8]>) -> TypeSlot {
+        let known = match event_type {
+            Some(name) => self.type_slots.get(name),
+            None => self.untyped.as_ref(),
+        };
+        match known {
+            Some(slot) => *slot,
+            None => self.new_type_slot(registry, event_type),
+        }
+    }
+
+    #[cold]
+    fn new_type_slot(&mut self, registry: &Registry, event_type: Option<&[u8]>) -> TypeSlot {
+        let id = registry.event_type(self.source, event_type);
+        let index = self.types.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
+            self.types.push((id, 0));
+            self.types.len() - 1
+        });
+        let slot = TypeSlot(index as u32);
+        match event_type {
+            None => self.untyped = Some(slot),
+            Some(name) if self.type_slots.len() < MAX_TYPE_CACHE => {
+                self.type_slots.insert(name.into(), slot);
+            }
+            Some(_) => {}
+        }
+        slot
+    }
+
+    fn add_loss(&mut self, loss: Loss) {
+        match &mut self.missed {
+            Some(missed) => {
+                missed.count = missed.count.saturating_add(loss.count);
+                missed.received += loss.received;
+            }
+            None => self.missed = Some(loss),
+        }
+    }
+
+    /// Everything there is to tell, if there is anything.
+    fn take(&mut self) -> Option<Delivery> {
+        if self.batch.is_empty() && self.missed.is_none() && self.tallies == Tallies::default() {
+            return None;
+        }
+        let size = self.batch.bytes().len();
+        // Follows a growing stream at once and a drying one slowly.
+        self.expected = size.max(self.expected / 2).max(MIN_BATCH);
+        let capacity = (self.expected + self.expected / 8).min(BATCH_BYTES + BATCH_BYTES / 8);
+        let empty = if size == 0 { Batch::default() } else { Batch::with_capacity(capacity) };
+        let mut tallies = std::mem::take(&mut self.tallies);
+        for (id, count) in self.types.iter_mut().filter(|(_, count)| *count > 0) {
+            tallies.types.push((*id, std::mem::take(count)));
+        }
+        let batch = std::mem::replace(&mut self.batch, empty);
+        Some(Delivery { source: self.source, missed: self.missed.take(), batch, tallies, peer: self.peer })
+    }
+
+    /// Takes back what could not be handed over.
+    fn restore(&mut self, delivery: Delivery, now: Timestamp) {
+        let Delivery { missed, batch, mut tallies, .. } = delivery;
+        for (id, count) in tallies.types.drain(..) {
+            if let Some((_, kept)) = self.types.iter_mut().find(|(known, _)| *known == id) {
+                *kept += count;
+            }
+        }
+        self.tallies = tallies;
+        self.missed = missed;
+        let lost = batch.len() as u64;
+        if lost > 0 {
+            self.add_loss(Loss { count: lost, received: lost, time: batch.last_time().unwrap_or(now) });
+        }
+        self.batch = batch;
+        self.batch.clear();
+    }
+}
+
+/// The flags of an event's record: PARENT only next to ID, as it speaks of the second parameter.
+fn record_flags(event: &Event) -> EventFlags {
+    let mut flags = if event.phase == EventFlags(0) { EventFlags::POINT } else { event.phase };
+    if event.id.is_some() {
+        flags |= EventFlags::ID;
+        if event.parent.is_some() {
+            flags |= EventFlags::PARENT;
+        }
+    }
+    flags
+}
+
+/// `name=value`, for fields without a metric of their own.
+pub fn fold(out: &mut Vec<u8>, name: &[u8], value: &Param<'_>) {
+    use std::io::Write;
+    out.clear();
+    out.extend_from_slice(name);
+    out.push(b'=');
+    // Writing to a vector cannot fail.
+    let _ = match value {
+        Param::I32(n) => write!(out, "{n}"),
+        Param::U32(n) => write!(out, "{n}"),
+        Param::I64(n) => write!(out, "{n}"),
+        Param::U64(n) => write!(out, "{n}"),
+        Param::Float(n) => write!(out, "{n}"),
+        Param::Double(n) => write!(out, "{n}"),
+        Param::String(bytes) => out.write_all(bytes),
+        Param::Aggregate(bytes) => bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}")),
+    };
+}
+
+/// A field that was looked up once, for framings that intern names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InternedField {
+    /// Its type.
+    pub value_type: ValueType,
+    /// Its metric; [`WellKnown::Other`] if it has none of its own.
+    pub pmid: Pmid,
+    /// Its name, if its values are folded.
+    pub folded: Option<Box<[u8]>>,
+}
+
+impl Lanes {
+    /// Looks a field up for a connection that interned its name.
+    pub fn intern(&mut self, name: &[u8], value_type: ValueType) -> InternedField {
+        match self.fields.field(name, value_type) {
+            FieldRef::Own(pmid) => InternedField { value_type, pmid, folded: None },
+            FieldRef::Folded => {
+                let pmid = WellKnown::Other.pmid(self.registry.domain());
+                InternedField { value_type, pmid, folded: Some(name.into()) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::registry::RegistryConfig;
+    use crossbeam_channel::{Receiver, bounded};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    fn lanes(room: usize) -> (Lanes, Receiver<Delivery>, Arc<AtomicU32>) {
+        let (registry, _) = Registry::open(&RegistryConfig::new(400)).expect("in memory");
+        let (out, deliveries) = bounded(room);
+        let woken = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&woken);
+        let wake: Wake = Arc::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        (Lanes::new(registry, out, wake, Duration::ZERO), deliveries, woken)
+    }
+
+    fn write(lanes: &mut Lanes, lane: LaneId, conn: ConnId, sec: i64) {
+        let event = Event { time: Some(Timestamp::new(sec, 0)), ..Event::default() };
+        lanes.write(conn, lane, b"", &event).expect("fits");
+    }
+
+    #[test]
+    fn what_cannot_be_handed_over_is_missed_before_the_next_delivery() {
+        let (mut lanes, deliveries, woken) = lanes(1);
+        let lane = lanes.source(b"app").expect("source");
+        write(&mut lanes, lane, 1, 10);
+        lanes.flush();
+        assert_eq!(woken.load(Ordering::Relaxed), 1);
+        write(&mut lanes, lane, 1, 11);
+        write(&mut lanes, lane, 2, 12);
+        lanes.reject(lane, Reason::Time);
+        lanes.flush();
+        assert!(lanes.is_pending());
+        write(&mut lanes, lane, 2, 13);
+        lanes.flush();
+        assert_eq!((lanes.lost(1), lanes.lost(2)), (1, 2));
+
+        let first = deliveries.try_recv().expect("the first");
+        assert_eq!((first.batch.len(), first.missed, first.tallies.received), (1, None, 1));
+        write(&mut lanes, lane, 2, 14);
+        lanes.flush();
+        let second = deliveries.try_recv().expect("the second");
+        assert_eq!(second.missed, Some(Loss { count: 3, received: 3, time: Timestamp::new(12, 0) }));
+        assert_eq!((second.batch.len(), second.tallies.received), (1, 4));
+        assert_eq!(second.tallies.types.iter().map(|(_, n)| n).sum::<u64>(), 4);
+        assert_eq!(second.tallies.rejected[Reason::Time as usize], 1);
+        lanes.flush();
+        assert!(!lanes.is_pending() && deliveries.is_empty());
+        drop(deliveries);
+        write(&mut lanes, lane, 2, 15);
+        lanes.flush();
+        assert!(lanes.is_closed());
+    }
+
+    #[test]
+    fn a_full_batch_leaves_at_once_and_a_senders_loss_keeps_its_place() {
+        let (mut lanes, deliveries, _) = lanes(1000);
+        let lane = lanes.source(b"app").expect("source");
+        for sec in 0..4000 {
+            write(&mut lanes, lane, 1, sec);
+        }
+        assert!(!deliveries.is_empty());
+        lanes.missed(lane, 7, Timestamp::new(5000, 1));
+        write(&mut lanes, lane, 1, 5001);
+        lanes.flush();
+        let all: Vec<Delivery> = deliveries.try_iter().collect();
+        assert_eq!(all.iter().map(|d| d.batch.len()).sum::<usize>(), 4001);
+        let last = all.last().expect("several");
+        assert_eq!(last.missed, Some(Loss { count: 7, received: 0, time: Timestamp::new(5000, 1) }));
+        assert_eq!((last.batch.len(), last.tallies.received), (1, 1));
+        assert_eq!(lanes.source(b"app"), Ok(lane));
+    }
+}

@@ -1,0 +1,114 @@
+//! JSON numbers, without losing a digit.
+
+/// A number, in the first type of these that holds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// An integer.
+    I64(i64),
+    /// An integer beyond `i64::MAX`.
+    U64(u64),
+    /// Written with a fraction or an exponent; the nearest double.
+    Double(f64),
+    /// Beyond all of them: only its text tells it.
+    Text,
+}
+
+/// Digits that never overflow 64 bits.
+const SAFE_DIGITS: usize = 18;
+
+/// Reads the number at the start of `bytes`: its length and value. `Err` has the offset at which it is
+/// not a JSON number any more.
+pub fn scan(bytes: &[u8]) -> Result<(usize, Number), usize> {
+    let digit_at = |at: usize| bytes.get(at).filter(|byte| byte.is_ascii_digit());
+    let negative = bytes.first() == Some(&b'-');
+    let first = usize::from(negative);
+    let mut at = first;
+    let mut value = 0u64;
+    while let Some(digit) = digit_at(at) {
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+        at += 1;
+    }
+    let digits = at - first;
+    if digits == 0 {
+        return Err(at);
+    }
+    if digits > 1 && bytes.get(first) == Some(&b'0') {
+        // JSON has no leading zeros.
+        return Err(first);
+    }
+    if !matches!(bytes.get(at), Some(b'.' | b'e' | b'E')) {
+        let number = if digits <= SAFE_DIGITS {
+            Number::I64(if negative { -(value as i64) } else { value as i64 })
+        } else {
+            wide_integer(&bytes[..at])
+        };
+        return Ok((at, number));
+    }
+    if bytes.get(at) == Some(&b'.') {
+        at += 1;
+        digit_at(at).ok_or(at)?;
+        while digit_at(at).is_some() {
+            at += 1;
+        }
+    }
+    if matches!(bytes.get(at), Some(b'e' | b'E')) {
+        at += 1;
+        if matches!(bytes.get(at), Some(b'+' | b'-')) {
+            at += 1;
+        }
+        digit_at(at).ok_or(at)?;
+        while digit_at(at).is_some() {
+            at += 1;
+        }
+    }
+    let number = parse::<f64>(&bytes[..at]).filter(|n| n.is_finite()).map_or(Number::Text, Number::Double);
+    Ok((at, number))
+}
+
+#[cold]
+fn wide_integer(text: &[u8]) -> Number {
+    match (parse(text), parse(text)) {
+        (Some(n), _) => Number::I64(n),
+        (None, Some(n)) => Number::U64(n),
+        (None, None) => Number::Text,
+    }
+}
+
+fn parse<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_and_every_limit() {
+        for (text, expected) in [
+            ("0", Ok((1, Number::I64(0)))),
+            ("-0", Ok((2, Number::I64(0)))),
+            ("12,", Ok((2, Number::I64(12)))),
+            ("9223372036854775807", Ok((19, Number::I64(i64::MAX)))),
+            ("-9223372036854775808", Ok((20, Number::I64(i64::MIN)))),
+            ("9223372036854775808", Ok((19, Number::U64(1 << 63)))),
+            ("18446744073709551615", Ok((20, Number::U64(u64::MAX)))),
+            ("18446744073709551616", Ok((20, Number::Text))),
+            ("-9223372036854775809", Ok((20, Number::Text))),
+            ("1.5", Ok((3, Number::Double(1.5)))),
+            ("-0.0", Ok((4, Number::Double(-0.0)))),
+            ("1e3}", Ok((3, Number::Double(1000.0)))),
+            ("1E+3", Ok((4, Number::Double(1000.0)))),
+            ("1e999", Ok((5, Number::Text))),
+            ("1e-999", Ok((6, Number::Double(0.0)))),
+            ("-", Err(1)),
+            ("01", Err(0)),
+            ("-01", Err(1)),
+            ("1.", Err(2)),
+            ("1.e1", Err(2)),
+            ("1e", Err(2)),
+            ("1e+", Err(3)),
+        ] {
+            assert_eq!(scan(text.as_bytes()), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Times in events: RFC 3339, and numbers since the epoch. Exact: no digit goes through a float, and
+//! digits below the nanosecond are cut.
+
+use crate::model::Timestamp;
+
+const BAD_DATE: &str = "not a time: write RFC 3339, such as 2026-11-20T13:00:00.5Z, or a number";
+const NO_ZONE: &str = "a time without zone: add Z or an offset such as +01:00";
+const BAD_NUMBER: &str = "a number that is no time in seconds, milli-, micro- or nanoseconds";
+
+/// A time in a string: RFC 3339, or a number as in [`from_decimal`].
+///
+/// # Errors
+/// What is wrong with it.
+pub fn from_text(text: &[u8]) -> Result<Timestamp, &'static str> {
+    if text.get(4) == Some(&b'-') { from_rfc3339(text) } else { from_decimal(text).map_err(|_| BAD_DATE) }
+}
+
+/// `2026-11-20T13:00:00.123456789+01:00`. Beyond the RFC: a blank or `t` as separator, a comma before
+/// the fraction, an offset without colon, lower case `z`. A leap second is the second after it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn from_rfc3339(text: &[u8]) -> Result<Timestamp, &'static str> {
+    let [date @ .., _, _, _, _, _, _, _, _] = text.get(..19).ok_or(BAD_DATE)? else { return Err(BAD_DATE) };
+    let clock = &text[11..19];
+    if date[4] != b'-' || date[7] != b'-' || !matches!(date[10], b'T' | b't' | b' ') {
+        return Err(BAD_DATE);
+    }
+    if clock[2] != b':' || clock[5] != b':' {
+        return Err(BAD_DATE);
+    }
+    let year = two(&date[0..2])? * 100 + two(&date[2..4])?;
+    let (month, day) = (two(&date[5..7])?, two(&date[8..10])?);
+    let (hour, minute, second) = (two(&clock[0..2])?, two(&clock[3..5])?, two(&clock[6..8])?);
+    let date_ok = (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
+    if !date_ok || hour > 23 || minute > 59 || second > 60 {
+        return Err("a time with a part out of its range");
+    }
+
+    let mut rest = &text[19..];
+    let mut nsec = 0u32;
+    if let [b'.' | b',', fraction @ ..] = rest {
+        let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if digits == 0 {
+            return Err(BAD_DATE);
+        }
+        let kept = fraction[..digits].iter().take(9);
+        let count = kept.len() as u32;
+        nsec = kept.fold(0, |n, digit| n * 10 + u32::from(digit - b'0')) * 10u32.pow(9 - count);
+        rest = &fraction[digits..];
+    }
+    let offset = match rest {
+        b"Z" | b"z" => 0,
+        [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] | [sign @ (b'+' | b'-'), h1, h2, m1, m2] => {
+            let (hours, minutes) = (two(&[*h1, *h2])?, two(&[*m1, *m2])?);
+            if hours > 23 || minutes > 59 {
+                return Err("a time with a part out of its range");
+            }
+            (hours * 3600 + minutes * 60) * if *sign == b'-' { -1 } else { 1 }
+        }
+        b"" => return Err(NO_ZONE),
+        _ => return Err(BAD_DATE),
+    };
+    let sec = days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset;
+    Ok(Timestamp::new(sec, nsec))
+}
+
+/// Most digits of a number, so that it and its nanoseconds fit 128 bits.
+const MAX_DIGITS: i32 = 28;
+
+/// A decimal number since the epoch. Its unit follows from its size: fewer than 12 digits before the
+/// point are seconds (until the year 5138), fewer than 15 milliseconds, fewer than 18 microseconds, up
+/// to 20 nanoseconds.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn from_decimal(text: &[u8]) -> Result<Timestamp, &'static str> {
+    let (negative, text) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    let (mut mantissa, mut digits, mut scale) = (0i128, 0i32, 0i32);
+    let (mut any, mut point) = (false, false);
+    let mut bytes = text.iter();
+    for byte in bytes.by_ref() {
+        match byte {
+            b'0'..=b'9' => {
+                any = true;
+                if digits >= MAX_DIGITS {
+                    // Only digits of the fraction may be too many, and those are below the nanosecond.
+                    if !point {
+                        return Err(BAD_NUMBER);
+                    }
+                    continue;
+                }
+                mantissa = mantissa * 10 + i128::from(byte - b'0');
+                digits += i32::from(mantissa != 0);
+                scale -= i32::from(point);
+            }
+            b'.' if !point => point = true,
+            b'e' | b'E' => break,
+            _ => return Err(BAD_NUMBER),
+        }
+    }
+    if !any {
+        return Err(BAD_NUMBER);
+    }
+    if text.iter().any(|byte| matches!(byte, b'e' | b'E')) {
+        let exponent = std::str::from_utf8(bytes.as_slice()).ok().and_then(|text| text.parse::<i16>().ok());
+        scale += i32::from(exponent.ok_or(BAD_NUMBER)?);
+    }
+    let exponent = match digits + scale {
+        ..=11 => 9,
+        12..=14 => 6,
+        15..=17 => 3,
+        18..=20 => 0,
+        _ if mantissa == 0 => 0,
+        _ => return Err(BAD_NUMBER),
+    } + scale;
+    // At most 20 digits before the point times 10^9 at most, or a division: no overflow.
+    let nanos = if mantissa == 0 || exponent < -MAX_DIGITS {
+        0
+    } else if exponent >= 0 {
+        mantissa * 10i128.pow(exponent as u32)
+    } else {
+        mantissa / 10i128.pow(-exponent as u32)
+    };
+    Ok(Timestamp::from_nanos(if negative { -nanos } else { nanos }))
+}
+
+fn two(digits: &[u8]) -> Result<i64, &'static str> {
+    match digits {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9'] => Ok(i64::from(a - b'0') * 10 + i64::from(b - b'0')),
+        _ => Err(BAD_DATE),
+    }
+}
+
+fn days_in_month(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days from 1970-01-01, in the Gregorian calendar, for years from 0. Counting years from March puts
+/// the leap day at a year's end.
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    const MARCH_0_TO_EPOCH: i64 = 719_468;
+    year * 365 + leap_days + day_of_year - MARCH_0_TO_EPOCH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(sec: i64, nsec: u32) -> Result<Timestamp, &'static str> {
+        Ok(Timestamp { sec, nsec })
+    }
+
+    #[test]
+    fn rfc3339() {
+        for (text, expected) in [
+            ("1970-01-01T00:00:00Z", at(0, 0)),
+            ("2026-11-20T13:16:06Z", at(1_795_180_566, 0)),
+            ("2026-11-20T13:16:06.5+02:00", at(1_795_173_366, 500_000_000)),
+            ("2026-11-20 13:16:06,000000001-0130", at(1_795_185_966, 1)),
+            ("2000-02-29t23:59:59.1234567899z", at(951_868_799, 123_456_789)),
+            ("1969-12-31T23:59:59.999999999Z", at(-1, 999_999_999)),
+            ("0000-01-01T00:00:00Z", at(-62_167_219_200, 0)),
+            ("9999-12-31T23:59:60Z", at(253_402_300_800, 0)),
+            ("2026-11-20T13:16:06", Err(NO_ZONE)),
+            ("2026-02-29T00:00:00Z", Err("a time with a part out of its range")),
+            ("2026-13-01T00:00:00Z", Err("a time with a part out of its range")),
+            ("2026-01-01T24:00:00Z", Err("a time with a part out of its range")),
+            ("2026-01-01T00:00:00+24:00", Err("a time with a part out of its range")),
+            ("2026-01-01T00:00:00.Z", Err(BAD_DATE)),
+            ("2026-01-01T00:00:00Zjunk", Err(BAD_DATE)),
+            ("2026-01-01", Err(BAD_DATE)),
+            ("2026-1-01T00:00:00Z", Err(BAD_DATE)),
+            ("yesterday", Err(BAD_DATE)),
+            ("", Err(BAD_DATE)),
+        ] {
+            assert_eq!(from_text(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_choose_their_unit_and_keep_every_digit() {
+        for (text, expected) in [
+            ("0", at(0, 0)),
+            ("0.000000001", at(0, 1)),
+            ("1795180566", at(1_795_180_566, 0)),
+            ("1795180566.123456789", at(1_795_180_566, 123_456_789)),
+            ("1795180566.1234567899999999999999999999999", at(1_795_180_566, 123_456_789)),
+            ("1795180566123", at(1_795_180_566, 123_000_000)),
+            ("1795180566123.25", at(1_795_180_566, 123_250_000)),
+            ("1795180566123456", at(1_795_180_566, 123_456_000)),
+            ("1795180566123456789", at(1_795_180_566, 123_456_789)),
+            ("99999999999", at(99_999_999_999, 0)),
+            ("100000000000", at(100_000_000, 0)),
+            ("1.795180566e9", at(1_795_180_566, 0)),
+            ("1795180566123e-3", at(1_795_180_566, 123_000_000)),
+            ("-1.5", at(-2, 500_000_000)),
+            ("1e-300", at(0, 0)),
+            ("0e300", at(0, 0)),
+            ("99999999999999999999", at(99_999_999_999, 999_999_999)),
+            ("100000000000000000000", Err(BAD_NUMBER)),
+            ("1e30", Err(BAD_NUMBER)),
+            ("1e99999", Err(BAD_NUMBER)),
+            ("12345678901234567890123456789012345678901234567890", Err(BAD_NUMBER)),
+        ] {
+            assert_eq!(from_decimal(text.as_bytes()), expected, "{text}");
+        }
+        assert_eq!(from_text(b"1795180566.5"), at(1_795_180_566, 500_000_000));
+        assert_eq!(from_text(b"1.2.3"), Err(BAD_DATE));
+        assert_eq!(from_text(b"."), Err(BAD_DATE));
+    }
+
+    #[test]
+    fn days_agree_with_counting() {
+        let mut days = days_since_epoch(0, 1, 1);
+        for year in 0..=2400 {
+            for month in 1..=12 {
+                assert_eq!(days_since_epoch(year, month, 1), days, "{year}-{month}");
+                days += days_in_month(year, month);
+            }
+        }
+        assert_eq!(days_since_epoch(1970, 1, 1), 0);
+    }
+}
