@@ -1,6 +1,6 @@
 //! What a source hands to the core, and how the core takes it.
 
-use crossbeam_channel::{Receiver, TryRecvError};
+use crossbeam_channel::Receiver;
 
 use super::registry::Definition;
 use crate::event::batch::Batch;
@@ -87,6 +87,9 @@ impl Tallies {
     }
 }
 
+/// Most lost records a sender is believed at a time.
+pub const MAX_SENDER_LOSS: u64 = 1 << 32;
+
 /// Records lost before they could be handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
@@ -94,7 +97,7 @@ pub struct Loss {
     pub count: u64,
     /// How many of them were taken in and then lost here; the others the sender said it lost.
     pub received: u64,
-    /// When the first of them was lost.
+    /// The time of the newest of them.
     pub time: Timestamp,
 }
 
@@ -141,10 +144,7 @@ impl Inlet {
     /// a source sends a definition before the delivery that needs it, so the definitions are drained
     /// after the delivery was taken and before it is returned. Never blocks, takes no lock.
     pub fn take(&self, mut define: impl FnMut(Definition)) -> Option<Delivery> {
-        let delivery = match self.deliveries.try_recv() {
-            Ok(delivery) => Some(delivery),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        };
+        let delivery = self.deliveries.try_recv().ok();
         self.definitions.try_iter().for_each(&mut define);
         delivery
     }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::binary::{self, decode::Decoder};
-use super::delivery::{Peer, Reason};
+use super::delivery::{MAX_SENDER_LOSS, Peer, Reason};
 use super::event::{Event, Limits, Refusal};
 use super::lanes::{ConnId, LaneId, Lanes};
 use super::ndjson::{self, Line};
@@ -273,6 +273,9 @@ impl Intake {
             shared.lanes.peer(self.lane, self.peer);
         }
         if let Some(count) = missed.filter(|count| *count > 0) {
+            if count > MAX_SENDER_LOSS {
+                return Err(Refusal::at(0, Reason::Control, "more than 2^32 lost records at a time"));
+            }
             let time = match &time {
                 None => shared.lanes.now,
                 Some(time) => ndjson::time::from_text(time.as_text().as_bytes())

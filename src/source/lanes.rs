@@ -300,17 +300,18 @@ impl Lanes {
     fn hand_over(&mut self, id: LaneId) {
         let lane = &mut self.lanes[id.0 as usize];
         let Some(delivery) = lane.take() else { return };
-        let has_records = !delivery.batch.is_empty();
-        let result = self.out.try_send(delivery).or_else(|error| match error {
-            TrySendError::Full(delivery) if self.moving && has_records && !self.patience.is_zero() => {
-                (self.wake)();
-                self.out.send_timeout(delivery, self.patience)
-            }
-            TrySendError::Full(delivery) => Err(SendTimeoutError::Timeout(delivery)),
-            TrySendError::Disconnected(delivery) => Err(SendTimeoutError::Disconnected(delivery)),
-        });
+        let worth_waiting = self.moving && !delivery.batch.is_empty() && !self.patience.is_zero();
+        let mut outcome = match self.out.try_send(delivery) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(delivery)) => Err(SendTimeoutError::Timeout(delivery)),
+            Err(TrySendError::Disconnected(delivery)) => Err(SendTimeoutError::Disconnected(delivery)),
+        };
+        if worth_waiting && let Err(SendTimeoutError::Timeout(delivery)) = outcome {
+            (self.wake)();
+            outcome = self.out.send_timeout(delivery, self.patience);
+        }
         let lane = &mut self.lanes[id.0 as usize];
-        match result {
+        match outcome {
             Ok(()) => {
                 lane.shares.clear();
                 self.moving = true;
@@ -382,6 +383,7 @@ impl Lane {
             Some(missed) => {
                 missed.count = missed.count.saturating_add(loss.count);
                 missed.received += loss.received;
+                missed.time = loss.time;
             }
             None => self.missed = Some(loss),
         }
@@ -523,7 +525,7 @@ mod tests {
         write(&mut lanes, lane, 2, 14);
         lanes.flush();
         let second = deliveries.try_recv().expect("the second");
-        assert_eq!(second.missed, Some(Loss { count: 3, received: 3, time: Timestamp::new(12, 0) }));
+        assert_eq!(second.missed, Some(Loss { count: 3, received: 3, time: Timestamp::new(13, 0) }));
         assert_eq!((second.batch.len(), second.tallies.received), (1, 4));
         assert_eq!(second.tallies.types.iter().map(|(_, n)| n).sum::<u64>(), 4);
         assert_eq!(second.tallies.rejected[Reason::Time as usize], 1);

@@ -6,7 +6,7 @@
 use super::{FIELD, HELLO, MAX_INTERNED, MAX_NAME, MISSED, RECORD, SOURCE, SYNC, TYPE, USE, flag, varint};
 use crate::event::{EventFlags, Param};
 use crate::model::{Timestamp, ValueType};
-use crate::source::delivery::Reason;
+use crate::source::delivery::{MAX_SENDER_LOSS, Reason};
 use crate::source::event::{Limits, Refusal};
 use crate::source::intake::Shared;
 use crate::source::lanes::{ConnId, InternedField, LaneId, Lanes, TypeSlot, fold};
@@ -176,6 +176,9 @@ impl Decoder {
             }
             MISSED => {
                 let count = read.varint()?;
+                if count > MAX_SENDER_LOSS {
+                    return Err(Refusal::at(0, Reason::Control, "more than 2^32 lost records at a time"));
+                }
                 let time = read.time()?;
                 read.end()?;
                 if count > 0 {

@@ -207,10 +207,9 @@ impl Encoder {
 
     fn field(&mut self, name: &[u8], value_type: ValueType, out: &mut Vec<u8>) -> Result<u64, EncodeError> {
         let slot = value_type.code() as usize & 7;
-        if let Some(by_type) = self.fields.get(name) {
-            if by_type[slot] != 0 {
-                return Ok(by_type[slot]);
-            }
+        let known = self.fields.get(name).map_or(0, |by_type| by_type[slot]);
+        if known != 0 {
+            return Ok(known);
         }
         check(name, self.field_count)?;
         self.field_count += 1;

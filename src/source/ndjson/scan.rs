@@ -283,8 +283,8 @@ fn plain_end(line: &[u8], mut at: usize) -> usize {
     let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
     while let Some(chunk) = line.get(at..at + 8) {
         let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
-        let quote = zero_bytes(word ^ ONES * u64::from(b'"'));
-        let backslash = zero_bytes(word ^ ONES * u64::from(b'\\'));
+        let quote = zero_bytes(word ^ (ONES * u64::from(b'"')));
+        let backslash = zero_bytes(word ^ (ONES * u64::from(b'\\')));
         let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
         let found = quote | backslash | control;
         if found != 0 {
