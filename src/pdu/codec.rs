@@ -185,7 +185,7 @@ impl fmt::Display for PduError {
             }
             Problem::Blocks { what } => write!(f, "value block {what}"),
             Problem::EventArray { field } => write!(f, "event array: {field} does not fit"),
-            Problem::Label { field } => write!(f, "label: {field} outside its place"),
+            Problem::Label { field } => write!(f, "label: {field}, outside its place"),
         }
     }
 }
@@ -364,6 +364,14 @@ impl<'a> Reader<'a> {
     pub fn bytes_at(&self, start: usize, end: usize) -> Option<Bytes> {
         let bytes = self.frame.body.get(start.checked_sub(HEADER_LEN)?..end.checked_sub(HEADER_LEN)?)?;
         Some(self.frame.body.slice_ref(bytes))
+    }
+
+    pub fn u8(&mut self, field: &'static str) -> Result<u8, PduError> {
+        self.take(field, 1).map(|mut bytes| bytes.get_u8())
+    }
+
+    pub fn u16(&mut self, field: &'static str) -> Result<u16, PduError> {
+        self.take(field, 2).map(|mut bytes| bytes.get_u16())
     }
 
     pub fn u32(&mut self, field: &'static str) -> Result<u32, PduError> {

@@ -12,6 +12,8 @@
 
 use bytes::Buf;
 
+use super::codec::pad4;
+
 const HEADER_WORD: usize = 4;
 const EVENT_TIME: usize = 8;
 const HIGHRES_TIME: usize = 16;
@@ -23,8 +25,8 @@ const LEN_MASK: u32 = 0xff_ffff;
 pub(super) const EVENT: u8 = 9;
 pub(super) const HIGHRES_EVENT: u8 = 10;
 
-/// Checks `block`, which includes its header word and its padding. Where it fails: the offset in
-/// `block` and what does not fit there.
+/// Checks `block`, header word included, padding not. Where it fails: the offset in `block` and what
+/// does not fit there.
 pub(super) fn check(block: &[u8]) -> Result<(), (usize, &'static str)> {
     let time = if block.first() == Some(&HIGHRES_EVENT) { HIGHRES_TIME } else { EVENT_TIME };
     let mut rest = block.get(HEADER_WORD..).unwrap_or(&[]);
@@ -58,8 +60,9 @@ fn param(rest: &[u8]) -> Option<&[u8]> {
         2 | 3 | 5 => HEADER_WORD + 8,
         _ => HEADER_WORD,
     };
-    rest.get(PMID_LEN + least..)?;
-    rest.get(PMID_LEN + super::codec::pad4(len.max(HEADER_WORD))..)
+    rest.get(PMID_LEN + least.max(len)..)?;
+    // The padding of the last parameter may be left to the block's.
+    Some(rest.get(PMID_LEN + pad4(len.max(HEADER_WORD))..).unwrap_or(&[]))
 }
 
 #[cfg(test)]
@@ -104,6 +107,7 @@ mod tests {
             "09000018 00000001 6b002207 000e41d4 00000001 ffffffff",
             "09000024 00000001 6b002207 000e41d4 00000001 00000001 0740007f 01000003 00000001",
             "0900000c 00000000 deadbeef",
+            "09000025 00000001 6b002207 000e41d4 00000001 00000001 07400086 06000009 6162636465",
         ] {
             assert_eq!(check(&unhex(array)), Ok(()), "{array}");
         }

@@ -21,7 +21,9 @@ mod events;
 mod fetch;
 mod frame;
 mod instance;
+mod json;
 pub mod kind;
+mod label;
 mod pmns;
 mod profile;
 mod result;
@@ -39,6 +41,7 @@ pub use error::{Challenge, ErrorPdu, Features, StateChange};
 pub use fetch::Fetch;
 pub use frame::{Frame, FrameError, FrameReader, HEADER_LEN};
 pub use instance::{InstanceEntry, InstanceList, InstanceReq};
+pub use label::{LabelPdu, LabelTarget};
 pub use pmns::{NodeKind, PmnsChild, PmnsIds, PmnsNames};
 pub use profile::ProfilePdu;
 pub use result::{Block, RawInstanceValue, RawValue, RawValueSet, ResultPdu};
@@ -90,6 +93,10 @@ pub enum Pdu {
     PmnsTraverse(ByteStr),
     /// An attribute of a connection, or a step of authentication.
     Attr(Attr),
+    /// Asks for labels.
+    LabelReq(LabelTarget),
+    /// Labels.
+    Label(LabelPdu),
 }
 
 impl Pdu {
@@ -120,6 +127,8 @@ impl Pdu {
             kind::PMNS_CHILD => Pdu::PmnsChild(PmnsChild::decode(&mut r)?),
             kind::PMNS_TRAVERSE => Pdu::PmnsTraverse(pmns::decode_traverse(&mut r)?),
             kind::ATTR => Pdu::Attr(Attr::decode(&mut r)?),
+            kind::LABEL_REQ => Pdu::LabelReq(label::decode_req(&mut r)?),
+            kind::LABEL => Pdu::Label(LabelPdu::decode(&mut r)?),
             kind => return Err(PduError { kind, offset: codec::KIND_OFFSET, problem: Problem::UnknownType }),
         })
     }
@@ -151,6 +160,8 @@ impl Pdu {
             Pdu::PmnsChild(pdu) => pdu.encode(&mut w)?,
             Pdu::PmnsTraverse(name) => pmns::encode_traverse(name, &mut w)?,
             Pdu::Attr(pdu) => pdu.encode(&mut w)?,
+            Pdu::LabelReq(target) => label::encode_req(*target, &mut w),
+            Pdu::Label(pdu) => pdu.encode(&mut w)?,
         }
         w.finish()
     }
@@ -188,6 +199,8 @@ impl Pdu {
             Pdu::PmnsChild(_) => kind::PMNS_CHILD,
             Pdu::PmnsTraverse(_) => kind::PMNS_TRAVERSE,
             Pdu::Attr(_) => kind::ATTR,
+            Pdu::LabelReq(_) => kind::LABEL_REQ,
+            Pdu::Label(_) => kind::LABEL,
         }
     }
 }

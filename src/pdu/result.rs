@@ -375,10 +375,11 @@ fn take_block(r: &Reader<'_>, word: u32, tiling: &mut Tiling) -> Result<Block, P
         return Err(r.error_at(start, Problem::Blocks { what: "runs past the end" }));
     };
     tiling.add(start, end);
+    let block = padded.slice(..len);
     if matches!(value_type, events::EVENT | events::HIGHRES_EVENT) {
-        tiling.events.push((start, padded.clone()));
+        tiling.events.push((start, block.clone()));
     }
-    Ok(Block(padded.slice(..len)))
+    Ok(Block(block))
 }
 
 /// Checks that blocks fill the space behind the value sets without gap or overlap.
