@@ -17,10 +17,11 @@ const ROUNDS: usize = 400;
 const GOAL: f64 = 3.0;
 const TEXT: &[u8] = b"GET /api/v1/items/000042";
 
+#[inline(never)]
 fn build<E: ByteOrder>(array: &mut EventArray<E>, records: u32) -> usize {
     array.reset();
     for i in 0..records {
-        let time = Timestamp::new(1_700_000_000 + i64::from(i), i * 1_000);
+        let time = Timestamp { sec: 1_700_000_000 + i64::from(i), nsec: i * 1_000 };
         array
             .add_record(time, EventFlags::POINT)
             .and_then(|()| array.add_param(Pmid::new(400, 16, 1), Param::U64(u64::from(i))))

@@ -30,8 +30,11 @@ pub type NetEventArray = EventArray<NetworkEndian>;
 #[derive(Clone, Debug)]
 pub struct EventArray<E: ByteOrder> {
     kind: ArrayKind,
-    /// Array header and records. The counts and the header word are only right after [`EventArray::get`].
+    /// Array header, records, and room that has been zeroed once: a call checks for room and then copies.
+    /// The header and the current record's count are only right after [`EventArray::get`].
     buf: Vec<u8>,
+    /// Bytes in use: never more than `buf.len()`, which is never more than [`MAX_ARRAY`].
+    used: usize,
     records: i32,
     current: Current,
     order: PhantomData<E>,
@@ -109,14 +112,20 @@ impl<E: ByteOrder> EventArray<E> {
 
     /// An array without records whose buffer has room for `bytes` packed bytes.
     pub fn with_capacity(kind: ArrayKind, bytes: usize) -> EventArray<E> {
-        let mut buf = Vec::with_capacity(bytes.max(ARRAY_HEADER));
-        buf.extend_from_slice(&[0; ARRAY_HEADER]);
-        EventArray { kind, buf, records: 0, current: Current::Nothing, order: PhantomData }
+        let buf = vec![0; bytes.clamp(ARRAY_HEADER, MAX_ARRAY)];
+        EventArray {
+            kind,
+            buf,
+            used: ARRAY_HEADER,
+            records: 0,
+            current: Current::Nothing,
+            order: PhantomData,
+        }
     }
 
     /// Removes all records and keeps the memory (`pmdaEventResetArray`).
     pub fn reset(&mut self) {
-        self.buf.truncate(ARRAY_HEADER);
+        self.used = ARRAY_HEADER;
         self.records = 0;
         self.current = Current::Nothing;
     }
@@ -132,15 +141,15 @@ impl<E: ByteOrder> EventArray<E> {
     }
 
     /// Bytes the array has so far, array header included.
-    pub fn packed_len(&self) -> usize {
-        self.buf.len()
+    pub const fn packed_len(&self) -> usize {
+        self.used
     }
 
     /// Starts a record (`pmdaEventAddRecord`). The parameters that follow belong to it.
     ///
     /// # Errors
     /// [`BuildError::MissedFlag`] if bit 31 is among the flags, [`BuildError::Full`].
-    #[inline]
+    #[inline(always)]
     pub fn add_record(&mut self, time: Timestamp, flags: EventFlags) -> Result<(), BuildError> {
         if flags.contains(EventFlags::MISSED) {
             return Err(BuildError::MissedFlag(flags.0));
@@ -160,7 +169,7 @@ impl<E: ByteOrder> EventArray<E> {
     ///
     /// # Errors
     /// [`BuildError::Full`].
-    #[inline]
+    #[inline(always)]
     pub fn add_missed(&mut self, time: Timestamp, count: i32) -> Result<(), BuildError> {
         let time = Timestamp { sec: i64::from(time.sec as i32), ..time };
         self.put_record(time, EventFlags::MISSED, count)?;
@@ -172,17 +181,13 @@ impl<E: ByteOrder> EventArray<E> {
     ///
     /// # Errors
     /// [`BuildError::NoRecord`], [`BuildError::AfterMissed`], [`BuildError::Full`].
-    #[inline]
+    #[inline(always)]
     pub fn add_param(&mut self, pmid: Pmid, param: Param<'_>) -> Result<(), BuildError> {
-        let Current::Record { nparams, .. } = &mut self.current else {
+        let Current::Record { at, nparams } = self.current else {
             return Err(self.no_record());
         };
-        let needed = param.packed_len();
-        if needed > MAX_ARRAY - self.buf.len() {
-            return Err(BuildError::Full { used: self.buf.len(), needed });
-        }
-        *nparams += 1;
-        pack::put_param::<E>(&mut self.buf, pmid, &param);
+        pack::write_param::<E>(self.room(param.packed_len())?, pmid, &param);
+        self.current = Current::Record { at, nparams: nparams + 1 };
         Ok(())
     }
 
@@ -198,29 +203,48 @@ impl<E: ByteOrder> EventArray<E> {
     /// The finished array, header word and counts included (`pmdaEventGetAddr`). More can be added later.
     pub fn get(&mut self) -> &[u8] {
         self.close_record();
-        let word = pack::header_word(self.kind.value_type(), self.buf.len());
+        let word = pack::header_word(self.kind.value_type(), self.used);
         E::write_u32(&mut self.buf[..4], word);
         E::write_i32(&mut self.buf[4..ARRAY_HEADER], self.records);
-        &self.buf
+        &self.buf[..self.used]
     }
 
     /// The finished array, taken out of the builder.
     pub fn into_bytes(mut self) -> Vec<u8> {
         self.get();
+        self.buf.truncate(self.used);
         self.buf
     }
 
     /// Appends a record header and returns its offset.
     #[inline]
     fn put_record(&mut self, time: Timestamp, flags: EventFlags, nparams: i32) -> Result<usize, BuildError> {
-        let (used, needed) = (self.buf.len(), self.kind.record_header());
-        if needed > MAX_ARRAY - used {
-            return Err(BuildError::Full { used, needed });
-        }
+        let (kind, at) = (self.kind, self.used);
+        pack::write_record::<E>(self.room(kind.record_header())?, kind, time, flags, nparams);
         self.close_record();
-        pack::put_record::<E>(&mut self.buf, self.kind, time, flags, nparams);
         self.records += 1;
-        Ok(used)
+        Ok(at)
+    }
+
+    /// The next `needed` bytes of the buffer, which are in use from now on.
+    #[inline(always)]
+    fn room(&mut self, needed: usize) -> Result<&mut [u8], BuildError> {
+        let used = self.used;
+        if needed > self.buf.len() - used {
+            self.grow(needed)?;
+        }
+        self.used = used + needed;
+        Ok(&mut self.buf[used..used + needed])
+    }
+
+    #[cold]
+    fn grow(&mut self, needed: usize) -> Result<(), BuildError> {
+        if needed > MAX_ARRAY - self.used {
+            return Err(BuildError::Full { used: self.used, needed });
+        }
+        let double = (2 * self.buf.len()).min(MAX_ARRAY);
+        self.buf.resize(double.max(self.used + needed), 0);
+        Ok(())
     }
 
     /// Writes the number of parameters into the current record.

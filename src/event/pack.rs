@@ -177,7 +177,7 @@ pub const fn header_word(value_type: ValueType, len: usize) -> u32 {
     (value_type.code() as u32) << 24 | (len & MAX_LEN) as u32
 }
 
-/// Appends a record header. Seconds beyond 32 bits are cut in the EVENT kind, as `libpcp_pmda` does.
+/// Appends a record header, see [`write_record`].
 #[inline]
 pub fn put_record<E: ByteOrder>(
     out: &mut Vec<u8>,
@@ -187,61 +187,76 @@ pub fn put_record<E: ByteOrder>(
     nparams: i32,
 ) {
     let mut header = [0u8; 24];
-    match kind {
-        ArrayKind::Event => {
-            E::write_i32(&mut header[0..], time.sec as i32);
-            E::write_i32(&mut header[4..], time.usec() as i32);
-        }
-        ArrayKind::HighRes => {
-            E::write_i64(&mut header[0..], time.sec);
-            E::write_i64(&mut header[8..], i64::from(time.nsec));
-        }
-    }
-    let at = kind.flags_offset();
-    E::write_u32(&mut header[at..], flags.0);
-    E::write_i32(&mut header[at + 4..], nparams);
-    out.extend_from_slice(&header[..kind.record_header()]);
+    let header = &mut header[..kind.record_header()];
+    write_record::<E>(header, kind, time, flags, nparams);
+    out.extend_from_slice(header);
 }
 
 /// Appends a parameter, pad bytes zero. The caller has made sure that the value fits [`MAX_LEN`].
 #[inline]
 pub fn put_param<E: ByteOrder>(out: &mut Vec<u8>, pmid: Pmid, param: &Param<'_>) {
-    let mut fixed = [0u8; 16];
-    E::write_u32(&mut fixed[0..], pmid.0);
-    E::write_u32(&mut fixed[4..], header_word(param.value_type(), 4 + param.value_len()));
-    let len = match *param {
-        Param::I32(v) => {
-            E::write_i32(&mut fixed[8..], v);
-            12
+    if let Param::String(bytes) | Param::Aggregate(bytes) = *param {
+        let mut header = [0; PARAM_HEADER];
+        write_param_header::<E>(&mut header, pmid, param);
+        out.extend_from_slice(&header);
+        out.extend_from_slice(bytes);
+        out.extend_from_slice(&[0; 3][..pad4(bytes.len()) - bytes.len()]);
+        return;
+    }
+    let mut fixed = [0; PARAM_HEADER + 8];
+    let fixed = &mut fixed[..param.packed_len()];
+    write_param::<E>(fixed, pmid, param);
+    out.extend_from_slice(fixed);
+}
+
+/// Writes a record header into `out`, which is of that length. Seconds beyond 32 bits are cut in the EVENT
+/// kind, as `libpcp_pmda` does.
+#[inline(always)]
+pub fn write_record<E: ByteOrder>(
+    out: &mut [u8],
+    kind: ArrayKind,
+    time: Timestamp,
+    flags: EventFlags,
+    nparams: i32,
+) {
+    match kind {
+        ArrayKind::Event => {
+            E::write_i32(&mut out[0..], time.sec as i32);
+            E::write_i32(&mut out[4..], time.usec() as i32);
         }
-        Param::U32(v) => {
-            E::write_u32(&mut fixed[8..], v);
-            12
+        ArrayKind::HighRes => {
+            E::write_i64(&mut out[0..], time.sec);
+            E::write_i64(&mut out[8..], i64::from(time.nsec));
         }
-        Param::Float(v) => {
-            E::write_f32(&mut fixed[8..], v);
-            12
-        }
-        Param::I64(v) => {
-            E::write_i64(&mut fixed[8..], v);
-            16
-        }
-        Param::U64(v) => {
-            E::write_u64(&mut fixed[8..], v);
-            16
-        }
-        Param::Double(v) => {
-            E::write_f64(&mut fixed[8..], v);
-            16
-        }
-        Param::String(bytes) | Param::Aggregate(bytes) => {
-            out.extend_from_slice(&fixed[..PARAM_HEADER]);
-            out.extend_from_slice(bytes);
-            out.extend_from_slice(&[0; 3][..pad4(bytes.len()) - bytes.len()]);
-            return;
-        }
-    };
-    out.extend_from_slice(&fixed[..len]);
+    }
+    let at = kind.flags_offset();
+    E::write_u32(&mut out[at..], flags.0);
+    E::write_i32(&mut out[at + 4..], nparams);
+}
+
+/// Writes a parameter into `out`, which is [`Param::packed_len`] bytes long, pad bytes zero.
+#[inline(always)]
+pub fn write_param<E: ByteOrder>(out: &mut [u8], pmid: Pmid, param: &Param<'_>) {
+    if let Some(pad) = out.last_chunk_mut::<4>() {
+        *pad = [0; 4];
+    }
+    write_param_header::<E>(out, pmid, param);
+    let value = &mut out[PARAM_HEADER..];
+    match *param {
+        Param::I32(v) => E::write_i32(value, v),
+        Param::U32(v) => E::write_u32(value, v),
+        Param::Float(v) => E::write_f32(value, v),
+        Param::I64(v) => E::write_i64(value, v),
+        Param::U64(v) => E::write_u64(value, v),
+        Param::Double(v) => E::write_f64(value, v),
+        Param::String(bytes) | Param::Aggregate(bytes) => value[..bytes.len()].copy_from_slice(bytes),
+    }
+}
+
+#[inline(always)]
+fn write_param_header<E: ByteOrder>(out: &mut [u8], pmid: Pmid, param: &Param<'_>) {
+    E::write_u32(&mut out[0..], pmid.0);
+    E::write_u32(&mut out[4..], header_word(param.value_type(), 4 + param.value_len()));
 }
 
 #[cfg(test)]

@@ -78,8 +78,8 @@ static void put_hex(FILE *out, const void *data, size_t len)
     if (len == 0)
         putc('-', out);
     for (size_t i = 0; i < len; i++) {
-        putc(digits[byte[i] >> 4], out);
-        putc(digits[byte[i] & 15], out);
+        putc_unlocked(digits[byte[i] >> 4], out);
+        putc_unlocked(digits[byte[i] & 15], out);
     }
 }
 
