@@ -186,7 +186,8 @@ impl Intake {
         let mut start_of_lane = 0;
         loop {
             let rest = &input[at..];
-            let Some(newline) = memchr(b'\n', &rest[self.scanned..]) else {
+            let Some(newline) = memchr(b'\n', rest.get(self.scanned..).unwrap_or_default()) else {
+                self.scanned = 0;
                 if self.skipping {
                     at = input.len();
                 } else if rest.len() > max {

@@ -35,8 +35,8 @@ pub struct Record<'a> {
     pub id: Option<Id<'a>>,
     /// Its parent.
     pub parent: Option<Id<'a>>,
-    /// The message; empty for none.
-    pub message: &'a [u8],
+    /// The message.
+    pub message: Option<&'a [u8]>,
     /// The other fields: name and value.
     pub fields: &'a [(&'a [u8], Param<'a>)],
 }
@@ -131,7 +131,11 @@ impl Encoder {
         for id in ids {
             put_id(&mut payload, id, ids_are_text);
         }
-        put_text(&mut payload, record.message);
+        // No text stands for no message; an empty one goes as a field.
+        put_text(&mut payload, record.message.unwrap_or_default());
+        if record.message.is_some_and(<[u8]>::is_empty) {
+            self.param(b"message", &Param::String(b""), &mut payload, out)?;
+        }
         if let Some(value) = severity_text {
             self.param(b"severity", &value, &mut payload, out)?;
         }
@@ -178,7 +182,7 @@ impl Encoder {
             }),
             id: event.id.map(id),
             parent: event.parent.map(id),
-            message: event.message.map(text).unwrap_or_default(),
+            message: event.message.map(text),
             fields: &fields,
         };
         self.record(&record, out)
