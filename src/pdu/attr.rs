@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 
-use super::codec::{EncodeError, PduError, Problem, Reader, Unsendable, Writer};
+use super::codec::{Reader, Writer};
+use super::fault::{EncodeError, PduError, Problem, Unsendable};
 
 /// A payload must be shorter than this.
 const MAX_PAYLOAD: usize = 4096;

@@ -5,7 +5,8 @@
 //! credential := type:8 data:24; type 1 (version): version:8 flags:16
 //! ```
 
-use super::codec::{EncodeError, PduError, Problem, Reader, Unsendable, Writer};
+use super::codec::{Reader, Writer};
+use super::fault::{EncodeError, PduError, Problem, Unsendable};
 
 const CRED_LEN: usize = 4;
 const MAX_CREDS: usize = 1024;

@@ -8,7 +8,8 @@
 //! desc := pmid u32 | type i32 | indom u32 | sem i32 | units u32
 //! ```
 
-use super::codec::{EncodeError, PduError, Problem, Reader, Writer};
+use super::codec::{Reader, Writer};
+use super::fault::{EncodeError, PduError, Problem};
 use crate::model::{Desc, InDom, Pmid, Semantics, Units, ValueType};
 
 const PMID_LEN: usize = 4;

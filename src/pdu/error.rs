@@ -5,7 +5,8 @@
 //! challenge := 0:1 version:7 licensed:8 features:16
 //! ```
 
-use super::codec::{PduError, Reader, Writer};
+use super::codec::{Reader, Writer};
+use super::fault::PduError;
 use crate::model::PmError;
 
 const VERSION_SHIFT: u32 = 24;

@@ -4,7 +4,8 @@
 //! 12 ctxid i32 | 16 zero (8, formerly a time) | 24 numpmid i32 | 28 numpmid x pmid u32
 //! ```
 
-use super::codec::{EncodeError, PduError, Problem, Reader, Unsendable, Writer};
+use super::codec::{Reader, Writer};
+use super::fault::{EncodeError, PduError, Problem, Unsendable};
 use crate::model::Pmid;
 
 const PMID_LEN: usize = 4;

@@ -5,7 +5,8 @@
 //! INSTANCE      12 indom u32 | 16 numinst i32 | 20 numinst x { inst i32 | namelen i32 | name~ }
 //! ```
 
-use super::codec::{ByteStr, EncodeError, PduError, Reader, Writer};
+use super::codec::{ByteStr, Reader, Writer};
+use super::fault::{EncodeError, PduError};
 use crate::model::{InDom, Inst, Instance, PM_IN_NULL};
 
 const TIME_LEN: usize = 8;

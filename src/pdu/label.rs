@@ -11,7 +11,8 @@
 
 use std::fmt::Write;
 
-use super::codec::{EncodeError, PduError, Problem, Reader, Unsendable, Writer, pad4};
+use super::codec::{Reader, Writer, pad4};
+use super::fault::{EncodeError, PduError, Problem, Unsendable};
 use super::json;
 use crate::model::{InDom, Inst, Label, LabelFlags, LabelKind, LabelSet, PmError, Pmid};
 

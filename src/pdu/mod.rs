@@ -18,6 +18,7 @@ mod creds;
 mod desc;
 mod error;
 mod events;
+mod fault;
 mod fetch;
 mod frame;
 mod instance;
@@ -29,24 +30,27 @@ mod profile;
 mod result;
 mod result_writer;
 mod text;
+mod value;
 
 use bytes::{Bytes, BytesMut};
 
 use crate::model::{Desc, Pmid};
 
 pub use attr::{Attr, AttrCode};
-pub use codec::{ByteStr, EncodeError, MAX_LEN, PduError, Problem, Unsendable};
+pub use codec::{ByteStr, MAX_LEN};
 pub use creds::{Cred, CredFlags, Creds, PROTOCOL_VERSION};
 pub use error::{Challenge, ErrorPdu, Features, StateChange};
+pub use fault::{EncodeError, PduError, Problem, Unsendable};
 pub use fetch::Fetch;
 pub use frame::{Frame, FrameError, FrameReader, HEADER_LEN};
 pub use instance::{InstanceEntry, InstanceList, InstanceReq};
 pub use label::{LabelPdu, LabelTarget};
 pub use pmns::{NodeKind, PmnsChild, PmnsIds, PmnsNames};
 pub use profile::ProfilePdu;
-pub use result::{Block, RawInstanceValue, RawValue, RawValueSet, ResultPdu};
-pub use result_writer::{ResultKind, ResultWriter};
+pub use result::{RawInstanceValue, RawValueSet, ResultKind, ResultPdu};
+pub use result_writer::ResultWriter;
 pub use text::{TextLevel, TextPdu, TextReq, TextTarget};
+pub use value::{Block, RawValue};
 
 use codec::{Reader, Writer};
 

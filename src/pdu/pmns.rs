@@ -7,7 +7,8 @@
 //! PMNS_CHILD, PMNS_TRAVERSE  12 subtype i32 | 16 namelen i32 | 20 name~
 //! ```
 
-use super::codec::{ByteStr, EncodeError, PduError, Problem, Reader, Unsendable, Writer};
+use super::codec::{ByteStr, Reader, Writer};
+use super::fault::{EncodeError, PduError, Problem, Unsendable};
 use crate::model::{PmError, Pmid};
 
 const PMID_LEN: usize = 4;

@@ -5,7 +5,8 @@
 //! entry := indom u32 | state i32 | numinst i32 | pad 4; list := numinst x inst i32
 //! ```
 
-use super::codec::{EncodeError, PduError, Problem, Reader, Writer};
+use super::codec::{Reader, Writer};
+use super::fault::{EncodeError, PduError, Problem};
 use crate::model::{InDom, IndomProfile, Profile, ProfileState};
 
 const PAD_LEN: usize = 4;

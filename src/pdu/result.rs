@@ -12,25 +12,68 @@
 //! slices of the frame. Blocks must tile the space behind the sets, in any order; in the order of their
 //! values, which is what everybody sends, that is checked without memory.
 
+use byteorder::{BigEndian, ByteOrder};
 use bytes::{Buf, Bytes};
 
-use super::codec::{EncodeError, MAX_LEN, PduError, Problem, Reader, Unsendable, Writer, pad4};
-use super::events;
-use super::result_writer::ResultKind;
-use crate::model::{Inst, InstanceValue, PmError, Pmid, Timestamp, Value, ValueSet, ValueType};
+use super::codec::{MAX_LEN, Reader, Writer, pad4};
+use super::fault::{EncodeError, PduError, Problem, Unsendable};
+use super::value::{BLOCK_HEADER, Block, DPTR, INSITU, MAX_BLOCK, RawValue, SPTR};
+use super::{HEADER_LEN, events, kind};
+use crate::model::{Inst, InstanceValue, PmError, Pmid, Timestamp, ValueSet, ValueType};
 
 const WORD: usize = 4;
+const MICRO_HEADER: usize = 24;
+pub(super) const HIGHRES_HEADER: usize = 32;
 /// A set without values.
 const MIN_SET_LEN: usize = 8;
 /// An instance and its value word.
 pub(super) const VALUE_LEN: usize = 8;
-/// A block's header word.
-pub(super) const BLOCK_HEADER: usize = 4;
-/// Longest block a header word can express.
-pub(super) const MAX_BLOCK: usize = 0xff_ffff;
-pub(super) const INSITU: i32 = 0;
-const DPTR: i32 = 1;
-const SPTR: i32 = 2;
+
+/// Which of the two result PDUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultKind {
+    /// RESULT: microseconds, 32 bits. What an agent sends, and what a store request is.
+    Micro,
+    /// HIGHRES_RESULT: nanoseconds, 64 bits.
+    HighRes,
+}
+
+impl ResultKind {
+    /// The PDU's type number.
+    pub const fn kind(self) -> u32 {
+        match self {
+            ResultKind::Micro => kind::RESULT,
+            ResultKind::HighRes => kind::HIGHRES_RESULT,
+        }
+    }
+
+    /// Bytes before the first set.
+    pub(super) const fn header_len(self) -> usize {
+        match self {
+            ResultKind::Micro => MICRO_HEADER,
+            ResultKind::HighRes => HIGHRES_HEADER,
+        }
+    }
+
+    /// The fields between the PDU's header and the first set, at the front of the array.
+    /// Seconds beyond 32 bits are cut in RESULT, as PCP does.
+    pub(super) fn fields(self, time: Timestamp, numpmid: i32) -> [u8; HIGHRES_HEADER - HEADER_LEN] {
+        let mut out = [0; HIGHRES_HEADER - HEADER_LEN];
+        match self {
+            ResultKind::Micro => {
+                BigEndian::write_i32(&mut out[0..], time.sec as i32);
+                BigEndian::write_i32(&mut out[4..], time.usec() as i32);
+                BigEndian::write_i32(&mut out[8..], numpmid);
+            }
+            ResultKind::HighRes => {
+                BigEndian::write_i32(&mut out[0..], numpmid);
+                BigEndian::write_i64(&mut out[4..], time.sec);
+                BigEndian::write_i64(&mut out[12..], i64::from(time.nsec));
+            }
+        }
+        out
+    }
+}
 
 /// The values of some metrics.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,139 +101,6 @@ pub struct RawInstanceValue {
     pub inst: Inst,
     /// The value.
     pub value: RawValue,
-}
-
-/// A value as it travels: four bytes in place, whose type only the descriptor tells, or a block.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RawValue {
-    /// The four bytes of a 32-bit value.
-    InSitu([u8; 4]),
-    /// Anything else.
-    Block(Block),
-}
-
-/// A value block: a header word with type and length, and that many bytes, without padding.
-#[derive(Clone, PartialEq)]
-pub struct Block(Bytes);
-
-impl Block {
-    /// A block of `data`.
-    ///
-    /// # Errors
-    /// The length of the block, if that is more than the 16777215 bytes which fit.
-    pub fn new(value_type: u8, data: &[u8]) -> Result<Block, usize> {
-        let len = BLOCK_HEADER + data.len();
-        if len > MAX_BLOCK {
-            return Err(len);
-        }
-        let mut bytes = Vec::with_capacity(len);
-        bytes.extend_from_slice(&(u32::from(value_type) << 24 | len as u32).to_be_bytes());
-        bytes.extend_from_slice(data);
-        Ok(Block(bytes.into()))
-    }
-
-    /// The type number in the header word. The protocol allows any.
-    pub fn value_type(&self) -> u8 {
-        self.0.first().copied().unwrap_or_default()
-    }
-
-    /// The bytes behind the header word: a string with its NUL, a number in network order.
-    pub fn data(&self) -> Bytes {
-        self.0.slice(BLOCK_HEADER.min(self.0.len())..)
-    }
-
-    /// The whole block, header word included.
-    pub fn bytes(&self) -> &Bytes {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Block {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Block(type {}, \"{}\")", self.value_type(), self.data().escape_ascii())
-    }
-}
-
-impl RawValue {
-    /// The value of a metric whose descriptor says `value_type`. What is accepted in place and in
-    /// blocks is `pmExtractValue(3)`'s choice (spec `units.md` 9.1), plus static aggregates and events.
-    /// Strings end at their first NUL.
-    ///
-    /// # Errors
-    /// [`PmError::CONV`]: the value is not of that type.
-    pub fn to_value(&self, value_type: ValueType) -> Result<Value, PmError> {
-        match self {
-            RawValue::InSitu(word) => match value_type {
-                ValueType::I32 | ValueType::Unknown => Ok(Value::I32(i32::from_be_bytes(*word))),
-                ValueType::U32 => Ok(Value::U32(u32::from_be_bytes(*word))),
-                ValueType::Float => Ok(Value::Float(f32::from_be_bytes(*word))),
-                _ => Err(PmError::CONV),
-            },
-            RawValue::Block(block) => block.to_value(value_type).ok_or(PmError::CONV),
-        }
-    }
-
-    /// How `value` travels.
-    ///
-    /// # Errors
-    /// The length of its block, if that is more than fits. An event array must be a packed one.
-    pub fn from_value(value: &Value) -> Result<RawValue, usize> {
-        let code = value.value_type().code() as u8;
-        let block = match value {
-            Value::I32(v) => return Ok(RawValue::InSitu(v.to_be_bytes())),
-            Value::U32(v) => return Ok(RawValue::InSitu(v.to_be_bytes())),
-            Value::I64(v) => Block::new(code, &v.to_be_bytes()),
-            Value::U64(v) => Block::new(code, &v.to_be_bytes()),
-            Value::Float(v) => Block::new(code, &v.to_be_bytes()),
-            Value::Double(v) => Block::new(code, &v.to_be_bytes()),
-            Value::String(text) => Block::new(code, &[&text[..], b"\0"].concat()),
-            Value::Aggregate(bytes) => Block::new(code, bytes),
-            Value::Event(array) | Value::HighResEvent(array) => {
-                Block::new(code, array.get(BLOCK_HEADER..).unwrap_or(&[0; 4]))
-            }
-        };
-        block.map(RawValue::Block)
-    }
-
-    /// The number for the set's `valfmt`; the two for blocks mean the same.
-    fn format(&self) -> i32 {
-        const AGGREGATE_STATIC: u8 = 8;
-        match self {
-            RawValue::InSitu(_) => INSITU,
-            RawValue::Block(block) => match block.value_type() {
-                AGGREGATE_STATIC | events::EVENT | events::HIGHRES_EVENT => SPTR,
-                _ => DPTR,
-            },
-        }
-    }
-}
-
-impl Block {
-    fn to_value(&self, value_type: ValueType) -> Option<Value> {
-        let (code, mut data) = (i32::from(self.value_type()), self.data());
-        let typed = code == value_type.code() || code == ValueType::I32.code();
-        let number = |len| typed && data.len() == len;
-        Some(match value_type {
-            ValueType::Float if number(4) => Value::Float(data.get_f32()),
-            ValueType::I64 if number(8) => Value::I64(data.get_i64()),
-            ValueType::U64 if number(8) => Value::U64(data.get_u64()),
-            ValueType::Double if number(8) => Value::Double(data.get_f64()),
-            ValueType::String if typed => {
-                data.truncate(data.iter().position(|&byte| byte == 0).unwrap_or(data.len()));
-                Value::String(data)
-            }
-            ValueType::Aggregate | ValueType::AggregateStatic
-                if typed
-                    || code == ValueType::Aggregate.code()
-                    || code == ValueType::AggregateStatic.code() =>
-            {
-                Value::Aggregate(data)
-            }
-            ValueType::Event if code == value_type.code() => Value::Event(self.0.clone()),
-            ValueType::HighResEvent if code == value_type.code() => Value::HighResEvent(self.0.clone()),
-            _ => return None,
-        })
-    }
 }
 
 impl RawValueSet {
@@ -268,9 +178,7 @@ impl ResultPdu {
             return Err(w.error(Unsendable::TooLong { max: MAX_LEN }));
         }
         w.reserve(at + blocks_len);
-        w.bytes(
-            &kind.fields(self.timestamp, self.sets.len() as i32)[..kind.header_len() - super::HEADER_LEN],
-        );
+        w.bytes(&kind.fields(self.timestamp, self.sets.len() as i32)[..kind.header_len() - HEADER_LEN]);
         for set in &self.sets {
             w.u32(set.pmid.0);
             let values = match &set.values {
@@ -439,6 +347,11 @@ fn lengths(set: &RawValueSet) -> Result<(usize, usize), Unsendable> {
     }
     for value in values {
         if let RawValue::Block(block) = &value.value {
+            // Wrong counts in an event array crash pmcd 6.0.3.
+            let event = matches!(block.value_type(), events::EVENT | events::HIGHRES_EVENT);
+            if event && events::check(&block.0).is_err() {
+                return Err(Unsendable::NotAnEventArray { pmid: set.pmid, inst: value.inst });
+            }
             blocks += pad4(block.0.len());
         }
     }
@@ -451,7 +364,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::PM_IN_NULL;
+    use crate::model::{PM_IN_NULL, Value};
     use crate::pdu::codec::testing::*;
     use crate::pdu::{Frame, Pdu, kind};
 
@@ -604,23 +517,6 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_as_the_real_library_takes_them() {
-        let block = |value_type, data: &[u8]| RawValue::Block(Block::new(value_type, data).unwrap());
-        let word = RawValue::InSitu([0x3f, 0xc0, 0, 0]);
-        assert_eq!(word.to_value(ValueType::Float), Ok(Value::Float(1.5)));
-        assert_eq!(word.to_value(ValueType::Unknown), Ok(Value::I32(0x3fc0_0000)));
-        assert_eq!(word.to_value(ValueType::I64), Err(PmError::CONV));
-        assert_eq!(block(0, &[0; 8]).to_value(ValueType::U64), Ok(Value::U64(0)));
-        assert_eq!(block(2, &[0; 8]).to_value(ValueType::U64), Err(PmError::CONV));
-        assert_eq!(block(3, &[0; 4]).to_value(ValueType::U64), Err(PmError::CONV));
-        assert_eq!(block(0, &[0; 4]).to_value(ValueType::I32), Err(PmError::CONV));
-        assert_eq!(block(6, b"ab").to_value(ValueType::String), Ok("ab".into()));
-        assert_eq!(block(6, b"a\0b").to_value(ValueType::String), Ok("a".into()));
-        assert_eq!(block(6, b"a\0").to_value(ValueType::Event), Err(PmError::CONV));
-        assert_eq!(block(8, b"a").to_value(ValueType::Aggregate), Ok(Value::Aggregate(b"a"[..].into())));
-    }
-
-    #[test]
     fn what_a_set_cannot_say_is_not_sent() {
         let raw =
             |inst, value: Value| RawInstanceValue { inst, value: RawValue::from_value(&value).unwrap() };
@@ -631,6 +527,9 @@ mod tests {
         let mixed = vec![raw(0, Value::I32(1)), raw(PM_IN_NULL, "a".into())];
         assert_eq!(send(Ok(mixed)), Unsendable::MixedFormats { pmid: Pmid(1) });
         assert_eq!(send(Err(PmError(3))), Unsendable::NotAnError { code: 3 });
+        let array = RawValue::Block(Block::new(10, &[0, 0, 0, 1]).unwrap());
+        let wrong_count = vec![RawInstanceValue { inst: 5, value: array }];
+        assert_eq!(send(Ok(wrong_count)), Unsendable::NotAnEventArray { pmid: Pmid(1), inst: 5 });
         assert_eq!(Block::new(7, &vec![0; MAX_BLOCK]).unwrap_err(), MAX_BLOCK + 4);
     }
 

@@ -10,68 +10,20 @@
 
 use byteorder::{BigEndian, ByteOrder};
 
-use super::codec::{EncodeError, MAX_LEN, PAD, Unsendable, pad4};
-use super::result::{BLOCK_HEADER, INSITU, MAX_BLOCK, RawValue, VALUE_LEN};
+use super::codec::{MAX_LEN, PAD, pad4};
+use super::fault::{EncodeError, Unsendable};
+use super::result::{HIGHRES_HEADER, ResultKind, VALUE_LEN};
+use super::value::{BLOCK_HEADER, DPTR, INSITU, MAX_BLOCK, RawValue, SPTR};
 use super::{HEADER_LEN, events, kind};
 use crate::model::{Inst, PmError, Pmid, Timestamp, Value, ValueType};
 
 const WORD: usize = 4;
-const MICRO_HEADER: usize = 24;
-const HIGHRES_HEADER: usize = 32;
 /// The header of either kind ends here in the buffer of the sets.
 const SETS: usize = HIGHRES_HEADER;
 /// Offsets within a set.
 const NUMVAL: usize = 4;
 const VALFMT: usize = 8;
 const VALUES: usize = 12;
-const DPTR: i32 = 1;
-const SPTR: i32 = 2;
-
-/// Which of the two result PDUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResultKind {
-    /// RESULT: microseconds, 32 bits. What an agent sends, and what a store request is.
-    Micro,
-    /// HIGHRES_RESULT: nanoseconds, 64 bits.
-    HighRes,
-}
-
-impl ResultKind {
-    /// The PDU's type number.
-    pub const fn kind(self) -> u32 {
-        match self {
-            ResultKind::Micro => kind::RESULT,
-            ResultKind::HighRes => kind::HIGHRES_RESULT,
-        }
-    }
-
-    /// Bytes before the first set.
-    pub(super) const fn header_len(self) -> usize {
-        match self {
-            ResultKind::Micro => MICRO_HEADER,
-            ResultKind::HighRes => HIGHRES_HEADER,
-        }
-    }
-
-    /// The fields between the PDU's header and the first set, at the front of the array.
-    /// Seconds beyond 32 bits are cut in RESULT, as PCP does.
-    pub(super) fn fields(self, time: Timestamp, numpmid: i32) -> [u8; HIGHRES_HEADER - HEADER_LEN] {
-        let mut out = [0; HIGHRES_HEADER - HEADER_LEN];
-        match self {
-            ResultKind::Micro => {
-                BigEndian::write_i32(&mut out[0..], time.sec as i32);
-                BigEndian::write_i32(&mut out[4..], time.usec() as i32);
-                BigEndian::write_i32(&mut out[8..], numpmid);
-            }
-            ResultKind::HighRes => {
-                BigEndian::write_i32(&mut out[0..], numpmid);
-                BigEndian::write_i64(&mut out[4..], time.sec);
-                BigEndian::write_i64(&mut out[12..], i64::from(time.nsec));
-            }
-        }
-        out
-    }
-}
 
 /// Writes one result at a time. Order of calls: [`reset`](ResultWriter::reset), then for each metric
 /// [`set_error`](ResultWriter::set_error), or [`begin_set`](ResultWriter::begin_set), values and
@@ -194,7 +146,8 @@ impl ResultWriter {
             Value::String(text) => self.string(inst, text),
             Value::Aggregate(bytes) => self.block(inst, ValueType::Aggregate, bytes, b""),
             Value::Event(array) | Value::HighResEvent(array) => {
-                self.event_block(inst, |out| out.extend_from_slice(array)).map(|_| ())
+                self.check_counts(inst, array)?;
+                self.event_block(inst, |out| out.extend_from_slice(array))
             }
         }
     }
@@ -216,11 +169,10 @@ impl ResultWriter {
             RawValue::InSitu(word) => self.in_situ(inst, *word),
             RawValue::Block(block) => {
                 let set = self.check(inst, false, block.bytes().len(), "raw")?;
-                let format = match block.value_type() {
-                    8..=10 => SPTR,
-                    _ => DPTR,
-                };
-                self.push(set, inst, format);
+                if matches!(block.value_type(), events::EVENT | events::HIGHRES_EVENT) {
+                    self.check_counts(inst, block.bytes())?;
+                }
+                self.push(set, inst, value.format());
                 self.blocks.extend_from_slice(block.bytes());
                 self.pad();
                 Ok(())
@@ -230,7 +182,8 @@ impl ResultWriter {
 
     /// Adds the event array that `write` appends to the block buffer: complete and in network order,
     /// header word included, as `event` packs it. If it appends nothing, there is no value.
-    /// `write` must leave alone what it finds in the buffer.
+    /// `write` must leave alone what it finds in the buffer. Its counts of records and parameters are
+    /// taken on trust here, and nowhere else: wrong ones crash pmcd 6.0.3.
     ///
     /// # Errors
     /// What was appended is not an array, or it or the result would be too long (see
@@ -395,6 +348,12 @@ impl ResultWriter {
             return Err(error(Unsendable::TooLong { max: self.max_len }));
         }
         Ok(())
+    }
+
+    /// An event array from outside this crate's builders has to prove its counts.
+    fn check_counts(&self, inst: Inst, array: &[u8]) -> Result<(), EncodeError> {
+        let pmid = self.open.map_or(Pmid::NULL, |set| set.pmid);
+        events::check(array).map_err(|_| error(Unsendable::NotAnEventArray { pmid, inst }))
     }
 
     #[inline]
@@ -618,6 +577,12 @@ mod tests {
         let bad: [&[u8]; 4] = [&[9, 0, 0, 4], &[6, 0, 0, 8, 0, 0, 0, 0], &[9, 0, 0, 12, 0, 0, 0, 0], &[9]];
         for array in bad {
             let outcome = w.event_block(3, |out| out.extend_from_slice(array));
+            assert_eq!(reason(outcome), Unsendable::NotAnEventArray { pmid: METRIC, inst: 3 });
+        }
+        let wrong_count = Bytes::from_static(&[9, 0, 0, 8, 0, 0, 0, 1]);
+        let block = RawValue::Block(Block::new(9, &wrong_count[4..]).unwrap());
+        let outcomes = [w.value(3, &Value::Event(wrong_count)), w.raw(3, &block)];
+        for outcome in outcomes {
             assert_eq!(reason(outcome), Unsendable::NotAnEventArray { pmid: METRIC, inst: 3 });
         }
         w.end_set().unwrap();

@@ -5,7 +5,8 @@
 //! TEXT      12 ident u32 | 16 buflen i32 | 20 text~, without a NUL
 //! ```
 
-use super::codec::{ByteStr, EncodeError, PduError, Problem, Reader, Writer};
+use super::codec::{ByteStr, Reader, Writer};
+use super::fault::{EncodeError, PduError, Problem};
 use crate::model::{InDom, Pmid};
 
 const ONELINE: i32 = 1;
