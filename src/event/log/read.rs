@@ -213,12 +213,7 @@ impl<'a> ArrayWriter<'a> {
         match self.kind {
             ArrayKind::HighRes => self.out.extend_from_slice(&chunk.bytes[begin..chunk.start_of(end)]),
             ArrayKind::Event => {
-                self.out.reserve(chunk.start_of(end) - begin - (end - first) * SHORTER);
-                let mut from = begin;
-                for &to in &chunk.ends[first..end] {
-                    put_as_event(self.out, &chunk.bytes[from..to as usize]);
-                    from = to as usize;
-                }
+                put_as_events(self.out, &chunk.bytes, begin, &chunk.ends[first..end]);
             }
         }
         self.told.records += end - first;
@@ -241,17 +236,45 @@ impl<'a> ArrayWriter<'a> {
     }
 }
 
-/// Appends a packed HIGHRES record as an EVENT record. The latter is 8 bytes shorter, and alike from
-/// the flags on: copy it from the eighth byte, then overwrite the time.
+/// Appends packed HIGHRES records as EVENT records: the first begins at `from`, each ends at one of
+/// `ends`. An EVENT record is 8 bytes shorter, and alike from the flags on: copy it from the eighth
+/// byte, then overwrite the time.
+///
+/// One `extend_from_slice` for each record is safe, but a third slower (`benches/event_log.rs`), as
+/// the vector's length and capacity are looked at and stored each time.
+fn put_as_events(out: &mut Vec<u8>, bytes: &[u8], mut from: usize, ends: &[u32]) {
+    let Some(&last) = ends.last() else { return };
+    let total = last as usize - from - ends.len() * SHORTER;
+    out.reserve(total);
+    let mut spare = &mut out.spare_capacity_mut()[..total];
+    for &to in ends {
+        let record = &bytes[from..to as usize];
+        let (time, rest) = (event_time(record), &record[SHORTER..]);
+        let (place, behind) = spare.split_at_mut(rest.len());
+        // SAFETY: `place` is as long as `rest`, and that is at least 8 bytes, as `event_time` has read
+        // the first 16 of `record`. It is part of a vector borrowed mutably, so nothing overlaps.
+        unsafe {
+            let place = place.as_mut_ptr().cast::<u8>();
+            std::ptr::copy_nonoverlapping(rest.as_ptr(), place, rest.len());
+            std::ptr::copy_nonoverlapping(time.as_ptr(), place, time.len());
+        }
+        (spare, from) = (behind, to as usize);
+    }
+    let unwritten = spare.len();
+    // SAFETY: the loop has written all of the first `total` bytes of the spare capacity but the last
+    // `unwritten` (which are none, as the records' lengths add up to `total`).
+    unsafe { out.set_len(out.len() + total - unwritten) };
+}
+
+/// The time of a packed HIGHRES record as an EVENT record has it: the low 32 bits of the seconds, and
+/// microseconds.
 #[inline]
-fn put_as_event(out: &mut Vec<u8>, record: &[u8]) {
-    let at = out.len();
-    out.extend_from_slice(&record[SHORTER..]);
+fn event_time(record: &[u8]) -> [u8; 8] {
     let usec = BigEndian::read_u32(&record[12..16]) / 1000;
     let mut time = [0; 8];
     time[..4].copy_from_slice(&record[4..8]);
     BigEndian::write_u32(&mut time[4..], usec);
-    out[at..at + 8].copy_from_slice(&time);
+    time
 }
 
 /// Bytes by which each record gets shorter.
