@@ -318,3 +318,26 @@ fn one_read_scans_a_bounded_stretch() {
     assert!(reads >= 3, "{reads}");
     assert_eq!(balance(&log, cursor), (0, 50_000, 0, 0));
 }
+
+#[test]
+fn clients_with_the_same_filter_fall_behind_at_different_places() {
+    let mut log = log(64 << 10, 0);
+    let early = log.join();
+    let cursors: Vec<CursorId> = (0..3)
+        .map(|n| {
+            let cursor = log.join();
+            log.append(batch(n * 5..n * 5 + 5));
+            cursor
+        })
+        .collect();
+    for cursor in cursors.iter().copied().chain([early]) {
+        log.set_filter(cursor, filter("type == 'db.query'"), &Fields);
+    }
+    log.append(batch(15..2000));
+    let queued = balance(&log, early).3;
+    let passing = |from| (from..2000 - queued).filter(|&id| super::check::type_of(id) == "db.query").count();
+    for (cursor, from) in [(early, 0), (cursors[0], 0), (cursors[1], 5), (cursors[2], 10)] {
+        let missed = passing(from) as u64;
+        assert_eq!(balance(&log, cursor), (0, 2000 - queued - from - missed, missed, queued));
+    }
+}

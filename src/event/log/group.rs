@@ -135,7 +135,8 @@ impl Group {
             }
             while let Some(Fallen { cursor, .. }) = waiting.next_if(|fallen| fallen.index == index) {
                 let missed = passed + chunk.lost_from(cursor.seq);
-                if let Some((_, time)) = newest.filter(|(seq, _)| *seq >= cursor.seq) {
+                // If the newest lies before the cursor's place, nothing has been missed.
+                if let Some((_, time)) = newest {
                     cursor.owed.add(missed, time);
                 }
                 cursor.missed += missed;
