@@ -185,7 +185,6 @@ impl<'a> ArrayWriter<'a> {
             let record = chunk.record(index);
             if record.len() > *scan {
                 self.run(chunk, run, index);
-                *scan = 0;
                 return index;
             }
             *scan -= record.len();
