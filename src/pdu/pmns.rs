@@ -93,8 +93,10 @@ impl PmnsNames {
         let mut name = |r: &mut Reader<'_>| {
             let place = r.place();
             let name = r.padded("name")?;
+            // PCP takes an empty name unless it ends the PDU.
+            let at_end = name.is_empty() && r.remaining() == 0;
             match room.checked_sub(name.len() + 1) {
-                Some(left) if !name.is_empty() => {
+                Some(left) if !at_end => {
                     room = left;
                     Ok(name)
                 }
@@ -254,7 +256,9 @@ mod tests {
         refused(&names("00000002 00000000 7fffffff 00000001 617e7e7e"), 20, count("numnames", i32::MAX));
         refused(&names("00000001 00000000 00000001 00000001 617e7e7e"), 24, count("namelen", 1));
         refused(&names("00000009 00000000 00000001 00000005 617e7e7e"), 24, count("name", 5));
-        refused(&names("00000001 00000000 00000001 00000000 617e7e7e"), 24, count("namelen", 0));
+        refused(&names("00000003 00000000 00000002 00000001 617e7e7e 00000000"), 32, count("namelen", 0));
+        let frame = names("00000003 00000000 00000002 00000000 00000001 617e7e7e");
+        assert_eq!(Pdu::decode(&frame), Ok(plain(&["", "a"])));
     }
 
     #[test]

@@ -360,7 +360,7 @@ fn lengths(set: &RawValueSet) -> Result<(usize, usize), Unsendable> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -543,7 +543,7 @@ mod tests {
         .prop_map(|values| values.into_iter().map(|(inst, value)| RawInstanceValue { inst, value }).collect())
     }
 
-    fn arb_sets() -> impl Strategy<Value = Vec<RawValueSet>> {
+    pub fn arb_sets() -> impl Strategy<Value = Vec<RawValueSet>> {
         let values = prop_oneof![
             4 => arb_values().prop_map(Ok),
             1 => (i32::MIN..0).prop_map(|code| Err(PmError(code))),

@@ -455,10 +455,12 @@ fn move_offsets(mut sets: &mut [u8], base: u32) {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::model::PM_IN_NULL;
     use crate::pdu::codec::testing::*;
+    use crate::pdu::result::tests::arb_sets;
     use crate::pdu::{Block, Pdu, RawInstanceValue, RawValueSet, ResultPdu};
 
     const METRIC: Pmid = Pmid::new(29, 0, 10);
@@ -694,6 +696,45 @@ mod tests {
                 ResultKind::HighRes => Pdu::HighResResult(result),
             };
             assert_eq!(w.finish(kind, timestamp, 5).unwrap().concat(), pdu.to_bytes(5).unwrap());
+        }
+    }
+    proptest! {
+        /// Any sets, some of them taken back at their end, a second result in the same buffers.
+        #[test]
+        fn any_result_decodes_to_what_was_written(
+            sets in prop::collection::vec((arb_sets(), 0..3), 0..4),
+            kind in prop::sample::select(vec![ResultKind::Micro, ResultKind::HighRes]),
+        ) {
+            let mut w = ResultWriter::default();
+            for _ in 0..2 {
+                w.reset();
+                let mut expected = Vec::new();
+                for (sets, fate) in &sets {
+                    for set in sets {
+                        let mut set = set.clone();
+                        w.begin_set(set.pmid).unwrap();
+                        set.values.iter().flatten().for_each(|v| w.raw(v.inst, &v.value).unwrap());
+                        match (&set.values, fate) {
+                            (Err(error), _) => w.fail_set(*error).unwrap(),
+                            (Ok(_), 0) => w.end_set().unwrap(),
+                            (Ok(_), 1) => {
+                                w.clear_set().unwrap();
+                                set.values = Ok(vec![]);
+                            }
+                            (Ok(_), _) => {
+                                w.fail_set(PmError::AGAIN).unwrap();
+                                set.values = Err(PmError::AGAIN);
+                            }
+                        }
+                        expected.push(set);
+                    }
+                }
+                let bytes = w.finish(kind, Timestamp::default(), 0).unwrap().concat();
+                match Pdu::decode(&frame(&bytes)) {
+                    Ok(Pdu::Result(result) | Pdu::HighResResult(result)) => prop_assert_eq!(result.sets, expected),
+                    other => prop_assert!(false, "{:?}", other),
+                }
+            }
         }
     }
 }
