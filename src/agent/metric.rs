@@ -40,6 +40,8 @@ pub struct Metric<S> {
     pub store: Option<StoreFn<S>>,
     /// Who may store.
     pub access: Access,
+    /// Whether `store` is also called for instances that do not exist.
+    pub any_instance: bool,
 }
 
 impl<S> Metric<S> {
@@ -54,6 +56,7 @@ impl<S> Metric<S> {
             fetch: Fetch::None,
             store: None,
             access: Access::Anyone,
+            any_instance: false,
         }
     }
 
@@ -110,6 +113,12 @@ impl<S> Metric<S> {
         store: impl Fn(&mut S, &Call<'_>, Inst, &Value) -> Result<(), PmError> + 'static,
     ) -> Metric<S> {
         self.store = Some(Box::new(store));
+        self
+    }
+
+    /// Lets clients store to instances that do not exist (yet): the callback has to look at the instance.
+    pub fn any_instance(mut self) -> Metric<S> {
+        self.any_instance = true;
         self
     }
 

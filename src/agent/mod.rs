@@ -8,7 +8,9 @@
 
 mod builder;
 mod call;
+mod conn;
 mod core;
+mod endpoint;
 mod help;
 mod indom;
 mod labels;
@@ -19,7 +21,9 @@ mod subtree;
 
 pub use builder::{Agent, BuildError, ClientEndFn, GenerationFn, MAX_DOMAIN};
 pub use call::{Access, Attributes, Call, ClientId};
+pub use conn::{Broken, DirectConnection, MAX_CLIENT_PDU, Output, PmcdConnection, PmcdOptions};
 pub use core::{Core, Generations};
+pub use endpoint::{Endpoint, HostInfo};
 pub use help::{HelpError, HelpProblem};
 pub use indom::{Indom, Instances};
 pub use labels::{LabelError, LabelFn, LabelList, LabelTarget, LabelValue};
@@ -27,3 +31,6 @@ pub use metric::{EachFn, Fetch, Metric, SetFn, StoreFn};
 pub use pmns::{PmnsError, Problem as PmnsProblem};
 pub use set::SetWriter;
 pub use subtree::{Subtree, TextKind};
+
+/// Seconds that the rest of a request may take to arrive, counted from its first byte.
+pub const BODY_SECONDS: u32 = 5;

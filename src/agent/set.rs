@@ -1,27 +1,16 @@
 //! Writing a metric's values straight into the answer.
 
-use crate::model::{Inst, PmError, Pmid, Profile, ProfileView, Value, ValueType};
+use crate::model::{Inst, PmError, Profile, ProfileView, Value, ValueType};
+use crate::pdu::ResultWriter;
 
 use super::Call;
-
-/// Where value sets end up. One is open at a time.
-pub(super) trait Sink {
-    fn begin(&mut self, pmid: Pmid);
-    fn end(&mut self);
-    /// Ends the open set, with an error in place of its values.
-    fn fail(&mut self, pmid: Pmid, error: PmError);
-    fn value(&mut self, inst: Inst, value: &Value);
-    /// Lets `fill` append to the block area; what it wrote becomes the instance's value if it returns `true`,
-    /// and is taken back otherwise.
-    fn block(&mut self, inst: Inst, fill: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> bool;
-}
 
 /// Writes one metric's value set ([`super::Fetch::Set`]). Values go straight into the answer: nothing is
 /// allocated once its buffers have grown.
 ///
 /// Writing nothing means the metric has no values now.
 pub struct SetWriter<'a> {
-    sink: &'a mut dyn Sink,
+    out: &'a mut ResultWriter,
     value_type: ValueType,
     profile: ProfileView<'a>,
     written: usize,
@@ -29,9 +18,9 @@ pub struct SetWriter<'a> {
 }
 
 impl<'a> SetWriter<'a> {
-    pub(super) fn new(sink: &'a mut dyn Sink, value_type: ValueType, call: &Call<'a>) -> SetWriter<'a> {
+    pub(super) fn new(out: &'a mut ResultWriter, value_type: ValueType, call: &Call<'a>) -> SetWriter<'a> {
         let profile: &'a Profile = call.profile;
-        SetWriter { sink, value_type, profile: profile.of(call.indom), written: 0, error: None }
+        SetWriter { out, value_type, profile: profile.of(call.indom), written: 0, error: None }
     }
 
     /// Whether the client's profile includes the instance. The framework does not filter what is written.
@@ -42,26 +31,56 @@ impl<'a> SetWriter<'a> {
     /// Writes an instance's value. Singular metrics have the instance [`crate::model::PM_IN_NULL`].
     ///
     /// # Errors
-    /// `PM_ERR_TYPE` when the value is not of the metric's type; nothing is written then.
+    /// `PM_ERR_TYPE` when the value is not of the metric's type, `PM_ERR_TOOBIG` when it is too long for the
+    /// protocol. Nothing is written then, and the error is noted as [`SetWriter::error`] does.
+    #[inline]
     pub fn value(&mut self, inst: Inst, value: &Value) -> Result<(), PmError> {
         if value.value_type() != self.value_type {
-            self.error = Some(PmError::TYPE);
-            return Err(PmError::TYPE);
+            return self.written_or(Err(PmError::TYPE));
         }
-        self.sink.value(inst, value);
-        self.written += 1;
-        Ok(())
+        let result = self.out.value(inst, value).map_err(|error| error.pm_error());
+        self.written_or(result)
+    }
+
+    /// Writes an instance's text, without a copy of its own. It ends at the first NUL, if there is one.
+    ///
+    /// # Errors
+    /// As [`SetWriter::value`].
+    pub fn string(&mut self, inst: Inst, text: &[u8]) -> Result<(), PmError> {
+        if self.value_type != ValueType::String {
+            return self.written_or(Err(PmError::TYPE));
+        }
+        let text = memchr::memchr(0, text).map_or(text, |end| &text[..end]);
+        let result = self.out.string(inst, text).map_err(|error| error.pm_error());
+        self.written_or(result)
     }
 
     /// Writes an instance's event array into the answer: `fill` appends a complete packed array in network
     /// byte order, header word included, and returns whether to keep it. Return `false` for an array without
     /// records, so that the instance is left out: pmlogger and archives do not like an empty first array.
-    /// Gives back what `fill` returned.
-    pub fn events(&mut self, inst: Inst, fill: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
-        let mut fill = Some(fill);
-        let kept = self.sink.block(inst, &mut |out| fill.take().is_some_and(|fill| fill(out)));
-        self.written += usize::from(kept);
-        kept
+    /// Gives back whether there is a value now.
+    ///
+    /// # Errors
+    /// `PM_ERR_CONV` for bytes that are no event array, `PM_ERR_TOOBIG` for too many; as [`SetWriter::value`].
+    pub fn events(&mut self, inst: Inst, fill: impl FnOnce(&mut Vec<u8>) -> bool) -> Result<bool, PmError> {
+        let kept = self.out.event_block(inst, |out| {
+            let start = out.len();
+            let keep = fill(out);
+            if !keep {
+                out.truncate(start);
+            }
+            keep && out.len() > start
+        });
+        match kept {
+            Ok(false) => Ok(false),
+            Ok(true) => self.written_or(Ok(())).map(|()| true),
+            Err(error) => self.written_or(Err(error.pm_error())).map(|()| false),
+        }
+    }
+
+    /// How many bytes an event array may have at most, in this answer.
+    pub fn room(&self) -> usize {
+        self.out.room()
     }
 
     /// Notes that an instance has no value because of an error. If no instance has a value, the last such
@@ -78,6 +97,14 @@ impl<'a> SetWriter<'a> {
     /// Whether no value was written.
     pub fn is_empty(&self) -> bool {
         self.written == 0
+    }
+
+    fn written_or(&mut self, result: Result<(), PmError>) -> Result<(), PmError> {
+        match result {
+            Ok(()) => self.written += 1,
+            Err(error) => self.error = Some(error),
+        }
+        result
     }
 
     /// Notes that the last instance asked simply had no value.

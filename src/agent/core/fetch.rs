@@ -1,23 +1,27 @@
 //! Values (spec `agent.md` 16).
 
 use super::Core;
-use crate::agent::set::{SetWriter, Sink};
+use crate::agent::set::SetWriter;
 use crate::agent::{Call, ClientId, Fetch};
 use crate::model::{InDom, PM_IN_NULL, PmError, Pmid, Profile};
+use crate::pdu::{EncodeError, ResultWriter};
 
 impl<S> Core<S> {
     /// Writes the value set of one metric. A problem becomes the set's error, never more than that.
-    pub(super) fn fetch_into(
+    ///
+    /// # Errors
+    /// Only for an `out` with a set left open, which is the caller's mistake.
+    pub fn fetch(
         &mut self,
         client: ClientId,
         profile: &Profile,
         pmid: Pmid,
-        sink: &mut dyn Sink,
-    ) {
-        sink.begin(pmid);
-        match self.fetch_values(client, profile, pmid, sink) {
-            Ok(()) => sink.end(),
-            Err(error) => sink.fail(pmid, sendable(error)),
+        out: &mut ResultWriter,
+    ) -> Result<(), EncodeError> {
+        out.begin_set(pmid)?;
+        match self.fetch_values(client, profile, pmid, out) {
+            Ok(()) => out.end_set(),
+            Err(error) => out.fail_set(sendable(error)),
         }
     }
 
@@ -26,7 +30,7 @@ impl<S> Core<S> {
         client: ClientId,
         profile: &Profile,
         pmid: Pmid,
-        sink: &mut dyn Sink,
+        out: &mut ResultWriter,
     ) -> Result<(), PmError> {
         let attributes = self.clients.attributes(client).ok_or(PmError::NOCONTEXT)?;
         if !self.owns(pmid) {
@@ -38,12 +42,12 @@ impl<S> Core<S> {
             let dynamic = self.subtrees.get(at).ok_or(PmError::PMID)?;
             let desc = dynamic.desc(&self.state, pmid, self.domain)?;
             call.indom = desc.indom;
-            let mut set = SetWriter::new(sink, desc.value_type, &call);
+            let mut set = SetWriter::new(out, desc.value_type, &call);
             dynamic.subtree.fetch(&mut self.state, &call, &mut set)?;
             return set.outcome();
         };
         call.indom = desc.indom;
-        let mut set = SetWriter::new(sink, desc.value_type, &call);
+        let mut set = SetWriter::new(out, desc.value_type, &call);
         // The table was made together with the metrics.
         let metric = &self.metrics[index];
         match &metric.fetch {

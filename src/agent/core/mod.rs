@@ -1,6 +1,6 @@
 //! The agent's core: answers every question about its metrics from memory, whoever asks.
 //!
-//! **Invariant:** no PDUs, sockets or clocks here, and no waiting. [`super::PmcdConnection`] and
+//! **Invariant:** no sockets or clocks here, and no waiting. [`super::PmcdConnection`] and
 //! [`super::DirectConnection`] turn bytes into calls of [`Core`] and back.
 //!
 //! Cost of a fetch: one hash lookup per metric, plus the agent's callback. Nothing is allocated once the
@@ -10,6 +10,8 @@ mod clients;
 mod describe;
 mod fetch;
 mod names;
+mod serve;
+mod store;
 
 use std::collections::HashMap;
 
@@ -23,6 +25,9 @@ use super::{Attributes, ClientId, Indom, Metric, Subtree};
 use crate::model::{Desc, Inst};
 
 use clients::Clients;
+
+pub(super) use fetch::sendable;
+pub(super) use serve::Serve;
 
 /// Which changes a client has been told of. Compare two to know what to tell ([`Core::generations`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
