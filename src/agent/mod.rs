@@ -4,20 +4,24 @@
 //! installed, metrics and instance domains from tables, values from callbacks that get the state and a
 //! [`Call`]. [`Agent::build`] checks that all of it fits and gives a [`Core`].
 
-#![allow(dead_code)] // the connections that use the rest follow
-
 mod builder;
 mod call;
 mod conn;
 mod core;
+pub mod daemon;
 mod endpoint;
 mod help;
+pub mod identity;
 mod indom;
 mod labels;
+pub mod log;
 mod metric;
+mod options;
 mod pmns;
+mod server;
 mod set;
 mod subtree;
+mod time;
 
 pub use builder::{Agent, BuildError, ClientEndFn, GenerationFn, MAX_DOMAIN};
 pub use call::{Access, Attributes, Call, ClientId};
@@ -28,7 +32,9 @@ pub use help::{HelpError, HelpProblem};
 pub use indom::{Indom, Instances};
 pub use labels::{LabelError, LabelFn, LabelList, LabelTarget, LabelValue};
 pub use metric::{EachFn, Fetch, Metric, SetFn, StoreFn};
+pub use options::{Options, UsageError};
 pub use pmns::{PmnsError, Problem as PmnsProblem};
+pub use server::{Exit, Handle, Limits, Listen, ServeError, Server, Stats, Transport};
 pub use set::SetWriter;
 pub use subtree::{Subtree, TextKind};
 

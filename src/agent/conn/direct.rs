@@ -50,6 +50,7 @@ pub struct DirectConnection {
     attributes: Attributes,
     profiles: BTreeMap<i32, Profile>,
     told: Generations,
+    requests: u64,
 }
 
 /// The agents behind an endpoint, by domain.
@@ -101,6 +102,7 @@ impl DirectConnection {
             attributes,
             profiles: BTreeMap::new(),
             told: core.generations(),
+            requests: 0,
         }
     }
 
@@ -121,6 +123,11 @@ impl DirectConnection {
         self.stage == Stage::Open
     }
 
+    /// PDUs that have come so far.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
     /// Answers what is in `input`, as far as `out` takes it.
     ///
     /// # Errors
@@ -135,6 +142,7 @@ impl DirectConnection {
     ) -> Result<(), Broken> {
         while out.is_clear() {
             let Some(frame) = self.reader.next(input)? else { break };
+            self.requests += 1;
             self.handle(Agents { agent: &mut *core, endpoint: &mut *endpoint }, &frame, results, out)?;
         }
         Ok(())

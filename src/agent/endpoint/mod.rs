@@ -82,6 +82,11 @@ impl Endpoint {
         Ok(Endpoint { core, clock: || Timestamp::from(std::time::SystemTime::now()) })
     }
 
+    /// There is another address to connect to: only local clients can come if all of them are local.
+    pub(super) fn restrict(&mut self, local: bool) {
+        self.core.state.host.local &= local;
+    }
+
     /// A client has connected from `address`.
     pub(super) fn client_open(&mut self, address: &str, start: &str) -> ClientId {
         let client = self.core.client_open();

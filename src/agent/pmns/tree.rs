@@ -107,11 +107,6 @@ impl NameTree {
         self.leaves.iter().filter(|(_, leaf)| !leaf.dynamic).map(|(name, leaf)| (name.as_str(), leaf.pmid))
     }
 
-    /// Whether there are no metrics and no dynamic roots.
-    pub fn is_empty(&self) -> bool {
-        self.leaves.is_empty()
-    }
-
     /// Leaves strictly below `name`.
     fn below<'a>(&'a self, name: &str) -> impl Iterator<Item = (&'a String, &'a Leaf)> {
         let prefix = prefix(name);

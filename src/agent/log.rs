@@ -1,0 +1,235 @@
+//! The agent's log, in the form PCP's programs give theirs (spec `agent.md` 20).
+//!
+//! Everything goes through `tracing`: [`Log`] is the subscriber that writes
+//! `[Fri Nov 20 10:44:40] pmdax(123) Info: text` lines to standard error, which [`open`] has made the log
+//! file. Each place in the program may write [`BURST`] lines per [`PERIOD`]; what it would write beyond that is
+//! counted and told later, so that no input can fill the disk.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+use super::time;
+
+/// Lines one place in the program may write per period.
+pub const BURST: u32 = 10;
+/// How long a burst counts.
+pub const PERIOD: Duration = Duration::from_secs(10);
+
+/// The log file is open while this lives; then the closing line is written.
+#[derive(Debug)]
+pub struct LogFile {
+    _private: (),
+}
+
+/// Makes `path` the log: an old one is renamed to `<path>.prev`, standard error goes to the new one, with the
+/// line that begins every PCP log.
+///
+/// # Errors
+/// What the system says. Standard error is what it was, then.
+pub fn open(name: &str, path: &Path) -> io::Result<LogFile> {
+    let mut previous = path.as_os_str().to_owned();
+    previous.push(".prev");
+    match fs::rename(path, PathBuf::from(previous)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(path)?;
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    writeln!(
+        file,
+        "Log for {name} on {} started {}\n",
+        host.to_string_lossy(),
+        time::ctime(SystemTime::now())
+    )?;
+    nix::unistd::dup2_stderr(&file)?;
+    Ok(LogFile { _private: () })
+}
+
+impl Drop for LogFile {
+    fn drop(&mut self) {
+        // Nobody is left to be told of an error.
+        let _ = writeln!(io::stderr(), "\nLog finished {}", time::ctime(SystemTime::now()));
+    }
+}
+
+/// Counts how often something happened in a while, and says when not to talk about it.
+#[derive(Clone, Debug, Default)]
+pub struct RateLimit {
+    since: Option<Instant>,
+    said: u32,
+    /// What was kept back since something was last said.
+    kept_back: u64,
+}
+
+impl RateLimit {
+    /// Whether to talk about it `now`; if so, how many were kept back before.
+    pub fn allow(&mut self, now: Instant) -> Option<u64> {
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= PERIOD) {
+            self.since = Some(now);
+            self.said = 0;
+        }
+        if self.said == BURST {
+            self.kept_back += 1;
+            return None;
+        }
+        self.said += 1;
+        Some(std::mem::take(&mut self.kept_back))
+    }
+}
+
+/// A `tracing` subscriber that writes PCP's log lines to standard error.
+#[derive(Debug)]
+pub struct Log {
+    name: String,
+    level: Level,
+    limits: Mutex<HashMap<tracing::callsite::Identifier, RateLimit>>,
+    spans: AtomicU64,
+}
+
+impl Log {
+    /// Lines of the program `name`, down to `level`.
+    pub fn new(name: &str, level: Level) -> Log {
+        Log { name: name.to_owned(), level, limits: Mutex::new(HashMap::new()), spans: AtomicU64::new(1) }
+    }
+
+    /// Makes this the process's log. Without effect if there is one already.
+    pub fn install(self) {
+        let _ = tracing::subscriber::set_global_default(self);
+    }
+
+    fn line(&self, event: &Event<'_>, kept_back: u64) -> String {
+        let level = match *event.metadata().level() {
+            Level::ERROR => "Error",
+            Level::WARN => "Warning",
+            Level::INFO => "Info",
+            Level::DEBUG | Level::TRACE => "Debug",
+        };
+        let mut text = Text::default();
+        event.record(&mut text);
+        let Text { message, fields } = text;
+        let time = time::log_time(SystemTime::now());
+        let mut line = format!("[{time}] {}({}) {level}: {message}{fields}", self.name, std::process::id());
+        if kept_back > 0 {
+            // Writing to a String cannot fail.
+            let _ = write!(line, " ({kept_back} more like this were not logged)");
+        }
+        line.push('\n');
+        line
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= self.level
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let allowed = {
+            let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+            limits.entry(event.metadata().callsite()).or_default().allow(Instant::now())
+        };
+        if let Some(kept_back) = allowed {
+            // One write per line; a log that cannot be written is nothing to end for.
+            let _ = io::stderr().write_all(self.line(event, kept_back).as_bytes());
+        }
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        // Never asked for, as spans are not enabled; but ids must not be 0.
+        span::Id::from_u64(self.spans.fetch_add(1, Ordering::Relaxed).max(1))
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[derive(Default)]
+struct Text {
+    message: String,
+    fields: String,
+}
+
+impl Text {
+    fn push(&mut self, field: &Field, value: std::fmt::Arguments<'_>) {
+        // Line breaks would let a message pass for another line of the log.
+        let value = value.to_string().replace(['\n', '\r'], " ");
+        // Writing to a String cannot fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value}"),
+            "error" | "reason" => write!(self.fields, ": {value}"),
+            name => write!(self.fields, " {name}={value}"),
+        };
+    }
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.push(field, format_args!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.push(field, format_args!("{value}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_are_cut_and_counted() {
+        let mut limit = RateLimit::default();
+        let start = Instant::now();
+        let said = (0..25).filter(|_| limit.allow(start).is_some()).count();
+        assert_eq!(said, BURST as usize);
+        assert_eq!(limit.allow(start + PERIOD), Some(15));
+        assert_eq!(limit.allow(start + PERIOD), Some(0));
+    }
+
+    #[test]
+    fn lines_have_pcps_form() {
+        use std::sync::{Arc, Mutex};
+        struct Capture(Log, Arc<Mutex<Vec<String>>>);
+        impl Subscriber for Capture {
+            fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+                self.0.enabled(metadata)
+            }
+            fn event(&self, event: &Event<'_>) {
+                self.1.lock().unwrap().push(self.0.line(event, 0));
+            }
+            fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
+                self.0.new_span(attributes)
+            }
+            fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+            fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+            fn enter(&self, _: &span::Id) {}
+            fn exit(&self, _: &span::Id) {}
+        }
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let log = Capture(Log::new("pmdax", Level::INFO), lines.clone());
+        tracing::subscriber::with_default(log, || {
+            tracing::warn!(client = 7, error = %"it\nbroke", "dropped");
+            tracing::debug!("not shown");
+        });
+        let lines = lines.lock().unwrap();
+        assert_eq!(lines.len(), 1);
+        let pid = std::process::id();
+        assert!(lines[0].starts_with('['), "{}", lines[0]);
+        assert!(
+            lines[0].ends_with(&format!("] pmdax({pid}) Warning: dropped client=7: it broke\n")),
+            "{}",
+            lines[0]
+        );
+    }
+}

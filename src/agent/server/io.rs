@@ -1,0 +1,231 @@
+//! One non-blocking line: reads what comes, hands it to the connection, writes what the connection says.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use bytes::BytesMut;
+
+use crate::agent::{Broken, Output};
+
+/// Rounds of reading and answering before others get their turn.
+const ROUNDS: usize = 16;
+/// Buffers above this are given back when they are empty.
+const KEEP: usize = 1 << 16;
+
+/// Why a line is at its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Closed {
+    #[error("end of file")]
+    Eof,
+    #[error("{0}")]
+    Broken(#[from] Broken),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// The descriptors of a line: one for a socket, two for a pair of pipes. Both are non-blocking.
+#[derive(Debug)]
+pub(super) struct Channel {
+    input: File,
+    output: Option<File>,
+}
+
+impl Channel {
+    pub fn socket(socket: OwnedFd) -> io::Result<Channel> {
+        Ok(Channel { input: nonblocking(socket)?, output: None })
+    }
+
+    pub fn pipes(input: OwnedFd, output: OwnedFd) -> io::Result<Channel> {
+        Ok(Channel { input: nonblocking(input)?, output: Some(nonblocking(output)?) })
+    }
+
+    /// The descriptors to watch: for input, and for output if that is another one.
+    pub fn fds(&self) -> (RawFd, Option<RawFd>) {
+        (self.input.as_raw_fd(), self.output.as_ref().map(AsRawFd::as_raw_fd))
+    }
+}
+
+fn nonblocking(fd: OwnedFd) -> io::Result<File> {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL)?);
+    fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    Ok(File::from(fd))
+}
+
+/// A line with its buffers.
+#[derive(Debug)]
+pub(super) struct Line {
+    channel: Channel,
+    input: BytesMut,
+    outgoing: Outgoing,
+    /// The input may hold more; it has not said otherwise since it last told us so.
+    pub readable: bool,
+}
+
+/// What [`Line::drive`] left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Nothing until the peer or the system moves.
+    Wait,
+    /// More than one turn's worth: come back without waiting.
+    More,
+}
+
+#[derive(Debug, Default)]
+struct Outgoing {
+    waiting: BytesMut,
+    error: Option<io::Error>,
+    /// Bytes written so far.
+    written: u64,
+}
+
+impl Line {
+    pub fn new(channel: Channel) -> Line {
+        Line { channel, input: BytesMut::new(), outgoing: Outgoing::default(), readable: true }
+    }
+
+    pub fn fds(&self) -> (RawFd, Option<RawFd>) {
+        self.channel.fds()
+    }
+
+    /// Bytes that wait to be written.
+    pub fn waiting(&self) -> usize {
+        self.outgoing.waiting.len()
+    }
+
+    /// Bytes written so far.
+    pub fn written(&self) -> u64 {
+        self.outgoing.written
+    }
+
+    /// Whether there is the beginning of a request.
+    pub fn has_partial_input(&self) -> bool {
+        !self.input.is_empty()
+    }
+
+    /// Lets `speak` send something out of turn.
+    pub fn say(&mut self, speak: impl FnOnce(&mut dyn Output)) -> Result<(), Closed> {
+        let out = self.channel.output.as_mut().unwrap_or(&mut self.channel.input);
+        speak(&mut Sender { outgoing: &mut self.outgoing, out });
+        self.outgoing.check()
+    }
+
+    /// Writes what waits, lets `process` answer what has come, and reads on, until one of them has to wait.
+    /// `scratch` is what is read at a time.
+    pub fn drive(
+        &mut self,
+        scratch: &mut [u8],
+        mut process: impl FnMut(&mut BytesMut, &mut dyn Output) -> Result<(), Broken>,
+    ) -> Result<Rest, Closed> {
+        for _ in 0..ROUNDS {
+            let Channel { input, output } = &mut self.channel;
+            self.outgoing.flush(output.as_mut().unwrap_or(input));
+            self.outgoing.check()?;
+            if !self.outgoing.is_clear() {
+                return Ok(Rest::Wait);
+            }
+            if !self.input.is_empty() {
+                let out = output.as_mut().unwrap_or(input);
+                // A socket's one descriptor serves both ways; the sender only writes.
+                process(&mut self.input, &mut Sender { outgoing: &mut self.outgoing, out })?;
+                self.outgoing.check()?;
+                if !self.outgoing.is_clear() {
+                    continue;
+                }
+            }
+            if !self.readable {
+                self.give_back();
+                return Ok(Rest::Wait);
+            }
+            match self.channel.input.read(scratch) {
+                Ok(0) => return Err(Closed::Eof),
+                Ok(n) => {
+                    // A stream that gave less than it could is empty (epoll(7)).
+                    self.readable = n == scratch.len();
+                    self.input.extend_from_slice(&scratch[..n]);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
+                Err(error) => return Err(Closed::Io(error)),
+            }
+        }
+        Ok(Rest::More)
+    }
+
+    fn give_back(&mut self) {
+        if self.input.is_empty() && self.input.capacity() > KEEP {
+            self.input = BytesMut::new();
+        }
+        if self.outgoing.waiting.is_empty() && self.outgoing.waiting.capacity() > KEEP {
+            self.outgoing.waiting = BytesMut::new();
+        }
+    }
+}
+
+/// Writes at once what the system takes, and keeps the rest.
+struct Sender<'a> {
+    outgoing: &'a mut Outgoing,
+    out: &'a mut File,
+}
+
+impl Output for Sender<'_> {
+    fn send(&mut self, parts: [&[u8]; 2]) {
+        let mut skip = 0;
+        if self.outgoing.is_clear() {
+            skip = self.outgoing.write(self.out, parts);
+        }
+        for part in parts {
+            let done = skip.min(part.len());
+            skip -= done;
+            self.outgoing.waiting.extend_from_slice(&part[done..]);
+        }
+    }
+
+    fn is_clear(&self) -> bool {
+        self.outgoing.is_clear()
+    }
+}
+
+impl Outgoing {
+    fn is_clear(&self) -> bool {
+        self.waiting.is_empty() && self.error.is_none()
+    }
+
+    fn check(&mut self) -> Result<(), Closed> {
+        self.error.take().map_or(Ok(()), |error| Err(Closed::Io(error)))
+    }
+
+    fn flush(&mut self, out: &mut File) {
+        if !self.waiting.is_empty() {
+            let waiting = std::mem::take(&mut self.waiting);
+            let done = self.write(out, [&waiting, &[]]);
+            self.waiting = waiting;
+            bytes::Buf::advance(&mut self.waiting, done);
+        }
+    }
+
+    /// Writes as much as the system takes; an error other than "later" is kept. Returns the bytes written.
+    fn write(&mut self, out: &mut File, parts: [&[u8]; 2]) -> usize {
+        let mut slices = parts.map(IoSlice::new);
+        let mut slices = &mut slices[..];
+        let mut done = 0;
+        IoSlice::advance_slices(&mut slices, 0);
+        while !slices.is_empty() {
+            match out.write_vectored(slices) {
+                Ok(0) => self.error = Some(ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    done += n;
+                    IoSlice::advance_slices(&mut slices, n);
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => self.error = Some(error),
+            }
+            break;
+        }
+        self.written += done as u64;
+        done
+    }
+}

@@ -1,0 +1,152 @@
+//! The line to pmcd: pipe or socket, and what becomes of it when pmcd goes away.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use super::io::{Channel, Closed, Line, Rest};
+use super::listen::{Listen, Listener};
+use crate::agent::{Core, PmcdConnection, PmcdOptions};
+use crate::pdu::ResultWriter;
+
+/// Permission bits of the socket pmcd connects to.
+const SOCKET_MODE: u32 = 0o660;
+
+/// How pmcd talks to the agent, as in pmcd.conf.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Standard input and output.
+    #[default]
+    Pipe,
+    /// A Unix socket of this path, which the agent makes with mode 0660.
+    Unix(PathBuf),
+    /// A port of the IPv4 loopback address, where pmcd looks for it.
+    Inet(u16),
+    /// A port of the IPv6 loopback address.
+    Ipv6(u16),
+}
+
+/// The line to pmcd, or the wait for it.
+pub(super) struct PmcdLine {
+    options: PmcdOptions,
+    connection: PmcdConnection,
+    line: Option<Line>,
+    /// Until pmcd has connected; for good if the agent stays.
+    listener: Option<Listener>,
+    /// Listen again when pmcd has gone.
+    stay: bool,
+    listen: Option<Listen>,
+}
+
+impl PmcdLine {
+    pub fn open(transport: &Transport, options: PmcdOptions, stay: bool) -> io::Result<PmcdLine> {
+        let listen = match transport {
+            Transport::Pipe => None,
+            Transport::Unix(path) => Some(Listen::Unix { path: path.clone(), mode: SOCKET_MODE }),
+            Transport::Inet(port) => Some(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, *port)))),
+            Transport::Ipv6(port) => Some(Listen::Tcp(SocketAddr::from((Ipv6Addr::LOCALHOST, *port)))),
+        };
+        let listener = listen.as_ref().map(Listener::bind).transpose()?;
+        let mut line = PmcdLine {
+            options,
+            connection: PmcdConnection::new(options),
+            line: None,
+            stay: stay && listener.is_some(),
+            listener,
+            listen,
+        };
+        if line.listener.is_none() {
+            line.connect(standard_pipes()?).map_err(|error| io::Error::other(error.to_string()))?;
+        }
+        Ok(line)
+    }
+
+    pub fn listener(&self) -> Option<&Listener> {
+        self.listener.as_ref()
+    }
+
+    pub fn line(&mut self) -> Option<&mut Line> {
+        self.line.as_mut()
+    }
+
+    /// Takes over a line that pmcd has opened, and greets it.
+    fn connect(&mut self, channel: Channel) -> Result<(), Closed> {
+        self.connection = PmcdConnection::new(self.options);
+        let line = self.line.insert(Line::new(channel));
+        line.say(|out| self.connection.greet(out))
+    }
+
+    /// Whether somebody has connected to the listener and is pmcd now. One connection is taken at a time.
+    pub fn accept(&mut self) -> io::Result<bool> {
+        let Some(listener) = &self.listener else { return Ok(false) };
+        let mut connected = false;
+        while let Some(peer) = listener.accept()? {
+            if self.line.is_some() || connected {
+                tracing::warn!("second connection to the socket for pmcd turned away");
+                continue;
+            }
+            let channel = Channel::socket(peer.socket)?;
+            self.connection = PmcdConnection::new(self.options);
+            let mut line = Line::new(channel);
+            if line.say(|out| self.connection.greet(out)).is_ok() {
+                self.line = Some(line);
+                connected = true;
+            }
+        }
+        if connected && !self.stay {
+            self.listener = None;
+        }
+        Ok(connected)
+    }
+
+    pub fn set_ready<S>(&mut self, core: &mut Core<S>, ready: bool) -> Result<(), Closed> {
+        match &mut self.line {
+            Some(line) => line.say(|out| self.connection.set_ready(core, ready, out)),
+            None => Ok(()),
+        }
+    }
+
+    pub fn drive<S>(
+        &mut self,
+        core: &mut Core<S>,
+        results: &mut ResultWriter,
+        scratch: &mut [u8],
+    ) -> Result<Rest, Closed> {
+        let Some(line) = &mut self.line else { return Ok(Rest::Wait) };
+        line.drive(scratch, |input, out| self.connection.process(core, input, results, out))
+    }
+
+    /// pmcd has gone. Whether the agent waits for it to come back; the listener may be another one then.
+    pub fn lost<S>(&mut self, core: &mut Core<S>) -> io::Result<bool> {
+        self.connection.close(core);
+        self.line = None;
+        if !self.stay {
+            return Ok(false);
+        }
+        if let Some(listen @ Listen::Unix { path, .. }) = &self.listen
+            && !path.exists()
+        {
+            // pmcd removes the socket of an agent it cleans up after.
+            self.listener = None;
+            self.listener = Some(Listener::bind(listen)?);
+        }
+        Ok(true)
+    }
+
+    /// The end: all clients have gone.
+    pub fn close<S>(&mut self, core: &mut Core<S>) {
+        self.connection.close(core);
+        self.line = None;
+    }
+}
+
+/// Takes over standard input and output. What the process prints from now on goes to standard error: it would
+/// be taken for PDUs otherwise.
+fn standard_pipes() -> io::Result<Channel> {
+    let input: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
+    let output: OwnedFd = io::stdout().as_fd().try_clone_to_owned()?;
+    nix::unistd::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    nix::unistd::dup2_stdout(io::stderr())?;
+    Channel::pipes(input, output)
+}
