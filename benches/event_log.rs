@@ -1,13 +1,16 @@
-//! What the event log costs, against `memcpy` of the same bytes in the same run.
+//! What the event log costs: a fetch against `memcpy` of the same bytes, and one client against 1,000.
 //!
-//! `cargo bench --bench event_log`; the first argument changes the number of rounds.
+//! `cargo bench --bench event_log`; add `-- --quick` for a tenth of the rounds.
+
+mod common;
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::{Times, print_ratio, race, rounds, si, time};
 use jumpseat::event::log::LogConfig;
-use jumpseat::event::{ArrayKind, Batch, EventFlags, EventLog, FieldResolver, Filter, Param};
+use jumpseat::event::{ArrayKind, Batch, CursorId, EventFlags, EventLog, FieldResolver, Filter, Param};
 use jumpseat::model::{Pmid, Timestamp};
 
 const MISSED: Pmid = Pmid::new(400, 16, 5);
@@ -19,6 +22,10 @@ const FIELDS: [(&str, Pmid); 3] = [
 const STATUS: Pmid = Pmid::new(400, 16, 8);
 /// Records of a batch, as a busy source sends them.
 const BATCH: u64 = 400;
+/// The goal is for fetches of at least this many records.
+const GOAL_FROM: u64 = 10_000;
+/// Many clients.
+const CROWD: usize = 1_000;
 
 struct Fields;
 
@@ -33,29 +40,27 @@ impl FieldResolver for Fields {
 }
 
 fn main() {
-    let rounds = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(60);
     let batch = batch();
     let len = batch.bytes().len() as f64 / batch.len() as f64;
-    println!("records of {len:.0} packed bytes with 4 parameters, median of {rounds} rounds\n");
-    println!("a fetch from the log, as part of the speed of memcpy of the same HIGHRES bytes (goal: 0.50):");
+    println!("records of {len:.0} packed bytes, 4 parameters, in batches of {BATCH}");
     for records in [1_000, 10_000, 50_000] {
-        reads(&batch, records, rounds);
+        reads(&batch, records);
     }
-    println!("\nappending batches of {BATCH} records that are packed already:");
-    let alone = appends(&batch, 1, rounds, None);
-    let crowd = appends(&batch, 1_000, rounds, None);
-    println!("  1,000 cursors against 1: {:.2} times the time", crowd / alone);
-    println!("\nthe same with the log full and no cursor keeping up, so that every record is evicted:");
-    let alone = overflows(&batch, 1, rounds, None);
-    let crowd = overflows(&batch, 1_000, rounds, None);
-    println!("  1,000 cursors against 1: {:.2} times the time", crowd / alone);
-    let text = "severity >= warn && type == \"http.request\"";
-    let alone = overflows(&batch, 1, rounds, Some(text));
-    let crowd = overflows(&batch, 1_000, rounds, Some(text));
-    println!("  1,000 cursors against 1: {:.2} times the time", crowd / alone);
-    println!("\nmemory for one event, one batch after the other, no cursor keeping up:");
-    let (alone, crowd) = (memory(&batch, 1), memory(&batch, 1_000));
-    println!("  1 cursor {alone:.1} bytes, 1,000 cursors {crowd:.1} bytes (packed {len:.1})");
+    appends(&batch, "appending batches", 64 << 20, 250, None);
+    appends(&batch, "appending batches, each driving out another", 4 << 20, 250, None);
+    let filter = Some("severity >= warn && type == \"http.request\"");
+    appends(&batch, "the same, all cursors with one filter", 4 << 20, 250, filter);
+    let single = first(&batch);
+    appends(&single, "appending single records", 64 << 20, 50_000, None);
+    let (alone, crowd) = (memory(&batch, 1), memory(&batch, CROWD));
+    println!("memory for one event: {alone:.1} bytes with 1 cursor, {crowd:.1} with {CROWD}");
+}
+
+/// The first record of a batch alone.
+fn first(batch: &Batch) -> Batch {
+    let mut single = batch.clone();
+    single.truncate(1);
+    single
 }
 
 fn batch() -> Batch {
@@ -75,107 +80,106 @@ fn new_log(budget: usize) -> EventLog {
     EventLog::new(LogConfig { budget, recent: 100, missed_pmid: MISSED })
 }
 
-fn median(mut times: Vec<Duration>) -> f64 {
-    times.sort();
-    times[times.len() / 2].as_secs_f64()
+/// A log with one cursor that is filled and read again and again.
+struct Reader {
+    log: EventLog,
+    cursor: CursorId,
+    kind: ArrayKind,
+    out: Vec<u8>,
 }
 
-/// Reading all at once, each kind, without and with a filter, against memcpy.
-fn reads(batch: &Batch, records: u64, rounds: usize) {
+impl Reader {
+    fn new(kind: ArrayKind, filter: Option<&str>) -> Reader {
+        let mut log = new_log(256 << 20);
+        let cursor = log.join();
+        log.set_filter(cursor, parse(filter), &Fields);
+        Reader { log, cursor, kind, out: Vec::new() }
+    }
+
+    /// The time to read it all, in as many arrays as it takes.
+    fn round(&mut self, batch: &Batch, batches: u64) -> Duration {
+        (0..batches).for_each(|_| self.log.append(batch.clone()));
+        let mut took = Duration::ZERO;
+        let mut more = true;
+        while more {
+            self.out.clear();
+            took += time(|| {
+                let outcome = self.log.read(self.cursor, self.kind, &mut self.out, usize::MAX);
+                more = outcome.expect("the cursor is known").more;
+            });
+            black_box(&self.out);
+        }
+        took
+    }
+}
+
+/// Reading all at once against memcpy of all.
+fn reads(batch: &Batch, records: u64) {
     let batches = records.div_ceil(BATCH);
     let bytes = batch.bytes().repeat(batches as usize);
-    let mut log = new_log(256 << 20);
-    let mut out = Vec::with_capacity(bytes.len() + 4096);
-    let filter = Filter::parse("severity >= warn").expect("it is right").map(Arc::new);
-    let (mut copy, mut highres, mut event, mut filtered) = (vec![], vec![], vec![], vec![]);
-    for _ in 0..rounds {
-        // Fresh memory, written just now, as in the log.
-        let source = bytes.clone();
-        out.clear();
-        let start = Instant::now();
-        out.extend_from_slice(black_box(&source));
-        copy.push(start.elapsed());
-        black_box(&out);
-
-        for (kind, filter, times) in [
-            (ArrayKind::HighRes, None, &mut highres),
-            (ArrayKind::Event, None, &mut event),
-            (ArrayKind::Event, filter.clone(), &mut filtered),
-        ] {
-            let cursor = log.join();
-            log.set_filter(cursor, filter, &Fields);
-            (0..batches).for_each(|_| log.append(batch.clone()));
-            let mut took = Duration::ZERO;
-            loop {
-                out.clear();
-                let start = Instant::now();
-                let outcome = log.read(cursor, kind, &mut out, usize::MAX).expect("the cursor is known");
-                took += start.elapsed();
-                black_box(&out);
-                if !outcome.more {
-                    break;
-                }
-            }
-            times.push(took);
-            log.leave(cursor);
-        }
-    }
-    let copy = median(copy);
-    let speed = |time: f64| bytes.len() as f64 / time / 1e9;
-    println!(
-        "  {} records, {:.1} MB, memcpy {:.2} GB/s",
-        batches * BATCH,
-        bytes.len() as f64 / 1e6,
-        speed(copy)
+    let mut copy = Vec::new();
+    let mut highres = Reader::new(ArrayKind::HighRes, None);
+    let mut event = Reader::new(ArrayKind::Event, None);
+    let mut filtered = Reader::new(ArrayKind::Event, Some("severity >= warn"));
+    let [copy, highres, event, filtered] = race(
+        rounds(100),
+        [
+            &mut || {
+                // Written just now, as what is in the logs.
+                let source = bytes.clone();
+                copy.clear();
+                let took = time(|| copy.extend_from_slice(black_box(&source)));
+                black_box(&copy);
+                took
+            },
+            &mut || highres.round(batch, batches),
+            &mut || event.round(batch, batches),
+            &mut || filtered.round(batch, batches),
+        ],
     );
-    for (what, times) in
-        [("HIGHRES", highres), ("EVENT", event), ("EVENT, filter that half of them pass", filtered)]
-    {
-        let time = median(times);
-        println!("    {:.2}  {what}, {:.2} GB/s", copy / time, speed(time));
+    let print = |what: &str, times: &Times, goal| {
+        let what = format!("fetch of {} records, {what}", batches * BATCH);
+        print_ratio(&what, bytes.len() as f64, "B", times, ("memcpy", &copy), goal);
+    };
+    if records >= GOAL_FROM {
+        print("HIGHRES", &highres, 0.5);
+        print("EVENT", &event, 0.5);
+    } else {
+        print("HIGHRES, in cache (no goal)", &highres, 0.0);
+        print("EVENT, in cache (no goal)", &event, 0.0);
     }
+    print("EVENT, half of them filtered (no goal)", &filtered, 0.0);
+}
+
+fn parse(filter: Option<&str>) -> Option<Arc<Filter>> {
+    filter.and_then(|text| Filter::parse(text).expect("it is right")).map(Arc::new)
 }
 
 fn clients(log: &mut EventLog, count: usize, filter: Option<&str>) {
-    let filter = filter.and_then(|text| Filter::parse(text).expect("it is right")).map(Arc::new);
+    let filter = parse(filter);
     for _ in 0..count {
         let cursor = log.join();
         log.set_filter(cursor, filter.clone(), &Fields);
     }
 }
 
-/// Seconds for one record while the log has room.
-fn appends(batch: &Batch, cursors: usize, rounds: usize, filter: Option<&str>) -> f64 {
-    let times = (0..rounds).map(|_| {
-        let mut log = new_log(64 << 20);
+/// Appending `count` batches with many cursors against one, none of which reads.
+fn appends(batch: &Batch, what: &str, budget: usize, count: usize, filter: Option<&str>) {
+    let round = |cursors: usize| {
+        let mut log = new_log(budget);
         clients(&mut log, cursors, filter);
-        let mut ready: Vec<Batch> = (0..250).map(|_| batch.clone()).collect();
-        let start = Instant::now();
-        ready.drain(..).for_each(|batch| log.append(batch));
-        start.elapsed()
-    });
-    report(median(times.collect()), 250 * BATCH, cursors, filter)
-}
-
-/// Seconds for one record while each drives out another.
-fn overflows(batch: &Batch, cursors: usize, rounds: usize, filter: Option<&str>) -> f64 {
-    let mut log = new_log(4 << 20);
-    clients(&mut log, cursors, filter);
-    (0..100).for_each(|_| log.append(batch.clone()));
-    let times = (0..rounds).map(|_| {
-        let mut ready: Vec<Batch> = (0..100).map(|_| batch.clone()).collect();
-        let start = Instant::now();
-        ready.drain(..).for_each(|batch| log.append(batch));
-        start.elapsed()
-    });
-    report(median(times.collect()), 100 * BATCH, cursors, filter)
-}
-
-fn report(seconds: f64, records: u64, cursors: usize, filter: Option<&str>) -> f64 {
-    let each = seconds / records as f64;
-    let filter = filter.map_or(String::new(), |text| format!(", all with the filter {text}"));
-    println!("  {:.1} ns a record, {:.1} million/s with {cursors} cursors{filter}", each * 1e9, 1e-6 / each);
-    each
+        let mut ready: Vec<Batch> = (0..count).map(|_| batch.clone()).collect();
+        time(|| ready.drain(..).for_each(|batch| log.append(batch)))
+    };
+    let [alone, crowd] = race(rounds(50), [&mut || round(1), &mut || round(CROWD)]);
+    let records = (count * batch.len()) as f64;
+    let rate = |times: &Times| si(records / times.best.as_secs_f64());
+    println!(
+        "{what}: {} records/s with 1 cursor, {} with {CROWD}: {:.2} times the time",
+        rate(&alone),
+        rate(&crowd),
+        crowd.best.as_secs_f64() / alone.best.as_secs_f64(),
+    );
 }
 
 /// Bytes held for one record.

@@ -100,6 +100,8 @@ struct Totals {
 pub struct LogStats {
     /// Sequence number of the next record: the number of records sent so far, lost ones included.
     pub seq: u64,
+    /// Most bytes of memory.
+    pub budget: usize,
     /// Bytes of memory held, at most the budget.
     pub bytes: usize,
     /// Records held.
@@ -174,6 +176,7 @@ impl EventLog {
             self.next_seq += count;
             return;
         }
+        // The growth depends on whether the tail itself survives.
         while self.memory + self.loss_growth() > self.config.budget && self.evict() {}
         if self.open_tail().is_none() {
             self.push(Chunk::new(self.next_seq, Vec::new(), Vec::new()));
@@ -225,10 +228,17 @@ impl EventLog {
         self.groups.rebind(resolver);
     }
 
+    /// Changes the budget; what no longer fits is evicted at once.
+    pub fn set_budget(&mut self, bytes: usize) {
+        self.config.budget = bytes.max(MIN_BUDGET);
+        self.make_room(0);
+    }
+
     /// The log's figures.
     pub fn stats(&self) -> LogStats {
         LogStats {
             seq: self.next_seq,
+            budget: self.config.budget,
             bytes: self.memory,
             records: self.records,
             chunks: self.chunks.len(),

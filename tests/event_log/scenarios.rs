@@ -341,3 +341,17 @@ fn clients_with_the_same_filter_fall_behind_at_different_places() {
         assert_eq!(balance(&log, cursor), (0, 2000 - queued - from - missed, missed, queued));
     }
 }
+
+#[test]
+fn a_smaller_budget_evicts_at_once() {
+    let mut log = log(1 << 20, 0);
+    let cursor = log.join();
+    log.append(batch(0..2000));
+    assert!(log.stats().bytes > 300_000 && log.stats().evicted == 0);
+    log.set_budget(100_000);
+    let stats = log.stats();
+    assert!(stats.bytes <= 100_000 && stats.records > 0, "{stats:?}");
+    assert_eq!((stats.budget, balance(&log, cursor)), (100_000, (0, 0, stats.evicted, stats.records as u64)));
+    log.set_budget(0);
+    assert_eq!((log.stats().budget, log.stats().records), (MIN_BUDGET, 0));
+}
