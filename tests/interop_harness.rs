@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{AgentSpec, Dbpmda, PrivatePmcd, SAMPLE_PMDA, eventually, free_port, temp_dir, user};
+use common::{
+    AgentSpec, Dbpmda, PrivatePmcd, Record, SAMPLE_PMDA, eventually, free_port, records, temp_dir, user,
+};
 use std::time::Duration;
 
 #[test]
@@ -124,4 +126,41 @@ fn nothing_is_left_behind() {
     let path = dir.path().to_owned();
     drop(dir);
     assert!(!path.exists());
+}
+
+#[test]
+fn records_are_read_from_every_tool() {
+    let pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
+    // the sample agent makes up these records at each fetch, in a cycle of four
+    let of_bogus = |records: Vec<Record>| -> Vec<Record> {
+        records.into_iter().filter(|record| record.instance == "bogus" && record.params.len() == 1).collect()
+    };
+    let check = |text: &str, digits: usize, count: u64| {
+        let records = records(text);
+        let missed = records.iter().find(|record| record.is_missed()).unwrap_or_else(|| panic!("{text}"));
+        assert_eq!((missed.instance.as_str(), missed.flags), ("fungus", 0x8000_0000), "{text}");
+        assert_eq!(missed.missed, Some(count), "{text}");
+        let start = records.iter().find(|record| record.flags == 0x1a).unwrap_or_else(|| panic!("{text}"));
+        let digits_shown = start.time.rsplit_once('.').expect("times have a fraction").1.len();
+        assert_eq!(digits_shown, digits, "{text}");
+        assert_eq!(start.get("sample.event.type"), Some("4"), "{text}");
+        assert_eq!(start.get("sample.event.param_u64"), Some("5"), "{text}");
+        assert_eq!(start.get("sample.event.param_string"), Some("6"), "{text}");
+        assert_eq!(start.params.len(), 3, "{text}");
+    };
+    // pmcd sets the number of missed records to zero in arrays with nanoseconds
+    check(&pmcd.run("pmval", ["-s", "6", "-t", "0.01", "sample.event.records"]).ok(), 3, 7);
+    check(&pmcd.run("pmevent", ["-s", "6", "-t", "0.01", "sample.event.records"]).ok(), 3, 7);
+    check(&pmcd.run("pmval", ["-s", "6", "-t", "0.01", "sample.event.highres_records"]).ok(), 9, 0);
+    let shown = (0..4).map(|_| pmcd.run("pminfo", ["-x", "sample.event.records"]).ok()).collect::<String>();
+    check(&shown, 3, 7);
+    assert!(!of_bogus(records(&shown)).is_empty(), "{shown}");
+    let logger = pmcd.record(&["sample.event.records"], Duration::from_millis(20));
+    eventually("a cycle of records in the archive", || {
+        let dump = logger.archive().dump(["-z"], ["sample.event.records"]);
+        (dump.stdout.matches("0x80000000").count() >= 2).then_some(())
+    });
+    let archive = logger.finish();
+    check(&archive.dump(["-z"], ["sample.event.records"]).ok(), 6, 7);
+    check(&archive.run("pmval", ["-z", "sample.event.records"]).ok(), 3, 7);
 }

@@ -14,11 +14,17 @@
 #![allow(unused_imports, reason = "each test binary uses a part of the harness")]
 
 mod dbpmda;
+mod events;
 mod logger;
 mod pmcd;
 mod process;
+#[cfg(feature = "cli")]
+mod seat;
 
 pub use dbpmda::{Dbpmda, Transcript};
+pub use events::{Record, records};
 pub use logger::{Archive, LoggerRun};
 pub use pmcd::{AgentSpec, PmcdBuilder, PmnsSource, PrivatePmcd, SAMPLE_PMDA};
 pub use process::{Output, PcpEnv, Process, eventually, free_port, program_path, temp_dir, user, wait_until};
+#[cfg(feature = "cli")]
+pub use seat::{DOMAIN, Endpoint, JUMPSEAT, PMDA, SOURCE, Seat, Transport};
