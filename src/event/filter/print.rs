@@ -8,7 +8,7 @@ use crate::event::EventFlags;
 
 impl Display for Filter {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        print(f, &self.root, &self.fields, Level::Or)
+        print(f, &self.root, &self.fields, false)
     }
 }
 
@@ -38,27 +38,25 @@ impl Display for Literal {
     }
 }
 
-/// What may stand at a place without parentheses.
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
-enum Level {
-    Or,
-    And,
-    Unary,
-}
-
-fn print(f: &mut Formatter<'_>, expr: &Expr, fields: &[String], level: Level) -> fmt::Result {
+/// Only an `||` within an `&&` needs parentheses: chains of the same kind are flat.
+fn print(f: &mut Formatter<'_>, expr: &Expr, fields: &[String], within_and: bool) -> fmt::Result {
     match expr {
-        Expr::Or(parts) => join(f, parts, fields, " || ", Level::And, level > Level::Or),
-        Expr::And(parts) => join(f, parts, fields, " && ", Level::Unary, level > Level::And),
+        Expr::Or(parts) if within_and => {
+            f.write_char('(')?;
+            join(f, parts, fields, " || ", false)?;
+            f.write_char(')')
+        }
+        Expr::Or(parts) => join(f, parts, fields, " || ", false),
+        Expr::And(parts) => join(f, parts, fields, " && ", true),
         Expr::Not(inner) => {
             f.write_char('!')?;
             // `!x == 1` would read oddly, though it means the same.
             let bare = matches!(**inner, Expr::Flag(_) | Expr::Exists(_) | Expr::Not(_));
             if bare {
-                return print(f, inner, fields, Level::Unary);
+                return print(f, inner, fields, false);
             }
             f.write_char('(')?;
-            print(f, inner, fields, Level::Or)?;
+            print(f, inner, fields, false)?;
             f.write_char(')')
         }
         Expr::Flag(flag) => f.write_str(match *flag {
@@ -96,17 +94,13 @@ fn join(
     parts: &[Expr],
     fields: &[String],
     between: &str,
-    level: Level,
-    parentheses: bool,
+    within_and: bool,
 ) -> fmt::Result {
-    if parentheses {
-        f.write_char('(')?;
-    }
     for (i, part) in parts.iter().enumerate() {
         f.write_str(if i == 0 { "" } else { between })?;
-        print(f, part, fields, level)?;
+        print(f, part, fields, within_and)?;
     }
-    if parentheses { f.write_char(')') } else { Ok(()) }
+    Ok(())
 }
 
 fn name(f: &mut Formatter<'_>, name: &str) -> fmt::Result {
