@@ -315,3 +315,31 @@ proptest! {
         prop_assert_eq!((kind, binary::varint(answer)), (binary::ACK, Some((token, payload.len()))));
     }
 }
+
+/// The bytes that docs/ingest-protocol.md shows are those that the encoder makes.
+#[test]
+fn the_example_in_the_specification_is_true() {
+    let text = include_str!("../docs/ingest-protocol.md");
+    let block =
+        text.split("### Example").nth(1).and_then(|rest| rest.split("```").nth(1)).expect("the example");
+    let shown: Vec<u8> = block
+        .lines()
+        .flat_map(|line| {
+            line.trim().split(' ').map_while(|word| match word.len() {
+                2 => u8::from_str_radix(word, 16).ok(),
+                _ => None,
+            })
+        })
+        .collect();
+    let mut out = Vec::new();
+    let mut encoder = Encoder::new(&mut out);
+    encoder.sync(0, &mut out);
+    let line = br#"{"time":1.5,"type":"req","level":"info","message":"hi","n":7}"#;
+    let mut event = Event::default();
+    ndjson::parse(line, &LIMITS, false, &mut event).expect("valid");
+    encoder.event(line, &event, &mut out).expect("few names");
+    assert_eq!(shown, out, "{out:02X?}");
+    let mut desk = Desk::new(LIMITS);
+    desk.feed(&out);
+    assert_eq!(desk.replies, [0x85, 4, 0, 0, 0, 0]);
+}

@@ -1,0 +1,191 @@
+//! `jumpseat feed`: sends lines from files or standard input to the ingest socket.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use jumpseat::source::SocketConfig;
+use jumpseat::source::feed::{FeedOptions, Input, LineKind, Progress, Report, feed};
+
+/// Send events to a running agent: one JSON object a line, or plain lines
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    echo '{\"type\":\"login\",\"message\":\"hello\",\"user\":\"ann\",\"ms\":12}' | jumpseat feed --source app\n  \
+    tail -f /var/log/app.log | jumpseat feed --plain --type log --source app\n  \
+    jumpseat feed --binary events.ndjson\n\n\
+    Exit status: 0 if every event was accepted, 1 otherwise.")]
+pub struct FeedArgs {
+    /// Files to send, one after the other; `-` or none is standard input
+    files: Vec<PathBuf>,
+    /// The agent's ingest socket [default: $JUMPSEAT_SOCKET, or /run/pcp/jumpseat.socket]
+    #[arg(short, long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Name of the source that the events are from
+    #[arg(short = 'n', long, value_name = "NAME")]
+    source: Option<String>,
+    /// Take each line as a message, stamped when it arrives
+    #[arg(short, long)]
+    plain: bool,
+    /// Event type of plain lines
+    #[arg(short = 't', long = "type", value_name = "TYPE", requires = "plain")]
+    event_type: Option<String>,
+    /// Severity of plain lines: emergency, alert, critical, error, warning, notice, info, debug or trace
+    #[arg(short = 'l', long, value_name = "WORD", requires = "plain")]
+    severity: Option<String>,
+    /// Use the compact binary framing
+    #[arg(short, long)]
+    binary: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Runs the subcommand.
+pub fn run(args: FeedArgs) -> ExitCode {
+    let inputs = match open(&args.files) {
+        Ok(inputs) => inputs,
+        Err((path, error)) => {
+            eprintln!("jumpseat feed: cannot open {}: {error}", path.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    let socket = args.socket.or_else(|| std::env::var_os("JUMPSEAT_SOCKET").map(PathBuf::from));
+    let options = FeedOptions {
+        socket: socket.unwrap_or_else(|| SocketConfig::default().path),
+        source: args.source,
+        lines: if args.plain {
+            LineKind::Plain { event_type: args.event_type, severity: args.severity }
+        } else {
+            LineKind::Json
+        },
+        binary: args.binary,
+    };
+    let show = !args.quiet && io::stderr().is_terminal();
+    let result = feed(&options, inputs, &mut |progress| {
+        if show {
+            // A terminal that is gone is no reason to stop.
+            let _ = write!(io::stderr(), "\r\x1b[K{}", progress_line(progress));
+        }
+    });
+    if show {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+    match result {
+        Ok(report) => {
+            for line in report_lines(&report) {
+                eprintln!("{line}");
+            }
+            if report.rejected == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("jumpseat feed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn open(files: &[PathBuf]) -> Result<Vec<Input>, (PathBuf, io::Error)> {
+    let stdin = || Input { name: "standard input".to_owned(), size: None, reader: Box::new(io::stdin().lock()) };
+    if files.is_empty() {
+        return Ok(vec![stdin()]);
+    }
+    let one = |path: &PathBuf| {
+        if path == Path::new("-") {
+            return Ok(stdin());
+        }
+        let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+        let (meta, file) = opened.map_err(|error| (path.clone(), error))?;
+        let size = meta.is_file().then_some(meta.len());
+        Ok(Input { name: path.display().to_string(), size, reader: Box::new(file) })
+    };
+    files.iter().map(one).collect()
+}
+
+fn progress_line(progress: &Progress) -> String {
+    let rate = progress.events as f64 / progress.elapsed.as_secs_f64().max(1e-3);
+    let percent = match progress.total {
+        Some(total) if total > 0 => format!(", {:.0} %", progress.bytes as f64 * 100.0 / total as f64),
+        _ => String::new(),
+    };
+    format!("{} events, {rate:.0}/s, {}{percent}", progress.events, bytes(progress.bytes))
+}
+
+fn report_lines(report: &Report) -> Vec<String> {
+    let mut first = format!(
+        "sent {}, accepted {}, rejected {}",
+        report.sent, report.accepted, report.rejected
+    );
+    for (count, what) in [(report.truncated, "truncated"), (report.missed, "missed by a busy agent")] {
+        if count > 0 {
+            first.push_str(&format!(", {count} {what}"));
+        }
+    }
+    first.push_str(&format!(" ({} in {})", bytes(report.bytes), seconds(report.elapsed)));
+    let rejection = report.first_rejection.as_ref().map(|first| {
+        format!(
+            "first rejected: {}, line {}, column {}: {} ({})",
+            first.input, first.line, first.column, first.detail, first.reason
+        )
+    });
+    std::iter::once(first).chain(rejection).collect()
+}
+
+fn bytes(count: u64) -> String {
+    match count {
+        0..10_000 => format!("{count} B"),
+        10_000..10_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.1} MB", count as f64 / 1e6),
+        _ => format!("{:.1} GB", count as f64 / 1e9),
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        return format!("{:.1} ms", time.as_secs_f64() * 1e3);
+    }
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jumpseat::source::feed::Rejection;
+
+    #[test]
+    fn progress_and_report() {
+        let progress = Progress {
+            events: 2000,
+            bytes: 123_456,
+            total: Some(246_912),
+            elapsed: Duration::from_millis(500),
+        };
+        assert_eq!(progress_line(&progress), "2000 events, 4000/s, 123.5 kB, 50 %");
+        let mut report = Report {
+            sent: 3,
+            accepted: 2,
+            rejected: 1,
+            missed: 1,
+            bytes: 300,
+            elapsed: Duration::from_millis(12),
+            first_rejection: Some(Rejection {
+                input: "a.ndjson".to_owned(),
+                line: 2,
+                column: 5,
+                reason: "syntax".to_owned(),
+                detail: "expected a value".to_owned(),
+            }),
+            ..Report::default()
+        };
+        assert_eq!(
+            report_lines(&report),
+            [
+                "sent 3, accepted 2, rejected 1, 1 missed by a busy agent (300 B in 12.0 ms)",
+                "first rejected: a.ndjson, line 2, column 5: expected a value (syntax)"
+            ]
+        );
+        report.first_rejection = None;
+        assert_eq!(report_lines(&report).len(), 1);
+    }
+}
