@@ -10,6 +10,7 @@
 //! * `source` (feature `source`): where event records come from.
 //! * `seat` (feature `seat`): the jumpseat agent itself.
 
+pub mod client;
 pub mod event;
 pub mod model;
 pub mod pdu;
