@@ -7,7 +7,7 @@
 //! ```
 //!
 //! **Invariant:** an id once handed out never means another name, because archives refer to it. So a new
-//! name is on file before [`IdMap::get_or_add`] returns, ids only grow, and nothing is ever removed. Adding
+//! name is on file before [`IdMap::get_or_add`] returns, ids only grow, and nothing on file is ever removed. Adding
 //! costs one `write(2)` of one line; looking up costs one hash. The file is written anew (to a temporary
 //! file, then renamed) only by [`IdMap::save`].
 
@@ -117,7 +117,8 @@ impl IdMap {
     /// memory only. Ids are 0..=`max`.
     ///
     /// # Errors
-    /// [`IdsError::Io`], and [`IdsError::Line`] for a file that is damaged anywhere but in an empty last line.
+    /// [`IdsError::Io`], and [`IdsError::Line`] for a file that is damaged anywhere but in a last line that a crash
+    /// has cut short: such a line was never handed out.
     pub fn load(path: Option<&Path>, max: i32) -> Result<IdMap, IdsError> {
         let mut map = IdMap { by_name: HashMap::new(), entries: Vec::new(), max, file: None };
         let Some(path) = path else { return Ok(map) };
@@ -125,13 +126,18 @@ impl IdMap {
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
             fs::create_dir_all(dir).map_err(fail)?;
         }
-        let text = match fs::read(path) {
+        let mut text = match fs::read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(fail(error)),
         };
+        let torn = torn_at(&text);
+        text.truncate(torn.unwrap_or(text.len()));
         map.parse(path, &text)?;
         let mut append = OpenOptions::new().create(true).append(true).open(path).map_err(fail)?;
+        if let Some(torn) = torn {
+            append.set_len(torn as u64).map_err(fail)?;
+        }
         if text.is_empty() {
             append.write_all(header(max).as_bytes()).map_err(fail)?;
         } else if text.last() != Some(&b'\n') {
@@ -208,6 +214,18 @@ impl IdMap {
     /// The largest id that may be handed out.
     pub fn max(&self) -> i32 {
         self.max
+    }
+
+    /// Forgets an id of a map in memory, so that short-lived names do not pile up. A map on file
+    /// forgets nothing, and neither does this: returns whether it did.
+    pub fn forget(&mut self, id: i32) -> bool {
+        let Ok(at) = self.position(id) else { return false };
+        if self.file.is_some() {
+            return false;
+        }
+        let entry = self.entries.remove(at);
+        self.by_name.remove(&entry.name);
+        true
     }
 
     /// Notes that `id` is in use now. Costs no I/O: the time is on file after the next [`IdMap::save`].
@@ -316,6 +334,14 @@ impl IdMap {
         }
         Ok(())
     }
+}
+
+/// Where a last line begins that was not written to its end: without a line break, and no entry.
+fn torn_at(text: &[u8]) -> Option<usize> {
+    let start = text.iter().rposition(|&byte| byte == b'\n')? + 1;
+    let last = &text[start..];
+    let entry = std::str::from_utf8(last).ok().and_then(parse_entry);
+    (!last.is_empty() && entry.is_none()).then_some(start)
 }
 
 fn header(max: i32) -> String {
@@ -432,6 +458,18 @@ mod tests {
         let names: Vec<_> =
             IdMap::load(Some(&path), 100).unwrap().iter().map(|(_, n)| n.to_owned()).collect();
         assert_eq!(names, ["alpha", "be", "beta"]);
+    }
+
+    #[test]
+    fn a_last_line_that_a_crash_cut_short_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        fs::write(&path, "2 0 2147483647\n0 1 alpha\n1 17").unwrap();
+        let mut map = IdMap::load(Some(&path), MAX_ID).unwrap();
+        assert_eq!(map.iter().collect::<Vec<_>>(), [(0, "alpha")]);
+        assert_eq!(map.get_or_add("beta").unwrap(), 1);
+        let again = IdMap::load(Some(&path), MAX_ID).unwrap();
+        assert_eq!(again.iter().collect::<Vec<_>>(), [(0, "alpha"), (1, "beta")]);
     }
 
     #[test]

@@ -69,6 +69,13 @@ impl Instances {
         }
     }
 
+    /// Takes out an instance that will not come back, such as one for each connection. In a domain on
+    /// file it is only hidden: an id there must never mean another name.
+    pub fn forget(&mut self, inst: Inst) {
+        self.hide(inst);
+        self.ids.forget(inst);
+    }
+
     /// The ids of the instances that are there, ascending.
     pub fn active(&self) -> &[Inst] {
         &self.active
@@ -194,6 +201,21 @@ mod tests {
         assert_eq!(instances.add("c").unwrap(), 2);
         assert_eq!(instances.add("a").unwrap(), 0);
         assert_eq!(instances.active(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn forgotten_instances_leave_nothing_behind_unless_on_file() {
+        let mut instances = Instances::in_memory();
+        instances.add_as(7, "passing").unwrap();
+        instances.forget(7);
+        assert!(instances.ids().is_empty());
+        instances.add_as(8, "passing").unwrap();
+
+        let dir = tempfile::tempdir().unwrap();
+        let mut instances = Instances::persistent(dir.path(), InDom::new(250, 4)).unwrap();
+        let id = instances.add("kept").unwrap();
+        instances.forget(id);
+        assert_eq!((instances.name(id), instances.ids().name(id)), (None, Some("kept")));
     }
 
     #[test]

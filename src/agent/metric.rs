@@ -7,7 +7,8 @@ use crate::model::{Inst, PmError, Semantics, Units, Value, ValueType};
 pub type EachFn<S> = Box<dyn Fn(&mut S, &Call<'_>, Inst) -> Result<Option<Value>, PmError>>;
 /// Writes a metric's whole value set.
 pub type SetFn<S> = Box<dyn Fn(&mut S, &Call<'_>, &mut SetWriter<'_>) -> Result<(), PmError>>;
-/// Stores one instance's value, which has the metric's type.
+/// Stores one instance's value, which has the metric's type. What is stored into event metrics is text
+/// ([`Value::String`]) about the events, such as a filter; its instance may be `PM_IN_NULL`, meaning all.
 pub type StoreFn<S> = Box<dyn Fn(&mut S, &Call<'_>, Inst, &Value) -> Result<(), PmError>>;
 
 /// How the values of a metric are got.

@@ -234,6 +234,12 @@ impl EventLog {
         self.make_room(0);
     }
 
+    /// Changes how many of the newest records are kept for [`EventLog::recent`].
+    pub fn set_recent(&mut self, recent: usize) {
+        self.config.recent = recent;
+        self.release();
+    }
+
     /// The log's figures.
     pub fn stats(&self) -> LogStats {
         LogStats {

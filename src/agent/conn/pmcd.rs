@@ -45,6 +45,7 @@ pub struct PmcdConnection {
     /// pmcd has answered our CREDS.
     greeted: bool,
     ready: bool,
+    requests: u64,
     /// pmcd takes us for ready.
     trusted: bool,
     options: PmcdOptions,
@@ -61,6 +62,7 @@ impl PmcdConnection {
             told: None,
             greeted: false,
             ready: !options.notready,
+            requests: 0,
             trusted: !options.notready,
             options,
         }
@@ -95,6 +97,11 @@ impl PmcdConnection {
         }
     }
 
+    /// PDUs that have come so far.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
     /// Answers what is in `input`, as far as `output` takes it.
     ///
     /// # Errors
@@ -108,6 +115,7 @@ impl PmcdConnection {
     ) -> Result<(), Broken> {
         while out.is_clear() {
             let Some(frame) = self.reader.next(input)? else { break };
+            self.requests += 1;
             self.handle(core, &frame, results, out);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::agent::{Call, ClientId};
-use crate::model::{InDom, InstanceValue, PM_IN_NULL, PmError, Profile};
+use crate::model::{InDom, InstanceValue, PM_IN_NULL, PmError, Profile, ValueType};
 use crate::pdu::RawValueSet;
 
 impl<S> Core<S> {
@@ -26,7 +26,11 @@ impl<S> Core<S> {
         {
             return Err(PmError::PERMISSION);
         }
-        let values = set.to_values(desc.value_type)?.values?;
+        // What is stored into an event metric is not events but text about them, such as a filter (pmval -x),
+        // and it may be meant for all instances.
+        let about_events = matches!(desc.value_type, ValueType::Event | ValueType::HighResEvent);
+        let stored_type = if about_events { ValueType::String } else { desc.value_type };
+        let values = set.to_values(stored_type)?.values?;
         if values.is_empty() {
             return Err(PmError::VALUE);
         }
@@ -36,7 +40,8 @@ impl<S> Core<S> {
             _ if desc.indom == InDom::NULL && values.len() > 1 => return Err(PmError::INST),
             Some(&at) if !metric.is_some_and(|metric| metric.any_instance) => {
                 let instances = self.indoms[at].instances(&mut self.state);
-                if !values.iter().all(|value| instances.contains(value.inst)) {
+                let known = |inst| instances.contains(inst) || about_events && inst == PM_IN_NULL;
+                if !values.iter().all(|value| known(value.inst)) {
                     return Err(PmError::INST);
                 }
             }

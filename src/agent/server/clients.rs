@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use super::Stats;
 use super::io::{Channel, Closed, Line, Rest};
 use super::listen::Peer;
 use crate::agent::{BODY_SECONDS, Core, DirectConnection, Endpoint};
@@ -53,6 +54,7 @@ struct Client {
 /// All direct clients.
 #[derive(Default)]
 pub(super) struct Clients {
+    pub limits: Limits,
     table: Vec<Option<Client>>,
     free: Vec<usize>,
     due: BTreeSet<(Instant, usize)>,
@@ -83,7 +85,6 @@ impl Clients {
         core: &mut Core<S>,
         endpoint: &mut Endpoint,
         start: &str,
-        handshake: Duration,
     ) -> std::io::Result<usize> {
         let mut line = Line::new(Channel::socket(peer.socket)?);
         let mut connection = DirectConnection::new(core, endpoint, peer.attributes, &peer.address, start);
@@ -95,7 +96,7 @@ impl Clients {
             self.table.push(None);
             self.table.len() - 1
         });
-        let due = Instant::now() + handshake;
+        let due = Instant::now() + self.limits.handshake;
         self.due.insert((due, place));
         self.waiting += line.waiting();
         self.table[place] =
@@ -123,15 +124,20 @@ impl Clients {
         endpoint: &mut Endpoint,
         results: &mut ResultWriter,
         scratch: &mut [u8],
-        limits: &Limits,
+        stats: &Stats,
     ) -> Result<Rest, Gone> {
         let Some(Some(client)) = self.table.get_mut(place) else { return Ok(Rest::Wait) };
         let Client { line, connection, address, .. } = client;
         self.waiting -= line.waiting();
-        let rest = line.drive(scratch, |input, out| connection.process(core, endpoint, input, results, out));
+        let rest = line.drive(scratch, |input, out| {
+            let (before, begun) = (connection.requests(), Instant::now());
+            let result = connection.process(core, endpoint, input, results, out);
+            stats.answered(connection.requests() - before, begun.elapsed());
+            result
+        });
         self.waiting += line.waiting();
         let rest = match rest {
-            Ok(_) if self.waiting > limits.waiting && line.waiting() > 0 => {
+            Ok(_) if self.waiting > self.limits.waiting && line.waiting() > 0 => {
                 tracing::warn!(client = %address, "dropped: too much waits for slow clients");
                 Err(Gone::Slow)
             }
@@ -145,7 +151,7 @@ impl Clients {
         if rest.is_err() {
             self.remove(place, core, endpoint);
         } else {
-            self.set_due(place, limits);
+            self.set_due(place);
         }
         rest
     }
@@ -191,7 +197,8 @@ impl Clients {
     }
 
     /// Notes what the client owes now, and until when. The time runs on while it owes the same.
-    fn set_due(&mut self, place: usize, limits: &Limits) {
+    fn set_due(&mut self, place: usize) {
+        let limits = self.limits;
         let Some(Some(client)) = self.table.get_mut(place) else { return };
         let (duty, allowed) = if client.line.waiting() > 0 {
             (Duty::Reading { written: client.line.written() }, limits.reading)

@@ -86,7 +86,7 @@ pub enum Exit {
     Stopped,
 }
 
-/// Numbers about a server, for its agent's own metrics. Each only grows but `clients`.
+/// Numbers about a server, for its agent's own metrics. Each only grows but `clients` and `contexts`.
 #[derive(Debug, Default)]
 pub struct Stats {
     /// Direct clients that are connected.
@@ -101,6 +101,28 @@ pub struct Stats {
     pub broken: AtomicU64,
     /// Times the loop woke up.
     pub wakeups: AtomicU64,
+    /// Nanoseconds that the loop did not sleep.
+    pub busy_nanos: AtomicU64,
+    /// PDUs that have come, from pmcd and from direct clients.
+    pub requests: AtomicU64,
+    /// Nanoseconds it took to answer them, writing the answers included.
+    pub request_nanos: AtomicU64,
+    /// Nanoseconds the longest of them took.
+    pub longest_nanos: AtomicU64,
+    /// Client contexts that the core knows.
+    pub contexts: AtomicU64,
+}
+
+impl Stats {
+    /// Counts requests that took so long together.
+    fn answered(&self, requests: u64, took: Duration) {
+        if requests > 0 {
+            let nanos = took.as_nanos() as u64;
+            self.requests.fetch_add(requests, Ordering::Relaxed);
+            self.request_nanos.fetch_add(nanos, Ordering::Relaxed);
+            self.longest_nanos.fetch_max(nanos / requests, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Reaches a server from other threads.
@@ -135,7 +157,6 @@ pub struct Server<S> {
     poll: Poll,
     handle: Handle,
     stats: Arc<Stats>,
-    limits: Limits,
     pmcd: Option<PmcdLine>,
     listeners: Vec<Listener>,
     clients: Clients,
@@ -165,7 +186,6 @@ impl<S> Server<S> {
             poll,
             handle: Handle { waker, stop: Arc::new(AtomicBool::new(false)) },
             stats: Arc::default(),
-            limits: Limits::default(),
             pmcd: None,
             listeners: Vec::new(),
             clients: Clients::default(),
@@ -198,7 +218,7 @@ impl<S> Server<S> {
 
     /// Sets what direct clients may cost.
     pub fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
+        self.clients.limits = limits;
     }
 
     /// Sets what is called after [`Handle::wake`].
@@ -309,6 +329,7 @@ impl<S> Server<S> {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 polled => polled?,
             }
+            let woken = Instant::now();
             self.stats.wakeups.fetch_add(1, Ordering::Relaxed);
             for place in std::mem::take(&mut self.busy) {
                 self.drive_client(place)?;
@@ -349,6 +370,8 @@ impl<S> Server<S> {
                 }
             }
             self.run_timers()?;
+            self.stats.contexts.store(self.core.clients() as u64, Ordering::Relaxed);
+            self.stats.busy_nanos.fetch_add(woken.elapsed().as_nanos() as u64, Ordering::Relaxed);
             self.results.shrink_to(KEEP_RESULT);
         }
     }
@@ -432,7 +455,7 @@ impl<S> Server<S> {
     fn drive_pmcd(&mut self) -> Result<Option<Exit>, ServeError> {
         let Some(pmcd) = &mut self.pmcd else { return Ok(None) };
         let closed = loop {
-            match pmcd.drive(&mut self.core, &mut self.results, &mut self.scratch) {
+            match pmcd.drive(&mut self.core, &mut self.results, &mut self.scratch, &self.stats) {
                 Ok(Rest::Wait) => return Ok(None),
                 // pmcd goes before everybody else.
                 Ok(Rest::More) => {}
@@ -476,7 +499,7 @@ impl<S> Server<S> {
 
     fn add_client(&mut self, peer: Peer) -> Result<(), ServeError> {
         let Some(endpoint) = &mut self.endpoint else { return Ok(()) };
-        if self.clients.len() >= self.limits.clients {
+        if self.clients.len() >= self.clients.limits.clients {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(client = peer.address, "turned away: too many clients");
             // As much as the socket takes at once; then it is closed.
@@ -486,7 +509,7 @@ impl<S> Server<S> {
             return Ok(());
         }
         let start = super::time::ctime(std::time::SystemTime::now());
-        let place = match self.clients.add(peer, &mut self.core, endpoint, &start, self.limits.handshake) {
+        let place = match self.clients.add(peer, &mut self.core, endpoint, &start) {
             Ok(place) => place,
             Err(_) => return Ok(()),
         };
@@ -501,7 +524,7 @@ impl<S> Server<S> {
     fn drive_client(&mut self, place: usize) -> Result<(), ServeError> {
         let Some(endpoint) = &mut self.endpoint else { return Ok(()) };
         let (core, results, scratch) = (&mut self.core, &mut self.results, &mut self.scratch);
-        let gone = match self.clients.drive(place, core, endpoint, results, scratch, &self.limits) {
+        let gone = match self.clients.drive(place, core, endpoint, results, scratch, &self.stats) {
             Ok(Rest::Wait) => return Ok(()),
             Ok(Rest::More) => {
                 self.busy.push(place);

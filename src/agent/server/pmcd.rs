@@ -4,7 +4,9 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Instant;
 
+use super::Stats;
 use super::io::{Channel, Closed, Line, Rest};
 use super::listen::{Listen, Listener};
 use crate::agent::{Core, PmcdConnection, PmcdOptions};
@@ -112,9 +114,16 @@ impl PmcdLine {
         core: &mut Core<S>,
         results: &mut ResultWriter,
         scratch: &mut [u8],
+        stats: &Stats,
     ) -> Result<Rest, Closed> {
         let Some(line) = &mut self.line else { return Ok(Rest::Wait) };
-        line.drive(scratch, |input, out| self.connection.process(core, input, results, out))
+        let connection = &mut self.connection;
+        line.drive(scratch, |input, out| {
+            let (before, begun) = (connection.requests(), Instant::now());
+            let result = connection.process(core, input, results, out);
+            stats.answered(connection.requests() - before, begun.elapsed());
+            result
+        })
     }
 
     /// pmcd has gone. Whether the agent waits for it to come back; the listener may be another one then.
