@@ -2,7 +2,43 @@
 
 use std::path::PathBuf;
 
+use nix::unistd::{AccessFlags, access, getuid};
 use serde::Deserialize;
+
+/// Where PCP keeps its sockets, and so the ingest socket of an agent under pmcd.
+const SYSTEM_PATH: &str = "/run/pcp/jumpseat.socket";
+/// Names the socket for senders and for agents without a configuration.
+const PATH_VARIABLE: &str = "JUMPSEAT_SOCKET";
+
+/// The socket for an agent to make when nothing else is said: what `JUMPSEAT_SOCKET` names, else PCP's place if
+/// this user may write there, else one of the user's own.
+pub fn socket_to_make() -> PathBuf {
+    named().unwrap_or_else(|| {
+        let system = PathBuf::from(SYSTEM_PATH);
+        let may_write = |dir| access(dir, AccessFlags::W_OK).is_ok();
+        if system.parent().is_some_and(may_write) { system } else { user_path() }
+    })
+}
+
+/// The socket for a sender to use when nothing else is said: what `JUMPSEAT_SOCKET` names, else PCP's place, or
+/// the user's own if only that is there.
+pub fn socket_to_use() -> PathBuf {
+    named().unwrap_or_else(|| {
+        let (system, user) = (PathBuf::from(SYSTEM_PATH), user_path());
+        if !system.exists() && user.exists() { user } else { system }
+    })
+}
+
+fn named() -> Option<PathBuf> {
+    std::env::var_os(PATH_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+fn user_path() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
+        Some(dir) => PathBuf::from(dir).join("jumpseat.socket"),
+        None => std::env::temp_dir().join(format!("jumpseat-{}.socket", getuid())),
+    }
+}
 
 /// What to do with a line or field beyond its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -45,7 +81,7 @@ pub struct SocketConfig {
 impl Default for SocketConfig {
     fn default() -> SocketConfig {
         SocketConfig {
-            path: PathBuf::from("/run/pcp/jumpseat.socket"),
+            path: PathBuf::from(SYSTEM_PATH),
             mode: 0o660,
             source: "socket".to_owned(),
             max_connections: 1024,
