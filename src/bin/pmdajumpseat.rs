@@ -1,2 +1,82 @@
-//! Placeholder.
-fn main() {}
+//! `pmdajumpseat`: the jumpseat agent under pmcd.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use jumpseat::agent::log::{self, Log};
+use jumpseat::agent::{Options, PmcdOptions, Transport, identity};
+use jumpseat::seat::{self, Config, Seat, Signals};
+use jumpseat::source::SocketConfig;
+
+const PROGRAM: &str = "pmdajumpseat";
+/// Stands for a domain that the command line does not name.
+const NO_DOMAIN: u16 = 0;
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|first| first == "--version" || first == "-V") {
+        println!("{PROGRAM} {}", env!("CARGO_PKG_VERSION"));
+        return ExitCode::SUCCESS;
+    }
+    let options = match Options::parse(PROGRAM, NO_DOMAIN, std::env::args_os().skip(1)) {
+        Ok(options) => options,
+        Err(usage) => {
+            eprint!("{usage}");
+            return ExitCode::from(usage.exit_code() as u8);
+        }
+    };
+    // Read before the log takes over standard error, so that a mistake shows where the agent was started,
+    // and again in the log, where an operator looks.
+    let config = configuration(options.config.as_deref());
+    if let Err(error) = &config {
+        eprintln!("{PROGRAM}: {error}");
+    }
+    let level = if options.debug.is_some() { tracing::Level::DEBUG } else { tracing::Level::INFO };
+    Log::new(PROGRAM, level).install();
+    let path = options.log.clone().unwrap_or_else(|| "jumpseat.log".into());
+    let _log = log::open(PROGRAM, &path)
+        .inspect_err(|error| tracing::warn!("cannot open the log {}: {error}", path.display()));
+    match config.and_then(|(config, file)| serve(&options, &config, file.as_deref(), &path)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The configuration and the file it is from: the one named, else the installed one, else the defaults.
+fn configuration(named: Option<&Path>) -> Result<(Config, Option<PathBuf>), Failure> {
+    let path = match named {
+        Some(path) => path.to_owned(),
+        None => {
+            let etc = std::env::var_os("PCP_SYSCONF_DIR").map_or_else(|| "/etc/pcp".into(), PathBuf::from);
+            etc.join("jumpseat/jumpseat.toml")
+        }
+    };
+    if named.is_none() && !path.exists() {
+        return Ok((Config { socket: vec![SocketConfig::default()], ..Config::default() }, None));
+    }
+    Ok((Config::load(&path)?, Some(path)))
+}
+
+fn serve(options: &Options, config: &Config, file: Option<&Path>, log: &Path) -> Result<(), Failure> {
+    // First of all: what is made from here on, sockets and files with identifiers, must belong to the user
+    // that the agent will also be next time.
+    identity::drop_privileges(options.username.as_deref().unwrap_or(identity::DEFAULT_USER), &[log])?;
+    let domain = match options.domain {
+        NO_DOMAIN => config.domain.unwrap_or(seat::DEFAULT_DOMAIN),
+        domain => domain,
+    };
+    let state_dir = config.state_dir.clone().unwrap_or_else(seat::default_state_dir);
+    let mut seat = Seat::open(config, domain, Some(&state_dir), Signals::Handle { reload: file })?;
+    // On a socket the agent outlives pmcd and waits for the next one: what clients will want to know about
+    // happens meanwhile.
+    let stay = options.transport != Transport::Pipe;
+    let attributes = PmcdOptions { identity: true, notready: config.notready, ..PmcdOptions::default() };
+    seat.server.serve_pmcd(&options.transport, attributes, stay)?;
+    let exit = seat.server.run()?;
+    tracing::info!("ending: {exit:?}");
+    Ok(())
+}

@@ -1,1 +1,233 @@
-//! Seat.
+//! The jumpseat agent itself: sources, event logs, client streams, and the metrics made of them.
+//!
+//! [`Seat::open`] puts everything together from a [`Config`] and starts the source threads; the binaries
+//! then choose who is served, pmcd or direct clients, and run the event loop.
+
+pub mod config;
+mod fields;
+mod metrics;
+mod state;
+mod streams;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::agent::{
+    Access, Agent, BuildError, Indom, LabelError, LabelList, LabelTarget, ServeError, Server,
+};
+use crate::source::registry::{RegistryConfig, RegistryError};
+use crate::source::socket::{SocketSource, StartError};
+use crate::source::{Inlet, Registry};
+
+pub use config::{Config, ConfigError};
+pub use fields::Fields;
+pub use state::{Source, State};
+pub use streams::{Stream, Streams};
+
+use fields::FieldMetrics;
+use metrics::{SOURCES, STREAMS, TYPES};
+
+/// The agent's domain number unless something else is said.
+pub const DEFAULT_DOMAIN: u16 = 400;
+/// The agent's name, under pmcd and in the name space.
+pub const NAME: &str = "jumpseat";
+/// The source text of the agent's name space.
+pub const PMNS: &str = include_str!("../../pmns/jumpseat");
+/// The source text of the agent's help.
+pub const HELP: &str = include_str!("../../help/jumpseat");
+
+/// Where identifiers are kept unless something else is said: PCP's own place for instance identifiers.
+pub fn default_state_dir() -> PathBuf {
+    let var = std::env::var_os("PCP_VAR_DIR").map_or_else(|| PathBuf::from("/var/lib/pcp"), PathBuf::from);
+    var.join("config/pmda")
+}
+
+/// Why the agent cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum SeatError {
+    /// The files with identifiers.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The tables do not fit together; a defect of this program.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The event loop.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// An ingest socket.
+    #[error("ingest socket {}: {error}", .path.display())]
+    Socket {
+        /// The socket's path.
+        path: PathBuf,
+        /// Why not.
+        error: StartError,
+    },
+}
+
+/// What becomes of SIGTERM, SIGINT and SIGHUP.
+#[derive(Clone, Copy, Debug)]
+pub enum Signals<'a> {
+    /// They are left as they are.
+    Leave,
+    /// The first two end the event loop, SIGHUP reads the limits again.
+    Handle {
+        /// The configuration file to read them from.
+        reload: Option<&'a Path>,
+    },
+}
+
+/// The agent, with its source threads running. They end when this is dropped.
+pub struct Seat {
+    /// The event loop: tell it whom to serve, then run it.
+    pub server: Server<State>,
+    sockets: Vec<SocketSource>,
+}
+
+impl Seat {
+    /// Puts the agent together and starts its sources. `state_dir` is where identifiers are kept; `None` keeps
+    /// them in memory.
+    ///
+    /// # Errors
+    /// [`SeatError`]; nothing is left running then.
+    pub fn open(
+        config: &Config,
+        domain: u16,
+        state_dir: Option<&Path>,
+        signals: Signals<'_>,
+    ) -> Result<Seat, SeatError> {
+        let (registry, definitions) = Registry::open(&RegistryConfig {
+            domain,
+            dir: state_dir.map(Path::to_owned),
+            max_fields: config.fields.max as usize,
+            max_sources: config.events.max_sources as usize,
+            max_types: config.events.max_types as usize,
+        })?;
+        let queue = config.socket.iter().map(|socket| socket.queue).sum::<usize>().max(1);
+        let (hand_over, deliveries) = crossbeam_channel::bounded(queue);
+        let inlet = Inlet::new(definitions, deliveries);
+        let state = State::new(Arc::clone(&registry), inlet, config.events.clone());
+
+        let mut server = Server::new(agent(state, domain, &access(config)).build()?)?;
+        server.core().state.load = server.stats();
+        if let Signals::Handle { reload } = signals {
+            // Before there are source threads, which must not get them.
+            server.handle_signals()?;
+            if let Some(path) = reload.map(Path::to_owned) {
+                server.on_reload(move |state| reload_limits(state, &path));
+            }
+        }
+        server.on_wake(State::drain);
+
+        let mut sockets = Vec::with_capacity(config.socket.len());
+        for socket in &config.socket {
+            let handle = server.handle();
+            let source = SocketSource::start(
+                socket,
+                Arc::clone(&registry),
+                hand_over.clone(),
+                Arc::new(move || handle.wake()),
+            )
+            .map_err(|error| SeatError::Socket { path: socket.path.clone(), error })?;
+            server.core().state.sockets.push(Arc::clone(&source.stats));
+            sockets.push(source);
+        }
+        Ok(Seat { server, sockets })
+    }
+
+    /// How many ingest sockets there are.
+    pub fn sockets(&self) -> usize {
+        self.sockets.len()
+    }
+}
+
+fn agent(state: State, domain: u16, access: &Access) -> Agent<State> {
+    Agent::new(NAME, domain, state)
+        .pmns("pmns/jumpseat", PMNS)
+        .help("help/jumpseat", HELP)
+        .indom(Indom::of(SOURCES, |state: &State| &state.source_names))
+        .indom(Indom::of(TYPES, |state: &State| &state.type_names))
+        .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
+        .metrics(metrics::all(access))
+        .subtree("jumpseat.field", FieldMetrics)
+        .labels(|state, target, labels| label(state, target, labels).map_err(Into::into))
+        .label_generation(State::label_generation)
+        .on_client_end(State::client_end)
+}
+
+/// Who may change the control metrics. Under pmcd its own access control comes first; clients over TCP have
+/// no user, and pmcd by default lets none of them store.
+fn access(config: &Config) -> Access {
+    let Access::Users { mut uids, unknown } = Access::root_or_self(false) else { return Access::Anyone };
+    for name in &config.control.users {
+        match nix::unistd::User::from_name(name) {
+            Ok(Some(user)) => uids.push(user.uid.as_raw()),
+            _ => tracing::warn!("control.users: there is no user {name:?} on this machine"),
+        }
+    }
+    Access::Users { uids, unknown }
+}
+
+fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(), LabelError> {
+    match target {
+        LabelTarget::Domain => labels.add("agent", NAME),
+        LabelTarget::Cluster(cluster) => match cluster {
+            0 => labels.add("about", "agent"),
+            1 => labels.add("about", "events"),
+            2 => labels.add("about", "sources"),
+            3 => labels.add("about", "clients"),
+            _ => labels.add("about", "fields"),
+        },
+        LabelTarget::InDom(indom) => match indom.serial() {
+            SOURCES => labels.add("indom_name", "per source"),
+            TYPES => labels.add("indom_name", "per source and event type"),
+            STREAMS => labels.add("indom_name", "per client stream"),
+            _ => Ok(()),
+        },
+        LabelTarget::Item(_) => Ok(()),
+        LabelTarget::Instance(indom, inst) => match indom.serial() {
+            SOURCES => match state.source_names.name(inst) {
+                Some(name) => labels.add("source", name),
+                None => Ok(()),
+            },
+            TYPES => match state.event_types.get(&inst) {
+                Some(of) => {
+                    labels.add("source", state.source_names.name(of.source).unwrap_or_default())?;
+                    labels.add("type", of.event_type.as_str())
+                }
+                None => Ok(()),
+            },
+            STREAMS => match state.streams.get(inst) {
+                Some(stream) => {
+                    labels.add("source", state.source_names.name(stream.source).unwrap_or_default())?;
+                    labels.add("metric", streams::kind_word(stream.kind))
+                }
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        },
+    }
+}
+
+/// SIGHUP: the limits of the configuration take effect, over stored ones too.
+fn reload_limits(state: &mut State, path: &Path) {
+    match Config::load(path) {
+        Ok(config) => {
+            state.set_limits(config.events);
+            tracing::info!("{}: read again", path.display());
+        }
+        Err(error) => tracing::error!("{error}; nothing has changed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_help_and_tables_fit_together() {
+        let seat = Seat::open(&Config::default(), DEFAULT_DOMAIN, None, Signals::Leave);
+        if let Err(error) = seat {
+            panic!("{error}");
+        }
+    }
+}

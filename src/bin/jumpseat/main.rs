@@ -1,2 +1,33 @@
-//! Placeholder.
-fn main() {}
+//! `jumpseat`: the command line. One file a subcommand.
+
+mod demo;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// An observer's seat for Performance Co-Pilot: event records from tracing sources, as PCP metrics.
+#[derive(Parser)]
+#[command(name = "jumpseat", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show the agent at work on a real workload; needs nothing installed.
+    Demo(demo::DemoArgs),
+
+    /// Run the agent and answer PCP clients directly, without pmcd.
+    Serve(serve::ServeArgs),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Demo(args) => demo::run(&args),
+
+        Command::Serve(args) => serve::run(&args),
+    }
+}

@@ -1,0 +1,136 @@
+//! `jumpseat demo`: the agent, a workload that traces into it, and a client that reads it, in one process
+//! but over the real sockets and the real protocol.
+
+mod show;
+mod workload;
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use jumpseat::agent::{Handle, Listen};
+use jumpseat::client::Connection;
+use jumpseat::seat::{self, Config, Seat, Signals};
+use jumpseat::source::SocketConfig;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use show::Show;
+use workload::Workload;
+
+/// How often the demo fetches.
+const INTERVAL: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Args)]
+pub struct DemoArgs {
+    /// Stop after this many seconds instead of at Ctrl-C.
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// Address of the endpoint, for PCP tools to look on.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+}
+
+pub fn run(args: &DemoArgs) -> ExitCode {
+    match demo(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("jumpseat demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
+    let begun = Instant::now();
+    // Blocked here, before there are threads, so that only wait_for_stop() sees them.
+    let mut stop = SigSet::empty();
+    stop.add(Signal::SIGINT);
+    stop.add(Signal::SIGTERM);
+    stop.thread_block()?;
+    let stop = SignalFd::with_flags(&stop, SfdFlags::SFD_CLOEXEC)?;
+
+    let home = tempfile::Builder::new().prefix("jumpseat-demo").tempdir()?;
+    let socket = home.path().join("ingest.socket");
+    let config = Config {
+        socket: vec![SocketConfig { path: socket.clone(), ..SocketConfig::default() }],
+        ..Config::default()
+    };
+    let (ready, started) = mpsc::channel();
+    let listen = args.listen;
+    let agent = std::thread::Builder::new().name("jumpseat-agent".into()).spawn(move || {
+        let opened = open(&config, listen);
+        let _ = ready.send(
+            opened.as_ref().map(|(_, address, handle)| (*address, handle.clone())).map_err(|e| e.clone()),
+        );
+        if let Ok((mut seat, ..)) = opened
+            && let Err(error) = seat.server.run()
+        {
+            eprintln!("jumpseat demo: {error}");
+        }
+    })?;
+    let (address, handle) = started.recv()??;
+
+    println!("The agent listens for events on {}", socket.display());
+    println!("and answers PCP clients on      {address}");
+    println!("An order service with three customers now runs on loopback and traces what it does.\n");
+    let workload = Workload::start(&socket)?;
+    let mut show = Show::new(Connection::open(address, TIMEOUT)?)?;
+    let until = args.seconds.map(|seconds| begun + Duration::from_secs(seconds));
+    let mut outcome = Ok(());
+    while outcome.is_ok() && !wait_for_stop(&stop, until) {
+        outcome = show.step();
+    }
+    drop(workload);
+    // What the workload sent last.
+    let outcome = outcome.and_then(|()| show.step());
+    show.finish();
+    handle.stop();
+    let _ = agent.join();
+    match outcome {
+        // `jumpseat demo | head`: the reader has seen enough.
+        Err(jumpseat::client::ClientError::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+        Ok(()) => {
+            println!("\n{} records shown, {} missed. What to try next:\n", show.records, show.missed);
+            print!("{NEXT}");
+            Ok(())
+        }
+    }
+}
+
+const NEXT: &str = "\
+  jumpseat serve                               the agent on its own, on pmcd's port
+  echo '{\"message\":\"hello\"}' | jumpseat feed   send it an event
+  pminfo -h localhost -f jumpseat.event        look at it with PCP's tools
+  pmval  -h localhost jumpseat.event.records   watch records arrive
+  cd install && sudo ./Install                 run it under pmcd
+";
+
+type Opened = (Seat, SocketAddr, Handle);
+
+fn open(config: &Config, listen: SocketAddr) -> Result<Opened, String> {
+    let mut seat =
+        Seat::open(config, seat::DEFAULT_DOMAIN, None, Signals::Leave).map_err(|error| error.to_string())?;
+    match seat.server.listen(&Listen::Tcp(listen)).map_err(|error| error.to_string())? {
+        Listen::Tcp(address) => {
+            let handle = seat.server.handle();
+            Ok((seat, address, handle))
+        }
+        Listen::Unix { .. } => Err("not a TCP address".into()),
+    }
+}
+
+/// Waits for the time of the next fetch. Returns whether it is time to end instead.
+fn wait_for_stop(stop: &SignalFd, until: Option<Instant>) -> bool {
+    let left = until.map_or(INTERVAL, |until| until.saturating_duration_since(Instant::now()).min(INTERVAL));
+    let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+    left.is_zero() || poll(&mut [PollFd::new(stop.as_fd(), PollFlags::POLLIN)], timeout) != Ok(0)
+}

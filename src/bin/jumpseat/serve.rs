@@ -1,0 +1,137 @@
+//! `jumpseat serve`: the agent with a collector endpoint of its own.
+
+use std::io::IsTerminal;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use jumpseat::agent::log::{self, Log};
+use jumpseat::agent::{Exit, Listen};
+use jumpseat::seat::{self, Config, Seat, Signals};
+use jumpseat::source::SocketConfig;
+
+/// The port of pmcd, and so the one PCP's tools try when none is given.
+const DEFAULT_LISTEN: &str = "localhost:44321";
+
+#[derive(Args)]
+pub struct ServeArgs {
+    /// Address for PCP clients: HOST:PORT, or PORT on localhost. May be given several times.
+    ///
+    /// Clients are not authenticated: whoever can connect can read everything. Port 0 is any free port.
+    #[arg(long, value_name = "HOST:PORT", default_value = DEFAULT_LISTEN)]
+    listen: Vec<String>,
+    /// Configuration file (TOML); without it, the defaults and one ingest socket.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Ingest socket to make, instead of those of the configuration.
+    #[arg(short, long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Directory where identifiers are kept across restarts, over what the configuration says.
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Number of the performance metrics domain.
+    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=510))]
+    domain: Option<u16>,
+    /// Where messages go; standard error by default.
+    #[arg(short, long, value_name = "FILE")]
+    log: Option<PathBuf>,
+}
+
+pub fn run(args: &ServeArgs) -> ExitCode {
+    match serve(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("jumpseat: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(args: &ServeArgs) -> Result<(), String> {
+    let mut config = match &args.config {
+        Some(path) => Config::load(path).map_err(|error| error.to_string())?,
+        None => Config::default(),
+    };
+    if args.socket.is_some() || config.socket.is_empty() {
+        let path = args.socket.clone().unwrap_or_else(jumpseat::source::config::socket_to_make);
+        config.socket = vec![SocketConfig { path, ..SocketConfig::default() }];
+    }
+    let addresses = args.listen.iter().map(|text| resolve(text)).collect::<Result<Vec<_>, _>>()?;
+    Log::new(seat::NAME, tracing::Level::INFO).install();
+    let open = |path: &PathBuf| {
+        log::open(seat::NAME, path)
+            .map_err(|error| format!("cannot open the log {}: {error}", path.display()))
+    };
+    let _log = args.log.as_ref().map(open).transpose()?;
+    raise_descriptor_limit();
+
+    let state_dir = args.state_dir.clone().or(config.state_dir.clone()).unwrap_or_else(user_state_dir);
+    let domain = args.domain.or(config.domain).unwrap_or(seat::DEFAULT_DOMAIN);
+    let signals = Signals::Handle { reload: args.config.as_deref() };
+    let mut seat =
+        Seat::open(&config, domain, Some(&state_dir), signals).map_err(|error| error.to_string())?;
+    for address in addresses.into_iter().flatten() {
+        let bound = seat.server.listen(&Listen::Tcp(address)).map_err(|error| error.to_string())?;
+        println!("PCP clients: {bound}");
+        if let Listen::Tcp(bound) = bound
+            && std::io::stdout().is_terminal()
+        {
+            println!("    pminfo -h {}:{} -f jumpseat", host_of(&bound), bound.port());
+        }
+    }
+    for socket in &config.socket {
+        println!("events:      {}", socket.path.display());
+        if std::io::stdout().is_terminal() {
+            println!("    jumpseat feed --socket {} FILE", socket.path.display());
+        }
+    }
+    match seat.server.run().map_err(|error| error.to_string())? {
+        Exit::Signal(signal) => tracing::info!("ended by signal {signal}"),
+        Exit::PmcdGone | Exit::Stopped => {}
+    }
+    Ok(())
+}
+
+/// All addresses of a host, so that `localhost` means both of its families.
+fn resolve(text: &str) -> Result<Vec<SocketAddr>, String> {
+    let bare_port = text.parse::<u16>().is_ok();
+    let full = if bare_port { format!("localhost:{text}") } else { text.to_owned() };
+    let found = full
+        .to_socket_addrs()
+        .map_err(|error| format!("--listen {text}: {error}; write HOST:PORT, such as {DEFAULT_LISTEN}"))?;
+    let mut found: Vec<_> = found.collect();
+    found.dedup();
+    if found.first().is_some_and(|address| address.port() == 0) {
+        // Each family would get a port of its own.
+        found.truncate(1);
+    }
+    if found.is_empty() {
+        return Err(format!("--listen {text}: the host has no address"));
+    }
+    Ok(found)
+}
+
+fn host_of(address: &SocketAddr) -> String {
+    match address {
+        SocketAddr::V4(v4) => v4.ip().to_string(),
+        SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
+    }
+}
+
+/// Where the agent of an ordinary user keeps identifiers.
+fn user_state_dir() -> PathBuf {
+    let base = std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")));
+    base.map_or_else(seat::default_state_dir, |base| base.join("jumpseat"))
+}
+
+/// Hundreds of clients and senders need a descriptor each; the soft limit is often 1024.
+fn raise_descriptor_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // The lower limit serves, with fewer clients.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}

@@ -1,0 +1,328 @@
+//! The configuration file: TOML, every key optional.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Deserializer, de};
+
+use crate::source::SocketConfig;
+
+/// Everything the configuration file says. Keys that are not there take the defaults that
+/// `install/jumpseat.toml` spells out.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The agent's domain number; option `-d` takes precedence.
+    pub domain: Option<u16>,
+    /// Where identifiers are kept across restarts; `None` is PCP's own place for it.
+    pub state_dir: Option<PathBuf>,
+    /// pmcd.conf says `notready` for this agent: pmcd waits until the agent says that it is.
+    pub notready: bool,
+    /// Limits of the event logs.
+    pub events: EventsConfig,
+    /// Limits of the field metrics.
+    pub fields: FieldsConfig,
+    /// Who may change the control metrics.
+    pub control: ControlConfig,
+    /// The ingest sockets.
+    pub socket: Vec<SocketConfig>,
+}
+
+/// Limits of the event logs. Sizes are in bytes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EventsConfig {
+    /// Memory for the records of one source.
+    pub source_budget: ByteSize,
+    /// Memory for the records of all sources.
+    pub total_budget: ByteSize,
+    /// Largest array of one source in one fetch.
+    pub fetch_limit: ByteSize,
+    /// Number of records in `jumpseat.event.recent`, for each source.
+    pub recent: u32,
+    /// Number of sources; senders that name more are counted to their socket's own source.
+    pub max_sources: u32,
+    /// Number of event types over all sources that are counted apart.
+    pub max_types: u32,
+}
+
+impl Default for EventsConfig {
+    fn default() -> EventsConfig {
+        EventsConfig {
+            source_budget: ByteSize(8 << 20),
+            total_budget: ByteSize(64 << 20),
+            fetch_limit: ByteSize(4 << 20),
+            recent: 10,
+            max_sources: 256,
+            max_types: 4096,
+        }
+    }
+}
+
+/// Limits of the field metrics.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FieldsConfig {
+    /// Number of metrics below `jumpseat.field`; fields beyond are folded into one.
+    pub max: u32,
+}
+
+impl Default for FieldsConfig {
+    fn default() -> FieldsConfig {
+        FieldsConfig { max: 4096 }
+    }
+}
+
+/// Who may change the control metrics, on top of pmcd's own access control.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ControlConfig {
+    /// User names besides root and the user the agent runs as.
+    pub users: Vec<String>,
+}
+
+/// A number of bytes, written as a number or as text with a unit: `65536`, `"64KiB"`, `"8 MiB"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(pub u64);
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = ByteSize;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a size in bytes, such as 65536, \"64KiB\" or \"8MiB\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<ByteSize, E> {
+                u64::try_from(bytes)
+                    .map(ByteSize)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(bytes), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<ByteSize, E> {
+                parse_size(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+fn parse_size(text: &str) -> Option<ByteSize> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let shift = match text[digits..].trim_start() {
+        "" | "B" => 0,
+        "KiB" | "K" | "k" => 10,
+        "MiB" | "M" | "m" => 20,
+        "GiB" | "G" | "g" => 30,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift).map(ByteSize)
+}
+
+/// Smallest budget of a source: below it a single burst of ordinary records would not fit.
+pub const MIN_SOURCE_BUDGET: u64 = 64 << 10;
+/// Range of the largest array in one fetch: at least one record of any size, well under the 24 bits
+/// of an array's length.
+pub const FETCH_LIMIT: std::ops::RangeInclusive<u64> = 128 << 10..=12 << 20;
+/// Largest number of records in `jumpseat.event.recent`.
+pub const MAX_RECENT: u32 = 1000;
+/// Largest number of field metrics: 16 clusters of 1,024 items.
+pub const MAX_FIELDS: u32 = 16 * 1024;
+
+/// Why a configuration was refused: the file, the line, what is wrong, and what is allowed.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("{}: cannot read the configuration: {error}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// The text is no TOML, or a key or a value's form is not among what is allowed.
+    #[error("{}:{line}: {message}", .path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Line in the file, from 1.
+        line: usize,
+        /// What is wrong and what is allowed.
+        message: String,
+    },
+    /// A value of a `[[socket]]` table is not allowed.
+    #[error("{}:{line}: socket.{message}", .path.display())]
+    Socket {
+        /// The file.
+        path: PathBuf,
+        /// Line in the file, from 1; 0 where the value is not in the file.
+        line: usize,
+        /// The key, what is wrong and what is allowed.
+        message: String,
+    },
+    /// A value is out of its range.
+    #[error("{}:{line}: {key} = {value} is out of range: allowed is {allowed}", .path.display())]
+    Range {
+        /// The file.
+        path: PathBuf,
+        /// Line in the file, from 1; 0 where the value is not in the file.
+        line: usize,
+        /// The key with its table.
+        key: &'static str,
+        /// The value found.
+        value: String,
+        /// What would be right.
+        allowed: String,
+    },
+}
+
+impl Config {
+    /// Reads and checks a configuration file.
+    pub fn load(path: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
+        Config::parse(&text, path)
+    }
+
+    /// Reads and checks a configuration's text; `path` is for messages.
+    pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(|error| ConfigError::Syntax {
+            path: path.to_owned(),
+            line: error.span().map_or(1, |span| line_of(text, span.start)),
+            message: error.message().to_owned(),
+        })?;
+        config.check(text, path)?;
+        Ok(config)
+    }
+
+    fn check(&self, text: &str, path: &Path) -> Result<(), ConfigError> {
+        let range = |key: &'static str, value: String, allowed: String| ConfigError::Range {
+            path: path.to_owned(),
+            line: line_of_key(text, key, 0),
+            key,
+            value,
+            allowed,
+        };
+        let mut paths = std::collections::HashSet::new();
+        for (index, socket) in self.socket.iter().enumerate() {
+            let twice =
+                || (!paths.insert(&socket.path)).then(|| "path: two sockets have the same path".to_owned());
+            if let Some(message) = socket.validate().err().or_else(twice) {
+                let key = message.split(':').next().unwrap_or_default();
+                let line = line_of_key(text, &format!("socket.{key}"), index);
+                return Err(ConfigError::Socket { path: path.to_owned(), line, message });
+            }
+        }
+        let events = &self.events;
+        if let Some(domain) = self.domain.filter(|domain| !(1..=510).contains(domain)) {
+            return Err(range("domain", domain.to_string(), "1 to 510".into()));
+        }
+        if events.source_budget.0 < MIN_SOURCE_BUDGET {
+            let allowed = format!("{MIN_SOURCE_BUDGET} bytes or more");
+            return Err(range("events.source_budget", events.source_budget.0.to_string(), allowed));
+        }
+        if events.total_budget < events.source_budget {
+            let allowed = format!("events.source_budget ({}) or more", events.source_budget.0);
+            return Err(range("events.total_budget", events.total_budget.0.to_string(), allowed));
+        }
+        if !FETCH_LIMIT.contains(&events.fetch_limit.0) {
+            let allowed = format!("{} to {} bytes", FETCH_LIMIT.start(), FETCH_LIMIT.end());
+            return Err(range("events.fetch_limit", events.fetch_limit.0.to_string(), allowed));
+        }
+        if events.recent > MAX_RECENT {
+            return Err(range("events.recent", events.recent.to_string(), format!("0 to {MAX_RECENT}")));
+        }
+        // One source for each socket must always fit; each source is worth its smallest budget.
+        let most_sources = events.total_budget.0 / MIN_SOURCE_BUDGET;
+        let sources = u64::from(events.max_sources);
+        if sources < self.socket.len().max(1) as u64 || sources > most_sources {
+            let allowed = format!(
+                "{} (one for each socket) to {most_sources} (events.total_budget holds {MIN_SOURCE_BUDGET} bytes for each)",
+                self.socket.len().max(1)
+            );
+            return Err(range("events.max_sources", events.max_sources.to_string(), allowed));
+        }
+        if !(16..=MAX_FIELDS).contains(&self.fields.max) {
+            return Err(range("fields.max", self.fields.max.to_string(), format!("16 to {MAX_FIELDS}")));
+        }
+        Ok(())
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count() + 1
+}
+
+/// The line that sets `table.key`, in the `nth` table of that name from 0, for messages; 0 when the file
+/// leaves it to the default.
+fn line_of_key(text: &str, dotted: &str, nth: usize) -> usize {
+    let (want_table, want_key) = dotted.rsplit_once('.').unwrap_or(("", dotted));
+    let (mut table, mut seen) = ("", 0);
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if let Some(header) = line.strip_prefix('[') {
+            table = header.split(']').next().unwrap_or_default().trim_matches('[').trim();
+            seen += usize::from(table == want_table);
+        } else if let Some((key, _)) = line.split_once('=') {
+            let key = key.trim();
+            let here = table == want_table && seen.saturating_sub(1) == nth && key == want_key;
+            if here || table.is_empty() && key == dotted {
+                return index + 1;
+            }
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Config::parse(text, Path::new("j.toml")).expect_err("the text is wrong").to_string()
+    }
+
+    #[test]
+    fn an_empty_file_gives_the_defaults() {
+        let config = Config::parse("", Path::new("j.toml")).unwrap();
+        assert_eq!(config.events.source_budget, ByteSize(8 << 20));
+        assert_eq!(config.fields.max, 4096);
+    }
+
+    #[test]
+    fn sizes_take_units() {
+        let text = "[events]\nsource_budget = \"1 MiB\"\ntotal_budget = 33554432\nmax_sources = 8\n";
+        let config = Config::parse(text, Path::new("j.toml")).unwrap();
+        assert_eq!(config.events.source_budget, ByteSize(1 << 20));
+        assert_eq!(config.events.total_budget, ByteSize(32 << 20));
+    }
+
+    #[test]
+    fn errors_tell_file_line_what_and_what_is_allowed() {
+        assert_eq!(
+            error("\n[events]\nrecent = 5000\n"),
+            "j.toml:3: events.recent = 5000 is out of range: allowed is 0 to 1000"
+        );
+        let unknown = error("[events]\nrecnt = 5\n");
+        assert!(
+            unknown.starts_with("j.toml:2: unknown field `recnt`, expected one of `source_budget`"),
+            "{unknown}"
+        );
+        let size = error("[events]\n\nfetch_limit = \"2 pounds\"\n");
+        assert!(size.starts_with("j.toml:3: ") && size.contains("\"64KiB\""), "{size}");
+        assert_eq!(
+            error("[[socket]]\npath=\"/a\"\n[[socket]]\npath=\"/b\"\nqueue = 0"),
+            "j.toml:5: socket.queue: 0 is not between 1 and 65536"
+        );
+        assert_eq!(
+            error("[[socket]]\npath=\"/a\"\n[[socket]]\npath=\"/a\""),
+            "j.toml:4: socket.path: two sockets have the same path"
+        );
+        assert!(error("domain = 511").contains("allowed is 1 to 510"));
+        assert!(error("domain = ").starts_with("j.toml:1: "));
+    }
+}

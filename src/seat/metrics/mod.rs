@@ -1,0 +1,27 @@
+//! The agent's metric tables, one file for each branch of the name space.
+
+mod client;
+mod control;
+mod event;
+mod own;
+mod source;
+
+use super::State;
+use crate::agent::Metric;
+
+/// Serial of the sources' instance domain.
+pub const SOURCES: u32 = crate::source::registry::SOURCE_SERIAL;
+/// Serial of the instance domain of (source, event type) pairs.
+pub const TYPES: u32 = crate::source::registry::TYPE_SERIAL;
+/// Serial of the instance domain of client streams.
+pub const STREAMS: u32 = 3;
+
+/// All metrics with a fixed name.
+pub fn all(access: &crate::agent::Access) -> Vec<Metric<State>> {
+    let mut metrics = event::metrics();
+    metrics.extend(source::metrics());
+    metrics.extend(client::metrics());
+    metrics.extend(control::metrics(access));
+    metrics.extend(own::metrics());
+    metrics
+}

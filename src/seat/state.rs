@@ -1,0 +1,245 @@
+//! What the agent knows: sources with their event logs, client streams, fields, limits.
+//!
+//! Owned by the event loop; no locks. A delivery is moved into its source's log in O(1) (batches are
+//! not copied unless small); a fetch costs a hash look-up for each source plus the copy of what the
+//! client has not read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustc_hash::FxHashMap;
+
+use crate::agent::{ClientId, Instances, Stats};
+use crate::event::log::{EventLog, LogConfig};
+use crate::ids::IdsError;
+use crate::model::{Inst, Timestamp};
+use crate::source::registry::WellKnown;
+use crate::source::socket::SocketStats;
+use crate::source::{Definition, Delivery, Inlet, Reason, Registry};
+
+use super::config::EventsConfig;
+use super::fields::Fields;
+use super::streams::Streams;
+
+/// Everything the metric tables read and write.
+pub struct State {
+    /// Where source threads hand over.
+    inlet: Inlet,
+    /// Shared with the source threads; only its counters are read here.
+    pub registry: Arc<Registry>,
+    /// The sources' instance domain.
+    pub source_names: Instances,
+    /// Event logs and accounting, by source.
+    pub sources: BTreeMap<Inst, Source>,
+    /// The instance domain of (source, event type) pairs.
+    pub type_names: Instances,
+    /// Events of each (source, event type) pair, by its instance.
+    pub event_types: FxHashMap<Inst, EventType>,
+    /// Event fields.
+    pub fields: Fields,
+    /// Cursors and filters of clients.
+    pub streams: Streams,
+    /// Limits, as configured or stored.
+    pub limits: EventsConfig,
+    /// What the event loop counts.
+    pub load: Arc<Stats>,
+    /// What each ingest socket counts.
+    pub sockets: Vec<Arc<SocketStats>>,
+    /// When the agent started.
+    pub started: Instant,
+}
+
+/// One event type of one source.
+#[derive(Debug)]
+pub struct EventType {
+    /// The source's instance.
+    pub source: Inst,
+    /// The type as events carry it.
+    pub event_type: String,
+    /// Events so far.
+    pub count: u64,
+}
+
+/// One tracing source.
+pub struct Source {
+    /// The records.
+    pub log: EventLog,
+    /// Events sent, those lost before the log included.
+    pub received: u64,
+    /// Events lost before the log.
+    pub missed: u64,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// Events refused as malformed.
+    pub malformed: u64,
+    /// Events refused because of their size.
+    pub oversized: u64,
+    /// Events with something cut.
+    pub truncated: u64,
+    /// Records delivered, over all streams that ever were.
+    pub delivered: u64,
+    /// Time of the newest event.
+    pub last_time: Option<Timestamp>,
+}
+
+impl Source {
+    fn new(limits: &EventsConfig, budget: usize, domain: u16) -> Source {
+        Source {
+            log: EventLog::new(LogConfig {
+                budget,
+                recent: limits.recent as usize,
+                missed_pmid: WellKnown::Missed.pmid(domain),
+            }),
+            received: 0,
+            missed: 0,
+            bytes: 0,
+            malformed: 0,
+            oversized: 0,
+            truncated: 0,
+            delivered: 0,
+            last_time: None,
+        }
+    }
+}
+
+impl State {
+    /// The state at start-up: what the registry knows already, and nothing received.
+    pub fn new(registry: Arc<Registry>, inlet: Inlet, limits: EventsConfig) -> State {
+        let mut state = State {
+            inlet,
+            registry,
+            source_names: Instances::in_memory(),
+            sources: BTreeMap::new(),
+            type_names: Instances::in_memory(),
+            event_types: FxHashMap::default(),
+            fields: Fields::default(),
+            streams: Streams::default(),
+            limits,
+            load: Arc::default(),
+            sockets: Vec::new(),
+            started: Instant::now(),
+        };
+        state.drain();
+        state
+    }
+
+    /// Takes everything that the source threads have handed over. Never blocks.
+    pub fn drain(&mut self) {
+        let mut definitions = Vec::new();
+        loop {
+            let delivery = self.inlet.take(|definition| definitions.push(definition));
+            for definition in definitions.drain(..) {
+                self.define(definition);
+            }
+            match delivery {
+                Some(delivery) => self.deliver(delivery),
+                None => break,
+            }
+        }
+    }
+
+    /// Forgets a client.
+    pub fn client_end(&mut self, client: ClientId) {
+        self.streams.end(client, &mut self.sources);
+    }
+
+    /// Holds each source to its budget, or to an equal share of the total if that is less.
+    pub fn share_budget(&mut self) {
+        let budget = self.budget();
+        for source in self.sources.values_mut() {
+            source.log.set_budget(budget);
+        }
+    }
+
+    /// Changes how many records `jumpseat.event.recent` holds.
+    pub fn set_recent(&mut self, number: u32) {
+        self.limits.recent = number;
+        for source in self.sources.values_mut() {
+            source.log.set_recent(number as usize);
+        }
+    }
+
+    /// Puts limits into effect.
+    pub fn set_limits(&mut self, limits: EventsConfig) {
+        self.limits = limits;
+        self.share_budget();
+        self.set_recent(self.limits.recent);
+    }
+
+    /// Changes whenever labels do: when a source, an event type or a stream is new.
+    pub fn label_generation(&self) -> u64 {
+        (self.sources.len() + self.event_types.len()) as u64
+    }
+
+    /// Memory of all event logs, in bytes.
+    pub fn event_memory(&self) -> usize {
+        self.sources.values().map(|source| source.log.stats().bytes).sum()
+    }
+
+    fn budget(&self) -> usize {
+        let share = self.limits.total_budget.0 / self.sources.len().max(1) as u64;
+        share.min(self.limits.source_budget.0) as usize
+    }
+
+    fn define(&mut self, definition: Definition) {
+        match definition {
+            Definition::Source { id, name } => {
+                if announced(self.source_names.add_as(id, &name), &name) {
+                    let domain = self.registry.domain();
+                    self.sources.insert(id, Source::new(&self.limits, self.budget(), domain));
+                    self.share_budget();
+                }
+            }
+            Definition::EventType { id, source, name, event_type } => {
+                if announced(self.type_names.add_as(id, &name), &name) {
+                    self.event_types.insert(id, EventType { source, event_type, count: 0 });
+                }
+            }
+            Definition::Field { pmid, leaf, field, value_type } => {
+                self.fields.define(pmid, leaf, field, value_type);
+            }
+        }
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        let Some(source) = self.sources.get_mut(&delivery.source) else {
+            // The registry announces a source before its first delivery.
+            tracing::error!("a delivery for source {} that was never announced", delivery.source);
+            return;
+        };
+        // Before records with new fields come in, the filters must know those fields.
+        source.log.bind_fields(&self.fields);
+        let tallies = &delivery.tallies;
+        if let Some(loss) = delivery.missed {
+            source.log.append_missed(loss.count, loss.time);
+            source.missed += loss.count;
+            // What a sender says it lost itself was sent, though it never arrived here.
+            source.received += loss.count - loss.received;
+        }
+        source.received += tallies.received;
+        source.bytes += tallies.bytes;
+        source.truncated += tallies.truncated;
+        for (reason, count) in Reason::ALL.iter().zip(tallies.rejected) {
+            match reason {
+                Reason::OversizeLine | Reason::OversizeField => source.oversized += count,
+                _ => source.malformed += count,
+            }
+        }
+        for &(inst, count) in &tallies.types {
+            if let Some(event_type) = self.event_types.get_mut(&inst) {
+                event_type.count += count;
+            }
+        }
+        source.last_time = delivery.batch.last_time().max(source.last_time);
+        source.log.append(delivery.batch);
+    }
+}
+
+/// Whether an instance that the registry announced is new here.
+fn announced(added: Result<(), IdsError>, name: &str) -> bool {
+    if let Err(error) = &added {
+        tracing::error!("instance {name}: {error}");
+    }
+    added.is_ok()
+}
