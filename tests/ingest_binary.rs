@@ -240,6 +240,29 @@ fn an_encoder_refuses_what_cannot_be_interned() {
     assert_eq!((desk.intake.account.accepted, desk.intake.account.rejected), (4096, 0));
 }
 
+#[test]
+fn names_of_a_connection_are_bounded_on_both_sides() {
+    let mut out = Vec::new();
+    let mut encoder = Encoder::new(&mut out);
+    let name = |n: usize| format!("{n:0255}");
+    let fit = binary::MAX_NAME_BYTES / 255;
+    for n in 0..=fit {
+        let name = name(n);
+        let record = Record { event_type: Some(name.as_bytes()), ..Record::default() };
+        let expected = if n < fit { Ok(()) } else { Err(EncodeError::TooManyNames) };
+        assert_eq!(encoder.record(&record, &mut out), expected, "{n}");
+    }
+    let mut payload = Vec::new();
+    put_varint(&mut payload, fit as u64 + 1);
+    payload.extend_from_slice(name(fit).as_bytes());
+    put_frame(&mut out, binary::TYPE, &payload);
+    let mut desk = Desk::new(LIMITS);
+    desk.feed(&out);
+    assert_eq!(desk.intake.account.accepted, fit as u64);
+    let error = desk.first_error();
+    assert!(error.ends_with("oversize_field: more than 128 KiB of names on one connection"), "{error}");
+}
+
 /// JSON lines with all kinds of members, well-formed.
 fn json_line() -> impl Strategy<Value = String> {
     let name = prop_oneof![

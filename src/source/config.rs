@@ -62,7 +62,8 @@ pub struct SocketConfig {
     pub mode: u32,
     /// Source name of connections that name none.
     pub source: String,
-    /// Connections at the same time; further ones are told so and closed.
+    /// Connections at the same time; further ones are told so and closed. Each takes at most about half a
+    /// MiB: an incomplete line, and the names it defined in the binary framing.
     pub max_connections: usize,
     /// Longest line or frame, in bytes.
     pub max_line: usize,
@@ -84,7 +85,7 @@ impl Default for SocketConfig {
             path: PathBuf::from(SYSTEM_PATH),
             mode: 0o660,
             source: "socket".to_owned(),
-            max_connections: 1024,
+            max_connections: 256,
             max_line: 64 * 1024,
             max_field: 16 * 1024,
             oversize: Oversize::Refuse,

@@ -68,7 +68,8 @@ pub struct Tallies {
     /// Events taken in: the records of this batch plus those in [`Delivery::missed`] that the source
     /// itself lost. (What a sender says it lost was never received.)
     pub received: u64,
-    /// Bytes of input, refused input included.
+    /// Bytes of input from connections of this source, refused input included. Lines that name another
+    /// source for themselves count here, too.
     pub bytes: u64,
     /// Events refused, indexed by [`Reason`].
     pub rejected: [u64; Reason::COUNT],

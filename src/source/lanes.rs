@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 use super::delivery::{Delivery, Loss, Peer, Reason, Tallies};
 use super::event::{Event, Refusal, Severity, SpanId, Text, Value};
-use super::registry::{FieldCache, FieldRef, Registry, WellKnown};
+use super::registry::{FieldCache, FieldRef, MAX_TYPE_NAME, Registry, WellKnown};
 use crate::event::batch::Batch;
 use crate::event::{EventFlags, Param};
 use crate::model::{Inst, Pmid, Timestamp, ValueType};
@@ -25,8 +25,10 @@ use crate::model::{Inst, Pmid, Timestamp, ValueType};
 pub const BATCH_BYTES: usize = 64 * 1024;
 /// First allocation of a batch whose predecessor was small.
 const MIN_BATCH: usize = 1024;
-/// Most spellings of event types a lane remembers; others cost a look at the registry each.
-const MAX_TYPE_CACHE: usize = 4096;
+/// Most spellings of event types a lane remembers, and the longest; others cost a look at the registry
+/// each.
+const MAX_TYPE_CACHE: usize = 1024;
+const MAX_CACHED_TYPE: usize = 2 * MAX_TYPE_NAME;
 
 /// Tells the core that there is something in its channels.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -370,7 +372,7 @@ impl Lane {
         let slot = TypeSlot(index as u32);
         match event_type {
             None => self.untyped = Some(slot),
-            Some(name) if self.type_slots.len() < MAX_TYPE_CACHE => {
+            Some(name) if self.type_slots.len() < MAX_TYPE_CACHE && name.len() <= MAX_CACHED_TYPE => {
                 self.type_slots.insert(name.into(), slot);
             }
             Some(_) => {}

@@ -468,8 +468,8 @@ fn tidy_field(name: &str) -> String {
 
 /// One thread's memory of fields: a look-up is one hash of the name, without a lock.
 ///
-/// Holds only fields that have a metric of their own, so it is bounded by the cap on fields times the
-/// spellings that [`Registry::field`] treats as the same; those it does not keep beyond twice the cap.
+/// Holds only fields that have a metric of their own, in at most twice as many spellings (that
+/// [`Registry::field`] treats as the same) as there may be fields, none longer than a name may be.
 #[derive(Debug)]
 pub struct FieldCache {
     registry: Arc<Registry>,
@@ -498,7 +498,7 @@ impl FieldCache {
         let field = self.registry.field(&String::from_utf8_lossy(name), value_type);
         match field {
             FieldRef::Own(pmid) => {
-                if self.known.len() < 2 * MAX_FIELDS {
+                if self.known.len() < 2 * self.registry.max_fields && name.len() <= MAX_FIELD_NAME {
                     self.known.entry(name.into()).or_insert([Pmid::NULL; 8])[slot] = pmid;
                 }
             }

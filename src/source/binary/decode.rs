@@ -3,7 +3,10 @@
 //! **Cost:** a record is one pass over its parameters, each found by its number in a table and put into
 //! the batch; no look-up by name, no allocation. About 70 ns for a record of five parameters.
 
-use super::{FIELD, HELLO, MAX_INTERNED, MAX_NAME, MISSED, RECORD, SOURCE, SYNC, TYPE, USE, flag, varint};
+use super::{
+    FIELD, HELLO, MAX_INTERNED, MAX_NAME, MAX_NAME_BYTES, MISSED, RECORD, SOURCE, SYNC, TYPE, USE, flag,
+    varint,
+};
 use crate::event::{EventFlags, Param};
 use crate::model::{Timestamp, ValueType};
 use crate::source::delivery::{MAX_SENDER_LOSS, Reason};
@@ -53,6 +56,8 @@ pub struct Decoder {
     types: Vec<EventType>,
     fields: Vec<InternedField>,
     folded: Vec<u8>,
+    /// Bytes of all names that were defined.
+    name_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -140,7 +145,7 @@ impl Decoder {
         match kind {
             SOURCE => {
                 let id = read.new_id(self.sources.len())?;
-                let name = read.name()?;
+                let name = read.name(&mut self.name_bytes)?;
                 // The registry counts what it refuses.
                 let lane = shared.lanes.source(name.as_bytes()).unwrap_or(shared.default_source);
                 put(&mut self.sources, id, lane);
@@ -153,7 +158,7 @@ impl Decoder {
             }
             TYPE => {
                 let id = read.new_id(self.types.len())?;
-                let name = read.name()?.as_bytes().into();
+                let name = read.name(&mut self.name_bytes)?.as_bytes().into();
                 put(&mut self.types, id, EventType { name, slot: None });
                 Ok(Outcome::Nothing)
             }
@@ -164,7 +169,7 @@ impl Decoder {
                 if !(0..=7).contains(&value_type.code()) {
                     return Err(Refusal::at(at, Reason::Frame, "a field type that is not 0 to 7"));
                 }
-                let name = read.name()?;
+                let name = read.name(&mut self.name_bytes)?;
                 let field = shared.lanes.intern(name.as_bytes(), value_type);
                 put(&mut self.fields, id, field);
                 Ok(Outcome::Nothing)
@@ -387,15 +392,25 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The rest of the payload: a name.
-    fn name(&mut self) -> Result<&'a str, Refusal> {
+    /// The rest of the payload: a name. `total` grows by it.
+    fn name(&mut self, total: &mut usize) -> Result<&'a str, Refusal> {
         let at = self.at;
         let name = self.bytes(self.payload.len() - self.at)?;
         if name.len() > MAX_NAME {
             return Err(Refusal::at(at, Reason::OversizeField, "a name longer than 255 bytes"));
         }
+        if *total + name.len() > MAX_NAME_BYTES {
+            return Err(Refusal::at(
+                at,
+                Reason::OversizeField,
+                "more than 128 KiB of names on one connection",
+            ));
+        }
         match std::str::from_utf8(name) {
-            Ok(name) if !name.contains('\0') => Ok(name),
+            Ok(text) if !text.contains('\0') => {
+                *total += name.len();
+                Ok(text)
+            }
             _ => Err(Refusal::at(at, Reason::Encoding, "a name that is not UTF-8, or has a NUL")),
         }
     }

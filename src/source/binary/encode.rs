@@ -2,7 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{FIELD, HELLO, MAX_INTERNED, MAX_NAME, MISSED, RECORD, SOURCE, SYNC, TYPE, USE, flag};
+use super::{
+    FIELD, HELLO, MAX_INTERNED, MAX_NAME, MAX_NAME_BYTES, MISSED, RECORD, SOURCE, SYNC, TYPE, USE, flag,
+};
 use super::{put_frame, put_text, put_varint};
 use crate::event::{EventFlags, Param};
 use crate::model::{Timestamp, ValueType};
@@ -45,7 +47,7 @@ pub struct Record<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// More names than a connection may define. Open another connection.
-    #[error("more than {MAX_INTERNED} different names on one connection")]
+    #[error("more than {MAX_INTERNED} different names, or {MAX_NAME_BYTES} bytes of them, on one connection")]
     TooManyNames,
     /// A name that is too long.
     #[error("a name longer than {MAX_NAME} bytes")]
@@ -59,6 +61,7 @@ pub struct Encoder {
     types: FxHashMap<Box<[u8]>, u64>,
     fields: FxHashMap<Box<[u8]>, [u64; 8]>,
     field_count: u64,
+    name_bytes: usize,
     payload: Vec<u8>,
 }
 
@@ -74,7 +77,7 @@ impl Encoder {
     /// # Errors
     /// [`EncodeError`].
     pub fn source(&mut self, name: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let id = intern(&mut self.sources, SOURCE, name.as_bytes(), out)?;
+        let id = intern(&mut self.sources, &mut self.name_bytes, SOURCE, name.as_bytes(), out)?;
         self.payload.clear();
         put_varint(&mut self.payload, id);
         put_frame(out, USE, &self.payload);
@@ -119,11 +122,16 @@ impl Encoder {
             put_time(&mut payload, time);
         }
         if let Some(source) = record.source {
-            put_varint(&mut payload, intern(&mut self.sources, SOURCE, source.as_bytes(), out)?);
+            put_varint(
+                &mut payload,
+                intern(&mut self.sources, &mut self.name_bytes, SOURCE, source.as_bytes(), out)?,
+            );
         }
         match record.event_type {
             None => payload.push(0),
-            Some(name) => put_varint(&mut payload, intern(&mut self.types, TYPE, name, out)?),
+            Some(name) => {
+                put_varint(&mut payload, intern(&mut self.types, &mut self.name_bytes, TYPE, name, out)?)
+            }
         }
         payload.push(code.map_or(0, |word| {
             severity::WORDS.iter().position(|known| *known == word).map_or(0, |index| index as u8 + 1)
@@ -215,7 +223,7 @@ impl Encoder {
         if known != 0 {
             return Ok(known);
         }
-        check(name, self.field_count)?;
+        check(name, self.field_count, &mut self.name_bytes)?;
         self.field_count += 1;
         self.fields.entry(name.into()).or_default()[slot] = self.field_count;
         let mut payload = Vec::with_capacity(name.len() + 4);
@@ -243,6 +251,7 @@ fn put_id(out: &mut Vec<u8>, id: Id<'_>, as_text: bool) {
 
 fn intern(
     table: &mut FxHashMap<Box<[u8]>, u64>,
+    name_bytes: &mut usize,
     kind: u8,
     name: &[u8],
     out: &mut Vec<u8>,
@@ -250,7 +259,7 @@ fn intern(
     if let Some(id) = table.get(name) {
         return Ok(*id);
     }
-    check(name, table.len() as u64)?;
+    check(name, table.len() as u64, name_bytes)?;
     let id = table.len() as u64 + 1;
     table.insert(name.into(), id);
     let mut payload = Vec::with_capacity(name.len() + 2);
@@ -260,12 +269,13 @@ fn intern(
     Ok(id)
 }
 
-fn check(name: &[u8], defined: u64) -> Result<(), EncodeError> {
+fn check(name: &[u8], defined: u64, name_bytes: &mut usize) -> Result<(), EncodeError> {
     if name.len() > MAX_NAME {
         return Err(EncodeError::Name);
     }
-    if defined >= MAX_INTERNED as u64 {
+    if defined >= MAX_INTERNED as u64 || *name_bytes + name.len() > MAX_NAME_BYTES {
         return Err(EncodeError::TooManyNames);
     }
+    *name_bytes += name.len();
     Ok(())
 }

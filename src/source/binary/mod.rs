@@ -51,6 +51,8 @@ pub mod flag {
 
 /// Most sources, event types or fields a connection may define, each.
 pub const MAX_INTERNED: usize = 4096;
+/// Most bytes of names a connection may define, altogether.
+pub const MAX_NAME_BYTES: usize = 128 * 1024;
 /// Bytes of the longest varint.
 pub const MAX_VARINT: usize = 10;
 /// Longest name in a definition, in bytes.

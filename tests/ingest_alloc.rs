@@ -1,0 +1,82 @@
+//! Ingest allocates per batch, not per event.
+#![cfg(feature = "source")]
+
+mod ingest_support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ingest_support::Desk;
+use jumpseat::event::Param;
+use jumpseat::source::binary::encode::{Encoder, Record};
+use jumpseat::source::event::Limits;
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call is passed on to the system's allocator as it is; counting touches no memory of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`, which is the same.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const EVENTS: usize = 20_000;
+
+/// Feeds `bytes` twice, to warm up and to count; returns allocations and batches of the second time.
+fn count(bytes: &[u8], again: &[u8]) -> (u64, u64) {
+    let mut desk = Desk::new(Limits::default());
+    desk.intake.feed(bytes, &mut desk.shared, &mut desk.replies);
+    desk.deliveries();
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let used = desk.intake.feed(again, &mut desk.shared, &mut desk.replies);
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert_eq!(used, again.len());
+    let deliveries = desk.deliveries();
+    assert_eq!(deliveries.iter().map(|delivery| delivery.batch.len()).sum::<usize>(), EVENTS);
+    (allocations, deliveries.len() as u64)
+}
+
+// One test: the counter is the whole process's.
+#[test]
+fn events_cost_no_allocation_of_their_own() {
+    let line = "{\"time\":\"2026-11-20T13:16:06.5Z\",\"type\":\"t\",\"level\":\"warn\",\"msg\":\"esc\\u0061ped \\\"x\\\"\",\
+                \"id\":7,\"o\":{\"a\":1,\"b\":[1,2]},\"f\":1.5,\"new\":true}\n";
+    let lines = line.repeat(EVENTS).into_bytes();
+    let mut frames = Vec::new();
+    let mut encoder = Encoder::new(&mut frames);
+    let fields: [(&[u8], Param<'_>); 2] = [(b"a", Param::I64(1)), (b"b", Param::String(b"text"))];
+    let record = Record {
+        event_type: Some(b"t"),
+        severity: Some(b"info"),
+        message: Some(b"hello"),
+        fields: &fields,
+        ..Record::default()
+    };
+    encoder.record(&record, &mut frames).expect("few names");
+    let mut more = Vec::new();
+    for _ in 0..EVENTS {
+        encoder.record(&record, &mut more).expect("few names");
+    }
+    for (what, first, again) in [("lines", &lines, &lines), ("frames", &frames, &more)] {
+        let (allocations, batches) = count(first, again);
+        assert!(batches > 10, "{what}: {batches} batches");
+        // A batch is its two vectors, the second of which grows, and its tallies.
+        let most = batches * 16;
+        assert!(
+            allocations <= most,
+            "{what}: {allocations} allocations for {EVENTS} events in {batches} batches"
+        );
+    }
+}
