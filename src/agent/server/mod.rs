@@ -382,7 +382,8 @@ impl<S> Server<S> {
             return Some(Duration::ZERO);
         }
         let tick = self.tick.as_ref().map(|(_, next, _)| *next);
-        let next = [tick, self.clients.next_due()].into_iter().flatten().min()?;
+        let check = self.pmcd.as_ref().and_then(PmcdLine::next_check);
+        let next = [tick, check, self.clients.next_due()].into_iter().flatten().min()?;
         // One more millisecond: the system's clock of waits is coarser than ours.
         Some(next.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
     }
@@ -396,6 +397,14 @@ impl<S> Server<S> {
             *next = now + *period;
             hook(&mut self.core.state);
             self.check_ready()?;
+        }
+        if let Some(pmcd) = &mut self.pmcd
+            && pmcd.next_check().is_some_and(|check| check <= now)
+            && pmcd.check_socket().map_err(ServeError::Pmcd)?
+            && let Some(listener) = pmcd.listener()
+        {
+            let fd = listener.fd();
+            self.watch(fd, PMCD_LISTENER, Interest::READABLE)?;
         }
         if self.clients.next_due().is_some_and(|due| due <= now)
             && let Some(endpoint) = &mut self.endpoint
@@ -472,9 +481,6 @@ impl<S> Server<S> {
         match (listens, broken) {
             (true, reason) => {
                 tracing::info!(reason, "pmcd has gone: waiting for it to connect again");
-                if let Some(fd) = self.pmcd.as_ref().and_then(PmcdLine::listener).map(Listener::fd) {
-                    self.rewatch(fd, PMCD_LISTENER)?;
-                }
                 Ok(None)
             }
             (false, None) => Ok(Some(Exit::PmcdGone)),
@@ -547,18 +553,6 @@ impl<S> Server<S> {
 
     fn watch(&self, fd: RawFd, token: Token, interest: Interest) -> Result<(), ServeError> {
         Ok(self.poll.registry().register(&mut SourceFd(&fd), token, interest)?)
-    }
-
-    /// Watches a listener that may be new.
-    fn rewatch(&self, fd: RawFd, token: Token) -> Result<(), ServeError> {
-        let registry = self.poll.registry();
-        match registry.register(&mut SourceFd(&fd), token, Interest::READABLE) {
-            // The old one: somebody may have connected meanwhile, registering anew tells.
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                Ok(registry.reregister(&mut SourceFd(&fd), token, Interest::READABLE)?)
-            }
-            other => Ok(other?),
-        }
     }
 
     fn watch_pmcd(&self, (input, output): (RawFd, Option<RawFd>)) -> Result<(), ServeError> {

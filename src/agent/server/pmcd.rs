@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Stats;
 use super::io::{Channel, Closed, Line, Rest};
@@ -14,6 +14,13 @@ use crate::pdu::ResultWriter;
 
 /// Permission bits of the socket pmcd connects to.
 const SOCKET_MODE: u32 = 0o660;
+
+/// How often to look after the socket while pmcd is away: at first, when pmcd is about to remove it and may be
+/// back at once, and later.
+const SOON: Duration = Duration::from_millis(10);
+const LATER: Duration = Duration::from_millis(500);
+/// How long it is "at first".
+const FIRST: Duration = Duration::from_secs(2);
 
 /// How pmcd talks to the agent, as in pmcd.conf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +46,8 @@ pub(super) struct PmcdLine {
     /// Listen again when pmcd has gone.
     stay: bool,
     listen: Option<Listen>,
+    check: Option<Instant>,
+    lost: Instant,
 }
 
 impl PmcdLine {
@@ -57,6 +66,8 @@ impl PmcdLine {
             stay: stay && listener.is_some(),
             listener,
             listen,
+            check: None,
+            lost: Instant::now(),
         };
         if line.listener.is_none() {
             line.connect(standard_pipes()?).map_err(|error| io::Error::other(error.to_string()))?;
@@ -126,21 +137,38 @@ impl PmcdLine {
         })
     }
 
-    /// pmcd has gone. Whether the agent waits for it to come back; the listener may be another one then.
+    /// pmcd has gone. Whether the agent waits for it to come back.
     pub fn lost<S>(&mut self, core: &mut Core<S>) -> io::Result<bool> {
         self.connection.close(core);
         self.line = None;
         if !self.stay {
             return Ok(false);
         }
-        if let Some(listen @ Listen::Unix { path, .. }) = &self.listen
-            && !path.exists()
-        {
-            // pmcd removes the socket of an agent it cleans up after.
-            self.listener = None;
-            self.listener = Some(Listener::bind(listen)?);
+        if matches!(self.listen, Some(Listen::Unix { .. })) {
+            self.lost = Instant::now();
+            self.check = Some(self.lost + SOON);
         }
         Ok(true)
+    }
+
+    /// When to look whether the socket is still there: only while pmcd is away, which removes the socket of an
+    /// agent it cleans up after, and does so after it has closed the connection.
+    pub fn next_check(&self) -> Option<Instant> {
+        self.check.filter(|_| self.line.is_none())
+    }
+
+    /// Makes the socket anew if it has gone; whether there is a new listener.
+    pub fn check_socket(&mut self) -> io::Result<bool> {
+        let now = Instant::now();
+        self.check = Some(now + if now.duration_since(self.lost) < FIRST { SOON } else { LATER });
+        match &self.listen {
+            Some(listen @ Listen::Unix { path, .. }) if !path.exists() => {
+                self.listener = None;
+                self.listener = Some(Listener::bind(listen)?);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// The end: all clients have gone.

@@ -1,0 +1,229 @@
+//! Agents made with the framework, under a private pmcd and under dbpmda.
+
+mod agent_support;
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use agent_support::{PMNS, Serving};
+use common::{AgentSpec, Dbpmda, PcpEnv, PmnsSource, PrivatePmcd, eventually, free_port, temp_dir, user};
+use jumpseat::agent::{Exit, PmcdOptions, Transport};
+
+const TRIVIAL_PMNS: &str = "
+trivial { fetches TRIVIAL:0:0 uptime TRIVIAL:0:1 colour }
+trivial.colour { wavelength TRIVIAL:1:0 brightness TRIVIAL:1:1 }
+";
+
+/// The example, built by the very cargo that builds this test.
+fn trivial() -> &'static str {
+    static PATH: OnceLock<String> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        // target/<profile>/deps/<this test>
+        let profile = test.ancestors().nth(2).unwrap();
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["build", "--quiet", "--features", "agent", "--example", "trivial"]);
+        command.current_dir(env!("CARGO_MANIFEST_DIR"));
+        if profile.ends_with("release") {
+            command.arg("--release");
+        }
+        assert!(command.status().unwrap().success());
+        profile.join("examples/trivial").to_str().unwrap().to_owned()
+    })
+}
+
+fn trivial_pmns() -> PmnsSource {
+    PmnsSource::new("trivial", "TRIVIAL", TRIVIAL_PMNS)
+}
+
+/// The example's name space for dbpmda.
+fn root(dir: &Path) -> PathBuf {
+    let path = dir.join("root");
+    let text = format!("root {{ trivial }}\n{}", TRIVIAL_PMNS.replace("TRIVIAL:", "450:"));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn check_trivial(spec: AgentSpec) {
+    let pmcd = PrivatePmcd::with([spec.with_pmns(trivial_pmns())]).start();
+    pmcd.wait_ready("trivial");
+    assert_eq!(pmcd.value("trivial.fetches").as_deref(), Some("1"), "{}", pmcd.logs());
+    assert_eq!(pmcd.value("trivial.fetches").as_deref(), Some("2"));
+    pmcd.run("pmstore", ["-i", "green", "trivial.colour.brightness", "75"]).ok();
+    let refused = pmcd.run("pmstore", ["trivial.colour.brightness", "101"]).fails(1);
+    assert!(refused.contains("Impossible value or scale conversion"), "{refused}");
+    let probe = pmcd.run("pmprobe", ["-v", "trivial.colour"]).ok();
+    assert!(probe.contains("trivial.colour.brightness 3 50 75 50\n"), "{probe}");
+    let info = pmcd.run("pminfo", ["-dmtTl", "trivial.uptime"]).ok();
+    for text in ["450.0.1", "Units: sec", "Seconds since it was started.", "\"agent\":\"trivial\""] {
+        assert!(info.contains(text), "{text} in:\n{info}");
+    }
+}
+
+#[test]
+fn over_a_pipe() {
+    check_trivial(AgentSpec::pipe("trivial", 450, &[trivial(), "-d", "450", "-U", &user()]));
+}
+
+#[test]
+fn over_a_unix_socket() {
+    let dir = temp_dir();
+    let socket = dir.path().join("trivial.socket");
+    let argv = [trivial(), "-d", "450", "-U", &user(), "-u", socket.to_str().unwrap()];
+    check_trivial(AgentSpec::unix("trivial", 450, &socket, &argv));
+}
+
+#[test]
+fn over_inet() {
+    let port = free_port();
+    let argv = [trivial(), "-d", "450", "-U", &user(), "-i", &port.to_string()];
+    check_trivial(AgentSpec::inet("trivial", 450, port, &argv));
+}
+
+#[test]
+fn the_log_is_one_of_pcps() {
+    let dir = temp_dir();
+    let (root, log) = (root(dir.path()), dir.path().join("x.log"));
+    let argv = [trivial(), "-d", "450", "-U", &user(), "-l", log.to_str().unwrap()];
+    for _ in 0..2 {
+        Dbpmda::pipe(&PcpEnv::new(), &argv).namespace(&root).command("status").run();
+    }
+    for path in [log.clone(), PathBuf::from(format!("{}.prev", log.display()))] {
+        let text = eventually("the log to be finished", || {
+            std::fs::read_to_string(&path).ok().filter(|text| text.contains("\nLog finished "))
+        });
+        assert!(text.starts_with("Log for pmdatrivial on "), "{text}");
+        assert!(text.contains(") Info: ending"), "{text}");
+    }
+}
+
+#[test]
+fn dbpmda_has_an_answer_to_every_command() {
+    let dir = temp_dir();
+    let root = root(dir.path());
+    let log = dir.path().join("x.log");
+    let argv = [trivial(), "-d", "450", "-U", &user(), "-l", log.to_str().unwrap()];
+    let session = Dbpmda::pipe(&PcpEnv::new(), &argv).namespace(&root);
+    let commands = [
+        ("getdesc on", ""),
+        ("desc trivial.uptime", "Data Type: double"),
+        ("fetch trivial.fetches trivial.uptime", "numpmid: 2"),
+        ("profile 450.0 none", ""),
+        ("fetch trivial.colour.wavelength", "No values returned!"),
+        ("profile 450.0 add 1", ""),
+        ("fetch trivial.colour.brightness", "value 50"),
+        ("store trivial.colour.brightness \"7\"", "50 -> 7"),
+        ("profile 450.0 all", ""),
+        ("profile 450.0 delete 1", ""),
+        ("instance 450.0", "name: \"blue\""),
+        ("instance 450.0 1", "name: \"green\""),
+        ("instance 450.0 \"blue\"", "inst: 2"),
+        ("instance 450.7", "Unknown or illegal instance domain identifier"),
+        ("text trivial.uptime", "[How long the agent runs]"),
+        ("text indom 450.0", "[Colours]"),
+        ("children trivial", "non-leaf colour"),
+        ("traverse trivial", "trivial.colour.wavelength"),
+        ("pmid trivial.uptime", "450.0.1"),
+        ("name 450.0.1", "trivial.uptime"),
+        ("name 450.0.99", "Unknown or illegal metric identifier"),
+        ("attr \"userid\" \"0\"", "Success"),
+        ("label domain", "agent=\"trivial\""),
+        ("label indom 450.0", "0 label sets"),
+        ("label cluster 450.1", "0 label sets"),
+        ("label item trivial.uptime", "0 label sets"),
+        ("label instances 450.0", "Labels inst: 2"),
+        ("status", "450"),
+    ];
+    let session = commands.iter().fold(session, |session, (command, _)| session.command(command));
+    let transcript = session.run();
+    for (command, expected) in commands {
+        let found = transcript.answer(command).contains(expected) || transcript.stderr.contains(expected);
+        assert!(found, "{command}: {expected}\n{}", transcript.whole);
+    }
+}
+
+#[test]
+fn wrong_options_end_with_usage() {
+    let env = PcpEnv::new();
+    let clash = env.run(trivial(), ["-i", "1", "-u", "/x"]).fails(1);
+    assert!(clash.contains("pmdatrivial: -u option clashes with -i option\nUsage: pmdatrivial"), "{clash}");
+    assert!(env.run(trivial(), ["--help"]).ok().is_empty(), "usage is for standard error");
+}
+
+/// The test agent in this process, pmcd connecting to its Unix socket.
+fn probe(dir: &Path, options: PmcdOptions, stay: bool) -> (Serving, AgentSpec) {
+    let socket = dir.join("probe.socket");
+    let serving =
+        Serving { pmcd: Some((Transport::Unix(socket.clone()), options, stay)), ..Serving::default() };
+    let spec = AgentSpec::unix("probe", 460, &socket, &[]).with_pmns(PmnsSource::new("probe", "PROBE", PMNS));
+    (serving, spec)
+}
+
+#[test]
+fn everything_through_pmcd() {
+    let dir = temp_dir();
+    let options = PmcdOptions { identity: true, container: true, ..PmcdOptions::default() };
+    let (serving, spec) = probe(dir.path(), options, false);
+    let server = serving.start();
+    let mut pmcd = PrivatePmcd::with([spec]).start();
+    pmcd.wait_ready("probe");
+    let all = pmcd.run("pminfo", ["-dfmtTl", "probe"]).ok();
+    for text in [
+        "inst [1 or \"green two\"] value 20",
+        "Error: Try again. Information not currently available",
+        "probe.dyn.add PMID: 460.8.1023 [dynamic metric 1023]",
+        "\"thing\":\"green two\"",
+    ] {
+        assert!(all.contains(text), "{text:?} in:\n{all}");
+    }
+    // An error that would make pmcd drop the agent is sent as another.
+    let gone = pmcd.run("pminfo", ["-f", "probe.gone"]).stdout;
+    assert!(gone.contains("Generic error"), "{gone}");
+    assert_eq!(pmcd.agent_status("probe"), Some(0));
+    // Attributes of local clients, and none of others.
+    assert_eq!(pmcd.value("probe.uid"), Some(nix::unistd::geteuid().to_string()));
+    let remote = pmcd.run("pminfo", ["-h", &pmcd.inet(), "-f", "probe.uid"]).stdout;
+    assert!(remote.contains("No value(s) available!"), "{remote}");
+    // New names are found at once, and pmcd is told of them.
+    pmcd.run("pmstore", ["probe.dyn.add", "fresh"]).ok();
+    assert_eq!(pmcd.value("probe.dyn.fresh").as_deref(), Some("7"));
+    let ended: u32 = pmcd.value("probe.clients").unwrap().parse().unwrap();
+    assert!(ended >= 4, "{ended} clients of several have ended");
+    let events = pmcd.run("pminfo", ["-xf", "probe.events"]).ok();
+    assert!(events.contains("probe.param (460.0.1)\n        value 42"), "{events}");
+    pmcd.stop();
+    assert_eq!(server.join().unwrap(), Exit::PmcdGone);
+}
+
+#[test]
+fn an_agent_that_stays_meets_the_next_pmcd() {
+    let dir = temp_dir();
+    let (serving, spec) = probe(dir.path(), PmcdOptions::default(), true);
+    let server = serving.start();
+    let mut pmcd = PrivatePmcd::with([spec]).start();
+    pmcd.wait_ready("probe");
+    assert_eq!(pmcd.value("probe.count").as_deref(), Some("1"));
+    pmcd.stop();
+    // pmcd removes the agent's socket; a pmcd that finds none when it starts does not look again.
+    let socket = dir.path().join("probe.socket");
+    eventually("the agent to listen again", || socket.exists().then_some(()));
+    pmcd.restart();
+    pmcd.wait_ready("probe");
+    assert_eq!(pmcd.value("probe.count").as_deref(), Some("2"), "{}", pmcd.logs());
+    assert_eq!(server.stop(), Exit::Stopped);
+}
+
+#[test]
+fn an_agent_that_is_busy_says_so() {
+    let dir = temp_dir();
+    let (serving, spec) = probe(dir.path(), PmcdOptions::default(), false);
+    let _server = Serving { not_ready: Some(Duration::from_secs(4)), ..serving }.start();
+    let pmcd = PrivatePmcd::with([spec]).start();
+    let early = pmcd.run("pminfo", ["-f", "probe.count"]).stdout;
+    assert!(early.contains("Try again"), "{early}\n{}", pmcd.logs());
+    eventually("the agent to be ready", || pmcd.value("probe.count"));
+    assert_eq!(pmcd.agent_status("probe"), Some(0));
+}
