@@ -75,6 +75,10 @@ fn serve(options: &Options, config: &Config, file: Option<&Path>, log: &Path) ->
     // happens meanwhile.
     let stay = options.transport != Transport::Pipe;
     let attributes = PmcdOptions { identity: true, notready: config.notready, ..PmcdOptions::default() };
+    if config.notready {
+        // What takes time, reading the saved identifiers, is done by now.
+        seat.server.ready_when(|_| true);
+    }
     seat.server.serve_pmcd(&options.transport, attributes, stay)?;
     let exit = seat.server.run()?;
     tracing::info!("ending: {exit:?}");

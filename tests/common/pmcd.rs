@@ -286,7 +286,8 @@ impl PrivatePmcd {
     /// pmcd's own bit mask for an agent (0: connected and ready; 1 not ready, 2 exited, 4 not started,
     /// 8 protocol failure), from `pmcd.agent.status`; `None` when it does not know the agent.
     pub fn agent_status(&self, agent: &str) -> Option<u32> {
-        let output = self.run("pminfo", ["-f", "pmcd.agent.status"]);
+        // over TCP: a client on the Unix socket is upset when an agent is not ready
+        let output = self.run("pminfo", ["-h", &self.inet(), "-f", "pmcd.agent.status"]);
         let line = output.stdout.lines().find(|line| line.contains(&format!("or \"{agent}\"]")))?;
         line.rsplit(' ').next()?.parse().ok()
     }

@@ -4,7 +4,6 @@ use super::pmcd::{AgentSpec, PmnsSource};
 use super::process::{Output, PcpEnv, Process, eventually, free_port, user};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 /// The agent's program.
@@ -140,30 +139,20 @@ impl Seat {
         fs::read_to_string(self.dir.join("jumpseat.log")).unwrap_or_default()
     }
 
-    /// Starts `jumpseat serve` on a free port and waits until it listens.
+    /// Starts `jumpseat serve` on a port of its own choice and waits until it listens.
     #[track_caller]
     pub fn serve<'a>(&self, options: impl IntoIterator<Item = &'a str>) -> Endpoint {
-        let mut endpoint = None;
-        let options: Vec<_> = options.into_iter().collect();
-        // another process may take the port between choosing it and using it
-        for _ in 0..5 {
-            let port = free_port();
-            let mut command = PcpEnv::new().command(JUMPSEAT);
-            command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "-c"]).arg(self.config());
-            command.args(&options).current_dir(&self.dir);
-            let mut process = Process::start(&mut command, &self.dir, "serve");
-            let listening = eventually("jumpseat serve to listen", || match process.exited() {
-                Some(_) => Some(false),
-                None => TcpStream::connect(("127.0.0.1", port)).is_ok().then_some(true),
-            });
-            endpoint = Some(Endpoint { process, port });
-            if listening {
-                break;
-            }
-        }
-        let mut endpoint = endpoint.expect("the loop ran");
-        assert!(endpoint.process.exited().is_none(), "jumpseat serve ended:\n{}", endpoint.process.text());
-        endpoint
+        let mut command = PcpEnv::new().command(JUMPSEAT);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(self.config());
+        command.args(options).current_dir(&self.dir);
+        let mut process = Process::start(&mut command, &self.dir, "serve");
+        let port = eventually("jumpseat serve to listen", || {
+            assert!(process.exited().is_none(), "jumpseat serve ended:\n{}", process.text());
+            let text = process.stdout();
+            let line = text.lines().find(|line| line.starts_with("PCP clients:"))?;
+            line.rsplit_once(':')?.1.trim().parse().ok()
+        });
+        Endpoint { process, port }
     }
 }
 

@@ -87,7 +87,8 @@ pub fn run(args: FeedArgs) -> ExitCode {
 }
 
 fn open(files: &[PathBuf]) -> Result<Vec<Input>, (PathBuf, io::Error)> {
-    let stdin = || Input { name: "standard input".to_owned(), size: None, reader: Box::new(io::stdin().lock()) };
+    let stdin =
+        || Input { name: "standard input".to_owned(), size: None, reader: Box::new(io::stdin().lock()) };
     if files.is_empty() {
         return Ok(vec![stdin()]);
     }
@@ -113,10 +114,8 @@ fn progress_line(progress: &Progress) -> String {
 }
 
 fn report_lines(report: &Report) -> Vec<String> {
-    let mut first = format!(
-        "sent {}, accepted {}, rejected {}",
-        report.sent, report.accepted, report.rejected
-    );
+    let mut first =
+        format!("sent {}, accepted {}, rejected {}", report.sent, report.accepted, report.rejected);
     for (count, what) in [(report.truncated, "truncated"), (report.missed, "missed by a busy agent")] {
         if count > 0 {
             first.push_str(&format!(", {count} {what}"));

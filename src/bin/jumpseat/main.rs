@@ -1,6 +1,7 @@
 //! `jumpseat`: the command line. One file a subcommand.
 
 mod demo;
+mod feed;
 mod serve;
 
 use std::process::ExitCode;
@@ -19,7 +20,8 @@ struct Cli {
 enum Command {
     /// Show the agent at work on a real workload; needs nothing installed.
     Demo(demo::DemoArgs),
-
+    /// Send events to a running agent: one JSON object a line, or plain lines.
+    Feed(feed::FeedArgs),
     /// Run the agent and answer PCP clients directly, without pmcd.
     Serve(serve::ServeArgs),
 }
@@ -27,7 +29,7 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Demo(args) => demo::run(&args),
-
+        Command::Feed(args) => feed::run(args),
         Command::Serve(args) => serve::run(&args),
     }
 }
