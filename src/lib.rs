@@ -6,11 +6,13 @@
 //! * [`model`]: PCP's data model. No bytes on a wire, no files, no clocks.
 //! * [`pdu`]: the PCP protocol, sans-I/O.
 //! * [`event`]: packed event arrays and the event log.
+//! * [`derive`]: derived metrics, the whole language of `pmRegisterDerived(3)`.
 //! * `agent` (feature `agent`): the PMDA framework.
 //! * `source` (feature `source`): where event records come from.
 //! * `seat` (feature `seat`): the jumpseat agent itself.
 
 pub mod client;
+pub mod derive;
 pub mod event;
 pub mod model;
 pub mod pdu;

@@ -1,0 +1,68 @@
+//! Replays recorded cases of what a real PCP did with derived metrics.
+//!
+//! A case is one line of JSON. Four kinds are told apart by their fields: `src` (parsing), `file`
+//! (configuration files), `samples` (evaluation), else binding. `pcp` names the version a case was
+//! recorded with; `v603` and `v721` are the results of other versions where they differ.
+
+mod parsing;
+
+use serde_json::Value as Json;
+
+use super::dialect::{Dialect, Level};
+
+/// What came of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As recorded.
+    Passed,
+    /// Not as recorded, and how.
+    Failed(String),
+    /// The version's result is not defined (it crashed, or depended on memory contents).
+    Undefined,
+}
+
+/// A line that is not a case.
+#[derive(Debug, thiserror::Error)]
+pub enum BadCase {
+    /// Not JSON.
+    #[error("not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A field is missing or not of its type.
+    #[error("bad field: {0}")]
+    Field(&'static str),
+}
+
+/// Replays one case with the rules of `level`. A case recorded with a newer version than `level`, and
+/// without a result for `level`, is about something that only the newer version has: it is replayed
+/// with the newer rules.
+///
+/// # Errors
+/// When the line is not a case.
+pub fn replay(line: &str, level: Level) -> Result<Outcome, BadCase> {
+    let case: Json = serde_json::from_str(line)?;
+    let recorded: Level =
+        case["pcp"].as_str().ok_or(BadCase::Field("pcp"))?.parse().map_err(|_| BadCase::Field("pcp"))?;
+    let key = match level {
+        Level::V603 => "v603",
+        Level::V638 => "v638",
+        Level::V721 => "v721",
+    };
+    let other = case.get(key).filter(|_| level != recorded);
+    let level = if other.is_some() { level } else { level.max(recorded) };
+    let expected = other.unwrap_or(&case);
+    let dialect = Dialect::strict(level);
+    if case.get("src").is_some() {
+        parsing::replay(&case, expected, &dialect)
+    } else {
+        Err(BadCase::Field("src"))
+    }
+}
+
+fn compare(what: &str, expected: impl AsRef<str>, found: impl AsRef<str>) -> Outcome {
+    let (expected, found) = (expected.as_ref(), found.as_ref());
+    if expected == found {
+        Outcome::Passed
+    } else {
+        Outcome::Failed(format!("{what}\n  expected {expected}\n  found    {found}"))
+    }
+}

@@ -1,0 +1,29 @@
+//! Replays what real PCPs of three versions did with derived metrics.
+#![cfg(feature = "cli")]
+
+use jumpseat::derive::Level;
+use jumpseat::derive::replay::{Outcome, replay};
+
+fn check(file: &str, level: Level) {
+    let path = format!("{}/tests/data/derive/{file}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let (mut failed, mut passed) = (0, 0);
+    for line in text.lines() {
+        match replay(line, level).unwrap() {
+            Outcome::Passed => passed += 1,
+            Outcome::Undefined => {}
+            Outcome::Failed(how) => {
+                failed += 1;
+                println!("{} {how}", &line[..line.len().min(60)]);
+            }
+        }
+    }
+    assert!(failed == 0 && passed > 0, "{file} at {level:?}: {passed} passed, {failed} failed");
+}
+
+#[test]
+fn parsing() {
+    check("parse-cases.ndjson", Level::V603);
+    check("parse-cases.ndjson", Level::V638);
+    check("parse-cases.ndjson", Level::V721);
+}
