@@ -27,3 +27,10 @@ fn parsing() {
     check("parse-cases.ndjson", Level::V638);
     check("parse-cases.ndjson", Level::V721);
 }
+
+#[test]
+fn configuration_files() {
+    check("config-cases.ndjson", Level::V603);
+    check("config-cases.ndjson", Level::V638);
+    check("config-cases.ndjson", Level::V721);
+}

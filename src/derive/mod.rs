@@ -1,10 +1,19 @@
 //! Derived metrics.
+mod bind;
+mod column;
+mod config;
+mod diagnostic;
 mod dialect;
-pub use dialect::*;
+mod equivalent;
 mod lexer;
+mod meta;
+mod nodes;
 mod parser;
 mod pattern;
+mod registry;
 #[cfg(feature = "cli")]
 pub mod replay;
+mod source;
 mod syntax;
 mod tree;
+pub use dialect::*;

@@ -139,6 +139,31 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// The same with operands moved to other places of another tree.
+    pub(super) fn relocated(&self, places: &[NodeId]) -> Kind {
+        let mut kind = self.clone();
+        let to = |id: &mut NodeId| *id = places.get(id.index()).copied().unwrap_or(*id);
+        match &mut kind {
+            Kind::Metric(_) | Kind::Constant(_) | Kind::NoValue(_) | Kind::Anon(_) | Kind::Defined(_) => {}
+            Kind::Binary { left, right, .. } => [left, right].into_iter().for_each(to),
+            Kind::Ternary { guard, yes, no } => [guard, yes, no].into_iter().for_each(to),
+            Kind::Negate(x)
+            | Kind::Not(x)
+            | Kind::Aggregate(_, x)
+            | Kind::Delta(x)
+            | Kind::Rate(x)
+            | Kind::Instant(x)
+            | Kind::Scalar(x)
+            | Kind::Instance(_, x)
+            | Kind::Match(_, x)
+            | Kind::Rescale(_, x)
+            | Kind::Beyond(_, x) => to(x),
+        }
+        kind
+    }
+}
+
 /// A number as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Constant {
@@ -385,6 +410,16 @@ impl Tree {
     /// Ids and nodes, operands before operators.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         (0..).map(NodeId).zip(&self.nodes)
+    }
+
+    /// Appends a whole tree, as if it were written at `span`; its root's new place.
+    pub(super) fn graft(&mut self, tree: &Tree, span: Span) -> NodeId {
+        let mut places = Vec::with_capacity(tree.nodes.len());
+        for node in &tree.nodes {
+            let place = self.push(node.kind.relocated(&places), span);
+            places.push(place);
+        }
+        self.root()
     }
 
     pub(super) fn set_span(&mut self, id: NodeId, span: Span) {

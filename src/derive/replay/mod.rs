@@ -4,6 +4,7 @@
 //! (configuration files), `samples` (evaluation), else binding. `pcp` names the version a case was
 //! recorded with; `v603` and `v721` are the results of other versions where they differ.
 
+mod config;
 mod parsing;
 
 use serde_json::Value as Json;
@@ -53,6 +54,8 @@ pub fn replay(line: &str, level: Level) -> Result<Outcome, BadCase> {
     let dialect = Dialect::strict(level);
     if case.get("src").is_some() {
         parsing::replay(&case, expected, &dialect)
+    } else if case.get("file").is_some() {
+        config::replay(&case, expected, &dialect)
     } else {
         Err(BadCase::Field("src"))
     }
