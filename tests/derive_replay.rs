@@ -9,7 +9,7 @@ fn check(file: &str, level: Level) {
     let text = std::fs::read_to_string(path).unwrap();
     let (mut failed, mut passed) = (0, 0);
     for line in text.lines() {
-        match replay(line, level).unwrap() {
+        match replay(line, level).unwrap_or_else(|error| panic!("{error}: {line}")) {
             Outcome::Passed => passed += 1,
             Outcome::Undefined => {}
             Outcome::Failed(how) => {
@@ -33,4 +33,18 @@ fn configuration_files() {
     check("config-cases.ndjson", Level::V603);
     check("config-cases.ndjson", Level::V638);
     check("config-cases.ndjson", Level::V721);
+}
+
+#[test]
+fn binding() {
+    check("bind-cases.ndjson", Level::V603);
+    check("bind-cases.ndjson", Level::V638);
+    check("bind-cases.ndjson", Level::V721);
+}
+
+#[test]
+fn evaluation() {
+    check("eval-cases.ndjson", Level::V603);
+    check("eval-cases.ndjson", Level::V638);
+    check("eval-cases.ndjson", Level::V721);
 }

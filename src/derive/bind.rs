@@ -15,10 +15,10 @@ use super::nodes::{
     Operand, Problem, Rules, aggregate, beyond, binary, constant, history, rescale, ternary, unary,
 };
 use super::tree::{Kind, NodeId, Tags, Tree};
-use crate::model::{Conversion, InDom, PmError, Pmid, Units, ValueType};
+use crate::model::{Conversion, PmError, Pmid, Units, ValueType};
 
 /// A definition bound in a context.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     /// The expression, with nested definitions put in place.
     pub tree: Arc<Tree>,
@@ -181,13 +181,12 @@ impl Binder<'_> {
     fn look_up(&self, tree: &Tree, names: &mut dyn Names) -> Result<Vec<BoundNode>> {
         let tolerant = self.below_ternaries(tree);
         let alias = tree.nodes().len() == 1;
-        let unset =
-            Meta { value_type: ValueType::Unknown, semantics: None, indom: InDom::NULL, units: Units::NONE };
         let mut nodes = Vec::with_capacity(tree.nodes().len());
         for (id, node) in tree.iter() {
             let tolerant = tolerant.get(id.index()).copied().unwrap_or(false);
             let error = |kind| BindError { node: id, span: node.span, kind };
-            let mut bound = BoundNode { meta: unset, fact: Fact::None, active: true };
+            // What is never checked keeps PCP's zeros, instance domain 0.0 included.
+            let mut bound = BoundNode { meta: Meta::unknown(), fact: Fact::None, active: true };
             match &node.kind {
                 Kind::Metric(name) => {
                     (bound.meta, bound.fact) = self.metric(name, names, tolerant, alias).map_err(error)?;
@@ -276,6 +275,7 @@ impl Binder<'_> {
             Resolved::Derived(pmid) => {
                 names.derived(pmid).map_err(|_| no_metadata(name, PmError::BADDERIVE))?.meta()
             }
+            Resolved::Unknown if self.dialect.unknown_is_novalue => Meta::scalar(ValueType::I32),
             Resolved::Unknown if tolerant => return Ok((Some(Meta::unknown()), Fact::Unknown)),
             Resolved::Unknown => return Err(BindErrorKind::UnknownOperand(name.into())),
         };

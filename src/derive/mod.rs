@@ -2,10 +2,12 @@
 mod bind;
 mod column;
 mod config;
+mod context;
 mod diagnostic;
 mod dialect;
 mod equivalent;
 mod lexer;
+mod machine;
 mod meta;
 mod nodes;
 mod parser;
@@ -17,3 +19,4 @@ mod source;
 mod syntax;
 mod tree;
 pub use dialect::*;
+pub use registry::Scope;

@@ -57,15 +57,14 @@ pub(in crate::derive) fn time_factor(x: Meta) -> f64 {
     }
 }
 
-/// What kind of argument a node remembers: kinds differ in what an error does to the memory.
+/// What kind of argument a node remembers. An error of the argument itself is remembered like values;
+/// an error below it ends the evaluation before, and nothing is remembered of that fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::derive) enum Argument {
-    /// A plain metric: errors are remembered like values.
-    Metric,
+    /// Anything that the other two are not.
+    Expression,
     /// `count`: the zero it makes of an error replaces the newest value, not the one before.
     Count,
-    /// Anything else: nothing is remembered of a fetch with an error.
-    Expression,
     /// What never has a history: `defined`, `anon` and `x[instance]`.
     Forgetful,
 }
@@ -116,7 +115,7 @@ impl Memory {
         Memory { last: Last::Nothing, column, stamp: Timestamp::default(), before: None }
     }
 
-    /// The argument, a plain metric, has an error: the node itself is not reached.
+    /// The argument itself has an error: the node is not reached.
     pub fn remember_error(&mut self, error: PmError) {
         self.last = Last::Error(error);
     }
@@ -139,7 +138,7 @@ impl Memory {
     /// that `count` made of an error.
     ///
     /// # Errors
-    /// The error of the fetch before, if the argument is a metric that had one.
+    /// The error of the fetch before, if the argument itself had one.
     pub fn eval(
         &mut self,
         node: &History,
@@ -283,16 +282,16 @@ impl Pairs<'_> {
 /// Seconds from one time to another, computed as x86 does in extended precision: the nanoseconds are
 /// divided by 10^9 with 64 bits, the seconds added with 64 bits, and the sum rounded to a double.
 pub(in crate::derive) fn seconds_between(from: Timestamp, to: Timestamp) -> f64 {
-    let sec = i128::from(to.sec) - i128::from(from.sec);
-    let nsec = i64::from(to.nsec) - i64::from(from.nsec);
+    let nanoseconds = to.as_nanos() - from.as_nanos();
+    let (sec, nsec) = (nanoseconds.div_euclid(1_000_000_000), nanoseconds.rem_euclid(1_000_000_000));
     if nsec == 0 {
         return sec as f64;
     }
-    let magnitude = u128::from(nsec.unsigned_abs());
+    let magnitude = nsec.unsigned_abs();
     // So many binary places that the quotient has 64 significant bits (or 65: the rounding sees to that).
     let places = 63 + (1_000_000_000u128 / magnitude).max(1).ilog2() + 1;
     let quotient = divide_to_64_bits(magnitude << places, 1_000_000_000);
-    let quotient = if nsec < 0 { -(quotient as i128) } else { quotient as i128 };
+    let quotient = quotient as i128;
     // Whole seconds below 2^30 leave room for all places; beyond that the nanoseconds' tail is lost anyway.
     let (places, quotient) =
         if sec.unsigned_abs() < 1 << 30 { (places, quotient) } else { (40, quotient >> (places - 40)) };
@@ -338,7 +337,8 @@ mod tests {
 
     #[test]
     fn differences_pair_by_instance_in_the_current_order() {
-        let node = History { rate: false, argument: Argument::Metric, factor: 1.0, drops_decreases: false };
+        let node =
+            History { rate: false, argument: Argument::Expression, factor: 1.0, drops_decreases: false };
         let mut memory = Memory::new(ValueType::U32);
         let mut out = Column::new(ValueType::I64);
         let finder = &mut Finder::default();
@@ -354,7 +354,8 @@ mod tests {
 
     #[test]
     fn an_error_of_a_metric_is_seen_twice() {
-        let node = History { rate: false, argument: Argument::Metric, factor: 1.0, drops_decreases: false };
+        let node =
+            History { rate: false, argument: Argument::Expression, factor: 1.0, drops_decreases: false };
         let mut memory = Memory::new(ValueType::U32);
         let mut out = Column::new(ValueType::I64);
         let finder = &mut Finder::default();

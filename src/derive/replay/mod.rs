@@ -4,12 +4,17 @@
 //! (configuration files), `samples` (evaluation), else binding. `pcp` names the version a case was
 //! recorded with; `v603` and `v721` are the results of other versions where they differ.
 
+mod binding;
 mod config;
+mod evaluation;
 mod parsing;
+mod source;
 
 use serde_json::Value as Json;
 
 use super::dialect::{Dialect, Level};
+use super::equivalent::EquivalentIndoms;
+use super::registry::Registry;
 
 /// What came of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,9 +61,24 @@ pub fn replay(line: &str, level: Level) -> Result<Outcome, BadCase> {
         parsing::replay(&case, expected, &dialect)
     } else if case.get("file").is_some() {
         config::replay(&case, expected, &dialect)
+    } else if case.get("samples").is_some() {
+        evaluation::replay(&case, other, &dialect)
     } else {
-        Err(BadCase::Field("src"))
+        binding::replay(&case, expected, &dialect)
     }
+}
+
+/// A registry with the options of a case.
+fn registry(case: &Json, dialect: &Dialect) -> Result<Registry, BadCase> {
+    let mut registry = Registry::new(*dialect);
+    registry.initialise();
+    if let Some(text) = case["indom_config"].as_str() {
+        registry.set_equivalent_indoms(EquivalentIndoms::parse(text).0);
+    }
+    if case["control"]["PCP_DERIVED_OPTION_NOVALUE"] == 1 {
+        registry.set_unknown_is_novalue(true);
+    }
+    Ok(registry)
 }
 
 fn compare(what: &str, expected: impl AsRef<str>, found: impl AsRef<str>) -> Outcome {
