@@ -23,17 +23,16 @@ pub enum Values {
 macro_rules! with_values {
     ($values:expr, $name:ident => $code:expr) => {
         match $values {
-            $crate::derive::column::Values::I32($name) => $code,
-            $crate::derive::column::Values::U32($name) => $code,
-            $crate::derive::column::Values::I64($name) => $code,
-            $crate::derive::column::Values::U64($name) => $code,
-            $crate::derive::column::Values::Float($name) => $code,
-            $crate::derive::column::Values::Double($name) => $code,
-            $crate::derive::column::Values::Other($name) => $code,
+            Values::I32($name) => $code,
+            Values::U32($name) => $code,
+            Values::I64($name) => $code,
+            Values::U64($name) => $code,
+            Values::Float($name) => $code,
+            Values::Double($name) => $code,
+            Values::Other($name) => $code,
         }
     };
 }
-pub(super) use with_values;
 
 impl Values {
     /// No values of a type yet.

@@ -320,7 +320,7 @@ impl<'a> Reader<'a> {
         let mut escaped = first.len() - first.trim_end_matches('\\').len();
         loop {
             // The newline is part of the value, unless a backslash hides it.
-            if escaped % 2 == 0 {
+            if escaped.is_multiple_of(2) {
                 text.push('\n');
             }
             // Inside a value a last line without a newline counts.

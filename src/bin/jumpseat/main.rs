@@ -1,6 +1,7 @@
 //! `jumpseat`: the command line. One file a subcommand.
 
 mod demo;
+mod derive;
 mod feed;
 mod serve;
 
@@ -20,8 +21,13 @@ struct Cli {
 enum Command {
     /// Show the agent at work on a real workload; needs nothing installed.
     Demo(demo::DemoArgs),
+
+    /// Work with definitions of derived metrics.
+    Derive(derive::DeriveArgs),
+
     /// Send events to a running agent: one JSON object a line, or plain lines.
     Feed(feed::FeedArgs),
+
     /// Run the agent and answer PCP clients directly, without pmcd.
     Serve(serve::ServeArgs),
 }
@@ -29,6 +35,7 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Demo(args) => demo::run(&args),
+        Command::Derive(args) => derive::run(&args),
         Command::Feed(args) => feed::run(args),
         Command::Serve(args) => serve::run(&args),
     }

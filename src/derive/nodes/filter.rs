@@ -88,3 +88,82 @@ impl MatchCache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::derive::column::Values;
+    use crate::derive::meta::Meta;
+    use crate::derive::pattern::Pattern;
+    use crate::model::{PmError, Pmid};
+
+    /// Instances 1 "eth0 up" and 2 "lo", and how often names were asked for.
+    struct Names(u32);
+
+    impl Source for Names {
+        fn pmid(&mut self, _: &str) -> Result<Pmid, PmError> {
+            Err(PmError::NAME)
+        }
+
+        fn meta(&mut self, _: Pmid) -> Result<Meta, PmError> {
+            Err(PmError::PMID)
+        }
+
+        fn instance(&mut self, _: InDom, name: &str) -> Result<Inst, PmError> {
+            self.0 += 1;
+            if name == "lo" { Ok(2) } else { Err(PmError::INST) }
+        }
+
+        fn instance_name(
+            &mut self,
+            _: InDom,
+            inst: Inst,
+            found: &mut dyn FnMut(&str),
+        ) -> Result<(), PmError> {
+            self.0 += 1;
+            found(match inst {
+                1 => "eth0 up",
+                2 => "lo",
+                _ => return Err(PmError::INST),
+            });
+            Ok(())
+        }
+
+        fn instances(&mut self, _: InDom, _: &mut Vec<Inst>) -> Result<(), PmError> {
+            Err(PmError::INDOM)
+        }
+    }
+
+    const INDOM: InDom = InDom::new(60, 1);
+
+    fn column(ids: &[Inst]) -> Column {
+        Column { ids: ids.to_vec(), values: Values::I32(ids.to_vec()) }
+    }
+
+    #[test]
+    fn names_are_cut_at_the_first_space_and_looked_up_once() {
+        let (mut names, mut cache, mut out) = (Names(0), MatchCache::default(), column(&[]));
+        let matcher = |invert| Matcher { invert, pattern: Pattern::new("0$").unwrap() };
+        for _ in 0..3 {
+            cache.eval(&column(&[1, 2, 3]), INDOM, &matcher(false), &mut names, &mut out);
+            assert_eq!(out, column(&[1]));
+        }
+        assert_eq!(names.0, 3);
+        MatchCache::default().eval(&column(&[1, 2, 3]), INDOM, &matcher(true), &mut names, &mut out);
+        assert_eq!(out, column(&[2]), "an instance without a name matches neither way");
+    }
+
+    #[test]
+    fn an_instance_is_looked_up_until_it_is_found() {
+        let (mut names, mut found, mut out) = (Names(0), None, column(&[]));
+        instance(&column(&[]), INDOM, "lo", &mut found, &mut names, &mut out);
+        assert_eq!((found, names.0), (None, 0), "no lookup without values");
+        for _ in 0..2 {
+            instance(&column(&[1, 2]), INDOM, "lo", &mut found, &mut names, &mut out);
+            assert_eq!(out, column(&[2]));
+        }
+        assert_eq!(names.0, 1);
+        instance(&column(&[2]), InDom::NULL, "lo", &mut None, &mut names, &mut out);
+        assert!(out.is_empty(), "singular operands have no instances");
+    }
+}

@@ -30,3 +30,25 @@ pub(in crate::derive) fn rescale(conversion: &Conversion, x: &Column, out: &mut 
         _ => out.ids.clear(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::derive::dialect::Level;
+    use crate::derive::equivalent::EquivalentIndoms;
+    use crate::model::ValueType;
+
+    #[test]
+    fn integers_stay_integers_and_dimensions_must_fit() {
+        let equivalent = EquivalentIndoms::default();
+        let rules = Rules { level: Level::V638, extra_units: false, equivalent: &equivalent };
+        let x = Meta { units: Units::MILLISECOND, ..Meta::scalar(ValueType::U32) };
+        let (meta, conversion) = bind(x, Units::SECOND, rules).unwrap();
+        assert_eq!(meta, Meta { units: Units::SECOND, ..x });
+        let column = Column { ids: vec![1, 2], values: Values::U32(vec![1500, 499]) };
+        let mut out = Column::new(ValueType::U32);
+        rescale(&conversion, &column, &mut out);
+        assert_eq!(out, Column { ids: vec![1, 2], values: Values::U32(vec![2, 0]) });
+        assert_eq!(bind(x, Units::BYTE, rules), Err("Incompatible dimensions"));
+    }
+}
