@@ -1,4 +1,5 @@
 //! The direct endpoint, no pmcd, asked by PCP's own tools.
+#![cfg(feature = "agent")]
 
 mod agent_support;
 mod common;

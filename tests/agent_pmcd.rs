@@ -1,4 +1,5 @@
 //! Agents made with the framework, under a private pmcd and under dbpmda.
+#![cfg(feature = "agent")]
 
 mod agent_support;
 mod common;

@@ -19,8 +19,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Of the times of several rounds, at least one.
-    pub fn of(mut rounds: Vec<Duration>) -> Times {
+    fn of(mut rounds: Vec<Duration>) -> Times {
         rounds.sort_unstable();
         Times { best: rounds[0], median: rounds[rounds.len() / 2] }
     }

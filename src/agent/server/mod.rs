@@ -351,7 +351,16 @@ impl<S> Server<S> {
                             return Ok(exit);
                         }
                     }
-                    PMCD_LISTENER => self.accept_pmcd()?,
+                    PMCD_LISTENER => {
+                        // The pmcd before this one may have gone in the same moment: it must be known first.
+                        if let Some(line) = self.pmcd.as_mut().and_then(PmcdLine::line) {
+                            line.readable = true;
+                            if let Some(exit) = self.drive_pmcd()? {
+                                return Ok(exit);
+                            }
+                        }
+                        self.accept_pmcd()?;
+                    }
                     PMCD_INPUT | PMCD_OUTPUT => {
                         if readable && let Some(line) = self.pmcd.as_mut().and_then(PmcdLine::line) {
                             line.readable = true;
