@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use jumpseat::agent::log::{self, Log};
 use jumpseat::agent::{Options, PmcdOptions, Transport, identity};
-use jumpseat::seat::{self, Config, Seat, Signals};
+use jumpseat::seat::{self, Config, Seat, Setup, Signals};
 use jumpseat::source::SocketConfig;
 
 const PROGRAM: &str = "pmdajumpseat";
@@ -70,7 +70,14 @@ fn serve(options: &Options, config: &Config, file: Option<&Path>, log: &Path) ->
         domain => domain,
     };
     let state_dir = config.state_dir.clone().unwrap_or_else(seat::default_state_dir);
-    let mut seat = Seat::open(config, domain, Some(&state_dir), Signals::Handle { reload: file })?;
+    let help = options.help_file.as_deref().map(read_help).transpose()?;
+    let mut seat = Seat::open(&Setup {
+        config,
+        domain,
+        state_dir: Some(&state_dir),
+        help: help.as_ref().map(|(name, text)| (name.as_str(), text.as_str())),
+        signals: Signals::Handle { reload: file },
+    })?;
     // On a socket the agent outlives pmcd and waits for the next one: what clients will want to know about
     // happens meanwhile.
     let stay = options.transport != Transport::Pipe;
@@ -83,4 +90,12 @@ fn serve(options: &Options, config: &Config, file: Option<&Path>, log: &Path) ->
     let exit = seat.server.run()?;
     tracing::info!("ending: {exit:?}");
     Ok(())
+}
+
+/// A help file's name and text.
+fn read_help(path: &Path) -> Result<(String, String), Failure> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read the help file {name}: {error}"))?;
+    Ok((name, text))
 }

@@ -76,25 +76,36 @@ pub enum Signals<'a> {
     },
 }
 
+/// How to set up the agent.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// What the configuration says. Its `domain` and `state_dir` are suggestions to whoever makes this.
+    pub config: &'a Config,
+    /// The domain number.
+    pub domain: u16,
+    /// Where identifiers are kept; `None` keeps them in memory.
+    pub state_dir: Option<&'a Path>,
+    /// Help text in place of the built-in [`HELP`], and the name it goes by in errors.
+    pub help: Option<(&'a str, &'a str)>,
+    /// What becomes of signals.
+    pub signals: Signals<'a>,
+}
+
 /// The agent, with its source threads running. They end when this is dropped.
 pub struct Seat {
     /// The event loop: tell it whom to serve, then run it.
     pub server: Server<State>,
-    sockets: Vec<SocketSource>,
+    /// Running as long as this lives.
+    _sockets: Vec<SocketSource>,
 }
 
 impl Seat {
-    /// Puts the agent together and starts its sources. `state_dir` is where identifiers are kept; `None` keeps
-    /// them in memory.
+    /// Puts the agent together and starts its sources.
     ///
     /// # Errors
     /// [`SeatError`]; nothing is left running then.
-    pub fn open(
-        config: &Config,
-        domain: u16,
-        state_dir: Option<&Path>,
-        signals: Signals<'_>,
-    ) -> Result<Seat, SeatError> {
+    pub fn open(setup: &Setup<'_>) -> Result<Seat, SeatError> {
+        let &Setup { config, domain, state_dir, help, signals } = setup;
         let (registry, definitions) = Registry::open(&RegistryConfig {
             domain,
             dir: state_dir.map(Path::to_owned),
@@ -107,7 +118,7 @@ impl Seat {
         let inlet = Inlet::new(definitions, deliveries);
         let state = State::new(Arc::clone(&registry), inlet, config.events.clone());
 
-        let mut server = Server::new(agent(state, domain, &access(config)).build()?)?;
+        let mut server = Server::new(agent(state, domain, help, &access(config)).build()?)?;
         server.core().state.load = server.stats();
         if let Signals::Handle { reload } = signals {
             // Before there are source threads, which must not get them.
@@ -131,19 +142,15 @@ impl Seat {
             server.core().state.sockets.push(Arc::clone(&source.stats));
             sockets.push(source);
         }
-        Ok(Seat { server, sockets })
-    }
-
-    /// How many ingest sockets there are.
-    pub fn sockets(&self) -> usize {
-        self.sockets.len()
+        Ok(Seat { server, _sockets: sockets })
     }
 }
 
-fn agent(state: State, domain: u16, access: &Access) -> Agent<State> {
+fn agent(state: State, domain: u16, help: Option<(&str, &str)>, access: &Access) -> Agent<State> {
+    let (help_file, help) = help.unwrap_or(("help/jumpseat", HELP));
     Agent::new(NAME, domain, state)
         .pmns("pmns/jumpseat", PMNS)
-        .help("help/jumpseat", HELP)
+        .help(help_file, help)
         .indom(Indom::of(SOURCES, |state: &State| &state.source_names))
         .indom(Indom::of(TYPES, |state: &State| &state.type_names))
         .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
@@ -225,7 +232,14 @@ mod tests {
 
     #[test]
     fn names_help_and_tables_fit_together() {
-        let seat = Seat::open(&Config::default(), DEFAULT_DOMAIN, None, Signals::Leave);
+        let config = Config::default();
+        let seat = Seat::open(&Setup {
+            config: &config,
+            domain: DEFAULT_DOMAIN,
+            state_dir: None,
+            help: None,
+            signals: Signals::Leave,
+        });
         if let Err(error) = seat {
             panic!("{error}");
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use jumpseat::source::SocketConfig;
+use jumpseat::source::config::socket_to_use;
 use jumpseat::source::feed::{FeedOptions, Input, LineKind, Progress, Report, feed};
 
 /// Send events to a running agent: one JSON object a line, or plain lines
@@ -19,7 +19,7 @@ use jumpseat::source::feed::{FeedOptions, Input, LineKind, Progress, Report, fee
 pub struct FeedArgs {
     /// Files to send, one after the other; `-` or none is standard input
     files: Vec<PathBuf>,
-    /// The agent's ingest socket [default: $JUMPSEAT_SOCKET, or /run/pcp/jumpseat.socket]
+    /// The agent's ingest socket [default: $JUMPSEAT_SOCKET, or /run/pcp/jumpseat.socket, or the user's own]
     #[arg(short, long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Name of the source that the events are from
@@ -51,9 +51,8 @@ pub fn run(args: FeedArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let socket = args.socket.or_else(|| std::env::var_os("JUMPSEAT_SOCKET").map(PathBuf::from));
     let options = FeedOptions {
-        socket: socket.unwrap_or_else(|| SocketConfig::default().path),
+        socket: args.socket.unwrap_or_else(socket_to_use),
         source: args.source,
         lines: if args.plain {
             LineKind::Plain { event_type: args.event_type, severity: args.severity }

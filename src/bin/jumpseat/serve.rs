@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use jumpseat::agent::log::{self, Log};
 use jumpseat::agent::{Exit, Listen};
-use jumpseat::seat::{self, Config, Seat, Signals};
+use jumpseat::seat::{self, Config, Seat, Setup, Signals};
 use jumpseat::source::SocketConfig;
 
 /// The port of pmcd, and so the one PCP's tools try when none is given.
@@ -68,9 +68,14 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
 
     let state_dir = args.state_dir.clone().or(config.state_dir.clone()).unwrap_or_else(user_state_dir);
     let domain = args.domain.or(config.domain).unwrap_or(seat::DEFAULT_DOMAIN);
-    let signals = Signals::Handle { reload: args.config.as_deref() };
-    let mut seat =
-        Seat::open(&config, domain, Some(&state_dir), signals).map_err(|error| error.to_string())?;
+    let mut seat = Seat::open(&Setup {
+        config: &config,
+        domain,
+        state_dir: Some(&state_dir),
+        help: None,
+        signals: Signals::Handle { reload: args.config.as_deref() },
+    })
+    .map_err(|error| error.to_string())?;
     for address in addresses.into_iter().flatten() {
         let bound = seat.server.listen(&Listen::Tcp(address)).map_err(|error| error.to_string())?;
         println!("PCP clients: {bound}");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use jumpseat::agent::{Handle, Listen};
 use jumpseat::client::Connection;
-use jumpseat::seat::{self, Config, Seat, Signals};
+use jumpseat::seat::{self, Config, Seat, Setup, Signals};
 use jumpseat::source::SocketConfig;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -117,8 +117,9 @@ const NEXT: &str = "\
 type Opened = (Seat, SocketAddr, Handle);
 
 fn open(config: &Config, listen: SocketAddr) -> Result<Opened, String> {
-    let mut seat =
-        Seat::open(config, seat::DEFAULT_DOMAIN, None, Signals::Leave).map_err(|error| error.to_string())?;
+    let setup =
+        Setup { config, domain: seat::DEFAULT_DOMAIN, state_dir: None, help: None, signals: Signals::Leave };
+    let mut seat = Seat::open(&setup).map_err(|error| error.to_string())?;
     match seat.server.listen(&Listen::Tcp(listen)).map_err(|error| error.to_string())? {
         Listen::Tcp(address) => {
             let handle = seat.server.handle();
