@@ -19,7 +19,8 @@ pub struct Times {
 }
 
 impl Times {
-    fn of(mut rounds: Vec<Duration>) -> Times {
+    /// Of the times of several rounds, at least one.
+    pub fn of(mut rounds: Vec<Duration>) -> Times {
         rounds.sort_unstable();
         Times { best: rounds[0], median: rounds[rounds.len() / 2] }
     }

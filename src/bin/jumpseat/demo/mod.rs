@@ -100,19 +100,26 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
         Err(error) => Err(error.into()),
         Ok(()) => {
             println!("\n{} records shown, {} missed. What to try next:\n", show.records, show.missed);
-            print!("{NEXT}");
+            print!("{}", what_next());
             Ok(())
         }
     }
 }
 
-const NEXT: &str = "\
-  jumpseat serve                               the agent on its own, on pmcd's port
-  echo '{\"message\":\"hello\"}' | jumpseat feed   send it an event
-  pminfo -h localhost -f jumpseat.event        look at it with PCP's tools
-  pmval  -h localhost jumpseat.event.records   watch records arrive
-  cd install && sudo ./Install                 run it under pmcd
-";
+/// Commands that work as they stand, in the directory and with the program of this demo.
+fn what_next() -> String {
+    let me = std::env::args().next().unwrap_or_else(|| "jumpseat".into());
+    let width = me.len() + 40;
+    [
+        (format!("{me} serve"), "the agent on its own, on pmcd's port"),
+        (format!("echo '{{\"message\":\"hello\"}}' | {me} feed"), "send it an event"),
+        ("pminfo -h localhost -x jumpseat.event.recent".into(), "look at it with PCP's tools"),
+        ("pmval -h localhost jumpseat.event.records".into(), "watch records arrive"),
+        ("cd install && sudo ./Install".into(), "run it under pmcd"),
+    ]
+    .map(|(command, why): (String, &str)| format!("  {command:<width$}  {why}\n"))
+    .concat()
+}
 
 type Opened = (Seat, SocketAddr, Handle);
 

@@ -13,7 +13,7 @@ use jumpseat::model::{Inst, Pmid, Timestamp, Value, ValueType};
 use jumpseat::pdu::RawValueSet;
 
 /// Records shown for one fetch; a burst beyond is summed up in a line.
-const SHOWN_PER_FETCH: usize = 20;
+const SHOWN_PER_FETCH: usize = 40;
 const RECORDS: &str = "jumpseat.event.records";
 const RECEIVED: &str = "jumpseat.source.received";
 const MISSED: &str = "jumpseat.source.missed";
@@ -88,42 +88,47 @@ impl Show {
         }
     }
 
+    /// The new records of all sources in the order of their times.
     fn records_text(&mut self, set: &RawValueSet) -> Result<String, ClientError> {
-        let mut text = String::new();
-        if self.terminal {
-            text.push_str("\r\x1b[K");
-        }
+        let mut lines: Vec<(Timestamp, String)> = Vec::new();
         let values = set.values.as_ref().map_err(|&error| ClientError::Pcp(error))?;
         for value in values {
             let Value::Event(array) = value.value.to_value(ValueType::Event)? else { continue };
             let array = ArrayReader::<BigEndian>::new(ArrayKind::Event, &array).map_err(|e| e.code())?;
             let source = self.sources.get(&value.inst).cloned().unwrap_or_else(|| value.inst.to_string());
-            for (index, record) in array.records().enumerate() {
-                if let Some(count) = record.missed() {
-                    self.missed += count.max(0) as u64;
-                    let _ =
-                        writeln!(text, "{}  {source:<10} ==> {count} records missed", self.time(record.time));
-                    continue;
-                }
-                self.records += 1;
-                if index < SHOWN_PER_FETCH {
-                    self.record(&mut text, &source, &record)?;
-                }
+            for record in array.records() {
+                let what = match record.missed() {
+                    Some(count) => {
+                        self.missed += count.max(0) as u64;
+                        format!("==> {count} records missed")
+                    }
+                    None => {
+                        self.records += 1;
+                        self.record(&record)?
+                    }
+                };
+                lines.push((record.time, format!("{source:<10} {what}")));
             }
-            if array.len() > SHOWN_PER_FETCH {
-                let _ =
-                    writeln!(text, "{:>9}  {source:<10} ... and {} more", "", array.len() - SHOWN_PER_FETCH);
-            }
+        }
+        // Stable: records of one source stay in the order in which they came.
+        lines.sort_by_key(|&(time, _)| time);
+        let mut text = String::new();
+        if self.terminal {
+            text.push_str("\r\x1b[K");
+        }
+        for (time, line) in lines.iter().take(SHOWN_PER_FETCH) {
+            let begun = *self.begun.get_or_insert(*time);
+            let seconds = (time.as_nanos() - begun.as_nanos()) as f64 * 1e-9;
+            let _ = writeln!(text, "{seconds:>9.3}  {line}");
+        }
+        if lines.len() > SHOWN_PER_FETCH {
+            let _ = writeln!(text, "{:>9}  ... and {} more", "", lines.len() - SHOWN_PER_FETCH);
         }
         Ok(text)
     }
 
-    fn record(
-        &mut self,
-        text: &mut String,
-        source: &str,
-        record: &Record<'_, BigEndian>,
-    ) -> Result<(), ClientError> {
+    /// A record on one line: what it is and whose, then its other fields.
+    fn record(&mut self, record: &Record<'_, BigEndian>) -> Result<String, ClientError> {
         let arrow = if record.flags.contains(EventFlags::START) {
             ">"
         } else if record.flags.contains(EventFlags::END) {
@@ -131,23 +136,20 @@ impl Show {
         } else {
             "*"
         };
-        let (colour, plain) = if self.terminal { (colour_of(record), "\x1b[0m") } else { ("", "") };
-        let _ = write!(text, "{}  {source:<10} {colour}{arrow}", self.time(record.time));
+        let (mut kind, mut ids, mut fields) = (String::new(), String::new(), String::new());
         for param in record.params() {
-            let leaf = self.leaf(param.pmid)?;
-            // The type opens the line by itself; ids matter to machines more than to this screen.
-            match (leaf, param.value) {
-                ("type", Param::String(kind)) => {
-                    let _ = write!(text, " {}", String::from_utf8_lossy(kind));
-                }
-                ("severity", _) => {}
-                (leaf, value) => {
-                    let _ = write!(text, " {leaf}={}", show_param(value));
-                }
-            }
+            let value = show_param(param.value);
+            // Severity is told by the colour.
+            let _ = match self.leaf(param.pmid)? {
+                "type" => write!(kind, "{value}"),
+                "span_id" => write!(ids, " #{value}"),
+                "parent_id" => write!(ids, " in #{value}"),
+                "severity" => Ok(()),
+                leaf => write!(fields, " {leaf}={value}"),
+            };
         }
-        let _ = writeln!(text, "{plain}");
-        Ok(())
+        let (colour, plain) = if self.terminal { (colour_of(record), "\x1b[0m") } else { ("", "") };
+        Ok(format!("{colour}{arrow} {kind}{ids}{fields}{plain}"))
     }
 
     fn leaf(&mut self, pmid: Pmid) -> Result<&str, ClientError> {
@@ -157,12 +159,6 @@ impl Show {
             self.params.insert(pmid, leaf);
         }
         Ok(&self.params[&pmid])
-    }
-
-    /// Seconds since the first record shown.
-    fn time(&mut self, time: Timestamp) -> String {
-        let begun = *self.begun.get_or_insert(time);
-        format!("{:>9.3}", (time.as_nanos() - begun.as_nanos()) as f64 * 1e-9)
     }
 
     /// Event rates, once a second; on a terminal the line stays at the bottom.
@@ -181,8 +177,8 @@ impl Show {
         if !due && !self.terminal {
             return None;
         }
-        let mut sources: Vec<_> =
-            self.rates.iter().filter_map(|(i, r)| Some((self.sources.get(i)?, r))).collect();
+        let seen = self.rates.iter().filter(|(_, rate)| rate.received > 0);
+        let mut sources: Vec<_> = seen.filter_map(|(i, r)| Some((self.sources.get(i)?, r))).collect();
         sources.sort_by_key(|(name, _)| name.as_str());
         let rates: Vec<_> =
             sources.iter().map(|(name, rate)| format!("{name} {:.1} events/s", rate.per_second)).collect();
