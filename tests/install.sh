@@ -75,7 +75,7 @@ install() {
 	}
 	# what must answer before anything was traced: all of it, without an error
 	pminfo -dfmtT jumpseat >"$out.pminfo" 2>&1 || { cat "$out.pminfo"; die "pminfo -dfmtT jumpseat"; }
-	! grep -iE 'error|no pmcd agent|ipc protocol' "$out.pminfo" || { cat "$out.pminfo"; die "pminfo reports errors"; }
+	! grep -E 'Error:|No PMCD agent|IPC protocol failure' "$out.pminfo" || die "pminfo reports errors"
 	grep -q '^jumpseat[[:space:]]' "$PCP_PMCDCONF_PATH" || die "no line in $PCP_PMCDCONF_PATH"
 }
 
@@ -101,6 +101,14 @@ cp "$PCP_PMCDCONF_PATH" "$out.conf"
 
 install ''
 pid=$(pmcd_pid)
+agent=$(pminfo -f jumpseat.self.pid | sed -n 's/.*value //p')
+[ "$(stat -c %U "/proc/$agent")" = "$PCP_USER" ] || die "the agent does not run as $PCP_USER"
+[ -s "$PCP_LOG_DIR/pmcd/jumpseat.log" ] || die "no log"
+echo '{"type":"hello","message":"from the install test"}' |
+	"${CARGO_TARGET_DIR:-$here/target}/release/jumpseat" feed --socket "$PCP_RUN_DIR/jumpseat.socket" >"$out" 2>&1 ||
+	{ cat "$out"; die "jumpseat feed"; }
+pminfo -x jumpseat.event.recent | grep -q 'value "from the install test"' || die "the event does not arrive"
+compgen -G "$PCP_VAR_DIR/config/pmda/400.*" >/dev/null || die "identifiers are not saved"
 "$PCP_BINADM_DIR/pmlogconf" -c -q "$out.pmlogger" >/dev/null 2>&1 || die "pmlogconf"
 grep -q 'jumpseat.source' "$out.pmlogger" || { cat "$out.pmlogger"; die "pmlogconf does not offer jumpseat's groups"; }
 rm -f "$out.pmlogger"
