@@ -6,7 +6,7 @@
 //! * [`model`]: PCP's data model. No bytes on a wire, no files, no clocks.
 //! * [`pdu`]: the PCP protocol, sans-I/O.
 //! * [`event`]: packed event arrays and the event log.
-//! * [`derive`]: derived metrics, the whole language of `pmRegisterDerived(3)`.
+//! * [`mod@derive`]: derived metrics, the whole language of `pmRegisterDerived(3)`.
 //! * `agent` (feature `agent`): the PMDA framework.
 //! * `source` (feature `source`): where event records come from.
 //! * `seat` (feature `seat`): the jumpseat agent itself.
