@@ -40,6 +40,15 @@ pub fn run<S>(
             return ExitCode::from(usage.exit_code() as u8);
         }
     };
+    run_with(program, options, make)
+}
+
+/// As [`run`], with options that were read before.
+pub fn run_with<S>(
+    program: &str,
+    options: Options,
+    make: impl FnOnce(&Options) -> Result<Core<S>, DaemonError>,
+) -> ExitCode {
     let path = options.log.clone().unwrap_or_else(|| format!("{}.log", log_name(program)).into());
     let level = if options.debug.is_some() { tracing::Level::DEBUG } else { tracing::Level::INFO };
     Log::new(program, level).install();

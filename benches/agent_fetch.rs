@@ -1,0 +1,148 @@
+//! CPU time an agent takes to answer a fetch of 1,000 values: ours against PCP's own pmdasample, each a process
+//! of its own behind two pipes, asked by the same driver in turn.
+//!
+//! `cargo bench --bench agent_fetch` prints both and their ratio, and fails if ours costs more.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+
+use jumpseat::agent::{Agent, Indom, Metric, daemon};
+use jumpseat::model::{PmError, Pmid, Timestamp, Value, ValueSet, ValueType};
+use jumpseat::pdu::{CredFlags, Creds, Fetch, Pdu, RawValueSet, ResultPdu};
+
+const SAMPLE: &str = "/var/lib/pcp/pmdas/sample/pmdasample";
+const VALUES: i32 = 1000;
+const FETCHES: usize = 4000;
+const ROUNDS: usize = 5;
+/// `sample.many.count` and `sample.many.int`.
+const MANY_COUNT: Pmid = Pmid::new(29, 0, 79);
+const MANY_INT: Pmid = Pmid::new(29, 0, 80);
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("agent") {
+        return agent();
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let own = std::env::current_exe().expect("the path of this program");
+    let log = |name: &str| dir.path().join(name).to_str().expect("temporary paths are UTF-8").to_owned();
+    let mut ours = Driver::start(Command::new(own).arg("agent").env("LOG", log("ours")), Pmid::new(29, 0, 0));
+    let mut theirs =
+        Driver::start(Command::new(SAMPLE).args(["-d", "29", "-U", "root", "-l", &log("c")]), MANY_INT);
+    let count = ValueSet::singular(MANY_COUNT, VALUES);
+    let sets = vec![RawValueSet::from_values(&count).expect("one number")];
+    theirs.send(&Pdu::Result(ResultPdu { timestamp: Timestamp::default(), sets }));
+    theirs.receive();
+    let mut best = [f64::MAX; 2];
+    for _ in 0..ROUNDS {
+        for (driver, best) in [&mut ours, &mut theirs].into_iter().zip(&mut best) {
+            *best = best.min(driver.cpu_per_fetch());
+        }
+    }
+    let [ours_took, theirs_took] = best;
+    let ratio = theirs_took / ours_took;
+    println!("fetch of {VALUES} values, agent CPU: ours {ours_took:.1} us, pmdasample {theirs_took:.1} us");
+    println!("ratio pmdasample/ours: {ratio:.2} (to be at least 1)");
+    println!("resident: ours {} KiB, pmdasample {} KiB", ours.resident(), theirs.resident());
+    if ratio >= 1.0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// An agent with one metric of a thousand integers.
+fn agent() -> ExitCode {
+    let names: Vec<String> = (0..VALUES).map(|n| format!("i-{n}")).collect();
+    let indom = Indom::fixed(1, (0..VALUES).zip(names.iter().map(String::as_str)));
+    let make = || -> Result<_, daemon::DaemonError> {
+        let agent = Agent::new("bench", 29, vec![7i32; VALUES as usize])
+            .pmns("pmns", "bench { many BENCH:0:0 }")
+            .help("help", "@ bench.many Many\nInts.\n@ BENCH.1 Instances\nNumbered.\n")
+            .indom(indom.map_err(Box::from)?)
+            .metric(Metric::new("bench.many", ValueType::I32).indom(1).each(
+                |state: &mut Vec<i32>, _, inst| {
+                    state.get(inst as usize).map_or(Err(PmError::INST), |value| Ok(Some(Value::I32(*value))))
+                },
+            ));
+        Ok(agent.build()?)
+    };
+    daemon::run_with(
+        "pmdabench",
+        jumpseat::agent::Options {
+            domain: 29,
+            log: std::env::var_os("LOG").map(Into::into),
+            username: Some("root".to_owned()),
+            ..Default::default()
+        },
+        |_| make(),
+    )
+}
+
+/// Plays pmcd.
+struct Driver {
+    child: Child,
+    requests: ChildStdin,
+    replies: ChildStdout,
+    fetch: Vec<u8>,
+    reply: Vec<u8>,
+}
+
+impl Driver {
+    fn start(command: &mut Command, pmid: Pmid) -> Driver {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (requests, replies) = (child.stdin.take(), child.stdout.take());
+        let fetch = Pdu::Fetch(Fetch { ctxid: 0, pmids: vec![pmid] }).to_bytes(0).expect("a small PDU");
+        let mut driver = Driver {
+            child,
+            requests: requests.expect("piped"),
+            replies: replies.expect("piped"),
+            fetch: fetch.to_vec(),
+            reply: Vec::new(),
+        };
+        driver.receive();
+        driver.send(&Pdu::Creds(Creds::version(CredFlags::default())));
+        driver
+    }
+
+    fn send(&mut self, pdu: &Pdu) {
+        let bytes = pdu.to_bytes(0).expect("a small PDU");
+        self.requests.write_all(&bytes).expect("the agent listens");
+    }
+
+    fn receive(&mut self) {
+        let mut len = [0; 4];
+        self.replies.read_exact(&mut len).expect("the agent answers");
+        self.reply.resize(u32::from_be_bytes(len) as usize - 4, 0);
+        self.replies.read_exact(&mut self.reply).expect("the agent answers");
+    }
+
+    /// Microseconds.
+    fn cpu_per_fetch(&mut self) -> f64 {
+        let before = self.cpu_nanos();
+        for _ in 0..FETCHES {
+            self.requests.write_all(&self.fetch).expect("the agent listens");
+            self.receive();
+        }
+        // Header, numval: the answer has what it should.
+        assert_eq!(self.reply[24..28], VALUES.to_be_bytes(), "all values are there");
+        (self.cpu_nanos() - before) as f64 / FETCHES as f64 / 1000.0
+    }
+
+    /// What the scheduler has counted for the process so far.
+    fn cpu_nanos(&self) -> u64 {
+        let path = format!("/proc/{}/schedstat", self.child.id());
+        let text = std::fs::read_to_string(path).expect("Linux with schedstat");
+        text.split(' ').next().and_then(|word| word.parse().ok()).expect("a number of nanoseconds")
+    }
+
+    fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0");
+        line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Nothing is lost if it has gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
