@@ -260,3 +260,17 @@ fn errors_and_drops_are_those_of_pmcd() {
     stream.read_to_end(&mut rest).unwrap();
     assert_eq!(rest.len(), 20, "the first PDU has to be CREDS");
 }
+
+#[test]
+fn the_end_is_seen_behind_the_last_request() {
+    let server = Serving::tcp().start();
+    for _ in 0..100 {
+        let mut stream = hello(&server);
+        // The request and the end of the stream mostly arrive together.
+        stream.write_all(&words(&[16, 0x7004, 0, COUNT])).unwrap();
+    }
+    let gone = common::wait_until(Duration::from_secs(10), || {
+        run(&server, "pminfo", &["-f", "pmcd.numclients"]).ok().contains("value 1\n").then_some(())
+    });
+    assert!(gone.is_some(), "clients that have closed are gone");
+}

@@ -4,6 +4,8 @@
 mod agent_support;
 mod common;
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -215,6 +217,20 @@ fn an_agent_that_stays_meets_the_next_pmcd() {
     pmcd.wait_ready("probe");
     assert_eq!(pmcd.value("probe.count").as_deref(), Some("2"), "{}", pmcd.logs());
     assert_eq!(server.stop(), Exit::Stopped);
+}
+
+#[test]
+fn the_end_of_pmcd_is_seen_behind_its_last_request() {
+    for _ in 0..30 {
+        let dir = temp_dir();
+        let (serving, _) = probe(dir.path(), PmcdOptions::default(), false);
+        let server = serving.start();
+        let mut pmcd = UnixStream::connect(dir.path().join("probe.socket")).unwrap();
+        pmcd.read_exact(&mut [0; 20]).unwrap();
+        pmcd.write_all(&[0, 0, 0, 16, 0, 0, 0x70, 4, 0, 0, 0, 0, 0x73, 0, 0, 0]).unwrap();
+        drop(pmcd);
+        assert_eq!(server.join().unwrap(), Exit::PmcdGone);
+    }
 }
 
 #[test]

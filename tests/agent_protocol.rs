@@ -190,7 +190,7 @@ fn not_ready_is_said_and_taken_back() {
     let mut pmcd = Pmcd::new(PmcdOptions { notready: true, ..PmcdOptions::default() });
     pmcd.connection.set_ready(&mut pmcd.core, true, &mut pmcd.out);
     assert!(matches!(pmcd.out.take()[..], [Pdu::Creds(_)]));
-    assert_eq!(pmcd.ask(0, &creds), [ready.clone()]);
+    assert_eq!(pmcd.ask(0, &creds), std::slice::from_ref(&ready));
     pmcd.connection.set_ready(&mut pmcd.core, true, &mut pmcd.out);
     assert!(pmcd.out.take().is_empty());
     assert!(matches!(pmcd.ask(0, &desc)[..], [Pdu::Desc(_)]));

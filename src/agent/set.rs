@@ -28,6 +28,11 @@ impl<'a> SetWriter<'a> {
         self.profile.includes(inst)
     }
 
+    /// Whether the client's profile includes every instance.
+    pub fn wants_all(&self) -> bool {
+        self.profile.includes_all()
+    }
+
     /// Writes an instance's value. Singular metrics have the instance [`crate::model::PM_IN_NULL`].
     ///
     /// # Errors
@@ -99,6 +104,7 @@ impl<'a> SetWriter<'a> {
         self.written == 0
     }
 
+    #[inline]
     fn written_or(&mut self, result: Result<(), PmError>) -> Result<(), PmError> {
         match result {
             Ok(()) => self.written += 1,

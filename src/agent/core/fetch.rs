@@ -59,7 +59,13 @@ impl<S> Core<S> {
                     None => self.scratch.push(PM_IN_NULL),
                     Some(&at) => {
                         let instances = self.indoms[at].instances(&mut self.state);
-                        self.scratch.extend(instances.active().iter().filter(|&&inst| set.wants(inst)));
+                        match set.wants_all() {
+                            true => self.scratch.extend_from_slice(instances.active()),
+                            false => {
+                                self.scratch
+                                    .extend(instances.active().iter().filter(|inst| set.wants(**inst)));
+                            }
+                        }
                     }
                 }
                 for &inst in &self.scratch {

@@ -104,16 +104,9 @@ impl Clients {
         Ok(place)
     }
 
-    /// The descriptor of the client at a place.
-    pub fn fd(&self, place: usize) -> Option<std::os::fd::RawFd> {
-        Some(self.table.get(place)?.as_ref()?.line.fds().0)
-    }
-
-    /// The client's line may be read again.
-    pub fn readable(&mut self, place: usize) {
-        if let Some(Some(client)) = self.table.get_mut(place) {
-            client.line.readable = true;
-        }
+    /// The line of the client at a place.
+    pub fn line(&mut self, place: usize) -> Option<&mut Line> {
+        Some(&mut self.table.get_mut(place)?.as_mut()?.line)
     }
 
     /// Serves a client as far as it goes. `Ok(Rest::More)`: call again soon. `Err`: it is gone.

@@ -5,6 +5,9 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use bytes::BytesMut;
+use mio::event::Event;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
 
 use crate::agent::{Broken, Output};
 
@@ -60,7 +63,11 @@ pub(super) struct Line {
     input: BytesMut,
     outgoing: Outgoing,
     /// The input may hold more; it has not said otherwise since it last told us so.
-    pub readable: bool,
+    readable: bool,
+    /// The peer has closed its side: the end is to be read, after whatever comes before it.
+    closing: bool,
+    /// The system is to tell when more can be written.
+    watched: bool,
 }
 
 /// What [`Line::drive`] left to do.
@@ -82,11 +89,46 @@ struct Outgoing {
 
 impl Line {
     pub fn new(channel: Channel) -> Line {
-        Line { channel, input: BytesMut::new(), outgoing: Outgoing::default(), readable: true }
+        Line {
+            channel,
+            input: BytesMut::new(),
+            outgoing: Outgoing::default(),
+            readable: true,
+            closing: false,
+            watched: false,
+        }
     }
 
-    pub fn fds(&self) -> (RawFd, Option<RawFd>) {
+    fn fds(&self) -> (RawFd, Option<RawFd>) {
         self.channel.fds()
+    }
+
+    /// The system has told of the line.
+    pub fn told(&mut self, event: &Event) {
+        self.closing |= event.is_read_closed() || event.is_error();
+        self.readable |= event.is_readable() || self.closing;
+    }
+
+    /// Puts the line under watch for the first time.
+    pub fn watch(&self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(&mut SourceFd(&self.fds().0), token, Interest::READABLE)
+    }
+
+    /// Has the system tell when more can be written, for as long as something waits to be. Always asking
+    /// would wake the loop each time the peer has read an answer.
+    pub fn watch_output(&mut self, registry: &Registry, input: Token, output: Token) -> io::Result<()> {
+        let waits = !self.outgoing.waiting.is_empty();
+        if waits == std::mem::replace(&mut self.watched, waits) {
+            return Ok(());
+        }
+        match (self.fds(), waits) {
+            ((_, Some(fd)), true) => registry.register(&mut SourceFd(&fd), output, Interest::WRITABLE),
+            ((_, Some(fd)), false) => registry.deregister(&mut SourceFd(&fd)),
+            ((fd, None), true) => {
+                registry.reregister(&mut SourceFd(&fd), input, Interest::READABLE | Interest::WRITABLE)
+            }
+            ((fd, None), false) => registry.reregister(&mut SourceFd(&fd), input, Interest::READABLE),
+        }
     }
 
     /// Bytes that wait to be written.
@@ -141,8 +183,9 @@ impl Line {
             match self.channel.input.read(scratch) {
                 Ok(0) => return Err(Closed::Eof),
                 Ok(n) => {
-                    // A stream that gave less than it could is empty (epoll(7)).
-                    self.readable = n == scratch.len();
+                    // A stream that gave less than it could is empty (epoll(7)); but its end may have been
+                    // told together with the last bytes, and is told only once.
+                    self.readable = n == scratch.len() || self.closing;
                     self.input.extend_from_slice(&scratch[..n]);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -270,8 +270,8 @@ impl<S> Server<S> {
             self.watch(listener.fd(), PMCD_LISTENER, Interest::READABLE)?;
         }
         if let Some(line) = pmcd.line() {
-            let fds = line.fds();
-            self.watch_pmcd(fds)?;
+            line.watch(self.poll.registry(), PMCD_INPUT)?;
+            line.watch_output(self.poll.registry(), PMCD_INPUT, PMCD_OUTPUT)?;
         }
         self.pmcd = Some(pmcd);
         Ok(())
@@ -335,7 +335,6 @@ impl<S> Server<S> {
                 self.drive_client(place)?;
             }
             for event in &events {
-                let readable = event.is_readable() || event.is_read_closed() || event.is_error();
                 match event.token() {
                     WAKE => {
                         if self.handle.stop.load(Ordering::Acquire) {
@@ -362,8 +361,8 @@ impl<S> Server<S> {
                         self.accept_pmcd()?;
                     }
                     PMCD_INPUT | PMCD_OUTPUT => {
-                        if readable && let Some(line) = self.pmcd.as_mut().and_then(PmcdLine::line) {
-                            line.readable = true;
+                        if let Some(line) = self.pmcd.as_mut().and_then(PmcdLine::line) {
+                            line.told(event);
                         }
                         if let Some(exit) = self.drive_pmcd()? {
                             return Ok(exit);
@@ -371,8 +370,8 @@ impl<S> Server<S> {
                     }
                     Token(token) if token < CLIENTS => self.accept_clients(token - LISTENERS)?,
                     Token(token) => {
-                        if readable {
-                            self.clients.readable(token - CLIENTS);
+                        if let Some(line) = self.clients.line(token - CLIENTS) {
+                            line.told(event);
                         }
                         self.drive_client(token - CLIENTS)?;
                     }
@@ -448,6 +447,9 @@ impl<S> Server<S> {
         {
             // A line that breaks here is noticed when it is driven.
             let _ = pmcd.set_ready(&mut self.core, ready);
+            if let Some(line) = pmcd.line() {
+                line.watch_output(self.poll.registry(), PMCD_INPUT, PMCD_OUTPUT)?;
+            }
         }
         self.is_ready = Some(ready);
         Ok(())
@@ -463,8 +465,9 @@ impl<S> Server<S> {
                 return Ok(());
             }
         }
-        if let Some(fds) = pmcd.line().map(|line| line.fds()) {
-            self.watch_pmcd(fds)?;
+        if let Some(line) = pmcd.line() {
+            line.watch(self.poll.registry(), PMCD_INPUT)?;
+            line.watch_output(self.poll.registry(), PMCD_INPUT, PMCD_OUTPUT)?;
         }
         self.is_ready = None;
         self.check_ready()
@@ -474,7 +477,12 @@ impl<S> Server<S> {
         let Some(pmcd) = &mut self.pmcd else { return Ok(None) };
         let closed = loop {
             match pmcd.drive(&mut self.core, &mut self.results, &mut self.scratch, &self.stats) {
-                Ok(Rest::Wait) => return Ok(None),
+                Ok(Rest::Wait) => {
+                    if let Some(line) = pmcd.line() {
+                        line.watch_output(self.poll.registry(), PMCD_INPUT, PMCD_OUTPUT)?;
+                    }
+                    return Ok(None);
+                }
                 // pmcd goes before everybody else.
                 Ok(Rest::More) => {}
                 Err(closed) => break closed,
@@ -530,17 +538,23 @@ impl<S> Server<S> {
         };
         self.stats.accepted.fetch_add(1, Ordering::Relaxed);
         self.count_clients();
-        match self.clients.fd(place) {
-            Some(fd) => self.watch(fd, Token(CLIENTS + place), Interest::READABLE | Interest::WRITABLE),
-            None => Ok(()),
+        if let Some(line) = self.clients.line(place) {
+            line.watch(self.poll.registry(), Token(CLIENTS + place))?;
+            line.watch_output(self.poll.registry(), Token(CLIENTS + place), Token(CLIENTS + place))?;
         }
+        Ok(())
     }
 
     fn drive_client(&mut self, place: usize) -> Result<(), ServeError> {
         let Some(endpoint) = &mut self.endpoint else { return Ok(()) };
         let (core, results, scratch) = (&mut self.core, &mut self.results, &mut self.scratch);
         let gone = match self.clients.drive(place, core, endpoint, results, scratch, &self.stats) {
-            Ok(Rest::Wait) => return Ok(()),
+            Ok(Rest::Wait) => {
+                if let Some(line) = self.clients.line(place) {
+                    line.watch_output(self.poll.registry(), Token(CLIENTS + place), Token(CLIENTS + place))?;
+                }
+                return Ok(());
+            }
             Ok(Rest::More) => {
                 self.busy.push(place);
                 return Ok(());
@@ -562,15 +576,5 @@ impl<S> Server<S> {
 
     fn watch(&self, fd: RawFd, token: Token, interest: Interest) -> Result<(), ServeError> {
         Ok(self.poll.registry().register(&mut SourceFd(&fd), token, interest)?)
-    }
-
-    fn watch_pmcd(&self, (input, output): (RawFd, Option<RawFd>)) -> Result<(), ServeError> {
-        match output {
-            None => self.watch(input, PMCD_INPUT, Interest::READABLE | Interest::WRITABLE),
-            Some(output) => {
-                self.watch(input, PMCD_INPUT, Interest::READABLE)?;
-                self.watch(output, PMCD_OUTPUT, Interest::WRITABLE)
-            }
-        }
     }
 }
