@@ -109,6 +109,12 @@ impl Line {
         self.readable |= event.is_readable() || self.closing;
     }
 
+    /// Reads on to the end or to where there is no more yet, whatever the system has told.
+    pub fn look_for_end(&mut self) {
+        self.closing = true;
+        self.readable = true;
+    }
+
     /// Puts the line under watch for the first time.
     pub fn watch(&self, registry: &Registry, token: Token) -> io::Result<()> {
         registry.register(&mut SourceFd(&self.fds().0), token, Interest::READABLE)
@@ -189,7 +195,10 @@ impl Line {
                     self.input.extend_from_slice(&scratch[..n]);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.readable = false,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    self.closing = false;
+                }
                 Err(error) => return Err(Closed::Io(error)),
             }
         }

@@ -353,7 +353,7 @@ impl<S> Server<S> {
                     PMCD_LISTENER => {
                         // The pmcd before this one may have gone in the same moment: it must be known first.
                         if let Some(line) = self.pmcd.as_mut().and_then(PmcdLine::line) {
-                            line.readable = true;
+                            line.look_for_end();
                             if let Some(exit) = self.drive_pmcd()? {
                                 return Ok(exit);
                             }
