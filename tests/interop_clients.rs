@@ -3,7 +3,10 @@
 
 mod common;
 
-use common::{PrivatePmcd, Process, Record, SOURCE, Seat, Transport, eventually, records};
+use common::{
+    AgentSpec, DOMAIN, PMDA, PcpEnv, PrivatePmcd, Process, Record, SOURCE, Seat, Transport, eventually,
+    records,
+};
 use std::fmt::Write as _;
 
 /// Lines with numbers in a field, so that order and completeness show.
@@ -140,4 +143,33 @@ fn the_agent_ends_with_pmcd() {
         (!std::path::Path::new(&format!("/proc/{pid}")).exists()).then_some(())
     });
     assert!(!seat.socket().exists(), "the ingest socket is left behind\n{}", seat.log());
+}
+
+#[test]
+fn an_agent_that_pmcd_did_not_start_outlives_it() {
+    let builder = PrivatePmcd::with([]);
+    let seat = Seat::in_dir(builder.dir(), "");
+    let socket = seat.agent_socket();
+    let mut command = PcpEnv::new().command(PMDA);
+    command.args(seat.args()).arg("-u").arg(&socket).current_dir(builder.dir());
+    let mut agent = Process::start(&mut command, builder.dir(), "agent");
+    eventually("the agent's socket", || socket.exists().then_some(()));
+    let spec = AgentSpec::unix("jumpseat", DOMAIN, &socket, &[]).with_pmns(seat.pmns());
+    let mut pmcd = builder.agent(spec).start();
+    pmcd.wait_ready("jumpseat");
+    seat.feed([], &numbered(0..10)).ok();
+    let pid = Some(agent.pid().to_string());
+    assert_eq!(pmcd.value("jumpseat.self.pid"), pid);
+    pmcd.stop();
+    seat.feed([], &numbered(10..20)).ok();
+    // pmcd removes the socket of an agent it lets go of; the agent makes it again
+    eventually("the agent's socket", || socket.exists().then_some(()));
+    pmcd.start_again();
+    pmcd.wait_ready("jumpseat");
+    assert_eq!(pmcd.value("jumpseat.self.pid"), pid);
+    let shown = pmcd.run("pmprobe", ["-v", "jumpseat.source.received"]).ok();
+    assert_eq!(shown, "jumpseat.source.received 1 20\n", "what came while there was no pmcd counts");
+    pmcd.stop();
+    assert!(agent.stop().success(), "{}", agent.text());
+    assert!(!seat.socket().exists() && !socket.exists(), "sockets are left behind\n{}", seat.log());
 }

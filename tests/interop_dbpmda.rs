@@ -4,7 +4,8 @@
 mod common;
 
 use common::{
-    Dbpmda, PMDA, PcpEnv, Process, SOURCE, Seat, Transcript, eventually, free_port, records, temp_dir,
+    Dbpmda, PMDA, PcpEnv, Process, SOURCE, Seat, Transcript, eventually, free_port, is_listening, records,
+    temp_dir,
 };
 
 const EVENTS: &str = "{\"type\":\"a\",\"n\":7}\n{\"type\":\"b\",\"n\":8}\n";
@@ -159,15 +160,4 @@ fn every_command_over_tcp() {
     let port = free_port();
     let number = port.to_string();
     over_socket(&seat, dir.path(), &["-i", &number], &format!("socket inet {number}"), || is_listening(port));
-}
-
-/// Whether any process listens on the TCP port, found without connecting: the agent would take a connection for
-/// pmcd's.
-fn is_listening(port: u16) -> bool {
-    let local = format!(":{port:04X} ");
-    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|path| {
-        let table = std::fs::read_to_string(path).unwrap_or_default();
-        // "sl: local_address rem_address state": 0A is LISTEN
-        table.lines().any(|line| line.contains(&local) && line.split_whitespace().nth(3) == Some("0A"))
-    })
 }

@@ -25,6 +25,8 @@ pub use dbpmda::{Dbpmda, Transcript};
 pub use events::{Record, records};
 pub use logger::{Archive, LoggerRun};
 pub use pmcd::{AgentSpec, PmcdBuilder, PmnsSource, PrivatePmcd, SAMPLE_PMDA};
-pub use process::{Output, PcpEnv, Process, eventually, free_port, program_path, temp_dir, user, wait_until};
+pub use process::{
+    Output, PcpEnv, Process, eventually, free_port, is_listening, program_path, temp_dir, user, wait_until,
+};
 #[cfg(feature = "cli")]
 pub use seat::{DOMAIN, Endpoint, JUMPSEAT, PMDA, SOURCE, Seat, Transport};

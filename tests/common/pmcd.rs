@@ -314,6 +314,12 @@ impl PrivatePmcd {
     #[track_caller]
     pub fn restart(&mut self) {
         self.stop();
+        self.start_again();
+    }
+
+    /// Starts a stopped pmcd with the same configuration on the same port and sockets.
+    #[track_caller]
+    pub fn start_again(&mut self) {
         assert!(self.launch(), "pmcd does not start again:\n{}", self.logs());
     }
 

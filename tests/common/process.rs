@@ -330,3 +330,14 @@ pub fn temp_dir() -> TempDir {
     std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("our own directory");
     dir
 }
+
+/// Whether any process listens on the TCP port, found without connecting: the agent would take a connection for
+/// pmcd's.
+pub fn is_listening(port: u16) -> bool {
+    let local = format!(":{port:04X} ");
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|path| {
+        let table = std::fs::read_to_string(path).unwrap_or_default();
+        // "sl: local_address rem_address state": 0A is LISTEN
+        table.lines().any(|line| line.contains(&local) && line.split_whitespace().nth(3) == Some("0A"))
+    })
+}

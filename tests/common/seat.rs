@@ -105,13 +105,19 @@ impl Seat {
                 }
             }
         };
-        spec.with_pmns(pmns())
+        spec.with_pmns(self.pmns())
+    }
+
+    /// The name space of the repository, as the install scripts give it to pmcd.
+    #[track_caller]
+    pub fn pmns(&self) -> PmnsSource {
+        PmnsSource::read("jumpseat", "JUMPSEAT", concat!(env!("CARGO_MANIFEST_DIR"), "/pmns/jumpseat"))
     }
 
     /// Writes a name space with the agent's names only, for tools that read one from a file.
     #[track_caller]
     pub fn pmns_root(&self) -> PathBuf {
-        let pmns = pmns();
+        let pmns = self.pmns();
         let text = pmns.text.replace(&format!("{}:", pmns.symbol), &format!("{DOMAIN}:"));
         let root = self.dir.join("seat.root");
         fs::write(&root, format!("root {{\n  {}\n}}\n{text}", pmns.name))
@@ -154,11 +160,6 @@ impl Seat {
         });
         Endpoint { process, port }
     }
-}
-
-/// The name space of the repository, as the install scripts give it to pmcd.
-pub fn pmns() -> PmnsSource {
-    PmnsSource::read("jumpseat", "JUMPSEAT", concat!(env!("CARGO_MANIFEST_DIR"), "/pmns/jumpseat"))
 }
 
 fn refs(words: &[String]) -> Vec<&str> {
