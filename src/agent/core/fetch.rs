@@ -69,11 +69,12 @@ impl<S> Core<S> {
                     }
                 }
                 for &inst in &self.scratch {
-                    match each(&mut self.state, &call, inst) {
+                    // By reference: moving the answer costs more than all the rest.
+                    match &each(&mut self.state, &call, inst) {
                         // A value of another type is noted as the instance's error.
-                        Ok(Some(value)) => drop(set.value(inst, &value)),
+                        Ok(Some(value)) => drop(set.value(inst, value)),
                         Ok(None) => set.no_value(),
-                        Err(error) => set.error(error),
+                        Err(error) => set.error(*error),
                     }
                 }
             }
