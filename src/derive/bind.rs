@@ -155,7 +155,7 @@ impl Binder<'_> {
         let mut expanded = Tree::default();
         let mut places = Vec::with_capacity(tree.nodes().len());
         for (id, node) in tree.iter() {
-            let error = |kind| BindError { node: id, span: node.span, kind };
+            let error = |kind| BindError { node: id, span: node.span, kind, operands: Vec::new() };
             let place = match derived(&node.kind, names) {
                 Some((name, pmid)) => {
                     let bound = names.derived(pmid).map_err(|problem| {
@@ -184,7 +184,7 @@ impl Binder<'_> {
         let mut nodes = Vec::with_capacity(tree.nodes().len());
         for (id, node) in tree.iter() {
             let tolerant = tolerant.get(id.index()).copied().unwrap_or(false);
-            let error = |kind| BindError { node: id, span: node.span, kind };
+            let error = |kind| BindError { node: id, span: node.span, kind, operands: Vec::new() };
             // What is never checked keeps PCP's zeros, instance domain 0.0 included.
             let mut bound = BoundNode { meta: Meta::unknown(), fact: Fact::None, active: true };
             match &node.kind {
@@ -312,6 +312,7 @@ impl Binder<'_> {
                 node: id,
                 span: node.span,
                 kind: BindErrorKind::Semantic { context, text },
+                operands: node.kind.operands().map(|x| (tree.node(x).span, nodes[x.index()].meta)).collect(),
             };
             let label = |id| Label(tree, nodes_fact(nodes, id), id);
             let meta = |id: NodeId| nodes[id.index()].meta;
@@ -352,6 +353,7 @@ impl Binder<'_> {
                                 node: id,
                                 span: operand.span,
                                 kind: BindErrorKind::UnknownInTernary(named(&operand.kind)),
+                                operands: Vec::new(),
                             });
                         }
                     }

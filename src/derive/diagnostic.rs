@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::dialect::Level;
+use super::meta::Meta;
 use super::tree::{NodeId, Span};
 use crate::model::PmError;
 
@@ -16,6 +17,8 @@ pub struct BindError {
     pub span: Span,
     /// What is wrong.
     pub kind: BindErrorKind,
+    /// For broken type rules the operands of the node: where they are, and what is known of them.
+    pub operands: Vec<(Span, Meta)>,
 }
 
 /// What is wrong with a definition.

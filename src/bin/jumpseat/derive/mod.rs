@@ -1,12 +1,18 @@
 //! `jumpseat derive`: derived metrics without a collector.
 
+mod check;
+mod explain;
+mod metadata;
 mod replay;
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-/// Check and replay definitions of derived metrics.
+/// Exit status when files or collectors cannot be read.
+const FAILED: u8 = 2;
+
+/// Check, explain and replay definitions of derived metrics.
 #[derive(Args)]
 pub struct DeriveArgs {
     #[command(subcommand)]
@@ -15,13 +21,25 @@ pub struct DeriveArgs {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Check definition files, and with --host or --metrics what they mean; exit 1 if anything is wrong.
+    Check(check::CheckArgs),
+
+    /// Show how a definition is understood: type, semantics, units and scale factors of every part.
+    Explain(explain::ExplainArgs),
+
     /// Replay recorded cases of what a real PCP did, and print those that come out differently.
     Replay(replay::ReplayArgs),
 }
 
 /// Runs the subcommand.
 pub fn run(args: &DeriveArgs) -> ExitCode {
-    match &args.command {
-        Command::Replay(args) => replay::run(args),
-    }
+    let result = match &args.command {
+        Command::Check(args) => check::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Replay(args) => return replay::run(args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("jumpseat: {error}");
+        ExitCode::from(FAILED)
+    })
 }

@@ -1,0 +1,42 @@
+//! `jumpseat derive check`: everything that is wrong with definition files, at once.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use jumpseat::derive::{Context, Registry, report_binding};
+
+use super::metadata::{MetadataArgs, load};
+
+#[derive(Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    metadata: MetadataArgs,
+
+    /// Files or directories of definitions, in the syntax of pmLoadDerivedConfig(3).
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+pub fn run(args: &CheckArgs) -> io::Result<ExitCode> {
+    let mut registry = Registry::new(args.metadata.dialect());
+    let mut problems = Vec::new();
+    let mut registered = 0;
+    for file in &args.files {
+        registered += load(&mut registry, file, &mut problems)?;
+    }
+    if let Some(mut metadata) = args.metadata.open()? {
+        let mut context = Context::new();
+        for definition in registry.definitions() {
+            if let Err(Some(error)) = context.binding(&registry, &mut metadata, definition.pmid) {
+                problems.push(report_binding(&definition.name, &definition.expression, &error));
+            }
+        }
+    }
+    for problem in &problems {
+        print!("{problem}");
+    }
+    println!("{registered} definitions, {} problems", problems.len());
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

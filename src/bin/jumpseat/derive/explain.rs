@@ -1,0 +1,60 @@
+//! `jumpseat derive explain`: how a definition is understood.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use jumpseat::derive::{Context, Registry, explain, report_binding, report_refusal};
+
+use super::metadata::{MetadataArgs, load};
+
+/// The name of an expression that has none.
+const UNNAMED: &str = "it";
+
+#[derive(Args)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    metadata: MetadataArgs,
+
+    /// Files or directories of definitions.
+    #[arg(short, long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+
+    /// The name of a definition, or an expression.
+    #[arg(value_name = "NAME|EXPR")]
+    what: String,
+}
+
+pub fn run(args: &ExplainArgs) -> io::Result<ExitCode> {
+    let Some(mut metadata) = args.metadata.open()? else {
+        return Err(io::Error::other("--host or --metrics must say what the operands are"));
+    };
+    let mut registry = Registry::new(args.metadata.dialect());
+    let mut problems = Vec::new();
+    for file in &args.config {
+        load(&mut registry, file, &mut problems)?;
+    }
+    problems.iter().for_each(|problem| eprint!("{problem}"));
+    let defined = registry.find(&args.what).map(|definition| definition.pmid);
+    let pmid = match defined.map_or_else(|| registry.register(UNNAMED, &args.what), Ok) {
+        Ok(pmid) => pmid,
+        Err(error) => {
+            print!("{}", report_refusal(UNNAMED, &args.what, &error));
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    match Context::new().binding(&registry, &mut metadata, pmid) {
+        Ok(bound) => {
+            print!("{}", explain(&bound));
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(Some(error)) => {
+            if let Some(definition) = registry.find_pmid(pmid) {
+                print!("{}", report_binding(&definition.name, &definition.expression, &error));
+            }
+            Ok(ExitCode::FAILURE)
+        }
+        Err(None) => Err(io::Error::other(format!("{} is the name of a real metric, which wins", args.what))),
+    }
+}
