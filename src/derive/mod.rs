@@ -64,6 +64,7 @@ mod meta;
 mod nodes;
 mod parser;
 mod pattern;
+mod print;
 mod registry;
 #[cfg(feature = "cli")]
 pub mod replay;

@@ -1,7 +1,7 @@
 //! What is wrong with a definition, for people: the place underlined, the operands' metadata named, and
 //! what would make it legal.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
 use super::diagnostic::{BindError, BindErrorKind};
 use super::meta::Meta;
@@ -105,7 +105,7 @@ impl Report {
                 let operand = |span: &Span| is_in(at, span.start as usize, (span.end - span.start) as usize);
                 match at {
                     at if is_in(at, start, length) => '^',
-                    at if operands.iter().any(operand) => '~',
+                    _ if operands.iter().any(operand) => '~',
                     _ => ' ',
                 }
             })
@@ -183,31 +183,21 @@ fn rule_help(text: &str, operands: &[(Span, Meta)]) -> Option<String> {
              sum(), max() or scalar()"
         }
         text if text.ends_with("for ternary operands") => {
+            // The guard comes first, unless the rule is about the operands alone.
+            let ([(_, a), _] | [_, (_, a), _]) = operands else {
+                return None;
+            };
+            let semantics = a.semantics.map_or("instant", Semantics::name);
             return Some(format!(
-                "both operands must agree; {}",
-                match operands {
-                    [(_, a), (_, b), ..] | [_, (_, a), (_, b)] => Agreement(*a, *b).to_string(),
-                    _ => "mkconst() gives a number any metadata".to_owned(),
-                }
+                "both operands must agree in everything; a number does with mkconst(n, type={}, \
+                 semantics={semantics}, units=\"{}\")",
+                a.value_type.name(),
+                a.units
             ));
         }
         _ => return None,
     };
     Some(help.to_owned())
-}
-
-/// The tags that make a number agree with other metadata.
-struct Agreement(Meta, Meta);
-
-impl fmt::Display for Agreement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Agreement(a, _) = self;
-        write!(f, "a number becomes alike with mkconst(n, type={}", a.value_type.name())?;
-        if let Some(semantics) = a.semantics {
-            write!(f, ", semantics={}", semantics.name())?;
-        }
-        write!(f, ", units=\"{}\")", a.units)
-    }
 }
 
 #[cfg(test)]

@@ -414,7 +414,7 @@ fn window_length(text: &str) -> Option<u64> {
     let (units, multiplier) = Units::parse(text, Default::default()).ok()?;
     const NANOSECONDS: [f64; 6] = [1.0, 1e3, 1e6, 1e9, 60e9, 3600e9];
     let unit = NANOSECONDS.get(usize::from(units.scale_time))?;
-    let length = unit / multiplier;
+    let length = (unit / multiplier).round();
     let time = (units.dim_space, units.dim_time, units.dim_count) == (0, 1, 0);
     (time && (1.0..=1e18).contains(&length)).then_some(length as u64)
 }
