@@ -20,15 +20,23 @@ impl CPeer {
     /// # Panics
     /// If PCP's development files or a C compiler are missing: the test or bench cannot do its work.
     pub fn start(source: &str) -> CPeer {
-        let program = compile(source);
-        let mut child = Command::new(&program)
+        CPeer::run(source, &mut Command::new(compile(source)))
+    }
+
+    /// Starts a program that has been compiled elsewhere, say against another version of PCP.
+    ///
+    /// # Panics
+    /// If it cannot be run.
+    #[allow(dead_code)] // only some users have more than one version
+    pub fn run(name: &str, command: &mut Command) -> CPeer {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("cannot run {}: {error}", program.display()));
+            .unwrap_or_else(|error| panic!("cannot run {name}: {error}"));
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let stdout = BufReader::new(stdout.expect("stdout is piped above"));
-        CPeer { name: source.to_owned(), child, stdin, stdout }
+        CPeer { name: name.to_owned(), child, stdin, stdout }
     }
 
     /// Sends a line and returns the line that answers it.
