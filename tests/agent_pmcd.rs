@@ -244,3 +244,34 @@ fn an_agent_that_is_busy_says_so() {
     eventually("the agent to be ready", || pmcd.value("probe.count"));
     assert_eq!(pmcd.agent_status("probe"), Some(0));
 }
+
+#[test]
+fn a_signal_ends_it_in_order() {
+    let dir = temp_dir();
+    let (socket, log) = (dir.path().join("s"), dir.path().join("x.log"));
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let mut child = PcpEnv::new()
+        .command(trivial())
+        .args(["-U", &user(), "-u", &text(&socket), "-l", &text(&log)])
+        .spawn()
+        .unwrap();
+    eventually("the socket", || socket.exists().then_some(()));
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::SIGTERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(!socket.exists());
+    assert!(std::fs::read_to_string(&log).unwrap().contains("\nLog finished "));
+}
+
+#[test]
+fn ipv6_is_served_on_loopback() {
+    let port = free_port();
+    let serving =
+        Serving { pmcd: Some((Transport::Ipv6(port), PmcdOptions::default(), false)), ..Serving::default() };
+    let server = serving.start();
+    let mut pmcd = std::net::TcpStream::connect(("::1", port)).unwrap();
+    let mut creds = [0; 20];
+    pmcd.read_exact(&mut creds).unwrap();
+    assert_eq!(creds[16..], [1, 2, 0, 0]);
+    drop(pmcd);
+    assert_eq!(server.join().unwrap(), Exit::PmcdGone);
+}
