@@ -1,6 +1,7 @@
-//! What the agent costs under a real pmcd: processor time of a fetch of 1,000 values against PCP's own
-//! sample agent, time to start, and memory when idle.
+//! Processor time of the agent for a fetch of 1,000 values through a real pmcd, against PCP's own sample agent
+//! under the same pmcd.
 //!
+//! Ours are 64-bit counters, which take 20 bytes each on the wire, the sample agent's 32-bit numbers of 8 bytes.
 //! Needs PCP installed; `./test` does that.
 
 #[path = "../tests/common/mod.rs"]
@@ -11,8 +12,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jumpseat::client::Connection;
 use jumpseat::model::Pmid;
@@ -23,11 +23,6 @@ const FETCHES: usize = 400;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() {
-    fetch();
-    start_and_rest();
-}
-
-fn fetch() {
     let files = pcp::temp_dir();
     let ingest = files.path().join("ingest");
     let config = files.path().join("jumpseat.toml");
@@ -92,60 +87,6 @@ fn send_types(ingest: &std::path::Path) {
     stream.shutdown(Shutdown::Write).expect("the agent reads");
     let mut summary = String::new();
     stream.read_to_string(&mut summary).expect("the agent answers");
-}
-
-fn start_and_rest() {
-    let files = pcp::temp_dir();
-    let ingest = files.path().join("ingest");
-    let config = files.path().join("jumpseat.toml");
-    std::fs::write(&config, config_text(files.path(), &ingest)).expect("the directory is ours");
-    let mut starts: Vec<Duration> =
-        (0..common::rounds(20).max(2)).map(|_| start(files.path(), &config).0).collect();
-    starts.sort_unstable();
-    let (_, mut agent) = start(files.path(), &config);
-    std::thread::sleep(Duration::from_secs(1));
-    let status = std::fs::read_to_string(format!("/proc/{}/status", agent.id())).expect("the agent runs");
-    let resident: u64 = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok())
-        .expect("the kernel tells");
-    let before = cpu(agent.id());
-    std::thread::sleep(Duration::from_secs(2));
-    let idle = cpu(agent.id()) - before;
-    drop(agent.stdin.take());
-    agent.wait().expect("it is our child");
-    let (best, median) = (starts[0].as_secs_f64() * 1e3, starts[starts.len() / 2].as_secs_f64() * 1e3);
-    println!(
-        "start until the first answer to pmcd: best {best:.1} ms, median {median:.1} ms, goal 50: {}",
-        if median <= 50.0 { "met" } else { "MISSED" }
-    );
-    println!(
-        "idle: {:.1} MiB resident, goal 8: {}; {} us of processor time in 2 s",
-        resident as f64 / 1024.0,
-        if resident <= 8 * 1024 { "met" } else { "MISSED" },
-        idle.as_micros()
-    );
-}
-
-/// Starts the agent on pipes as pmcd does, and asks for one descriptor.
-fn start(dir: &std::path::Path, config: &std::path::Path) -> (Duration, Child) {
-    let begun = Instant::now();
-    let mut agent = Command::new(env!("CARGO_BIN_EXE_pmdajumpseat"))
-        .args(["-U", &pcp::user(), "-l"])
-        .arg(dir.join("log"))
-        .arg("-c")
-        .arg(config)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the agent can be started");
-    let mut answer = [0; 20 + 32];
-    let (input, output) = (agent.stdin.as_mut().expect("piped"), agent.stdout.as_mut().expect("piped"));
-    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
-    input.write_all(&words(&[20, 0x700c, 1, 1, 0x0102_0000])).expect("the agent reads");
-    input.write_all(&words(&[16, 0x7004, 0, Pmid::new(400, 1, 0).0])).expect("the agent reads");
-    output.read_exact(&mut answer).expect("the agent answers");
-    (begun.elapsed(), agent)
 }
 
 fn config_text(dir: &std::path::Path, ingest: &std::path::Path) -> String {
