@@ -1,4 +1,4 @@
-//! Where `derive check` and `derive explain` know metrics from: a collector, or a file.
+//! Where `derive check` and `derive explain` know metrics from: a collector, this very agent, or a file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use clap::Args;
 use jumpseat::client::Connection;
 use jumpseat::derive::{Dialect, Level, Meta, Registry, Source};
 use jumpseat::model::{InDom, Inst, PmError, Pmid, Semantics, Units, UnitsVocabulary, ValueType};
+use jumpseat::seat::{self, Config, Seat, Setup, Signals};
 
 /// How long a collector may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,6 +22,10 @@ pub struct MetadataArgs {
     /// Ask this collector about metrics: HOST or HOST:PORT.
     #[arg(short = 'H', long, value_name = "HOST", conflicts_with = "metrics")]
     host: Option<String>,
+
+    /// Know the metrics of the jumpseat agent; it need not run.
+    #[arg(short, long, conflicts_with_all = ["host", "metrics"])]
+    agent: bool,
 
     /// Read metrics from a file: NAME TYPE SEMANTICS INDOM UNITS a line, - for no instances, none for no units.
     #[arg(short, long, value_name = "FILE")]
@@ -44,6 +49,16 @@ impl MetadataArgs {
             let connection = Connection::open(port.as_str(), PATIENCE)
                 .map_err(|error| io::Error::other(format!("{host}: {error}")))?;
             return Ok(Some(Metadata::Host(Box::new(connection))));
+        }
+        if self.agent {
+            let setup = Setup {
+                config: &Config::default(),
+                domain: seat::DEFAULT_DOMAIN,
+                state_dir: None,
+                help: None,
+                signals: Signals::Leave,
+            };
+            return Ok(Some(Metadata::Agent(Box::new(Seat::open(&setup).map_err(io::Error::other)?))));
         }
         let Some(file) = &self.metrics else {
             return Ok(None);
@@ -117,6 +132,8 @@ pub enum Metadata {
     File(Recorded),
     /// From a collector.
     Host(Box<Connection>),
+    /// From the agent's own tables.
+    Agent(Box<Seat>),
 }
 
 impl Source for Metadata {
@@ -128,6 +145,7 @@ impl Source for Metadata {
                 .ok()
                 .and_then(|pmids| pmids.into_iter().next().flatten())
                 .ok_or(PmError::NAME),
+            Metadata::Agent(seat) => seat.server.core().pmid(name),
         }
     }
 
@@ -137,6 +155,7 @@ impl Source for Metadata {
                 metrics.values().find(|(other, _)| *other == pmid).map(|(_, meta)| *meta).ok_or(PmError::PMID)
             }
             Metadata::Host(connection) => connection.desc(pmid).map(Meta::from).map_err(|_| PmError::PMID),
+            Metadata::Agent(seat) => seat.server.core().desc(pmid).map(Meta::from),
         }
     }
 

@@ -21,7 +21,7 @@ pub struct DeriveArgs {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check definition files, and with --host or --metrics what they mean; exit 1 if anything is wrong.
+    /// Check definition files, and with --host, --agent or --metrics what they mean; exit 1 if anything is wrong.
     Check(check::CheckArgs),
 
     /// Show how a definition is understood: type, semantics, units and scale factors of every part.
