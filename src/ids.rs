@@ -10,14 +10,27 @@
 //! name is on file before [`IdMap::get_or_add`] returns, ids only grow, and nothing on file is ever removed. Adding
 //! costs one `write(2)` of one line; looking up costs one hash. The file is written anew (to a temporary
 //! file, then renamed) only by [`IdMap::save`].
+//!
+//! Two processes that append to one file would give the same id to two names, so a map holds an exclusive
+//! `flock(2)` on its file. [`IdMap::load`] waits a moment for it, as pmcd starts an agent anew while the
+//! old one may still be ending. C agents neither take nor heed the lock.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+/// How long [`IdMap::load`] waits for a process that still has the file; well below the time that pmcd
+/// gives an agent to start.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 /// The largest id of an instance domain without its own limit.
 pub const MAX_ID: i32 = i32::MAX;
@@ -33,6 +46,9 @@ pub enum IdsError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another process hands out ids from this file.
+    #[error("{}: another process uses it; stop that one, or configure another directory", .0.display())]
+    InUse(PathBuf),
     /// A line of the file makes no sense. Nothing was loaded, so that no id can change its meaning.
     #[error("{}:{line}: {reason}", .path.display())]
     Line {
@@ -109,7 +125,7 @@ pub struct IdMap {
 #[derive(Debug)]
 struct Store {
     path: PathBuf,
-    append: File,
+    append: Flock<File>,
 }
 
 impl IdMap {
@@ -117,8 +133,8 @@ impl IdMap {
     /// memory only. Ids are 0..=`max`.
     ///
     /// # Errors
-    /// [`IdsError::Io`], and [`IdsError::Line`] for a file that is damaged anywhere but in a last line that a crash
-    /// has cut short: such a line was never handed out.
+    /// [`IdsError::Io`], [`IdsError::InUse`], and [`IdsError::Line`] for a file that is damaged anywhere but in a
+    /// last line that a crash has cut short: its id was never handed out.
     pub fn load(path: Option<&Path>, max: i32) -> Result<IdMap, IdsError> {
         let mut map = IdMap { by_name: HashMap::new(), entries: Vec::new(), max, file: None };
         let Some(path) = path else { return Ok(map) };
@@ -126,22 +142,23 @@ impl IdMap {
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
             fs::create_dir_all(dir).map_err(fail)?;
         }
-        let mut text = match fs::read(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(fail(error)),
-        };
-        let torn = torn_at(&text);
-        text.truncate(torn.unwrap_or(text.len()));
-        map.parse(path, &text)?;
-        let mut append = OpenOptions::new().create(true).append(true).open(path).map_err(fail)?;
-        if let Some(torn) = torn {
-            append.set_len(torn as u64).map_err(fail)?;
+        let mut append = open_locked(path)?;
+        let mut text = Vec::new();
+        append.read_to_end(&mut text).map_err(fail)?;
+        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        if whole == 0 && !header(MAX_ID).as_bytes().starts_with(&text[..text.len().min(4)]) {
+            return Err(IdsError::Line { path: path.to_owned(), line: 1, reason: LineError::Header });
         }
+        // A last line without its end is one that a crash has cut short, before its id was handed out.
+        if whole < text.len() {
+            let rest = String::from_utf8_lossy(&text[whole..]);
+            tracing::warn!("{}: dropped a last line without an end: {rest:?}", path.display());
+            text.truncate(whole);
+            append.set_len(whole as u64).map_err(fail)?;
+        }
+        map.parse(path, &text)?;
         if text.is_empty() {
             append.write_all(header(max).as_bytes()).map_err(fail)?;
-        } else if text.last() != Some(&b'\n') {
-            append.write_all(b"\n").map_err(fail)?;
         }
         map.file = Some(Store { path: path.to_owned(), append });
         Ok(map)
@@ -251,13 +268,21 @@ impl IdMap {
         for entry in &self.entries {
             push_line(&mut text, entry);
         }
-        let replace = || -> io::Result<File> {
+        let replace = || -> io::Result<Flock<File>> {
             let mut temporary = store.path.clone().into_os_string();
             temporary.push(format!(".{}.new", std::process::id()));
             let temporary = PathBuf::from(temporary);
-            let result = File::create(&temporary)
-                .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-                .and_then(|()| OpenOptions::new().append(true).open(&temporary))
+            // A left-over of a process with the same number; a link somebody put there is not followed.
+            let _ = fs::remove_file(&temporary);
+            let result = OpenOptions::new()
+                .append(true)
+                .create_new(true)
+                .open(&temporary)
+                .and_then(|mut file| {
+                    file.write_all(text.as_bytes())?;
+                    file.sync_all()?;
+                    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
+                })
                 .and_then(|append| fs::rename(&temporary, &store.path).map(|()| append));
             if result.is_err() {
                 let _ = fs::remove_file(&temporary);
@@ -336,12 +361,28 @@ impl IdMap {
     }
 }
 
-/// Where a last line begins that was not written to its end: without a line break, and no entry.
-fn torn_at(text: &[u8]) -> Option<usize> {
-    let start = text.iter().rposition(|&byte| byte == b'\n')? + 1;
-    let last = &text[start..];
-    let entry = std::str::from_utf8(last).ok().and_then(parse_entry);
-    (!last.is_empty() && entry.is_none()).then_some(start)
+/// Opens the file, making it if it is missing, for this process alone.
+fn open_locked(path: &Path) -> Result<Flock<File>, IdsError> {
+    let fail = |source| IdsError::Io { path: path.to_owned(), source };
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        let file = OpenOptions::new().create(true).read(true).append(true).open(path).map_err(fail)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(file) => {
+                let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+                // The one before may have put a new file in its place while this one waited.
+                if fs::metadata(path).is_ok_and(|now| file.metadata().is_ok_and(|ours| same(now, ours))) {
+                    return Ok(file);
+                }
+            }
+            Err((_, Errno::EWOULDBLOCK)) => {}
+            Err((_, errno)) => return Err(fail(errno.into())),
+        }
+        if Instant::now() >= until {
+            return Err(IdsError::InUse(path.to_owned()));
+        }
+        std::thread::sleep(LOCK_RETRY);
+    }
 }
 
 fn header(max: i32) -> String {
@@ -414,14 +455,16 @@ mod tests {
         map.reserve(4, "four").unwrap();
         map.reserve(4, "four").unwrap();
         // No save: being added is being on file.
+        drop(map);
         let mut again = IdMap::load(Some(&path), 5).unwrap();
         assert_eq!(again.iter().collect::<Vec<_>>(), [(0, "alpha"), (1, "beta two"), (4, "four")]);
         assert_eq!(again.get_or_add("five").unwrap(), 5);
         assert!(matches!(again.get_or_add("six"), Err(IdsError::Full { max: 5 })));
         again.save().unwrap();
+        assert!(again.get_or_add("five").is_ok());
+        drop(again);
         assert_eq!(IdMap::load(Some(&path), 5).unwrap().get("five"), Some(5));
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "temporary file left behind");
-        assert!(again.get_or_add("five").is_ok());
     }
 
     #[test]
@@ -432,6 +475,9 @@ mod tests {
         map.get_or_add("a").unwrap();
         map.save().unwrap();
         map.get_or_add("b").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 3);
+        assert!(matches!(IdMap::load(Some(&path), MAX_ID), Err(IdsError::InUse(_))), "the new file is locked");
+        drop(map);
         assert_eq!(IdMap::load(Some(&path), MAX_ID).unwrap().get("b"), Some(1));
     }
 
@@ -449,27 +495,62 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_last_line_keeps_its_id() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("250.1");
-        fs::write(&path, "2 0 100\n0 1 alpha\n1 2 be").unwrap();
-        let mut map = IdMap::load(Some(&path), 100).unwrap();
-        assert_eq!(map.get_or_add("beta").unwrap(), 2);
-        let names: Vec<_> =
-            IdMap::load(Some(&path), 100).unwrap().iter().map(|(_, n)| n.to_owned()).collect();
-        assert_eq!(names, ["alpha", "be", "beta"]);
-    }
-
-    #[test]
     fn a_last_line_that_a_crash_cut_short_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("250.3");
-        fs::write(&path, "2 0 2147483647\n0 1 alpha\n1 17").unwrap();
+        let whole = "2 0 2147483647\n0 1 alpha\n1 17 alphabet\n";
+        // Wherever the crash came, among them after a name that is another's beginning.
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            let known = whole[..length].matches('\n').count().saturating_sub(1);
+            let mut map = IdMap::load(Some(&path), MAX_ID).expect(&whole[..length]);
+            let expected = &[(0, "alpha")][..known.min(1)];
+            assert_eq!(map.iter().collect::<Vec<_>>(), expected, "{:?}", &whole[..length]);
+            assert_eq!(map.get_or_add("beta").unwrap(), known as i32);
+            drop(map);
+            assert_eq!(IdMap::load(Some(&path), MAX_ID).unwrap().get("beta"), Some(known as i32));
+        }
+    }
+
+    #[test]
+    fn two_processes_cannot_hand_out_the_same_ids() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        let first = IdMap::load(Some(&path), MAX_ID).unwrap();
+        let error = IdMap::load(Some(&path), MAX_ID).unwrap_err().to_string();
+        assert!(error.ends_with("250.3: another process uses it; stop that one, or configure another directory"));
+        // One that is ending is waited for.
+        let other = std::thread::spawn({
+            let path = path.clone();
+            move || IdMap::load(Some(&path), MAX_ID).map(|map| map.len())
+        });
+        std::thread::sleep(LOCK_RETRY * 3);
+        drop(first);
+        assert_eq!(other.join().unwrap().unwrap(), 0);
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_temporary_file_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        let precious = dir.path().join("precious");
+        fs::write(&precious, "kept").unwrap();
+        let temporary = dir.path().join(format!("250.3.{}.new", std::process::id()));
+        std::os::unix::fs::symlink(&precious, &temporary).unwrap();
         let mut map = IdMap::load(Some(&path), MAX_ID).unwrap();
-        assert_eq!(map.iter().collect::<Vec<_>>(), [(0, "alpha")]);
-        assert_eq!(map.get_or_add("beta").unwrap(), 1);
-        let again = IdMap::load(Some(&path), MAX_ID).unwrap();
-        assert_eq!(again.iter().collect::<Vec<_>>(), [(0, "alpha"), (1, "beta")]);
+        map.get_or_add("a").unwrap();
+        map.save().unwrap();
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "kept");
+        assert!(!fs::symlink_metadata(&path).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(IdMap::load(Some(&path), MAX_ID), Err(IdsError::Line { line: 1, .. })));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 
     #[test]

@@ -240,6 +240,7 @@ mod tests {
         first.add("x").unwrap();
         first.add("y").unwrap();
         first.save().unwrap();
+        drop(first);
         let mut second = Instances::persistent(dir.path(), indom).unwrap();
         assert!(second.active().is_empty());
         assert_eq!(second.add("y").unwrap(), 1);

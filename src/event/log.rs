@@ -51,6 +51,9 @@ pub const MIN_BUDGET: usize = 16 * 1024;
 /// Largest number of records that can be lost at one place; a source that claims more is not
 /// believed, as every 2^31 of them are a record that clients must read.
 pub const MAX_LOSS: u64 = 1 << 40;
+/// Losses beyond this sequence number are not believed either: what is left of the 64 bits is for records,
+/// more than any source can send.
+pub const MAX_SEQ: u64 = 1 << 63;
 
 /// Most bytes in a chunk that small batches are copied into.
 const MAX_COPIED: usize = 64 * 1024;
@@ -162,19 +165,22 @@ impl EventLog {
     }
 
     /// Notes that `count` records were lost before they reached the log, the newest at `time`. They
-    /// count for every cursor, at this place. More than [`MAX_LOSS`] at one place count as that many.
-    pub fn append_missed(&mut self, count: u64, time: Timestamp) {
+    /// count for every cursor, at this place. More than [`MAX_LOSS`] at one place count as that many, and
+    /// sequence numbers end at [`MAX_SEQ`]. Returns how many were counted.
+    pub fn append_missed(&mut self, count: u64, time: Timestamp) -> u64 {
         // Losses at one place are kept as one, unless a cursor has read the first part.
         let merge = self.caught_up == 0 && self.open_tail().is_some();
         let known = self.open_tail().and_then(Chunk::last_loss).map_or(0, |loss| loss.count);
-        let count = count.min(MAX_LOSS - if merge { known } else { 0 });
+        let count = count
+            .min(MAX_LOSS - if merge { known } else { 0 })
+            .min(MAX_SEQ.saturating_sub(self.next_seq));
         if count == 0 {
-            return;
+            return 0;
         }
         self.totals.missed += count;
         if self.cursors.len() == 0 {
             self.next_seq += count;
-            return;
+            return count;
         }
         // The growth depends on whether the tail itself survives.
         while self.memory + self.loss_growth() > self.config.budget && self.evict() {}
@@ -183,6 +189,7 @@ impl EventLog {
         }
         self.change_tail(|tail| tail.lose(count, time, merge));
         self.next_seq += count;
+        count
     }
 
     /// A new cursor. It sees what is appended from now on.

@@ -124,10 +124,12 @@ impl State {
         state
     }
 
-    /// Takes everything that the source threads have handed over. Never blocks.
+    /// Takes what the source threads have handed over by now. Never blocks, and ends even if they hand
+    /// over faster than this takes: each hand-over wakes the event loop again.
     pub fn drain(&mut self) {
         let mut definitions = Vec::new();
-        loop {
+        // At least one round, for definitions that came alone.
+        for _ in 0..=self.inlet.waiting() {
             let delivery = self.inlet.take(|definition| definitions.push(definition));
             for definition in definitions.drain(..) {
                 self.define(definition);
@@ -211,13 +213,16 @@ impl State {
         // Before records with new fields come in, the filters must know those fields.
         source.log.bind_fields(&self.fields);
         let tallies = &delivery.tallies;
+        let mut lost_here = 0;
         if let Some(loss) = delivery.missed {
-            source.log.append_missed(loss.count, loss.time);
-            source.missed += loss.count;
-            // What a sender says it lost itself was sent, though it never arrived here.
-            source.received += loss.count - loss.received;
+            // What a sender says it lost itself was sent, though it never arrived here. Not all of an absurd
+            // number is believed, so that the log's count is the one that balances.
+            let believed = source.log.append_missed(loss.count, loss.time);
+            source.missed += believed;
+            source.received += believed;
+            lost_here = loss.received;
         }
-        source.received += tallies.received;
+        source.received += tallies.received - lost_here;
         source.bytes += tallies.bytes;
         source.truncated += tallies.truncated;
         for (reason, count) in Reason::ALL.iter().zip(tallies.rejected) {

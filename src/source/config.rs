@@ -1,6 +1,7 @@
 //! Configuration of the ingest socket.
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access, getuid};
 use serde::Deserialize;
@@ -25,8 +26,14 @@ pub fn socket_to_make() -> PathBuf {
 pub fn socket_to_use() -> PathBuf {
     named().unwrap_or_else(|| {
         let (system, user) = (PathBuf::from(SYSTEM_PATH), user_path());
-        if !system.exists() && user.exists() { user } else { system }
+        if !system.exists() && is_own(&user) { user } else { system }
     })
+}
+
+/// Whether this user made what is at the path. Anyone may have put a socket into the directory for
+/// temporary files, to listen in on what is sent.
+fn is_own(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == getuid().as_raw())
 }
 
 fn named() -> Option<PathBuf> {
@@ -143,6 +150,14 @@ mod tests {
     fn parse(json: &str) -> Result<SocketConfig, String> {
         let config: SocketConfig = serde_json::from_str(json).map_err(|e| e.to_string())?;
         config.validate().map(|()| config)
+    }
+
+    #[test]
+    fn a_strangers_socket_is_not_used() {
+        let own = tempfile::NamedTempFile::new().expect("temporary file");
+        assert!(is_own(own.path()));
+        assert!(!is_own(&own.path().with_extension("missing")));
+        assert_eq!(is_own(Path::new("/proc/1/stat")), getuid().is_root());
     }
 
     #[test]

@@ -44,6 +44,11 @@ pub struct LaneId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeSlot(u32);
 
+impl TypeSlot {
+    /// No place: nothing is counted. Do not keep it, as a later look-up may find one.
+    pub const NONE: TypeSlot = TypeSlot(u32::MAX);
+}
+
 /// One source's batch and accounting.
 #[derive(Debug)]
 pub struct Lane {
@@ -364,7 +369,10 @@ impl Lane {
 
     #[cold]
     fn new_type_slot(&mut self, registry: &Registry, event_type: Option<&[u8]>) -> TypeSlot {
-        let id = registry.event_type(self.source, event_type);
+        let Some(id) = registry.event_type(self.source, event_type) else {
+            // The disk is full, say. Not remembered, so that a later event tries again.
+            return TypeSlot::NONE;
+        };
         let index = self.types.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
             self.types.push((id, 0));
             self.types.len() - 1

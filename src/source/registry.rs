@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 
 use super::names::{LeafNames, type_of_word, type_word};
 use super::report::Limiter;
-use crate::ids::{IdMap, IdsError};
+use crate::ids::{IdMap, IdsError, MAX_ID};
 use crate::model::{Inst, Pmid, ValueType};
 
 /// Serial of the id file, and of the instance domain, of sources.
@@ -232,16 +232,16 @@ impl Registry {
     /// # Errors
     /// [`RegistryError`] when a file cannot be read, created or is not what this agent wrote.
     pub fn open(config: &RegistryConfig) -> Result<(Arc<Registry>, Receiver<Definition>), RegistryError> {
-        let load = |serial: u32| {
+        let load = |serial: u32, max: Inst| {
             let file = format!("{}.{serial}", config.domain);
             let path = config.dir.as_ref().map(|dir| dir.join(&file));
-            IdMap::load(path.as_deref(), i32::MAX).map_err(|error| RegistryError::File { file, error })
+            IdMap::load(path.as_deref(), max).map_err(|error| RegistryError::File { file, error })
         };
         let (announce, definitions) = unbounded();
         let mut tables = Tables {
-            sources: load(SOURCE_SERIAL)?,
-            types: load(TYPE_SERIAL)?,
-            fields: load(FIELD_SERIAL)?,
+            sources: load(SOURCE_SERIAL, MAX_ID)?,
+            types: load(TYPE_SERIAL, MAX_ID)?,
+            fields: load(FIELD_SERIAL, MAX_FIELDS as Inst - 1)?,
             leaves: LeafNames::default(),
             announce,
             report: Limiter::new(3, Duration::from_secs(60)),
@@ -297,26 +297,27 @@ impl Registry {
         }
     }
 
-    /// The instance id that events of this type count under; `None` for events without a type.
-    pub fn event_type(&self, source: Inst, event_type: Option<&[u8]>) -> Inst {
+    /// The instance id that events of this type (`None`: without a type) count under. `None` when not even the
+    /// id of [`OTHER_TYPES`] could be stored: such events count by source only.
+    pub fn event_type(&self, source: Inst, event_type: Option<&[u8]>) -> Option<Inst> {
         let event_type = event_type.map_or_else(|| UNTYPED.to_owned(), tidy_type);
         let mut tables = self.lock();
         let source_name = tables.sources.name(source).unwrap_or_default().to_owned();
         let name = format!("{source_name}/{event_type}");
         if let Some(id) = tables.types.get(&name) {
-            return id;
+            return Some(id);
         }
         // One instance per source beyond the cap, so that nothing goes uncounted.
         if tables.types.len() < self.max_types || event_type == OTHER_TYPES {
             match tables.types.get_or_add(&name) {
                 Ok(id) => {
                     tables.announce(Definition::EventType { id, source, name, event_type });
-                    return id;
+                    return Some(id);
                 }
                 Err(error) => tables.complain("event type", &name, &error),
             }
             if event_type == OTHER_TYPES {
-                return 0;
+                return None;
             }
         }
         drop(tables);
@@ -533,7 +534,7 @@ mod tests {
         let (registry, definitions) = Registry::open(&config).expect("open");
         assert_eq!(leaves(&definitions).len(), WELL_KNOWN.len());
         let app = registry.source("app").expect("source");
-        let kind = registry.event_type(app, Some(b"GET /x y"));
+        let kind = registry.event_type(app, Some(b"GET /x y")).expect("stored");
         let fields = [
             ("a.b", ValueType::I64),
             ("a-b", ValueType::I64),
@@ -556,7 +557,7 @@ mod tests {
         let again: Vec<Definition> = definitions.try_iter().collect();
         assert!(told.iter().all(|definition| again.contains(definition)), "{told:?}\n{again:?}");
         assert_eq!(registry.source("app"), Ok(app));
-        assert_eq!(registry.event_type(app, Some(b"GET /x y")), kind);
+        assert_eq!(registry.event_type(app, Some(b"GET /x y")), Some(kind));
         assert_eq!(fields.iter().map(|(name, t)| registry.field(name, *t)).collect::<Vec<_>>(), ids);
         assert!(definitions.try_recv().is_err(), "nothing is announced twice");
         assert_eq!(

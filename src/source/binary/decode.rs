@@ -219,7 +219,7 @@ impl Decoder {
         };
         let slot = type_slot(lanes, lane, event_type.as_deref(), event_type.as_ref().and_then(|t| t.slot));
         let type_name = event_type.map(|event_type| {
-            event_type.slot = Some((lane, slot));
+            event_type.slot = (slot != TypeSlot::NONE).then_some((lane, slot));
             &*event_type.name
         });
 
