@@ -476,7 +476,10 @@ mod tests {
         map.save().unwrap();
         map.get_or_add("b").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 3);
-        assert!(matches!(IdMap::load(Some(&path), MAX_ID), Err(IdsError::InUse(_))), "the new file is locked");
+        assert!(
+            matches!(IdMap::load(Some(&path), MAX_ID), Err(IdsError::InUse(_))),
+            "the new file is locked"
+        );
         drop(map);
         assert_eq!(IdMap::load(Some(&path), MAX_ID).unwrap().get("b"), Some(1));
     }
@@ -518,7 +521,9 @@ mod tests {
         let path = dir.path().join("250.3");
         let first = IdMap::load(Some(&path), MAX_ID).unwrap();
         let error = IdMap::load(Some(&path), MAX_ID).unwrap_err().to_string();
-        assert!(error.ends_with("250.3: another process uses it; stop that one, or configure another directory"));
+        assert!(
+            error.ends_with("250.3: another process uses it; stop that one, or configure another directory")
+        );
         // One that is ending is waited for.
         let other = std::thread::spawn({
             let path = path.clone();

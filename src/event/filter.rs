@@ -36,17 +36,27 @@ pub const MAX_DEPTH: usize = 32;
 pub const MAX_REGEXES: usize = 16;
 /// Largest compiled regular expression, in bytes.
 pub const MAX_REGEX_SIZE: usize = 256 * 1024;
+/// What a regular expression is at least taken to need.
+const MIN_REGEX_SIZE: usize = 16 * 1024;
 
 /// The field whose values have an order of their own: [`Severity`].
 const SEVERITY_FIELD: &str = "severity";
 
 /// A parsed predicate. Two filters are equal when they mean the same tests in the same order,
 /// however they were written.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Filter {
     root: Expr,
     /// The field names, each once, in the order of their first appearance.
     fields: Vec<String>,
+    memory: usize,
+}
+
+impl PartialEq for Filter {
+    fn eq(&self, other: &Filter) -> bool {
+        // What it takes in memory depends on the way it was written.
+        self.root == other.root && self.fields == other.fields
+    }
 }
 
 impl Filter {
@@ -58,6 +68,11 @@ impl Filter {
     /// The field names that the filter refers to, each once.
     pub fn fields(&self) -> &[String] {
         &self.fields
+    }
+
+    /// Bytes of memory that the filter takes at most.
+    pub fn memory(&self) -> usize {
+        self.memory
     }
 
     /// Looks up the filter's fields.
@@ -283,6 +298,10 @@ mod tests {
         let regexes = |n| vec!["a =~ 'x'"; n].join(" || ");
         assert!(Filter::parse(&regexes(MAX_REGEXES)).is_ok());
         assert!(error(&regexes(MAX_REGEXES + 1)).ends_with("at most 16 are allowed"));
+        let memory = |text: &str| Filter::parse(text).unwrap().unwrap().memory();
+        assert!(memory("a =~ 'x'") < 100 * 1024 && memory("a == 'x'") < 1024);
+        assert!(memory("a =~ '\\w{3}'") > 256 * 1024, "sized by what it compiles to");
+        assert!(memory(&regexes(MAX_REGEXES)) > 15 * memory("a =~ 'x'"));
         assert_eq!(error(&" ".repeat(MAX_TEXT + 1)), "column 8193: the filter is longer than 8192 bytes");
     }
 

@@ -171,9 +171,8 @@ impl EventLog {
         // Losses at one place are kept as one, unless a cursor has read the first part.
         let merge = self.caught_up == 0 && self.open_tail().is_some();
         let known = self.open_tail().and_then(Chunk::last_loss).map_or(0, |loss| loss.count);
-        let count = count
-            .min(MAX_LOSS - if merge { known } else { 0 })
-            .min(MAX_SEQ.saturating_sub(self.next_seq));
+        let count =
+            count.min(MAX_LOSS - if merge { known } else { 0 }).min(MAX_SEQ.saturating_sub(self.next_seq));
         if count == 0 {
             return 0;
         }

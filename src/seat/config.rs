@@ -36,7 +36,7 @@ pub struct EventsConfig {
     pub source_budget: ByteSize,
     /// Memory for the records of all sources.
     pub total_budget: ByteSize,
-    /// Largest array of one source in one fetch.
+    /// Most bytes of records in one fetch of a records metric, shared by the sources that have some.
     pub fetch_limit: ByteSize,
     /// Number of records in `jumpseat.event.recent`, for each source.
     pub recent: u32,
@@ -291,6 +291,29 @@ mod tests {
         let config = Config::parse("", Path::new("j.toml")).unwrap();
         assert_eq!(config.events.source_budget, ByteSize(8 << 20));
         assert_eq!(config.fields.max, 4096);
+    }
+
+    #[test]
+    fn the_installed_file_shows_every_key_with_its_default() {
+        let text = include_str!("../../install/jumpseat.toml");
+        let set: String = text
+            .lines()
+            .map(|line| match line.strip_prefix('#') {
+                Some(key) if key.starts_with(|c: char| c.is_ascii_lowercase()) => format!("{key}\n"),
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        let shown = Config::parse(&set, Path::new("jumpseat.toml")).unwrap();
+        let mut defaults = Config { socket: vec![SocketConfig::default()], ..Config::default() };
+        // What these keys say is where the defaults come from elsewhere.
+        defaults.domain = Some(crate::seat::DEFAULT_DOMAIN);
+        defaults.state_dir = Some("/var/lib/pcp/config/pmda".into());
+        assert_eq!(format!("{shown:?}"), format!("{defaults:?}"));
+        for key in format!("{defaults:#?}").lines().filter_map(|line| line.trim().split_once(": ")) {
+            if key.1 != "EventsConfig {" && key.0 != "events" {
+                assert!(set.contains(key.0), "{} is not shown", key.0);
+            }
+        }
     }
 
     #[test]

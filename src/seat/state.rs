@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
@@ -15,6 +15,7 @@ use crate::event::log::{EventLog, LogConfig};
 use crate::ids::IdsError;
 use crate::model::{Inst, Timestamp};
 use crate::source::registry::WellKnown;
+use crate::source::report::Limiter;
 use crate::source::socket::SocketStats;
 use crate::source::{Definition, Delivery, Inlet, Reason, Registry};
 
@@ -32,6 +33,8 @@ pub struct State {
     pub source_names: Instances,
     /// Event logs and accounting, by source.
     pub sources: BTreeMap<Inst, Source>,
+    /// How many of them have sent something.
+    active_sources: usize,
     /// The instance domain of (source, event type) pairs.
     pub type_names: Instances,
     /// Events of each (source, event type) pair, by its instance.
@@ -48,6 +51,8 @@ pub struct State {
     pub sockets: Vec<Arc<SocketStats>>,
     /// When the agent started.
     pub started: Instant,
+    /// Holds back messages about filters that clients store: nobody may fill the log with them.
+    pub refused_filters: Limiter,
 }
 
 /// One event type of one source.
@@ -81,6 +86,8 @@ pub struct Source {
     pub delivered: u64,
     /// Time of the newest event.
     pub last_time: Option<Timestamp>,
+    /// Something has come from it since the start.
+    active: bool,
 }
 
 impl Source {
@@ -99,6 +106,7 @@ impl Source {
             truncated: 0,
             delivered: 0,
             last_time: None,
+            active: false,
         }
     }
 }
@@ -111,6 +119,7 @@ impl State {
             registry,
             source_names: Instances::in_memory(),
             sources: BTreeMap::new(),
+            active_sources: 0,
             type_names: Instances::in_memory(),
             event_types: FxHashMap::default(),
             fields: Fields::default(),
@@ -119,6 +128,7 @@ impl State {
             load: Arc::default(),
             sockets: Vec::new(),
             started: Instant::now(),
+            refused_filters: Limiter::new(3, Duration::from_secs(10)),
         };
         state.drain();
         state
@@ -146,7 +156,8 @@ impl State {
         self.streams.end(client, &mut self.sources);
     }
 
-    /// Holds each source to its budget, or to an equal share of the total if that is less.
+    /// Holds each source to its budget, or to an equal share of the total if that is less. Those that have
+    /// sent nothing since the start, only known from earlier runs, take no share.
     pub fn share_budget(&mut self) {
         let budget = self.budget();
         for source in self.sources.values_mut() {
@@ -171,7 +182,7 @@ impl State {
 
     /// Changes whenever labels do: when a source, an event type or a stream is new.
     pub fn label_generation(&self) -> u64 {
-        (self.sources.len() + self.event_types.len()) as u64
+        (self.sources.len() + self.event_types.len()) as u64 + self.streams.opened()
     }
 
     /// Memory of all event logs, in bytes.
@@ -180,7 +191,7 @@ impl State {
     }
 
     fn budget(&self) -> usize {
-        let share = self.limits.total_budget.0 / self.sources.len().max(1) as u64;
+        let share = self.limits.total_budget.0 / self.active_sources.max(1) as u64;
         share.min(self.limits.source_budget.0) as usize
     }
 
@@ -190,7 +201,6 @@ impl State {
                 if announced(self.source_names.add_as(id, &name), &name) {
                     let domain = self.registry.domain();
                     self.sources.insert(id, Source::new(&self.limits, self.budget(), domain));
-                    self.share_budget();
                 }
             }
             Definition::EventType { id, source, name, event_type } => {
@@ -205,6 +215,13 @@ impl State {
     }
 
     fn deliver(&mut self, delivery: Delivery) {
+        if let Some(source) = self.sources.get_mut(&delivery.source)
+            && !source.active
+        {
+            source.active = true;
+            self.active_sources += 1;
+            self.share_budget();
+        }
         let Some(source) = self.sources.get_mut(&delivery.source) else {
             // The registry announces a source before its first delivery.
             tracing::error!("a delivery for source {} that was never announced", delivery.source);

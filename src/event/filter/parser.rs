@@ -10,11 +10,15 @@
 use super::lexer::{self, Piece, Token};
 use super::{
     Expr, Filter, FilterError, FilterErrorKind, Literal, MAX_DEPTH, MAX_REGEX_SIZE, MAX_REGEXES, MAX_TEXT,
-    Op, Pattern, SEVERITY_FIELD, Severity,
+    MIN_REGEX_SIZE, Op, Pattern, SEVERITY_FIELD, Severity,
 };
 use crate::event::EventFlags;
 
 const VALUE: &str = "a number, a text in quotes, true or false";
+/// Bytes of syntax tree for each byte of text, at most: `a==1||` is the densest.
+const MEMORY_PER_BYTE: usize = 48;
+/// A regular expression is compiled forwards and backwards, with a cache for each.
+const REGEX_COPIES: usize = 4;
 const COMPARISON: &str = "==, !=, <, <=, >, >=, =~, !~ or in";
 
 pub(super) fn parse(text: &str) -> Result<Option<Filter>, FilterError> {
@@ -25,12 +29,14 @@ pub(super) fn parse(text: &str) -> Result<Option<Filter>, FilterError> {
     if matches!(pieces[..], [] | [Piece { token: Token::True | Token::Star, .. }]) {
         return Ok(None);
     }
-    let mut parser = Parser { text, pieces: &pieces, next: 0, depth: 0, regexes: 0, fields: Vec::new() };
+    let mut parser =
+        Parser { text, pieces: &pieces, next: 0, depth: 0, regexes: 0, regex_bytes: 0, fields: Vec::new() };
     let root = parser.or()?;
     if parser.peek().is_some() {
         return Err(parser.unexpected("&& or ||"));
     }
-    Ok(Some(Filter { root, fields: parser.fields }))
+    let memory = MEMORY_PER_BYTE * text.len() + REGEX_COPIES * parser.regex_bytes;
+    Ok(Some(Filter { root, fields: parser.fields, memory }))
 }
 
 struct Parser<'a> {
@@ -39,6 +45,8 @@ struct Parser<'a> {
     next: usize,
     depth: usize,
     regexes: usize,
+    /// Sum of their sizes.
+    regex_bytes: usize,
     fields: Vec<String>,
 }
 
@@ -229,13 +237,22 @@ impl<'a> Parser<'a> {
         }
         self.regexes += 1;
         self.next += 1;
-        regex::bytes::RegexBuilder::new(&unquote(piece))
-            .size_limit(MAX_REGEX_SIZE)
-            .dfa_size_limit(MAX_REGEX_SIZE)
-            .nest_limit(MAX_DEPTH as u32)
-            .build()
-            .map(Pattern)
-            .map_err(|e| self.error(piece, FilterErrorKind::Regex(last_line(&e.to_string()))))
+        let mut builder = regex::bytes::RegexBuilder::new(&unquote(piece));
+        builder.nest_limit(MAX_DEPTH as u32);
+        // The smallest size that does tells how much memory it takes.
+        let mut size = MIN_REGEX_SIZE;
+        loop {
+            match builder.size_limit(size).dfa_size_limit(size).build() {
+                Ok(regex) => {
+                    self.regex_bytes += size;
+                    return Ok(Pattern(regex));
+                }
+                Err(regex::Error::CompiledTooBig(_)) if size < MAX_REGEX_SIZE => size *= 4,
+                Err(e) => {
+                    return Err(self.error(piece, FilterErrorKind::Regex(last_line(&e.to_string()))));
+                }
+            }
+        }
     }
 
     fn peek(&self) -> Option<Piece<'a>> {

@@ -23,7 +23,9 @@ pub fn metrics() -> Vec<Metric<State>> {
         of("queued", |s| s.queued),
         of("bytes", |s| s.bytes).counter().units(Units::BYTE),
         Metric::new("jumpseat.client.filter", ValueType::String).indom(STREAMS).discrete().each(
-            |state: &mut State, _, inst| Ok(state.streams.get(inst).map(|s| Value::from(s.filter.clone()))),
+            |state: &mut State, _, inst| {
+                Ok(state.streams.get(inst).map(|s| Value::from(s.filter().to_owned())))
+            },
         ),
     ]
 }

@@ -1,15 +1,13 @@
 //! `jumpseat.event.*`: the records themselves.
 
-use std::sync::Arc;
+use std::time::Instant;
 
 use super::{SOURCES, TYPES};
 use crate::agent::{Call, Metric, SetWriter};
 use crate::event::ArrayKind;
 use crate::event::batch::MAX_RECORD;
-use crate::event::filter::Filter;
 use crate::model::{Inst, PM_IN_NULL, PmError, Units, Value, ValueType};
 use crate::seat::State;
-use crate::seat::streams::Wish;
 
 /// Bytes of an answer without which a source has to wait: the largest record, and what goes before it.
 const ROOM_FOR_ONE: usize = MAX_RECORD + 4096;
@@ -96,17 +94,12 @@ fn filter(
     kind: ArrayKind,
 ) -> Result<(), PmError> {
     let text = std::str::from_utf8(text).map_err(|_| PmError::BADSTORE)?;
-    let filter = Filter::parse(text).map_err(|error| {
-        tracing::warn!("filter {text:?} refused: {error}");
-        PmError::BADSTORE
-    })?;
     let State { streams, sources, fields, .. } = state;
-    let wish = Wish {
-        kind,
-        source: (inst != PM_IN_NULL).then_some(inst),
-        text: text.to_owned(),
-        filter: filter.map(Arc::new),
-    };
-    streams.set_filter(call.client, wish, sources, fields);
-    Ok(())
+    let source = (inst != PM_IN_NULL).then_some(inst);
+    streams.set_filter(call.client, (kind, source), text, sources, fields).map_err(|refused| {
+        if let Some(held_back) = state.refused_filters.allow(Instant::now()) {
+            tracing::warn!(held_back, "filter {text:?} refused: {refused}");
+        }
+        PmError::BADSTORE
+    })
 }
