@@ -1,4 +1,5 @@
 //! Both connection types without any I/O: what they answer, and that no bytes upset them.
+#![cfg(feature = "agent")]
 
 mod agent_support;
 
