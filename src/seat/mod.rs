@@ -3,6 +3,8 @@
 //! [`Seat::open`] puts everything together from a [`Config`] and starts the source threads; the binaries
 //! then choose who is served, pmcd or direct clients, and run the event loop.
 
+#[cfg(test)]
+mod balance;
 pub mod config;
 mod fields;
 mod metrics;

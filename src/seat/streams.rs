@@ -222,6 +222,13 @@ impl Streams {
         self.by_client.get(client)?.streams.get(*at)
     }
 
+    /// The client's stream of a source, if it has one.
+    #[cfg(test)]
+    pub fn find(&self, client: ClientId, source: Inst, kind: ArrayKind) -> Option<&Stream> {
+        let client = self.by_client.get(&client)?;
+        client.streams.get(*client.by_source.get(&(source, kind))?)
+    }
+
     /// Forgets a client and gives up its places.
     pub fn end(&mut self, client: ClientId, sources: &mut BTreeMap<Inst, Source>) {
         let Some(state) = self.by_client.remove(&client) else { return };
