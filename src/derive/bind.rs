@@ -24,6 +24,8 @@ pub struct Bound {
     pub tree: Arc<Tree>,
     /// What is known of each node, in the order of the tree.
     pub nodes: Vec<BoundNode>,
+    /// The release whose rules hold for its evaluation.
+    pub(super) level: Level,
 }
 
 impl Bound {
@@ -137,7 +139,7 @@ impl Binder<'_> {
             decide_guards(tree, &mut nodes);
         }
         self.check(tree, &mut nodes)?;
-        Ok(Bound { tree: tree.clone(), nodes })
+        Ok(Bound { tree: tree.clone(), nodes, level: self.dialect.level })
     }
 
     /// Puts the definitions of derived operands in place of their names. `None` if there are none.
@@ -222,10 +224,10 @@ impl Binder<'_> {
         }
         // Outer ternaries come after what they contain, so each node is marked once.
         let mut marked_from = tree.nodes().len();
-        for (id, node) in tree.iter().collect::<Vec<_>>().into_iter().rev() {
-            if id.index() < marked_from && matches!(node.kind, Kind::Ternary { .. }) {
+        for (at, node) in tree.nodes().iter().enumerate().rev() {
+            if at < marked_from && matches!(node.kind, Kind::Ternary { .. }) {
                 below.resize(tree.nodes().len(), false);
-                let range = tree.below(id);
+                let range = node.first.index()..at + 1;
                 marked_from = range.start;
                 if let Some(marks) = below.get_mut(range) {
                     marks.fill(true);
@@ -475,18 +477,18 @@ fn decide_guards(tree: &Tree, nodes: &mut [BoundNode]) {
         });
     }
     // From the outside in, so that what does not count is marked once.
-    for (id, node) in tree.iter().collect::<Vec<_>>().into_iter().rev() {
+    for (at, node) in tree.nodes().iter().enumerate().rev() {
         let &Kind::Ternary { guard, yes, no } = &node.kind else {
             continue;
         };
         let selection = known[guard.index()].map(|yes| if yes { Selection::Yes } else { Selection::No });
-        nodes[id.index()].fact = Fact::Guard(selection);
+        nodes[at].fact = Fact::Guard(selection);
         let dead = match selection {
             Some(Selection::Yes) => no,
             Some(Selection::No) => yes,
             None => continue,
         };
-        if nodes[id.index()].active
+        if nodes[at].active
             && let Some(nodes) = nodes.get_mut(tree.below(dead))
         {
             nodes.iter_mut().for_each(|node| node.active = false);

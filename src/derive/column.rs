@@ -175,10 +175,51 @@ impl Column {
         Ok(())
     }
 
+    /// Appends values as a source delivered them.
+    ///
+    /// # Errors
+    /// As [`Column::push`].
+    pub fn extend(&mut self, values: &[InstanceValue]) -> Result<(), PmError> {
+        // The common case, all of the column's own type, as a loop that only copies.
+        macro_rules! same_type {
+            ($($kind:ident),*) => {
+                match &mut self.values {
+                    $(Values::$kind(to) => {
+                        self.ids.reserve(values.len());
+                        to.reserve(values.len());
+                        let mut rest = values;
+                        while let [InstanceValue { inst, value: Value::$kind(value) }, more @ ..] = rest {
+                            self.ids.push(*inst);
+                            to.push(*value);
+                            rest = more;
+                        }
+                        rest
+                    })*
+                    Values::Other(_) => values,
+                }
+            };
+        }
+        let rest = same_type!(I32, U32, I64, U64, Float, Double);
+        rest.iter().try_for_each(|InstanceValue { inst, value }| self.push(*inst, value))
+    }
+
     /// The values one by one, as a fetch result has them.
     pub fn to_values(&self) -> Vec<InstanceValue> {
-        let values = (0..self.len()).filter_map(|at| self.values.get(at));
-        self.ids.iter().zip(values).map(|(&inst, value)| InstanceValue { inst, value }).collect()
+        macro_rules! each {
+            ($($kind:ident),*) => {
+                match &self.values {
+                    $(Values::$kind(values) => {
+                        let pairs = self.ids.iter().zip(values);
+                        pairs.map(|(&inst, &value)| InstanceValue { inst, value: Value::$kind(value) }).collect()
+                    })*
+                    Values::Other(values) => {
+                        let pairs = self.ids.iter().zip(values);
+                        pairs.map(|(&inst, value)| InstanceValue { inst, value: value.clone() }).collect()
+                    }
+                }
+            };
+        }
+        each!(I32, U32, I64, U64, Float, Double)
     }
 }
 

@@ -40,7 +40,8 @@ enum State {
     Unbound,
     /// Being bound: meeting it again is a cycle.
     Binding,
-    Bound(Arc<Bound>, Plan),
+    /// With the plan from the first evaluation on.
+    Bound(Arc<Bound>, Option<Plan>),
     /// The name is a real metric's, which wins.
     Real,
     Broken(BindError),
@@ -128,7 +129,7 @@ impl Context {
                 metric if metric.scope == Scope::Context || known.contains(&metric.definition.pmid) => {
                     kept.push(metric);
                 }
-                Metric { state: State::Bound(_, plan), .. } => self.machine.release(plan),
+                Metric { state: State::Bound(_, Some(plan)), .. } => self.machine.release(plan),
                 _ => {}
             }
         }
@@ -143,15 +144,15 @@ impl Context {
         }
         for definition in registry.definitions() {
             if !present.contains(&definition.pmid) {
-                let masked = self.metrics.iter().any(|metric| {
-                    metric.scope == Scope::Context && metric.definition.name == definition.name
-                });
+                let masked = self.own.contains(&definition.name);
                 let (definition, scope) = (definition.clone(), Scope::Global);
                 self.metrics.push(Metric { definition, scope, state: State::Unbound, masked });
             }
         }
         self.by_pmid.clear();
         self.by_name.clear();
+        self.by_pmid.reserve(self.metrics.len());
+        self.by_name.reserve(self.metrics.len());
         for (at, metric) in self.metrics.iter().enumerate() {
             self.by_pmid.entry(metric.definition.pmid).or_insert(at);
             if !metric.masked {
@@ -368,11 +369,12 @@ impl Context {
         sample: &mut dyn Sample,
         source: &mut dyn Source,
     ) -> Result<&Column, PmError> {
-        let metric = self.by_pmid.get(&pmid).and_then(|&at| self.metrics.get(at));
-        match metric.map(|metric| &metric.state) {
-            Some(State::Bound(_, plan)) => self.machine.evaluate(plan, &mut Fetch { time, sample, source }),
-            _ => Err(PmError::PMID),
-        }
+        let metric = self.by_pmid.get(&pmid).and_then(|&at| self.metrics.get_mut(at));
+        let Some(State::Bound(bound, plan)) = metric.map(|metric| &mut metric.state) else {
+            return Err(PmError::PMID);
+        };
+        let plan = plan.get_or_insert_with(|| self.machine.compile(bound));
+        self.machine.evaluate(plan, &mut Fetch { time, sample, source })
     }
 
     /// Makes the answer to a fetch of `request` from the result of the fetch of the expanded list: one
@@ -433,10 +435,7 @@ impl Context {
             let binder = Binder { dialect, rules, per_context: scope == Scope::Context };
             let mut names = ContextNames { context: self, registry, source };
             match binder.bind(&definition.tree, &mut names) {
-                Ok(bound) => {
-                    let plan = self.machine.compile(&bound, dialect.level);
-                    State::Bound(Arc::new(bound), plan)
-                }
+                Ok(bound) => State::Bound(Arc::new(bound), None),
                 Err(error) => {
                     if scope == Scope::Global {
                         self.messages.extend(error.printed(&definition.name, dialect.level));
@@ -515,9 +514,6 @@ impl ResultSample<'_> {
 
 impl Sample for ResultSample<'_> {
     fn operand(&mut self, pmid: Pmid, column: &mut Column) -> Result<(), PmError> {
-        for InstanceValue { inst, value } in self.values(pmid)? {
-            column.push(*inst, value)?;
-        }
-        Ok(())
+        column.extend(self.values(pmid)?)
     }
 }

@@ -11,7 +11,6 @@ use std::mem;
 
 use super::bind::{Bound, Fact};
 use super::column::{Column, Values};
-use super::dialect::Level;
 use super::meta::Meta;
 use super::nodes::aggregate;
 use super::nodes::beyond::{self, BeyondScratch};
@@ -131,9 +130,9 @@ pub(super) struct Fetch<'a> {
 
 impl Machine {
     /// Compiles a bound definition.
-    pub fn compile(&mut self, bound: &Bound, level: Level) -> Plan {
+    pub fn compile(&mut self, bound: &Bound) -> Plan {
         let mut compiler =
-            Compiler { machine: self, bound, level, slots: Vec::new(), steps: Vec::new(), used: Vec::new() };
+            Compiler { machine: self, bound, slots: Vec::new(), steps: Vec::new(), used: Vec::new() };
         compiler.run();
         let Compiler { slots, steps, used, .. } = compiler;
         // A definition has at least one node, its root last, and the root is always active.
@@ -278,7 +277,6 @@ fn failed_count(slots: &[Slot], count: SlotId) -> bool {
 struct Compiler<'a> {
     machine: &'a mut Machine,
     bound: &'a Bound,
-    level: Level,
     /// The slot of each node; none for those that are not evaluated.
     slots: Vec<Option<SlotId>>,
     steps: Vec<Step>,
@@ -482,7 +480,7 @@ impl Compiler<'_> {
             &(Kind::Delta(x) | Kind::Rate(x)) => {
                 let rate = matches!(self.bound.tree.kind(id), Kind::Rate(_));
                 let meta = self.meta(x);
-                let node = History::new(rate, self.argument(x), meta, self.level);
+                let node = History::new(rate, self.argument(x), meta, self.bound.level);
                 (Op::History(node, Box::new(Memory::new(meta.value_type)), self.slot(x)), None)
             }
             &Kind::Instant(x) => return Err(self.slot(x)),
