@@ -97,6 +97,8 @@ struct Bench {
     sent: [u64; SOURCES],
     lost: [u64; SOURCES],
     delivered: [u64; SOURCES],
+    /// Values without a field metric of their own.
+    folded: u64,
 }
 
 impl Bench {
@@ -130,6 +132,7 @@ impl Bench {
             sent: [0; SOURCES],
             lost: [0; SOURCES],
             delivered: [0; SOURCES],
+            folded: 0,
         }
     }
 
@@ -174,12 +177,13 @@ impl Bench {
                 received: here,
                 time: Timestamp::new(1_000_000 + first as i64 - 1, 0),
             }),
-            tallies: Tallies { received: here + batch.len() as u64, ..Tallies::default() },
+            tallies: Tallies { received: here + batch.len() as u64, folded: 1, ..Tallies::default() },
             batch,
             peer: None,
         };
         self.out.try_send(delivery).unwrap();
         self.core.state.drain();
+        self.folded += 1;
         self.lost[source] += lost;
         self.sent[source] += lost + lengths.len() as u64;
     }
@@ -270,6 +274,7 @@ impl Bench {
         assert_eq!(of_source("received", self), self.sent);
         assert_eq!(of_source("missed", self), self.lost);
         assert_eq!(of_source("delivered", self), self.delivered);
+        assert_eq!(self.counts("jumpseat.self.fields.folded")[&PM_IN_NULL], self.folded);
         let memory = of_source("memory", self);
         let budget = self.core.state.limits.source_budget.0;
         assert!(memory.iter().all(|&bytes| bytes <= budget), "{memory:?} of {budget}");

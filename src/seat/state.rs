@@ -41,6 +41,8 @@ pub struct State {
     pub event_types: FxHashMap<Inst, EventType>,
     /// Event fields.
     pub fields: Fields,
+    /// Values of fields that went into [`WellKnown::Other`].
+    pub fields_folded: u64,
     /// Cursors and filters of clients.
     pub streams: Streams,
     /// Limits, as configured or stored.
@@ -123,6 +125,7 @@ impl State {
             type_names: Instances::in_memory(),
             event_types: FxHashMap::default(),
             fields: Fields::default(),
+            fields_folded: 0,
             streams: Streams::default(),
             limits,
             load: Arc::default(),
@@ -242,6 +245,7 @@ impl State {
         source.received += tallies.received - lost_here;
         source.bytes += tallies.bytes;
         source.truncated += tallies.truncated;
+        self.fields_folded += tallies.folded;
         for (reason, count) in Reason::ALL.iter().zip(tallies.rejected) {
             match reason {
                 Reason::OversizeLine | Reason::OversizeField => source.oversized += count,

@@ -211,8 +211,6 @@ pub struct Registry {
     pub sources_refused: AtomicU64,
     /// Event types counted under [`OTHER_TYPES`]; how often a new name was refused.
     pub types_folded: AtomicU64,
-    /// Field values folded into [`WellKnown::Other`].
-    pub fields_folded: AtomicU64,
     tables: Mutex<Tables>,
 }
 
@@ -255,7 +253,6 @@ impl Registry {
             max_types: config.max_types,
             sources_refused: AtomicU64::new(0),
             types_folded: AtomicU64::new(0),
-            fields_folded: AtomicU64::new(0),
             tables: Mutex::new(tables),
         };
         Ok((Arc::new(registry), definitions))
@@ -503,9 +500,8 @@ impl FieldCache {
                     self.known.entry(name.into()).or_insert([Pmid::NULL; 8])[slot] = pmid;
                 }
             }
-            FieldRef::Folded => {
-                self.registry.fields_folded.fetch_add(1, Ordering::Relaxed);
-            }
+            // Not remembered, as there is no limit to such names.
+            FieldRef::Folded => {}
         }
         field
     }
@@ -582,7 +578,6 @@ mod tests {
         assert_eq!(cache.field(b"two", ValueType::I64), FieldRef::Folded);
         assert_eq!(cache.field(b"one", ValueType::Double), FieldRef::Folded);
         assert!(matches!(cache.field(b"one", ValueType::I64), FieldRef::Own(_)));
-        assert_eq!(registry.fields_folded.load(Ordering::Relaxed), 2);
 
         assert_eq!(registry.source("a"), Ok(0));
         assert_eq!(registry.source("b"), Err(SourceRefused::Full));

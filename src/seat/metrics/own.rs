@@ -42,7 +42,7 @@ pub fn metrics() -> Vec<Metric<State>> {
         u32("clients", |state| load(&state.load.contexts) as u32),
         u32("sources", |state| state.source_names.active().len() as u32),
         u32("fields.known", |state| state.fields.count() as u32),
-        u64("fields.folded", Units::COUNT, |state| load(&state.registry.fields_folded)).counter(),
+        u64("fields.folded", Units::COUNT, |state| state.fields_folded).counter(),
         u32("connections.active", |state| {
             state.sockets.iter().map(|s| load(&s.connections)).sum::<u64>() as u32
         }),
