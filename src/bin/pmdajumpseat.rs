@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use jumpseat::agent::log::{self, Log};
-use jumpseat::agent::{Options, PmcdOptions, Transport, identity};
+use jumpseat::agent::{Exit, Options, PmcdOptions, Transport, identity};
 use jumpseat::seat::{self, Config, Seat, Setup, Signals};
 use jumpseat::source::SocketConfig;
 
@@ -88,7 +88,11 @@ fn serve(options: &Options, config: &Config, file: Option<&Path>, log: &Path) ->
     }
     seat.server.serve_pmcd(&options.transport, attributes, stay)?;
     let exit = seat.server.run()?;
-    tracing::info!("ending: {exit:?}");
+    match exit {
+        Exit::PmcdGone => tracing::info!("ended: pmcd has closed the connection"),
+        Exit::Signal(number) => tracing::info!("ended by signal {number}"),
+        Exit::Stopped => tracing::info!("ended"),
+    }
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! The configuration file: TOML, every key optional.
 
-use std::fmt;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Deserializer, de};
+use serde::Deserialize;
 
+pub use crate::source::ByteSize;
 use crate::source::SocketConfig;
 
 /// Everything the configuration file says. Keys that are not there take the defaults that
@@ -81,48 +82,6 @@ pub struct ControlConfig {
     pub users: Vec<String>,
 }
 
-/// A number of bytes, written as a number or as text with a unit: `65536`, `"64KiB"`, `"8 MiB"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ByteSize(pub u64);
-
-impl<'de> Deserialize<'de> for ByteSize {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
-            type Value = ByteSize;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a size in bytes, such as 65536, \"64KiB\" or \"8MiB\"")
-            }
-
-            fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<ByteSize, E> {
-                u64::try_from(bytes)
-                    .map(ByteSize)
-                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(bytes), &self))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<ByteSize, E> {
-                parse_size(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
-    }
-}
-
-fn parse_size(text: &str) -> Option<ByteSize> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().ok()?;
-    let shift = match text[digits..].trim_start() {
-        "" | "B" => 0,
-        "KiB" | "K" | "k" => 10,
-        "MiB" | "M" | "m" => 20,
-        "GiB" | "G" | "g" => 30,
-        _ => return None,
-    };
-    number.checked_mul(1 << shift).map(ByteSize)
-}
-
 /// Smallest budget of a source: below it a single burst of ordinary records would not fit.
 pub const MIN_SOURCE_BUDGET: u64 = 64 << 10;
 /// Range of the largest array in one fetch: at least one record of any size, well under the 24 bits
@@ -133,6 +92,9 @@ pub const MAX_RECENT: u32 = 1000;
 /// Largest number of field metrics: 16 clusters of 1,024 items.
 pub const MAX_FIELDS: u32 = 16 * 1024;
 
+/// Longest configuration file: more than any real one, and little enough to read whatever a mistaken path leads to.
+const MAX_FILE: u64 = 1 << 20;
+
 /// Why a configuration was refused: the file, the line, what is wrong, and what is allowed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -142,7 +104,7 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
         /// Why not.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// The text is no TOML, or a key or a value's form is not among what is allowed.
     #[error("{}:{line}: {message}", .path.display())]
@@ -155,7 +117,7 @@ pub enum ConfigError {
         message: String,
     },
     /// A value of a `[[socket]]` table is not allowed.
-    #[error("{}:{line}: socket.{message}", .path.display())]
+    #[error("{}: socket.{message}", place(.path, *.line))]
     Socket {
         /// The file.
         path: PathBuf,
@@ -165,7 +127,7 @@ pub enum ConfigError {
         message: String,
     },
     /// A value is out of its range.
-    #[error("{}:{line}: {key} = {value} is out of range: allowed is {allowed}", .path.display())]
+    #[error("{}: {key} = {value} is out of range: allowed is {allowed}", place(.path, *.line))]
     Range {
         /// The file.
         path: PathBuf,
@@ -183,17 +145,32 @@ pub enum ConfigError {
 impl Config {
     /// Reads and checks a configuration file.
     pub fn load(path: &Path) -> Result<Config, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
+        let read = || -> io::Result<String> {
+            let mut text = String::new();
+            let length = std::fs::File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+            if length as u64 > MAX_FILE {
+                let reason = format!("longer than {MAX_FILE} bytes");
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+            }
+            Ok(text)
+        };
+        let text = read().map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
         Config::parse(&text, path)
     }
 
     /// Reads and checks a configuration's text; `path` is for messages.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
-        let config: Config = toml::from_str(text).map_err(|error| ConfigError::Syntax {
-            path: path.to_owned(),
-            line: error.span().map_or(1, |span| line_of(text, span.start)),
-            message: error.message().to_owned(),
+        let config: Config = toml::from_str(text).map_err(|error| {
+            let offset = error.span().map_or(0, |span| span.start);
+            let message = in_plain_words(error.message());
+            ConfigError::Syntax {
+                path: path.to_owned(),
+                line: line_of(text, offset),
+                message: match key_at(text, offset) {
+                    Some(key) => format!("{key}: {message}"),
+                    None => message,
+                },
+            }
         })?;
         config.check(text, path)?;
         Ok(config)
@@ -218,6 +195,9 @@ impl Config {
             }
         }
         let events = &self.events;
+        if self.state_dir.as_ref().is_some_and(|dir| dir.as_os_str().is_empty()) {
+            return Err(range("state_dir", "\"\"".into(), "the path of a directory".into()));
+        }
         if let Some(domain) = self.domain.filter(|domain| !(1..=510).contains(domain)) {
             return Err(range("domain", domain.to_string(), "1 to 510".into()));
         }
@@ -253,20 +233,58 @@ impl Config {
     }
 }
 
+/// File and line, or the file alone for a value that is not in it.
+fn place(path: &Path, line: usize) -> String {
+    match line {
+        0 => path.display().to_string(),
+        line => format!("{}:{line}", path.display()),
+    }
+}
+
 fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count() + 1
 }
 
-/// The line that sets `table.key`, in the `nth` table of that name from 0, for messages; 0 when the file
-/// leaves it to the default.
+/// The key, with its table, whose value is at `offset`; `None` when a key or header itself is there.
+fn key_at(text: &str, offset: usize) -> Option<String> {
+    let before = text.get(..offset)?;
+    let (key, _) = before.lines().next_back()?.split_once('=')?;
+    let table = before.lines().rev().find_map(header);
+    Some(table.map_or_else(String::new, |table| format!("{table}.")) + key.trim())
+}
+
+/// The name in a line that begins a table.
+fn header(line: &str) -> Option<&str> {
+    Some(line.trim().strip_prefix('[')?.split(']').next()?.trim_matches('[').trim())
+}
+
+/// The messages of the parser name types of the language this is written in; those who write configurations
+/// need not know them.
+fn in_plain_words(message: &str) -> String {
+    let Some((found, expected)) = message.split_once(", expected ") else { return message.to_owned() };
+    let expected = match expected {
+        "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "path string" | "a string" => "text in quotes",
+        "a boolean" => "true or false",
+        "a sequence" if found.contains("map") => "tables of this name in double brackets, such as [[socket]]",
+        "a sequence" => "a list in brackets",
+        other => other,
+    };
+    format!("{found}, expected {expected}")
+}
+
+/// The line that sets `table.key`, in the `nth` table of that name from 0, for messages; the line that begins
+/// the table when the key is not in it; 0 when the file has neither.
 fn line_of_key(text: &str, dotted: &str, nth: usize) -> usize {
     let (want_table, want_key) = dotted.rsplit_once('.').unwrap_or(("", dotted));
-    let (mut table, mut seen) = ("", 0);
+    let (mut table, mut seen, mut begins) = ("", 0, 0);
     for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if let Some(header) = line.strip_prefix('[') {
-            table = header.split(']').next().unwrap_or_default().trim_matches('[').trim();
+        if let Some(name) = header(line) {
+            table = name;
             seen += usize::from(table == want_table);
+            if table == want_table && seen == nth + 1 {
+                begins = index + 1;
+            }
         } else if let Some((key, _)) = line.split_once('=') {
             let key = key.trim();
             let here = table == want_table && seen.saturating_sub(1) == nth && key == want_key;
@@ -275,7 +293,7 @@ fn line_of_key(text: &str, dotted: &str, nth: usize) -> usize {
             }
         }
     }
-    0
+    begins
 }
 
 #[cfg(test)]
@@ -322,6 +340,9 @@ mod tests {
         let config = Config::parse(text, Path::new("j.toml")).unwrap();
         assert_eq!(config.events.source_budget, ByteSize(1 << 20));
         assert_eq!(config.events.total_budget, ByteSize(32 << 20));
+        let socket =
+            Config::parse("[[socket]]\nmax_line = \"128 KiB\"\nmax_field = 512\n", Path::new("j.toml"));
+        assert_eq!(socket.map(|c| (c.socket[0].max_line, c.socket[0].max_field)).unwrap(), (128 << 10, 512));
     }
 
     #[test]
@@ -345,7 +366,50 @@ mod tests {
             error("[[socket]]\npath=\"/a\"\n[[socket]]\npath=\"/a\""),
             "j.toml:4: socket.path: two sockets have the same path"
         );
+        assert_eq!(
+            error("[[socket]]\n\n[[socket]]\n"),
+            "j.toml:3: socket.path: two sockets have the same path"
+        );
+        assert!(error("state_dir = ''").ends_with("out of range: allowed is the path of a directory"));
+        // Wrong because of a key that is not in the file: the line of its table.
+        assert!(
+            error("[events]\nsource_budget = '1GiB'")
+                .starts_with("j.toml:1: events.total_budget = 67108864 is")
+        );
         assert!(error("domain = 511").contains("allowed is 1 to 510"));
         assert!(error("domain = ").starts_with("j.toml:1: "));
+    }
+
+    #[test]
+    fn values_of_the_wrong_kind_are_told_with_their_key_and_without_jargon() {
+        for (text, message) in [
+            ("domain = 'x'", "1: domain: invalid type: string \"x\", expected a whole number, 0 or more"),
+            (
+                "\n[events]\nrecent = -3",
+                "3: events.recent: invalid value: integer `-3`, expected a whole number, 0 or more",
+            ),
+            ("[[socket]]\npath = 5", "2: socket.path: invalid type: integer `5`, expected text in quotes"),
+            (
+                "[control]\nusers = 'root'",
+                "2: control.users: invalid type: string \"root\", expected a list in brackets",
+            ),
+            (
+                "[[socket]]\noversize = 'drop'",
+                "2: socket.oversize: unknown variant `drop`, expected `refuse` or `truncate`",
+            ),
+            ("notready = 1", "1: notready: invalid type: integer `1`, expected true or false"),
+            (
+                "[socket]\npath = '/x'",
+                "1: invalid type: map, expected tables of this name in double brackets, such as [[socket]]",
+            ),
+        ] {
+            assert_eq!(error(text), format!("j.toml:{message}"));
+        }
+    }
+
+    #[test]
+    fn a_path_that_leads_to_endless_bytes_is_refused() {
+        let error = Config::load(Path::new("/dev/zero")).expect_err("no configuration").to_string();
+        assert_eq!(error, "/dev/zero: cannot read the configuration: longer than 1048576 bytes");
     }
 }

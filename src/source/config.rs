@@ -73,8 +73,10 @@ pub struct SocketConfig {
     /// MiB: an incomplete line, and the names it defined in the binary framing.
     pub max_connections: usize,
     /// Longest line or frame, in bytes.
+    #[serde(deserialize_with = "super::size::bytes")]
     pub max_line: usize,
     /// Longest text of one field, in bytes.
+    #[serde(deserialize_with = "super::size::bytes")]
     pub max_field: usize,
     /// What to do with longer ones.
     pub oversize: Oversize,

@@ -31,8 +31,10 @@ pub mod ndjson;
 pub mod registry;
 pub mod report;
 pub mod severity;
+pub mod size;
 pub mod socket;
 
 pub use config::{Oversize, SocketConfig};
 pub use delivery::{Delivery, Inlet, Loss, Reason, Tallies};
 pub use registry::{Definition, Registry, RegistryConfig};
+pub use size::ByteSize;

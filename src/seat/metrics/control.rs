@@ -1,33 +1,38 @@
 //! `jumpseat.control.*`: limits that can be changed with pmstore.
 
+use std::ops::RangeInclusive;
+
 use crate::agent::{Access, Metric};
 use crate::model::{PmError, Units, Value, ValueType};
 use crate::seat::State;
 use crate::seat::config::{ByteSize, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET};
 
+/// What may be stored, for the log: the protocol has an error number for a client, and no words.
+type Allowed = String;
+
 pub fn metrics(access: &Access) -> Vec<Metric<State>> {
-    let size = |name: &str, get: fn(&State) -> ByteSize, set: fn(&mut State, u64) -> bool| {
-        Metric::new(format!("jumpseat.control.{name}"), ValueType::U64)
-            .units(Units::BYTE)
-            .discrete()
-            .value(move |state: &mut State| get(state).0)
-            .store(move |state, _, _, value| match value {
-                Value::U64(bytes) if set(state, *bytes) => Ok(()),
-                _ => Err(PmError::BADSTORE),
-            })
-            .access(access.clone())
-    };
+    let size =
+        |name: &'static str, get: fn(&State) -> ByteSize, set: fn(&mut State, u64) -> Result<(), Allowed>| {
+            Metric::new(format!("jumpseat.control.{name}"), ValueType::U64)
+                .units(Units::BYTE)
+                .discrete()
+                .value(move |state: &mut State| get(state).0)
+                .store(move |state, _, _, value| match value {
+                    Value::U64(bytes) => set(state, *bytes).map_err(|allowed| refuse(name, *bytes, &allowed)),
+                    _ => Err(PmError::BADSTORE),
+                })
+                .access(access.clone())
+        };
     vec![
         size(
             "source_budget",
             |state| state.limits.source_budget,
             |state, bytes| {
-                let right = bytes >= MIN_SOURCE_BUDGET && bytes <= state.limits.total_budget.0;
-                if right {
-                    state.limits.source_budget = ByteSize(bytes);
-                    state.share_budget();
-                }
-                right
+                let right = MIN_SOURCE_BUDGET..=state.limits.total_budget.0;
+                within(bytes, &right)?;
+                state.limits.source_budget = ByteSize(bytes);
+                state.share_budget();
+                Ok(())
             },
         ),
         size(
@@ -36,22 +41,21 @@ pub fn metrics(access: &Access) -> Vec<Metric<State>> {
             |state, bytes| {
                 let least =
                     state.limits.source_budget.0.max(u64::from(state.limits.max_sources) * MIN_SOURCE_BUDGET);
-                if bytes >= least {
-                    state.limits.total_budget = ByteSize(bytes);
-                    state.share_budget();
+                if bytes < least {
+                    return Err(format!("{least} bytes or more"));
                 }
-                bytes >= least
+                state.limits.total_budget = ByteSize(bytes);
+                state.share_budget();
+                Ok(())
             },
         ),
         size(
             "fetch_limit",
             |state| state.limits.fetch_limit,
             |state, bytes| {
-                let right = FETCH_LIMIT.contains(&bytes);
-                if right {
-                    state.limits.fetch_limit = ByteSize(bytes);
-                }
-                right
+                within(bytes, &FETCH_LIMIT)?;
+                state.limits.fetch_limit = ByteSize(bytes);
+                Ok(())
             },
         ),
         Metric::new("jumpseat.control.recent", ValueType::U32)
@@ -63,8 +67,20 @@ pub fn metrics(access: &Access) -> Vec<Metric<State>> {
                     state.set_recent(*number);
                     Ok(())
                 }
+                Value::U32(number) => {
+                    Err(refuse("recent", u64::from(*number), &format!("0 to {MAX_RECENT}")))
+                }
                 _ => Err(PmError::BADSTORE),
             })
             .access(access.clone()),
     ]
+}
+
+fn within(bytes: u64, right: &RangeInclusive<u64>) -> Result<(), Allowed> {
+    if right.contains(&bytes) { Ok(()) } else { Err(format!("{} to {} bytes", right.start(), right.end())) }
+}
+
+fn refuse(name: &str, value: u64, allowed: &str) -> PmError {
+    tracing::warn!("jumpseat.control.{name} = {value} refused: allowed is {allowed}");
+    PmError::BADSTORE
 }
