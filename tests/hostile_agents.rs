@@ -1,0 +1,72 @@
+//! Agents started, stopped and controlled by people who get it wrong.
+#![cfg(feature = "cli")]
+
+mod common;
+
+use common::{JUMPSEAT, PrivatePmcd, Seat, Transport, eventually, temp_dir};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+#[test]
+fn a_second_agent_does_not_hand_out_ids_from_the_same_files() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let _first = seat.serve([]);
+    seat.feed([], "{\"type\":\"a\",\"n\":1}\n").ok();
+    let before = fs::read_to_string(seat.state_dir().join("400.4")).expect("the first agent's ids");
+    let second = Command::new(JUMPSEAT)
+        .args(["serve", "--listen", "127.0.0.1:0", "--socket"])
+        .arg(dir.path().join("second.socket"))
+        .arg("--state-dir")
+        .arg(seat.state_dir())
+        .output()
+        .expect("the program is built");
+    let message = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{message}");
+    assert!(message.contains("400.1: another process uses it"), "{message}");
+    let after = fs::read_to_string(seat.state_dir().join("400.4")).expect("the first agent's ids");
+    assert_eq!(before, after);
+}
+
+#[test]
+fn ids_stay_after_a_kill_and_a_restart_at_once() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let mut first = seat.serve([]);
+    seat.feed([], "{\"type\":\"a\",\"one\":1}\n{\"type\":\"b\",\"two\":\"x\"}\n").ok();
+    let before = first.run("pminfo", ["-m", "jumpseat.field"]).ok();
+    first.process.crash();
+    // Another directory for the logs, the same identifiers.
+    let again = temp_dir();
+    symlink(seat.state_dir(), again.path().join("ids")).expect("the test's directory is writable");
+    let seat = Seat::in_dir(again.path(), "");
+    let second = seat.serve([]);
+    seat.feed([], "{\"type\":\"b\",\"three\":1,\"two\":\"y\"}\n").ok();
+    let after = second.run("pminfo", ["-m", "jumpseat.field"]).ok();
+    for line in before.lines() {
+        assert!(after.contains(line), "{line} is not in\n{after}");
+    }
+}
+
+#[test]
+fn the_log_says_what_a_control_would_have_allowed() {
+    let builder = PrivatePmcd::with([]);
+    let seat = Seat::in_dir(builder.dir(), "");
+    let log = builder.dir().join("jumpseat.log");
+    let agent = seat.agent(Transport::Pipe);
+    let pmcd = builder.agent(agent).start();
+    for (control, value, allowed) in [
+        ("source_budget", "1000", "65536 to 67108864 bytes"),
+        ("total_budget", "5", "16777216 bytes or more"),
+        ("fetch_limit", "99999999999", "131072 to 12582912 bytes"),
+        ("recent", "5000", "0 to 1000"),
+    ] {
+        let refused = pmcd.run("pmstore", [format!("jumpseat.control.{control}").as_str(), value]);
+        assert!(refused.stdout.contains("Bad input"), "{refused}");
+        let line = format!("jumpseat.control.{control} = {value} refused: allowed is {allowed}");
+        eventually("the reason in the log", || {
+            fs::read_to_string(&log).unwrap_or_default().contains(&line).then_some(())
+        });
+    }
+}
