@@ -10,8 +10,8 @@ use common::{
 
 const EVENTS: &str = "{\"type\":\"a\",\"n\":7}\n{\"type\":\"b\",\"n\":8}\n";
 
-/// Every command, in an order in which later ones see what earlier ones did.
-const COMMANDS: [&str; 38] = [
+/// Every command but `watch`, which opens a window, in an order in which later ones see what earlier ones did.
+const COMMANDS: [&str; 42] = [
     "desc jumpseat.event.recent",
     "desc jumpseat.control.recent",
     "getdesc on",
@@ -19,6 +19,8 @@ const COMMANDS: [&str; 38] = [
     "fetch jumpseat.control.recent jumpseat.self.version",
     "fetch jumpseat.event.recent",
     "instance 400.1",
+    "instance 400.1 0",
+    "instance 400.1 \"test\"",
     "instance 400.1 \"nobody\"",
     "instance 400.1 4711",
     "profile 400.2 none",
@@ -49,6 +51,8 @@ const COMMANDS: [&str; 38] = [
     "status",
     "debug all",
     "debug none",
+    "help",
+    "wait 0",
     "timer on",
 ];
 
@@ -56,6 +60,7 @@ fn session(open: &str, seat: &Seat) -> Transcript {
     COMMANDS
         .into_iter()
         .fold(Dbpmda::open(&PcpEnv::new(), open).namespace(seat.pmns_root()), Dbpmda::command)
+        .command(&format!("namespace {}", seat.pmns_root().display()))
         .command("desc jumpseat.self.pid")
         .run()
 }
@@ -80,6 +85,8 @@ fn check(transcript: &Transcript, fed: bool) {
     has("store jumpseat.control.recent \"4\"", "10 -> 4");
     has("store jumpseat.control.recent \"5\"", "10 -> 5");
     has("fetch jumpseat.control.recent", "value 5");
+    has("instance 400.1 0", &format!("name: \"{SOURCE}\""));
+    has(&format!("instance 400.1 \"{SOURCE}\""), "inst: 0");
     has("text jumpseat.event.recent", "the newest event records of each source");
     has("text indom 400.1", "the tracing sources, by name");
     has("children jumpseat.field", "leaf type");
@@ -91,7 +98,7 @@ fn check(transcript: &Transcript, fed: bool) {
     has("label domain", "agent=\"jumpseat\"");
     has("status", "Connection:");
     has("desc jumpseat.self.pid", "Timer:");
-    assert_eq!(transcript.sections().len(), COMMANDS.len() + 4, "{}", transcript.whole);
+    assert_eq!(transcript.sections().len(), COMMANDS.len() + 5, "{}", transcript.whole);
 
     // refusals: one for each of these and for nothing else
     for text in ["Unknown or illegal instance identifier", "No permission to perform requested operation"] {
