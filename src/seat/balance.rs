@@ -396,3 +396,12 @@ fn sources_that_send_nothing_take_no_share_of_the_memory() {
     assert!(bench.counts("jumpseat.source.evicted")[&0] > 0, "now there are two to share");
     bench.read_everything();
 }
+
+#[test]
+fn limits_read_again_leave_the_numbers_of_names() {
+    let mut bench = Bench::new();
+    let limits = EventsConfig { recent: 7, max_sources: 1, max_types: 1, ..EventsConfig::default() };
+    bench.core.state.set_limits(limits);
+    let now = &bench.core.state.limits;
+    assert_eq!((now.recent, now.max_sources, now.max_types), (7, SOURCES as u32, 4096));
+}

@@ -176,9 +176,10 @@ impl State {
         }
     }
 
-    /// Puts limits into effect.
+    /// Puts limits into effect, but for the numbers of names: those hold from start to end.
     pub fn set_limits(&mut self, limits: EventsConfig) {
-        self.limits = limits;
+        let EventsConfig { max_sources, max_types, .. } = self.limits;
+        self.limits = EventsConfig { max_sources, max_types, ..limits };
         self.share_budget();
         self.set_recent(self.limits.recent);
     }
