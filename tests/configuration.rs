@@ -2,6 +2,7 @@
 #![cfg(feature = "cli")]
 
 use jumpseat::seat::Config;
+use jumpseat::seat::config::DerivedConfig;
 use jumpseat::source::SocketConfig;
 use std::path::Path;
 use std::process::Command;
@@ -23,10 +24,15 @@ fn uncommented() -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// The shipped file has the definitions that are shipped with it.
+fn derived() -> DerivedConfig {
+    DerivedConfig { files: Some(vec!["derived.conf".into()]), ..DerivedConfig::default() }
+}
+
 #[test]
-fn the_shipped_file_changes_nothing() {
+fn the_shipped_file_changes_nothing_but_derived_metrics() {
     let shipped = parse(SHIPPED);
-    let expected = Config { socket: vec![SocketConfig::default()], ..Config::default() };
+    let expected = Config { derived: derived(), socket: vec![SocketConfig::default()], ..Config::default() };
     assert_eq!(format!("{shipped:?}"), format!("{expected:?}"));
 }
 
@@ -37,12 +43,13 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
     let expected = Config {
         domain: Some(400),
         state_dir: Some("/var/lib/pcp/config/pmda".into()),
+        derived: derived(),
         socket: vec![SocketConfig::default()],
         ..Config::default()
     };
     assert_eq!(format!("{all:?}"), format!("{expected:?}"));
     // every key that there is: each appears in the message about one that does not exist
-    for table in ["", "[events]\n", "[fields]\n", "[control]\n", "[[socket]]\n"] {
+    for table in ["", "[events]\n", "[fields]\n", "[derived]\n", "[control]\n", "[[socket]]\n"] {
         let wrong = format!("{table}no_such_key = 1\n");
         let error = Config::parse(&wrong, Path::new("jumpseat.toml")).expect_err("no such key").to_string();
         // "unknown field `no_such_key`, expected one of `a`, `b`"

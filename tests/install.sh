@@ -107,6 +107,7 @@ agent=$(pminfo -f jumpseat.self.pid | sed -n 's/.*value //p')
 echo '{"type":"hello","message":"from the install test"}' |
 	"${CARGO_TARGET_DIR:-$here/target}/release/jumpseat" feed --socket "$PCP_RUN_DIR/jumpseat.socket" >"$out" 2>&1 ||
 	{ cat "$out"; die "jumpseat feed"; }
+pminfo -f jumpseat.derived.source.mean_bytes | grep -q 'value [1-9]' || die "no derived metrics"
 pminfo -x jumpseat.event.recent | grep -q 'value "from the install test"' || die "the event does not arrive"
 compgen -G "$PCP_VAR_DIR/config/pmda/400.*" >/dev/null || die "identifiers are not saved"
 "$PCP_BINADM_DIR/pmlogconf" -c -q "$out.pmlogger" >/dev/null 2>&1 || die "pmlogconf"

@@ -1,6 +1,6 @@
 //! Who asks: client contexts, their attributes, and what every callback is told about a request.
 
-use crate::model::{InDom, Pmid, Profile};
+use crate::model::{InDom, Pmid, Profile, Timestamp};
 
 /// A client context. Slots are reused after a client has gone; the generation tells the successors apart,
 /// so a `ClientId` once seen never means another client.
@@ -57,6 +57,15 @@ impl Access {
     }
 }
 
+/// One fetch request: the same for all metrics that it asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetchStamp {
+    /// Grows with each fetch request, whoever it is from.
+    pub number: u64,
+    /// When the fetch began.
+    pub time: Timestamp,
+}
+
 /// One request as a callback sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
@@ -70,6 +79,8 @@ pub struct Call<'a> {
     pub pmid: Pmid,
     /// Its instance domain, or [`InDom::NULL`].
     pub indom: InDom,
+    /// The fetch that this is part of; for anything else the last one before it.
+    pub fetch: FetchStamp,
 }
 
 #[cfg(test)]

@@ -24,9 +24,9 @@ mod subtree;
 mod time;
 
 pub use builder::{Agent, BuildError, ClientEndFn, GenerationFn, MAX_DOMAIN};
-pub use call::{Access, Attributes, Call, ClientId};
+pub use call::{Access, Attributes, Call, ClientId, FetchStamp};
 pub use conn::{Broken, DirectConnection, MAX_CLIENT_PDU, Output, PmcdConnection, PmcdOptions};
-pub use core::{Core, Generations};
+pub use core::{Core, Generations, OwnMetrics};
 pub use endpoint::{Endpoint, HostInfo};
 pub use help::{HelpError, HelpProblem};
 pub use indom::{Indom, Instances};

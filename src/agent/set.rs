@@ -1,6 +1,6 @@
 //! Writing a metric's values straight into the answer.
 
-use crate::model::{Inst, PmError, Profile, ProfileView, Value, ValueType};
+use crate::model::{Inst, InstanceValue, PmError, Profile, ProfileView, Value, ValueType};
 use crate::pdu::ResultWriter;
 
 use super::Call;
@@ -10,15 +10,35 @@ use super::Call;
 ///
 /// Writing nothing means the metric has no values now.
 pub struct SetWriter<'a> {
-    out: &'a mut ResultWriter,
+    out: Out<'a>,
     value_type: ValueType,
     profile: ProfileView<'a>,
     written: usize,
     error: Option<PmError>,
 }
 
+/// Where values go.
+enum Out<'a> {
+    Answer(&'a mut ResultWriter),
+    /// To whoever computes with them.
+    Operand(&'a mut Vec<InstanceValue>),
+}
+
 impl<'a> SetWriter<'a> {
     pub(super) fn new(out: &'a mut ResultWriter, value_type: ValueType, call: &Call<'a>) -> SetWriter<'a> {
+        SetWriter::with(Out::Answer(out), value_type, call)
+    }
+
+    /// Collects the values instead of sending them.
+    pub(super) fn collecting(
+        out: &'a mut Vec<InstanceValue>,
+        value_type: ValueType,
+        call: &Call<'a>,
+    ) -> SetWriter<'a> {
+        SetWriter::with(Out::Operand(out), value_type, call)
+    }
+
+    fn with(out: Out<'a>, value_type: ValueType, call: &Call<'a>) -> SetWriter<'a> {
         let profile: &'a Profile = call.profile;
         SetWriter { out, value_type, profile: profile.of(call.indom), written: 0, error: None }
     }
@@ -43,7 +63,13 @@ impl<'a> SetWriter<'a> {
         if value.value_type() != self.value_type {
             return self.written_or(Err(PmError::TYPE));
         }
-        let result = self.out.value(inst, value).map_err(|error| error.pm_error());
+        let result = match &mut self.out {
+            Out::Answer(out) => out.value(inst, value).map_err(|error| error.pm_error()),
+            Out::Operand(out) => {
+                out.push(InstanceValue { inst, value: value.clone() });
+                Ok(())
+            }
+        };
         self.written_or(result)
     }
 
@@ -56,7 +82,13 @@ impl<'a> SetWriter<'a> {
             return self.written_or(Err(PmError::TYPE));
         }
         let text = memchr::memchr(0, text).map_or(text, |end| &text[..end]);
-        let result = self.out.string(inst, text).map_err(|error| error.pm_error());
+        let result = match &mut self.out {
+            Out::Answer(out) => out.string(inst, text).map_err(|error| error.pm_error()),
+            Out::Operand(out) => {
+                out.push(InstanceValue { inst, value: Value::String(bytes::Bytes::copy_from_slice(text)) });
+                Ok(())
+            }
+        };
         self.written_or(result)
     }
 
@@ -68,7 +100,10 @@ impl<'a> SetWriter<'a> {
     /// # Errors
     /// `PM_ERR_CONV` for bytes that are no event array, `PM_ERR_TOOBIG` for too many; as [`SetWriter::value`].
     pub fn events(&mut self, inst: Inst, fill: impl FnOnce(&mut Vec<u8>) -> bool) -> Result<bool, PmError> {
-        let kept = self.out.event_block(inst, |out| {
+        let Out::Answer(out) = &mut self.out else {
+            return self.written_or(Err(PmError::TYPE)).map(|()| false);
+        };
+        let kept = out.event_block(inst, |out| {
             let start = out.len();
             let keep = fill(out);
             if !keep {
@@ -85,7 +120,10 @@ impl<'a> SetWriter<'a> {
 
     /// How many bytes an event array may have at most, in this answer.
     pub fn room(&self) -> usize {
-        self.out.room()
+        match &self.out {
+            Out::Answer(out) => out.room(),
+            Out::Operand(_) => 0,
+        }
     }
 
     /// Notes that an instance has no value because of an error. If no instance has a value, the last such

@@ -1,6 +1,6 @@
 //! Dynamic parts of the name space: metrics that come and go while the agent runs.
 
-use super::{Call, LabelList, SetWriter};
+use super::{Call, LabelList, OwnMetrics, SetWriter};
 use crate::model::{Desc, Inst, PmError, Pmid, Value};
 
 /// Which text of a metric is asked for.
@@ -26,6 +26,12 @@ pub trait Subtree<S> {
     /// a PMID.
     fn names(&self, state: &S, name: &mut dyn FnMut(&str, Pmid));
 
+    /// Names that are found by whoever asks for them, but not listed: metrics that are defined yet unusable.
+    /// The default has none.
+    fn unlisted(&self, state: &S, name: &mut dyn FnMut(&str, Pmid)) {
+        let _ = (state, name);
+    }
+
     /// The descriptor of a metric that has a name. Its PMID and instance domain carry the domain of `pmid`.
     fn desc(&self, state: &S, pmid: Pmid) -> Option<Desc>;
 
@@ -36,6 +42,26 @@ pub trait Subtree<S> {
     fn fetch(&self, state: &mut S, call: &Call<'_>, values: &mut SetWriter<'_>) -> Result<(), PmError> {
         let _ = (state, call, values);
         Ok(())
+    }
+
+    /// As [`Subtree::fetch`], for metrics made of the agent's own other metrics: those, and the state, are
+    /// reached through `own`. The framework calls this; the default calls [`Subtree::fetch`].
+    ///
+    /// # Errors
+    /// What the client is to see instead of values.
+    fn compute(
+        &self,
+        own: &mut OwnMetrics<'_, S>,
+        call: &Call<'_>,
+        values: &mut SetWriter<'_>,
+    ) -> Result<(), PmError> {
+        self.fetch(own.state, call, values)
+    }
+
+    /// Why [`Subtree::desc`] gives nothing for a metric that has a name.
+    fn desc_error(&self, state: &S, pmid: Pmid) -> PmError {
+        let _ = (state, pmid);
+        PmError::PMID
     }
 
     /// Stores one instance's value, which has the metric's type. The default refuses.

@@ -23,6 +23,8 @@ pub struct Config {
     pub events: EventsConfig,
     /// Limits of the field metrics.
     pub fields: FieldsConfig,
+    /// The derived metrics.
+    pub derived: DerivedConfig,
     /// Who may change the control metrics.
     pub control: ControlConfig,
     /// The ingest sockets.
@@ -72,6 +74,17 @@ impl Default for FieldsConfig {
     fn default() -> FieldsConfig {
         FieldsConfig { max: 4096 }
     }
+}
+
+/// The derived metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DerivedConfig {
+    /// Files with definitions, and directories of such files. Relative paths start where the configuration
+    /// file is. `None` stands for the definitions that are compiled in, those of `install/derived.conf`.
+    pub files: Option<Vec<PathBuf>>,
+    /// Take the language of PCP's own derived metrics only, without this engine's additions.
+    pub portable: bool,
 }
 
 /// Who may change the control metrics, on top of pmcd's own access control.
@@ -126,6 +139,16 @@ pub enum ConfigError {
         /// The key, what is wrong and what is allowed.
         message: String,
     },
+    /// A path in `derived.files` is not allowed.
+    #[error("{}:{line}: derived.files: {message}", .path.display())]
+    Derived {
+        /// The file.
+        path: PathBuf,
+        /// Line in the file, from 1.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
     /// A value is out of its range.
     #[error("{}: {key} = {value} is out of range: allowed is {allowed}", place(.path, *.line))]
     Range {
@@ -160,7 +183,7 @@ impl Config {
 
     /// Reads and checks a configuration's text; `path` is for messages.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
-        let config: Config = toml::from_str(text).map_err(|error| {
+        let mut config: Config = toml::from_str(text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start);
             let message = in_plain_words(error.message());
             ConfigError::Syntax {
@@ -173,6 +196,11 @@ impl Config {
             }
         })?;
         config.check(text, path)?;
+        if let Some(directory) = path.parent() {
+            for file in config.derived.files.iter_mut().flatten() {
+                *file = directory.join(&*file);
+            }
+        }
         Ok(config)
     }
 
@@ -193,6 +221,19 @@ impl Config {
                 let line = line_of_key(text, &format!("socket.{key}"), index);
                 return Err(ConfigError::Socket { path: path.to_owned(), line, message });
             }
+        }
+        let mut files = std::collections::HashSet::new();
+        for file in self.derived.files.iter().flatten() {
+            let problem = match file.as_os_str().is_empty() {
+                true => "an empty path".to_owned(),
+                false if !files.insert(file) => format!("{} is there twice", file.display()),
+                false => continue,
+            };
+            return Err(ConfigError::Derived {
+                path: path.to_owned(),
+                line: line_of_key(text, "derived.files", 0),
+                message: problem,
+            });
         }
         let events = &self.events;
         if self.state_dir.as_ref().is_some_and(|dir| dir.as_os_str().is_empty()) {
@@ -324,6 +365,7 @@ mod tests {
         let shown = Config::parse(&set, Path::new("jumpseat.toml")).unwrap();
         let mut defaults = Config { socket: vec![SocketConfig::default()], ..Config::default() };
         // What these keys say is where the defaults come from elsewhere.
+        defaults.derived.files = Some(vec!["derived.conf".into()]);
         defaults.domain = Some(crate::seat::DEFAULT_DOMAIN);
         defaults.state_dir = Some("/var/lib/pcp/config/pmda".into());
         assert_eq!(format!("{shown:?}"), format!("{defaults:?}"));
@@ -332,6 +374,14 @@ mod tests {
                 assert!(set.contains(key.0), "{} is not shown", key.0);
             }
         }
+    }
+
+    #[test]
+    fn definition_files_are_looked_for_next_to_the_configuration() {
+        let text = "[derived]\nfiles = [\"a.conf\", \"/b.d\"]\n";
+        let config = Config::parse(text, Path::new("/etc/pcp/jumpseat/j.toml")).unwrap();
+        let files = config.derived.files.unwrap();
+        assert_eq!(files, [Path::new("/etc/pcp/jumpseat/a.conf"), Path::new("/b.d")]);
     }
 
     #[test]
@@ -376,6 +426,12 @@ mod tests {
             error("[events]\nsource_budget = '1GiB'")
                 .starts_with("j.toml:1: events.total_budget = 67108864 is")
         );
+        assert_eq!(
+            error("[derived]\nportable = true\nfiles = [\"a\", \"\"]"),
+            "j.toml:3: derived.files: an empty path"
+        );
+        assert_eq!(error("[derived]\nfiles = [\"a\", \"a\"]"), "j.toml:2: derived.files: a is there twice");
+        assert!(error("[derived]\nfiles = \"a\"").starts_with("j.toml:2: derived.files: "));
         assert!(error("domain = 511").contains("allowed is 1 to 510"));
         assert!(error("domain = ").starts_with("j.toml:1: "));
     }

@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod balance;
 pub mod config;
+mod derived;
+mod derived_files;
 mod fields;
 mod metrics;
 mod state;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use crate::agent::{
     Access, Agent, BuildError, Indom, LabelError, LabelList, LabelTarget, ServeError, Server,
 };
+use crate::ids::IdsError;
 use crate::source::registry::{RegistryConfig, RegistryError};
 use crate::source::socket::{SocketSource, StartError};
 use crate::source::{Inlet, Registry};
@@ -26,6 +29,7 @@ pub use fields::Fields;
 pub use state::{Source, State};
 pub use streams::{Stream, Streams};
 
+use derived::{Catalogue, Derived, DerivedMetrics};
 use fields::FieldMetrics;
 use metrics::{SOURCES, STREAMS, TYPES};
 
@@ -50,6 +54,9 @@ pub enum SeatError {
     /// The files with identifiers.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The file with the numbers of derived metrics.
+    #[error(transparent)]
+    Derived(#[from] IdsError),
     /// The tables do not fit together; a defect of this program.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -71,7 +78,7 @@ pub enum SeatError {
 pub enum Signals<'a> {
     /// They are left as they are.
     Leave,
-    /// The first two end the event loop, SIGHUP reads the limits again.
+    /// The first two end the event loop, SIGHUP reads limits and derived metrics again.
     Handle {
         /// The configuration file to read them from.
         reload: Option<&'a Path>,
@@ -122,12 +129,18 @@ impl Seat {
 
         let mut server = Server::new(agent(state, domain, help, &access(config)).build()?)?;
         server.core().state.load = server.stats();
+        let catalogue = Catalogue::new(server.core().fixed_metrics());
+        let state = &mut server.core().state;
+        state.derived = Derived::open(catalogue, state_dir, domain)?;
+        state.configuration.1 = config.derived.clone();
+        state.read_derived();
         if let Signals::Handle { reload } = signals {
             // Before there are source threads, which must not get them.
             server.handle_signals()?;
-            if let Some(path) = reload.map(Path::to_owned) {
-                server.on_reload(move |state| reload_limits(state, &path));
-            }
+            server.core().state.configuration.0 = reload.map(Path::to_owned);
+            server.on_reload(|state| {
+                state.reload();
+            });
         }
         server.on_wake(State::drain);
 
@@ -158,6 +171,7 @@ fn agent(state: State, domain: u16, help: Option<(&str, &str)>, access: &Access)
         .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
         .metrics(metrics::all(access))
         .subtree("jumpseat.field", FieldMetrics)
+        .subtree(derived::ROOT, DerivedMetrics)
         .labels(|state, target, labels| label(state, target, labels).map_err(Into::into))
         .label_generation(State::label_generation)
         .on_client_end(State::client_end)
@@ -184,6 +198,7 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
             1 => labels.add("about", "events"),
             2 => labels.add("about", "sources"),
             3 => labels.add("about", "clients"),
+            cluster if derived::CLUSTERS.contains(&cluster) => labels.add("about", "derived"),
             _ => labels.add("about", "fields"),
         },
         LabelTarget::InDom(indom) => match indom.serial() {
@@ -214,17 +229,6 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
             },
             _ => Ok(()),
         },
-    }
-}
-
-/// SIGHUP: the limits of the configuration take effect, over stored ones too.
-fn reload_limits(state: &mut State, path: &Path) {
-    match Config::load(path) {
-        Ok(config) => {
-            state.set_limits(config.events);
-            tracing::info!("{}: read again", path.display());
-        }
-        Err(error) => tracing::error!("{error}; nothing has changed"),
     }
 }
 

@@ -5,6 +5,7 @@
 //! client has not read.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,8 @@ use crate::source::report::Limiter;
 use crate::source::socket::SocketStats;
 use crate::source::{Definition, Delivery, Inlet, Reason, Registry};
 
-use super::config::EventsConfig;
+use super::config::{Config, DerivedConfig, EventsConfig};
+use super::derived::Derived;
 use super::fields::Fields;
 use super::streams::Streams;
 
@@ -45,8 +47,12 @@ pub struct State {
     pub fields_folded: u64,
     /// Cursors and filters of clients.
     pub streams: Streams,
+    /// Metrics computed from others.
+    pub derived: Derived,
     /// Limits, as configured or stored.
     pub limits: EventsConfig,
+    /// The configuration file, and what it says about derived metrics.
+    pub configuration: (Option<PathBuf>, DerivedConfig),
     /// What the event loop counts.
     pub load: Arc<Stats>,
     /// What each ingest socket counts.
@@ -127,7 +133,9 @@ impl State {
             fields: Fields::default(),
             fields_folded: 0,
             streams: Streams::default(),
+            derived: Derived::default(),
             limits,
+            configuration: (None, DerivedConfig::default()),
             load: Arc::default(),
             sockets: Vec::new(),
             started: Instant::now(),
@@ -157,6 +165,42 @@ impl State {
     /// Forgets a client.
     pub fn client_end(&mut self, client: ClientId) {
         self.streams.end(client, &mut self.sources);
+        self.derived.client_end(client);
+    }
+
+    /// Reads the configuration again, where there is one, and the files with derived metrics. Limits that
+    /// were stored give way to configured ones. Tells the log what happened and whether all went well;
+    /// what cannot be read or is wrong changes nothing.
+    pub fn reload(&mut self) -> bool {
+        if let Some(path) = self.configuration.0.clone() {
+            match Config::load(&path) {
+                Ok(config) => {
+                    self.configuration.1 = config.derived;
+                    self.set_limits(config.events);
+                    tracing::info!("{}: read again", path.display());
+                }
+                Err(error) => {
+                    tracing::error!("{error}; nothing has changed");
+                    return false;
+                }
+            }
+        }
+        self.read_derived()
+    }
+
+    /// Reads the files with derived metrics.
+    pub fn read_derived(&mut self) -> bool {
+        match self.derived.reload(&self.configuration.1) {
+            Ok(()) => {
+                let (usable, refused) = self.derived.counts();
+                tracing::info!("derived metrics: {usable} usable, {refused} refused");
+                true
+            }
+            Err(error) => {
+                tracing::error!("derived metrics: {error}; nothing has changed");
+                false
+            }
+        }
     }
 
     /// Holds each source to its budget, or to an equal share of the total if that is less. Those that have
@@ -199,7 +243,7 @@ impl State {
         share.min(self.limits.source_budget.0) as usize
     }
 
-    fn define(&mut self, definition: Definition) {
+    pub(super) fn define(&mut self, definition: Definition) {
         match definition {
             Definition::Source { id, name } => {
                 if announced(self.source_names.add_as(id, &name), &name) {

@@ -290,6 +290,8 @@ impl DirectConnection {
     ) -> Option<Result<Pdu, PmError>> {
         let Some(profile) = self.profiles.get(&fetch.ctxid) else { return Some(Err(PmError::NOPROFILE)) };
         let now = agents.agent.generations();
+        let time = (agents.endpoint.clock)();
+        agents.agent.begin_fetch(time);
         results.reset();
         for &pmid in &fetch.pmids {
             let domain = pmid.0 >> 22;
@@ -302,7 +304,7 @@ impl DirectConnection {
                 return Some(Err(error.pm_error()));
             }
         }
-        match results.finish(result, (agents.endpoint.clock)(), 0) {
+        match results.finish(result, time, 0) {
             Ok(parts) => {
                 let changes = now.changes_since(self.told);
                 self.told = now;

@@ -19,7 +19,7 @@ const MAX_PDU: usize = 1 << 20;
 const MAX_CLIENTS: usize = 1 << 16;
 
 /// What the agent wants from pmcd.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct PmcdOptions {
     /// Tell user, group and process id of each client. With `notready` in pmcd.conf this can upset clients
     /// that connect before the agent is ready (spec `agent.md` 9).
@@ -28,6 +28,15 @@ pub struct PmcdOptions {
     pub container: bool,
     /// pmcd.conf says `notready` for this agent: pmcd waits for [`PmcdConnection::set_ready`].
     pub notready: bool,
+    /// The time of a fetch; the system's by default.
+    pub clock: fn() -> Timestamp,
+}
+
+impl Default for PmcdOptions {
+    fn default() -> PmcdOptions {
+        let clock = || Timestamp::from(std::time::SystemTime::now());
+        PmcdOptions { identity: false, container: false, notready: false, clock }
+    }
 }
 
 /// The line to pmcd.
@@ -258,6 +267,7 @@ impl PmcdConnection {
         let client = self.client(core, slot)?;
         let now = core.generations();
         let changes = now.changes_since(self.told.unwrap_or(now));
+        core.begin_fetch((self.options.clock)());
         results.reset();
         for &pmid in pmids {
             core.fetch(client, &self.profile, pmid, results).map_err(|error| error.pm_error())?;

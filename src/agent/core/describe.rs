@@ -114,7 +114,7 @@ impl<S> Core<S> {
 impl<S> Dynamic<S> {
     /// The descriptor of a metric of the subtree, with the agent's domain put in.
     pub(super) fn desc(&self, state: &S, pmid: Pmid, domain: u16) -> Result<Desc, PmError> {
-        let desc = self.subtree.desc(state, pmid).ok_or(PmError::PMID)?;
+        let desc = self.subtree.desc(state, pmid).ok_or_else(|| self.subtree.desc_error(state, pmid))?;
         let indom =
             if desc.indom == InDom::NULL { desc.indom } else { InDom::new(domain, desc.indom.serial()) };
         Ok(Desc { pmid, indom, ..desc })

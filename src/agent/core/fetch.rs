@@ -1,9 +1,9 @@
 //! Values (spec `agent.md` 16).
 
-use super::Core;
+use super::{Core, OwnMetrics};
 use crate::agent::set::SetWriter;
-use crate::agent::{Call, ClientId, Fetch};
-use crate::model::{InDom, PM_IN_NULL, PmError, Pmid, Profile};
+use crate::agent::{Call, ClientId};
+use crate::model::{InDom, PmError, Pmid, Profile};
 use crate::pdu::{EncodeError, ResultWriter};
 
 impl<S> Core<S> {
@@ -36,49 +36,30 @@ impl<S> Core<S> {
         if !self.owns(pmid) {
             return Err(PmError::PMID);
         }
-        let mut call = Call { client, attributes, profile, pmid, indom: InDom::NULL };
-        let Some(&(index, desc)) = self.table.get(&pmid.local()) else {
-            let at = *self.dynamic.get(&pmid.local()).ok_or(PmError::PMID)?;
-            let dynamic = self.subtrees.get(at).ok_or(PmError::PMID)?;
-            let desc = dynamic.desc(&self.state, pmid, self.domain)?;
+        let (stamp, domain) = (self.stamp, self.domain);
+        let mut call = Call { client, attributes, profile, pmid, indom: InDom::NULL, fetch: stamp };
+        let fixed = self.table.get(&pmid.local()).copied();
+        let (subtrees, dynamic) = (&self.subtrees, &self.dynamic);
+        let mut own = OwnMetrics {
+            state: &mut self.state,
+            metrics: &self.metrics,
+            table: &self.table,
+            indoms: &self.indoms,
+            indom_table: &self.indom_table,
+            scratch: &mut self.scratch,
+        };
+        if let Some((index, desc)) = fixed {
             call.indom = desc.indom;
             let mut set = SetWriter::new(out, desc.value_type, &call);
-            dynamic.subtree.fetch(&mut self.state, &call, &mut set)?;
+            own.write(index, &call, &mut set)?;
             return set.outcome();
-        };
+        }
+        let at = *dynamic.get(&pmid.local()).ok_or(PmError::PMID)?;
+        let dynamic = subtrees.get(at).ok_or(PmError::PMID)?;
+        let desc = dynamic.desc(own.state, pmid, domain)?;
         call.indom = desc.indom;
         let mut set = SetWriter::new(out, desc.value_type, &call);
-        // The table was made together with the metrics.
-        let metric = &self.metrics[index];
-        match &metric.fetch {
-            Fetch::None => {}
-            Fetch::Set(write) => write(&mut self.state, &call, &mut set)?,
-            Fetch::Each(each) => {
-                self.scratch.clear();
-                match metric.indom.and_then(|serial| self.indom_table.get(&serial)) {
-                    None => self.scratch.push(PM_IN_NULL),
-                    Some(&at) => {
-                        let instances = self.indoms[at].instances(&mut self.state);
-                        match set.wants_all() {
-                            true => self.scratch.extend_from_slice(instances.active()),
-                            false => {
-                                self.scratch
-                                    .extend(instances.active().iter().filter(|inst| set.wants(**inst)));
-                            }
-                        }
-                    }
-                }
-                for &inst in &self.scratch {
-                    // By reference: moving the answer costs more than all the rest.
-                    match &each(&mut self.state, &call, inst) {
-                        // A value of another type is noted as the instance's error.
-                        Ok(Some(value)) => drop(set.value(inst, value)),
-                        Ok(None) => set.no_value(),
-                        Err(error) => set.error(*error),
-                    }
-                }
-            }
-        }
+        dynamic.subtree.compute(&mut own, &call, &mut set)?;
         set.outcome()
     }
 }

@@ -10,6 +10,7 @@ mod clients;
 mod describe;
 mod fetch;
 mod names;
+mod own;
 mod serve;
 mod store;
 
@@ -21,12 +22,13 @@ use super::builder::{ClientEndFn, GenerationFn, Parts};
 use super::help::HelpTexts;
 use super::labels::LabelFn;
 use super::pmns::NameTree;
-use super::{Attributes, ClientId, Indom, Metric, Subtree};
-use crate::model::{Desc, Inst};
+use super::{Attributes, ClientId, FetchStamp, Indom, Metric, Subtree};
+use crate::model::{Desc, Inst, Timestamp};
 
 use clients::Clients;
 
 pub(super) use fetch::sendable;
+pub use own::OwnMetrics;
 pub(super) use serve::Serve;
 
 /// Which changes a client has been told of. Compare two to know what to tell ([`Core::generations`]).
@@ -71,6 +73,8 @@ pub struct Core<S> {
     label_generation: Option<GenerationFn<S>>,
     client_end: Option<ClientEndFn<S>>,
     clients: Clients,
+    /// The fetch going on, or the last one.
+    stamp: FetchStamp,
     /// Instances of the metric being fetched.
     scratch: Vec<Inst>,
 }
@@ -81,6 +85,8 @@ struct Dynamic<S> {
     subtree: Box<dyn Subtree<S>>,
     /// Names relative to the root, and the generation they are of.
     names: NameTree,
+    /// Names that are found but not listed.
+    unlisted: NameTree,
     generation: Option<u64>,
 }
 
@@ -90,6 +96,7 @@ impl<S> Core<S> {
             root,
             subtree,
             names: NameTree::default(),
+            unlisted: NameTree::default(),
             generation: None,
         });
         let mut core = Core {
@@ -109,6 +116,7 @@ impl<S> Core<S> {
             label_generation: parts.label_generation,
             client_end: parts.client_end,
             clients: Clients::default(),
+            stamp: FetchStamp::default(),
             scratch: Vec::new(),
         };
         core.refresh_names();
@@ -137,6 +145,12 @@ impl<S> Core<S> {
         {
             client_end(&mut self.state, client);
         }
+    }
+
+    /// A fetch request has come: what is fetched from now on is part of it. `time` is the time that derived
+    /// values take for the time of their operands.
+    pub fn begin_fetch(&mut self, time: Timestamp) {
+        self.stamp = FetchStamp { number: self.stamp.number + 1, time };
     }
 
     /// What is known about a client that is there.

@@ -12,7 +12,9 @@ impl<S> Core<S> {
     pub fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         self.refresh_names();
         let found = match self.names.get(name) {
-            None => self.below_dynamic(name).and_then(|(subtree, rest)| subtree.names.get(rest)),
+            None => self
+                .below_dynamic(name)
+                .and_then(|(subtree, rest)| subtree.names.get(rest).or_else(|| subtree.unlisted.get(rest))),
             found => found,
         };
         match found {
@@ -33,7 +35,8 @@ impl<S> Core<S> {
         }
         let mut names = self.names.names_of(pmid).to_vec();
         if let Some(subtree) = self.dynamic.get(&pmid.local()).and_then(|&at| self.subtrees.get(at)) {
-            names.extend(subtree.names.names_of(pmid).iter().map(|name| full_name(&subtree.root, name)));
+            let known = subtree.names.names_of(pmid).iter().chain(subtree.unlisted.names_of(pmid));
+            names.extend(known.map(|name| full_name(&subtree.root, name)));
         }
         if names.is_empty() { Err(PmError::PMID) } else { Ok(names) }
     }
@@ -93,16 +96,18 @@ impl<S> Core<S> {
             }
             changed = true;
             dynamic.generation = Some(generation);
-            let mut names = NameTree::default();
+            let (mut names, mut unlisted) = (NameTree::default(), NameTree::default());
             let (domain, table) = (self.domain, &self.table);
-            dynamic.subtree.names(&self.state, &mut |name, pmid| {
+            let add = |names: &mut NameTree, name: &str, pmid: Pmid| {
                 if !is_path(name) || table.contains_key(&pmid.local()) {
                     tracing::warn!(root = dynamic.root, name, %pmid, "unusable dynamic metric left out");
                 } else {
                     names.add(name, pmid.with_domain(domain));
                 }
-            });
-            dynamic.names = names;
+            };
+            dynamic.subtree.names(&self.state, &mut |name, pmid| add(&mut names, name, pmid));
+            dynamic.subtree.unlisted(&self.state, &mut |name, pmid| add(&mut unlisted, name, pmid));
+            (dynamic.names, dynamic.unlisted) = (names, unlisted);
         }
         if !changed {
             return;
@@ -110,7 +115,8 @@ impl<S> Core<S> {
         self.names_generation += 1;
         self.dynamic.clear();
         for (index, dynamic) in self.subtrees.iter().enumerate() {
-            self.dynamic.extend(dynamic.names.metrics().map(|(_, pmid)| (pmid.local(), index)));
+            let metrics = dynamic.names.metrics().chain(dynamic.unlisted.metrics());
+            self.dynamic.extend(metrics.map(|(_, pmid)| (pmid.local(), index)));
         }
     }
 

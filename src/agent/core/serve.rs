@@ -2,7 +2,7 @@
 
 use super::{Core, Generations};
 use crate::agent::{Attributes, ClientId, Instances, LabelTarget, TextKind};
-use crate::model::{Desc, InDom, LabelSet, PmError, Pmid, Profile};
+use crate::model::{Desc, InDom, LabelSet, PmError, Pmid, Profile, Timestamp};
 use crate::pdu::{EncodeError, RawValueSet, ResultWriter};
 
 macro_rules! serve {
@@ -36,6 +36,7 @@ serve! {
     fn indom_text(&mut self, indom: InDom, kind: TextKind) -> Result<String, PmError>;
     fn labels(&mut self, target: LabelTarget) -> Result<Vec<LabelSet>, PmError>;
     fn instance_labels(&mut self, indom: InDom) -> Result<Vec<LabelSet>, PmError>;
+    fn begin_fetch(&mut self, time: Timestamp);
     fn fetch(&mut self, client: ClientId, profile: &Profile, pmid: Pmid, out: &mut ResultWriter)
         -> Result<(), EncodeError>;
     fn store(&mut self, client: ClientId, set: &RawValueSet) -> Result<(), PmError>;

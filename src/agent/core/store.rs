@@ -19,7 +19,7 @@ impl<S> Core<S> {
         let desc = self.desc(pmid)?;
         let attributes = self.clients.attributes(client).ok_or(PmError::NOCONTEXT)?;
         let profile = Profile::default();
-        let call = Call { client, attributes, profile: &profile, pmid, indom: desc.indom };
+        let call = Call { client, attributes, profile: &profile, pmid, indom: desc.indom, fetch: self.stamp };
         let metric = self.table.get(&pmid.local()).map(|(index, _)| &self.metrics[*index]);
         if let Some(metric) = metric
             && (metric.store.is_none() || !metric.access.permits(attributes))

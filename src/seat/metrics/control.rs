@@ -1,4 +1,4 @@
-//! `jumpseat.control.*`: limits that can be changed with pmstore.
+//! `jumpseat.control.*`: what can be changed with pmstore.
 
 use std::ops::RangeInclusive;
 
@@ -70,6 +70,17 @@ pub fn metrics(access: &Access) -> Vec<Metric<State>> {
                 Value::U32(number) => {
                     Err(refuse("recent", u64::from(*number), &format!("0 to {MAX_RECENT}")))
                 }
+                _ => Err(PmError::BADSTORE),
+            })
+            .access(access.clone()),
+        Metric::new("jumpseat.control.reload", ValueType::U32)
+            .units(Units::COUNT)
+            .discrete()
+            .value(|state: &mut State| state.derived.reloads())
+            .store(|state, _, _, value| match value {
+                Value::U32(1) if state.reload() => Ok(()),
+                // The log has the reason.
+                Value::U32(1) => Err(PmError::GENERIC),
                 _ => Err(PmError::BADSTORE),
             })
             .access(access.clone()),

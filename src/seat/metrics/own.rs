@@ -34,6 +34,7 @@ pub fn metrics() -> Vec<Metric<State>> {
             .units(Units::BYTE)
             .each(|_: &mut State, _, _| resident_bytes().map(|bytes| Some(Value::U64(bytes)))),
         u64("memory.events", Units::BYTE, |state| state.event_memory() as u64),
+        u64("memory.history", Units::BYTE, |state| state.derived.history_bytes() as u64),
         u64("requests.count", Units::COUNT, |state| load(&state.load.requests)).counter(),
         u64("requests.time", Units::NANOSECOND, |state| load(&state.load.request_nanos)).counter(),
         u64("requests.longest", Units::NANOSECOND, |state| load(&state.load.longest_nanos)),
@@ -43,6 +44,8 @@ pub fn metrics() -> Vec<Metric<State>> {
         u32("sources", |state| state.source_names.active().len() as u32),
         u32("fields.known", |state| state.fields.count() as u32),
         u64("fields.folded", Units::COUNT, |state| state.fields_folded).counter(),
+        u32("derived.usable", |state| state.derived.counts().0 as u32),
+        u32("derived.refused", |state| state.derived.counts().1 as u32),
         u32("connections.active", |state| {
             state.sockets.iter().map(|s| load(&s.connections)).sum::<u64>() as u32
         }),

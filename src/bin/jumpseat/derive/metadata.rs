@@ -51,8 +51,11 @@ impl MetadataArgs {
             return Ok(Some(Metadata::Host(Box::new(connection))));
         }
         if self.agent {
+            // Its derived metrics are not real ones, and would hide definitions of the same names.
+            let mut config = Config::default();
+            config.derived.files = Some(Vec::new());
             let setup = Setup {
-                config: &Config::default(),
+                config: &config,
                 domain: seat::DEFAULT_DOMAIN,
                 state_dir: None,
                 help: None,
