@@ -210,6 +210,23 @@ fn not_ready_is_said_and_taken_back() {
 }
 
 #[test]
+fn a_profile_outlasts_a_busy_agent() {
+    // pmcd does not send it again for the same context.
+    let mut pmcd = Pmcd::ready();
+    let only =
+        IndomProfile { indom: InDom::new(DOMAIN, 3), state: ProfileState::Exclude, instances: vec![1] };
+    let profile = Profile { state: ProfileState::Include, indoms: vec![only] };
+    assert!(pmcd.ask(0, &Pdu::Profile(ProfilePdu { ctxid: 0, profile })).is_empty());
+    assert_eq!(instances(&pmcd.fetch(0, &[(1, 0)]).0[0]).unwrap(), [1]);
+    pmcd.connection.set_ready(&mut pmcd.core, false, &mut pmcd.out);
+    let fetch = Pdu::Fetch(Fetch { ctxid: 0, pmids: vec![Pmid::new(DOMAIN, 1, 0)] });
+    assert_eq!(pmcd.ask(0, &fetch), [error(PmError::PMDANOTREADY)]);
+    pmcd.connection.set_ready(&mut pmcd.core, true, &mut pmcd.out);
+    assert_eq!(pmcd.out.take(), [error(PmError::PMDAREADY)]);
+    assert_eq!(instances(&pmcd.fetch(0, &[(1, 0)]).0[0]).unwrap(), [1]);
+}
+
+#[test]
 fn pmcd_is_answered_only_where_it_waits() {
     let mut pmcd = Pmcd::ready();
     let frame = |kind: u32, body: &[u8]| {

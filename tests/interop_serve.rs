@@ -5,6 +5,9 @@ mod common;
 
 use common::{LoggerRun, PcpEnv, Process, Record, SOURCE, Seat, eventually, records, temp_dir};
 use std::fmt::Write as _;
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::process::Command;
 use std::time::Duration;
 
 #[test]
@@ -90,4 +93,29 @@ fn two_hundred_clients_at_once_each_get_everything() {
         let shown = endpoint.run("pminfo", ["-f", "jumpseat.source.readers"]).stdout;
         shown.contains(&format!("or \"{SOURCE}\"] value 0")).then_some(())
     });
+}
+
+#[test]
+fn clients_beyond_the_systems_limit_get_their_turn_when_others_leave() {
+    const CLIENTS: usize = 60;
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let endpoint = seat.serve([]);
+    let limit = ["--nofile=40:40", &format!("--pid={}", endpoint.process.pid())];
+    assert!(Command::new("prlimit").args(limit).status().unwrap().success());
+    let connect = |_| {
+        let client = TcpStream::connect(endpoint.host()).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client
+    };
+    let mut clients: Vec<TcpStream> = (0..CLIENTS).map(connect).collect();
+    let mut greeting = [0; 20];
+    clients[0].read_exact(&mut greeting).unwrap();
+    // The last connect went unnoticed: the system completes connections by itself.
+    let mut last = clients.pop().unwrap();
+    last.set_nonblocking(true).unwrap();
+    assert_eq!(last.read(&mut greeting).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    last.set_nonblocking(false).unwrap();
+    drop(clients);
+    last.read_exact(&mut greeting).unwrap();
 }

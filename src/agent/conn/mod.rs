@@ -23,7 +23,7 @@ use super::core::sendable;
 pub trait Output {
     /// Takes a whole PDU, given in two parts, to be sent after everything sent before.
     fn send(&mut self, parts: [&[u8]; 2]);
-    /// Whether everything has left, so that the next request may be answered.
+    /// Whether the next request may be answered: everything has left, and it is not somebody else's turn.
     fn is_clear(&self) -> bool;
 }
 

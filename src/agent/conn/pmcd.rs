@@ -139,7 +139,6 @@ impl PmcdConnection {
         for (_, client) in self.clients.drain() {
             core.client_close(client);
         }
-        self.profile = Profile::default();
     }
 
     fn handle(

@@ -141,10 +141,9 @@ impl Clients {
             }
             Err(Closed::Eof | Closed::Io(_)) => Err(Gone::Left),
         };
-        if rest.is_err() {
-            self.remove(place, core, endpoint);
-        } else {
-            self.set_due(place);
+        match rest {
+            Ok(rest) => self.set_due(place, rest),
+            Err(_) => self.remove(place, core, endpoint),
         }
         rest
     }
@@ -179,7 +178,8 @@ impl Clients {
         }
     }
 
-    fn remove<S>(&mut self, place: usize, core: &mut Core<S>, endpoint: &mut Endpoint) {
+    /// Drops the client at a place.
+    pub fn remove<S>(&mut self, place: usize, core: &mut Core<S>, endpoint: &mut Endpoint) {
         let Some(mut client) = self.table.get_mut(place).and_then(Option::take) else { return };
         if let Some((_, due)) = client.due {
             self.due.remove(&(due, place));
@@ -190,14 +190,14 @@ impl Clients {
     }
 
     /// Notes what the client owes now, and until when. The time runs on while it owes the same.
-    fn set_due(&mut self, place: usize) {
+    fn set_due(&mut self, place: usize, rest: Rest) {
         let limits = self.limits;
         let Some(Some(client)) = self.table.get_mut(place) else { return };
         let (duty, allowed) = if client.line.waiting() > 0 {
             (Duty::Reading { written: client.line.written() }, limits.reading)
         } else if !client.connection.is_open() {
             (Duty::Handshake, limits.handshake)
-        } else if client.line.has_partial_input() {
+        } else if client.line.has_partial_input() && rest == Rest::Wait {
             (Duty::Body { answered: client.connection.requests() }, limits.body)
         } else {
             if let Some((_, due)) = client.due.take() {

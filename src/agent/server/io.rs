@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mio::event::Event;
@@ -13,6 +14,8 @@ use crate::agent::{Broken, Output};
 
 /// Rounds of reading and answering before others get their turn.
 const ROUNDS: usize = 16;
+/// How long one may be answered before others get their turn; an answer that is begun is finished.
+const TURN: Duration = Duration::from_millis(5);
 /// Buffers above this are given back when they are empty.
 const KEEP: usize = 1 << 16;
 
@@ -155,7 +158,7 @@ impl Line {
     /// Lets `speak` send something out of turn.
     pub fn say(&mut self, speak: impl FnOnce(&mut dyn Output)) -> Result<(), Closed> {
         let out = self.channel.output.as_mut().unwrap_or(&mut self.channel.input);
-        speak(&mut Sender { outgoing: &mut self.outgoing, out });
+        speak(&mut Sender { outgoing: &mut self.outgoing, out, turn: Instant::now() });
         self.outgoing.check()
     }
 
@@ -166,6 +169,7 @@ impl Line {
         scratch: &mut [u8],
         mut process: impl FnMut(&mut BytesMut, &mut dyn Output) -> Result<(), Broken>,
     ) -> Result<Rest, Closed> {
+        let turn = Instant::now();
         for _ in 0..ROUNDS {
             let Channel { input, output } = &mut self.channel;
             self.outgoing.flush(output.as_mut().unwrap_or(input));
@@ -176,10 +180,13 @@ impl Line {
             if !self.input.is_empty() {
                 let out = output.as_mut().unwrap_or(input);
                 // A socket's one descriptor serves both ways; the sender only writes.
-                process(&mut self.input, &mut Sender { outgoing: &mut self.outgoing, out })?;
+                process(&mut self.input, &mut Sender { outgoing: &mut self.outgoing, out, turn })?;
                 self.outgoing.check()?;
                 if !self.outgoing.is_clear() {
                     continue;
+                }
+                if turn.elapsed() >= TURN {
+                    return Ok(Rest::More);
                 }
             }
             if !self.readable {
@@ -219,6 +226,8 @@ impl Line {
 struct Sender<'a> {
     outgoing: &'a mut Outgoing,
     out: &'a mut File,
+    /// When the turn began.
+    turn: Instant,
 }
 
 impl Output for Sender<'_> {
@@ -235,7 +244,7 @@ impl Output for Sender<'_> {
     }
 
     fn is_clear(&self) -> bool {
-        self.outgoing.is_clear()
+        self.outgoing.is_clear() && self.turn.elapsed() < TURN
     }
 }
 
@@ -279,5 +288,37 @@ impl Outgoing {
         }
         self.written += done as u64;
         done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_with_much_to_ask_takes_turns() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut line = Line::new(Channel::socket(ours.into()).unwrap());
+        (&theirs).write_all(&[0; 10]).unwrap();
+        let mut answered = 0;
+        let mut turn = || {
+            let rest = line.drive(&mut [0; 100], |input, out| {
+                while out.is_clear() && !input.is_empty() {
+                    bytes::Buf::advance(input, 1);
+                    answered += 1;
+                    std::thread::sleep(TURN * 2 / 3);
+                }
+                Ok(())
+            });
+            (rest.unwrap(), answered)
+        };
+        let (rest, answered) = turn();
+        assert_eq!(rest, Rest::More);
+        assert!((1..=2).contains(&answered), "{answered} in one turn");
+        let turns = (0..).take_while(|_| turn().0 == Rest::More).count();
+        assert!((3..=10).contains(&turns), "{turns} turns");
+        assert_eq!(turn(), (Rest::Wait, 10));
     }
 }

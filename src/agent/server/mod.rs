@@ -8,6 +8,7 @@ mod clients;
 mod io;
 mod listen;
 mod pmcd;
+mod run;
 mod signals;
 
 pub use clients::Limits;
@@ -20,15 +21,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
-use nix::sys::signal::Signal;
+use mio::{Interest, Poll, Token};
 
-use super::{BuildError, Core, DirectConnection, Endpoint, HostInfo, PmcdOptions};
-use crate::model::PmError;
+use super::{BuildError, Core, Endpoint, HostInfo, PmcdOptions};
 use crate::pdu::ResultWriter;
-use clients::{Clients, Gone};
-use io::{Channel, Closed, Line, Rest};
-use listen::{Listener, Peer};
+use clients::Clients;
+use listen::Listener;
 use pmcd::PmcdLine;
 use signals::Signals;
 
@@ -162,6 +160,10 @@ pub struct Server<S> {
     clients: Clients,
     /// Clients that have more to do than one turn.
     busy: Vec<usize>,
+    /// pmcd has, too.
+    pmcd_busy: bool,
+    /// When to look for connections that the system will not tell of once more.
+    accept_again: Option<Instant>,
     signals: Option<Signals>,
     on_wake: Option<Hook<S>>,
     on_reload: Option<Hook<S>>,
@@ -190,6 +192,8 @@ impl<S> Server<S> {
             listeners: Vec::new(),
             clients: Clients::default(),
             busy: Vec::new(),
+            pmcd_busy: false,
+            accept_again: None,
             signals: None,
             on_wake: None,
             on_reload: None,
@@ -318,260 +322,6 @@ impl<S> Server<S> {
             self.clients.clear(&mut self.core, endpoint);
         }
         exit
-    }
-
-    fn serve(&mut self) -> Result<Exit, ServeError> {
-        let mut events = Events::with_capacity(256);
-        self.check_ready()?;
-        loop {
-            let timeout = self.timeout();
-            match self.poll.poll(&mut events, timeout) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                polled => polled?,
-            }
-            let woken = Instant::now();
-            self.stats.wakeups.fetch_add(1, Ordering::Relaxed);
-            for place in std::mem::take(&mut self.busy) {
-                self.drive_client(place)?;
-            }
-            for event in &events {
-                match event.token() {
-                    WAKE => {
-                        if self.handle.stop.load(Ordering::Acquire) {
-                            return Ok(Exit::Stopped);
-                        }
-                        if let Some(hook) = &mut self.on_wake {
-                            hook(&mut self.core.state);
-                            self.check_ready()?;
-                        }
-                    }
-                    SIGNALS => {
-                        if let Some(exit) = self.take_signals()? {
-                            return Ok(exit);
-                        }
-                    }
-                    PMCD_LISTENER => {
-                        // The pmcd before this one may have gone in the same moment: it must be known first.
-                        if let Some(line) = self.pmcd.as_mut().and_then(PmcdLine::line) {
-                            line.look_for_end();
-                            if let Some(exit) = self.drive_pmcd()? {
-                                return Ok(exit);
-                            }
-                        }
-                        self.accept_pmcd()?;
-                    }
-                    PMCD_INPUT | PMCD_OUTPUT => {
-                        if let Some(line) = self.pmcd.as_mut().and_then(PmcdLine::line) {
-                            line.told(event);
-                        }
-                        if let Some(exit) = self.drive_pmcd()? {
-                            return Ok(exit);
-                        }
-                    }
-                    Token(token) if token < CLIENTS => self.accept_clients(token - LISTENERS)?,
-                    Token(token) => {
-                        if let Some(line) = self.clients.line(token - CLIENTS) {
-                            line.told(event);
-                        }
-                        self.drive_client(token - CLIENTS)?;
-                    }
-                }
-            }
-            self.run_timers()?;
-            self.stats.contexts.store(self.core.clients() as u64, Ordering::Relaxed);
-            self.stats.busy_nanos.fetch_add(woken.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            self.results.shrink_to(KEEP_RESULT);
-        }
-    }
-
-    /// How long there is nothing to do but wait.
-    fn timeout(&self) -> Option<Duration> {
-        if !self.busy.is_empty() {
-            return Some(Duration::ZERO);
-        }
-        let tick = self.tick.as_ref().map(|(_, next, _)| *next);
-        let check = self.pmcd.as_ref().and_then(PmcdLine::next_check);
-        let next = [tick, check, self.clients.next_due()].into_iter().flatten().min()?;
-        // One more millisecond: the system's clock of waits is coarser than ours.
-        Some(next.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
-    }
-
-    fn run_timers(&mut self) -> Result<(), ServeError> {
-        let now = Instant::now();
-        if let Some((period, next, hook)) = &mut self.tick
-            && *next <= now
-        {
-            // Ticks that were missed are not made up for.
-            *next = now + *period;
-            hook(&mut self.core.state);
-            self.check_ready()?;
-        }
-        if let Some(pmcd) = &mut self.pmcd
-            && pmcd.next_check().is_some_and(|check| check <= now)
-            && pmcd.check_socket().map_err(ServeError::Pmcd)?
-            && let Some(listener) = pmcd.listener()
-        {
-            let fd = listener.fd();
-            self.watch(fd, PMCD_LISTENER, Interest::READABLE)?;
-        }
-        if self.clients.next_due().is_some_and(|due| due <= now)
-            && let Some(endpoint) = &mut self.endpoint
-        {
-            let late = self.clients.drop_late(&mut self.core, endpoint);
-            self.stats.slow.fetch_add(late, Ordering::Relaxed);
-            self.count_clients();
-        }
-        Ok(())
-    }
-
-    fn take_signals(&mut self) -> Result<Option<Exit>, ServeError> {
-        while let Some(signal) = self.signals.as_mut().and_then(Signals::next) {
-            match signal {
-                Signal::SIGHUP => {
-                    if let Some(hook) = &mut self.on_reload {
-                        hook(&mut self.core.state);
-                    }
-                    self.check_ready()?;
-                }
-                signal => return Ok(Some(Exit::Signal(signal as i32))),
-            }
-        }
-        Ok(None)
-    }
-
-    fn check_ready(&mut self) -> Result<(), ServeError> {
-        let Some(ready) = &self.ready else { return Ok(()) };
-        let ready = ready(&self.core.state);
-        if self.is_ready != Some(ready)
-            && let Some(pmcd) = &mut self.pmcd
-        {
-            // A line that breaks here is noticed when it is driven.
-            let _ = pmcd.set_ready(&mut self.core, ready);
-            if let Some(line) = pmcd.line() {
-                line.watch_output(self.poll.registry(), PMCD_INPUT, PMCD_OUTPUT)?;
-            }
-        }
-        self.is_ready = Some(ready);
-        Ok(())
-    }
-
-    fn accept_pmcd(&mut self) -> Result<(), ServeError> {
-        let Some(pmcd) = &mut self.pmcd else { return Ok(()) };
-        match pmcd.accept() {
-            Ok(false) => return Ok(()),
-            Ok(true) => {}
-            Err(error) => {
-                tracing::warn!(%error, "connection from pmcd lost before it began");
-                return Ok(());
-            }
-        }
-        if let Some(line) = pmcd.line() {
-            line.watch(self.poll.registry(), PMCD_INPUT)?;
-            line.watch_output(self.poll.registry(), PMCD_INPUT, PMCD_OUTPUT)?;
-        }
-        self.is_ready = None;
-        self.check_ready()
-    }
-
-    fn drive_pmcd(&mut self) -> Result<Option<Exit>, ServeError> {
-        let Some(pmcd) = &mut self.pmcd else { return Ok(None) };
-        let closed = loop {
-            match pmcd.drive(&mut self.core, &mut self.results, &mut self.scratch, &self.stats) {
-                Ok(Rest::Wait) => {
-                    if let Some(line) = pmcd.line() {
-                        line.watch_output(self.poll.registry(), PMCD_INPUT, PMCD_OUTPUT)?;
-                    }
-                    return Ok(None);
-                }
-                // pmcd goes before everybody else.
-                Ok(Rest::More) => {}
-                Err(closed) => break closed,
-            }
-        };
-        let broken = match &closed {
-            Closed::Eof => None,
-            Closed::Io(error) if error.kind() == std::io::ErrorKind::BrokenPipe => None,
-            Closed::Io(error) if error.kind() == std::io::ErrorKind::ConnectionReset => None,
-            other => Some(other.to_string()),
-        };
-        let listens = pmcd.lost(&mut self.core).map_err(ServeError::Pmcd)?;
-        match (listens, broken) {
-            (true, reason) => {
-                tracing::info!(reason, "pmcd has gone: waiting for it to connect again");
-                Ok(None)
-            }
-            (false, None) => Ok(Some(Exit::PmcdGone)),
-            (false, Some(reason)) => Err(ServeError::PmcdBroken(reason)),
-        }
-    }
-
-    fn accept_clients(&mut self, index: usize) -> Result<(), ServeError> {
-        loop {
-            let Some(listener) = self.listeners.get(index) else { return Ok(()) };
-            match listener.accept() {
-                Ok(None) => return Ok(()),
-                Ok(Some(peer)) => self.add_client(peer)?,
-                Err(error) => {
-                    // No descriptors left, most likely. The listener tells again with the next connection.
-                    tracing::warn!(%error, "cannot accept a client");
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    fn add_client(&mut self, peer: Peer) -> Result<(), ServeError> {
-        let Some(endpoint) = &mut self.endpoint else { return Ok(()) };
-        if self.clients.len() >= self.clients.limits.clients {
-            self.stats.refused.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(client = peer.address, "turned away: too many clients");
-            // As much as the socket takes at once; then it is closed.
-            let refuse =
-                |channel| Line::new(channel).say(|out| DirectConnection::refuse(PmError::CONNLIMIT, out));
-            let _ = Channel::socket(peer.socket).map(refuse);
-            return Ok(());
-        }
-        let start = super::time::ctime(std::time::SystemTime::now());
-        let place = match self.clients.add(peer, &mut self.core, endpoint, &start) {
-            Ok(place) => place,
-            Err(_) => return Ok(()),
-        };
-        self.stats.accepted.fetch_add(1, Ordering::Relaxed);
-        self.count_clients();
-        if let Some(line) = self.clients.line(place) {
-            line.watch(self.poll.registry(), Token(CLIENTS + place))?;
-            line.watch_output(self.poll.registry(), Token(CLIENTS + place), Token(CLIENTS + place))?;
-        }
-        Ok(())
-    }
-
-    fn drive_client(&mut self, place: usize) -> Result<(), ServeError> {
-        let Some(endpoint) = &mut self.endpoint else { return Ok(()) };
-        let (core, results, scratch) = (&mut self.core, &mut self.results, &mut self.scratch);
-        let gone = match self.clients.drive(place, core, endpoint, results, scratch, &self.stats) {
-            Ok(Rest::Wait) => {
-                if let Some(line) = self.clients.line(place) {
-                    line.watch_output(self.poll.registry(), Token(CLIENTS + place), Token(CLIENTS + place))?;
-                }
-                return Ok(());
-            }
-            Ok(Rest::More) => {
-                self.busy.push(place);
-                return Ok(());
-            }
-            Err(gone) => gone,
-        };
-        match gone {
-            Gone::Left => {}
-            Gone::Broken => drop(self.stats.broken.fetch_add(1, Ordering::Relaxed)),
-            Gone::Slow => drop(self.stats.slow.fetch_add(1, Ordering::Relaxed)),
-        }
-        self.count_clients();
-        Ok(())
-    }
-
-    fn count_clients(&self) {
-        self.stats.clients.store(self.clients.len() as u64, Ordering::Relaxed);
     }
 
     fn watch(&self, fd: RawFd, token: Token, interest: Interest) -> Result<(), ServeError> {

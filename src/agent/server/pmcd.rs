@@ -36,6 +36,17 @@ pub enum Transport {
     Ipv6(u16),
 }
 
+/// What became of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accepted {
+    /// Nobody has connected.
+    Nobody,
+    /// It is closed again.
+    TurnedAway,
+    /// It is the line to pmcd now, to be watched.
+    Pmcd,
+}
+
 /// The line to pmcd, or the wait for it.
 pub(super) struct PmcdLine {
     options: PmcdOptions,
@@ -90,27 +101,24 @@ impl PmcdLine {
         line.say(|out| self.connection.greet(out))
     }
 
-    /// Whether somebody has connected to the listener and is pmcd now. One connection is taken at a time.
-    pub fn accept(&mut self) -> io::Result<bool> {
-        let Some(listener) = &self.listener else { return Ok(false) };
-        let mut connected = false;
-        while let Some(peer) = listener.accept()? {
-            if self.line.is_some() || connected {
-                tracing::warn!("second connection to the socket for pmcd turned away");
-                continue;
-            }
-            let channel = Channel::socket(peer.socket)?;
-            self.connection = PmcdConnection::new(self.options);
-            let mut line = Line::new(channel);
-            if line.say(|out| self.connection.greet(out)).is_ok() {
-                self.line = Some(line);
-                connected = true;
-            }
+    /// Takes the next who has connected to the listener. One at a time is pmcd.
+    pub fn accept(&mut self) -> io::Result<Accepted> {
+        let Some(peer) = self.listener.as_ref().map(Listener::accept).transpose()?.flatten() else {
+            return Ok(Accepted::Nobody);
+        };
+        if self.line.is_some() {
+            tracing::warn!("second connection to the socket for pmcd turned away");
+            return Ok(Accepted::TurnedAway);
         }
-        if connected && !self.stay {
+        if let Err(error) = Channel::socket(peer.socket).map_err(Closed::from).and_then(|c| self.connect(c)) {
+            tracing::warn!(%error, "connection from pmcd lost before it began");
+            self.line = None;
+            return Ok(Accepted::TurnedAway);
+        }
+        if !self.stay {
             self.listener = None;
         }
-        Ok(connected)
+        Ok(Accepted::Pmcd)
     }
 
     pub fn set_ready<S>(&mut self, core: &mut Core<S>, ready: bool) -> Result<(), Closed> {
@@ -157,17 +165,28 @@ impl PmcdLine {
         self.check.filter(|_| self.line.is_none())
     }
 
-    /// Makes the socket anew if it has gone; whether there is a new listener.
-    pub fn check_socket(&mut self) -> io::Result<bool> {
+    /// Makes the socket anew if it has gone; whether there is a new listener. Where it cannot be made, as when
+    /// its directory has gone as well, this is tried again later.
+    pub fn check_socket(&mut self) -> bool {
         let now = Instant::now();
         self.check = Some(now + if now.duration_since(self.lost) < FIRST { SOON } else { LATER });
-        match &self.listen {
-            Some(listen @ Listen::Unix { path, .. }) if !path.exists() => {
-                self.listener = None;
-                self.listener = Some(Listener::bind(listen)?);
-                Ok(true)
+        let Some(listen @ Listen::Unix { path, .. }) = &self.listen else { return false };
+        if path.exists() {
+            return false;
+        }
+        let had_one = self.listener.take().is_some();
+        match Listener::bind(listen) {
+            Ok(listener) => {
+                self.listener = Some(listener);
+                true
             }
-            _ => Ok(false),
+            Err(error) => {
+                // Once, not with every try.
+                if had_one {
+                    tracing::warn!(path = %path.display(), %error, "cannot make the socket for pmcd again yet");
+                }
+                false
+            }
         }
     }
 
@@ -186,4 +205,24 @@ fn standard_pipes() -> io::Result<Channel> {
     nix::unistd::dup2_stdin(std::fs::File::open("/dev/null")?)?;
     nix::unistd::dup2_stdout(io::stderr())?;
     Channel::pipes(input, output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_cannot_be_made_again_yet_is_made_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        std::fs::create_dir(&run).unwrap();
+        let path = run.join("pmcd.socket");
+        let mut pmcd = PmcdLine::open(&Transport::Unix(path.clone()), PmcdOptions::default(), true).unwrap();
+        assert!(!pmcd.check_socket(), "it is there");
+        std::fs::remove_dir_all(&run).unwrap();
+        assert!(!pmcd.check_socket() && !pmcd.check_socket(), "there is no place for it");
+        assert!(pmcd.next_check().is_some());
+        std::fs::create_dir(&run).unwrap();
+        assert!(pmcd.check_socket() && path.exists());
+    }
 }
