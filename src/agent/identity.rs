@@ -1,10 +1,13 @@
 //! Which user the agent runs as (spec `agent.md` 20, `__pmSetProcessIdentity(3)`).
 
 use std::ffi::CString;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::unistd::{User, chown, geteuid, initgroups, setgid, setuid};
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::{User, fchownat, geteuid, initgroups, setgid, setuid};
 
 /// The user PCP's own programs run as.
 pub const DEFAULT_USER: &str = "pcp";
@@ -40,10 +43,7 @@ pub fn drop_privileges(user: &str, own: &[&Path]) -> Result<(), IdentityError> {
     let account = User::from_name(user).map_err(refused("looking it up"))?;
     let account = account.ok_or_else(|| IdentityError::NoUser(user.to_owned()))?;
     for path in own {
-        match chown(*path, Some(account.uid), Some(account.gid)) {
-            Ok(()) | Err(Errno::ENOENT) => {}
-            Err(error) => return Err(refused("chown")(error)),
-        }
+        give(path, &account).map_err(refused("chown"))?;
     }
     let name = CString::new(user).map_err(|_| IdentityError::NoUser(user.to_owned()))?;
     initgroups(&name, account.gid).map_err(refused("initgroups"))?;
@@ -51,9 +51,45 @@ pub fn drop_privileges(user: &str, own: &[&Path]) -> Result<(), IdentityError> {
     setuid(account.uid).map_err(refused("setuid"))
 }
 
+/// Makes a file or socket the user's. Neither what a symbolic link leads to nor a device (a log to `/dev/stderr`)
+/// is the agent's to give away.
+fn give(path: &Path, account: &User) -> Result<(), Errno> {
+    match fs::symlink_metadata(path).map(|found| found.file_type()) {
+        Ok(kind) if kind.is_file() || kind.is_socket() => {}
+        _ => return Ok(()),
+    }
+    let (uid, gid) = (Some(account.uid), Some(account.gid));
+    match fchownat(AT_FDCWD, path, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Err(Errno::ENOENT) => Ok(()),
+        outcome => outcome,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_files_and_sockets_of_the_agents_own_are_given_away() {
+        use std::os::unix::fs::{MetadataExt, symlink};
+        let Ok(Some(nobody)) = User::from_name("nobody") else { panic!("no user nobody") };
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "").unwrap();
+        symlink(&file, &link).unwrap();
+        let me = geteuid().as_raw();
+        give(&link, &nobody).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().uid(), me);
+        give(dir.path(), &nobody).unwrap();
+        assert_eq!(fs::metadata(dir.path()).unwrap().uid(), me);
+        give(&dir.path().join("absent"), &nobody).unwrap();
+        if geteuid().is_root() {
+            give(&file, &nobody).unwrap();
+            assert_eq!(fs::metadata(&file).unwrap().uid(), nobody.uid.as_raw());
+        } else {
+            assert_eq!(give(&file, &nobody), Err(Errno::EPERM));
+        }
+    }
 
     #[test]
     fn an_unknown_user_is_told_of() {

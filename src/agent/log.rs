@@ -31,18 +31,24 @@ pub struct LogFile {
 }
 
 /// Makes `path` the log: an old one is renamed to `<path>.prev`, standard error goes to the new one, with the
-/// line that begins every PCP log.
+/// line that begins every PCP log. What is there but is no file, as `/dev/stderr`, is written to as it is.
 ///
 /// # Errors
 /// What the system says. Standard error is what it was, then.
 pub fn open(name: &str, path: &Path) -> io::Result<LogFile> {
-    let mut previous = path.as_os_str().to_owned();
-    previous.push(".prev");
-    match fs::rename(path, PathBuf::from(previous)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    let mut options = fs::OpenOptions::new();
+    options.append(true);
+    if fs::metadata(path).map_or(true, |found| found.is_file()) {
+        let mut previous = path.as_os_str().to_owned();
+        previous.push(".prev");
+        match fs::rename(path, PathBuf::from(previous)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // A new file and no other: where others may write to the directory, root must not be led elsewhere.
+        options.create_new(true);
     }
-    let mut file = fs::OpenOptions::new().create(true).append(true).open(path)?;
+    let mut file = options.open(path)?;
     let host = nix::unistd::gethostname().unwrap_or_default();
     writeln!(
         file,
