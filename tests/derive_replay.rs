@@ -48,3 +48,9 @@ fn evaluation() {
     check("eval-cases.ndjson", Level::V638);
     check("eval-cases.ndjson", Level::V721);
 }
+
+/// Random patterns and instance names, with what glibc's `regcomp` and `regexec` say.
+#[test]
+fn patterns() {
+    check("pattern-cases.ndjson", Level::V638);
+}

@@ -225,7 +225,12 @@ impl Rewriter<'_> {
         let mut number = None;
         let mut bad = false;
         loop {
-            match self.take() {
+            let mut next = self.take();
+            if next == Some('\\') && !self.rest.is_empty() {
+                // An escaped comma still is one; anything else escaped is neither digit nor end.
+                next = self.take().filter(|&c| c == ',').or(Some('\\'));
+            }
+            match next {
                 None => return Err(PatternError::Brace),
                 Some(end @ (',' | '}')) if !bad => return Ok((number, end)),
                 Some(',' | '}') => return Err(PatternError::BraceContent),
