@@ -3,10 +3,12 @@
 
 mod common;
 
-use common::{JUMPSEAT, PrivatePmcd, Seat, Transport, eventually, temp_dir};
+use common::{JUMPSEAT, PMDA, PrivatePmcd, Seat, Transport, eventually, temp_dir, wait_until};
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn a_second_agent_does_not_hand_out_ids_from_the_same_files() {
@@ -69,4 +71,52 @@ fn the_log_says_what_a_control_would_have_allowed() {
             fs::read_to_string(&log).unwrap_or_default().contains(&line).then_some(())
         });
     }
+}
+
+/// Runs the agent as pmcd does, over pipes, with what `input` is; its exit code and log.
+fn run_over(input: impl Into<Stdio>, bytes: &[u8]) -> (Option<i32>, String) {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let mut agent = Command::new(PMDA)
+        .args(seat.args())
+        .current_dir(dir.path())
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program is built");
+    if let Some(mut pipe) = agent.stdin.take() {
+        // An agent that has given up takes no more.
+        let _ = pipe.write_all(bytes);
+    }
+    let code = wait_until(Duration::from_secs(10), || agent.try_wait().expect("our own child"));
+    if code.is_none() {
+        agent.kill().expect("our own child");
+    }
+    let log = fs::read_to_string(dir.path().join("jumpseat.log")).unwrap_or_default();
+    (code.unwrap_or_else(|| panic!("the agent still runs:\n{log}")).code(), log)
+}
+
+#[test]
+fn whatever_comes_down_the_pipe_the_agent_ends_with_it() {
+    let whole_but_empty = [0, 0, 0, 12, 0, 0, 0x70, 0, 0, 0, 0, 0];
+    let endless = [0x7f, 0xff, 0xff, 0xff, 0, 0, 0x70, 3, 0, 0, 0, 0];
+    let cases: [(&[u8], i32, &str); 5] = [
+        (&[], 0, "pmcd has closed the connection"),
+        (&[0], 0, "pmcd has closed the connection"),
+        (&whole_but_empty, 0, "malformed request from pmcd"),
+        (&[0; 100_000], 1, "IPC Error: PDU length 0: below the 12 bytes of a header"),
+        (&endless, 1, "IPC Error: PDU length 2147483647: above the ceiling"),
+    ];
+    for (bytes, code, says) in cases {
+        let (ended, log) = run_over(Stdio::piped(), bytes);
+        assert_eq!(ended, Some(code), "{log}");
+        assert!(log.contains(says), "{says} is not in\n{log}");
+    }
+}
+
+#[test]
+fn started_by_hand_without_pmcd_the_agent_says_what_is_missing() {
+    let (ended, log) = run_over(Stdio::null(), &[]);
+    assert_eq!(ended, Some(1), "{log}");
+    assert!(log.contains("standard input is a file or /dev/null, not the pipe"), "{log}");
 }

@@ -199,9 +199,26 @@ impl PmcdLine {
 
 /// Takes over standard input and output. What the process prints from now on goes to standard error: it would
 /// be taken for PDUs otherwise.
+/// Pipes, sockets and terminals can be; files, directories and `/dev/null` cannot: epoll(7) refuses them.
+fn can_be_watched(fd: &OwnedFd) -> bool {
+    use nix::sys::stat::{SFlag, fstat};
+    let kind = fstat(fd).map(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT);
+    match kind {
+        Ok(SFlag::S_IFIFO | SFlag::S_IFSOCK) => true,
+        Ok(SFlag::S_IFCHR) => nix::unistd::isatty(fd).unwrap_or(false),
+        _ => false,
+    }
+}
+
 fn standard_pipes() -> io::Result<Channel> {
     let input: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
     let output: OwnedFd = io::stdout().as_fd().try_clone_to_owned()?;
+    for (fd, name) in [(&input, "standard input"), (&output, "standard output")] {
+        if !can_be_watched(fd) {
+            let reason = format!("{name} is a file or /dev/null, not the pipe or socket that pmcd makes");
+            return Err(io::Error::other(reason));
+        }
+    }
     nix::unistd::dup2_stdin(std::fs::File::open("/dev/null")?)?;
     nix::unistd::dup2_stdout(io::stderr())?;
     Channel::pipes(input, output)
