@@ -12,7 +12,7 @@ use jumpseat::model::{InDom, PM_IN_NULL, PmError, Pmid, Profile, ProfileState};
 use jumpseat::model::{IndomProfile, InstanceValue, Timestamp, Value, ValueSet};
 use jumpseat::pdu::{
     Attr, AttrCode, CredFlags, Creds, ErrorPdu, Fetch, Frame, FrameReader, InstanceReq, Pdu, PmnsChild,
-    PmnsIds, PmnsNames, ProfilePdu, RawValueSet, ResultPdu, ResultWriter,
+    PmnsIds, PmnsNames, ProfilePdu, RawValueSet, ResultKind, ResultPdu, ResultWriter,
 };
 use proptest::prelude::*;
 
@@ -224,6 +224,24 @@ fn a_profile_outlasts_a_busy_agent() {
     pmcd.connection.set_ready(&mut pmcd.core, true, &mut pmcd.out);
     assert_eq!(pmcd.out.take(), [error(PmError::PMDAREADY)]);
     assert_eq!(instances(&pmcd.fetch(0, &[(1, 0)]).0[0]).unwrap(), [1]);
+}
+
+#[test]
+fn a_full_answer_stays_whole_and_asks_nothing_more_of_the_agent() {
+    const METRICS: usize = 16_000;
+    let mut core = agent(None);
+    let client = core.client_open();
+    let mut results = ResultWriter::new((1 << 18) + 1000);
+    for _ in 0..METRICS {
+        core.fetch(client, &Profile::default(), Pmid::new(DOMAIN, 0, 0), &mut results).unwrap();
+    }
+    assert!((10..100).contains(&core.state.count), "asked {} times", core.state.count);
+    let parts = results.finish(ResultKind::Micro, Timestamp::default(), 0).unwrap();
+    let frame = FrameReader::new(1 << 20).next(&mut BytesMut::from(&parts.concat()[..])).unwrap().unwrap();
+    let Ok(Pdu::Result(result)) = Pdu::decode(&frame) else { panic!("no result") };
+    assert_eq!(result.sets.len(), METRICS);
+    assert!(result.sets[0].values.is_ok());
+    assert_eq!(result.sets[METRICS - 1].values, Err(PmError::TOOBIG));
 }
 
 #[test]

@@ -262,7 +262,7 @@ impl DirectConnection {
         })
     }
 
-    fn profile(&mut self, pdu: ProfilePdu) -> Result<(), PmError> {
+    fn profile(&mut self, mut pdu: ProfilePdu) -> Result<(), PmError> {
         let size =
             |profile: &Profile| profile.indoms.iter().map(|indom| indom.instances.len() + 1).sum::<usize>();
         if pdu.ctxid < 0 {
@@ -276,6 +276,7 @@ impl DirectConnection {
         {
             return Err(PmError::TOOBIG);
         }
+        pdu.profile.sort();
         self.profiles.insert(pdu.ctxid, pdu.profile);
         Ok(())
     }

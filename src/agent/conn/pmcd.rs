@@ -168,7 +168,8 @@ impl PmcdConnection {
                 return self.announce(core, out);
             }
             Pdu::Attr(attr) => return self.attribute(core, frame.from, &attr),
-            Pdu::Profile(pdu) => {
+            Pdu::Profile(mut pdu) => {
+                pdu.profile.sort();
                 self.profile = pdu.profile;
                 return;
             }

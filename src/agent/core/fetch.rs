@@ -6,8 +6,14 @@ use crate::agent::{Call, ClientId};
 use crate::model::{InDom, PmError, Pmid, Profile};
 use crate::pdu::{EncodeError, ResultWriter};
 
+/// An answer with less room than this is full. Errors in place of values fit in for all metrics that a client
+/// can name in one request, so that what was read before is not lost with the answer.
+const RESERVE: usize = 1 << 18;
+
 impl<S> Core<S> {
-    /// Writes the value set of one metric. A problem becomes the set's error, never more than that.
+    /// Writes the value set of one metric. A problem becomes the set's error, never more than that. In an
+    /// answer that is full already it is `PM_ERR_TOOBIG`, and the agent is not asked: whoever wants everything
+    /// sixteen thousand times would keep everybody waiting.
     ///
     /// # Errors
     /// Only for an `out` with a set left open, which is the caller's mistake.
@@ -18,6 +24,9 @@ impl<S> Core<S> {
         pmid: Pmid,
         out: &mut ResultWriter,
     ) -> Result<(), EncodeError> {
+        if out.room() < RESERVE {
+            return out.set_error(pmid, PmError::TOOBIG);
+        }
         out.begin_set(pmid)?;
         match self.fetch_values(client, profile, pmid, out) {
             Ok(()) => out.end_set(),
