@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use agent_support::wire::{self, answer, words};
 use agent_support::{Running, Serving};
 use common::{LoggerRun, PcpEnv, temp_dir};
 use jumpseat::agent::{Exit, Limits, Listen};
@@ -123,25 +124,9 @@ fn a_container_reaches_agent_and_labels() {
 
 /// Introduces itself as a client does.
 fn hello(server: &Running) -> TcpStream {
-    let mut stream = TcpStream::connect(server.host()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut challenge = [0; 20];
-    stream.read_exact(&mut challenge).unwrap();
+    let (stream, challenge) = wire::hello(server.host());
     assert_eq!(challenge[16..], [0x02, 0x01, 0x0e, 0x40]);
-    stream.write_all(&words(&[20, 0x700c, 1, 1, 0x0102_0000])).unwrap();
     stream
-}
-
-fn words(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_be_bytes()).collect()
-}
-
-fn answer(stream: &mut TcpStream) -> Vec<u8> {
-    let mut len = [0; 4];
-    stream.read_exact(&mut len).unwrap();
-    let mut rest = vec![0; u32::from_be_bytes(len) as usize - 4];
-    stream.read_exact(&mut rest).unwrap();
-    [&len[..], &rest].concat()
 }
 
 const PROFILE: [u32; 7] = [28, 0x7002, 0, 0, 0, 0, 0];

@@ -5,12 +5,14 @@ mod agent_support;
 mod common;
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use agent_support::wire::{self, answer, words};
 use agent_support::{PMNS, Serving};
 use common::{AgentSpec, Dbpmda, PcpEnv, PmnsSource, PrivatePmcd, eventually, free_port, temp_dir, user};
 use jumpseat::agent::{Exit, PmcdOptions, Transport};
@@ -268,10 +270,52 @@ fn ipv6_is_served_on_loopback() {
     let serving =
         Serving { pmcd: Some((Transport::Ipv6(port), PmcdOptions::default(), false)), ..Serving::default() };
     let server = serving.start();
-    let mut pmcd = std::net::TcpStream::connect(("::1", port)).unwrap();
+    let mut pmcd = TcpStream::connect(("::1", port)).unwrap();
     let mut creds = [0; 20];
     pmcd.read_exact(&mut creds).unwrap();
     assert_eq!(creds[16..], [1, 2, 0, 0]);
     drop(pmcd);
     assert_eq!(server.join().unwrap(), Exit::PmcdGone);
+}
+
+/// pmcd sends a profile before a label request too, numbered by the client and not by the context.
+#[test]
+fn each_context_of_each_client_keeps_its_profile() {
+    let dir = temp_dir();
+    let path = dir.path().join("probe.socket");
+    let transport = Transport::Unix(path.clone());
+    let serving = Serving { pmcd: Some((transport, PmcdOptions::default(), false)), ..Serving::default() };
+    let _server = serving.start();
+    let spec = AgentSpec::unix("probe", 460, &path, &[]).with_pmns(PmnsSource::new("probe", "PROBE", PMNS));
+    let pmcd = PrivatePmcd::with([spec]).start();
+    pmcd.wait_ready("probe");
+    let host = format!("127.0.0.1:{}", pmcd.port());
+    const NAMES: u32 = 460 << 22 | 1 << 10 | 1;
+    const THINGS: u32 = 460 << 22 | 3;
+    let ask = |stream: &mut TcpStream, pdu: &[u32]| {
+        stream.write_all(&words(pdu)).unwrap();
+        answer(stream)
+    };
+    let fetched = |stream: &mut TcpStream, context: u32| {
+        let result = ask(stream, &[32, 0x7003, 0, context, 0, 0, 1, NAMES]);
+        assert_eq!(result[4..8], words(&[0x7001]));
+        result[31]
+    };
+    let mut clients = [wire::hello(&host).0, wire::hello(&host).0, wire::hello(&host).0];
+    for stream in &mut clients {
+        // Context 0: one instance; context 1: all.
+        stream.write_all(&words(&[48, 0x7002, 0, 0, 0, 1, 0, THINGS, 1, 1, 0, 1])).unwrap();
+        stream.write_all(&words(&[28, 0x7002, 0, 1, 0, 0, 0])).unwrap();
+    }
+    for round in 0..3 {
+        for (slot, stream) in clients.iter_mut().enumerate() {
+            let at = format!("client {slot}, round {round}");
+            assert_eq!(fetched(stream, 0), 1, "{at}");
+            assert_eq!(fetched(stream, 1), 3, "{at}");
+            assert_eq!(fetched(stream, 0), 1, "{at}");
+            let labels = ask(stream, &[20, 0x7012, 0, THINGS, 0x20]);
+            assert_eq!(labels[4..8], words(&[0x7013]), "{at}");
+            assert_eq!(fetched(stream, 0), 1, "{at}, after labels");
+        }
+    }
 }

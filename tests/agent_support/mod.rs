@@ -1,6 +1,8 @@
 //! An agent for the tests with a bit of everything, served from within the test.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod wire;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc;
