@@ -120,3 +120,19 @@ fn started_by_hand_without_pmcd_the_agent_says_what_is_missing() {
     assert_eq!(ended, Some(1), "{log}");
     assert!(log.contains("standard input is a file or /dev/null, not the pipe"), "{log}");
 }
+
+#[test]
+fn nobody_reading_the_output_is_no_reason_to_panic() {
+    for args in [&["demo", "--seconds", "1"][..], &["derive", "check", "/dev/null"]] {
+        let mut program = Command::new(JUMPSEAT)
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program is built");
+        drop(program.stdout.take());
+        let output = program.wait_with_output().expect("our own child");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && message.is_empty(), "{args:?}: {:?}\n{message}", output.status);
+    }
+}

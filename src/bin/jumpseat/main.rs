@@ -3,6 +3,7 @@
 mod demo;
 mod derive;
 mod feed;
+mod say;
 mod serve;
 
 use std::process::ExitCode;

@@ -1,5 +1,6 @@
 //! `jumpseat serve`: the agent with a collector endpoint of its own.
 
+use crate::say::sayln;
 use std::io::IsTerminal;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -78,17 +79,17 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     .map_err(|error| error.to_string())?;
     for address in addresses.into_iter().flatten() {
         let bound = seat.server.listen(&Listen::Tcp(address)).map_err(|error| error.to_string())?;
-        println!("PCP clients: {bound}");
+        sayln!("PCP clients: {bound}");
         if let Listen::Tcp(bound) = bound
             && std::io::stdout().is_terminal()
         {
-            println!("    pminfo -h {}:{} -f jumpseat", host_of(&bound), bound.port());
+            sayln!("    pminfo -h {}:{} -f jumpseat", host_of(&bound), bound.port());
         }
     }
     for socket in &config.socket {
-        println!("events:      {}", socket.path.display());
+        sayln!("events:      {}", socket.path.display());
         if std::io::stdout().is_terminal() {
-            println!("    jumpseat feed --socket {} FILE", socket.path.display());
+            sayln!("    jumpseat feed --socket {} FILE", socket.path.display());
         }
     }
     match seat.server.run().map_err(|error| error.to_string())? {

@@ -4,6 +4,7 @@
 mod show;
 mod workload;
 
+use crate::say::{say, sayln};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
@@ -76,9 +77,9 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let (address, handle) = started.recv()??;
 
-    println!("The agent listens for events on {}", socket.display());
-    println!("and answers PCP clients on      {address}");
-    println!("An order service with three customers now runs on loopback and traces what it does.\n");
+    sayln!("The agent listens for events on {}", socket.display());
+    sayln!("and answers PCP clients on      {address}");
+    sayln!("An order service with three customers now runs on loopback and traces what it does.\n");
     let workload = Workload::start(&socket)?;
     let mut show = Show::new(Connection::open(address, TIMEOUT)?)?;
     let until = args.seconds.map(|seconds| begun + Duration::from_secs(seconds));
@@ -99,8 +100,8 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
         }
         Err(error) => Err(error.into()),
         Ok(()) => {
-            println!("\n{} records shown, {} missed. What to try next:\n", show.records, show.missed);
-            print!("{}", what_next());
+            sayln!("\n{} records shown, {} missed. What to try next:\n", show.records, show.missed);
+            say(format_args!("{}", what_next()));
             Ok(())
         }
     }

@@ -1,5 +1,6 @@
 //! What the demo shows: the records as they arrive over the wire, and how fast.
 
+use crate::say::sayln;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -84,7 +85,7 @@ impl Show {
     /// Leaves the last line of rates on the screen.
     pub fn finish(&self) {
         if self.terminal {
-            println!();
+            sayln!("");
         }
     }
 

@@ -1,5 +1,6 @@
 //! `jumpseat derive check`: everything that is wrong with definition files, at once.
 
+use crate::say::{say, sayln};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,8 +36,8 @@ pub fn run(args: &CheckArgs) -> io::Result<ExitCode> {
         }
     }
     for problem in &problems {
-        print!("{problem}");
+        say(format_args!("{problem}"));
     }
-    println!("{registered} definitions, {} problems", problems.len());
+    sayln!("{registered} definitions, {} problems", problems.len());
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

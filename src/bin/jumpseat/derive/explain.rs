@@ -1,5 +1,6 @@
 //! `jumpseat derive explain`: how a definition is understood.
 
+use crate::say::say;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,18 +41,18 @@ pub fn run(args: &ExplainArgs) -> io::Result<ExitCode> {
     let pmid = match defined.map_or_else(|| registry.register(UNNAMED, &args.what), Ok) {
         Ok(pmid) => pmid,
         Err(error) => {
-            print!("{}", report_refusal(UNNAMED, &args.what, &error));
+            say(format_args!("{}", report_refusal(UNNAMED, &args.what, &error)));
             return Ok(ExitCode::FAILURE);
         }
     };
     match Context::new().binding(&registry, &mut metadata, pmid) {
         Ok(bound) => {
-            print!("{}", explain(&bound));
+            say(format_args!("{}", explain(&bound)));
             Ok(ExitCode::SUCCESS)
         }
         Err(Some(error)) => {
             if let Some(definition) = registry.find_pmid(pmid) {
-                print!("{}", report_binding(&definition.name, &definition.expression, &error));
+                say(format_args!("{}", report_binding(&definition.name, &definition.expression, &error)));
             }
             Ok(ExitCode::FAILURE)
         }
