@@ -15,6 +15,7 @@ use crate::agent::{ClientId, Instances, Stats};
 use crate::event::log::{EventLog, LogConfig};
 use crate::ids::IdsError;
 use crate::model::{Inst, Timestamp};
+use crate::source::delivery::Peer;
 use crate::source::registry::WellKnown;
 use crate::source::report::Limiter;
 use crate::source::socket::SocketStats;
@@ -49,6 +50,8 @@ pub struct State {
     pub streams: Streams,
     /// Metrics computed from others.
     pub derived: Derived,
+    /// The source that a fetch of records serves first: one that the answer before had no room for.
+    pub first_served: Inst,
     /// Limits, as configured or stored.
     pub limits: EventsConfig,
     /// The configuration file, and what it says about derived metrics.
@@ -94,6 +97,8 @@ pub struct Source {
     pub delivered: u64,
     /// Time of the newest event.
     pub last_time: Option<Timestamp>,
+    /// Who sent last.
+    pub peer: Option<Peer>,
     /// Something has come from it since the start.
     active: bool,
 }
@@ -114,6 +119,7 @@ impl Source {
             truncated: 0,
             delivered: 0,
             last_time: None,
+            peer: None,
             active: false,
         }
     }
@@ -134,6 +140,7 @@ impl State {
             fields_folded: 0,
             streams: Streams::default(),
             derived: Derived::default(),
+            first_served: 0,
             limits,
             configuration: (None, DerivedConfig::default()),
             load: Arc::default(),
@@ -302,6 +309,7 @@ impl State {
                 event_type.count += count;
             }
         }
+        source.peer = delivery.peer.or(source.peer);
         source.last_time = delivery.batch.last_time().max(source.last_time);
         source.log.append(delivery.batch);
     }

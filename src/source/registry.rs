@@ -386,7 +386,27 @@ impl Tables {
         Ok(())
     }
 
+    /// The files are written one after the other. After a loss of power the one of sources can lack what the
+    /// one of event types already refers to: such a source is new again.
+    fn restore_sources(&mut self, domain: u16) -> Result<(), RegistryError> {
+        let file = || format!("{domain}.{SOURCE_SERIAL}");
+        for (_, name) in self.types.iter() {
+            if let Some((source, _)) = name.split_once('/')
+                && self.sources.get(source).is_none()
+                && is_source_name(source)
+            {
+                let id = self
+                    .sources
+                    .get_or_add(source)
+                    .map_err(|error| RegistryError::File { file: file(), error })?;
+                tracing::warn!("source {source} has event types but no id in {}: it gets {id}", file());
+            }
+        }
+        Ok(())
+    }
+
     fn announce_known(&mut self, domain: u16) -> Result<(), RegistryError> {
+        self.restore_sources(domain)?;
         for (id, name) in self.sources.iter() {
             self.announce(Definition::Source { id, name: name.to_owned() });
         }
@@ -562,6 +582,18 @@ mod tests {
             "the next free id"
         );
         assert_eq!(leaves(&definitions), ["16.20 a_b_3 64"]);
+    }
+
+    #[test]
+    fn a_source_that_only_its_event_types_remember_is_new_again() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        std::fs::write(dir.path().join("400.2"), "2 0 2147483647\n0 1 app/login\n").expect("write");
+        let config = RegistryConfig { dir: Some(dir.path().to_owned()), ..RegistryConfig::new(400) };
+        let (registry, definitions) = Registry::open(&config).expect("open");
+        let app = registry.source("app").expect("source");
+        let told: Vec<Definition> = definitions.try_iter().collect();
+        assert!(told.contains(&Definition::Source { id: app, name: "app".to_owned() }));
+        assert_eq!(registry.event_type(app, Some(b"login")), Some(0));
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn read(
     values: &mut SetWriter<'_>,
     kind: ArrayKind,
 ) -> Result<(), PmError> {
-    let State { sources, source_names, streams, fields, limits, .. } = state;
+    let State { sources, source_names, streams, fields, limits, first_served, .. } = state;
     let mut cursors = Vec::with_capacity(sources.len());
     for (&inst, source) in &mut *sources {
         if values.wants(inst) {
@@ -52,11 +52,15 @@ fn read(
         }
     }
     let limit = (limits.fetch_limit.0 as usize / cursors.len().max(1)).max(ROOM_FOR_ONE);
+    // Those for whom an answer had no room come first in the next.
+    let first = cursors.iter().position(|&(inst, _)| inst >= *first_served).unwrap_or(0);
+    cursors.rotate_left(first);
+    *first_served = 0;
     for (inst, cursor) in cursors {
         let Some(source) = sources.get_mut(&inst) else { continue };
         let room = values.room();
         if room < ROOM_FOR_ONE {
-            // The whole answer is full: what is left comes with the next fetch.
+            *first_served = inst;
             break;
         }
         values.events(inst, |out| {

@@ -42,6 +42,8 @@ pub fn metrics() -> Vec<Metric<State>> {
         u64("loop.time", Units::NANOSECOND, |state| load(&state.load.busy_nanos)).counter(),
         u32("clients", |state| load(&state.load.contexts) as u32),
         u32("sources", |state| state.source_names.active().len() as u32),
+        u64("sources_refused", Units::COUNT, |state| load(&state.registry.sources_refused)).counter(),
+        u64("types_folded", Units::COUNT, |state| load(&state.registry.types_folded)).counter(),
         u32("fields.known", |state| state.fields.count() as u32),
         u64("fields.folded", Units::COUNT, |state| state.fields_folded).counter(),
         u32("derived.usable", |state| state.derived.counts().0 as u32),
@@ -53,6 +55,8 @@ pub fn metrics() -> Vec<Metric<State>> {
             state.sockets.iter().map(|s| load(&s.refused)).sum()
         })
         .counter(),
+        u64("connections.dropped", Units::COUNT, |state| state.sockets.iter().map(|s| load(&s.unread)).sum())
+            .counter(),
     ]
 }
 

@@ -5,6 +5,7 @@ use crate::agent::Metric;
 use crate::model::{Units, Value, ValueType};
 use crate::seat::State;
 use crate::seat::state::Source;
+use crate::source::delivery::Peer;
 
 pub fn metrics() -> Vec<Metric<State>> {
     let of = |name: &str, units, value: fn(&Source) -> u64| {
@@ -12,7 +13,17 @@ pub fn metrics() -> Vec<Metric<State>> {
             move |state: &mut State, _, inst| Ok(state.sources.get(&inst).map(|s| Value::U64(value(s)))),
         )
     };
+    let of_peer = |name: &str, value: fn(&Peer) -> u32| {
+        Metric::new(format!("jumpseat.source.{name}"), ValueType::U32).indom(SOURCES).discrete().each(
+            move |state: &mut State, _, inst| {
+                let peer = state.sources.get(&inst).and_then(|source| source.peer.as_ref());
+                Ok(peer.map(|peer| Value::U32(value(peer))))
+            },
+        )
+    };
     vec![
+        of_peer("peer_uid", |peer| peer.uid),
+        of_peer("peer_pid", |peer| peer.pid as u32),
         of("received", Units::COUNT, |s| s.received).counter(),
         of("bytes", Units::BYTE, |s| s.bytes).counter(),
         of("malformed", Units::COUNT, |s| s.malformed).counter(),
