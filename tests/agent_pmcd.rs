@@ -15,7 +15,7 @@ use std::time::Duration;
 use agent_support::wire::{self, answer, words};
 use agent_support::{PMNS, Serving};
 use common::{AgentSpec, Dbpmda, PcpEnv, PmnsSource, PrivatePmcd, eventually, free_port, temp_dir, user};
-use jumpseat::agent::{Exit, PmcdOptions, Transport};
+use jumpseat::agent::{Exit, PmcdOptions, Server, Transport};
 
 const TRIVIAL_PMNS: &str = "
 trivial { fetches TRIVIAL:0:0 uptime TRIVIAL:0:1 colour }
@@ -267,8 +267,14 @@ fn a_signal_ends_it_in_order() {
 #[test]
 fn ipv6_is_served_on_loopback() {
     let port = free_port();
-    let serving =
-        Serving { pmcd: Some((Transport::Ipv6(port), PmcdOptions::default(), false)), ..Serving::default() };
+    let transport = Transport::Ipv6(port);
+    if !common::has_ipv6() {
+        let mut server = Server::new(agent_support::agent(None)).unwrap();
+        let error = server.serve_pmcd(&transport, PmcdOptions::default(), false).unwrap_err();
+        assert!(error.to_string().starts_with("cannot talk to pmcd: "), "{error}");
+        return;
+    }
+    let serving = Serving { pmcd: Some((transport, PmcdOptions::default(), false)), ..Serving::default() };
     let server = serving.start();
     let mut pmcd = TcpStream::connect(("::1", port)).unwrap();
     let mut creds = [0; 20];

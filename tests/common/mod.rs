@@ -26,7 +26,8 @@ pub use events::{Record, records};
 pub use logger::{Archive, LoggerRun};
 pub use pmcd::{AgentSpec, PmcdBuilder, PmnsSource, PrivatePmcd, SAMPLE_PMDA};
 pub use process::{
-    Output, PcpEnv, Process, eventually, free_port, is_listening, program_path, temp_dir, user, wait_until,
+    Output, PcpEnv, Process, eventually, free_port, has_ipv6, is_listening, program_path, temp_dir, user,
+    wait_until,
 };
 #[cfg(feature = "cli")]
 pub use seat::{DOMAIN, Endpoint, JUMPSEAT, PMDA, SOURCE, Seat, Transport};

@@ -331,6 +331,11 @@ pub fn temp_dir() -> TempDir {
     dir
 }
 
+/// Whether this machine has the IPv6 loopback address; many containers have not.
+pub fn has_ipv6() -> bool {
+    TcpListener::bind((std::net::Ipv6Addr::LOCALHOST, 0)).is_ok()
+}
+
 /// Whether any process listens on the TCP port, found without connecting: the agent would take a connection for
 /// pmcd's.
 pub fn is_listening(port: u16) -> bool {

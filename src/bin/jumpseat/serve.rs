@@ -8,9 +8,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use jumpseat::agent::log::{self, Log};
-use jumpseat::agent::{Exit, Listen};
+use jumpseat::agent::{Exit, Listen, ServeError};
 use jumpseat::seat::{self, Config, Seat, Setup, Signals};
 use jumpseat::source::SocketConfig;
+use nix::errno::Errno;
 
 /// The port of pmcd, and so the one PCP's tools try when none is given.
 const DEFAULT_LISTEN: &str = "localhost:44321";
@@ -77,13 +78,14 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         signals: Signals::Handle { reload: args.config.as_deref() },
     })
     .map_err(|error| error.to_string())?;
-    for address in addresses.into_iter().flatten() {
-        let bound = seat.server.listen(&Listen::Tcp(address)).map_err(|error| error.to_string())?;
-        sayln!("PCP clients: {bound}");
-        if let Listen::Tcp(bound) = bound
-            && std::io::stdout().is_terminal()
-        {
-            sayln!("    pminfo -h {}:{} -f jumpseat", host_of(&bound), bound.port());
+    for addresses in addresses {
+        for bound in listen_to_those_there(&addresses, |address| seat.server.listen(&Listen::Tcp(address)))? {
+            sayln!("PCP clients: {bound}");
+            if let Listen::Tcp(bound) = bound
+                && std::io::stdout().is_terminal()
+            {
+                sayln!("    pminfo -h {}:{} -f jumpseat", host_of(&bound), bound.port());
+            }
         }
     }
     for socket in &config.socket {
@@ -118,6 +120,33 @@ fn resolve(text: &str) -> Result<Vec<SocketAddr>, String> {
     Ok(found)
 }
 
+/// Listens on the addresses of one host. A name may have addresses that the machine has not, such as `::1` for
+/// `localhost` where IPv6 is switched off; one of them has to be there.
+fn listen_to_those_there(
+    addresses: &[SocketAddr],
+    mut listen: impl FnMut(SocketAddr) -> Result<Listen, ServeError>,
+) -> Result<Vec<Listen>, String> {
+    let (mut bound, mut absent) = (Vec::new(), None);
+    for &address in addresses {
+        match listen(address) {
+            Ok(address) => bound.push(address),
+            Err(error) if is_absent(&error) => absent = Some(error),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    match absent {
+        Some(error) if bound.is_empty() => Err(error.to_string()),
+        _ => Ok(bound),
+    }
+}
+
+/// Whether it is an address the machine has not, or of a family it does not know.
+fn is_absent(error: &ServeError) -> bool {
+    let ServeError::Listen { source, .. } = error else { return false };
+    let code = source.raw_os_error().map(Errno::from_raw);
+    matches!(code, Some(Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT))
+}
+
 fn host_of(address: &SocketAddr) -> String {
     match address {
         SocketAddr::V4(v4) => v4.ip().to_string(),
@@ -139,5 +168,28 @@ fn raise_descriptor_limit() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // The lower limit serves, with fewer clients.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn an_address_that_is_not_there_is_left_out_unless_it_is_the_only_one() {
+        let listen = |address: SocketAddr| match TcpListener::bind(address) {
+            Ok(socket) => Ok(Listen::Tcp(socket.local_addr().unwrap())),
+            Err(source) => Err(ServeError::Listen { address: address.to_string(), source }),
+        };
+        // Of the block for documentation: nobody's.
+        let absent = SocketAddr::from(([192, 0, 2, 1], 0));
+        let there = SocketAddr::from(([127, 0, 0, 1], 0));
+        assert_eq!(listen_to_those_there(&[absent, there], listen).unwrap().len(), 1);
+        assert_eq!(listen_to_those_there(&[there, there], listen).unwrap().len(), 2);
+        let error = listen_to_those_there(&[absent], listen).unwrap_err();
+        assert!(error.starts_with("cannot listen on 192.0.2.1:0: "), "{error}");
+        let taken = TcpListener::bind(there).unwrap();
+        assert!(listen_to_those_there(&[there, taken.local_addr().unwrap()], listen).is_err());
     }
 }
