@@ -3,7 +3,7 @@
 use super::{Problem, Rules};
 use crate::derive::column::{Column, Number, Values};
 use crate::derive::meta::Meta;
-use crate::model::{InDom, PmError};
+use crate::model::{InDom, Inst, PmError};
 
 /// Which operand a guard selects when that is known before there are values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,20 +104,50 @@ impl Ternary {
             Absent::Yes => (no.len(), &no.ids),
             Absent::No => (yes.len(), &yes.ids),
         };
-        let n = n.min(ids.len());
+        let ids = &ids[..n.min(ids.len())];
+        let picks = Picks { guard, ids, absent: self.absent };
+        macro_rules! same_type {
+            ($($kind:ident),*) => {
+                match (&yes.values, &no.values, &mut out.values) {
+                    $((Values::$kind(yes), Values::$kind(no), Values::$kind(to)) => {
+                        picks.apply(yes, no, &mut out.ids, to);
+                    })*
+                    // Only the type of novalue() may differ from that of the result.
+                    $((Values::$kind(yes), _, Values::$kind(to)) => picks.apply(yes, &[], &mut out.ids, to),)*
+                    $((_, Values::$kind(no), Values::$kind(to)) => picks.apply(&[], no, &mut out.ids, to),)*
+                    _ => {}
+                }
+            };
+        }
+        same_type!(I32, U32, I64, U64, Float, Double);
+        Ok(())
+    }
+}
+
+/// What is selected for each instance.
+struct Picks<'a> {
+    guard: &'a Column,
+    ids: &'a [Inst],
+    absent: Absent,
+}
+
+impl Picks<'_> {
+    fn apply<T: Copy>(&self, yes: &[T], no: &[T], ids: &mut Vec<Inst>, out: &mut Vec<T>) {
         let mut selected = false;
-        for (i, &id) in ids.iter().enumerate().take(n) {
-            if i < guard.len() {
-                selected = is_true(&guard.values, i);
+        for (i, &id) in self.ids.iter().enumerate() {
+            if i < self.guard.len() {
+                selected = is_true(&self.guard.values, i);
             }
-            let (branch, absent) =
-                if selected { (yes, self.absent == Absent::Yes) } else { (no, self.absent == Absent::No) };
-            if !absent {
-                out.ids.push(id);
-                out.values.push_from(&branch.values, if i < branch.len() { i } else { 0 });
+            let (branch, absent) = match selected {
+                true => (yes, self.absent == Absent::Yes),
+                false => (no, self.absent == Absent::No),
+            };
+            // A branch that is shorter goes on with its first value.
+            if let Some(&value) = branch.get(i).or(branch.first()).filter(|_| !absent) {
+                ids.push(id);
+                out.push(value);
             }
         }
-        Ok(())
     }
 }
 

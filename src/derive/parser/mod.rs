@@ -16,8 +16,8 @@ use super::tree::{BinaryOp, Constant, Kind, Matcher, NodeId, Span, Tree};
 
 /// Constructs that may be open at the same time.
 pub const MAX_DEPTH: usize = 4096;
-/// Bytes of an expression.
-pub const MAX_LENGTH: usize = 16 << 20;
+/// Bytes of an expression: its tree takes some hundred times that.
+pub const MAX_LENGTH: usize = 1 << 20;
 
 /// Parses an expression.
 ///
