@@ -355,3 +355,23 @@ fn a_flood_beyond_the_budget_becomes_missed_records() {
     let recorded = check_flood(&records(&dump(&archive).ok()), "archive");
     assert!(missed.contains(&recorded), "{recorded} is none of {missed:?}");
 }
+
+/// pmcd starts the program of a socket agent each time, also when the agent of the pmcd before is there still.
+#[test]
+fn a_second_agent_leaves_the_first_its_log() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let socket = seat.agent_socket().display().to_string();
+    let arguments: Vec<String> = seat.args().into_iter().chain(["-u".to_owned(), socket]).collect();
+    let mut command = PcpEnv::new().command(PMDA);
+    command.args(&arguments).current_dir(dir.path());
+    let first = Process::start(&mut command, dir.path(), "first");
+    eventually("the agent to listen", || seat.agent_socket().exists().then_some(()));
+    let log = seat.log();
+    assert!(log.starts_with("Log for pmdajumpseat on "), "{log}");
+    let said = PcpEnv::new().run(PMDA, &arguments).fails(1);
+    assert!(said.contains("not started: the agent that serves"), "{said}");
+    assert_eq!(seat.log(), log);
+    assert!(!dir.path().join("jumpseat.log.prev").exists());
+    drop(first);
+}

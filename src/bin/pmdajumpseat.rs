@@ -1,5 +1,6 @@
 //! `pmdajumpseat`: the jumpseat agent under pmcd.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -32,6 +33,15 @@ fn main() -> ExitCode {
     if let Err(error) = &config {
         eprintln!("{PROGRAM}: {error}");
     }
+    if options.transport != Transport::Pipe
+        && let Ok((config, _)) = &config
+        && let Some(socket) = served_already(config)
+    {
+        // An agent on a socket outlives pmcd, which on its return starts another one and then connects to that
+        // which is there. The other one must not take the log away from it.
+        eprintln!("{PROGRAM}: not started: the agent that serves {} is running", socket.display());
+        return ExitCode::FAILURE;
+    }
     let level = if options.debug.is_some() { tracing::Level::DEBUG } else { tracing::Level::INFO };
     Log::new(PROGRAM, level).install();
     let path = options.log.clone().unwrap_or_else(|| "jumpseat.log".into());
@@ -59,6 +69,12 @@ fn configuration(named: Option<&Path>) -> Result<(Config, Option<PathBuf>), Fail
         return Ok((Config { socket: vec![SocketConfig::default()], ..Config::default() }, None));
     }
     Ok((Config::load(&path)?, Some(path)))
+}
+
+/// An ingest socket that somebody serves.
+fn served_already(config: &Config) -> Option<&Path> {
+    let paths = config.socket.iter().map(|socket| socket.path.as_path());
+    paths.into_iter().find(|path| UnixStream::connect(path).is_ok())
 }
 
 fn serve(options: &Options, config: &Config, file: Option<&Path>, log: &Path) -> Result<(), Failure> {
