@@ -54,3 +54,10 @@ fn evaluation() {
 fn patterns() {
     check("pattern-cases.ndjson", Level::V638);
 }
+
+/// What comparing random definitions with PCP has found (`tests/derive_differential`).
+#[test]
+fn found_by_comparing() {
+    check("found-cases.ndjson", Level::V603);
+    check("found-cases.ndjson", Level::V638);
+}

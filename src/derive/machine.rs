@@ -35,6 +35,8 @@ enum Op {
     /// Nothing yet.
     Free,
     Operand(Pmid),
+    /// A metric of a type that has no values that could be taken.
+    Unsupported(Pmid),
     Constant(Value),
     SetConstant(Value, InDom),
     /// A constant whose type has no numbers.
@@ -220,6 +222,14 @@ impl Machine {
                 out.clear();
                 fetch.sample.operand(*pmid, out)?;
             }
+            Op::Unsupported(pmid) => {
+                // The source's own error stands; only that there is a value counts, not what it is.
+                let mut words = Column::new(ValueType::U32);
+                fetch.sample.operand(*pmid, &mut words)?;
+                if !words.is_empty() {
+                    return Err(PmError::TYPE);
+                }
+            }
             Op::Constant(value) => {
                 if out.is_empty() {
                     constant::fill(value, out);
@@ -396,7 +406,11 @@ impl Compiler<'_> {
         let value_type = bound.meta.value_type;
         Ok(match self.bound.tree.kind(id) {
             Kind::Metric(_) => match bound.fact {
-                Fact::Operand(pmid) => (Op::Operand(pmid), Some(Key::Operand(pmid, value_type))),
+                Fact::Operand(pmid) => {
+                    let unsupported = matches!(value_type, ValueType::NoSupport | ValueType::Unknown);
+                    let op = if unsupported { Op::Unsupported(pmid) } else { Op::Operand(pmid) };
+                    (op, Some(Key::Operand(pmid, value_type)))
+                }
                 _ => (Op::Empty, Some(Key::Empty(value_type))),
             },
             Kind::Constant(number) => match constant::value(number, value_type) {

@@ -193,6 +193,10 @@ impl Parser<'_> {
             self.tags(&mut tags)?;
         }
         if third == Some(true) {
+            // PCP finds this out one token later if the outermost thing open is an operator's right side.
+            if matches!(self.frames.first(), Some(Frame::Binary(_))) {
+                self.advance();
+            }
             return Err(self.error_with("novalue() may appear at most once in a ternary expression"));
         }
         self.frames.pop();
