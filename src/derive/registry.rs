@@ -237,6 +237,24 @@ impl Registry {
         let at = *self.by_name.get(name).ok_or(PmError::NAME)?;
         let removed = self.definitions.remove(at);
         self.anonymous -= i32::from(removed.anonymous);
+        self.reindex();
+        Ok(removed)
+    }
+
+    /// Removes all definitions but those that `keep` says yes to, in one pass, as [`Registry::unregister`]
+    /// does one by one.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Definition) -> bool) {
+        let before = self.definitions.len();
+        self.definitions.retain(|definition| keep(definition));
+        if self.definitions.len() < before {
+            let anonymous = self.definitions.iter().filter(|definition| definition.anonymous).count();
+            self.anonymous = i32::try_from(anonymous).unwrap_or(i32::MAX);
+            self.reindex();
+        }
+    }
+
+    /// Finds definitions by name and PMID again after some have gone.
+    fn reindex(&mut self) {
         self.by_name.clear();
         self.by_pmid.clear();
         for (at, definition) in self.definitions.iter().enumerate() {
@@ -244,7 +262,6 @@ impl Registry {
             self.by_pmid.insert(definition.pmid, at);
         }
         self.version += 1;
-        Ok(removed)
     }
 
     /// All definitions, in the order of registration.
@@ -360,5 +377,12 @@ mod tests {
         );
         assert_eq!(registry.unregister("a").unwrap().pmid.to_string(), "511.0.1");
         assert_eq!(registry.register("a", "1").unwrap().to_string(), "511.0.2");
+        registry.set_limit(-1);
+        registry.initialise();
+        registry.register("c", "1").unwrap();
+        registry.retain(|definition| &*definition.name != "a" && &*definition.name != "event.flags");
+        assert!(registry.find("a").is_none());
+        assert_eq!(registry.find("c").unwrap().pmid.to_string(), "511.0.5");
+        assert_eq!((registry.definitions().len(), registry.anonymous), (2, 1));
     }
 }

@@ -15,24 +15,23 @@
 //! and one pass over the instances for each node of the expressions.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::agent::{Call, ClientId, Instances, OwnMetrics, SetWriter, Subtree, TextKind};
+use crate::agent::{Call, ClientId, OwnMetrics, SetWriter, Subtree, TextKind};
 use crate::derive::{
-    BindError, BindErrorKind, Column, Context, Definition, Dialect, Kind, Meta, Registry, Sample, Source,
-    Tree,
+    BindError, BindErrorKind, Context, Definition, Dialect, Kind, Meta, Registry, Tree, parse,
 };
 use crate::ids::{IdMap, IdsError};
-use crate::model::{Desc, InDom, Inst, InstanceValue, PmError, Pmid, ValueType};
+use crate::model::{Desc, InDom, PmError, Pmid, ValueType};
 
 use super::State;
 use super::config::DerivedConfig;
 use super::derived_files::{self, Definitions, FilesError, Wanted};
+use super::derived_world::{Catalogue, Metadata, Session, World};
 
 /// The node of the name space.
 pub const ROOT: &str = "jumpseat.derived";
@@ -45,25 +44,6 @@ const ITEMS: i32 = 1024;
 const MAX_TEXT: usize = 8 << 10;
 /// Longest expression in a line of text.
 const MAX_ONELINE: usize = 80;
-
-/// The metrics that definitions may use, by name and PMID. Never changes.
-#[derive(Debug, Default)]
-pub struct Catalogue {
-    by_name: FxHashMap<String, Desc>,
-    by_pmid: FxHashMap<u32, Desc>,
-}
-
-impl Catalogue {
-    /// Of these metrics.
-    pub fn new<'a>(metrics: impl Iterator<Item = (&'a str, Desc)>) -> Catalogue {
-        let mut catalogue = Catalogue::default();
-        for (name, desc) in metrics {
-            catalogue.by_name.insert(name.to_owned(), desc);
-            catalogue.by_pmid.insert(desc.pmid.local(), desc);
-        }
-        catalogue
-    }
-}
 
 /// The derived metrics and their clients.
 #[derive(Debug)]
@@ -90,16 +70,6 @@ struct Entry {
     wanted: Wanted,
     /// The engine's PMID and the descriptor, or why there is none.
     usable: Result<(Pmid, Desc), String>,
-}
-
-/// What one client has computed.
-#[derive(Debug, Default)]
-struct Session {
-    context: Context,
-    /// The fetch that the operands' values are of.
-    fetch: u64,
-    /// Room for the values of one operand.
-    values: Vec<InstanceValue>,
 }
 
 impl Default for Derived {
@@ -190,10 +160,7 @@ impl Derived {
             }
         }
         let outdated = outdated(registry, &wanted);
-        for name in &outdated {
-            // They are names of its definitions.
-            let _ = registry.unregister(name);
-        }
+        registry.retain(|definition| !outdated.contains(&definition.name));
         let mut metadata = Metadata(&self.catalogue);
         let mut registered = Vec::with_capacity(wanted.len());
         for wanted in wanted {
@@ -293,22 +260,15 @@ fn register(registry: &mut Registry, catalogue: &Catalogue, wanted: &Wanted) -> 
     if let Some(definition) = registry.find(&name) {
         return Ok(definition.pmid);
     }
-    let engine = registry.register(&name, &wanted.expression).map_err(|error| error.to_string())?;
-    let tree = registry.find(&name).map(|definition| Arc::clone(&definition.tree));
-    let records = tree.as_deref().and_then(|tree| {
-        names(tree).find(|(name, values)| *values && catalogue.by_name.get(*name).is_some_and(is_events))
-    });
-    match records {
-        None => Ok(engine),
-        Some((operand, _)) => {
-            // Registered a moment ago.
-            let _ = registry.unregister(&name);
-            Err(format!(
-                "{operand} gives event records, which are nothing to compute with, and each of which a \
-                 client gets only once"
-            ))
-        }
+    let tree = parse(&wanted.expression, registry.dialect()).map_err(|error| error.to_string())?;
+    let is_events = |name: &str| catalogue.by_name.get(name).is_some_and(is_events);
+    if let Some((operand, _)) = names(&tree).find(|(name, values)| *values && is_events(name)) {
+        return Err(format!(
+            "{operand} gives event records, which are nothing to compute with, and each of which a client \
+             gets only once"
+        ));
     }
+    registry.register(&name, &wanted.expression).map_err(|error| error.to_string())
 }
 
 /// Refuses what can be bound and yet is no metric of this agent's.
@@ -342,132 +302,6 @@ fn cut(text: &str, most: usize) -> Cow<'_, str> {
     }
     let end = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     Cow::Owned(format!("{}...", &text[..end]))
-}
-
-/// The metadata of the agent's own metrics, for binding without evaluating.
-struct Metadata<'a>(&'a Catalogue);
-
-impl Source for Metadata<'_> {
-    fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
-        self.0.by_name.get(name).map(|desc| desc.pmid).ok_or(PmError::NAME)
-    }
-
-    fn meta(&mut self, pmid: Pmid) -> Result<Meta, PmError> {
-        self.0.by_pmid.get(&pmid.local()).copied().map(Meta::from).ok_or(PmError::PMID)
-    }
-
-    fn instance(&mut self, _: InDom, _: &str) -> Result<Inst, PmError> {
-        Err(PmError::INDOM)
-    }
-
-    fn instance_name(&mut self, _: InDom, _: Inst, _: &mut dyn FnMut(&str)) -> Result<(), PmError> {
-        Err(PmError::INDOM)
-    }
-
-    fn instances(&mut self, _: InDom, _: &mut Vec<Inst>) -> Result<(), PmError> {
-        Err(PmError::INDOM)
-    }
-}
-
-/// The agent within a fetch. The engine asks for operands and instances by turns, never for one within
-/// the other, so the cell is never borrowed twice.
-struct World<'a, 'b> {
-    own: RefCell<&'a mut OwnMetrics<'b, State>>,
-    catalogue: &'a Catalogue,
-    call: &'a Call<'a>,
-}
-
-impl World<'_, '_> {
-    fn with_instances<T>(
-        &self,
-        indom: InDom,
-        ask: impl FnOnce(&Instances) -> Result<T, PmError>,
-    ) -> Result<T, PmError> {
-        if indom.domain() != self.call.pmid.domain() {
-            return Err(PmError::INDOM);
-        }
-        ask(self.own.borrow_mut().instances(indom.serial())?)
-    }
-}
-
-/// Instances and metadata of a [`World`].
-struct WorldSource<'w, 'a, 'b>(&'w World<'a, 'b>);
-
-impl Source for WorldSource<'_, '_, '_> {
-    fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
-        Metadata(self.0.catalogue).pmid(name)
-    }
-
-    fn meta(&mut self, pmid: Pmid) -> Result<Meta, PmError> {
-        Metadata(self.0.catalogue).meta(pmid)
-    }
-
-    fn instance(&mut self, indom: InDom, name: &str) -> Result<Inst, PmError> {
-        self.0.with_instances(indom, |instances| instances.find(name))
-    }
-
-    fn instance_name(
-        &mut self,
-        indom: InDom,
-        inst: Inst,
-        found: &mut dyn FnMut(&str),
-    ) -> Result<(), PmError> {
-        self.0.with_instances(indom, |instances| instances.name(inst).map(found).ok_or(PmError::INST))
-    }
-
-    fn instances(&mut self, indom: InDom, out: &mut Vec<Inst>) -> Result<(), PmError> {
-        let profile = self.0.call.profile.of(indom);
-        self.0.with_instances(indom, |instances| {
-            out.extend(instances.active().iter().filter(|&&inst| profile.includes(inst)));
-            Ok(())
-        })
-    }
-}
-
-/// Values of a [`World`], and room for them.
-struct WorldSample<'w, 'a, 'b> {
-    world: &'w World<'a, 'b>,
-    values: &'w mut Vec<InstanceValue>,
-}
-
-impl Sample for WorldSample<'_, '_, '_> {
-    fn operand(&mut self, pmid: Pmid, column: &mut Column) -> Result<(), PmError> {
-        self.values.clear();
-        self.world.own.borrow_mut().values(self.world.call, pmid, self.values)?;
-        for InstanceValue { inst, value } in &*self.values {
-            column.push(*inst, value)?;
-        }
-        Ok(())
-    }
-}
-
-impl Session {
-    /// Evaluates a definition and writes what comes out.
-    fn write(
-        &mut self,
-        definition: Pmid,
-        registry: &Registry,
-        world: &World<'_, '_>,
-        values: &mut SetWriter<'_>,
-    ) -> Result<(), PmError> {
-        let stamp = world.call.fetch;
-        if self.fetch != stamp.number {
-            self.fetch = stamp.number;
-            self.context.begin_fetch();
-        }
-        let mut source = WorldSource(world);
-        // Binds it, if this client has not used it before.
-        self.context.meta(registry, &mut source, definition)?;
-        let mut sample = WorldSample { world, values: &mut self.values };
-        let column = self.context.evaluate(definition, stamp.time, &mut sample, &mut source)?;
-        for (at, &inst) in column.ids.iter().enumerate() {
-            if let Some(value) = column.values.get(at) {
-                // What cannot be sent is noted as the instance's error.
-                let _ = values.value(inst, &value);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The dynamic subtree over [`State::derived`].
@@ -510,7 +344,7 @@ impl Subtree<State> for DerivedMetrics {
         let (registry, catalogue) = (Arc::clone(&derived.registry), Arc::clone(&derived.catalogue));
         // Taken out of the state, which operands are read from meanwhile.
         let mut session = derived.sessions.remove(&call.client).unwrap_or_default();
-        let world = World { own: RefCell::new(&mut *own), catalogue: &catalogue, call };
+        let world = World::new(&mut *own, &catalogue, call);
         let result = session.write(definition, &registry, &world, values);
         own.state.derived.sessions.insert(call.client, session);
         result

@@ -2,7 +2,7 @@
 //!
 //! The syntax is that of PCP's own derived metrics files (`pmLoadDerivedConfig(3)`), read by the same
 //! engine; a bad line costs that line only. Files are read when the agent starts and when it is told to
-//! reload, in the event loop: the limits below keep that in the order of milliseconds.
+//! reload, in the event loop: the limits below keep that to tens of milliseconds.
 
 use std::collections::HashSet;
 use std::fs::OpenOptions;

@@ -8,6 +8,7 @@ mod balance;
 pub mod config;
 mod derived;
 mod derived_files;
+mod derived_world;
 mod fields;
 mod metrics;
 mod state;
@@ -29,7 +30,8 @@ pub use fields::Fields;
 pub use state::{Source, State};
 pub use streams::{Stream, Streams};
 
-use derived::{Catalogue, Derived, DerivedMetrics};
+use derived::{Derived, DerivedMetrics};
+use derived_world::Catalogue;
 use fields::FieldMetrics;
 use metrics::{SOURCES, STREAMS, TYPES};
 
