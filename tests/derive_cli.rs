@@ -58,10 +58,9 @@ fn check_reports_all_problems_at_once() {
     .unwrap();
     let (status, stdout, _) = derive(directory.path(), &["check", "--metrics", "metrics", "c.conf"]);
     let expected = "\
-[c.conf:2] Error: pmRegisterDerived(a.syntax, ...) syntax error
- 1 +
-   ^
-Arithmetic expression expected to follow PLUS
+c.conf:2:14: error: Arithmetic expression expected to follow PLUS
+  a.syntax = 1 +
+                ^
 error: Illegal operator for counters
   a.rule = network.interface.total.bytes * sample.milliseconds
            ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~ ^ ~~~~~~~~~~~~~~~~~~~

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use super::dialect::Level;
 use super::registry::{HelpKind, RegisterError, Registry};
+use super::report::report_refusal;
 use crate::model::PmError;
 
 /// What came of a configuration file.
@@ -35,7 +36,7 @@ pub enum ConfigProblemKind {
     /// PCP's message, and the line if it shows it.
     Line { message: String, line: Option<String> },
     /// A definition that was refused.
-    Definition { name: String, expression: String, error: RegisterError },
+    Definition { name: String, expression: String, column: usize, error: RegisterError },
     /// A `#control` line (7.2).
     Control(String),
 }
@@ -53,7 +54,7 @@ impl ConfigProblem {
                 format!("{place}pmLoadDerivedConfig: {message}\n")
             }
             ConfigProblemKind::Control(message) => format!("{place}{message}\n"),
-            ConfigProblemKind::Definition { name, expression, error } => {
+            ConfigProblemKind::Definition { name, expression, error, .. } => {
                 let shown = expression.len() - expression.trim_start_matches(is_white).len();
                 let at = shown as i64 + error.position();
                 let mut marker: String = (0i64..)
@@ -71,6 +72,25 @@ impl ConfigProblem {
                 }
                 format!("{place}pmRegisterDerived({name}, ...) syntax error\n{expression}\n{marker}")
             }
+        }
+    }
+}
+
+impl ConfigProblem {
+    /// The problem for people: where it is (file, line and, in definitions, column), and what it is.
+    pub fn report(&self, file: &str) -> String {
+        let line = self.line;
+        match &self.kind {
+            ConfigProblemKind::Definition { name, expression, column, error } => {
+                let expression = expression.trim_matches(is_white);
+                format!("{file}:{line}:{column}: {}", report_refusal(name, expression, error))
+            }
+            ConfigProblemKind::Line { message, line: text } => {
+                let level = if self.warning { "warning" } else { "error" };
+                let shown = text.as_ref().map(|text| format!("  {text}\n")).unwrap_or_default();
+                format!("{file}:{line}: {level}: {message}\n{shown}")
+            }
+            ConfigProblemKind::Control(message) => format!("{file}:{line}: error: {message}\n"),
         }
     }
 }
@@ -154,10 +174,15 @@ impl Registry {
         if expression.is_empty() {
             return Err(message_with("expression missing", Some(line)));
         }
-        self.register(name, expression).map_err(|error| ConfigProblemKind::Definition {
-            name: name.to_owned(),
-            expression: right.to_owned(),
-            error,
+        self.register(name, expression).map_err(|error| {
+            let place = line.len() - expression.len() + usize::try_from(error.position()).unwrap_or(0);
+            let column = line.get(..place).map_or(1, |before| before.chars().count() + 1);
+            ConfigProblemKind::Definition {
+                name: name.to_owned(),
+                expression: right.to_owned(),
+                column,
+                error,
+            }
         })?;
         loaded.registered += 1;
         Ok(())

@@ -129,7 +129,7 @@ fn describe(problem: &ConfigProblem, file: &str) -> String {
         ConfigProblemKind::Line { message, .. } | ConfigProblemKind::Control(message) => {
             format!("{place}: {message}")
         }
-        ConfigProblemKind::Definition { name, expression, error } => {
+        ConfigProblemKind::Definition { name, expression, error, .. } => {
             let text = error.text().unwrap_or_else(|| "syntax error".to_owned());
             match error {
                 RegisterError::Syntax(_) => {

@@ -80,7 +80,7 @@ pub fn load(registry: &mut Registry, path: &Path, problems: &mut Vec<String>) ->
         return entries.iter().try_fold(0, |sum, entry| Ok(sum + load(registry, entry, problems)?));
     }
     let loaded = registry.load(&fs::read(path).map_err(|error| named(path, error))?);
-    problems.extend(loaded.problems.iter().map(|problem| problem.text(&path.display().to_string())));
+    problems.extend(loaded.problems.iter().map(|problem| problem.report(&path.display().to_string())));
     Ok(loaded.registered)
 }
 
