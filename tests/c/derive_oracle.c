@@ -71,6 +71,26 @@ static void die(const char *format, ...)
 	_exit(1);
 }
 
+/* Memory until the end of the batch, all zero. */
+static char arena[16 << 20];
+static size_t arena_used;
+
+static void *keep(size_t size)
+{
+	void *p = arena + arena_used;
+
+	size = (size + 15) & ~(size_t)15;
+	if (size > sizeof(arena) - arena_used)
+		die("the batch is too large");
+	arena_used += size;
+	return memset(p, 0, size);
+}
+
+static char *keep_text(const char *text)
+{
+	return strcpy(keep(strlen(text) + 1), text);
+}
+
 /* libpcp's clock: the time of the sample */
 int clock_gettime(clockid_t id, struct timespec *ts)
 {
@@ -380,7 +400,7 @@ static void run(void)
 static char *unhex(const char *hex, int *len)
 {
 	int n = strlen(hex) / 2, i;
-	char *bytes = malloc(n + 1);
+	char *bytes = keep(n + 1);
 
 	for (i = 0; i < n; i++) {
 		unsigned byte;
@@ -418,6 +438,7 @@ static void forget(void)
 	memset(errors, 0, sizeof(errors));
 	memset(sets, 0, sizeof(sets));
 	ninstances = nindoms = ndefs = nfetches = 0;
+	arena_used = 0;
 }
 
 static int in(int n, int limit) { return n >= 0 && n < limit; }
@@ -453,7 +474,7 @@ static void batch(void)
 			indoms[nindoms++] = a;
 		} else if (sscanf(line, "inst %d %d %d %n", &a, &sample, &b, &used) == 3 && in(sample, MAX_SAMPLES)) {
 			instances = realloc(instances, (ninstances + 1) * sizeof(*instances));
-			instances[ninstances++] = (struct instance){ a, sample, b, strdup(line + used) };
+			instances[ninstances++] = (struct instance){ a, sample, b, keep_text(line + used) };
 		} else if (sscanf(line, "metric %d %d %d %d %d %d %d %d %d %d %d", &item, &a, &b, &c, &d[0], &d[1], &d[2],
 				  &d[3], &d[4], &d[5], &used) == 11 && in(item, MAX_ITEMS)) {
 			descs[item].pmid = pmID_build(DOMAIN_NUMBER, 0, item);
@@ -466,7 +487,7 @@ static void batch(void)
 		} else if (sscanf(line, "set %d %d %d %d", &sample, &item, &a, &b) == 4 && in(sample, MAX_SAMPLES) &&
 			   in(item, MAX_ITEMS)) {
 			set = &sets[sample][item];
-			*set = (struct set){ a, b, 0, a > 0 ? calloc(a, sizeof(struct value)) : NULL };
+			*set = (struct set){ a, b, 0, a > 0 ? keep(a * sizeof(struct value)) : NULL };
 		} else if (sscanf(line, "v %d %s", &a, text) == 2 && set && set->count < set->numval) {
 			struct value *v = &set->values[set->count++];
 
@@ -476,7 +497,7 @@ static void batch(void)
 			times[sample] = (struct timespec){ sec, nsec };
 		} else if (sscanf(line, "def %c %1023s %s", &scope, name, text) == 3 && ndefs < MAX_DEFS) {
 			defs[ndefs].scope = scope;
-			defs[ndefs].name = strdup(name);
+			defs[ndefs].name = keep_text(name);
 			defs[ndefs++].expr = unhex(text + 1, NULL);
 		} else if (strncmp(line, "fetch ", 6) == 0) {
 			read_list(line);
