@@ -159,7 +159,7 @@ fn main() {
     let what = format!("evaluate {EXPRESSIONS} expressions over {INSTANCES} instances");
     print_ratio(&format!("{what}, to columns"), values, "values", &columns, ("libpcp", &theirs), 10.0);
     // Values one by one are four times the memory of columns; for clients that want them all the same.
-    print_ratio(&format!("{what}, to a fetch result"), values, "values", &results, ("libpcp", &theirs), 5.0);
+    print_ratio(&format!("{what}, to a fetch result"), values, "values", &results, ("libpcp", &theirs), 10.0);
     let (registry, pmids) = registry(EXPRESSIONS);
     let mut context = Context::new();
     let mut wanted = pmids.clone();
