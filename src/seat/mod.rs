@@ -28,7 +28,7 @@ use crate::source::{Inlet, Registry};
 pub use config::{Config, ConfigError};
 pub use fields::Fields;
 pub use state::{Source, State};
-pub use streams::{Stream, Streams};
+pub use streams::{FilterRefused, Stream, Streams};
 
 use derived::{Derived, DerivedMetrics};
 use derived_world::Catalogue;
