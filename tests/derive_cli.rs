@@ -79,6 +79,28 @@ error: Illegal operator for counters
 }
 
 #[test]
+fn definitions_come_from_files_directories_and_lists_of_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    fs::create_dir_all(path.join("dir/below")).unwrap();
+    fs::write(path.join("metrics"), METRICS).unwrap();
+    fs::write(path.join("dir/below/a"), "a.one = sample.milliseconds\n").unwrap();
+    fs::write(path.join("b"), "b.two = rate(a.one)\n").unwrap();
+    let (status, stdout, _) = derive(path, &["check", "-m", "metrics", "dir:b:"]);
+    assert_eq!((status, stdout.as_str()), (0, "2 definitions, 0 problems\n"));
+    let (status, _, stderr) = derive(path, &["check", "dir:none"]);
+    assert!(status == 2 && stderr.contains("none: No such file"), "{stderr}");
+
+    let output = Command::new(env!("CARGO_BIN_EXE_jumpseat"))
+        .args(["derive", "explain", "-m", "metrics", "b.two"])
+        .env("PCP_DERIVED_CONFIG", "dir:b")
+        .current_dir(path)
+        .output()
+        .expect("the binary runs");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\nrate(sample.milliseconds)"), "{output:?}");
+}
+
+#[test]
 fn replay_counts_and_shows_what_differs() {
     let directory = tempfile::tempdir().unwrap();
     let good = r#"{"id":"a/1","pcp":"6.3.8","src":"a+b","ok":true,"tree":"(PLUS a b)"}"#;

@@ -18,7 +18,8 @@ pub struct ExplainArgs {
     #[command(flatten)]
     metadata: MetadataArgs,
 
-    /// Files or directories of definitions.
+    /// Files or directories of definitions, or several with colons between them [default: what
+    /// $PCP_DERIVED_CONFIG names].
     #[arg(short, long, value_name = "FILE")]
     config: Vec<PathBuf>,
 
@@ -29,11 +30,13 @@ pub struct ExplainArgs {
 
 pub fn run(args: &ExplainArgs) -> io::Result<ExitCode> {
     let Some(mut metadata) = args.metadata.open()? else {
-        return Err(io::Error::other("--host or --metrics must say what the operands are"));
+        return Err(io::Error::other("--host, --agent or --metrics must say what the operands are"));
     };
     let mut registry = Registry::new(args.metadata.dialect());
     let mut problems = Vec::new();
-    for file in &args.config {
+    let named = std::env::var_os("PCP_DERIVED_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let default = if args.config.is_empty() { named } else { None };
+    for file in args.config.iter().chain(&default) {
         load(&mut registry, file, &mut problems)?;
     }
     problems.iter().for_each(|problem| eprint!("{problem}"));

@@ -71,13 +71,22 @@ impl MetadataArgs {
     }
 }
 
-/// Loads a configuration file, or every file of a directory in the order of their names.
+/// Loads what `PCP_DERIVED_CONFIG` may name: a configuration file, every file of a directory and those below it
+/// in the order of their names, or several of these with colons between them. What is neither file nor directory
+/// is left out, as `pmLoadDerivedConfig(3)` does.
 pub fn load(registry: &mut Registry, path: &Path, problems: &mut Vec<String>) -> io::Result<usize> {
     if path.is_dir() {
         let mut entries: Vec<PathBuf> =
             fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
         entries.sort();
         return entries.iter().try_fold(0, |sum, entry| Ok(sum + load(registry, entry, problems)?));
+    }
+    if path.exists() && !path.is_file() {
+        return Ok(0);
+    }
+    if let Some(list) = path.to_str().filter(|text| text.contains(':') && !path.exists()) {
+        let list = list.strip_suffix(':').unwrap_or(list);
+        return list.split(':').try_fold(0, |sum, one| Ok(sum + load(registry, Path::new(one), problems)?));
     }
     let loaded = registry.load(&fs::read(path).map_err(|error| named(path, error))?);
     problems.extend(loaded.problems.iter().map(|problem| problem.report(&path.display().to_string())));
