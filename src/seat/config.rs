@@ -77,7 +77,7 @@ impl Default for FieldsConfig {
 }
 
 /// The derived metrics.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DerivedConfig {
     /// Files with definitions, and directories of such files. Relative paths start where the configuration
@@ -85,6 +85,15 @@ pub struct DerivedConfig {
     pub files: Option<Vec<PathBuf>>,
     /// Take the language of PCP's own derived metrics only, without this engine's additions.
     pub portable: bool,
+    /// Memory for the values that derived metrics remember, of all clients. When it is used up, clients that
+    /// come new are told to come again.
+    pub history_budget: ByteSize,
+}
+
+impl Default for DerivedConfig {
+    fn default() -> DerivedConfig {
+        DerivedConfig { files: None, portable: false, history_budget: ByteSize(64 << 20) }
+    }
 }
 
 /// Who may change the control metrics, on top of pmcd's own access control.

@@ -62,6 +62,8 @@ pub struct Derived {
     sessions: FxHashMap<ClientId, Box<Session>>,
     generation: u64,
     reloads: u32,
+    /// [`DerivedConfig::history_budget`].
+    history_budget: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +104,7 @@ impl Derived {
             sessions: FxHashMap::default(),
             generation: 0,
             reloads: 0,
+            history_budget: DerivedConfig::default().history_budget.0,
         }
     }
 
@@ -115,6 +118,7 @@ impl Derived {
         for problem in problems {
             tracing::error!("{problem}");
         }
+        self.history_budget = config.history_budget.0;
         self.replace(wanted, dialect);
         for (name, entry) in &self.entries {
             if let Err(reason) = &entry.usable {
@@ -343,7 +347,11 @@ impl Subtree<State> for DerivedMetrics {
         let definition = usable.as_ref().map_err(|_| PmError::BADDERIVE)?.0;
         let (registry, catalogue) = (Arc::clone(&derived.registry), Arc::clone(&derived.catalogue));
         // Taken out of the state, which operands are read from meanwhile.
-        let mut session = derived.sessions.remove(&call.client).unwrap_or_default();
+        let mut session = match derived.sessions.remove(&call.client) {
+            Some(session) => session,
+            None if derived.history_bytes() as u64 >= derived.history_budget => return Err(PmError::AGAIN),
+            None => Box::default(),
+        };
         let world = World::new(&mut *own, &catalogue, call);
         let result = session.write(definition, &registry, &world, values);
         own.state.derived.sessions.insert(call.client, session);
@@ -475,6 +483,19 @@ mod tests {
     }
 
     #[test]
+    fn when_memory_is_used_up_clients_with_a_history_keep_it_and_new_ones_wait() {
+        let mut fixture = Fixture::new("d = delta(jumpseat.control.recent)\n");
+        let (a, b) = (fixture.core().client_open(), fixture.core().client_open());
+        assert_eq!(fixture.fetch(a, 100, 10, &["d"]), [Ok(vec![])]);
+        let derived = &mut fixture.core().state.derived;
+        derived.history_budget = derived.history_bytes() as u64;
+        assert_eq!(fixture.fetch(b, 101, 20, &["d"]), [Err(PmError::AGAIN)]);
+        assert_eq!(fixture.fetch(a, 102, 30, &["d"]), [Ok(vec![Value::I64(20)])]);
+        fixture.core().client_close(a);
+        assert_eq!(fixture.fetch(b, 103, 30, &["d"]), [Ok(vec![])]);
+    }
+
+    #[test]
     fn a_reload_costs_the_history_of_what_has_changed_and_of_what_is_made_of_it() {
         let mut fixture = Fixture::new(
             "same = delta(jumpseat.control.recent)\nbase = jumpseat.control.recent\n\
@@ -586,7 +607,7 @@ mod tests {
     fn the_definitions_that_are_shipped_are_right_and_portable() {
         let mut fixture = Fixture::new("");
         for portable in [false, true] {
-            let config = DerivedConfig { files: None, portable };
+            let config = DerivedConfig { portable, ..DerivedConfig::default() };
             fixture.core().state.derived.reload(&config).unwrap();
             let entries = &fixture.core().state.derived.entries;
             assert!(entries.len() >= 5);
