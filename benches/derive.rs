@@ -45,18 +45,6 @@ impl Source for Metrics {
         let semantics = Some(Semantics::Counter);
         Ok(Meta { value_type: ValueType::U64, indom: INDOM, semantics, units: Units::NONE })
     }
-
-    fn instance(&mut self, _: InDom, _: &str) -> Result<Inst, PmError> {
-        Err(PmError::INST)
-    }
-
-    fn instance_name(&mut self, _: InDom, _: Inst, _: &mut dyn FnMut(&str)) -> Result<(), PmError> {
-        Err(PmError::INST)
-    }
-
-    fn instances(&mut self, _: InDom, _: &mut Vec<Inst>) -> Result<(), PmError> {
-        Err(PmError::INDOM)
-    }
 }
 
 fn value(record: u64, metric: u64, instance: u64) -> u64 {

@@ -4,7 +4,7 @@ use jumpseat::derive::{
     AddError, BindErrorKind, Column, Context, Dialect, HelpKind, Level, Meta, Registry, Sample, Source,
     Values,
 };
-use jumpseat::model::{InDom, Inst, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
+use jumpseat::model::{InDom, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
 
 /// Real metrics m.a (a counter) and m.b, both U32 and singular.
 struct Metrics;
@@ -22,18 +22,6 @@ impl Source for Metrics {
         let semantics = if pmid.item() == 1 { Semantics::Counter } else { Semantics::Instant };
         let units = Units::NONE;
         Ok(Meta { value_type: ValueType::U32, indom: InDom::NULL, semantics: Some(semantics), units })
-    }
-
-    fn instance(&mut self, _: InDom, _: &str) -> Result<Inst, PmError> {
-        Err(PmError::INST)
-    }
-
-    fn instance_name(&mut self, _: InDom, _: Inst, _: &mut dyn FnMut(&str)) -> Result<(), PmError> {
-        Err(PmError::INST)
-    }
-
-    fn instances(&mut self, _: InDom, _: &mut Vec<Inst>) -> Result<(), PmError> {
-        Err(PmError::INDOM)
     }
 }
 

@@ -198,15 +198,7 @@ impl Context {
         };
         let pmid = Pmid(Pmid::new(super::registry::DERIVED_DOMAIN, cluster, item).0 | OWN_FLAG);
         self.mask(name);
-        let definition = Definition {
-            name: name.into(),
-            expression: expression.into(),
-            tree: Arc::new(tree),
-            pmid,
-            anonymous: false,
-            oneline: None,
-            help: None,
-        };
+        let definition = Definition::new(name, expression, tree, pmid);
         let at = self.metrics.len();
         self.own.insert(definition.name.clone());
         self.by_name.insert(definition.name.clone(), at);

@@ -35,11 +35,6 @@
 //! #         if name == "disk.reads" { Ok(Pmid::new(1, 0, 0)) } else { Err(PmError::NAME) }
 //! #     }
 //! #     fn meta(&mut self, _: Pmid) -> Result<Meta, PmError> { Ok(Meta::scalar(ValueType::U64)) }
-//! #     fn instance(&mut self, _: InDom, _: &str) -> Result<Inst, PmError> { Err(PmError::INDOM) }
-//! #     fn instance_name(&mut self, _: InDom, _: Inst, _: &mut dyn FnMut(&str)) -> Result<(), PmError> {
-//! #         Err(PmError::INDOM)
-//! #     }
-//! #     fn instances(&mut self, _: InDom, _: &mut Vec<Inst>) -> Result<(), PmError> { Err(PmError::INDOM) }
 //! # }
 //! # let mut metrics = Metrics;
 //! let mut registry = Registry::new(Dialect::default());

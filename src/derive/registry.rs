@@ -41,6 +41,21 @@ pub struct Definition {
     pub help: Option<Arc<str>>,
 }
 
+impl Definition {
+    /// What a user has defined, without help text yet.
+    pub(super) fn new(name: &str, expression: &str, tree: Tree, pmid: Pmid) -> Definition {
+        Definition {
+            name: name.into(),
+            expression: expression.into(),
+            tree: Arc::new(tree),
+            pmid,
+            anonymous: false,
+            oneline: None,
+            help: None,
+        }
+    }
+}
+
 /// Why a definition is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
@@ -211,15 +226,7 @@ impl Registry {
             _ => None,
         };
         let pmid = Pmid::new(DERIVED_DOMAIN, cluster, item);
-        let definition = Definition {
-            name: name.into(),
-            expression: expression.into(),
-            tree: Arc::new(tree),
-            pmid,
-            anonymous: false,
-            oneline: None,
-            help: None,
-        };
+        let definition = Definition::new(name, expression, tree, pmid);
         let at = self.definitions.len();
         self.by_name.insert(definition.name.clone(), at);
         self.by_pmid.insert(pmid, at);

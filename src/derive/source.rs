@@ -4,7 +4,9 @@ use super::column::Column;
 use super::meta::Meta;
 use crate::model::{InDom, Inst, PmError, Pmid};
 
-/// Metadata of the metrics that definitions may name. Derived metrics are none of its business.
+/// Metadata of the metrics that definitions may name. Derived metrics are none of its business. Instances are
+/// only asked for where there are values: a source of metadata alone leaves them to the defaults, which know no
+/// instance domain.
 pub trait Source {
     /// The PMID of a real metric.
     ///
@@ -22,20 +24,33 @@ pub trait Source {
     ///
     /// # Errors
     /// When there is no such instance at this time.
-    fn instance(&mut self, indom: InDom, name: &str) -> Result<Inst, PmError>;
+    fn instance(&mut self, indom: InDom, name: &str) -> Result<Inst, PmError> {
+        let _ = (indom, name);
+        Err(PmError::INDOM)
+    }
 
     /// Calls `found` with the name of an instance (`pmNameInDom(3)`).
     ///
     /// # Errors
     /// When there is no such instance at this time.
-    fn instance_name(&mut self, indom: InDom, inst: Inst, found: &mut dyn FnMut(&str))
-    -> Result<(), PmError>;
+    fn instance_name(
+        &mut self,
+        indom: InDom,
+        inst: Inst,
+        found: &mut dyn FnMut(&str),
+    ) -> Result<(), PmError> {
+        let _ = (indom, inst, found);
+        Err(PmError::INDOM)
+    }
 
     /// Appends the instances that the profile lets through to `out` (`pmGetInDom(3)`).
     ///
     /// # Errors
     /// Why they cannot be had.
-    fn instances(&mut self, indom: InDom, out: &mut Vec<Inst>) -> Result<(), PmError>;
+    fn instances(&mut self, indom: InDom, out: &mut Vec<Inst>) -> Result<(), PmError> {
+        let _ = (indom, out);
+        Err(PmError::INDOM)
+    }
 }
 
 /// The values of one fetch.

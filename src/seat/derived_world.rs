@@ -52,18 +52,6 @@ impl Source for Metadata<'_> {
     fn meta(&mut self, pmid: Pmid) -> Result<Meta, PmError> {
         self.0.by_pmid.get(&pmid.local()).copied().map(Meta::from).ok_or(PmError::PMID)
     }
-
-    fn instance(&mut self, _: InDom, _: &str) -> Result<Inst, PmError> {
-        Err(PmError::INDOM)
-    }
-
-    fn instance_name(&mut self, _: InDom, _: Inst, _: &mut dyn FnMut(&str)) -> Result<(), PmError> {
-        Err(PmError::INDOM)
-    }
-
-    fn instances(&mut self, _: InDom, _: &mut Vec<Inst>) -> Result<(), PmError> {
-        Err(PmError::INDOM)
-    }
 }
 
 /// The agent within a fetch. The engine asks for operands and instances by turns, never for one within

@@ -8,7 +8,7 @@ use std::{fs, io};
 use clap::Args;
 use jumpseat::client::Connection;
 use jumpseat::derive::{Dialect, Level, Meta, Registry, Source};
-use jumpseat::model::{InDom, Inst, PmError, Pmid, Semantics, Units, UnitsVocabulary, ValueType};
+use jumpseat::model::{InDom, PmError, Pmid, Semantics, Units, UnitsVocabulary, ValueType};
 use jumpseat::seat::{self, Config, Seat, Setup, Signals};
 
 /// How long a collector may take to answer.
@@ -169,19 +169,5 @@ impl Source for Metadata {
             Metadata::Host(connection) => connection.desc(pmid).map(Meta::from).map_err(|_| PmError::PMID),
             Metadata::Agent(seat) => seat.server.core().desc(pmid).map(Meta::from),
         }
-    }
-
-    // Instances are only asked for when there are values, and here there are none.
-
-    fn instance(&mut self, _: InDom, _: &str) -> Result<Inst, PmError> {
-        Err(PmError::INST)
-    }
-
-    fn instance_name(&mut self, _: InDom, _: Inst, _: &mut dyn FnMut(&str)) -> Result<(), PmError> {
-        Err(PmError::INST)
-    }
-
-    fn instances(&mut self, _: InDom, _: &mut Vec<Inst>) -> Result<(), PmError> {
-        Err(PmError::INDOM)
     }
 }
