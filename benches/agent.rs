@@ -14,13 +14,12 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use jumpseat::client::Connection;
+use jumpseat::client::{Context, Fetched};
 use jumpseat::model::Pmid;
 use pcp::{AgentSpec, PmnsSource, PrivatePmcd};
 
 const VALUES: usize = 1000;
 const FETCHES: usize = 400;
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() {
     let files = pcp::temp_dir();
@@ -50,16 +49,16 @@ fn main() {
     pmcd.run("pmstore", ["sample.many.count", &VALUES.to_string()]).ok();
     send_types(&ingest);
 
-    let mut connection = Connection::open(("127.0.0.1", pmcd.port()), TIMEOUT).expect("pmcd is running");
-    let pmids =
-        connection.lookup_names(&["jumpseat.event.count", "sample.many.int"]).expect("pmcd is running");
+    let mut context = Context::host(&pmcd.inet()).expect("pmcd is running");
+    let mut fetched = Fetched::new();
+    let pmids = context.lookup_names(&["jumpseat.event.count", "sample.many.int"]).expect("pmcd is running");
     let [Some(ours), Some(theirs)] = pmids[..] else { panic!("both agents have their metrics: {pmids:?}") };
     let (our_pid, their_pid) = (child_of(pmcd.pid(), "pmdajumpseat"), child_of(pmcd.pid(), "pmdasample"));
     let mut measure = |pmid: Pmid, pid: u32| {
         let before = cpu(pid);
         for _ in 0..FETCHES {
-            let result = connection.fetch(&[pmid]).expect("pmcd is running");
-            let values = result.sets[0].values.as_ref().expect("the metric has values").len();
+            context.fetch(&[pmid], &mut fetched).expect("pmcd is running");
+            let values = fetched.set(0).and_then(|set| set.values.ok()).expect("the metric has values").len();
             assert_eq!(values, VALUES);
         }
         cpu(pid) - before

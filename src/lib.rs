@@ -7,21 +7,35 @@
 //! * [`pdu`]: the PCP protocol, sans-I/O.
 //! * [`event`]: packed event arrays and the event log.
 //! * [`mod@derive`]: derived metrics, the whole language of `pmRegisterDerived(3)`.
+//! * `archive` (feature `archive`): PCP archives.
 //! * `agent` (feature `agent`): the PMDA framework.
 //! * `source` (feature `source`): where event records come from.
+//! * `time` (feature `time`): times as PCP's tools take and print them.
+//! * `layer` (feature `layer`): a program's own spans and events, sent by `tracing`.
 //! * `seat` (feature `seat`): the jumpseat agent itself.
 
+#[cfg(feature = "archive")]
+pub mod archive;
 pub mod client;
 pub mod derive;
 pub mod event;
 pub mod model;
 pub mod pdu;
+#[cfg(feature = "archive")]
+pub mod recorder;
+
+#[cfg(feature = "layer")]
+pub use layer::layer;
 
 #[cfg(feature = "agent")]
 pub mod agent;
 #[cfg(any(feature = "agent", feature = "source"))]
 pub mod ids;
+#[cfg(feature = "layer")]
+pub mod layer;
 #[cfg(feature = "seat")]
 pub mod seat;
-#[cfg(feature = "source")]
+#[cfg(any(feature = "source", feature = "layer"))]
 pub mod source;
+#[cfg(feature = "time")]
+pub mod time;

@@ -45,7 +45,7 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
     let expected = Config {
         domain: Some(400),
         state_dir: Some("/var/lib/pcp/config/pmda".into()),
-        derived: derived(),
+        derived: DerivedConfig { pmcd: Some("local:".into()), ..derived() },
         socket: vec![SocketConfig::default()],
         ..Config::default()
     };

@@ -19,7 +19,7 @@ struct Setting {
 impl Setting {
     fn start(definitions: &str) -> Setting {
         let builder = PrivatePmcd::with([]);
-        let seat = Seat::in_dir(builder.dir(), "[derived]\nfiles = [\"derived.conf\"]");
+        let seat = Seat::in_dir(builder.dir(), "[derived]\nfiles = [\"derived.conf\"]\npmcd = \"\"");
         fs::write(builder.dir().join("derived.conf"), definitions).expect("the test's directory is writable");
         let agent = seat.agent(Transport::Pipe);
         let pmcd = builder.agent(agent).start();
@@ -270,7 +270,8 @@ fn broken_definitions_are_told_in_the_log_and_hurt_nobody() {
     for line in [
         "derived.conf:2: syntax: Arithmetic expression expected to follow PLUS (character 3 of `1 +')",
         "derived.conf:3: missing ``='' after derived metric name",
-        "derived.conf: jumpseat.derived.foreign cannot be used: kernel.all.load is not a metric of this agent",
+        "derived.conf: jumpseat.derived.foreign cannot be used: kernel.all.load is not a metric of this agent; for those \
+         of others, set derived.pmcd in the configuration",
         "derived.conf: jumpseat.derived.events cannot be used: jumpseat.event.records gives event records",
         "derived.conf: jumpseat.derived.counters cannot be used: jumpseat.source.bytes * jumpseat.source.received: \
          Illegal operator for counters",

@@ -1,18 +1,17 @@
 //! Replays what a real PCP's `pmExtractValue` said about numbers and texts.
 
+mod units_support;
+
 use bytes::Bytes;
 use jumpseat::model::{PmError, Value, ValueType};
 use serde_json::Value as Json;
-
-fn code(json: &Json) -> i32 {
-    json.as_i64().unwrap() as i32
-}
+use units_support::{bytes, code, rows, word};
 
 /// The input of a row, if it is in an encoding that its type may have (others never become values).
 fn input(row: &Json) -> Option<Value> {
     let kind = ValueType::from_code(code(&row["itype"]));
     if row["valfmt"] == "insitu" {
-        let bits = u32::from_str_radix(row["lval"].as_str()?.trim_start_matches("0x"), 16).unwrap();
+        let bits = row.get("lval").map(word)?;
         return Some(match kind {
             ValueType::I32 => Value::I32(bits as i32),
             ValueType::U32 => Value::U32(bits),
@@ -23,9 +22,7 @@ fn input(row: &Json) -> Option<Value> {
     if row["valfmt"] == "bad" || code(&row["vtype"]) != kind.code() {
         return None;
     }
-    let hex = row["vbuf"].as_str()?;
-    let bytes: Vec<u8> =
-        (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect();
+    let bytes = row.get("vbuf").map(bytes)?;
     Some(match kind {
         ValueType::I64 => Value::I64(i64::from_le_bytes(bytes.try_into().ok()?)),
         ValueType::U64 => Value::U64(u64::from_le_bytes(bytes.try_into().ok()?)),
@@ -51,21 +48,18 @@ fn bits(value: &Value) -> Option<u64> {
 
 #[test]
 fn extraction() {
-    let path = format!("{}/tests/data/units/extract.ndjson", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).unwrap();
     let mut checked = 0;
-    for line in text.lines() {
-        let row: Json = serde_json::from_str(line).unwrap();
+    for row in rows("extract.ndjson") {
         let Some(input) = input(&row) else {
             continue;
         };
         checked += 1;
         let found = input.convert(ValueType::from_code(code(&row["otype"])));
         if row["sts"] != 0 {
-            assert_eq!(found, Err(PmError(code(&row["sts"]))), "{line}");
+            assert_eq!(found, Err(PmError(code(&row["sts"]))), "{row}");
             continue;
         }
-        let found = found.unwrap_or_else(|error| panic!("{line}: {error}"));
+        let found = found.unwrap_or_else(|error| panic!("{row}: {error}"));
         let nan =
             matches!(found, Value::Float(v) if v.is_nan()) || matches!(found, Value::Double(v) if v.is_nan());
         if let Some(bits) = bits(&found).filter(|_| !nan) {
@@ -74,7 +68,7 @@ fn extraction() {
                 None => raw.parse().unwrap(),
             });
             let raw = raw.or_else(|| row["out_raw"].as_u64()).unwrap();
-            assert_eq!(bits, raw, "{line}");
+            assert_eq!(bits, raw, "{row}");
         }
     }
     assert!(checked > 1400, "{checked}");

@@ -1,17 +1,10 @@
 //! Replays what a real PCP said about units: parsing, printing and scale conversion.
 
+mod units_support;
+
 use jumpseat::model::{Conversion, PmError, Units, UnitsVocabulary, Value};
 use serde_json::Value as Json;
-
-fn rows(file: &str) -> Vec<Json> {
-    let path = format!("{}/tests/data/units/{file}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn word(text: &Json) -> u32 {
-    u32::from_str_radix(text.as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
-}
+use units_support::{rows, word};
 
 fn check_parse(input: &str, words: UnitsVocabulary, expected: &Json) {
     let found = Units::parse(input, words);
@@ -55,6 +48,12 @@ fn parsing() {
 
 #[test]
 fn printing() {
+    let table = rows("units-str.ndjson");
+    assert_eq!(table.len(), 379);
+    for row in &table {
+        let units = Units::from_word(word(&row["raw"]));
+        assert_eq!(units.to_string(), row["str"].as_str().unwrap(), "{row}");
+    }
     for row in rows("units-versions.ndjson").iter().filter(|row| row["table"] == "units-str") {
         let units = Units::from_word(word(&row["key"]["raw"]));
         assert_eq!(units.to_string(), row["v638"]["str"].as_str().unwrap(), "{row}");

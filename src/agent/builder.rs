@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::help::{self, HelpError, HelpTexts, Topic};
 use super::labels::LabelFn;
 use super::pmns::{self, NameTree, PmnsError};
-use super::{ClientId, Core, Indom, Metric, Subtree};
+use super::{ClientId, Core, Indom, Instances, Metric, Subtree};
 use crate::model::{Desc, InDom};
 
 /// The largest domain number an agent may have.
@@ -15,6 +15,8 @@ pub const MAX_DOMAIN: u16 = 510;
 
 /// Called when a client context has ended.
 pub type ClientEndFn<S> = Box<dyn Fn(&mut S, ClientId)>;
+/// Gives the instances of another agent's domain.
+pub type ForeignFn<S> = Box<dyn Fn(&S, InDom) -> Option<&Instances>>;
 /// Gives a number that changes whenever labels do.
 pub type GenerationFn<S> = Box<dyn Fn(&S) -> u64>;
 
@@ -34,6 +36,7 @@ pub struct Agent<S> {
     labels: Option<LabelFn<S>>,
     label_generation: Option<GenerationFn<S>>,
     client_end: Option<ClientEndFn<S>>,
+    foreign_instances: Option<ForeignFn<S>>,
 }
 
 /// What does not fit in an agent.
@@ -75,6 +78,7 @@ impl<S> Agent<S> {
             labels: None,
             label_generation: None,
             client_end: None,
+            foreign_instances: None,
         }
     }
 
@@ -138,6 +142,13 @@ impl<S> Agent<S> {
         self
     }
 
+    /// Answers direct clients that ask for instances of another agent's domain: metrics of a subtree may have
+    /// such a domain. pmcd asks every agent for its own only.
+    pub fn foreign_instances(mut self, find: impl Fn(&S, InDom) -> Option<&Instances> + 'static) -> Agent<S> {
+        self.foreign_instances = Some(Box::new(find));
+        self
+    }
+
     /// Sets what is called when a client context has ended. It is called exactly once for every [`ClientId`]
     /// that a callback was ever given.
     pub fn on_client_end(mut self, client_end: impl Fn(&mut S, ClientId) + 'static) -> Agent<S> {
@@ -190,6 +201,7 @@ impl<S> Agent<S> {
             labels: self.labels,
             label_generation: self.label_generation,
             client_end: self.client_end,
+            foreign_instances: self.foreign_instances,
         }))
     }
 
@@ -273,4 +285,5 @@ pub(super) struct Parts<S> {
     pub labels: Option<LabelFn<S>>,
     pub label_generation: Option<GenerationFn<S>>,
     pub client_end: Option<ClientEndFn<S>>,
+    pub foreign_instances: Option<ForeignFn<S>>,
 }

@@ -32,7 +32,8 @@ pub trait Subtree<S> {
         let _ = (state, name);
     }
 
-    /// The descriptor of a metric that has a name. Its PMID and instance domain carry the domain of `pmid`.
+    /// The descriptor of a metric that has a name. Its PMID carries the domain of `pmid`, and so does an instance
+    /// domain of domain 0; another agent's stays as it is.
     fn desc(&self, state: &S, pmid: Pmid) -> Option<Desc>;
 
     /// Writes the metric's values, as [`super::Fetch::Set`] does. The default gives none.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use jumpseat::agent::log::{self, Log};
 use jumpseat::agent::{Exit, Options, PmcdOptions, Transport, identity};
-use jumpseat::seat::{self, Config, Seat, Setup, Signals};
+use jumpseat::seat::{self, Clients, Config, Seat, Setup, Signals};
 use jumpseat::source::SocketConfig;
 
 const PROGRAM: &str = "pmdajumpseat";
@@ -93,6 +93,7 @@ fn serve(options: &Options, config: &Config, file: Option<&Path>, log: &Path) ->
         state_dir: Some(&state_dir),
         help: help.as_ref().map(|(name, text)| (name.as_str(), text.as_str())),
         signals: Signals::Handle { reload: file },
+        clients: Clients::Pmcd,
     })?;
     // On a socket the agent outlives pmcd and waits for the next one: what clients will want to know about
     // happens meanwhile.

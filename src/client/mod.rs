@@ -1,7 +1,40 @@
-//! The client side: asking a collector (pmcd, or `jumpseat serve`) for metrics over the wire protocol.
+//! The client side: contexts on sources of metrics (`PMAPI(3)`), spoken to over the wire protocol itself.
+//!
+//! * [`Context`]: names, descriptors, instances, help, labels, values, stores, derived metrics.
+//! * [`Provider`]: what a context needs of a source of metrics.
+//! * [`Fetched`]: a fetch result, kept in the bytes it came in.
+//! * [`group`]: metrics registered once, fetched many times, read converted.
 //!
 //! **Invariant:** nothing here knows the inside of an agent.
 
-mod connection;
+#[cfg(feature = "archive")]
+mod archive;
+mod context;
+mod derived;
+mod error;
+pub mod group;
+mod handshake;
+mod host;
+mod line;
+#[cfg(feature = "agent")]
+mod local;
+mod options;
+mod provider;
+mod registry;
+mod socket;
+mod spec;
+mod stream;
+#[cfg(feature = "tls")]
+mod tls;
+mod wire;
 
-pub use connection::{ClientError, Connection};
+#[cfg(feature = "archive")]
+pub use archive::ArchiveProvider;
+pub use context::Context;
+pub use error::{ClientError, Result};
+pub use options::{EnvWarning, Options, PMCD_PORT, PMPROXY_PORT};
+pub use provider::{Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
+pub use registry::{SharedRegistry, global_registry};
+pub use spec::{Attributes, HostPorts, HostSpec, HostSpecError, Place, Security};
+
+pub use crate::pdu::{Fetched, LabelTarget, SetRef, StateChange, TextLevel, TextTarget, ValueRef, ValuesRef};

@@ -344,6 +344,16 @@ impl Context {
         metric.is_some_and(|metric| matches!(metric.state, State::Bound(..)))
     }
 
+    /// Whether the context has taken over all that the registry has.
+    pub(crate) fn is_current(&self, registry: &Registry) -> bool {
+        self.version == registry.version
+    }
+
+    /// Whether there is a derived metric of this PMID in this context, bound or not.
+    pub(crate) fn knows(&self, pmid: Pmid) -> bool {
+        self.by_pmid.contains_key(&pmid)
+    }
+
     /// Begins a fetch: values of operands are asked for afresh.
     pub fn begin_fetch(&mut self) {
         self.machine.begin();

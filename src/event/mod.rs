@@ -17,4 +17,4 @@ pub use filter::{BoundFilter, FieldResolver, Filter, FilterError, Severity};
 pub use log::{CursorId, CursorStats, EventLog, LogConfig, LogStats, ReadOutcome};
 pub use pack::{ArrayKind, EventFlags, Param};
 pub use reader::{ArrayReader, ReadError};
-pub use summary::summary;
+pub use summary::{print_value, summary};

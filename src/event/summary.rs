@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use byteorder::ByteOrder;
+use byteorder::{ByteOrder, NetworkEndian};
 
 use super::pack::{ArrayKind, EventFlags};
 use super::reader::{ArrayReader, Record};
-use crate::model::Timestamp;
+use crate::model::{PrintOptions, Timestamp, Value};
 
 /// The text `pmPrintValue(3)` prints for an array: `[2 event records timestamps 10:11:29.279...10:11:30.279]`.
 /// Times are times of day in the zone whose offset, in seconds east of UTC at a time in seconds since the
@@ -33,6 +33,20 @@ pub fn summary<E: ByteOrder>(array: &ArrayReader<'_, E>, utc_offset: impl Fn(i64
     text
 }
 
+/// Appends the text of `pmPrintValue(3)`: [`summary`] for event arrays (their number of records only if they
+/// are malformed), [`Value::print`] for all other values.
+pub fn print_value(value: &Value, options: PrintOptions, utc_offset: impl Fn(i64) -> i64, out: &mut Vec<u8>) {
+    let array = match value {
+        Value::Event(bytes) => ArrayReader::<NetworkEndian>::new(ArrayKind::Event, bytes),
+        Value::HighResEvent(bytes) => ArrayReader::new(ArrayKind::HighRes, bytes),
+        _ => return value.print(options, out),
+    };
+    match array {
+        Ok(array) => out.extend_from_slice(summary(&array, utc_offset).as_bytes()),
+        Err(_) => value.print(options, out),
+    }
+}
+
 /// First time, last time and missed count as libpcp finds them, or `None` if there are no records.
 fn walk<E: ByteOrder>(array: &ArrayReader<'_, E>) -> Option<(Timestamp, Timestamp, i32)> {
     let mut records = array.records();
@@ -54,5 +68,32 @@ fn time_of_day(kind: ArrayKind, time: Timestamp, utc_offset: impl Fn(i64) -> i64
     match kind {
         ArrayKind::Event => format!("{hour:02}:{minute:02}:{second:02}.{:03}", time.nsec / 1_000_000),
         ArrayKind::HighRes => format!("{hour:02}:{minute:02}:{second:02}.{:09}", time.nsec),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn event_values_have_their_times() {
+        let print = |value: Value| {
+            let mut out = Vec::new();
+            print_value(&value, PrintOptions::width(3), |_| 3_600, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        // One record without parameters at 01:46:40.123 UTC.
+        let mut array = vec![9, 0, 0, 24, 0, 0, 0, 1];
+        for word in [1_000_000_000u32, 123_000, 1, 0] {
+            array.extend(word.to_be_bytes());
+        }
+        assert_eq!(
+            print(Value::Event(Bytes::from(array.clone()))),
+            "[1 event record timestamp 02:46:40.123]"
+        );
+        array.truncate(20);
+        assert_eq!(print(Value::Event(Bytes::from(array))), "[1 event record]");
+        assert_eq!(print(Value::I32(7)), "  7");
     }
 }

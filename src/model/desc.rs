@@ -78,6 +78,14 @@ impl ValueType {
         }
     }
 
+    /// The text of `pmTypeStr(3)` for any number.
+    pub const fn name_of(code: i32) -> &'static str {
+        match ValueType::from_code(code) {
+            ValueType::Unknown if code != ValueType::Unknown as i32 => "???",
+            known => known.name(),
+        }
+    }
+
     /// Whether values are numbers that arithmetic applies to.
     pub const fn is_numeric(self) -> bool {
         matches!(
@@ -126,6 +134,14 @@ impl Semantics {
             Semantics::Counter => "counter",
             Semantics::Instant => "instant",
             Semantics::Discrete => "discrete",
+        }
+    }
+
+    /// The text of `pmSemStr(3)` for any number.
+    pub const fn name_of(code: i32) -> &'static str {
+        match Semantics::from_code(code) {
+            Some(known) => known.name(),
+            None => "???",
         }
     }
 }

@@ -121,6 +121,13 @@ impl fmt::Display for PmError {
         }
         match self.0 {
             0 => f.write_str("No error"),
+            code @ ..-21344 => match code + 21344 {
+                sasl @ -1000.. => {
+                    let text = SASL.get(usize::try_from(-1 - sasl).unwrap_or(usize::MAX));
+                    write!(f, "Authentication - {}", text.copied().unwrap_or("undefined error!"))
+                }
+                other => write!(f, "Unknown secure sockets error {code} ({other})"),
+            },
             -12344..=-1 => {
                 // std appends " (os error N)"; PCP prints the system's text alone.
                 let text = std::io::Error::from_raw_os_error(-self.0).to_string();
@@ -130,6 +137,42 @@ impl fmt::Display for PmError {
         }
     }
 }
+
+/// The texts of the SASL library's errors, from -1 downwards.
+const SASL: [&str; 32] = [
+    "generic failure",
+    "no memory available",
+    "overflowed buffer",
+    "no mechanism available",
+    "bad protocol / cancel",
+    "can't request information until later in exchange",
+    "invalid parameter supplied",
+    "transient failure (e.g., weak key)",
+    "integrity check failed",
+    "server failed mutual authentication step",
+    "mechanism doesn't support requested feature",
+    "SASL library is not initialized",
+    "authentication failure",
+    "authorization failure",
+    "mechanism too weak for this user",
+    "encryption needed to use mechanism",
+    "One time use of a plaintext password will enable requested mechanism for user",
+    "passphrase expired, has to be reset",
+    "account disabled",
+    "user not found",
+    "passphrase locked",
+    "requested change was not needed",
+    "version mismatch with plug-in",
+    "remote authentication server unavailable",
+    "undefined error!",
+    "user exists, but no verifier for user",
+    "passphrase is too weak for security policy",
+    "user supplied passwords are not permitted",
+    "sasl_setpass needs old password in order to perform password change",
+    "sasl_setpass can't store a property because of a constraint violation",
+    "undefined error!",
+    "channel binding failure",
+];
 
 impl fmt::Debug for PmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -152,6 +195,9 @@ mod tests {
         assert_eq!(PmError(0).to_string(), "No error");
         assert_eq!(PmError(-2).to_string(), "No such file or directory");
         assert_eq!(PmError(-12352).to_string(), "No such PMAPI error code (-12352)");
+        assert_eq!(PmError(-21357).to_string(), "Authentication - authentication failure");
+        assert_eq!(PmError(-21344 - 40).to_string(), "Authentication - undefined error!");
+        assert_eq!(PmError(-22345).to_string(), "Unknown secure sockets error -22345 (-1001)");
         assert_eq!(PmError(3).to_string(), "No such PMAPI error code (3)");
         assert_eq!(format!("{:?}", PmError::NAME), "PM_ERR_NAME(-12357)");
     }

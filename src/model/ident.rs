@@ -55,6 +55,10 @@ impl fmt::Display for Pmid {
         if *self == Pmid::NULL {
             return f.write_str("PM_ID_NULL");
         }
+        // The root of a dynamic subtree holds the agent's number in place of the cluster.
+        if self.domain() == Pmid::DYNAMIC_DOMAIN && self.item() == 0 {
+            return write!(f, "{}.*.*", self.cluster());
+        }
         write!(f, "{}.{}.{}", self.domain(), self.cluster(), self.item())
     }
 }

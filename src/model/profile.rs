@@ -1,6 +1,6 @@
 //! Instance profiles: which instances a client wants (spec `wire.md` 9, `pmAddProfile(3)`).
 
-use super::{InDom, Inst};
+use super::{InDom, Inst, PmError};
 
 /// Whether instances are in or out unless listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -37,6 +37,56 @@ impl Profile {
     /// however long a list a client has sent.
     pub fn sort(&mut self) {
         self.indoms.iter_mut().for_each(|indom| indom.instances.sort_unstable());
+    }
+
+    /// Wants instances of a domain as well: all of them without a list; with one, those, and of a domain not yet
+    /// mentioned only those. Without a domain, wants everything (`pmAddProfile(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_PROFILESPEC` for a list without a domain.
+    pub fn add(&mut self, indom: InDom, instances: &[Inst]) -> Result<(), PmError> {
+        self.change(indom, instances, ProfileState::Include)
+    }
+
+    /// Does not want instances of a domain any more: none without a list; with one, all but those. Of a domain
+    /// not yet mentioned nothing is wanted then, whatever the list, as in PCP. Without a domain, wants nothing
+    /// (`pmDelProfile(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_PROFILESPEC` for a list without a domain.
+    pub fn delete(&mut self, indom: InDom, instances: &[Inst]) -> Result<(), PmError> {
+        self.change(indom, instances, ProfileState::Exclude)
+    }
+
+    /// Brings all instances of a domain, or those listed, into a state.
+    fn change(&mut self, indom: InDom, instances: &[Inst], to: ProfileState) -> Result<(), PmError> {
+        if indom == InDom::NULL {
+            if !instances.is_empty() {
+                return Err(PmError::PROFILESPEC);
+            }
+            *self = Profile { state: to, indoms: Vec::new() };
+            return Ok(());
+        }
+        let Some(entry) = self.indoms.iter_mut().find(|entry| entry.indom == indom) else {
+            let (state, listed) = match to {
+                ProfileState::Include if !instances.is_empty() => (ProfileState::Exclude, instances),
+                state => (state, &[][..]),
+            };
+            self.indoms.push(IndomProfile { indom, state, instances: listed.to_vec() });
+            return Ok(());
+        };
+        if instances.is_empty() {
+            (entry.state, entry.instances) = (to, Vec::new());
+        } else if entry.state == to {
+            entry.instances.retain(|inst| !instances.contains(inst));
+        } else {
+            for &inst in instances {
+                if !entry.instances.contains(&inst) {
+                    entry.instances.push(inst);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The part of the profile for one instance domain. Ask it once per metric, then for each instance.
@@ -109,5 +159,36 @@ mod tests {
         assert_eq!(wanted(&mixed), [3, 7, 9]);
         mixed.sort();
         assert_eq!(wanted(&mixed), [3, 7, 9]);
+    }
+
+    /// The table of `fetchgroup.md` 24.
+    #[test]
+    fn adding_and_deleting_is_as_in_pcp() {
+        let indom = InDom::new(29, 2);
+        let of = |profile: &Profile| {
+            profile.indoms.iter().map(|entry| (entry.state, entry.instances.clone())).collect::<Vec<_>>()
+        };
+        let mut profile = Profile::default();
+        assert_eq!(profile.add(InDom::NULL, &[1]), Err(PmError::PROFILESPEC));
+        assert_eq!(profile.delete(InDom::NULL, &[1]), Err(PmError::PROFILESPEC));
+        profile.add(indom, &[1, 1, 2]).unwrap();
+        assert_eq!(of(&profile), [(ProfileState::Exclude, vec![1, 1, 2])]);
+        profile.add(indom, &[2, 3]).unwrap();
+        assert_eq!(of(&profile), [(ProfileState::Exclude, vec![1, 1, 2, 3])]);
+        profile.delete(indom, &[1]).unwrap();
+        assert_eq!(of(&profile), [(ProfileState::Exclude, vec![2, 3])]);
+        profile.add(indom, &[]).unwrap();
+        profile.delete(indom, &[5, 6, 5]).unwrap();
+        assert_eq!(of(&profile), [(ProfileState::Include, vec![5, 6])]);
+        profile.add(indom, &[6]).unwrap();
+        assert_eq!(of(&profile), [(ProfileState::Include, vec![5])]);
+        profile.delete(indom, &[]).unwrap();
+        assert_eq!(of(&profile), [(ProfileState::Exclude, vec![])]);
+        profile.delete(InDom::new(29, 3), &[7]).unwrap();
+        assert_eq!(of(&profile).last(), Some(&(ProfileState::Exclude, vec![])));
+        profile.delete(InDom::NULL, &[]).unwrap();
+        assert_eq!(profile, Profile { state: ProfileState::Exclude, indoms: vec![] });
+        profile.add(InDom::NULL, &[]).unwrap();
+        assert_eq!(profile, Profile::default());
     }
 }

@@ -1,6 +1,7 @@
 //! Text to units, as `pmParseUnitsStr(3)` does it (spec `units.md` 6 and 14).
 
 use super::Units;
+use super::number::{self, is_white, skip_white, strip_word};
 use super::units_extra::ExtraUnit;
 
 /// Why a text is not a units specification. The texts are those of PCP.
@@ -100,7 +101,10 @@ impl Part {
                 }
                 rest = after;
             } else if matches!(first, b'-' | b'.' | b'0'..=b'9') {
-                let (number, after) = strtod(rest).ok_or(UnitsParseError::Number)?;
+                let (number, after) = match number::parse_prefix(rest) {
+                    Some(found) if !found.out_of_range => (found.value, found.rest),
+                    _ => return Err(UnitsParseError::Number),
+                };
                 part.multiplier *= number;
                 rest = after;
             } else {
@@ -177,21 +181,6 @@ fn combine(dividend: &Part, divisor: &Part) -> Result<(Units, f64), UnitsParseEr
         extra,
     };
     Ok((units, multiplier))
-}
-
-pub(super) fn skip_white(text: &[u8]) -> &[u8] {
-    let end = text.iter().position(|&byte| !is_white(byte)).unwrap_or(text.len());
-    &text[end..]
-}
-
-fn is_white(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r')
-}
-
-/// The rest of `text` after `word` (any case).
-pub(super) fn strip_word<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
-    let (head, rest) = text.split_at_checked(word.len())?;
-    head.eq_ignore_ascii_case(word).then_some(rest)
 }
 
 /// The rest after a keyword, which must end before white space, `^` or the end of the part.
@@ -322,105 +311,6 @@ fn exponent(text: &[u8]) -> Option<(i32, &[u8])> {
         return None;
     }
     Some((if negative { -number } else { number }, rest))
-}
-
-/// C's `strtod`: the number at the front of `text` and the rest; `None` if there is no number, it
-/// overflows, or it is too small for a normal double.
-fn strtod(text: &[u8]) -> Option<(f64, &[u8])> {
-    let (negative, body) = match text.strip_prefix(b"-") {
-        Some(body) => (true, body),
-        None => (false, text),
-    };
-    let (magnitude, rest) = if let Some(rest) = strip_word(body, b"infinity") {
-        (f64::INFINITY, rest)
-    } else if let Some(rest) = strip_word(body, b"inf") {
-        (f64::INFINITY, rest)
-    } else if let Some(rest) = strip_word(body, b"nan") {
-        (f64::NAN, rest)
-    } else {
-        let (number, rest, zero) = match hexadecimal(body) {
-            Some(number) => number,
-            None => decimal_float(body)?,
-        };
-        if number.is_infinite() || !zero && number < f64::MIN_POSITIVE {
-            return None;
-        }
-        (number, rest)
-    };
-    Some((if negative { -magnitude } else { magnitude }, rest))
-}
-
-fn decimal_float(text: &[u8]) -> Option<(f64, &[u8], bool)> {
-    let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let mut end = digits(0);
-    let mut count = end;
-    if text.get(end) == Some(&b'.') {
-        let fraction = digits(end + 1);
-        count += fraction;
-        end += 1 + fraction;
-    }
-    if count == 0 {
-        return None;
-    }
-    let mantissa = end;
-    if matches!(text.get(end), Some(b'e' | b'E')) {
-        let sign = usize::from(matches!(text.get(end + 1), Some(b'+' | b'-')));
-        let power = digits((end + 1 + sign).min(text.len()));
-        if power > 0 {
-            end += 1 + sign + power;
-        }
-    }
-    let zero = text[..mantissa].iter().all(|byte| matches!(byte, b'0' | b'.'));
-    let number = std::str::from_utf8(&text[..end]).ok()?.parse().ok()?;
-    Some((number, &text[end..], zero))
-}
-
-/// `0x` with hexadecimal digits and an optional binary exponent.
-fn hexadecimal(text: &[u8]) -> Option<(f64, &[u8], bool)> {
-    let body = strip_word(text, b"0x")?;
-    let (mut mantissa, mut power, mut any, mut point, mut end) = (0u64, 0i32, false, false, 0);
-    for &byte in body {
-        match char::from(byte).to_digit(16) {
-            Some(digit) => {
-                any = true;
-                if mantissa >> 60 == 0 {
-                    mantissa = mantissa << 4 | u64::from(digit);
-                    power -= if point { 4 } else { 0 };
-                } else {
-                    // Beyond 60 bits only "something was there" matters for the rounding.
-                    mantissa |= u64::from(digit != 0);
-                    power = power.saturating_add(if point { 0 } else { 4 });
-                }
-            }
-            None if byte == b'.' && !point => point = true,
-            None => break,
-        }
-        end += 1;
-    }
-    if !any {
-        return None;
-    }
-    let mut rest = &body[end..];
-    if let Some(after) = strip_word(rest, b"p") {
-        let (negative, digits) = match after.first() {
-            Some(b'-') => (true, &after[1..]),
-            Some(b'+') => (false, &after[1..]),
-            _ => (false, after),
-        };
-        let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if count > 0 {
-            let exponent = digits[..count]
-                .iter()
-                .fold(0i32, |e, digit| e.saturating_mul(10).saturating_add(i32::from(digit - b'0')))
-                .min(100_000);
-            power = power.saturating_add(if negative { -exponent } else { exponent });
-            rest = &digits[count..];
-        }
-    }
-    // Two steps, so that neither factor overflows while the product does not.
-    let half = power / 2;
-    let number = mantissa as f64 * 2f64.powi(half) * 2f64.powi(power - half);
-    Some((number, rest, mantissa == 0))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ const MAX_JSON: usize = 65534;
 const CONTEXT_IDENT: u32 = u32::MAX;
 
 /// What labels belong to; as a PDU, the request for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LabelTarget {
     /// The host or container.
     Context,
@@ -255,6 +255,14 @@ impl SetHead {
         }
         Ok(LabelSet { inst: self.inst, labels: Ok(labels) })
     }
+}
+
+/// A set's JSON and the table that points into it, as archives have them too; `None` for a set without labels,
+/// or with some that cannot be written.
+#[cfg(feature = "archive")]
+pub(crate) fn label_text(set: &LabelSet) -> Option<(String, Vec<u8>)> {
+    let text = SetText::new(set).ok()?;
+    (!text.entries.is_empty()).then_some((text.json, text.entries))
 }
 
 /// A set's JSON and the table that points into it.

@@ -15,7 +15,7 @@ const PMID: i32 = 4;
 const INDOM: i32 = 8;
 
 /// What help text is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TextTarget {
     /// A metric.
     Metric(Pmid),
@@ -34,7 +34,7 @@ impl TextTarget {
 }
 
 /// How much help text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TextLevel {
     /// One line.
     OneLine,

@@ -2,9 +2,12 @@
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 
+pub use super::interval::Interval;
+use crate::client::HostSpec;
 pub use crate::source::ByteSize;
 use crate::source::SocketConfig;
 
@@ -88,11 +91,28 @@ pub struct DerivedConfig {
     /// Memory for the values that derived metrics remember, of all clients. When it is used up, clients that
     /// come new are told to come again.
     pub history_budget: ByteSize,
+    /// The pmcd that is asked for metrics of other agents, as a host specification. `None` is the one of this
+    /// host for an agent under pmcd, and none for others.
+    pub pmcd: Option<String>,
+    /// Time between samples of other agents' metrics.
+    pub sample_interval: Interval,
+    /// Most bytes of values in a sample.
+    pub sample_budget: ByteSize,
+    /// Number of metrics of other agents, over all definitions.
+    pub max_operands: u32,
 }
 
 impl Default for DerivedConfig {
     fn default() -> DerivedConfig {
-        DerivedConfig { files: None, portable: false, history_budget: ByteSize(64 << 20) }
+        DerivedConfig {
+            files: None,
+            portable: false,
+            history_budget: ByteSize(64 << 20),
+            pmcd: None,
+            sample_interval: Interval(Duration::from_secs(1)),
+            sample_budget: ByteSize(16 << 20),
+            max_operands: 1024,
+        }
     }
 }
 
@@ -113,6 +133,12 @@ pub const FETCH_LIMIT: std::ops::RangeInclusive<u64> = 128 << 10..=12 << 20;
 pub const MAX_RECENT: u32 = 1000;
 /// Largest number of field metrics: 16 clusters of 1,024 items.
 pub const MAX_FIELDS: u32 = 16 * 1024;
+
+/// Range of the time between samples of other agents' metrics.
+pub const SAMPLE_INTERVAL: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(50)..=Duration::from_secs(3600);
+/// Largest number of metrics of other agents in definitions: what one request to pmcd holds with ease.
+pub const MAX_OPERANDS: u32 = 8192;
 
 /// Longest configuration file: more than any real one, and little enough to read whatever a mistaken path leads to.
 const MAX_FILE: u64 = 1 << 20;
@@ -148,13 +174,15 @@ pub enum ConfigError {
         /// The key, what is wrong and what is allowed.
         message: String,
     },
-    /// A path in `derived.files` is not allowed.
-    #[error("{}:{line}: derived.files: {message}", .path.display())]
+    /// A path in `derived.files` or the host in `derived.pmcd` is not allowed.
+    #[error("{}: derived.{key}: {message}", place(.path, *.line))]
     Derived {
         /// The file.
         path: PathBuf,
-        /// Line in the file, from 1.
+        /// Line in the file, from 1; 0 where the value is not in the file.
         line: usize,
+        /// The key without its table.
+        key: &'static str,
         /// What is wrong.
         message: String,
     },
@@ -241,8 +269,30 @@ impl Config {
             return Err(ConfigError::Derived {
                 path: path.to_owned(),
                 line: line_of_key(text, "derived.files", 0),
+                key: "files",
                 message: problem,
             });
+        }
+        if let Some(host) = &self.derived.pmcd
+            && !host.is_empty()
+            && let Err(error) = host.parse::<HostSpec>()
+        {
+            return Err(ConfigError::Derived {
+                path: path.to_owned(),
+                line: line_of_key(text, "derived.pmcd", 0),
+                key: "pmcd",
+                message: error.to_string().trim_end().to_owned(),
+            });
+        }
+        let interval = self.derived.sample_interval;
+        if !SAMPLE_INTERVAL.contains(&interval.0) {
+            let [least, most] = [SAMPLE_INTERVAL.start(), SAMPLE_INTERVAL.end()].map(|end| Interval(*end));
+            let allowed = format!("{least} to {most}");
+            return Err(range("derived.sample_interval", interval.to_string(), allowed));
+        }
+        if self.derived.max_operands > MAX_OPERANDS {
+            let allowed = format!("0 to {MAX_OPERANDS}");
+            return Err(range("derived.max_operands", self.derived.max_operands.to_string(), allowed));
         }
         let events = &self.events;
         if self.state_dir.as_ref().is_some_and(|dir| dir.as_os_str().is_empty()) {
@@ -375,6 +425,7 @@ mod tests {
         let mut defaults = Config { socket: vec![SocketConfig::default()], ..Config::default() };
         // What these keys say is where the defaults come from elsewhere.
         defaults.derived.files = Some(vec!["derived.conf".into()]);
+        defaults.derived.pmcd = Some("local:".into());
         defaults.domain = Some(crate::seat::DEFAULT_DOMAIN);
         defaults.state_dir = Some("/var/lib/pcp/config/pmda".into());
         assert_eq!(format!("{shown:?}"), format!("{defaults:?}"));

@@ -7,10 +7,10 @@
 mod balance;
 pub mod config;
 mod derived;
-mod derived_files;
-mod derived_world;
 mod fields;
+mod interval;
 mod metrics;
+mod sampler;
 mod state;
 mod streams;
 
@@ -27,13 +27,14 @@ use crate::source::{Inlet, Registry};
 
 pub use config::{Config, ConfigError};
 pub use fields::Fields;
+pub use interval::Interval;
 pub use state::{Source, State};
 pub use streams::{FilterRefused, Stream, Streams};
 
-use derived::{Derived, DerivedMetrics};
-use derived_world::Catalogue;
+use derived::{Catalogue, Derived, DerivedMetrics};
 use fields::FieldMetrics;
 use metrics::{SOURCES, STREAMS, TYPES};
+use sampler::Sampler;
 
 /// The agent's domain number unless something else is said.
 pub const DEFAULT_DOMAIN: u16 = 400;
@@ -100,6 +101,19 @@ pub struct Setup<'a> {
     pub help: Option<(&'a str, &'a str)>,
     /// What becomes of signals.
     pub signals: Signals<'a>,
+    /// Who asks the agent, and so knows the instances of other agents' domains.
+    pub clients: Clients,
+}
+
+/// Who asks the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clients {
+    /// pmcd does. It is also asked for metrics of other agents, unless the configuration names another one.
+    Pmcd,
+    /// Clients themselves do. Metrics of other agents are had only of a pmcd that the configuration names.
+    Direct,
+    /// There is no thread for metrics of other agents: definitions that use them are refused.
+    Alone,
 }
 
 /// The agent, with its source threads running. They end when this is dropped.
@@ -116,7 +130,7 @@ impl Seat {
     /// # Errors
     /// [`SeatError`]; nothing is left running then.
     pub fn open(setup: &Setup<'_>) -> Result<Seat, SeatError> {
-        let &Setup { config, domain, state_dir, help, signals } = setup;
+        let &Setup { config, domain, state_dir, help, signals, clients } = setup;
         let (registry, definitions) = Registry::open(&RegistryConfig {
             domain,
             dir: state_dir.map(Path::to_owned),
@@ -135,7 +149,6 @@ impl Seat {
         let state = &mut server.core().state;
         state.derived = Derived::open(catalogue, state_dir, domain)?;
         state.configuration.1 = config.derived.clone();
-        state.read_derived();
         if let Signals::Handle { reload } = signals {
             // Before there are source threads, which must not get them.
             server.handle_signals()?;
@@ -144,7 +157,18 @@ impl Seat {
                 state.reload();
             });
         }
-        server.on_wake(State::drain);
+        server.on_wake(|core| {
+            core.state.drain();
+            derived::take_report(core);
+        });
+        let host = (clients == Clients::Pmcd).then_some("local:");
+        let handle = server.handle();
+        let state = &mut server.core().state;
+        if clients != Clients::Alone {
+            let sampler = Sampler::new(Arc::new(move || handle.wake()));
+            state.derived.foreign.enable(sampler, host, clients == Clients::Direct);
+        }
+        state.read_derived();
 
         let mut sockets = Vec::with_capacity(config.socket.len());
         for socket in &config.socket {
@@ -177,6 +201,7 @@ fn agent(state: State, domain: u16, help: Option<(&str, &str)>, access: &Access)
         .labels(|state, target, labels| label(state, target, labels).map_err(Into::into))
         .label_generation(State::label_generation)
         .on_client_end(State::client_end)
+        .foreign_instances(|state, indom| state.derived.foreign.instances(indom))
 }
 
 /// Who may change the control metrics. Under pmcd its own access control comes first; clients over TCP have
@@ -247,6 +272,7 @@ mod tests {
             state_dir: None,
             help: None,
             signals: Signals::Leave,
+            clients: Clients::Alone,
         });
         if let Err(error) = seat {
             panic!("{error}");

@@ -22,7 +22,7 @@ use crate::source::socket::SocketStats;
 use crate::source::{Definition, Delivery, Inlet, Reason, Registry};
 
 use super::config::{Config, DerivedConfig, EventsConfig};
-use super::derived::Derived;
+use super::derived::{Counts, Derived};
 use super::fields::Fields;
 use super::streams::Streams;
 
@@ -199,8 +199,12 @@ impl State {
     pub fn read_derived(&mut self) -> bool {
         match self.derived.reload(&self.configuration.1) {
             Ok(()) => {
-                let (usable, refused) = self.derived.counts();
-                tracing::info!("derived metrics: {usable} usable, {refused} refused");
+                let Counts { usable, waiting, refused } = self.derived.counts();
+                let waiting = match waiting {
+                    0 => String::new(),
+                    number => format!(", {number} waiting for news of their operands"),
+                };
+                tracing::info!("derived metrics: {usable} usable, {refused} refused{waiting}");
                 true
             }
             Err(error) => {
@@ -255,7 +259,9 @@ impl State {
             Definition::Source { id, name } => {
                 if announced(self.source_names.add_as(id, &name), &name) {
                     let domain = self.registry.domain();
-                    self.sources.insert(id, Source::new(&self.limits, self.budget(), domain));
+                    let mut source = Source::new(&self.limits, self.budget(), domain);
+                    self.streams.new_source(id, &name, &mut source.log, &self.fields);
+                    self.sources.insert(id, source);
                 }
             }
             Definition::EventType { id, source, name, event_type } => {

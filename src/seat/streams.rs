@@ -103,6 +103,8 @@ struct Client {
     streams: Vec<Stream>,
     by_source: FxHashMap<(Inst, ArrayKind), usize>,
     wishes: Vec<Wish>,
+    /// The metrics of which it wanted all instances when it fetched them last.
+    follows: Vec<ArrayKind>,
 }
 
 impl Default for Streams {
@@ -161,6 +163,27 @@ impl Streams {
         state.by_source.insert((source, kind), at);
         state.streams.push(Stream { inst, source, kind, cursor, filter });
         &mut state.streams[at]
+    }
+
+    /// Notes whether a client wants whatever sources there will be.
+    pub fn follow(&mut self, client: ClientId, kind: ArrayKind, all: bool) {
+        let follows = &mut client_entry(&mut self.by_client, &mut self.last_serial, client).follows;
+        if follows.contains(&kind) != all {
+            if all { follows.push(kind) } else { follows.retain(|known| *known != kind) }
+        }
+    }
+
+    /// Opens streams of a new source for those who follow all sources: its first records are for them, too.
+    pub fn new_source(&mut self, source: Inst, name: &str, log: &mut EventLog, fields: &Fields) {
+        let followers = self.by_client.iter().flat_map(|(client, state)| {
+            let client = *client;
+            state.follows.iter().map(move |kind| (client, *kind))
+        });
+        let mut followers: Vec<_> = followers.collect();
+        followers.sort_unstable_by_key(|(client, _)| *client);
+        for (client, kind) in followers {
+            self.open(client, source, name, kind, log, fields);
+        }
     }
 
     /// Remembers a client's filter for one of the two records metrics and one source (`None`: every source

@@ -19,22 +19,39 @@
 //! kept is counted, by reason, where it happened.
 
 pub mod binary;
+#[cfg(feature = "source")]
 pub mod config;
+#[cfg(feature = "source")]
 pub mod delivery;
+#[cfg(feature = "source")]
 pub mod event;
+#[cfg(feature = "source")]
 pub mod feed;
+#[cfg(feature = "source")]
 pub mod intake;
+#[cfg(feature = "source")]
 pub mod lanes;
+#[cfg(feature = "source")]
 pub mod listen;
+#[cfg(feature = "source")]
 pub mod names;
+#[cfg(feature = "source")]
 pub mod ndjson;
+#[cfg(feature = "source")]
 pub mod registry;
+#[cfg(feature = "source")]
 pub mod report;
 pub mod severity;
+#[cfg(feature = "source")]
 pub mod size;
+#[cfg(feature = "source")]
 pub mod socket;
 
+#[cfg(feature = "source")]
 pub use config::{Oversize, SocketConfig};
+#[cfg(feature = "source")]
 pub use delivery::{Delivery, Inlet, Loss, Reason, Tallies};
+#[cfg(feature = "source")]
 pub use registry::{Definition, Registry, RegistryConfig};
+#[cfg(feature = "source")]
 pub use size::ByteSize;

@@ -151,11 +151,13 @@ impl Seat {
         let mut command = PcpEnv::new().command(JUMPSEAT);
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(self.config());
         command.args(options).current_dir(&self.dir);
+        // One that ran here before has left its output.
+        let before = fs::read(self.dir.join("serve.out")).map_or(0, |output| output.len());
         let mut process = Process::start(&mut command, &self.dir, "serve");
         let port = eventually("jumpseat serve to listen", || {
             assert!(process.exited().is_none(), "jumpseat serve ended:\n{}", process.text());
             let text = process.stdout();
-            let line = text.lines().find(|line| line.starts_with("PCP clients:"))?;
+            let line = text.get(before..)?.lines().find(|line| line.starts_with("PCP clients:"))?;
             line.rsplit_once(':')?.1.trim().parse().ok()
         });
         Endpoint { process, port }

@@ -242,7 +242,8 @@ impl DirectConnection {
             },
             Pdu::InstanceReq(request) => match agents.of(request.indom.0 >> 22) {
                 Some(agent) => answer::instance(agent, &request),
-                None => Err(PmError::INDOM),
+                // Another agent's domain, which metrics of this agent may have.
+                None => answer::instance(&mut *agents.agent, &request),
             },
             Pdu::TextReq(request) => text(agents, &request),
             Pdu::LabelReq(target) => self.labels(agents, target),

@@ -26,8 +26,11 @@ impl<S> Core<S> {
     /// # Errors
     /// `PM_ERR_INDOM` for an unknown domain.
     pub fn instances(&mut self, indom: InDom) -> Result<&Instances, PmError> {
-        let serial = Some(indom.serial()).filter(|_| indom.0 >> 22 == u32::from(self.domain));
-        let at = serial.and_then(|serial| self.indom_table.get(&serial)).ok_or(PmError::INDOM)?;
+        if indom.0 >> 22 != u32::from(self.domain) {
+            let foreign = self.foreign_instances.as_ref().and_then(|find| find(&self.state, indom));
+            return foreign.ok_or(PmError::INDOM);
+        }
+        let at = self.indom_table.get(&indom.serial()).ok_or(PmError::INDOM)?;
         // The table was made together with the domains.
         Ok(self.indoms[*at].instances(&mut self.state))
     }
@@ -115,8 +118,10 @@ impl<S> Dynamic<S> {
     /// The descriptor of a metric of the subtree, with the agent's domain put in.
     pub(super) fn desc(&self, state: &S, pmid: Pmid, domain: u16) -> Result<Desc, PmError> {
         let desc = self.subtree.desc(state, pmid).ok_or_else(|| self.subtree.desc_error(state, pmid))?;
-        let indom =
-            if desc.indom == InDom::NULL { desc.indom } else { InDom::new(domain, desc.indom.serial()) };
+        let indom = match desc.indom.domain() {
+            0 => InDom::new(domain, desc.indom.serial()),
+            _ => desc.indom,
+        };
         Ok(Desc { pmid, indom, ..desc })
     }
 }

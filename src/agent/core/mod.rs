@@ -18,7 +18,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
-use super::builder::{ClientEndFn, GenerationFn, Parts};
+use super::builder::{ClientEndFn, ForeignFn, GenerationFn, Parts};
 use super::help::HelpTexts;
 use super::labels::LabelFn;
 use super::pmns::NameTree;
@@ -72,6 +72,7 @@ pub struct Core<S> {
     labels: Option<LabelFn<S>>,
     label_generation: Option<GenerationFn<S>>,
     client_end: Option<ClientEndFn<S>>,
+    foreign_instances: Option<ForeignFn<S>>,
     clients: Clients,
     /// The fetch going on, or the last one.
     stamp: FetchStamp,
@@ -115,6 +116,7 @@ impl<S> Core<S> {
             labels: parts.labels,
             label_generation: parts.label_generation,
             client_end: parts.client_end,
+            foreign_instances: parts.foreign_instances,
             clients: Clients::default(),
             stamp: FetchStamp::default(),
             scratch: Vec::new(),

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::Core;
 use crate::agent::set::SetWriter;
-use crate::agent::{Call, Fetch, Indom, Instances, Metric};
-use crate::model::{Desc, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid};
+use crate::agent::{Attributes, Call, ClientId, Fetch, Indom, Instances, Metric};
+use crate::model::{Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Profile};
 
 /// The metrics with a fixed name, and the state they read. A [`super::super::Subtree`] gets it to compute
 /// values from other metrics' values, within the same fetch and under the same profile.
@@ -94,6 +94,32 @@ impl<S> OwnMetrics<'_, S> {
 }
 
 impl<S> Core<S> {
+    /// Appends the values that a metric with a fixed name has now to `out`, outside of any request: for nobody
+    /// in particular, and of all instances.
+    ///
+    /// # Errors
+    /// As [`OwnMetrics::values`].
+    pub fn own_values(&mut self, pmid: Pmid, out: &mut Vec<InstanceValue>) -> Result<(), PmError> {
+        let (attributes, profile) = (Attributes::default(), Profile::default());
+        let call = Call {
+            client: ClientId { slot: u32::MAX, generation: u32::MAX },
+            attributes: &attributes,
+            profile: &profile,
+            pmid,
+            indom: InDom::NULL,
+            fetch: self.stamp,
+        };
+        let mut own = OwnMetrics {
+            state: &mut self.state,
+            metrics: &self.metrics,
+            table: &self.table,
+            indoms: &self.indoms,
+            indom_table: &self.indom_table,
+            scratch: &mut self.scratch,
+        };
+        own.values(&call, pmid, out)
+    }
+
     /// Names and descriptors of the metrics with a fixed name, in no particular order.
     pub fn fixed_metrics(&self) -> impl Iterator<Item = (&str, Desc)> {
         self.table.values().map(|(index, desc)| (self.metrics[*index].name.as_str(), *desc))

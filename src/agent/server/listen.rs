@@ -55,6 +55,13 @@ pub(super) struct Peer {
     pub attributes: Attributes,
 }
 
+impl Peer {
+    /// Somebody in this program, who can do what this program may.
+    pub fn inside(socket: UnixStream) -> Peer {
+        Peer { attributes: credentials(&socket), socket: socket.into(), address: "local:".to_owned() }
+    }
+}
+
 impl Listener {
     pub fn bind(address: &Listen) -> io::Result<Listener> {
         let socket = match address {

@@ -15,11 +15,14 @@ pub use clients::Limits;
 pub use listen::Listen;
 pub use pmcd::Transport;
 
+use std::io::ErrorKind;
 use std::os::fd::RawFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, Sender};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 
@@ -128,6 +131,7 @@ impl Stats {
 pub struct Handle {
     waker: Arc<mio::Waker>,
     stop: Arc<AtomicBool>,
+    door: Sender<UnixStream>,
 }
 
 impl Handle {
@@ -138,6 +142,19 @@ impl Handle {
         }
     }
 
+    /// A connection of a direct client from within this program. The server speaks first, as it does to any
+    /// client, as soon as it runs.
+    ///
+    /// # Errors
+    /// The server is gone, or the system has no more sockets.
+    pub fn connect(&self) -> std::io::Result<UnixStream> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let gone = |_| std::io::Error::new(ErrorKind::NotConnected, "the agent in this program has ended");
+        self.door.send(theirs).map_err(gone)?;
+        self.wake();
+        Ok(ours)
+    }
+
     /// Ends the loop.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
@@ -146,6 +163,7 @@ impl Handle {
 }
 
 type Hook<S> = Box<dyn FnMut(&mut S)>;
+type CoreHook<S> = Box<dyn FnMut(&mut Core<S>)>;
 type ReadyFn<S> = Box<dyn Fn(&S) -> bool>;
 
 /// The event loop around a [`Core`].
@@ -157,6 +175,8 @@ pub struct Server<S> {
     stats: Arc<Stats>,
     pmcd: Option<PmcdLine>,
     listeners: Vec<Listener>,
+    /// Where clients within this program come in.
+    inside: Receiver<UnixStream>,
     clients: Clients,
     /// Clients that have more to do than one turn.
     busy: Vec<usize>,
@@ -165,7 +185,7 @@ pub struct Server<S> {
     /// When to look for connections that the system will not tell of once more.
     accept_again: Option<Instant>,
     signals: Option<Signals>,
-    on_wake: Option<Hook<S>>,
+    on_wake: Option<CoreHook<S>>,
     on_reload: Option<Hook<S>>,
     tick: Option<(Duration, Instant, Hook<S>)>,
     ready: Option<ReadyFn<S>>,
@@ -182,14 +202,16 @@ impl<S> Server<S> {
     pub fn new(core: Core<S>) -> Result<Server<S>, ServeError> {
         let poll = Poll::new()?;
         let waker = Arc::new(mio::Waker::new(poll.registry(), WAKE)?);
+        let (door, inside) = crossbeam_channel::unbounded();
         Ok(Server {
             core,
             endpoint: None,
             poll,
-            handle: Handle { waker, stop: Arc::new(AtomicBool::new(false)) },
+            handle: Handle { waker, stop: Arc::new(AtomicBool::new(false)), door },
             stats: Arc::default(),
             pmcd: None,
             listeners: Vec::new(),
+            inside,
             clients: Clients::default(),
             busy: Vec::new(),
             pmcd_busy: false,
@@ -226,7 +248,7 @@ impl<S> Server<S> {
     }
 
     /// Sets what is called after [`Handle::wake`].
-    pub fn on_wake(&mut self, hook: impl FnMut(&mut S) + 'static) {
+    pub fn on_wake(&mut self, hook: impl FnMut(&mut Core<S>) + 'static) {
         self.on_wake = Some(Box::new(hook));
     }
 
@@ -295,6 +317,16 @@ impl<S> Server<S> {
             Listen::Tcp(address) => address.ip().is_loopback(),
             Listen::Unix { .. } => true,
         };
+        self.open_endpoint(local)?;
+        let listener = Listener::bind(address).map_err(fail)?;
+        self.watch(listener.fd(), Token(LISTENERS + index), Interest::READABLE)?;
+        let address = listener.address().clone();
+        self.listeners.push(listener);
+        Ok(address)
+    }
+
+    /// Has what direct clients need besides the agent.
+    fn open_endpoint(&mut self, local: bool) -> Result<(), BuildError> {
         match &mut self.endpoint {
             None => {
                 let host = HostInfo { local, ..HostInfo::of_this_host() };
@@ -302,11 +334,7 @@ impl<S> Server<S> {
             }
             Some(endpoint) => endpoint.restrict(local),
         }
-        let listener = Listener::bind(address).map_err(fail)?;
-        self.watch(listener.fd(), Token(LISTENERS + index), Interest::READABLE)?;
-        let address = listener.address().clone();
-        self.listeners.push(listener);
-        Ok(address)
+        Ok(())
     }
 
     /// Serves until pmcd goes away, a signal comes, or [`Handle::stop`] is called.

@@ -53,8 +53,9 @@ impl<S> Server<S> {
                         if self.handle.stop.load(Ordering::Acquire) {
                             return Ok(Exit::Stopped);
                         }
+                        self.take_in_insiders();
                         if let Some(hook) = &mut self.on_wake {
-                            hook(&mut self.core.state);
+                            hook(&mut self.core);
                             self.check_ready()?;
                         }
                     }
@@ -247,6 +248,16 @@ impl<S> Server<S> {
         }
         // The system tells of new connections only.
         self.accept_again = Some(Instant::now());
+    }
+
+    /// Takes in the clients that have come from within this program.
+    fn take_in_insiders(&mut self) {
+        while let Ok(socket) = self.inside.try_recv() {
+            match self.open_endpoint(true) {
+                Ok(()) => self.add_client(Peer::inside(socket)),
+                Err(error) => tracing::error!(%error, "cannot serve clients in this program"),
+            }
+        }
     }
 
     fn add_client(&mut self, peer: Peer) {

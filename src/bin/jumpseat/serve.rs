@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use jumpseat::agent::log::{self, Log};
 use jumpseat::agent::{Exit, Listen, ServeError};
-use jumpseat::seat::{self, Config, Seat, Setup, Signals};
+use jumpseat::seat::{self, Clients, Config, Seat, Setup, Signals};
 use jumpseat::source::SocketConfig;
 use nix::errno::Errno;
 
@@ -76,6 +76,7 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         state_dir: Some(&state_dir),
         help: None,
         signals: Signals::Handle { reload: args.config.as_deref() },
+        clients: Clients::Direct,
     })
     .map_err(|error| error.to_string())?;
     for addresses in addresses {

@@ -1,11 +1,12 @@
 //! `jumpseat.control.*`: what can be changed with pmstore.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use crate::agent::{Access, Metric};
 use crate::model::{PmError, Units, Value, ValueType};
 use crate::seat::State;
-use crate::seat::config::{ByteSize, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET};
+use crate::seat::config::{ByteSize, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET, SAMPLE_INTERVAL};
 
 /// What may be stored, for the log: the protocol has an error number for a client, and no words.
 type Allowed = String;
@@ -69,6 +70,28 @@ pub fn metrics(access: &Access) -> Vec<Metric<State>> {
                 }
                 Value::U32(number) => {
                     Err(refuse("recent", u64::from(*number), &format!("0 to {MAX_RECENT}")))
+                }
+                _ => Err(PmError::BADSTORE),
+            })
+            .access(access.clone()),
+        Metric::new("jumpseat.control.sample_interval", ValueType::U32)
+            .units(Units::MILLISECOND)
+            .discrete()
+            .value(|state: &mut State| state.derived.foreign.interval().as_millis() as u32)
+            .store(|state, _, _, value| match value {
+                Value::U32(millis) => {
+                    let interval = Duration::from_millis(u64::from(*millis));
+                    if !SAMPLE_INTERVAL.contains(&interval) {
+                        let [least, most] =
+                            [SAMPLE_INTERVAL.start(), SAMPLE_INTERVAL.end()].map(Duration::as_millis);
+                        return Err(refuse(
+                            "sample_interval",
+                            u64::from(*millis),
+                            &format!("{least} to {most}"),
+                        ));
+                    }
+                    state.derived.set_interval(interval);
+                    Ok(())
                 }
                 _ => Err(PmError::BADSTORE),
             })

@@ -42,6 +42,7 @@ fn read(
 ) -> Result<(), PmError> {
     let State { sources, source_names, streams, fields, limits, first_served, .. } = state;
     let mut cursors = Vec::with_capacity(sources.len());
+    streams.follow(call.client, kind, values.wants_all());
     for (&inst, source) in &mut *sources {
         if values.wants(inst) {
             let name = source_names.name(inst).unwrap_or_default();

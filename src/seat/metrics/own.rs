@@ -8,6 +8,7 @@ use nix::unistd::{SysconfVar, sysconf};
 use crate::agent::Metric;
 use crate::model::{PmError, Units, Value, ValueType};
 use crate::seat::State;
+use crate::seat::sampler::{Phase, SamplerStats};
 
 pub fn metrics() -> Vec<Metric<State>> {
     let u64 = |name: &str, units, value: fn(&State) -> u64| {
@@ -19,6 +20,14 @@ pub fn metrics() -> Vec<Metric<State>> {
         Metric::new(format!("jumpseat.self.{name}"), ValueType::U32)
             .units(Units::COUNT)
             .value(move |state: &mut State| value(state))
+    };
+    let sampled = |name: &str, counter: fn(&SamplerStats) -> &AtomicU64| {
+        Metric::new(format!("jumpseat.self.sampler.{name}"), ValueType::U64)
+            .units(Units::COUNT)
+            .counter()
+            .value(move |state: &mut State| {
+                state.derived.foreign.stats().map_or(0, |stats| load(counter(stats)))
+            })
     };
     vec![
         Metric::new("jumpseat.self.version", ValueType::String)
@@ -46,8 +55,24 @@ pub fn metrics() -> Vec<Metric<State>> {
         u64("types_folded", Units::COUNT, |state| load(&state.registry.types_folded)).counter(),
         u32("fields.known", |state| state.fields.count() as u32),
         u64("fields.folded", Units::COUNT, |state| state.fields_folded).counter(),
-        u32("derived.usable", |state| state.derived.counts().0 as u32),
-        u32("derived.refused", |state| state.derived.counts().1 as u32),
+        u32("derived.usable", |state| state.derived.counts().usable),
+        u32("derived.refused", |state| state.derived.counts().refused),
+        u32("derived.waiting", |state| state.derived.counts().waiting),
+        Metric::new("jumpseat.self.sampler.state", ValueType::String).discrete().value(
+            |state: &mut State| state.derived.foreign.stats().map_or(Phase::Off, SamplerStats::phase).word(),
+        ),
+        sampled("samples", |stats| &stats.samples),
+        sampled("errors", |stats| &stats.errors),
+        sampled("reconnects", |stats| &stats.reconnects),
+        Metric::new("jumpseat.self.sampler.age", ValueType::U64).units(Units::MILLISECOND).each(
+            |state: &mut State, _, _| {
+                Ok(state.derived.foreign.age().map(|age| Value::U64(age.as_millis() as u64)))
+            },
+        ),
+        u64("sampler.latency", Units::NANOSECOND, |state| {
+            state.derived.foreign.stats().map_or(0, |stats| load(&stats.latency_nanos))
+        }),
+        u32("sampler.metrics", |state| state.derived.foreign.wanted() as u32),
         u32("connections.active", |state| {
             state.sockets.iter().map(|s| load(&s.connections)).sum::<u64>() as u32
         }),

@@ -8,6 +8,7 @@ use super::{
 use super::{put_frame, put_text, put_varint};
 use crate::event::{EventFlags, Param};
 use crate::model::{Timestamp, ValueType};
+#[cfg(feature = "source")]
 use crate::source::event::{Event, Severity, SpanId, Value};
 use crate::source::severity;
 
@@ -159,6 +160,7 @@ impl Encoder {
     ///
     /// # Errors
     /// [`EncodeError`]; nothing but definitions was appended then.
+    #[cfg(feature = "source")]
     pub fn event(&mut self, input: &[u8], event: &Event, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let text = |text| event.text(input, text);
         let id = |id| match id {

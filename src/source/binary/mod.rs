@@ -10,6 +10,7 @@
 //! Numbers of fixed width are little-endian; varints are unsigned LEB128; texts are a varint length and
 //! that many bytes. [`decode`] is the receiving side, [`encode`] the sending side.
 
+#[cfg(feature = "source")]
 pub mod decode;
 pub mod encode;
 

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use jumpseat::agent::{Handle, Listen};
-use jumpseat::client::Connection;
+use jumpseat::client::group::FetchGroup;
+use jumpseat::client::{Context, Options};
 use jumpseat::seat::{self, Config, Seat, Setup, Signals};
 use jumpseat::source::SocketConfig;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -25,7 +26,6 @@ use workload::Workload;
 
 /// How often the demo fetches.
 const INTERVAL: Duration = Duration::from_millis(500);
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 pub struct DemoArgs {
@@ -81,7 +81,9 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
     sayln!("and answers PCP clients on      {address}");
     sayln!("An order service with three customers now runs on loopback and traces what it does.\n");
     let workload = Workload::start(&socket)?;
-    let mut show = Show::new(Connection::open(address, TIMEOUT)?)?;
+    // The environment may speak of other collectors, and of a proxy.
+    let context = Context::host_with(&address.to_string().parse()?, &Options::default())?;
+    let mut show = Show::new(FetchGroup::new(context), &workload::SOURCES)?;
     let until = args.seconds.map(|seconds| begun + Duration::from_secs(seconds));
     let mut outcome = Ok(());
     while outcome.is_ok() && !wait_for_stop(&stop, until) {
@@ -95,16 +97,19 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
     let _ = agent.join();
     match outcome {
         // `jumpseat demo | head`: the reader has seen enough.
-        Err(jumpseat::client::ClientError::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            Ok(())
-        }
-        Err(error) => Err(error.into()),
+        Err(error) if is_broken_pipe(&*error) => Ok(()),
+        Err(error) => Err(error),
         Ok(()) => {
             sayln!("\n{} records shown, {} missed. What to try next:\n", show.records, show.missed);
             say(format_args!("{}", what_next()));
             Ok(())
         }
     }
+}
+
+fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// Commands that work as they stand, in the directory and with the program of this demo.
@@ -125,8 +130,14 @@ fn what_next() -> String {
 type Opened = (Seat, SocketAddr, Handle);
 
 fn open(config: &Config, listen: SocketAddr) -> Result<Opened, String> {
-    let setup =
-        Setup { config, domain: seat::DEFAULT_DOMAIN, state_dir: None, help: None, signals: Signals::Leave };
+    let setup = Setup {
+        config,
+        domain: seat::DEFAULT_DOMAIN,
+        state_dir: None,
+        help: None,
+        signals: Signals::Leave,
+        clients: seat::Clients::Alone,
+    };
     let mut seat = Seat::open(&setup).map_err(|error| error.to_string())?;
     match seat.server.listen(&Listen::Tcp(listen)).map_err(|error| error.to_string())? {
         Listen::Tcp(address) => {

@@ -2,32 +2,36 @@
 
 use crate::say::sayln;
 use std::collections::HashMap;
+use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use byteorder::BigEndian;
-use jumpseat::client::{ClientError, Connection};
-use jumpseat::event::reader::{ArrayReader, Record};
-use jumpseat::event::{ArrayKind, EventFlags, Param};
-use jumpseat::model::{Inst, Pmid, Timestamp, Value, ValueType};
-use jumpseat::pdu::RawValueSet;
+use jumpseat::client::group::{EventHandle, FetchGroup, IndomHandle, RegisterError, Scale};
+use jumpseat::event::reader::Record;
+use jumpseat::event::{EventFlags, Param};
+use jumpseat::model::{PmError, Pmid, Timestamp};
 
 /// Records shown for one fetch; a burst beyond is summed up in a line.
 const SHOWN_PER_FETCH: usize = 40;
 const RECORDS: &str = "jumpseat.event.records";
 const RECEIVED: &str = "jumpseat.source.received";
-const MISSED: &str = "jumpseat.source.missed";
+/// How long a source may take to be known to the agent.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Fetches from one line of rates to the next.
+const FETCHES_PER_LINE: u32 = 2;
 
 /// A client of the demo's own endpoint, and the screen it writes to.
 pub struct Show {
-    connection: Connection,
-    pmids: [Pmid; 3],
-    sources: HashMap<Inst, String>,
+    group: FetchGroup,
+    /// Each source's name and records.
+    streams: Vec<(String, EventHandle<u32>)>,
+    rates: IndomHandle<f64>,
     /// Leaf names of parameters, looked up once.
     params: HashMap<Pmid, String>,
     begun: Option<Timestamp>,
-    rates: HashMap<Inst, Rate>,
+    fetches: u32,
     terminal: bool,
     /// Records shown or summed up so far.
     pub records: u64,
@@ -35,26 +39,33 @@ pub struct Show {
     pub missed: u64,
 }
 
-struct Rate {
-    received: u64,
-    at: Instant,
-    per_second: f64,
-}
-
 impl Show {
-    /// Looks up what will be fetched.
-    pub fn new(mut connection: Connection) -> Result<Show, ClientError> {
-        let mut found = connection.lookup_names(&[RECORDS, RECEIVED, MISSED])?.into_iter().flatten();
-        let (Some(records), Some(received), Some(missed)) = (found.next(), found.next(), found.next()) else {
-            return Err(ClientError::Unexpected);
-        };
+    /// Registers what will be fetched, and joins the sources' streams.
+    pub fn new(mut group: FetchGroup, sources: &[&str]) -> Result<Show, Box<dyn Error>> {
+        let rates = group.indom(RECEIVED, Scale::Rate, 100)?;
+        let mut streams = Vec::new();
+        for &source in sources {
+            let begun = Instant::now();
+            // Every record has flags; nothing but its instance is asked of the source here.
+            let mut join = || group.event(RECORDS, Some(source), "event.flags", Scale::None, 0);
+            let stream = loop {
+                match join() {
+                    Err(error) if is_new(&error) && begun.elapsed() < PATIENCE => {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    joined => break joined?,
+                }
+            };
+            streams.push((source.to_owned(), stream));
+        }
+        group.fetch()?;
         Ok(Show {
-            connection,
-            pmids: [records, received, missed],
-            sources: HashMap::new(),
+            group,
+            streams,
+            rates,
             params: HashMap::new(),
             begun: None,
-            rates: HashMap::new(),
+            fetches: 0,
             terminal: io::stdout().is_terminal(),
             records: 0,
             missed: 0,
@@ -62,19 +73,13 @@ impl Show {
     }
 
     /// Fetches once and shows what came.
-    pub fn step(&mut self) -> Result<(), ClientError> {
-        let result = self.connection.fetch(&self.pmids)?;
-        let [records, received, _] = &result.sets[..] else { return Err(ClientError::Unexpected) };
-        if let Ok(values) = &received.values
-            && values.iter().any(|value| !self.sources.contains_key(&value.inst))
-        {
-            let indom = self.connection.desc(self.pmids[1])?.indom;
-            let instances = self.connection.instances(indom)?;
-            self.sources = instances.into_iter().map(|instance| (instance.id, instance.name)).collect();
-        }
-        let mut text = self.records_text(records)?;
-        if let Some(line) = self.rates_line(received) {
-            text.push_str(&line);
+    pub fn step(&mut self) -> Result<(), Box<dyn Error>> {
+        self.group.fetch()?;
+        self.fetches += 1;
+        self.learn_names()?;
+        let mut text = self.records_text()?;
+        if self.terminal || self.fetches.is_multiple_of(FETCHES_PER_LINE) {
+            text.push_str(&self.rates_line()?);
         }
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
@@ -89,28 +94,44 @@ impl Show {
         }
     }
 
+    /// Looks up the names of parameters that have not been seen before.
+    fn learn_names(&mut self) -> Result<(), Box<dyn Error>> {
+        let mut new: Vec<Pmid> = Vec::new();
+        for &(_, stream) in &self.streams {
+            let params = self.group.records(stream)?.into_iter().flat_map(|array| array.records());
+            let pmids = params.flat_map(|record| record.params().map(|param| param.pmid));
+            new.extend(pmids.filter(|pmid| !self.params.contains_key(pmid)));
+        }
+        new.sort_unstable();
+        new.dedup();
+        for pmid in new {
+            let names = self.group.context_mut().names_of(pmid)?;
+            let leaf = names.first().and_then(|name| name.rsplit('.').next()).unwrap_or("?").to_owned();
+            self.params.insert(pmid, leaf);
+        }
+        Ok(())
+    }
+
     /// The new records of all sources in the order of their times.
-    fn records_text(&mut self, set: &RawValueSet) -> Result<String, ClientError> {
+    fn records_text(&mut self) -> Result<String, PmError> {
         let mut lines: Vec<(Timestamp, String)> = Vec::new();
-        let values = set.values.as_ref().map_err(|&error| ClientError::Pcp(error))?;
-        for value in values {
-            let Value::Event(array) = value.value.to_value(ValueType::Event)? else { continue };
-            let array = ArrayReader::<BigEndian>::new(ArrayKind::Event, &array).map_err(|e| e.code())?;
-            let source = self.sources.get(&value.inst).cloned().unwrap_or_else(|| value.inst.to_string());
-            for record in array.records() {
+        let (mut records, mut missed) = (0, 0);
+        for (source, stream) in &self.streams {
+            for record in self.group.records(*stream)?.into_iter().flat_map(|array| array.records()) {
                 let what = match record.missed() {
                     Some(count) => {
-                        self.missed += count.max(0) as u64;
+                        missed += count.max(0) as u64;
                         format!("==> {count} records missed")
                     }
                     None => {
-                        self.records += 1;
-                        self.record(&record)?
+                        records += 1;
+                        self.record(&record)
                     }
                 };
                 lines.push((record.time, format!("{source:<10} {what}")));
             }
         }
+        (self.records, self.missed) = (self.records + records, self.missed + missed);
         // Stable: records of one source stay in the order in which they came.
         lines.sort_by_key(|&(time, _)| time);
         let mut text = String::new();
@@ -129,7 +150,7 @@ impl Show {
     }
 
     /// A record on one line: what it is and whose, then its other fields.
-    fn record(&mut self, record: &Record<'_, BigEndian>) -> Result<String, ClientError> {
+    fn record(&self, record: &Record<'_, BigEndian>) -> String {
         let arrow = if record.flags.contains(EventFlags::START) {
             ">"
         } else if record.flags.contains(EventFlags::END) {
@@ -141,7 +162,7 @@ impl Show {
         for param in record.params() {
             let value = show_param(param.value);
             // Severity is told by the colour.
-            let _ = match self.leaf(param.pmid)? {
+            let _ = match self.params.get(&param.pmid).map_or("?", String::as_str) {
                 "type" => write!(kind, "{value}"),
                 "span_id" => write!(ids, " #{value}"),
                 "parent_id" => write!(ids, " in #{value}"),
@@ -150,42 +171,26 @@ impl Show {
             };
         }
         let (colour, plain) = if self.terminal { (colour_of(record), "\x1b[0m") } else { ("", "") };
-        Ok(format!("{colour}{arrow} {kind}{ids}{fields}{plain}"))
+        format!("{colour}{arrow} {kind}{ids}{fields}{plain}")
     }
 
-    fn leaf(&mut self, pmid: Pmid) -> Result<&str, ClientError> {
-        if !self.params.contains_key(&pmid) {
-            let names = self.connection.names_of(pmid)?;
-            let leaf = names.first().and_then(|name| name.rsplit('.').next()).unwrap_or("?").to_owned();
-            self.params.insert(pmid, leaf);
-        }
-        Ok(&self.params[&pmid])
-    }
-
-    /// Event rates, once a second; on a terminal the line stays at the bottom.
-    fn rates_line(&mut self, set: &RawValueSet) -> Option<String> {
-        let now = Instant::now();
-        let mut due = false;
-        for value in set.values.as_ref().ok()? {
-            let Ok(Value::U64(received)) = value.value.to_value(ValueType::U64) else { continue };
-            let rate = self.rates.entry(value.inst).or_insert(Rate { received, at: now, per_second: 0.0 });
-            let elapsed = now.duration_since(rate.at);
-            if elapsed >= Duration::from_secs(1) {
-                rate.per_second = (received - rate.received) as f64 / elapsed.as_secs_f64();
-                (rate.received, rate.at, due) = (received, now, true);
-            }
-        }
-        if !due && !self.terminal {
-            return None;
-        }
-        let seen = self.rates.iter().filter(|(_, rate)| rate.received > 0);
-        let mut sources: Vec<_> = seen.filter_map(|(i, r)| Some((self.sources.get(i)?, r))).collect();
-        sources.sort_by_key(|(name, _)| name.as_str());
-        let rates: Vec<_> =
-            sources.iter().map(|(name, rate)| format!("{name} {:.1} events/s", rate.per_second)).collect();
+    /// Event rates; on a terminal the line stays at the bottom.
+    fn rates_line(&self) -> Result<String, PmError> {
+        // The agent has a source of its own for events that name none.
+        let ours = |name: &&str| self.streams.iter().any(|(stream, _)| stream == name);
+        let rates = self
+            .group
+            .rows(self.rates)?
+            .filter_map(|row| Some(format!("{} {:.1} events/s", row.name.filter(ours)?, row.value.ok()?)));
+        let rates: Vec<String> = rates.collect();
         let line = format!("-- {}, {} records, {} missed --", rates.join(", "), self.records, self.missed);
-        Some(if self.terminal { format!("\x1b[7m{line}\x1b[0m") } else { line + "\n" })
+        Ok(if self.terminal { format!("\x1b[7m{line}\x1b[0m") } else { line + "\n" })
     }
+}
+
+/// A source that the agent has not heard of yet.
+fn is_new(error: &RegisterError) -> bool {
+    matches!(error.code(), PmError::INST | PmError::INDOM)
 }
 
 fn colour_of(record: &Record<'_, BigEndian>) -> &'static str {

@@ -12,6 +12,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+const SHOP: &str = "shop";
+const CUSTOMERS_SOURCE: &str = "customers";
+/// The sources of events.
+pub const SOURCES: [&str; 2] = [SHOP, CUSTOMERS_SOURCE];
+
 const SHELVES: usize = 20_000;
 const CUSTOMERS: u64 = 3;
 
@@ -29,10 +34,10 @@ impl Workload {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;
         let service = Arc::new(Service {
-            tracer: Tracer::connect(socket, "shop")?,
+            tracer: Tracer::connect(socket, SHOP)?,
             stock: (0..SHELVES as u64).map(|shelf| shelf.wrapping_mul(0x9e37_79b9) % 97).collect(),
         });
-        let customers = Arc::new(Tracer::connect(socket, "customers")?);
+        let customers = Arc::new(Tracer::connect(socket, CUSTOMERS_SOURCE)?);
 
         let mut threads = vec![std::thread::spawn({
             let stop = Arc::clone(&stop);

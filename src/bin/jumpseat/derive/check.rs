@@ -31,7 +31,11 @@ pub fn run(args: &CheckArgs) -> io::Result<ExitCode> {
         let mut context = Context::new();
         for definition in registry.definitions() {
             if let Err(Some(error)) = context.binding(&registry, &mut metadata, definition.pmid) {
-                problems.push(report_binding(&definition.name, &definition.expression, &error));
+                let mut report = report_binding(&definition.name, &definition.expression, &error);
+                if let Some(hint) = args.metadata.hint(&error) {
+                    report += &format!("  help: {hint}\n");
+                }
+                problems.push(report);
             }
         }
     }

@@ -2,24 +2,20 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use std::{fs, io};
 
 use clap::Args;
-use jumpseat::client::Connection;
-use jumpseat::derive::{Dialect, Level, Meta, Registry, Source};
+use jumpseat::client::Context;
+use jumpseat::derive::{BindError, BindErrorKind, ConfigProblem, Dialect, Level, Meta, Registry, Source};
 use jumpseat::model::{InDom, PmError, Pmid, Semantics, Units, UnitsVocabulary, ValueType};
-use jumpseat::seat::{self, Config, Seat, Setup, Signals};
+use jumpseat::seat::{self, Clients, Config, Seat, Setup, Signals};
 
-/// How long a collector may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// pmcd's port.
-const PORT: u16 = 44321;
+use crate::definitions;
 
 /// Options of the language and of where metrics come from.
 #[derive(Args)]
 pub struct MetadataArgs {
-    /// Ask this collector about metrics: HOST or HOST:PORT.
+    /// Ask this collector about metrics: HOST, HOST:PORT, unix:SOCKET or as PCPIntro(1) has it.
     #[arg(short = 'H', long, value_name = "HOST", conflicts_with = "metrics")]
     host: Option<String>,
 
@@ -42,13 +38,21 @@ impl MetadataArgs {
         self.level.map_or_else(Dialect::default, Dialect::strict)
     }
 
+    /// What to do about a name that is not known; nothing if that is not for these options to say.
+    pub fn hint(&self, error: &BindError) -> Option<&'static str> {
+        let BindErrorKind::UnknownOperand(name) = &error.kind else { return None };
+        (self.agent && !name.starts_with("jumpseat.")).then_some(
+            "--agent knows the metrics of the jumpseat agent only; for those of other agents ask a pmcd that has \
+             all of them: --host",
+        )
+    }
+
     /// The metrics, if there is anything to know them from.
     pub fn open(&self) -> io::Result<Option<Metadata>> {
         if let Some(host) = &self.host {
-            let port = if host.contains(':') { host.clone() } else { format!("{host}:{PORT}") };
-            let connection = Connection::open(port.as_str(), PATIENCE)
-                .map_err(|error| io::Error::other(format!("{host}: {error}")))?;
-            return Ok(Some(Metadata::Host(Box::new(connection))));
+            let context =
+                Context::host(host).map_err(|error| io::Error::other(format!("{host}: {error}")))?;
+            return Ok(Some(Metadata::Host(Box::new(context))));
         }
         if self.agent {
             // Its derived metrics are not real ones, and would hide definitions of the same names.
@@ -60,6 +64,7 @@ impl MetadataArgs {
                 state_dir: None,
                 help: None,
                 signals: Signals::Leave,
+                clients: Clients::Alone,
             };
             return Ok(Some(Metadata::Agent(Box::new(Seat::open(&setup).map_err(io::Error::other)?))));
         }
@@ -71,26 +76,11 @@ impl MetadataArgs {
     }
 }
 
-/// Loads what `PCP_DERIVED_CONFIG` may name: a configuration file, every file of a directory and those below it
-/// in the order of their names, or several of these with colons between them. What is neither file nor directory
-/// is left out, as `pmLoadDerivedConfig(3)` does.
+/// Loads what `PCP_DERIVED_CONFIG` may name; see [`definitions::load`]. Problems are put as people read them.
 pub fn load(registry: &mut Registry, path: &Path, problems: &mut Vec<String>) -> io::Result<usize> {
-    if path.is_dir() {
-        let mut entries: Vec<PathBuf> =
-            fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-        entries.sort();
-        return entries.iter().try_fold(0, |sum, entry| Ok(sum + load(registry, entry, problems)?));
-    }
-    if path.exists() && !path.is_file() {
-        return Ok(0);
-    }
-    if let Some(list) = path.to_str().filter(|text| text.contains(':') && !path.exists()) {
-        let list = list.strip_suffix(':').unwrap_or(list);
-        return list.split(':').try_fold(0, |sum, one| Ok(sum + load(registry, Path::new(one), problems)?));
-    }
-    let loaded = registry.load(&fs::read(path).map_err(|error| named(path, error))?);
-    problems.extend(loaded.problems.iter().map(|problem| problem.report(&path.display().to_string())));
-    Ok(loaded.registered)
+    let mut problem =
+        |file: &Path, problem: &ConfigProblem| problems.push(problem.report(&file.display().to_string()));
+    Ok(definitions::load(registry, path, &mut problem)?)
 }
 
 fn named(path: &Path, error: impl std::fmt::Display) -> io::Error {
@@ -143,7 +133,7 @@ pub enum Metadata {
     /// From a file.
     File(Recorded),
     /// From a collector.
-    Host(Box<Connection>),
+    Host(Box<Context>),
     /// From the agent's own tables.
     Agent(Box<Seat>),
 }
@@ -152,11 +142,7 @@ impl Source for Metadata {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         match self {
             Metadata::File(metrics) => metrics.get(name).map(|(pmid, _)| *pmid).ok_or(PmError::NAME),
-            Metadata::Host(connection) => connection
-                .lookup_names(&[name])
-                .ok()
-                .and_then(|pmids| pmids.into_iter().next().flatten())
-                .ok_or(PmError::NAME),
+            Metadata::Host(context) => context.pmid(name).map_err(|_| PmError::NAME),
             Metadata::Agent(seat) => seat.server.core().pmid(name),
         }
     }
@@ -166,7 +152,7 @@ impl Source for Metadata {
             Metadata::File(metrics) => {
                 metrics.values().find(|(other, _)| *other == pmid).map(|(_, meta)| *meta).ok_or(PmError::PMID)
             }
-            Metadata::Host(connection) => connection.desc(pmid).map(Meta::from).map_err(|_| PmError::PMID),
+            Metadata::Host(context) => context.desc(pmid).map(Meta::from).map_err(|_| PmError::PMID),
             Metadata::Agent(seat) => seat.server.core().desc(pmid).map(Meta::from),
         }
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::derive::{ConfigProblem, ConfigProblemKind, Dialect, RegisterError, Registry, is_name};
 
-use super::derived::ROOT;
+use super::ROOT;
 
 /// Longest file.
 pub const MAX_FILE: u64 = 1 << 20;
@@ -71,7 +71,7 @@ pub enum FilesError {
 }
 
 /// The definitions of a configuration that names no files: those that are installed with it.
-const BUILT_IN: &str = include_str!("../../install/derived.conf");
+const BUILT_IN: &str = include_str!("../../../install/derived.conf");
 
 /// Reads definition files, or the built-in definitions. Directories stand for the files right in them, in the order of their names,
 /// without hidden files and backups (`.x`, `x~`).
@@ -156,7 +156,7 @@ impl Names {
         let below = name.strip_prefix(ROOT).and_then(|rest| rest.strip_prefix('.'));
         let below = match below {
             Some(below) => below,
-            None if name == super::NAME || name.starts_with("jumpseat.") => {
+            None if name == crate::seat::NAME || name.starts_with("jumpseat.") => {
                 return Err(format!("derived metrics of this agent are below {ROOT}"));
             }
             None => name,

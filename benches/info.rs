@@ -1,0 +1,71 @@
+//! `jumpseat info -f` of a whole name space against PCP's `pminfo -f`, on the same pmcd: time by the clock, and
+//! processor time of the tool.
+//!
+//! The name space is that of PCP's sample agent (twice), the Linux kernel, pmcd itself and jumpseat. Needs PCP
+//! installed; `./test` does that.
+
+#[path = "../tests/common/mod.rs"]
+mod pcp;
+
+mod common;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use pcp::{AgentSpec, PmnsSource, PrivatePmcd, Seat, Transport};
+
+const ROUNDS: usize = 40;
+/// At most 0.7 of the time PCP's tool takes.
+const GOAL: f64 = 1.0 / 0.7;
+
+fn main() {
+    let builder = PrivatePmcd::with([AgentSpec::sample(), AgentSpec::sample_as("other", 30), linux()]);
+    let seat = Seat::in_dir(builder.dir(), "");
+    let agent = seat.agent(Transport::Pipe);
+    let pmcd = builder.agent(agent).start();
+    pmcd.wait_ready("jumpseat");
+    let metrics = pmcd.run("pminfo", [""; 0]).ok().lines().count();
+    println!("{metrics} metrics");
+    let run = |program: &str, args: &[&str]| {
+        let before = cpu();
+        let wall = common::time(|| {
+            let mut command = pmcd.env().command(program);
+            let status = command.args(args).stdout(Stdio::null()).status();
+            assert!(status.is_ok_and(|status| status.success()), "{program} fails");
+        });
+        (wall, cpu() - before)
+    };
+    let rounds = common::rounds(ROUNDS);
+    for args in [["-f"], ["-d"], ["-dft"]] {
+        let ours: Vec<&str> = ["info"].into_iter().chain(args).collect();
+        let [tool, peer] =
+            common::race(rounds, [&mut || run(pcp::JUMPSEAT, &ours).0, &mut || run("pminfo", &args).0]);
+        let what = format!("info {} by the clock", args[0]);
+        common::print_ratio(&what, metrics as f64, "metrics", &tool, ("pminfo", &peer), GOAL);
+        let [tool, peer] =
+            common::race(rounds, [&mut || run(pcp::JUMPSEAT, &ours).1, &mut || run("pminfo", &args).1]);
+        let what = format!("info {} processor time", args[0]);
+        common::print_ratio(&what, metrics as f64, "metrics", &tool, ("pminfo", &peer), GOAL);
+    }
+}
+
+/// The agent for the kernel's metrics, inside pmcd, its names below `linux`.
+fn linux() -> AgentSpec {
+    let source = PmnsSource::read("linux", "LINUX", "/var/lib/pcp/pmns/root_linux");
+    let text = source.text.lines().map(|line| match line.strip_suffix('{').map(str::trim_end) {
+        Some("root") => "linux {\n".to_owned(),
+        Some(name) if !name.starts_with([' ', '\t', '#']) => format!("linux.{name} {{\n"),
+        _ => format!("{line}\n"),
+    });
+    let source = PmnsSource { text: text.collect(), ..source };
+    AgentSpec::dso("linux", 60, "linux_init", "/var/lib/pcp/pmdas/linux/pmda_linux.so").with_pmns(source)
+}
+
+/// Processor time of all programs that were run and have ended.
+fn cpu() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("it always works");
+    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Duration::from_micros(micros.unsigned_abs())
+}

@@ -1,0 +1,182 @@
+//! The bytes of one member of an archive, by their place in the uncompressed file.
+//!
+//! Cost: a window of [`WINDOW`] bytes (more while a longer record is looked at), which moves with the
+//! reader in either direction; memory grows with bytes that are really there, never on the word of a
+//! length field. Compressed members add what [`Packed`] keeps.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use super::error::{ArchiveError, Problem};
+use super::files::{Compression, Member};
+use super::packed::Packed;
+
+/// Bytes read at once.
+const WINDOW: usize = 256 * 1024;
+/// How far the window grows before it is seen whether there are more bytes.
+const STEP: usize = 1024 * 1024;
+
+/// A member that can be read from any place.
+pub(super) struct Source {
+    member: Member,
+    raw: Raw,
+    /// Where the window starts.
+    start: u64,
+    window: Vec<u8>,
+    /// How much of the window holds bytes of the file.
+    filled: usize,
+}
+
+enum Raw {
+    Plain(File),
+    Packed(Box<Packed>),
+}
+
+/// A record of a file: where it starts, and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub at: u64,
+    pub len: usize,
+}
+
+impl Frame {
+    pub fn end(self) -> u64 {
+        self.at + self.len as u64
+    }
+}
+
+/// Length word in front of a record, and behind it.
+pub(super) const WORD: usize = 4;
+
+impl Source {
+    pub fn open(member: &Member) -> Result<Source, ArchiveError> {
+        let failed = |error| ArchiveError::io(&member.path, error);
+        let file = File::open(&member.path).map_err(failed)?;
+        let raw = match member.compression {
+            Compression::None => Raw::Plain(file),
+            packed => Raw::Packed(Box::new(Packed::new(file, packed).map_err(failed)?)),
+        };
+        Ok(Source { member: member.clone(), raw, start: 0, window: Vec::new(), filled: 0 })
+    }
+
+    /// Length of the uncompressed file; may grow while it is being written. Costs reading a compressed
+    /// file whose format does not tell.
+    pub fn len(&mut self) -> Result<u64, ArchiveError> {
+        let len = match &mut self.raw {
+            Raw::Plain(file) => file.metadata().map(|metadata| metadata.len()),
+            Raw::Packed(packed) => packed.len(),
+        };
+        len.map_err(|error| ArchiveError::io(&self.member.path, error))
+    }
+
+    /// `len` bytes from `at` on, or as many of them as the file has.
+    pub fn bytes(&mut self, at: u64, len: usize) -> Result<&[u8], ArchiveError> {
+        if self.inside(at, len).is_none() {
+            self.fill(at, len).map_err(|error| ArchiveError::io(&self.member.path, error))?;
+        }
+        let from = usize::try_from(at - self.start).unwrap_or(usize::MAX).min(self.filled);
+        let to = from.saturating_add(len).min(self.filled);
+        Ok(&self.window[from..to])
+    }
+
+    /// The record at `at`, its length words included, or `None` if the file ends there (less than a
+    /// length word is left).
+    pub fn frame(&mut self, at: u64) -> Result<Option<Frame>, ArchiveError> {
+        let Some(len) = word(self.bytes(at, WORD)?) else { return Ok(None) };
+        let frame = self.checked(at, len)?;
+        let record = self.bytes(at, frame.len)?;
+        if record.len() < frame.len {
+            return Err(self.bad(at, "truncated"));
+        }
+        match word(&record[frame.len - WORD..]) {
+            Some(trailer) if trailer == len => Ok(Some(frame)),
+            _ => Err(self.bad(at, "length at its end differs from that at its start")),
+        }
+    }
+
+    /// The record that ends at `end`; records start behind the label, at `first`.
+    pub fn frame_before(&mut self, end: u64, first: u64) -> Result<Frame, ArchiveError> {
+        let at = end.saturating_sub(WORD as u64);
+        let Some(len) = word(self.bytes(at, WORD)?) else { return Err(self.bad(at, "truncated")) };
+        let frame = self.checked(end.saturating_sub(u64::from(len)), len)?;
+        if u64::from(len) > end || frame.at < first {
+            return Err(self.bad(at, "starts before the first record"));
+        }
+        match word(self.bytes(frame.at, frame.len)?) {
+            Some(header) if header == len => Ok(frame),
+            _ => Err(self.bad(frame.at, "length at its end differs from that at its start")),
+        }
+    }
+
+    /// The bytes of a record found before.
+    pub fn record(&mut self, frame: Frame) -> Result<&[u8], ArchiveError> {
+        // Twice the same test, so that the borrow of the error's path does not last.
+        if self.bytes(frame.at, frame.len)?.len() < frame.len {
+            return Err(self.bad(frame.at, "truncated"));
+        }
+        self.bytes(frame.at, frame.len)
+    }
+
+    pub fn bad(&self, at: u64, what: &'static str) -> ArchiveError {
+        self.error(at, Problem::Record(what))
+    }
+
+    pub fn error(&self, at: impl Into<Option<u64>>, problem: Problem) -> ArchiveError {
+        ArchiveError::new(&self.member.path, at, problem)
+    }
+
+    fn checked(&self, at: u64, len: u32) -> Result<Frame, ArchiveError> {
+        match usize::try_from(len) {
+            Ok(len) if len >= 2 * WORD && len <= i32::MAX as usize => Ok(Frame { at, len }),
+            _ => Err(self.bad(at, "impossible length")),
+        }
+    }
+
+    fn inside(&self, at: u64, len: usize) -> Option<()> {
+        let from = usize::try_from(at.checked_sub(self.start)?).ok()?;
+        (from.checked_add(len)? <= self.filled).then_some(())
+    }
+
+    /// Moves the window over `len` bytes at `at`, extending it in the direction of the move.
+    fn fill(&mut self, at: u64, len: usize) -> io::Result<()> {
+        let end = at.saturating_add(len as u64);
+        let backward = at < self.start;
+        self.start = if backward { end.saturating_sub(WINDOW as u64).min(at) } else { at };
+        let want = if backward { (end - self.start) as usize } else { len.max(WINDOW) };
+        self.filled = 0;
+        if self.window.len() > 8 * WINDOW && want <= WINDOW {
+            self.window = Vec::new();
+        }
+        while self.filled < want {
+            let room = want.min(self.filled + STEP);
+            if self.window.len() < room {
+                self.window.resize(room, 0);
+            }
+            match self.raw.read_at(self.start + self.filled as u64, &mut self.window[self.filled..room])? {
+                0 => break,
+                got => self.filled += got,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Raw {
+    /// Reads at least one byte, unless the file ends there.
+    fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Raw::Plain(file) => loop {
+                match file.read_at(into, at) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    done => return done,
+                }
+            },
+            Raw::Packed(packed) => packed.read_at(at, into),
+        }
+    }
+}
+
+fn word(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(..WORD)?.try_into().ok()?))
+}

@@ -1,0 +1,4 @@
+//! Event records in forms beyond PCP's.
+
+pub mod lanes;
+pub mod perfetto;

@@ -1,0 +1,172 @@
+//! Labels as they are merged, identifiers of time series, and what is known about event parameters.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use jumpseat::client::{Context, LabelTarget};
+use jumpseat::model::{InDom, Inst, LabelFlags, LabelSet, Pmid};
+use sha1::{Digest, Sha1};
+
+use super::{Info, Metric, Parameter};
+
+/// Labels, asked for once a run.
+#[derive(Default)]
+pub struct Labels {
+    known: HashMap<LabelTarget, Option<Rc<Vec<LabelSet>>>>,
+}
+
+/// Labels of several levels, by name: the lowest level wins (`pmMergeLabelSets(3)`).
+#[derive(Clone, Debug, Default)]
+pub struct Merged {
+    /// Values as JSON, and whether they are part of the identity.
+    labels: BTreeMap<String, (String, bool)>,
+}
+
+impl Labels {
+    /// The label sets of one level; `None` where they cannot be had.
+    pub fn sets(&mut self, context: &mut Context, target: LabelTarget) -> Option<Rc<Vec<LabelSet>>> {
+        let sets = || context.labels(target).ok().map(Rc::new);
+        self.known.entry(target).or_insert_with(sets).clone()
+    }
+
+    /// Those of the source of metrics.
+    pub fn of_source(&mut self, context: &mut Context) -> Merged {
+        self.merge(context, &[LabelTarget::Context])
+    }
+
+    /// Those that all instances of a domain have.
+    pub fn of_indom(&mut self, context: &mut Context, indom: InDom) -> Merged {
+        let domain = LabelTarget::Domain(indom.domain().into());
+        self.merge(context, &[LabelTarget::Context, domain, LabelTarget::InDom(indom)])
+    }
+
+    /// Those that each value of a metric with instances has: derived metrics share those of their operands' agent.
+    pub fn of_instances(&mut self, context: &mut Context, pmid: Pmid, indom: InDom) -> Merged {
+        let mut merged = self.of_indom(context, indom);
+        merged.labels.append(&mut self.of_metric(context, pmid, indom).labels);
+        merged
+    }
+
+    /// Those that all values of a metric have.
+    pub fn of_metric(&mut self, context: &mut Context, pmid: Pmid, indom: InDom) -> Merged {
+        let domain = LabelTarget::Domain(pmid.domain().into());
+        let cluster = LabelTarget::Cluster(Pmid::new(pmid.domain(), pmid.cluster(), 0));
+        let (above, below) = ([LabelTarget::Context, domain], [cluster, LabelTarget::Item(pmid)]);
+        let indom = (indom != InDom::NULL).then_some(LabelTarget::InDom(indom));
+        let targets: Vec<LabelTarget> = above.into_iter().chain(indom).chain(below).collect();
+        self.merge(context, &targets)
+    }
+
+    fn merge(&mut self, context: &mut Context, targets: &[LabelTarget]) -> Merged {
+        let mut merged = Merged::default();
+        for &target in targets {
+            for set in self.sets(context, target).iter().flat_map(|sets| sets.iter()) {
+                merged = merged.with(set);
+            }
+        }
+        merged
+    }
+}
+
+impl Merged {
+    /// These, and those of a lower level.
+    pub fn with(&self, set: &LabelSet) -> Merged {
+        let mut merged = self.clone();
+        for label in set.labels.iter().flatten() {
+            let identity = label.flags.0 & LabelFlags::OPTIONAL == 0;
+            merged.labels.insert(label.name.clone(), (label.value.clone(), identity));
+        }
+        merged
+    }
+
+    /// As a JSON object.
+    pub fn text(&self) -> String {
+        self.object(|_| true)
+    }
+
+    /// Values by names, as JSON.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.labels.iter().map(|(name, (value, _))| (name.as_str(), value.as_str()))
+    }
+
+    fn identity(&self) -> String {
+        self.object(|identity| identity)
+    }
+
+    fn object(&self, wanted: impl Fn(bool) -> bool) -> String {
+        let mut text = "{".to_owned();
+        for (name, (value, _)) in self.labels.iter().filter(|(_, (_, identity))| wanted(*identity)) {
+            let comma = if text.len() > 1 { "," } else { "" };
+            // Writing to a String does not fail.
+            let _ = write!(text, "{comma}\"{name}\":{value}");
+        }
+        text.push('}');
+        text
+    }
+}
+
+impl Info {
+    /// The identifiers of the source of a metric, and of its time series (`pmSeriesSetup(3)`).
+    pub(super) fn series(&mut self, metric: &Metric<'_>) -> (String, String) {
+        let source = self.labels.of_source(&mut self.context).identity();
+        let labels = self.labels.of_metric(&mut self.context, metric.pmid, metric.indom()).identity();
+        let semantics = metric.desc.map_or("???", |desc| desc.semantics.name());
+        let units = metric.desc.map_or_else(String::new, |desc| desc.units.to_string());
+        (
+            sha1(&format!("{{\"series\":\"source\",\"labels\":{source}}}")),
+            sha1(&format!(
+                "{{\"series\":\"metric\",\"name\":\"{}\",\"labels\":{labels},\"semantics\":\"{semantics}\",\
+                 \"type\":\"{}\",\"units\":\"{units}\"}}",
+                metric.name,
+                metric.value_type().name(),
+            )),
+        )
+    }
+
+    /// The identifiers of the series of its instances, with their names.
+    pub(super) fn series_of_instances(&mut self, metric: &Metric<'_>) -> Vec<(Inst, String, String)> {
+        let indom = metric.indom();
+        if indom == InDom::NULL {
+            return Vec::new();
+        }
+        let above = self.labels.of_indom(&mut self.context, indom);
+        let sets = self.labels.sets(&mut self.context, LabelTarget::Instances(indom)).unwrap_or_default();
+        let sets: HashMap<Inst, &LabelSet> = sets.iter().map(|set| (set.inst, set)).collect();
+        let ids = self.instances.ids(&mut self.context, indom).map(<[Inst]>::to_vec).unwrap_or_default();
+        let series = |inst: Inst| {
+            let name = self.instances.name(&mut self.context, indom, inst).ok()?.to_owned();
+            let labels = sets.get(&inst).map_or_else(|| above.text(), |set| above.with(set).text());
+            let series =
+                sha1(&format!("{{\"series\":\"instance\",\"name\":\"{name}\",\"labels\":{labels}}}"));
+            Some((inst, name, series))
+        };
+        ids.into_iter().filter_map(series).collect()
+    }
+
+    /// The label sets of the instances of a domain: where no instance has labels of its own, an empty set for each.
+    pub(super) fn instance_label_sets(&mut self, indom: InDom) -> Rc<Vec<LabelSet>> {
+        let Some(sets) = self.labels.sets(&mut self.context, LabelTarget::Instances(indom)) else {
+            return Rc::default();
+        };
+        if !sets.is_empty() {
+            return sets;
+        }
+        let ids = self.instances.ids(&mut self.context, indom).unwrap_or_default();
+        Rc::new(ids.iter().map(|&inst| LabelSet { inst, labels: Ok(Vec::new()) }).collect())
+    }
+
+    /// Names and type of an event parameter.
+    pub(super) fn metadata_of(&mut self, pmid: Pmid) -> Parameter {
+        let context = &mut self.context;
+        let (names, value_type) = self.parameters.entry(pmid).or_insert_with(|| {
+            let names = context.names_of(pmid).ok().map(|names| names.join(" or ").into());
+            (names, context.desc(pmid).map(|desc| desc.value_type).map_err(|error| error.code()))
+        });
+        (names.clone(), *value_type)
+    }
+}
+
+fn sha1(text: &str) -> String {
+    Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}

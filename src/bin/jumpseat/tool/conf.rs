@@ -1,0 +1,17 @@
+//! Settings of the PCP installation (`pcp.conf(5)`).
+
+use std::path::PathBuf;
+
+/// A setting: from the environment, or from the file that `PCP_CONF` names, `/etc/pcp.conf` by default.
+pub fn setting(name: &str) -> Option<String> {
+    if let Ok(value) = std::env::var(name) {
+        return Some(value);
+    }
+    let file = std::env::var_os("PCP_CONF").map(PathBuf::from).unwrap_or_else(|| {
+        let root = std::env::var_os("PCP_DIR").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+        root.join("etc/pcp.conf")
+    });
+    let conf = std::fs::read_to_string(file).ok()?;
+    let mut lines = conf.lines().rev();
+    lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix('=')?.trim_end().to_owned()))
+}

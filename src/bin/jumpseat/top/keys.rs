@@ -1,0 +1,185 @@
+//! Bytes from a terminal to keys.
+
+/// A key that was pressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// Text.
+    Char(char),
+    /// A letter with the control key.
+    Ctrl(char),
+    Enter,
+    Tab,
+    BackTab,
+    Esc,
+    Backspace,
+    Delete,
+    Up,
+    Down,
+    Left,
+    Right,
+    Home,
+    End,
+    PageUp,
+    PageDown,
+}
+
+/// Bytes that are not keys yet.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    bytes: Vec<u8>,
+}
+
+impl Decoder {
+    /// Takes bytes as they come, in pieces of any size.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Whether what there is may be the beginning of a key. If nothing follows soon, it is the escape key.
+    pub fn is_pending(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
+    /// The next key. With `all`, no more bytes will come.
+    pub fn next(&mut self, all: bool) -> Option<Key> {
+        loop {
+            let (key, len) = match decode(&self.bytes) {
+                Some(found) => found,
+                None if all && !self.bytes.is_empty() => {
+                    ((self.bytes.first() == Some(&ESC)).then_some(Key::Esc), 1)
+                }
+                None => return None,
+            };
+            self.bytes.drain(..len);
+            if key.is_some() {
+                return key;
+            }
+        }
+    }
+}
+
+const ESC: u8 = 0x1b;
+
+/// Longest escape sequence that is waited for.
+const MAX_SEQUENCE: usize = 32;
+
+/// The key at the front, `None` if it is one nobody needs, and how many bytes it has; `None` if there are not
+/// enough bytes.
+fn decode(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
+    let key = match bytes {
+        [] => return None,
+        [ESC, rest @ ..] => return escape(rest),
+        [b'\r' | b'\n', ..] => Some(Key::Enter),
+        [b'\t', ..] => Some(Key::Tab),
+        [0x7f | 0x08, ..] => Some(Key::Backspace),
+        [letter @ 1..=0x1a, ..] => Some(Key::Ctrl((letter - 1 + b'a').into())),
+        [0..0x20, ..] => None,
+        [plain @ 0x20..0x7f, ..] => Some(Key::Char((*plain).into())),
+        [first, ..] => return character(bytes, *first),
+    };
+    Some((key, 1))
+}
+
+fn character(bytes: &[u8], first: u8) -> Option<(Option<Key>, usize)> {
+    let len = match first {
+        0xc0..0xe0 => 2,
+        0xe0..0xf0 => 3,
+        0xf0..0xf8 => 4,
+        _ => return Some((None, 1)),
+    };
+    let tail = bytes.get(1..).unwrap_or_default();
+    if let Some(broken) = tail.iter().take(len - 1).position(|byte| !(0x80..0xc0).contains(byte)) {
+        return Some((None, broken + 1));
+    }
+    let text = bytes.get(..len)?;
+    Some((std::str::from_utf8(text).ok().and_then(|text| text.chars().next()).map(Key::Char), len))
+}
+
+/// What follows the escape character: `[` or `O` for the keys of the keyboard, else it is the escape key itself.
+fn escape(rest: &[u8]) -> Option<(Option<Key>, usize)> {
+    match rest {
+        [] => None,
+        [b'[' | b'O'] => None,
+        [b'[' | b'O', body @ ..] => {
+            let parameters = body.iter().take_while(|byte| (0x20..0x40).contains(*byte)).count();
+            let Some(&last) = body.get(parameters) else {
+                return (body.len() > MAX_SEQUENCE).then_some((None, 2 + body.len()));
+            };
+            let key = match (last, body.get(..parameters).unwrap_or_default()) {
+                (b'A', _) => Some(Key::Up),
+                (b'B', _) => Some(Key::Down),
+                (b'C', _) => Some(Key::Right),
+                (b'D', _) => Some(Key::Left),
+                (b'H', _) | (b'~', b"1" | b"7") => Some(Key::Home),
+                (b'F', _) | (b'~', b"4" | b"8") => Some(Key::End),
+                (b'Z', _) => Some(Key::BackTab),
+                (b'~', b"3") => Some(Key::Delete),
+                (b'~', b"5") => Some(Key::PageUp),
+                (b'~', b"6") => Some(Key::PageDown),
+                _ => None,
+            };
+            Some((key, 3 + parameters))
+        }
+        _ => Some((Some(Key::Esc), 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(bytes: &[u8], all: bool) -> Vec<Key> {
+        let mut decoder = Decoder::default();
+        decoder.feed(bytes);
+        std::iter::from_fn(|| decoder.next(all)).collect()
+    }
+
+    #[test]
+    fn keys_are_told_apart() {
+        assert_eq!(
+            keys(b"a\r\t\x7f\x03\x1b[A\x1bOB\x1b[3~\x1b[5~\x1b[Z\x1b[1;5C", false),
+            [
+                Key::Char('a'),
+                Key::Enter,
+                Key::Tab,
+                Key::Backspace,
+                Key::Ctrl('c'),
+                Key::Up,
+                Key::Down,
+                Key::Delete,
+                Key::PageUp,
+                Key::BackTab,
+                Key::Right,
+            ]
+        );
+        assert_eq!(keys("ü€𝄞".as_bytes(), false), [Key::Char('ü'), Key::Char('€'), Key::Char('𝄞')]);
+    }
+
+    #[test]
+    fn a_key_may_come_in_pieces() {
+        let mut decoder = Decoder::default();
+        for piece in [b"\x1b".as_slice(), b"[", b"1;2", b"A\xc3"] {
+            assert_eq!(decoder.next(false), None);
+            decoder.feed(piece);
+        }
+        assert_eq!((decoder.next(false), decoder.next(false)), (Some(Key::Up), None));
+        decoder.feed(b"\xbc");
+        assert_eq!(decoder.next(false), Some(Key::Char('ü')));
+        assert!(!decoder.is_pending());
+    }
+
+    #[test]
+    fn escape_is_a_key_when_nothing_follows_or_something_else() {
+        assert_eq!(keys(b"\x1b", false), []);
+        assert_eq!(keys(b"\x1b", true), [Key::Esc]);
+        assert_eq!(keys(b"\x1bq", false), [Key::Esc, Key::Char('q')]);
+    }
+
+    #[test]
+    fn any_bytes_end_in_keys_or_nothing() {
+        assert_eq!(keys(b"\x1b[99~\x1b[?1;2c\x00\xff\xc3q", false), [Key::Char('q')]);
+        let junk = [b"\x1b[".as_slice(), &[b'1'; 100]].concat();
+        assert_eq!(keys(&junk, false), []);
+        assert!(keys(&[0x1b; 50], true).len() <= 50);
+    }
+}

@@ -1,0 +1,89 @@
+//! How things look: colours unless NO_COLOR is set, UTF-8 or ASCII by the locale.
+
+use ratatui::style::{Color, Modifier, Style};
+
+/// The looks of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Theme {
+    /// Whether there are colours.
+    pub colour: bool,
+    /// Whether the terminal shows more than ASCII.
+    pub utf8: bool,
+}
+
+/// What a piece of the screen is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Plain,
+    /// The line on top.
+    Title,
+    /// The line on top when the connection is lost.
+    Alarm,
+    /// The line over the pane that has the keys.
+    Focus,
+    /// The line over another pane.
+    Heading,
+    /// What explains.
+    Dim,
+    /// A current value.
+    Value,
+    /// A bar of a metric, which has a colour of its own.
+    Bar(usize),
+    /// The selected line.
+    Selected,
+    /// What went wrong, or is missing.
+    Bad,
+    /// What deserves attention.
+    Warning,
+    /// A key, in the last line.
+    Key,
+}
+
+impl Theme {
+    /// As the environment says: NO_COLOR, and LC_ALL, LC_CTYPE or LANG, the first that is set.
+    pub fn from_env() -> Theme {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
+        let charset = locale.split('@').next().unwrap_or_default().to_lowercase();
+        Theme {
+            colour: set("NO_COLOR").is_none(),
+            utf8: charset.ends_with("utf-8") || charset.ends_with("utf8"),
+        }
+    }
+
+    /// The style of a piece.
+    pub fn style(self, role: Role) -> Style {
+        let style = Style::reset();
+        if !self.colour {
+            return match role {
+                Role::Plain | Role::Bar(_) => style,
+                Role::Selected => Style::new().add_modifier(Modifier::REVERSED),
+                Role::Title | Role::Alarm => style.add_modifier(Modifier::REVERSED),
+                Role::Focus | Role::Value | Role::Bad | Role::Warning | Role::Key => {
+                    style.add_modifier(Modifier::BOLD)
+                }
+                Role::Heading | Role::Dim => style.add_modifier(Modifier::DIM),
+            };
+        }
+        const BARS: [Color; 6] =
+            [Color::Cyan, Color::Green, Color::Yellow, Color::Magenta, Color::Blue, Color::LightCyan];
+        match role {
+            Role::Plain => style,
+            Role::Title => style.fg(Color::White).bg(Color::Blue),
+            Role::Alarm => style.fg(Color::White).bg(Color::Red).add_modifier(Modifier::BOLD),
+            Role::Focus => style.fg(Color::LightCyan).add_modifier(Modifier::BOLD),
+            Role::Heading | Role::Dim => style.fg(Color::DarkGray),
+            Role::Value => style.add_modifier(Modifier::BOLD),
+            Role::Bar(which) => style.fg(*BARS.get(which % BARS.len()).unwrap_or(&Color::Cyan)),
+            Role::Selected => Style::new().bg(Color::DarkGray),
+            Role::Bad => style.fg(Color::LightRed).add_modifier(Modifier::BOLD),
+            Role::Warning => style.fg(Color::Yellow),
+            Role::Key => style.fg(Color::LightCyan).add_modifier(Modifier::BOLD),
+        }
+    }
+
+    /// One text or the other.
+    pub fn pick(self, utf8: &'static str, ascii: &'static str) -> &'static str {
+        if self.utf8 { utf8 } else { ascii }
+    }
+}

@@ -1,0 +1,64 @@
+//! The lines before the first sample (spec `tools.md` 5.4).
+
+use std::time::Duration;
+
+use jumpseat::model::{Semantics, Units};
+
+use super::rate;
+use super::setup::Subject;
+use super::style::Style;
+use crate::tool::put;
+
+/// Prints what the metric is and how it is sampled. `samples` is `None` for no end.
+pub fn print(
+    subject: &mut Subject,
+    metric: &str,
+    rated: bool,
+    samples: Option<u64>,
+    interval: Duration,
+    style: Style,
+) {
+    let events = subject.has_events();
+    if subject.ready.common.zone.is_none() && !events {
+        put!(subject.out, "\n");
+    }
+    let mut line = |name: &str, text: &str| {
+        let name = format!("{name}:");
+        put!(subject.out, "{} {text}\n", style.label(&format!("{name:<10}")));
+    };
+    if !events {
+        line("metric", metric);
+    }
+    line("host", &subject.host);
+    if !events {
+        let semantics = match subject.desc.semantics {
+            Semantics::Counter if rated => "cumulative counter (converting to rate)",
+            Semantics::Counter => "cumulative counter",
+            Semantics::Instant => "instantaneous value",
+            Semantics::Discrete => "discrete instantaneous value",
+        };
+        line("semantics", semantics);
+        let mut units = text(subject.desc.units, "none");
+        if rated {
+            units += &match text(rate::units(subject.desc.units), "") {
+                none if none.is_empty() => " (converting to time utilization)".to_owned(),
+                units => format!(" (converting to {units})"),
+            };
+        }
+        line("units", &units);
+    }
+    match samples {
+        Some(samples) => line("samples", &samples.to_string()),
+        None => line("samples", "all"),
+    }
+    if samples.is_some_and(|samples| samples > 1) {
+        line("interval", &format!("{:.2} sec", interval.as_secs_f64()));
+    }
+}
+
+fn text(units: Units, none: &str) -> String {
+    match units.to_string() {
+        text if text.is_empty() => none.to_owned(),
+        text => text,
+    }
+}

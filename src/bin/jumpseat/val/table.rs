@@ -1,0 +1,197 @@
+//! Values in columns, one for each instance (spec `tools.md` 5.5 and 5.6).
+
+use jumpseat::client::Context;
+use jumpseat::event::print_value;
+use jumpseat::model::{Desc, InDom, Inst, PrintOptions, Timestamp, Value, ValueType, number};
+
+use super::rate::{self, number as as_number};
+use super::real::real;
+use super::style::Style;
+use crate::tool::{Clock, Out, put, values};
+
+/// The columns, and the sample that rates start from.
+pub struct Table {
+    desc: Desc,
+    counter: bool,
+    rated: bool,
+    wraps: bool,
+    width: usize,
+    precision: Option<usize>,
+    squash: PrintOptions,
+    style: Style,
+    /// Columns, by instance.
+    columns: Vec<(Inst, String)>,
+    /// Whether new instances get columns.
+    open: bool,
+    /// Whether the headers of the columns are out of date.
+    stale: bool,
+    last: Option<Sample>,
+    /// Whether there was a line with values.
+    reported: bool,
+}
+
+/// Values at a time.
+pub struct Sample {
+    /// When.
+    pub time: Timestamp,
+    /// Of each instance.
+    pub values: Vec<(Inst, Value)>,
+}
+
+/// What a sample shows: values, or rates, of instances.
+pub type Shown = Vec<(Inst, Value)>;
+
+/// The width of a column, if nothing else is asked for.
+pub fn default_width(value_type: ValueType) -> usize {
+    match value_type {
+        ValueType::I32 | ValueType::U32 => 11,
+        ValueType::Float => 13,
+        ValueType::Event | ValueType::HighResEvent => 0,
+        _ => 21,
+    }
+}
+
+impl Table {
+    /// No columns yet: they are those of `chosen`, or of all instances.
+    pub fn new(
+        desc: Desc,
+        rated: bool,
+        width: usize,
+        precision: Option<usize>,
+        chosen: Option<Vec<(Inst, String)>>,
+        style: Style,
+    ) -> Table {
+        Table {
+            desc,
+            counter: desc.semantics == jumpseat::model::Semantics::Counter,
+            rated,
+            wraps: std::env::var_os("PCP_COUNTER_WRAP").is_some(),
+            width,
+            precision,
+            squash: values::print_options(width),
+            style,
+            open: chosen.is_none(),
+            columns: chosen.unwrap_or_default(),
+            stale: true,
+            last: None,
+            reported: false,
+        }
+    }
+
+    /// Takes a sample, or the lack of one. What there is to show: `Err` if that is that there are no values.
+    pub fn take(&mut self, sample: Option<Sample>, first: bool) -> Option<Result<Shown, ()>> {
+        // Nobody asked for any: the columns are none, and that is no lack.
+        let none_wanted = !self.open && self.columns.is_empty() && self.desc.indom != InDom::NULL;
+        let Some(sample) = sample.filter(|sample| none_wanted || !sample.values.is_empty()) else {
+            self.last = None;
+            return (!(first && self.rated)).then_some(Err(()));
+        };
+        if !self.rated {
+            self.reported = true;
+            return Some(Ok(sample.values));
+        }
+        let Some(last) = self.last.replace(sample) else {
+            return self.reported.then_some(Err(()));
+        };
+        self.reported = true;
+        let new = self.last.as_ref()?;
+        let elapsed = rate::seconds(last.time, new.time);
+        let rates = new.values.iter().filter_map(|(inst, value)| {
+            let (_, old) = last.values.iter().find(|(other, _)| other == inst)?;
+            let (old, value) = (as_number(old)?, as_number(value)?);
+            let rate = rate::rate(old, value, self.desc.value_type, elapsed, self.desc.units, self.wraps);
+            Some((*inst, Value::Double(rate)))
+        });
+        Some(Ok(rates.collect()))
+    }
+
+    /// Prints a line of values, below their headers.
+    pub fn print(&mut self, shown: &[(Inst, Value)], context: &mut Context, clock: &Clock, out: &mut Out) {
+        let mut line = Vec::new();
+        if self.desc.indom == InDom::NULL {
+            match shown.first() {
+                Some((_, value)) => self.value(value, clock, &mut line),
+                None => line.extend_from_slice(format!("{:>1$}", '?', self.width).as_bytes()),
+            }
+        } else {
+            let known = |inst: &Inst| self.columns.iter().any(|(other, _)| other == inst);
+            if self.open && (self.columns.is_empty() || !shown.iter().all(|(inst, _)| known(inst))) {
+                if let Ok(instances) = context.instances(self.desc.indom) {
+                    self.columns =
+                        instances.into_iter().map(|instance| (instance.id, instance.name)).collect();
+                    self.columns.sort_by_key(|(inst, _)| *inst);
+                }
+                self.stale = true;
+            }
+            if std::mem::take(&mut self.stale) {
+                self.headers(out);
+            }
+            for (inst, _) in &self.columns {
+                match shown.iter().find(|(other, _)| other == inst) {
+                    Some((_, value)) => self.value(value, clock, &mut line),
+                    None => line
+                        .extend_from_slice(self.style.label(&format!("{:>1$}", '?', self.width)).as_bytes()),
+                }
+                line.push(b' ');
+            }
+            self.warn_of_unknown(shown, clock, out);
+            if self.columns.is_empty() {
+                return;
+            }
+        }
+        line.push(b'\n');
+        out.bytes(&line);
+    }
+
+    /// Names of the columns, cut to their width; whole ones in front if any is cut.
+    fn headers(&self, out: &mut Out) {
+        let longest = self.columns.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
+        if longest > self.width {
+            for (at, (_, name)) in self.columns.iter().enumerate() {
+                put!(out, "full label for instance[{at}]: {name}\n");
+            }
+        }
+        put!(out, "\n");
+        let indented = self.rated && self.precision.is_none() && longest + 3 <= self.width;
+        for (_, name) in &self.columns {
+            let name: String =
+                String::from_utf8_lossy(name.as_bytes().get(..self.width).unwrap_or(name.as_bytes()))
+                    .into_owned();
+            let (width, after) = if indented { (self.width - 3, "    ") } else { (self.width, " ") };
+            put!(out, "{}{after}", self.style.name(&format!("{name:>width$}")));
+        }
+        put!(out, "\n");
+    }
+
+    fn warn_of_unknown(&self, shown: &[(Inst, Value)], clock: &Clock, out: &mut Out) {
+        if !self.open {
+            return;
+        }
+        for (inst, value) in shown {
+            if self.columns.iter().all(|(other, _)| other != inst) {
+                let mut text = Vec::new();
+                self.value(value, clock, &mut text);
+                put!(
+                    out,
+                    "Warning: value={}, but instance={inst} is unknown\n",
+                    String::from_utf8_lossy(&text)
+                );
+            }
+        }
+    }
+
+    fn value(&self, value: &Value, clock: &Clock, line: &mut Vec<u8>) {
+        let text = match value {
+            Value::Float(_) | Value::Double(_) => {
+                let v = as_number(value).unwrap_or_default();
+                match self.precision {
+                    Some(digits) => format!("{:>1$}", number::fixed(v, digits), self.width),
+                    None => real(v, self.width, self.counter),
+                }
+            }
+            _ => return print_value(value, self.squash, |seconds| clock.utc_offset(seconds), line),
+        };
+        let text = if text.ends_with('!') { self.style.warning(&text) } else { text };
+        line.extend_from_slice(text.as_bytes());
+    }
+}

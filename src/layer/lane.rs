@@ -1,0 +1,187 @@
+//! The traced threads' side: a ring of bytes for each thread, which it fills without ever waiting.
+//!
+//! Cost of an event: a look at the clock, a lookup of the callsite, its fields written once, one copy into the
+//! ring. No lock, no allocation once the thread's buffer has grown; a message that does not fit is counted.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use rustc_hash::FxHashMap;
+use tracing_core::Metadata;
+use tracing_core::callsite::Identifier;
+
+use super::message;
+
+/// Longest message: the agent takes records of 64 KiB, unless configured otherwise.
+pub const MAX_MESSAGE: usize = 60 << 10;
+
+/// What the traced threads and the writer of a layer share.
+pub struct Shared {
+    /// Tells layers apart.
+    pub number: u64,
+    /// Bytes of a thread's ring.
+    ring: usize,
+    /// Rings of new threads, for the writer to take over.
+    pub new: Mutex<Vec<Consumer<u8>>>,
+    /// The callsites by their numbers.
+    pub sites: Mutex<Vec<&'static Metadata<'static>>>,
+    /// Whether the writer sleeps until it is woken.
+    pub idle: AtomicBool,
+    pub writer: OnceLock<Thread>,
+    /// Messages lost by threads that are gone, or within the writing of another.
+    pub lost: AtomicU64,
+    /// How often somebody has asked for everything to be sent, and how often that was done.
+    pub flushes: (AtomicU64, AtomicU64),
+}
+
+/// A thread's ring.
+struct Lane {
+    shared: Arc<Shared>,
+    ring: Producer<u8>,
+    sites: FxHashMap<Identifier, u32>,
+    message: Vec<u8>,
+    scratch: Vec<u8>,
+    /// Messages that did not fit, since the last that did.
+    lost: u64,
+}
+
+thread_local! {
+    /// One a layer; mostly there is one layer.
+    static LANES: RefCell<Vec<Lane>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Shared {
+    pub fn new(ring: usize) -> Shared {
+        static LAYERS: AtomicU64 = AtomicU64::new(0);
+        Shared {
+            number: LAYERS.fetch_add(1, Ordering::Relaxed),
+            ring,
+            new: Mutex::default(),
+            sites: Mutex::default(),
+            idle: AtomicBool::new(false),
+            writer: OnceLock::new(),
+            lost: AtomicU64::new(0),
+            flushes: Default::default(),
+        }
+    }
+
+    /// Wakes the writer, if it sleeps.
+    pub fn wake(&self) {
+        if self.idle.load(Ordering::Relaxed) && self.idle.swap(false, Ordering::Relaxed) {
+            self.rouse();
+        }
+    }
+
+    /// Wakes the writer, whatever it waits for.
+    pub fn rouse(&self) {
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+
+    fn site(&self, metadata: &'static Metadata<'static>) -> u32 {
+        let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = sites.iter().position(|site| site.callsite() == metadata.callsite());
+        known.unwrap_or_else(|| {
+            sites.push(metadata);
+            sites.len() - 1
+        }) as u32
+    }
+}
+
+/// Sends a message of this thread's: of a kind, from a callsite, about a span and its parent, with what `fill`
+/// appends.
+pub fn send(
+    shared: &Arc<Shared>,
+    kind: u8,
+    metadata: &'static Metadata<'static>,
+    (span, parent): (u64, u64),
+    fill: impl FnOnce(&mut Vec<u8>),
+) {
+    let sent = LANES.try_with(|lanes| {
+        // A value that traces while it is written comes here a second time.
+        let Ok(mut lanes) = lanes.try_borrow_mut() else { return false };
+        let at = lanes.iter().position(|lane| lane.shared.number == shared.number);
+        let at = at.unwrap_or_else(|| {
+            lanes.push(Lane::new(shared));
+            lanes.len() - 1
+        });
+        // It was found, or has just been added.
+        lanes[at].send(kind, metadata, (span, parent), fill);
+        true
+    });
+    if sent != Ok(true) {
+        shared.lost.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Lane {
+    fn new(shared: &Arc<Shared>) -> Lane {
+        let (ring, consumer) = RingBuffer::new(shared.ring);
+        shared.new.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
+        Lane {
+            shared: Arc::clone(shared),
+            ring,
+            sites: FxHashMap::default(),
+            message: Vec::new(),
+            scratch: Vec::new(),
+            lost: 0,
+        }
+    }
+
+    fn send(
+        &mut self,
+        kind: u8,
+        metadata: &'static Metadata<'static>,
+        (span, parent): (u64, u64),
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let nanos = now();
+        let site = match self.sites.get(&metadata.callsite()) {
+            Some(site) => *site,
+            None => {
+                let site = self.shared.site(metadata);
+                self.sites.insert(metadata.callsite(), site);
+                site
+            }
+        };
+        message::begin(&mut self.message, kind, nanos);
+        message::origin(&mut self.message, site, span, parent);
+        fill(&mut self.message);
+        message::end(&mut self.message);
+        if self.message.len() > MAX_MESSAGE {
+            // The agent would not take it, and nobody shall wait for room for it.
+            self.message = Vec::new();
+            self.lost += 1;
+            return;
+        }
+        if self.lost > 0 && self.ring.slots() >= self.message.len() + 32 {
+            message::lost(&mut self.scratch, nanos, self.lost);
+            if self.ring.push_entire_slice(&self.scratch).is_ok() {
+                self.lost = 0;
+            }
+        }
+        if self.lost > 0 || self.ring.push_entire_slice(&self.message).is_err() {
+            self.lost += 1;
+        }
+        // The writer looks into the rings after it has said that it sleeps.
+        fence(Ordering::SeqCst);
+        self.shared.wake();
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.shared.lost.fetch_add(self.lost, Ordering::Relaxed);
+        self.shared.wake();
+    }
+}
+
+/// Nanoseconds since the epoch.
+pub fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+}
