@@ -180,6 +180,7 @@ impl Bench {
             tallies: Tallies { received: here + batch.len() as u64, folded: 1, ..Tallies::default() },
             batch,
             peer: None,
+            origin: None,
         };
         self.out.try_send(delivery).unwrap();
         self.core.state.drain();
@@ -351,6 +352,7 @@ fn an_absurd_loss_balances_too() {
             batch: Batch::default(),
             tallies: Tallies::default(),
             peer: None,
+            origin: None,
         };
         bench.out.try_send(delivery).unwrap();
         bench.core.state.drain();

@@ -164,13 +164,15 @@ pub enum ConfigError {
         /// What is wrong and what is allowed.
         message: String,
     },
-    /// A value of a `[[socket]]` table is not allowed.
-    #[error("{}: socket.{message}", place(.path, *.line))]
-    Socket {
+    /// A value in the table of a source is not allowed.
+    #[error("{}: {table}.{message}", place(.path, *.line))]
+    Source {
         /// The file.
         path: PathBuf,
         /// Line in the file, from 1; 0 where the value is not in the file.
         line: usize,
+        /// The table's name.
+        table: &'static str,
         /// The key, what is wrong and what is allowed.
         message: String,
     },
@@ -249,14 +251,18 @@ impl Config {
             value,
             allowed,
         };
+        // `message` begins with the key and a colon; the table is the `nth` of its name.
+        let source = |table: &'static str, nth: usize, message: String| {
+            let key = message.split(':').next().unwrap_or_default();
+            let line = line_of_key(text, &format!("{table}.{key}"), nth);
+            ConfigError::Source { path: path.to_owned(), line, table, message }
+        };
         let mut paths = std::collections::HashSet::new();
-        for (index, socket) in self.socket.iter().enumerate() {
+        for (nth, socket) in self.socket.iter().enumerate() {
             let twice =
                 || (!paths.insert(&socket.path)).then(|| "path: two sockets have the same path".to_owned());
             if let Some(message) = socket.validate().err().or_else(twice) {
-                let key = message.split(':').next().unwrap_or_default();
-                let line = line_of_key(text, &format!("socket.{key}"), index);
-                return Err(ConfigError::Socket { path: path.to_owned(), line, message });
+                return Err(source("socket", nth, message));
             }
         }
         let mut files = std::collections::HashSet::new();

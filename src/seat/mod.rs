@@ -11,6 +11,7 @@ mod fields;
 mod interval;
 mod metrics;
 mod sampler;
+mod sources;
 mod state;
 mod streams;
 
@@ -21,9 +22,9 @@ use crate::agent::{
     Access, Agent, BuildError, Indom, LabelError, LabelList, LabelTarget, ServeError, Server,
 };
 use crate::ids::IdsError;
+use crate::model::Inst;
 use crate::source::registry::{RegistryConfig, RegistryError};
-use crate::source::socket::{SocketSource, StartError};
-use crate::source::{Inlet, Registry};
+use crate::source::{Inlet, Outlet, Registry};
 
 pub use config::{Config, ConfigError};
 pub use fields::Fields;
@@ -66,13 +67,13 @@ pub enum SeatError {
     /// The event loop.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// An ingest socket.
-    #[error("ingest socket {}: {error}", .path.display())]
-    Socket {
-        /// The socket's path.
-        path: PathBuf,
+    /// A source.
+    #[error("{what}: {error}")]
+    Source {
+        /// What it is and where, such as `ingest socket /run/pcp/jumpseat.socket`.
+        what: String,
         /// Why not.
-        error: StartError,
+        error: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
@@ -121,7 +122,7 @@ pub struct Seat {
     /// The event loop: tell it whom to serve, then run it.
     pub server: Server<State>,
     /// Running as long as this lives.
-    _sockets: Vec<SocketSource>,
+    _sources: sources::Running,
 }
 
 impl Seat {
@@ -170,20 +171,15 @@ impl Seat {
         }
         state.read_derived();
 
-        let mut sockets = Vec::with_capacity(config.socket.len());
-        for socket in &config.socket {
-            let handle = server.handle();
-            let source = SocketSource::start(
-                socket,
-                Arc::clone(&registry),
-                hand_over.clone(),
-                Arc::new(move || handle.wake()),
-            )
-            .map_err(|error| SeatError::Socket { path: socket.path.clone(), error })?;
-            server.core().state.sockets.push(Arc::clone(&source.stats));
-            sockets.push(source);
-        }
-        Ok(Seat { server, _sockets: sockets })
+        let handle = server.handle();
+        let outlet = Outlet {
+            registry,
+            out: hand_over,
+            wake: Arc::new(move || handle.wake()),
+            state_dir: state_dir.map(Path::to_owned),
+        };
+        let sources = sources::start(config, &outlet, &mut server.core().state)?;
+        Ok(Seat { server, _sources: sources })
     }
 }
 
@@ -237,7 +233,7 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
         LabelTarget::Item(_) => Ok(()),
         LabelTarget::Instance(indom, inst) => match indom.serial() {
             SOURCES => match state.source_names.name(inst) {
-                Some(name) => labels.add("source", name),
+                Some(name) => source_labels(state, inst, name, labels),
                 None => Ok(()),
             },
             TYPES => match state.event_types.get(&inst) {
@@ -257,6 +253,16 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
             _ => Ok(()),
         },
     }
+}
+
+fn source_labels(state: &State, inst: Inst, name: &str, labels: &mut LabelList) -> Result<(), LabelError> {
+    labels.add("source", name)?;
+    let Some(origin) = state.sources.get(&inst).and_then(|source| source.origin.as_ref()) else {
+        return Ok(());
+    };
+    labels.add("kind", origin.kind)?;
+    labels.add("address", origin.address.as_str())?;
+    origin.service.as_ref().map_or(Ok(()), |service| labels.add("service", service.as_str()))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::source::delivery::Peer;
 use crate::source::registry::WellKnown;
 use crate::source::report::Limiter;
 use crate::source::socket::SocketStats;
-use crate::source::{Definition, Delivery, Inlet, Reason, Registry};
+use crate::source::{Definition, Delivery, Inlet, Origin, Reason, Registry};
 
 use super::config::{Config, DerivedConfig, EventsConfig};
 use super::derived::{Counts, Derived};
@@ -38,6 +38,8 @@ pub struct State {
     pub sources: BTreeMap<Inst, Source>,
     /// How many of them have sent something.
     active_sources: usize,
+    /// How often one of them has told where it reads.
+    origins: u64,
     /// The instance domain of (source, event type) pairs.
     pub type_names: Instances,
     /// Events of each (source, event type) pair, by its instance.
@@ -99,6 +101,8 @@ pub struct Source {
     pub last_time: Option<Timestamp>,
     /// Who sent last.
     pub peer: Option<Peer>,
+    /// Where it reads, once it has told.
+    pub origin: Option<Box<Origin>>,
     /// Something has come from it since the start.
     active: bool,
 }
@@ -120,6 +124,7 @@ impl Source {
             delivered: 0,
             last_time: None,
             peer: None,
+            origin: None,
             active: false,
         }
     }
@@ -134,6 +139,7 @@ impl State {
             source_names: Instances::in_memory(),
             sources: BTreeMap::new(),
             active_sources: 0,
+            origins: 0,
             type_names: Instances::in_memory(),
             event_types: FxHashMap::default(),
             fields: Fields::default(),
@@ -239,9 +245,9 @@ impl State {
         self.set_recent(self.limits.recent);
     }
 
-    /// Changes whenever labels do: when a source, an event type or a stream is new.
+    /// Changes whenever labels do: when a source, an event type or a stream is new, or a source reads elsewhere.
     pub fn label_generation(&self) -> u64 {
-        (self.sources.len() + self.event_types.len()) as u64 + self.streams.opened()
+        (self.sources.len() + self.event_types.len()) as u64 + self.streams.opened() + self.origins
     }
 
     /// Memory of all event logs, in bytes.
@@ -316,6 +322,10 @@ impl State {
             }
         }
         source.peer = delivery.peer.or(source.peer);
+        if delivery.origin.is_some() && delivery.origin != source.origin {
+            source.origin = delivery.origin;
+            self.origins += 1;
+        }
         source.last_time = delivery.batch.last_time().max(source.last_time);
         source.log.append(delivery.batch);
     }

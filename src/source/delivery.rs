@@ -2,6 +2,7 @@
 
 use crossbeam_channel::Receiver;
 
+use super::origin::Origin;
 use super::registry::Definition;
 use crate::event::batch::Batch;
 use crate::model::{Inst, Timestamp};
@@ -126,6 +127,8 @@ pub struct Delivery {
     pub tallies: Tallies,
     /// Who sent last.
     pub peer: Option<Peer>,
+    /// Where the records come from, if that is news.
+    pub origin: Option<Box<Origin>>,
 }
 
 /// The core's end of both channels.

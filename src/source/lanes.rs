@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 
 use super::delivery::{Delivery, Loss, Peer, Reason, Tallies};
 use super::event::{Event, Refusal, Severity, SpanId, Text, Value};
+use super::origin::Origin;
 use super::registry::{FieldCache, FieldRef, MAX_TYPE_NAME, Registry, WellKnown};
 use crate::event::batch::Batch;
 use crate::event::{EventFlags, Param};
@@ -59,6 +60,8 @@ pub struct Lane {
     pub tallies: Tallies,
     missed: Option<Loss>,
     peer: Option<Peer>,
+    /// Where the records come from, if the core has not been told yet.
+    origin: Option<Box<Origin>>,
     /// Which connections the batch's records are from, in order.
     shares: Vec<(ConnId, u32)>,
     type_slots: FxHashMap<Box<[u8]>, TypeSlot>,
@@ -194,6 +197,12 @@ impl Lanes {
     /// Notes who is sending.
     pub fn peer(&mut self, id: LaneId, peer: Option<Peer>) {
         self.lane(id).peer = peer;
+    }
+
+    /// Tells where a source's records come from. Once is enough, until it changes.
+    pub fn origin(&mut self, id: LaneId, origin: Origin) {
+        self.lane(id).origin = Some(Box::new(origin));
+        self.touch(id);
     }
 
     /// Notes records that the sender lost before it sent what comes next.
@@ -346,6 +355,7 @@ impl Lane {
             tallies: Tallies::default(),
             missed: None,
             peer: None,
+            origin: None,
             shares: Vec::new(),
             type_slots: FxHashMap::default(),
             types: Vec::new(),
@@ -401,7 +411,8 @@ impl Lane {
 
     /// Everything there is to tell, if there is anything.
     fn take(&mut self) -> Option<Delivery> {
-        if self.batch.is_empty() && self.missed.is_none() && self.tallies == Tallies::default() {
+        let accounting = self.missed.is_some() || self.tallies != Tallies::default();
+        if self.batch.is_empty() && !accounting && self.origin.is_none() {
             return None;
         }
         let size = self.batch.bytes().len();
@@ -414,12 +425,14 @@ impl Lane {
             tallies.types.push((*id, std::mem::take(count)));
         }
         let batch = std::mem::replace(&mut self.batch, empty);
-        Some(Delivery { source: self.source, missed: self.missed.take(), batch, tallies, peer: self.peer })
+        let missed = self.missed.take();
+        let origin = self.origin.take();
+        Some(Delivery { source: self.source, missed, batch, tallies, peer: self.peer, origin })
     }
 
     /// Takes back what could not be handed over.
     fn restore(&mut self, delivery: Delivery, now: Timestamp) {
-        let Delivery { missed, batch, mut tallies, .. } = delivery;
+        let Delivery { missed, batch, mut tallies, origin, .. } = delivery;
         for (id, count) in tallies.types.drain(..) {
             if let Some((_, kept)) = self.types.iter_mut().find(|(known, _)| *known == id) {
                 *kept += count;
@@ -427,6 +440,7 @@ impl Lane {
         }
         self.tallies = tallies;
         self.missed = missed;
+        self.origin = origin;
         let lost = batch.len() as u64;
         if lost > 0 {
             self.add_loss(Loss { count: lost, received: lost, time: batch.last_time().unwrap_or(now) });

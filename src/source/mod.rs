@@ -13,6 +13,7 @@
 //! * [`lanes`]: one batch and its accounting per source, handed over as [`delivery::Delivery`].
 //! * [`intake`]: a connection's protocol, sans-I/O; [`socket`]: the thread that listens.
 //! * [`feed`]: the sending side.
+//! * [`outlet`]: what a source thread is given; [`origin`]: what it tells about where it reads.
 //!
 //! **Invariants:** nothing here knows PDUs or the agent. The core never takes a lock that a source
 //! holds: it only receives from the two channels. Bytes from outside never panic; whatever could not be
@@ -38,6 +39,10 @@ pub mod names;
 #[cfg(feature = "source")]
 pub mod ndjson;
 #[cfg(feature = "source")]
+pub mod origin;
+#[cfg(feature = "source")]
+pub mod outlet;
+#[cfg(feature = "source")]
 pub mod registry;
 #[cfg(feature = "source")]
 pub mod report;
@@ -51,6 +56,10 @@ pub mod socket;
 pub use config::{Oversize, SocketConfig};
 #[cfg(feature = "source")]
 pub use delivery::{Delivery, Inlet, Loss, Reason, Tallies};
+#[cfg(feature = "source")]
+pub use origin::Origin;
+#[cfg(feature = "source")]
+pub use outlet::Outlet;
 #[cfg(feature = "source")]
 pub use registry::{Definition, Registry, RegistryConfig};
 #[cfg(feature = "source")]

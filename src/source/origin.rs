@@ -1,0 +1,12 @@
+//! Where a source's records come from, for its labels.
+
+/// What is known of a source besides its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The kind of source: `socket`, `kernel`, `otlp`, `file`, `command`.
+    pub kind: &'static str,
+    /// Where it is: a path, an address, a command.
+    pub address: String,
+    /// The service that its sender says it is.
+    pub service: Option<String>,
+}
