@@ -92,6 +92,40 @@ fn profiles_choose_instances_of_real_and_derived_metrics() {
     assert_eq!(of(2, context_type(&mut context, sum)), [(-1, Value::I32(800))]);
 }
 
+/// A definition that came while a fetch is under way could not be bound, and would stay broken.
+#[test]
+fn definitions_wait_for_the_end_of_a_fetch() {
+    let pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
+    let mut context = Context::host(&pmcd.unix()).unwrap();
+    let registry = context.registry().clone();
+    registry.write().unwrap().register("test.wait.global", "sample.long.ten * 2").unwrap();
+    let (ten, global) = (context.pmid("sample.long.ten").unwrap(), context.pmid("test.wait.global").unwrap());
+    let mut fetched = Fetched::new();
+    context.start_fetch(&[ten]).unwrap();
+    let busy = |error: ClientError| {
+        assert!(matches!(error, ClientError::Busy), "{error}");
+        assert_eq!(error.code(), PmError::AGAIN);
+    };
+    busy(context.add_derived("test.wait.own", "sample.long.ten + 1").unwrap_err());
+    busy(context.descs(&[global]).unwrap_err());
+    busy(context.traverse("").unwrap_err());
+    busy(context.children("sample").unwrap_err());
+    while !context.advance(&mut fetched).unwrap() {
+        std::thread::yield_now();
+    }
+    assert_eq!(numbers(&fetched, 0, ValueType::I32), Ok(vec![(-1, Value::I32(10))]));
+    // Nothing of it is left, and nothing is broken.
+    let own = context.add_derived("test.wait.own", "sample.long.ten + 1").unwrap();
+    assert!(context.traverse("test.wait").unwrap().contains(&"test.wait.global".to_owned()));
+    context.fetch(&[own, global], &mut fetched).unwrap();
+    let types = [own, global].map(|pmid| context_type(&mut context, pmid));
+    for (at, (value_type, expected)) in types.into_iter().zip(["11", "20"]).enumerate() {
+        let values = numbers(&fetched, at, value_type).unwrap();
+        let value = format!("{:?}", values[0].1);
+        assert!(value.contains(expected), "{value}");
+    }
+}
+
 fn context_type(context: &mut Context, pmid: Pmid) -> ValueType {
     context.desc(pmid).unwrap().value_type
 }

@@ -198,6 +198,43 @@ fn results_that_do_not_fit_end_the_connection() {
     }
 }
 
+/// A definition is bound with the help of the source, which may take its time: others go on defining meanwhile.
+#[test]
+fn a_slow_source_does_not_hold_up_definitions() {
+    let (said, asked) = mpsc::channel();
+    let (answer, go) = mpsc::channel::<()>();
+    let (said, go) = (Mutex::new(said), Mutex::new(go));
+    let peer = Peer::start(move |_, mut stream| {
+        greet(&mut stream);
+        while read_pdu(&mut stream).is_some() {
+            let _ = said.lock().expect("nobody panics").send(());
+            let _ = go.lock().expect("nobody panics").recv();
+            let _ = stream.write_all(&bytes(&Pdu::Error(ErrorPdu::failure(PmError::NAME))));
+        }
+    });
+    let registry = jumpseat::client::global_registry();
+    let defined = registry.write().expect("nobody panics").register("slow.sum", "sum(no.such.metric)");
+    let defined = defined.expect("is correct");
+    let mut context = host(&peer.spec(), &patient()).unwrap();
+    let binding = std::thread::spawn(move || {
+        let descs = context.descs(&[defined]).map(|descs| descs.first().copied());
+        (descs.unwrap(), code(context.add_derived("slow.own", "no.such.metric")))
+    });
+    let mut requests = 0;
+    while !binding.is_finished() {
+        if asked.recv_timeout(Duration::from_millis(10)).is_ok() {
+            requests += 1;
+            let mut registry = registry.try_write().expect("free while the source is asked");
+            registry.register(&format!("slow.other{requests}"), "1").expect("is correct");
+            answer.send(()).expect("the peer waits");
+        }
+    }
+    let (desc, own) = binding.join().expect("no panic");
+    assert_eq!((desc, own), (Some(Err(PmError::BADDERIVE)), PmError::BADDERIVE));
+    // Of each definition its own name, and then that of the operand.
+    assert!(requests >= 4, "{requests}");
+}
+
 #[test]
 fn notices_are_gathered_until_the_result_comes() {
     let notice = |change| bytes(&Pdu::Error(ErrorPdu::state_change(change)));

@@ -3,15 +3,22 @@
 
 #[path = "../benches/common/c_peer.rs"]
 mod c_peer;
+mod client_support;
 mod common;
 
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use c_peer::CPeer;
+use client_support::{Peer, bytes, greet, host, patient, read_pdu};
 use common::{AgentSpec, PrivatePmcd, eventually};
 use jumpseat::client::group::{Falling, FetchGroup, GroupOptions, GroupSet, Outcome, Scale};
 use jumpseat::client::{ClientError, Context, Options};
-use jumpseat::model::PmError;
+use jumpseat::model::{Desc, InDom, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
+use jumpseat::pdu::{ErrorPdu, Pdu, PmnsIds, RawInstanceValue, RawValue, RawValueSet, ResultPdu, kind};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -228,4 +235,116 @@ fn a_host_that_does_not_answer_holds_up_nobody() {
     pmcds[2].start_again();
     all(&mut set);
     assert_eq!(value(&set, 2), Ok(10));
+}
+
+const METRIC: Pmid = Pmid::new(400, 0, 1);
+
+/// A collector with one metric, whose value is 7. `fault` sees each request of each connection (counted from 0) and
+/// says whether it has dealt with it.
+fn collector(
+    fault: impl Fn(usize, u32, &mut TcpStream) -> bool + Send + Sync + 'static,
+) -> (Peer, Arc<AtomicUsize>) {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = connections.clone();
+    let peer = Peer::start(move |number, mut stream| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        greet(&mut stream);
+        while let Some(request) = read_pdu(&mut stream) {
+            let kind = client_support::kind(&request);
+            if fault(number, kind, &mut stream) {
+                continue;
+            }
+            let value = RawInstanceValue { inst: -1, value: RawValue::InSitu(7_i32.to_be_bytes()) };
+            let answer = match kind {
+                kind::PMNS_NAMES => Pdu::PmnsIds(PmnsIds { status: 1, ids: vec![METRIC] }),
+                kind::DESC_REQ => Pdu::Desc(Desc {
+                    pmid: METRIC,
+                    value_type: ValueType::I32,
+                    indom: InDom::NULL,
+                    semantics: Semantics::Instant,
+                    units: Units::NONE,
+                }),
+                kind::HIGHRES_FETCH => Pdu::HighResResult(ResultPdu {
+                    timestamp: Timestamp { sec: 1, nsec: 2 },
+                    sets: vec![RawValueSet { pmid: METRIC, values: Ok(vec![value]) }],
+                }),
+                _ => continue,
+            };
+            let _ = stream.write_all(&bytes(&answer));
+        }
+    });
+    (peer, connections)
+}
+
+fn group_on(peer: &Peer) -> FetchGroup {
+    FetchGroup::new(host(&peer.spec(), &patient()).expect("the peer listens"))
+}
+
+#[test]
+fn a_connection_that_ended_is_made_again_in_the_next_round() {
+    let refuse = |stream: &mut TcpStream| {
+        let _ = stream.write_all(&bytes(&Pdu::Error(ErrorPdu::failure(PmError::NOPROFILE))));
+        true
+    };
+    let (peer, connections) = collector(move |connection, kind, stream| match (connection, kind) {
+        // It may be the answer to the profile, and another may follow: the client has to give the connection up.
+        (0, kind::HIGHRES_FETCH) => refuse(stream),
+        (1, kind::HIGHRES_FETCH) => {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+            true
+        }
+        _ => false,
+    });
+    let mut set = GroupSet::new();
+    let at = set.push(group_on(&peer));
+    let item = set.group_mut(at).unwrap().item::<i32>("a", None, Scale::None).unwrap();
+    let patience = Duration::from_secs(60);
+    set.fetch(patience).unwrap();
+    assert!(matches!(set.outcome(at), Some(Outcome::Failed(ClientError::Pcp(PmError::NOPROFILE)))));
+    assert!(!set.group(at).unwrap().context().is_connected());
+    // The very next round connects.
+    set.fetch(patience).unwrap();
+    eventually("a second connection", || (connections.load(Ordering::SeqCst) == 2).then_some(()));
+    eventually("the loss of it", || {
+        set.fetch(Duration::from_millis(50)).unwrap();
+        matches!(set.outcome(at), Some(Outcome::Failed(ClientError::Closed | ClientError::Io(_))))
+            .then_some(())
+    });
+    eventually("values", || {
+        set.fetch(Duration::from_millis(50)).unwrap();
+        matches!(set.outcome(at), Some(Outcome::Fetched(_))).then_some(())
+    });
+    assert_eq!(set.group(at).unwrap().value(item), Ok(7));
+    assert_eq!(connections.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn refusals_that_leave_the_connection_alone_do_not_end_it() {
+    // The second fetch is refused, without a profile before it.
+    let fetches = AtomicUsize::new(0);
+    let (peer, connections) = collector(move |_, kind, stream| {
+        let refused = kind == kind::HIGHRES_FETCH && fetches.fetch_add(1, Ordering::SeqCst) == 1;
+        if refused {
+            let _ = stream.write_all(&bytes(&Pdu::Error(ErrorPdu::failure(PmError::NOAGENT))));
+        }
+        refused
+    });
+    let mut set = GroupSet::new();
+    let at = set.push(group_on(&peer));
+    let patience = Duration::from_secs(60);
+    for _ in 0..3 {
+        // A group without a metric fails each time.
+        set.fetch(patience).unwrap();
+        assert!(matches!(set.outcome(at), Some(Outcome::Failed(ClientError::Pcp(PmError::TOOSMALL)))));
+        assert!(set.group(at).unwrap().context().is_connected());
+    }
+    let item = set.group_mut(at).unwrap().item::<i32>("a", None, Scale::None).unwrap();
+    set.fetch(patience).unwrap();
+    assert!(matches!(set.outcome(at), Some(Outcome::Fetched(_))), "{:?}", set.outcome(at));
+    set.fetch(patience).unwrap();
+    assert!(matches!(set.outcome(at), Some(Outcome::Failed(ClientError::Pcp(PmError::NOAGENT)))));
+    assert_eq!(set.group(at).unwrap().value(item), Err(PmError::VALUE));
+    set.fetch(patience).unwrap();
+    assert_eq!(set.group(at).unwrap().value(item), Ok(7));
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
 }

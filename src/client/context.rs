@@ -13,7 +13,7 @@ use super::derived::{Metrics, Operands};
 use super::error::{ClientError, Result};
 use super::provider::{self, Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
 use super::registry::{self, SharedRegistry};
-use crate::derive::{self, AddError, HelpKind, is_derived};
+use crate::derive::{self, HelpKind, is_derived};
 use crate::model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
 use crate::pdu::{Fetched, LabelTarget, StateChange, TextLevel, TextTarget};
 
@@ -62,6 +62,12 @@ impl Context {
         self.provider.kind()
     }
 
+    /// Whether requests can reach the source. If not, go on with [`Context::reconnect`]. The loss of a connection is
+    /// noticed by the request that it hits.
+    pub fn is_connected(&self) -> bool {
+        self.provider.is_connected()
+    }
+
     /// The provider, for what only its kind has.
     pub fn provider(&mut self) -> &mut dyn Provider {
         &mut *self.provider
@@ -79,8 +85,7 @@ impl Context {
     /// name at all.
     pub fn lookup_names(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>> {
         let found = self.provider.lookup_names(names);
-        // Not locked while the source is asked: others need it, too.
-        let registry = registry::read(&self.registry);
+        let registry = registry::snapshot(&self.registry);
         let mut pmids = match found {
             Ok(pmids) => pmids,
             Err(ClientError::Pcp(error)) if names.len() == 1 => {
@@ -111,7 +116,7 @@ impl Context {
     /// `PM_ERR_PMID`, `PM_ERR_NOAGENT`.
     pub fn names_of(&mut self, pmid: Pmid) -> Result<Vec<String>> {
         if is_derived(pmid)
-            && let Some(name) = self.derived.name(&registry::read(&self.registry), pmid)
+            && let Some(name) = self.derived.name(&registry::snapshot(&self.registry), pmid)
         {
             return Ok(vec![name.to_string()]);
         }
@@ -128,7 +133,7 @@ impl Context {
             Err(error) if !matches!(error, ClientError::Pcp(_)) => return Err(error),
             real => real,
         };
-        let registry = registry::read(&self.registry);
+        let registry = registry::snapshot(&self.registry);
         let mut children = match &real {
             Ok(children) => children.clone(),
             Err(_) => Vec::new(),
@@ -152,8 +157,11 @@ impl Context {
     /// # Errors
     /// `PM_ERR_NAME`.
     pub fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
-        let real = self.provider.traverse(name);
-        let registry = registry::read(&self.registry);
+        let real = match self.provider.traverse(name) {
+            Err(error) if !matches!(error, ClientError::Pcp(_)) => return Err(error),
+            real => real,
+        };
+        let registry = registry::snapshot(&self.registry);
         let derived: Vec<(String, Pmid)> =
             self.derived.names(&registry, name).map(|(name, pmid)| (name.to_string(), pmid)).collect();
         let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
@@ -169,7 +177,7 @@ impl Context {
                 names.extend(new);
                 Ok(names)
             }
-            Err(ClientError::Pcp(_)) if !derived.is_empty() => Ok(derived),
+            Err(_) if !derived.is_empty() => Ok(derived),
             Err(error) => Err(error),
         }
     }
@@ -195,7 +203,7 @@ impl Context {
         self.expect_idle()?;
         let real = if real.is_empty() { Vec::new() } else { self.provider.descs(&real)? };
         let mut real = real.into_iter();
-        let registry = registry::read(&self.registry);
+        let registry = registry::snapshot(&self.registry);
         let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
         let desc = |&pmid: &Pmid| match is_derived(pmid) {
             false => real.next().unwrap_or(Err(PmError::IPC)),
@@ -240,7 +248,7 @@ impl Context {
                     TextLevel::OneLine => HelpKind::Oneline,
                     TextLevel::Help => HelpKind::Help,
                 };
-                let registry = registry::read(&self.registry);
+                let registry = registry::snapshot(&self.registry);
                 Ok(self.derived.help(&registry, pmid, kind)?)
             }
             _ => match (self.provider.text(target, level)?, level) {
@@ -308,12 +316,15 @@ impl Context {
     /// Adds a derived metric for this context only (`pmAddDerived(3)`).
     ///
     /// # Errors
-    /// Why it is refused, or why it does not bind.
-    pub fn add_derived(&mut self, name: &str, expression: &str) -> std::result::Result<Pmid, AddError> {
+    /// [`ClientError::Derived`]: why it is refused, or why it does not bind. [`ClientError::Busy`] while a fetch is
+    /// under way, as its operands cannot be asked about: nothing is added then.
+    pub fn add_derived(&mut self, name: &str, expression: &str) -> Result<Pmid> {
+        self.expect_idle()?;
         self.fetch.valid = false;
-        let registry = registry::read(&self.registry);
+        let registry = registry::snapshot(&self.registry);
         let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
-        self.derived.add(&registry, &mut metrics, name, expression)
+        let added = self.derived.add(&registry, &mut metrics, name, expression);
+        added.map_err(|error| ClientError::Derived(Box::new(error)))
     }
 
     /// The engine's part of the context, to ask about definitions and set limits.
@@ -449,7 +460,7 @@ impl Context {
             fetch.derived = false;
             return;
         }
-        let registry = registry::read(&self.registry);
+        let registry = registry::snapshot(&self.registry);
         if fetch.derived && fetch.valid && fetch.request == pmids && self.derived.is_current(&registry) {
             return;
         }

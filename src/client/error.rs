@@ -5,6 +5,7 @@ use std::time::Duration;
 use nix::libc;
 
 use super::spec::HostSpecError;
+use crate::derive::AddError;
 use crate::model::PmError;
 use crate::pdu::{EncodeError, FrameError, PduError};
 
@@ -63,6 +64,9 @@ pub enum ClientError {
     /// There is no connection: an earlier error ended it.
     #[error("not connected ({0}): reconnect to go on")]
     NotConnected(String),
+    /// A derived metric is not added, or does not bind.
+    #[error("{0}")]
+    Derived(#[source] Box<AddError>),
     /// A fetch or a reconnect has been started and is not done.
     #[error("a fetch or reconnect is under way: finish it first")]
     Busy,
@@ -87,6 +91,7 @@ impl ClientError {
                 None | Some(libc::EPIPE | libc::EBADF | libc::ECONNRESET) => PmError::IPC,
                 Some(errno) => PmError::from_errno(errno),
             },
+            ClientError::Derived(_) => PmError::BADDERIVE,
             ClientError::Busy => PmError::AGAIN,
             ClientError::TooSoon(_) => PmError::from_errno(libc::ETIMEDOUT),
             ClientError::Pcp(error) => *error,

@@ -159,6 +159,11 @@ pub trait Provider: Send {
     /// Those of the source as a whole; `PM_ERR_TOOSMALL` for no metric.
     fn start_fetch(&mut self, request: FetchRequest<'_>) -> Result<()>;
 
+    /// Whether requests can reach the source: false after the loss of a connection, and until there is a new one.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
     /// Starts to connect again; nothing is to be done for sources without a connection.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The definitions of derived metrics that hold in every context of a process.
 
-use std::sync::{Arc, LazyLock, RwLock, RwLockReadGuard};
+use std::sync::{Arc, LazyLock, RwLock};
 
 use crate::derive::{Dialect, Registry};
 
@@ -15,7 +15,8 @@ pub fn global_registry() -> SharedRegistry {
     GLOBAL.clone()
 }
 
-/// A panic of somebody who held the lock leaves whole definitions: they are made and added in one step.
-pub(super) fn read(registry: &SharedRegistry) -> RwLockReadGuard<'_, Registry> {
-    registry.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+/// The definitions as they stand. The lock is let go at once: what binds them asks sources, which takes as long as
+/// it takes. A panic of somebody who held it leaves whole definitions: they are made and added in one step.
+pub(super) fn snapshot(registry: &SharedRegistry) -> Registry {
+    registry.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
 }

@@ -481,6 +481,10 @@ impl Provider for WireProvider {
         Ok(())
     }
 
+    fn is_connected(&self) -> bool {
+        matches!(self.state, State::Up { .. })
+    }
+
     fn start_reconnect(&mut self) -> Result<()> {
         if let Some(left) = self.backoff.left() {
             return Err(ClientError::TooSoon(left));

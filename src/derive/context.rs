@@ -48,11 +48,13 @@ enum State {
 }
 
 /// Why a definition is not added to a context, or added but unusable.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AddError {
     /// It is not added.
+    #[error(transparent)]
     Refused(RegisterError),
     /// It is added, and its name is taken, but it does not bind.
+    #[error("{}", .0.text())]
     Broken(BindError),
 }
 

@@ -134,14 +134,13 @@ pub enum HelpKind {
     Help,
 }
 
-/// The definitions of a process.
+/// The definitions of a process. A clone is a snapshot that shares them: it costs no more than two reference counts,
+/// and the first change of either afterwards copies the lists.
 #[derive(Clone, Debug)]
 pub struct Registry {
     pub(super) dialect: Dialect,
-    pub(super) equivalent: EquivalentIndoms,
-    definitions: Vec<Arc<Definition>>,
-    by_name: HashMap<Arc<str>, usize>,
-    by_pmid: HashMap<Pmid, usize>,
+    pub(super) equivalent: Arc<EquivalentIndoms>,
+    entries: Arc<Entries>,
     /// Largest number of definitions, the anonymous ones not counted; -1 for no limit.
     limit: i32,
     anonymous: i32,
@@ -150,15 +149,21 @@ pub struct Registry {
     pub(super) version: u64,
 }
 
+/// Definitions, in the order of registration, and where they are.
+#[derive(Clone, Debug, Default)]
+struct Entries {
+    definitions: Vec<Arc<Definition>>,
+    by_name: HashMap<Arc<str>, usize>,
+    by_pmid: HashMap<Pmid, usize>,
+}
+
 impl Registry {
     /// No definitions yet.
     pub fn new(dialect: Dialect) -> Registry {
         Registry {
             dialect,
-            equivalent: EquivalentIndoms::default(),
-            definitions: Vec::new(),
-            by_name: HashMap::new(),
-            by_pmid: HashMap::new(),
+            equivalent: Arc::default(),
+            entries: Arc::default(),
             limit: -1,
             anonymous: 0,
             next: Some((0, 1)),
@@ -173,7 +178,7 @@ impl Registry {
 
     /// Declares instance domains equivalent. For definitions bound from now on.
     pub fn set_equivalent_indoms(&mut self, equivalent: EquivalentIndoms) {
-        self.equivalent = equivalent;
+        self.equivalent = Arc::new(equivalent);
     }
 
     /// Unknown operands have no values, instead of failing (`PCP_DERIVED_OPTION_NOVALUE`).
@@ -211,11 +216,11 @@ impl Registry {
     /// # Errors
     /// Why it is not taken; then nothing has changed.
     pub fn register(&mut self, name: &str, expression: &str) -> Result<Pmid, RegisterError> {
-        let count = self.definitions.len() as i64 - i64::from(self.anonymous);
+        let count = self.entries.definitions.len() as i64 - i64::from(self.anonymous);
         if self.limit != -1 && count >= i64::from(self.limit) {
             return Err(RegisterError::TooMany(Scope::Global));
         }
-        if self.by_name.contains_key(name) {
+        if self.entries.by_name.contains_key(name) {
             return Err(RegisterError::Duplicate(Scope::Global));
         }
         let tree = parse(expression, &self.dialect)?;
@@ -227,10 +232,9 @@ impl Registry {
         };
         let pmid = Pmid::new(DERIVED_DOMAIN, cluster, item);
         let definition = Definition::new(name, expression, tree, pmid);
-        let at = self.definitions.len();
-        self.by_name.insert(definition.name.clone(), at);
-        self.by_pmid.insert(pmid, at);
-        self.definitions.push(Arc::new(definition));
+        let entries = Arc::make_mut(&mut self.entries);
+        entries.place(&definition.name, pmid, entries.definitions.len());
+        entries.definitions.push(Arc::new(definition));
         self.version += 1;
         Ok(pmid)
     }
@@ -241,49 +245,44 @@ impl Registry {
     /// # Errors
     /// `PM_ERR_NAME` if there is none of that name.
     pub fn unregister(&mut self, name: &str) -> Result<Arc<Definition>, PmError> {
-        let at = *self.by_name.get(name).ok_or(PmError::NAME)?;
-        let removed = self.definitions.remove(at);
+        let at = *self.entries.by_name.get(name).ok_or(PmError::NAME)?;
+        let entries = Arc::make_mut(&mut self.entries);
+        let removed = entries.definitions.remove(at);
+        entries.reindex();
         self.anonymous -= i32::from(removed.anonymous);
-        self.reindex();
+        self.version += 1;
         Ok(removed)
     }
 
     /// Removes all definitions but those that `keep` says yes to, in one pass, as [`Registry::unregister`]
     /// does one by one.
     pub fn retain(&mut self, mut keep: impl FnMut(&Definition) -> bool) {
-        let before = self.definitions.len();
-        self.definitions.retain(|definition| keep(definition));
-        if self.definitions.len() < before {
-            let anonymous = self.definitions.iter().filter(|definition| definition.anonymous).count();
+        let entries = Arc::make_mut(&mut self.entries);
+        let before = entries.definitions.len();
+        entries.definitions.retain(|definition| keep(definition));
+        if entries.definitions.len() < before {
+            entries.reindex();
+            let anonymous = entries.definitions.iter().filter(|definition| definition.anonymous).count();
             self.anonymous = i32::try_from(anonymous).unwrap_or(i32::MAX);
-            self.reindex();
+            self.version += 1;
         }
-    }
-
-    /// Finds definitions by name and PMID again after some have gone.
-    fn reindex(&mut self) {
-        self.by_name.clear();
-        self.by_pmid.clear();
-        for (at, definition) in self.definitions.iter().enumerate() {
-            self.by_name.insert(definition.name.clone(), at);
-            self.by_pmid.insert(definition.pmid, at);
-        }
-        self.version += 1;
     }
 
     /// All definitions, in the order of registration.
     pub fn definitions(&self) -> &[Arc<Definition>] {
-        &self.definitions
+        &self.entries.definitions
     }
 
     /// The definition of a name.
     pub fn find(&self, name: &str) -> Option<&Arc<Definition>> {
-        self.by_name.get(name).and_then(|&at| self.definitions.get(at))
+        let entries = &self.entries;
+        entries.by_name.get(name).and_then(|&at| entries.definitions.get(at))
     }
 
     /// The definition with a PMID.
     pub fn find_pmid(&self, pmid: Pmid) -> Option<&Arc<Definition>> {
-        self.by_pmid.get(&pmid).and_then(|&at| self.definitions.get(at))
+        let entries = &self.entries;
+        entries.by_pmid.get(&pmid).and_then(|&at| entries.definitions.get(at))
     }
 
     /// Gives a definition a help text (`pmAddDerivedText(3)`).
@@ -307,11 +306,28 @@ impl Registry {
     }
 
     fn update(&mut self, name: &str, change: impl FnOnce(&mut Definition)) {
-        if let Some(&at) = self.by_name.get(name)
-            && let Some(definition) = self.definitions.get_mut(at)
+        if let Some(&at) = self.entries.by_name.get(name)
+            && let Some(definition) = Arc::make_mut(&mut self.entries).definitions.get_mut(at)
         {
             change(Arc::make_mut(definition));
             self.version += 1;
+        }
+    }
+}
+
+impl Entries {
+    fn place(&mut self, name: &Arc<str>, pmid: Pmid, at: usize) {
+        self.by_name.insert(name.clone(), at);
+        self.by_pmid.insert(pmid, at);
+    }
+
+    /// Finds definitions by name and PMID again after some have gone.
+    fn reindex(&mut self) {
+        self.by_name.clear();
+        self.by_pmid.clear();
+        for (at, definition) in self.definitions.iter().enumerate() {
+            self.by_name.insert(definition.name.clone(), at);
+            self.by_pmid.insert(definition.pmid, at);
         }
     }
 }

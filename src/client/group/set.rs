@@ -126,6 +126,9 @@ impl Member {
 
     /// Begins a round.
     fn start(&mut self) {
+        if self.state == State::Idle && !self.group.context.is_connected() {
+            self.state = State::Lost;
+        }
         match self.state {
             State::Idle => self.ask(true),
             State::Fetching { .. } => self.state = State::Fetching { this_round: false },
@@ -164,13 +167,9 @@ impl Member {
     }
 
     fn fail(&mut self, error: ClientError) {
-        self.state = match (&error, self.state) {
-            // The source answered, or never got the request: the connection is as good as before.
-            (ClientError::Pcp(_) | ClientError::Request(_), State::Idle | State::Fetching { .. }) => {
-                State::Idle
-            }
-            _ => State::Lost,
-        };
+        // The error does not tell: a refusal may have ended the connection, and another error may have come from
+        // before anything was sent.
+        self.state = if self.group.context.is_connected() { State::Idle } else { State::Lost };
         self.outcome = Outcome::Failed(error);
     }
 }

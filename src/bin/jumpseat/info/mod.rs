@@ -9,8 +9,7 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use jumpseat::client::{Context, Fetched};
-use jumpseat::derive::AddError;
+use jumpseat::client::{ClientError, Context, Fetched};
 use jumpseat::model::{Desc, InDom, PmError, Pmid, ValueType};
 
 use crate::tool::{Call, Clock, Instances, Opt, Options, Out, Row, Standard, Tool, count, open, put};
@@ -244,10 +243,13 @@ fn register(context: &mut Context, definitions: &[String], call: &Call) -> bool 
                 let (name, expression) = (name.trim(), expression.trim_start());
                 match context.add_derived(name, expression) {
                     Ok(_) => continue,
-                    Err(error @ (AddError::Refused(_) | AddError::Broken(_))) => format!(
+                    Err(ClientError::Derived(error)) => format!(
                         "per-context derived metric registration error:\n{}",
                         error.report(name, expression)
                     ),
+                    Err(error) => {
+                        format!("per-context derived metric registration error:\n{name}: {error}\n")
+                    }
                 }
             }
         };

@@ -281,7 +281,10 @@ impl Source {
             Wanted::Expression { name, text } => {
                 self.definitions += 1;
                 let own = format!("jumpseat_top.expression{}", self.definitions);
-                self.context.add_derived(&own, text).map_err(|error| error.report(name, text))?
+                self.context.add_derived(&own, text).map_err(|error| match error {
+                    ClientError::Derived(error) => error.report(name, text),
+                    error => format!("{name}: {error}"),
+                })?
             }
         };
         self.context.desc(pmid).map_err(|error| format!("{}: {error}", wanted.name()))
