@@ -21,6 +21,7 @@ pub mod derive;
 pub mod event;
 pub mod model;
 pub mod pdu;
+mod pmns;
 #[cfg(feature = "archive")]
 pub mod recorder;
 

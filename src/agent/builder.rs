@@ -47,7 +47,7 @@ pub enum BuildError {
     Domain(u16),
     /// The name space source.
     #[error(transparent)]
-    Names(#[from] PmnsError),
+    Names(#[from] Box<PmnsError>),
     /// The help source.
     #[error(transparent)]
     Help(#[from] HelpError),
@@ -167,7 +167,7 @@ impl<S> Agent<S> {
             return Err(BuildError::Domain(self.domain));
         }
         let symbols = [(self.symbol.as_str(), self.domain.to_string())];
-        let names = pmns::parse(&self.names.0, &self.names.1, self.domain, &symbols)?;
+        let names = pmns::parse(&self.names.0, &self.names.1, self.domain, &symbols).map_err(Box::new)?;
         let help = help::parse(&self.help.0, &self.help.1, self.domain, &self.symbol, &names)?;
         let mut problems = Vec::new();
         let indoms = self.check_indoms(&help, &mut problems);

@@ -8,9 +8,11 @@
 //! definitions: each call asks the source. A fetch of real metrics only costs no more than the provider's.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::derived::{Metrics, Operands};
 use super::error::{ClientError, Result};
+use super::namespace::{NameSpace, Renamed};
 use super::provider::{self, Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
 use super::registry::{self, SharedRegistry};
 use crate::derive::{self, HelpKind, is_derived};
@@ -55,6 +57,14 @@ impl Context {
             fetch: Prepared::default(),
             pending: false,
         }
+    }
+
+    /// The same context with the names of a name space of its own instead of the source's
+    /// (`pmLoadASCIINameSpace(3)`). Definitions of derived metrics mean these names.
+    #[must_use]
+    pub fn with_names(self, names: Arc<NameSpace>) -> Context {
+        let provider = Box::new(Renamed { source: self.provider, names });
+        Context { provider, fetch: Prepared::default(), derived: derive::Context::new(), ..self }
     }
 
     /// Which kind of source the metrics come from.

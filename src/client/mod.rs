@@ -18,6 +18,7 @@ mod host;
 mod line;
 #[cfg(feature = "agent")]
 mod local;
+mod namespace;
 mod options;
 mod provider;
 mod registry;
@@ -32,9 +33,11 @@ mod wire;
 pub use archive::ArchiveProvider;
 pub use context::Context;
 pub use error::{ClientError, Result};
+pub use namespace::{Duplicates, NameSpace, NameSpaceError};
 pub use options::{EnvWarning, Options, PMCD_PORT, PMPROXY_PORT};
 pub use provider::{Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
 pub use registry::{SharedRegistry, global_registry};
 pub use spec::{Attributes, HostPorts, HostSpec, HostSpecError, Place, Security};
 
 pub use crate::pdu::{Fetched, LabelTarget, SetRef, StateChange, TextLevel, TextTarget, ValueRef, ValuesRef};
+pub use crate::pmns::{PmnsError, Problem as PmnsProblem};

@@ -1,5 +1,9 @@
 //! What the standard options of a command line say.
 
+use std::sync::Arc;
+
+use jumpseat::client::NameSpace;
+
 /// The standard options of a command line that make sense together.
 #[derive(Debug, Default)]
 pub struct Common {
@@ -21,6 +25,8 @@ pub struct Common {
     pub interval: Option<String>,
     /// Whether agents are to be loaded into the program. Wins over host and archives.
     pub local: bool,
+    /// Names that stand in for the source's.
+    pub names: Option<Arc<NameSpace>>,
     /// The first sample within the time window.
     pub origin: Option<String>,
     /// How many samples are wanted.

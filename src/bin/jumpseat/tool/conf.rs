@@ -15,3 +15,8 @@ pub fn setting(name: &str) -> Option<String> {
     let mut lines = conf.lines().rev();
     lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix('=')?.trim_end().to_owned()))
 }
+
+/// Where PCP keeps what changes: `/var/lib/pcp`.
+pub fn var_dir() -> PathBuf {
+    setting("PCP_VAR_DIR").map_or_else(|| PathBuf::from("/var/lib/pcp"), PathBuf::from)
+}

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
-use jumpseat::client::{SharedRegistry, global_registry};
+use jumpseat::client::{Duplicates, NameSpace, SharedRegistry, global_registry};
 use jumpseat::derive::{ConfigProblem, Dialect, Level, Registry};
 use jumpseat::model::PmError;
 
@@ -210,7 +210,8 @@ impl Options {
             Standard::HostZone => self.common.zone = Some(Zone::Source),
             Standard::Interval => self.common.interval = Some(argument),
             Standard::Local => self.common.local = true,
-            Standard::Namespace | Standard::UniqueNames => self.name_space(&argument),
+            Standard::Namespace => self.name_space(&argument, Duplicates::Allowed),
+            Standard::UniqueNames => self.name_space(&argument, Duplicates::Refused),
             Standard::Origin => self.common.origin = Some(argument),
             Standard::Samples => match count(&argument) {
                 Some(samples) => self.common.samples = Some(samples),
@@ -233,13 +234,18 @@ impl Options {
         }
     }
 
-    /// A name space from a file: those of collectors are the only ones that are known here.
-    fn name_space(&mut self, file: &str) {
-        let why = match File::open(file) {
-            Ok(_) => "only the name spaces of collectors are used here".to_owned(),
+    /// A name space from a file, in place of the source's.
+    fn name_space(&mut self, file: &str, duplicates: Duplicates) {
+        let include = [conf::var_dir().join("pmns")];
+        let why = match NameSpace::load(Path::new(file), duplicates, &include) {
+            Ok(_) if self.common.names.is_some() => PmError::DUPPMNS,
+            Ok(names) => {
+                self.common.names = Some(Arc::new(names));
+                return;
+            }
             Err(error) => {
-                self.messages.add(&format!("Error Parsing ASCII PMNS: Cannot open \"{file}\"\n"));
-                error_text(&error)
+                self.messages.add(&error.report());
+                error.code()
             }
         };
         self.fail(&format!("Cannot load namespace from \"{file}\": {why}"));
@@ -324,9 +330,7 @@ impl Definitions {
         self.registry.write().unwrap_or_else(PoisonError::into_inner).initialise();
         let files = match std::env::var("PCP_DERIVED_CONFIG") {
             Ok(files) => files,
-            Err(_) => {
-                conf::setting("PCP_VAR_DIR").unwrap_or_else(|| "/var/lib/pcp".to_owned()) + "/config/derived"
-            }
+            Err(_) => conf::var_dir().join("config/derived").to_string_lossy().into_owned(),
         };
         if !files.is_empty() {
             // Files that nobody named on the command line may be missing.

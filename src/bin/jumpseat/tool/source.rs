@@ -47,7 +47,10 @@ pub fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
         eprintln!("[{when}] {}({}) Warning: {warning}", call.name, std::process::id());
     }
     ready.definitions.load_defaults(call);
-    Ok(context)
+    Ok(match &common.names {
+        Some(names) => context.with_names(names.clone()),
+        None => context,
+    })
 }
 
 /// A context, and what of the environment was ignored.
