@@ -87,10 +87,14 @@ fn pmlogger_records_and_pmdumplog_reads() {
     let env = PcpEnv::new();
     let metrics = ["probe.count", "probe.set", "probe.events", "probe.param"];
     let log = LoggerRun::start(&env, server.host(), &metrics, Duration::from_millis(200));
-    std::thread::sleep(Duration::from_millis(1500));
+    let texts = ["probe.set.name", "\"green two\"", "460.3", "flags 0x1"];
+    common::eventually("all of it in the archive", || {
+        let dump = log.archive().dump(["-a"], []).stdout;
+        texts.iter().all(|text| dump.contains(text)).then_some(())
+    });
     let archive = log.finish();
     let dump = archive.dump(["-a"], []).ok();
-    for text in ["probe.set.name", "\"green two\"", "460.3", "flags 0x1"] {
+    for text in texts {
         assert!(dump.contains(text), "{text} in:\n{dump}");
     }
 }

@@ -9,7 +9,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use client_support::{Peer, bytes, code, fetch_i32, greet, hasty, host, kind, patient, read_pdu};
+use client_support::{Peer, bytes, code, fetch_i32, greet, hasty, hasty_host, host, kind, patient, read_pdu};
 use common::{AgentSpec, PrivatePmcd, eventually};
 use jumpseat::client::{ClientError, Context, Fetched, Options, StateChange};
 use jumpseat::model::{InDom, PmError, Pmid, Timestamp};
@@ -71,7 +71,7 @@ fn a_collector_killed_in_the_middle_of_a_fetch() {
 #[test]
 fn a_late_reply_never_answers_the_next_request() {
     let pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
-    let mut context = host(&pmcd.inet(), &hasty()).unwrap();
+    let mut context = hasty_host(&pmcd.inet());
     signal(pmcd.pid(), Signal::SIGSTOP);
     assert_eq!(code(context.pmid("sample.long.one")), PmError::TIMEOUT);
     signal(pmcd.pid(), Signal::SIGCONT);
@@ -164,7 +164,7 @@ fn replies_that_do_not_fit_end_the_connection() {
     ];
     for (what, reply) in replies {
         let peer = answers_once(reply);
-        let mut context = host(&peer.spec(), &hasty()).unwrap();
+        let mut context = hasty_host(&peer.spec());
         let error = context.pmid("a").expect_err(what);
         assert!([PmError::IPC, PmError::TIMEOUT].contains(&error.code()), "{what}: {error}");
         given_up(&mut context);
@@ -280,7 +280,7 @@ fn a_peer_that_never_ends_is_cut_off() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    let mut context = host(&drip.spec(), &hasty()).unwrap();
+    let mut context = hasty_host(&drip.spec());
     assert_eq!(code(context.pmid("a")), PmError::TIMEOUT);
     given_up(&mut context);
     let flood = Peer::start(|_, mut stream| {
@@ -288,7 +288,7 @@ fn a_peer_that_never_ends_is_cut_off() {
         let notices = bytes(&Pdu::Error(ErrorPdu::state_change(StateChange::ADD))).repeat(1000);
         while stream.write_all(&notices).is_ok() {}
     });
-    let mut context = host(&flood.spec(), &hasty()).unwrap();
+    let mut context = hasty_host(&flood.spec());
     let error = context.fetch(&[A], &mut Fetched::new()).unwrap_err();
     assert!(matches!(error, ClientError::Timeout(_) | ClientError::Unexpected), "{error}");
     given_up(&mut context);
@@ -314,7 +314,8 @@ fn handshakes_go_wrong_in_many_ways() {
         // The next address is tried.
         let next = answers_once(bytes(&Pdu::PmnsIds(PmnsIds { status: 1, ids: vec![A] })));
         let spec = format!("127.0.0.1:{},{}", say(said).address.port(), next.address.port());
-        assert_eq!(host(&spec, &hasty()).expect(what).pmid("a").unwrap(), A);
+        let answer = eventually(what, || hasty_host(&spec).pmid("a").ok());
+        assert_eq!(answer, A);
     }
     let closed = Peer::start(|_, stream| drop(stream));
     assert_eq!(code(host(&closed.spec(), &patient())), PmError::IPC);
@@ -445,7 +446,8 @@ fn spoiled_sessions_never_give_panics_hangs_or_answers_to_other_requests() {
         Ok(mut context) => ask_everything(&mut context),
         Err(error) => vec![Err(error.code())],
     };
-    assert_eq!(session(), truth);
+    // The machine may be slow: unspoiled, it gives the truth in time at least once.
+    eventually("the truth", || (session() == truth).then_some(()));
     let index = any::<prop::sample::Index>;
     let fault = prop_oneof![
         4 => prop::collection::vec((index(), any::<u8>()), 1..4).prop_map(Fault::Bytes),

@@ -5,10 +5,9 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::thread::sleep;
 use std::time::Duration;
 
-use common::{AgentSpec, LoggerRun, PcpEnv, PrivatePmcd, records, temp_dir};
+use common::{AgentSpec, LoggerRun, PcpEnv, PrivatePmcd, eventually, records, temp_dir};
 use jumpseat::archive::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};
 use jumpseat::client::{Context, Fetched};
 use jumpseat::event::{ArrayKind, EventFlags, NetEventArray, Param};
@@ -119,10 +118,13 @@ fn an_archive_is_as_pmlogger_writes_it() {
     let mut recorder = recorder(&pmcd, &base, WriteOptions::default(), &CONSTANT);
     for _ in 0..10 {
         assert!(recorder.sample().expect("recorded"));
-        sleep(Duration::from_millis(60));
     }
     assert_eq!(recorder.notices(), []);
     recorder.finish().expect("finished");
+    eventually("a sample of pmlogger's", || {
+        let dumped = env.run("pmdumplog", ["-m".as_ref(), logger.archive().base().as_os_str()]);
+        dumped.stdout.contains("(sample.long.one)").then_some(())
+    });
     let theirs = logger.finish();
     check(&env, &base);
     let (own, other) = (shown(&env, &base), shown(&env, theirs.base()));

@@ -114,7 +114,7 @@ fn a_signal_ends_it_and_readers_follow_while_it_grows() {
     let base = dir.path().join("a").display().to_string();
     let args = ["-t", "5msec", "-v", "20kb", &base, "sample.long", "sample.event.records", "sample.bin"];
     let mut recording = start(&pmcd, dir.path(), "record", &args);
-    eventually("the first volume", || fs::metadata(format!("{base}.0")).ok());
+    eventually("a few samples", || (samples(&dump(&base, "-m").stdout) > 3).then_some(()));
     let mut seen = 0;
     for _ in 0..10 {
         let dumped = dump(&base, "-m");
@@ -128,7 +128,7 @@ fn a_signal_ends_it_and_readers_follow_while_it_grows() {
             PcpEnv::new().run("pmval", ["-a", &base, "-s", "3", "-t", "1msec", "sample.long.ten"]).ok();
         assert!(value.contains(" 10\n"), "{value}");
     }
-    assert!(seen > 3, "{seen}");
+    eventually("more samples", || (samples(&dump(&base, "-m").stdout) > seen).then_some(()));
     eventually("the second volume", || fs::metadata(format!("{base}.1")).ok());
     recording.signal(Signal::SIGTERM);
     let status = recording.wait();
@@ -262,13 +262,15 @@ fn events_of_the_agent_are_recorded_with_their_fields() {
     let builder = PrivatePmcd::with([]);
     let seat = Seat::in_dir(builder.dir(), "");
     let pmcd = builder.agent(seat.agent(Transport::Pipe)).start();
+    pmcd.wait_ready("jumpseat");
     let dir = temp_dir();
     let base = dir.path().join("a").display().to_string();
     // A source is there with its first event.
     seat.feed([], "{\"type\":\"order\",\"message\":\"before\"}\n").ok();
     let args = ["-t", "10msec", &base, "jumpseat.event.records", "jumpseat.event.highres_records"];
     let mut recording = start(&pmcd, dir.path(), "record", &args);
-    eventually("the first volume", || fs::metadata(format!("{base}.0")).ok());
+    // The recorder sees what comes after its first fetch.
+    eventually("the first record", || first_record_is_whole(&base).then_some(()));
     let lines: String = (0..50)
         .map(|at| {
             format!(

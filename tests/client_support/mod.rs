@@ -98,6 +98,11 @@ pub fn hasty() -> Options {
     Options { request_timeout: Some(Duration::from_millis(300)), ..patient() }
 }
 
+/// A connection of somebody hasty, however long a busy machine takes until one is had in time.
+pub fn hasty_host(spec: &str) -> Context {
+    crate::common::eventually("a connection in time", || host(spec, &hasty()).ok())
+}
+
 pub fn host(spec: &str, options: &Options) -> Result<Context, ClientError> {
     Context::host_with(&spec.parse().expect("a host specification"), options)
 }
