@@ -4,6 +4,8 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use byteorder::BigEndian;
@@ -149,7 +151,9 @@ fn agent_text(client: &Client, at: usize, name: &str) -> String {
 fn what_does_not_fit_is_missed_and_the_agent_is_found_when_it_starts() {
     let dir = temp_dir();
     let seat = Seat::in_dir(dir.path(), "");
-    let layer = jumpseat::layer().source("late").socket(seat.socket()).buffer(8192);
+    // The layer finds the agent only when the client is there to see what it sends.
+    let socket = dir.path().join("late.socket");
+    let layer = jumpseat::layer().source("late").socket(&socket).buffer(8192);
     let guard = layer.guard();
     let subscriber = tracing_subscriber::registry().with(layer);
     const EVENTS: usize = 5000;
@@ -158,9 +162,10 @@ fn what_does_not_fit_is_missed_and_the_agent_is_found_when_it_starts() {
         (0..EVENTS).for_each(|number| tracing::info!(number, "early"));
         let agent = seat.serve([]);
         let mut client = Client::join(&agent);
+        symlink(seat.socket(), &socket).expect("the test's directory is writable");
         let mut sent = EVENTS;
-        client.until(|records| sums(records).0 > 0);
-        // One more carries the count of those lost before it.
+        // Those that did not fit are told of although the thread is silent now.
+        client.until(|records| sums(records).0 as i64 + sums(records).1 >= EVENTS as i64);
         tracing::info!("late");
         sent += 1;
         client.until(|records| sums(records).0 as i64 + sums(records).1 >= sent as i64);
@@ -182,6 +187,78 @@ fn what_does_not_fit_is_missed_and_the_agent_is_found_when_it_starts() {
         }
     });
     drop(guard);
+}
+
+#[test]
+fn two_layers_of_a_program_both_see_the_end_of_a_span() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let agent = seat.serve([]);
+    let mut client = Client::join(&agent);
+    let layers = ["one", "two"].map(|source| jumpseat::layer().source(source).socket(seat.socket()));
+    let guards = layers.each_ref().map(|layer| layer.guard());
+    let [one, two] = layers;
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(one).with(two), || {
+        let span = tracing::info_span!("shared", later = tracing::field::Empty);
+        span.record("later", 7);
+    });
+    assert!(guards.iter().all(|guard| guard.flush(Duration::from_secs(20))));
+    client.until(|records| records.len() >= 4);
+    let ends: Vec<_> = client.records.iter().filter(|record| record.flags & 7 == 4).collect();
+    assert_eq!(ends.len(), 2, "{:#?}", client.records);
+    assert!(ends.iter().all(|end| end.params["later"] == "I64(7)"), "{ends:#?}");
+}
+
+#[test]
+fn what_cannot_be_sent_is_missed_in_its_place() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let agent = seat.serve([]);
+    let mut client = Client::join(&agent);
+    let layer = jumpseat::layer().source("odd").socket(seat.socket());
+    let guard = layer.guard();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        tracing::info!("before");
+        // 256 bytes: a name may have 255.
+        tracing::info!(target: concat!(
+            "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+            "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+            "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+            "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+        ), "not to be had");
+        tracing::info!("after");
+        // Longer than any message: nothing follows that could carry the count.
+        let text = "x".repeat(16 << 10);
+        tracing::info!(a = text, b = text, c = text, d = text, "too long");
+    });
+    assert!(guard.flush(Duration::from_secs(20)));
+    client.until(|records| sums(records) == (2, 2));
+    let missed: Vec<bool> = client.records.iter().map(|record| record.missed.is_some()).collect();
+    assert_eq!(missed, [false, true, false, true], "{:#?}", client.records);
+}
+
+#[test]
+fn a_flush_ends_although_others_go_on() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let _agent = seat.serve([]);
+    let layer = jumpseat::layer().source("busy").socket(seat.socket());
+    let guard = layer.guard();
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            tracing::dispatcher::with_default(&dispatch, || {
+                while !done.load(Ordering::Relaxed) {
+                    tracing::info!("busy");
+                    std::thread::yield_now();
+                }
+            });
+        });
+        let flushed = guard.flush(Duration::from_secs(20));
+        done.store(true, Ordering::Relaxed);
+        assert!(flushed);
+    });
 }
 
 #[test]

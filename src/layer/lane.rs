@@ -26,16 +26,23 @@ pub struct Shared {
     /// Bytes of a thread's ring.
     ring: usize,
     /// Rings of new threads, for the writer to take over.
-    pub new: Mutex<Vec<Consumer<u8>>>,
+    pub new: Mutex<Vec<Outlet>>,
     /// The callsites by their numbers.
     pub sites: Mutex<Vec<&'static Metadata<'static>>>,
     /// Whether the writer sleeps until it is woken.
     pub idle: AtomicBool,
     pub writer: OnceLock<Thread>,
-    /// Messages lost by threads that are gone, or within the writing of another.
+    /// Messages lost by threads that are about to be gone, or within the writing of another.
     pub lost: AtomicU64,
     /// How often somebody has asked for everything to be sent, and how often that was done.
     pub flushes: (AtomicU64, AtomicU64),
+}
+
+/// The writer's side of a thread's ring.
+pub struct Outlet {
+    pub ring: Consumer<u8>,
+    /// Messages that did not fit, and come after all that are in the ring.
+    pub lost: Arc<AtomicU64>,
 }
 
 /// A thread's ring.
@@ -45,8 +52,9 @@ struct Lane {
     sites: FxHashMap<Identifier, u32>,
     message: Vec<u8>,
     scratch: Vec<u8>,
-    /// Messages that did not fit, since the last that did.
-    lost: u64,
+    /// Messages that did not fit, since the last that did. Told by the next one that does, or by the writer when
+    /// it has emptied the ring.
+    lost: Arc<AtomicU64>,
 }
 
 thread_local! {
@@ -122,14 +130,16 @@ pub fn send(
 impl Lane {
     fn new(shared: &Arc<Shared>) -> Lane {
         let (ring, consumer) = RingBuffer::new(shared.ring);
-        shared.new.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
+        let lost = Arc::<AtomicU64>::default();
+        let outlet = Outlet { ring: consumer, lost: Arc::clone(&lost) };
+        shared.new.lock().unwrap_or_else(PoisonError::into_inner).push(outlet);
         Lane {
             shared: Arc::clone(shared),
             ring,
             sites: FxHashMap::default(),
             message: Vec::new(),
             scratch: Vec::new(),
-            lost: 0,
+            lost,
         }
     }
 
@@ -156,27 +166,39 @@ impl Lane {
         if self.message.len() > MAX_MESSAGE {
             // The agent would not take it, and nobody shall wait for room for it.
             self.message = Vec::new();
-            self.lost += 1;
-            return;
-        }
-        if self.lost > 0 && self.ring.slots() >= self.message.len() + 32 {
-            message::lost(&mut self.scratch, nanos, self.lost);
-            if self.ring.push_entire_slice(&self.scratch).is_ok() {
-                self.lost = 0;
-            }
-        }
-        if self.lost > 0 || self.ring.push_entire_slice(&self.message).is_err() {
-            self.lost += 1;
+            self.lost.fetch_add(1, Ordering::Release);
+        } else if !self.tell_lost(nanos) || self.ring.push_entire_slice(&self.message).is_err() {
+            self.lost.fetch_add(1, Ordering::Release);
         }
         // The writer looks into the rings after it has said that it sleeps.
         fence(Ordering::SeqCst);
         self.shared.wake();
     }
+
+    /// Puts the number of those that did not fit into the ring, if there are any and the message fits as well.
+    /// Whether it may follow.
+    fn tell_lost(&mut self, nanos: i64) -> bool {
+        if self.lost.load(Ordering::Relaxed) == 0 {
+            return true;
+        }
+        if self.ring.slots() < self.message.len() + message::LOST_LEN {
+            return false;
+        }
+        // None if the writer has just told them.
+        let count = self.lost.swap(0, Ordering::Relaxed);
+        if count > 0 {
+            message::lost(&mut self.scratch, nanos, count);
+            if self.ring.push_entire_slice(&self.scratch).is_err() {
+                self.lost.fetch_add(count, Ordering::Release);
+                return false;
+            }
+        }
+        true
+    }
 }
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        self.shared.lost.fetch_add(self.lost, Ordering::Relaxed);
         self.shared.wake();
     }
 }

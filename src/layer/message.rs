@@ -24,6 +24,9 @@ pub const POINT: u8 = 2;
 /// Messages were lost.
 pub const LOST: u8 = 3;
 
+/// Bytes of the message that tells of lost ones.
+pub const LOST_LEN: usize = LENGTH + 1 + 8 + 8;
+
 const LENGTH: usize = 4;
 const INTEGER: u8 = 0;
 const NATURAL: u8 = 1;
@@ -238,6 +241,7 @@ mod tests {
         end(&mut message);
         bytes.extend_from_slice(&message);
         lost(&mut message, 6, 11);
+        assert_eq!(message.len(), LOST_LEN);
         bytes.extend_from_slice(&message);
         let found: Vec<_> = split(&bytes).map(|(time, message)| (time, read(message).unwrap())).collect();
         let [(5, Message::Record { kind: START, site: 7, span: 8, parent: 9, fields }), last] = &found[..]

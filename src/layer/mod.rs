@@ -192,9 +192,11 @@ where
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
-        let Some(Known { id, parent, later }) = span.extensions_mut().remove::<Known>() else { return };
-        lane::send(&self.shared, message::END, span.metadata(), (id, parent), |out| {
-            out.extend_from_slice(&later);
+        // It is left there for other layers of this kind.
+        let extensions = span.extensions();
+        let Some(Known { id, parent, later }) = extensions.get::<Known>() else { return };
+        lane::send(&self.shared, message::END, span.metadata(), (*id, *parent), |out| {
+            out.extend_from_slice(later);
         });
     }
 }

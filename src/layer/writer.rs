@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rtrb::Consumer;
 use tracing_core::{Level, Metadata};
 
-use super::lane::{self, Shared};
+use super::lane::{self, Outlet, Shared};
 use super::message::{self, Message};
 use crate::event::{EventFlags, Param};
 use crate::model::Timestamp;
@@ -36,7 +36,7 @@ pub struct Writer {
     pub shared: Arc<Shared>,
     pub socket: PathBuf,
     pub source: String,
-    pub rings: Vec<Consumer<u8>>,
+    pub rings: Vec<Outlet>,
     pub connection: Option<Connection>,
     pub retry: Option<(Instant, Duration)>,
     /// Records lost on the way out, to be told of on the next connection.
@@ -55,15 +55,19 @@ impl Writer {
         let mut taken = Vec::new();
         loop {
             let wanted = self.shared.flushes.0.load(Ordering::Acquire);
+            let mut all = false;
             if self.connect() {
                 taken.clear();
-                self.take(&mut taken);
+                all = self.take(&mut taken);
                 self.send(&taken);
             }
-            if taken.is_empty() || self.connection.is_none() {
+            if all || self.connection.is_none() {
+                // What has come since then is none of theirs.
                 self.shared.flushes.1.store(wanted, Ordering::Release);
+            }
+            if taken.is_empty() || self.connection.is_none() {
                 self.rest();
-                if Arc::strong_count(&self.shared) == 1 && self.rings.iter().all(Consumer::is_empty) {
+                if Arc::strong_count(&self.shared) == 1 && !self.pending() {
                     return;
                 }
             }
@@ -91,7 +95,7 @@ impl Writer {
 
     /// Whether there is something to send.
     fn pending(&self) -> bool {
-        self.rings.iter().any(|ring| !ring.is_empty())
+        self.rings.iter().any(|outlet| !outlet.ring.is_empty() || outlet.lost.load(Ordering::Relaxed) > 0)
             || self.shared.lost.load(Ordering::Relaxed) > 0
             || !self.shared.new.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
@@ -119,25 +123,35 @@ impl Writer {
         }
     }
 
-    /// Empties the rings, as far as there is something in them now.
-    fn take(&mut self, taken: &mut Vec<u8>) {
+    /// Empties the rings, as far as there is something in them now. Whether that is all of it.
+    fn take(&mut self, taken: &mut Vec<u8>) -> bool {
+        let mut all = true;
         self.rings.append(&mut self.shared.new.lock().unwrap_or_else(PoisonError::into_inner));
-        self.rings.retain_mut(|ring| {
+        let mut message = Vec::new();
+        self.rings.retain_mut(|Outlet { ring, lost }| {
             // Before the ring is looked into: what a thread wrote last is in it then.
             let gone = ring.is_abandoned();
-            let start = taken.len();
-            taken.resize(start + ring.slots().min(TAKE), 0);
+            let count = lost.load(Ordering::Acquire);
+            let (start, slots) = (taken.len(), ring.slots());
+            taken.resize(start + slots.min(TAKE), 0);
             // Messages are put into the ring as a whole, but may be taken in parts.
             let whole = whole_messages(ring, &mut taken[start..]);
             taken.truncate(start + whole);
-            !(gone && ring.is_empty())
+            all &= whole == slots;
+            // Unless the thread has told them itself meanwhile, in front of what came after.
+            let alone = whole == slots && count > 0;
+            if alone && lost.compare_exchange(count, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                message::lost(&mut message, lane::now(), count);
+                taken.extend_from_slice(&message);
+            }
+            !(gone && ring.is_empty() && lost.load(Ordering::Relaxed) == 0)
         });
         let lost = self.shared.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let mut message = Vec::new();
             message::lost(&mut message, lane::now(), lost);
             taken.extend_from_slice(&message);
         }
+        all
     }
 
     /// Writes messages out.
@@ -177,7 +191,10 @@ impl Writer {
                     let record = record(metadata, kind, (span, parent), time, &text, &fields);
                     match connection.encoder.record(&record, &mut out) {
                         Ok(()) => records += 1,
-                        Err(EncodeError::Name) => self.lost += 1,
+                        Err(EncodeError::Name) => {
+                            connection.encoder.missed(1, time, &mut out);
+                            records += 1;
+                        }
                         Err(EncodeError::TooManyNames) => {
                             // A new connection starts with no names.
                             self.lost += 1 + u64::from(connection.write(&out).is_err()) * records;
