@@ -1,5 +1,7 @@
 //! Numbers as C reads and prints them: PCP's texts are those of `strtod(3)` and `printf(3)`.
 
+use std::borrow::Cow;
+
 /// A number at the front of a text, as `strtod(3)` finds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prefix<'a> {
@@ -42,13 +44,12 @@ pub fn general(value: f64, precision: usize) -> String {
     if !value.is_finite() {
         return special(value).to_owned();
     }
-    let precision = precision.max(1);
+    let precision = precision.clamp(1, MOST_DIGITS);
     let scientific = format!("{value:.*e}", precision - 1);
     let Some((mantissa, power)) = scientific.split_once('e') else {
         return scientific;
     };
     let power: i32 = power.parse().unwrap_or(0);
-    // Most values fit: a precision is some 20 at most.
     if power < -4 || power >= precision as i32 {
         return with_exponent(without_zeros(mantissa), power);
     }
@@ -61,16 +62,30 @@ pub fn exponential(value: f64, precision: usize) -> String {
     if !value.is_finite() {
         return special(value).to_owned();
     }
-    let scientific = format!("{value:.precision$e}");
+    let digits = precision.min(MOST_DIGITS);
+    let scientific = format!("{value:.digits$e}");
     match scientific.split_once('e') {
-        Some((mantissa, power)) => with_exponent(mantissa, power.parse().unwrap_or(0)),
+        Some((mantissa, power)) => {
+            with_exponent(&with_zeros(mantissa, precision - digits), power.parse().unwrap_or(0))
+        }
         None => scientific,
     }
 }
 
 /// `%.*f`.
 pub fn fixed(value: f64, precision: usize) -> String {
-    if value.is_finite() { format!("{value:.precision$}") } else { special(value).to_owned() }
+    if !value.is_finite() {
+        return special(value).to_owned();
+    }
+    let digits = precision.min(MOST_DIGITS);
+    with_zeros(&format!("{value:.digits$}"), precision - digits).into_owned()
+}
+
+/// More digits than any double has: beyond are zeros. (`format!` panics from 65,536 on.)
+const MOST_DIGITS: usize = 1100;
+
+fn with_zeros(digits: &str, zeros: usize) -> Cow<'_, str> {
+    if zeros == 0 { digits.into() } else { (digits.to_owned() + &"0".repeat(zeros)).into() }
 }
 
 fn special(value: f64) -> &'static str {
@@ -221,6 +236,11 @@ mod tests {
         assert_eq!(exponential(0.0, 3), "0.000e+00");
         assert_eq!(exponential(1e-300, 0), "1e-300");
         assert_eq!(fixed(2.125, 2), "2.12");
+        // The smallest double has the most digits.
+        let least = f64::from_bits(1);
+        assert_eq!(fixed(least, 70_000), fixed(least, 1074) + &"0".repeat(70_000 - 1074));
+        assert_eq!(exponential(1.0, 70_000), format!("1.{}e+00", "0".repeat(70_000)));
+        assert_eq!(general(0.1, 70_000), general(0.1, 60));
     }
 
     #[test]

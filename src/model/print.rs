@@ -162,8 +162,14 @@ const SHORT_STRING_CUT: usize = 34;
 const SHORT_BYTES: usize = 12;
 
 fn padded(out: &mut Vec<u8>, width: usize, text: impl std::fmt::Display) {
+    let start = out.len();
     // Writing to a Vec does not fail.
-    let _ = write!(out, "{text:>width$}");
+    let _ = write!(out, "{text}");
+    // Not by `format!`, which takes no width beyond 65,535.
+    let missing = width.saturating_sub(out.len() - start);
+    if missing > 0 {
+        out.splice(start..start, std::iter::repeat_n(b' ', missing));
+    }
 }
 
 fn blanks(out: &mut Vec<u8>, n: usize) {

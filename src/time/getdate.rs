@@ -343,8 +343,9 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
             b'+' | b'-' | b'0'..=b'9' => {
                 let signed = matches!(byte, b'+' | b'-');
                 let end = at + 1 + bytes[at + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-                // A plus sign is one of those that a number is parsed with.
-                let number = text.get(at..end)?.parse().ok()?;
+                // A plus sign is one of those that a number is parsed with. 32 bits, as PCP has them: no sum
+                // or product of those that make sense is too large then.
+                let number = text.get(at..end)?.parse::<i32>().ok()?.into();
                 tokens.push(if signed { Token::Signed(number) } else { Token::Number(number) });
                 at = end;
                 continue;
@@ -525,3 +526,43 @@ const ZONES: [(&str, i64, bool); 46] = [
     ("nzst", -720, false),
     ("nzdt", -720, true),
 ];
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn date(text: &str) -> Option<Timestamp> {
+        getdate(text, &Reference::live(Timestamp { sec: 1_000_000_000, nsec: 0 }), &Zone::utc())
+    }
+
+    #[test]
+    fn numbers_beyond_all_sense_are_no_dates() {
+        for number in [i64::MAX, i64::MIN, 1 << 31] {
+            for text in
+                ["10:N", "10:00 +N", "2001-N-1", "5 jan N", "N years", "N sec ago", "1/1/N", "N monday"]
+            {
+                let text = text.replace('N', &number.to_string());
+                assert_eq!(date(&text), None, "{text}");
+            }
+        }
+        assert_eq!(date("2147483647 sec ago").map(|time| time.sec), Some(1_000_000_000 - 2_147_483_647));
+    }
+
+    proptest! {
+        /// Whatever follows what: a date or none, but no panic.
+        #[test]
+        fn any_sequence_of_tokens(parts in prop::collection::vec(prop_oneof![
+            any::<i32>().prop_map(|n| n.to_string()),
+            any::<i32>().prop_map(|n| format!("+{n}")),
+            (0..70_i32).prop_map(|n| n.to_string()),
+            prop::sample::select(vec![
+                ":", "/", "-", ",", "(", ")", "am", "pm", "jan", "Sept.", "mon", "est", "dst", "x", "years",
+                "months", "weeks", "sec", "ago", "yesterday", "next", "last", "é",
+            ]).prop_map(str::to_owned),
+        ], 0..12), blanks: bool) {
+            let _ = date(&parts.join(if blanks { " " } else { "" }));
+        }
+    }
+}

@@ -17,7 +17,7 @@ pub use zone::{Civil, Zone};
 /// A text that is not an interval, instant or alignment. `Display` is PCP's two lines, each with its line
 /// break: the text, then a mark below the place where it goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text}\n{:at$}^ -- {what}\n", "")]
+#[error("{text}\n{}^ -- {what}\n", " ".repeat(*at))]
 pub struct TimeError {
     /// The text.
     pub text: String,

@@ -6,6 +6,7 @@ mod derive;
 mod events;
 mod feed;
 mod info;
+mod later;
 mod probe;
 mod record;
 mod say;

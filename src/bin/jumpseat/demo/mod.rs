@@ -4,6 +4,7 @@
 mod show;
 mod workload;
 
+use crate::later::later;
 use crate::say::{say, sayln};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -84,7 +85,7 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
     // The environment may speak of other collectors, and of a proxy.
     let context = Context::host_with(&address.to_string().parse()?, &Options::default())?;
     let mut show = Show::new(FetchGroup::new(context), &workload::SOURCES)?;
-    let until = args.seconds.map(|seconds| begun + Duration::from_secs(seconds));
+    let until = args.seconds.map(|seconds| later(begun, Duration::from_secs(seconds)));
     let mut outcome = Ok(());
     while outcome.is_ok() && !wait_for_stop(&stop, until) {
         outcome = show.step();

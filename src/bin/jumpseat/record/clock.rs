@@ -9,6 +9,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
+use crate::later::later;
+
 /// A clock that ticks in an interval, and hears signals.
 pub struct Clock {
     interval: Duration,
@@ -46,7 +48,7 @@ impl Clock {
         let now = Instant::now();
         let intervals = now.saturating_duration_since(self.next).as_nanos() / self.interval.as_nanos();
         let missed = u32::try_from(intervals).unwrap_or(u32::MAX);
-        self.next += self.interval * missed + self.interval;
+        self.next = later(self.next + self.interval * missed, self.interval);
         let wake = self.next.max(now + pause.unwrap_or_default());
         let ends = end.map(|end| now + until(end));
         loop {

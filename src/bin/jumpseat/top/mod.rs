@@ -42,6 +42,7 @@ use source::{Link, Outcome, Source};
 use terminal::{Screen, Signals};
 use text::Size;
 
+use crate::later::later;
 use crate::tool::{Call, Definitions};
 
 /// Shortest time between two samples.
@@ -167,7 +168,7 @@ fn watch(
         if now >= next {
             tick(source, app);
             // Samples that are late are left out, not made up for.
-            next = (next + app.status.interval).max(now);
+            next = later(next, app.status.interval).max(now);
         }
         step(source, app);
         app.status.link = source.link();
@@ -214,7 +215,7 @@ fn watch(
                 None => {}
             }
             if before != app.status.interval {
-                next = Instant::now() + app.status.interval;
+                next = later(Instant::now(), app.status.interval);
             }
         }
         if !decoder.is_pending() {

@@ -10,6 +10,7 @@ use ratatui::layout::Rect;
 use super::app::App;
 use super::screen::{self, Theme};
 use super::source::Source;
+use crate::later::later;
 use crate::say::say;
 
 /// Columns and lines.
@@ -39,7 +40,7 @@ pub fn print(mut source: Source, mut app: App, frames: u32, size: Size) -> io::R
     let mut next = Instant::now();
     for turn in 0..=frames {
         super::wait::until(&[], Some(next));
-        next += app.status.interval;
+        next = later(next, app.status.interval);
         super::tick(&mut source, &mut app);
         while !super::step(&mut source, &mut app) {
             if let Some(trouble) = app.status.trouble.take() {

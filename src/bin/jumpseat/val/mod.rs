@@ -138,7 +138,8 @@ fn run(tool: &'static Tool, call: Call, words: Vec<String>) -> ExitCode {
             }
             "verbose" => wanted.verbose = true,
             "width" => match number() {
-                Some(width @ 1..) => wanted.width = Some(width),
+                // No wider than `format!` makes them.
+                Some(width @ 1..) => wanted.width = Some(width.min(u16::MAX.into())),
                 _ => options.complain("-w requires +ve numeric argument"),
             },
             "filter" => wanted.filter = Some(own.argument),

@@ -7,6 +7,8 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::os::fd::AsFd;
 
+use crate::later::later;
+
 /// Samples at equal intervals from the first one on: a late one does not delay those after it.
 pub struct Pace {
     next: Instant,
@@ -34,7 +36,7 @@ impl Pace {
 
     /// Waits for the time of the next sample. False if the user wants an end.
     pub fn wait(&mut self) -> bool {
-        self.next += self.interval;
+        self.next = later(self.next, self.interval);
         loop {
             let left = self.next.saturating_duration_since(Instant::now());
             let Some(signals) = &self.signals else {

@@ -30,7 +30,7 @@ impl Spec {
     pub fn parse(text: &str) -> Result<Spec, String> {
         let wrong = |rest: &str, what: &str| {
             let at = text.len() - rest.len();
-            Err(format!("{text}\n{:at$}^ -- {what}\n", ""))
+            Err(format!("{text}\n{}^ -- {what}\n", " ".repeat(at)))
         };
         let blank = |c: char| c.is_ascii_whitespace();
         let body = text.trim_start_matches(blank);
