@@ -64,6 +64,31 @@ fn everything_about_every_kind_of_metric() {
     ]);
 }
 
+/// Where nothing is asked for at once that PCP's tool asks for one by one, every count is the same.
+#[test]
+fn counts_of_pdus() {
+    let pair = pair();
+    let names = pair.file("names", "root { mid 29:0:11 }\n");
+    let cases = [
+        "-V sample.long.one",
+        "-V sample.long",
+        "-V nope",
+        "-V nope sample.colour no.more",
+        "-V -F sample.long.one sample.colour",
+        "-Vv sample.long.one",
+        "-VI sample.colour",
+        "--verbose sample.bin",
+        &format!("-n {names} -V mid"),
+    ];
+    for args in cases {
+        let ours = pair.ours("pmprobe", args).ok();
+        let theirs = pair.pmcd().run("/usr/bin/pmprobe", args.split(' ')).ok();
+        let counts = |text: &str| text.lines().rev().take(4).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(counts(&ours), counts(&theirs), "{args}");
+        assert!(ours.contains("PDUs send   0   0 "), "{ours}");
+    }
+}
+
 #[test]
 fn whole_trees_derived_metrics_and_events() {
     let mut pair = pair();

@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::counts::PduCounts;
 use super::derived::{Metrics, Operands};
 use super::error::{ClientError, Result};
 use super::namespace::{NameSpace, Renamed};
@@ -76,6 +77,11 @@ impl Context {
     /// noticed by the request that it hits.
     pub fn is_connected(&self) -> bool {
         self.provider.is_connected()
+    }
+
+    /// PDUs exchanged with the source so far, also over earlier connections.
+    pub fn pdu_counts(&self) -> PduCounts {
+        self.provider.pdu_counts()
     }
 
     /// The provider, for what only its kind has.

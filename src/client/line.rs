@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes, BytesMut};
 use nix::poll::PollFlags;
 
+use super::counts::PduCounts;
 use super::error::{ClientError, Result};
 use super::provider::Waiting;
 use super::socket::Socket;
@@ -36,6 +37,8 @@ pub(super) struct Line {
     output: BytesMut,
     limit: Option<Duration>,
     deadline: Option<Instant>,
+    /// What has been put and taken.
+    counts: Box<PduCounts>,
 }
 
 impl Line {
@@ -48,6 +51,7 @@ impl Line {
             output: BytesMut::new(),
             limit: None,
             deadline: None,
+            counts: Box::default(),
         }
     }
 
@@ -78,7 +82,19 @@ impl Line {
             self.output.truncate(before);
             return Err(PmError::TOOBIG.into());
         }
+        self.counts.count_sent(pdu.kind());
         Ok(())
+    }
+
+    /// Puts a PDU that has been encoded before.
+    pub fn put_encoded(&mut self, pdu: &[u8]) {
+        self.counts.count_sent(kind_of(pdu));
+        self.put_bytes(pdu);
+    }
+
+    /// How many PDUs have been put and taken.
+    pub fn counts(&self) -> &PduCounts {
+        &self.counts
     }
 
     /// Puts bytes as they are.
@@ -119,12 +135,12 @@ impl Line {
 
     /// The type of the PDU at the front; 0 if there is none.
     pub fn kind(&self) -> u32 {
-        let kind = self.pdu().and_then(|pdu| pdu.get(4..8)?.try_into().ok());
-        kind.map_or(0, u32::from_be_bytes)
+        self.pdu().map_or(0, kind_of)
     }
 
     /// Drops the PDU at the front.
     pub fn skip(&mut self) {
+        self.counts.count_received(self.kind());
         self.have.start += self.pdu().map_or(0, <[u8]>::len);
     }
 
@@ -257,4 +273,10 @@ impl Line {
             _ => Err(FrameError::TooShort { len: word }.into()),
         }
     }
+}
+
+/// The type of a PDU; 0 if it is shorter than its header.
+fn kind_of(pdu: &[u8]) -> u32 {
+    let kind = pdu.get(4..8).and_then(|word| word.try_into().ok());
+    kind.map_or(0, u32::from_be_bytes)
 }

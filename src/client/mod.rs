@@ -10,6 +10,7 @@
 #[cfg(feature = "archive")]
 mod archive;
 mod context;
+mod counts;
 mod derived;
 mod error;
 pub mod group;
@@ -32,6 +33,7 @@ mod wire;
 #[cfg(feature = "archive")]
 pub use archive::ArchiveProvider;
 pub use context::Context;
+pub use counts::PduCounts;
 pub use error::{ClientError, Result};
 pub use namespace::{Duplicates, NameSpace, NameSpaceError};
 pub use options::{EnvWarning, Options, PMCD_PORT, PMPROXY_PORT};

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::counts::PduCounts;
 use super::error::Result;
 use super::provider::{Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
 use crate::model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Timestamp, ValueSet};
@@ -328,6 +329,10 @@ impl Provider for Renamed {
 
     fn start_fetch(&mut self, request: FetchRequest<'_>) -> Result<()> {
         self.source.start_fetch(request)
+    }
+
+    fn pdu_counts(&self) -> PduCounts {
+        self.source.pdu_counts()
     }
 
     fn is_connected(&self) -> bool {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::counts::PduCounts;
 use super::error::{ClientError, Result};
 use crate::model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
 use crate::pdu::{Fetched, LabelTarget, TextLevel, TextTarget};
@@ -158,6 +159,11 @@ pub trait Provider: Send {
     /// # Errors
     /// Those of the source as a whole; `PM_ERR_TOOSMALL` for no metric.
     fn start_fetch(&mut self, request: FetchRequest<'_>) -> Result<()>;
+
+    /// PDUs exchanged so far, over all connections that were opened; none without a connection.
+    fn pdu_counts(&self) -> PduCounts {
+        PduCounts::default()
+    }
 
     /// Whether requests can reach the source: false after the loss of a connection, and until there is a new one.
     fn is_connected(&self) -> bool {

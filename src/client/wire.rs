@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use nix::poll::PollFd;
 
+use super::counts::PduCounts;
 use super::error::{ClientError, Result};
 use super::line::{Line, MAX_REQUEST};
 use super::options::Options;
@@ -69,6 +70,8 @@ pub(super) struct WireProvider {
     profile_sent: Option<u64>,
     pending: Option<Pending>,
     changes: StateChange,
+    /// PDUs of connections that have ended.
+    counts: PduCounts,
 }
 
 enum State {
@@ -103,6 +106,7 @@ impl WireProvider {
             profile_sent: None,
             pending: None,
             changes: StateChange::default(),
+            counts: PduCounts::default(),
         }
     }
 
@@ -122,9 +126,15 @@ impl WireProvider {
 
     /// Ends the connection: nothing that comes from here on can be trusted.
     fn fail(&mut self, error: ClientError) -> ClientError {
-        self.state = State::Down(error.to_string());
+        self.leave(State::Down(error.to_string()));
         self.pending = None;
         error
+    }
+
+    /// Goes on without the connection that there is, if there is one.
+    fn leave(&mut self, next: State) {
+        self.counts = self.pdu_counts();
+        self.state = next;
     }
 
     fn unexpected<T>(&mut self) -> Result<T> {
@@ -172,7 +182,7 @@ impl WireProvider {
             line.put(&profile, CONTEXT, MAX_REQUEST)?;
             self.profile_sent = Some(request.profile_version);
         }
-        line.put_bytes(&self.fetch);
+        line.put_encoded(&self.fetch);
         Ok(Pending { with_profile })
     }
 
@@ -481,6 +491,13 @@ impl Provider for WireProvider {
         Ok(())
     }
 
+    fn pdu_counts(&self) -> PduCounts {
+        match &self.state {
+            State::Up { line, .. } => self.counts.plus(line.counts()),
+            State::Connecting(_) | State::Down(_) => self.counts,
+        }
+    }
+
     fn is_connected(&self) -> bool {
         matches!(self.state, State::Up { .. })
     }
@@ -494,7 +511,7 @@ impl Provider for WireProvider {
         self.fetched.clear();
         self.changes = StateChange::default();
         // The old connection is closed first: a collector may limit their number.
-        self.state = State::Down("given up for another".to_owned());
+        self.leave(State::Down("given up for another".to_owned()));
         match self.connector.start() {
             Ok(connecting) => self.state = State::Connecting(connecting),
             Err(error) => return Err(self.connecting_failed(error)),

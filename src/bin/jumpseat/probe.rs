@@ -64,6 +64,8 @@ struct Wanted {
     external: bool,
     internal: bool,
     values: bool,
+    /// Counts of PDUs at the end.
+    pdus: bool,
     json: bool,
 }
 
@@ -83,6 +85,7 @@ pub fn run(call: Call, words: Vec<String>) -> ExitCode {
         external: false,
         internal: false,
         values: false,
+        pdus: false,
         json: false,
     };
     while let Some(own) = options.next() {
@@ -101,6 +104,7 @@ pub fn run(call: Call, words: Vec<String>) -> ExitCode {
                 options.complain("at most one of -v and (-i or -I) allowed");
             }
             "values" => wanted.values = true,
+            "verbose" => wanted.pdus = true,
             "json" => wanted.json = true,
             _ => {}
         }
@@ -124,6 +128,9 @@ pub fn run(call: Call, words: Vec<String>) -> ExitCode {
         text: Vec::new(),
     };
     probe.operands(&ready.operands);
+    if probe.wanted.pdus {
+        probe.pdus(ready.call.pcp);
+    }
     match probe.out.finish(&ready.call) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -159,6 +166,22 @@ impl Probe {
             if self.out.is_lost() {
                 return;
             }
+        }
+    }
+
+    /// How many PDUs of each type went both ways, in the order of the types.
+    fn pdus(&mut self, as_pcp: bool) {
+        let counts = self.context.pdu_counts();
+        if self.wanted.json {
+            let (sent, received) = (counts.sent.as_slice(), counts.received.as_slice());
+            return put!(self.out, "{}\n", json!({"pdus": {"sent": sent, "received": received}}));
+        }
+        for (way, counts) in [("send", counts.sent), ("recv", counts.received)] {
+            // PCP's tool does not know the last type, which it never receives.
+            let counts = counts.get(..counts.len() - usize::from(as_pcp)).unwrap_or(&counts);
+            put!(self.out, "PDUs {way}");
+            counts.iter().for_each(|count| put!(self.out, " {count:3}"));
+            put!(self.out, "\nTotal: {}\n", counts.iter().sum::<u64>());
         }
     }
 
