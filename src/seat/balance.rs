@@ -181,6 +181,7 @@ impl Bench {
             batch,
             peer: None,
             origin: None,
+            labels: None,
         };
         self.out.try_send(delivery).unwrap();
         self.core.state.drain();
@@ -353,6 +354,7 @@ fn an_absurd_loss_balances_too() {
             tallies: Tallies::default(),
             peer: None,
             origin: None,
+            labels: None,
         };
         bench.out.try_send(delivery).unwrap();
         bench.core.state.drain();

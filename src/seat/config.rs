@@ -10,6 +10,8 @@ pub use super::interval::Interval;
 use crate::client::HostSpec;
 pub use crate::source::ByteSize;
 use crate::source::SocketConfig;
+#[cfg(feature = "otlp")]
+use crate::source::otlp::OtlpConfig;
 
 /// Everything the configuration file says. Keys that are not there take the defaults that
 /// `install/jumpseat.toml` spells out.
@@ -32,6 +34,9 @@ pub struct Config {
     pub control: ControlConfig,
     /// The ingest sockets.
     pub socket: Vec<SocketConfig>,
+    /// OpenTelemetry's protocol.
+    #[cfg(feature = "otlp")]
+    pub otlp: OtlpConfig,
 }
 
 /// Limits of the event logs. Sizes are in bytes.
@@ -265,6 +270,8 @@ impl Config {
                 return Err(source("socket", nth, message));
             }
         }
+        #[cfg(feature = "otlp")]
+        self.otlp.validate().map_err(|message| source("otlp", 0, message))?;
         let mut files = std::collections::HashSet::new();
         for file in self.derived.files.iter().flatten() {
             let problem = match file.as_os_str().is_empty() {
@@ -322,13 +329,15 @@ impl Config {
         if events.recent > MAX_RECENT {
             return Err(range("events.recent", events.recent.to_string(), format!("0 to {MAX_RECENT}")));
         }
-        // One source for each socket must always fit; each source is worth its smallest budget.
+        // One source for each listener must always fit; each source is worth its smallest budget.
         let most_sources = events.total_budget.0 / MIN_SOURCE_BUDGET;
         let sources = u64::from(events.max_sources);
-        if sources < self.socket.len().max(1) as u64 || sources > most_sources {
+        let listeners = self.socket.len().max(1);
+        #[cfg(feature = "otlp")]
+        let listeners = listeners + usize::from(self.otlp.is_on());
+        if sources < listeners as u64 || sources > most_sources {
             let allowed = format!(
-                "{} (one for each socket) to {most_sources} (events.total_budget holds {MIN_SOURCE_BUDGET} bytes for each)",
-                self.socket.len().max(1)
+                "{listeners} (one for each socket, one for OTLP) to {most_sources} (events.total_budget holds {MIN_SOURCE_BUDGET} bytes for each)"
             );
             return Err(range("events.max_sources", events.max_sources.to_string(), allowed));
         }
@@ -417,6 +426,7 @@ mod tests {
         assert_eq!(config.fields.max, 4096);
     }
 
+    #[cfg(feature = "otlp")]
     #[test]
     fn the_installed_file_shows_every_key_with_its_default() {
         let text = include_str!("../../install/jumpseat.toml");
@@ -432,6 +442,8 @@ mod tests {
         // What these keys say is where the defaults come from elsewhere.
         defaults.derived.files = Some(vec!["derived.conf".into()]);
         defaults.derived.pmcd = Some("local:".into());
+        defaults.otlp.listen = Some("localhost:4318".into());
+        defaults.otlp.grpc = Some("localhost:4317".into());
         defaults.domain = Some(crate::seat::DEFAULT_DOMAIN);
         defaults.state_dir = Some("/var/lib/pcp/config/pmda".into());
         assert_eq!(format!("{shown:?}"), format!("{defaults:?}"));
@@ -498,6 +510,11 @@ mod tests {
         );
         assert_eq!(error("[derived]\nfiles = [\"a\", \"a\"]"), "j.toml:2: derived.files: a is there twice");
         assert!(error("[derived]\nfiles = \"a\"").starts_with("j.toml:2: derived.files: "));
+        #[cfg(feature = "otlp")]
+        assert_eq!(
+            error("[otlp]\nlisten = 'localhost:1'\nmax_fields = 0\n"),
+            "j.toml:3: otlp.max_fields: 0 is not between 1 and 4096"
+        );
         assert!(error("domain = 511").contains("allowed is 1 to 510"));
         assert!(error("domain = ").starts_with("j.toml:1: "));
     }

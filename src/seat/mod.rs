@@ -139,7 +139,7 @@ impl Seat {
             max_sources: config.events.max_sources as usize,
             max_types: config.events.max_types as usize,
         })?;
-        let queue = config.socket.iter().map(|socket| socket.queue).sum::<usize>().max(1);
+        let queue = sources::queue(config);
         let (hand_over, deliveries) = crossbeam_channel::bounded(queue);
         let inlet = Inlet::new(definitions, deliveries);
         let state = State::new(Arc::clone(&registry), inlet, config.events.clone());
@@ -257,12 +257,17 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
 
 fn source_labels(state: &State, inst: Inst, name: &str, labels: &mut LabelList) -> Result<(), LabelError> {
     labels.add("source", name)?;
-    let Some(origin) = state.sources.get(&inst).and_then(|source| source.origin.as_ref()) else {
-        return Ok(());
-    };
-    labels.add("kind", origin.kind)?;
-    labels.add("address", origin.address.as_str())?;
-    origin.service.as_ref().map_or(Ok(()), |service| labels.add("service", service.as_str()))
+    let Some(source) = state.sources.get(&inst) else { return Ok(()) };
+    if let Some(origin) = &source.origin {
+        labels.add("kind", origin.kind)?;
+        labels.add("address", origin.address.as_str())?;
+        origin.service.as_ref().map_or(Ok(()), |service| labels.add("service", service.as_str()))?;
+    }
+    for (name, value) in source.labels.iter().flat_map(|given| given.iter()) {
+        // What the sender calls like one of ours, or what is too much, is left out.
+        let _ = labels.add_optional(name, value.as_str());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

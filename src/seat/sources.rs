@@ -6,6 +6,8 @@ use std::sync::Arc;
 use super::config::Config;
 use super::{SeatError, State};
 use crate::source::Outlet;
+#[cfg(feature = "otlp")]
+use crate::source::otlp::OtlpSource;
 use crate::source::socket::SocketSource;
 
 /// The sources' threads: they end when this is dropped.
@@ -28,7 +30,23 @@ pub fn start(config: &Config, outlet: &Outlet, state: &mut State) -> Result<Runn
         state.sockets.push(Arc::clone(&source.stats));
         running.push(Box::new(source));
     }
+    #[cfg(feature = "otlp")]
+    if let Some(listen) = &config.otlp.listen {
+        let source = OtlpSource::start(&config.otlp, outlet, &state.otlp)
+            .map_err(failed(|| format!("OTLP over HTTP at {listen}")))?;
+        running.push(Box::new(source));
+    }
     Ok(running)
+}
+
+/// How many batches may wait for the core, over all sources.
+pub fn queue(config: &Config) -> usize {
+    let sockets: usize = config.socket.iter().map(|socket| socket.queue).sum();
+    #[cfg(feature = "otlp")]
+    let otlp = if config.otlp.is_on() { config.otlp.queue } else { 0 };
+    #[cfg(not(feature = "otlp"))]
+    let otlp = 0;
+    (sockets + otlp).max(1)
 }
 
 /// Says of an error which source it is about.

@@ -16,10 +16,11 @@ use crate::event::log::{EventLog, LogConfig};
 use crate::ids::IdsError;
 use crate::model::{Inst, Timestamp};
 use crate::source::delivery::Peer;
+use crate::source::origin::Labels;
 use crate::source::registry::WellKnown;
 use crate::source::report::Limiter;
 use crate::source::socket::SocketStats;
-use crate::source::{Definition, Delivery, Inlet, Origin, Reason, Registry};
+use crate::source::{Definition, Delivery, Inlet, Origin, OtlpStats, Reason, Registry};
 
 use super::config::{Config, DerivedConfig, EventsConfig};
 use super::derived::{Counts, Derived};
@@ -38,7 +39,7 @@ pub struct State {
     pub sources: BTreeMap<Inst, Source>,
     /// How many of them have sent something.
     active_sources: usize,
-    /// How often one of them has told where it reads.
+    /// How often one of them has told where it reads, or what else there is for its labels.
     origins: u64,
     /// The instance domain of (source, event type) pairs.
     pub type_names: Instances,
@@ -62,6 +63,8 @@ pub struct State {
     pub load: Arc<Stats>,
     /// What each ingest socket counts.
     pub sockets: Vec<Arc<SocketStats>>,
+    /// What the OTLP source counts.
+    pub otlp: Arc<OtlpStats>,
     /// When the agent started.
     pub started: Instant,
     /// Holds back messages about filters that clients store: nobody may fill the log with them.
@@ -103,6 +106,8 @@ pub struct Source {
     pub peer: Option<Peer>,
     /// Where it reads, once it has told.
     pub origin: Option<Box<Origin>>,
+    /// What else its sender says of itself, for labels.
+    pub labels: Option<Box<Labels>>,
     /// Something has come from it since the start.
     active: bool,
 }
@@ -125,6 +130,7 @@ impl Source {
             last_time: None,
             peer: None,
             origin: None,
+            labels: None,
             active: false,
         }
     }
@@ -151,6 +157,7 @@ impl State {
             configuration: (None, DerivedConfig::default()),
             load: Arc::default(),
             sockets: Vec::new(),
+            otlp: Arc::default(),
             started: Instant::now(),
             refused_filters: Limiter::new(3, Duration::from_secs(10)),
         };
@@ -324,6 +331,10 @@ impl State {
         source.peer = delivery.peer.or(source.peer);
         if delivery.origin.is_some() && delivery.origin != source.origin {
             source.origin = delivery.origin;
+            self.origins += 1;
+        }
+        if delivery.labels.is_some() && delivery.labels != source.labels {
+            source.labels = delivery.labels;
             self.origins += 1;
         }
         source.last_time = delivery.batch.last_time().max(source.last_time);

@@ -2,7 +2,7 @@
 
 use crossbeam_channel::Receiver;
 
-use super::origin::Origin;
+use super::origin::{Labels, Origin};
 use super::registry::Definition;
 use crate::event::batch::Batch;
 use crate::model::{Inst, Timestamp};
@@ -29,11 +29,17 @@ pub enum Reason {
     OversizeLine,
     /// A field beyond the limit, its event refused as configured.
     OversizeField,
+    /// A body that is not of the encoding it says.
+    Compression,
+    /// A request that HTTP or gRPC does not allow, or that is for nothing there is here.
+    Protocol,
+    /// Not the protobuf it should be, or a span without what a span must have.
+    Body,
 }
 
 impl Reason {
     /// Every reason, in the order of [`Tallies::rejected`].
-    pub const ALL: [Reason; 9] = [
+    pub const ALL: [Reason; 12] = [
         Reason::Syntax,
         Reason::Encoding,
         Reason::Time,
@@ -43,6 +49,9 @@ impl Reason {
         Reason::Undefined,
         Reason::OversizeLine,
         Reason::OversizeField,
+        Reason::Compression,
+        Reason::Protocol,
+        Reason::Body,
     ];
     /// How many there are.
     pub const COUNT: usize = Reason::ALL.len();
@@ -59,6 +68,9 @@ impl Reason {
             Reason::Undefined => "undefined",
             Reason::OversizeLine => "oversize_line",
             Reason::OversizeField => "oversize_field",
+            Reason::Compression => "compression",
+            Reason::Protocol => "protocol",
+            Reason::Body => "body",
         }
     }
 }
@@ -129,6 +141,8 @@ pub struct Delivery {
     pub peer: Option<Peer>,
     /// Where the records come from, if that is news.
     pub origin: Option<Box<Origin>>,
+    /// What else is known of the source, for its labels, if that is news.
+    pub labels: Option<Box<Labels>>,
 }
 
 /// The core's end of both channels.

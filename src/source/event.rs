@@ -2,7 +2,7 @@
 //! allocates nothing once warm.
 
 use super::delivery::Reason;
-use crate::event::EventFlags;
+use crate::event::{EventFlags, Param};
 use crate::model::Timestamp;
 
 /// A text of an event: a range of the input, or of [`Event::arena`] where escapes had to be resolved.
@@ -156,6 +156,18 @@ impl Event {
         };
         // In range by construction; a text resolved against foreign input reads as empty.
         bytes.get(start..start + text.len()).unwrap_or_default()
+    }
+
+    /// A field's value as a parameter; `input` is what the event was parsed from.
+    #[inline]
+    pub fn param<'a>(&'a self, input: &'a [u8], value: Value) -> Param<'a> {
+        match value {
+            Value::I64(n) => Param::I64(n),
+            Value::U64(n) => Param::U64(n),
+            Value::Double(n) => Param::Double(n),
+            Value::Bool(b) => Param::U32(u32::from(b)),
+            Value::Text(t) => Param::String(self.text(input, t)),
+        }
     }
 }
 

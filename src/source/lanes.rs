@@ -8,6 +8,8 @@
 //!
 //! **Cost:** one allocation a batch. A record is one pass over its fields, a hash look-up each.
 
+mod record;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +17,14 @@ use crossbeam_channel::{SendTimeoutError, Sender, TrySendError};
 use rustc_hash::FxHashMap;
 
 use super::delivery::{Delivery, Loss, Peer, Reason, Tallies};
-use super::event::{Event, Refusal, Severity, SpanId, Text, Value};
-use super::origin::Origin;
+use super::event::{Event, Refusal, Severity, SpanId, Text};
+use super::origin::{Labels, Origin};
 use super::registry::{FieldCache, FieldRef, MAX_TYPE_NAME, Registry, WellKnown};
 use crate::event::batch::Batch;
 use crate::event::{EventFlags, Param};
 use crate::model::{Inst, Pmid, Timestamp, ValueType};
+
+pub use record::LaneRecord;
 
 /// A batch of this size leaves at once.
 pub const BATCH_BYTES: usize = 64 * 1024;
@@ -62,6 +66,8 @@ pub struct Lane {
     peer: Option<Peer>,
     /// Where the records come from, if the core has not been told yet.
     origin: Option<Box<Origin>>,
+    /// What else is known of the source, if the core has not been told yet.
+    labels: Option<Box<Labels>>,
     /// Which connections the batch's records are from, in order.
     shares: Vec<(ConnId, u32)>,
     type_slots: FxHashMap<Box<[u8]>, TypeSlot>,
@@ -126,6 +132,11 @@ impl Lanes {
     /// Whether something still waits to be handed over after a [`Lanes::flush`].
     pub fn is_pending(&self) -> bool {
         !self.dirty.is_empty()
+    }
+
+    /// Whether the core's channel is full: what is handed over now may be lost.
+    pub fn is_full(&self) -> bool {
+        self.out.is_full()
     }
 
     /// The lane of a source.
@@ -205,6 +216,12 @@ impl Lanes {
         self.touch(id);
     }
 
+    /// Tells what else is known of a source. Once is enough, until it changes.
+    pub fn labels(&mut self, id: LaneId, labels: Labels) {
+        self.lane(id).labels = Some(Box::new(labels));
+        self.touch(id);
+    }
+
     /// Notes records that the sender lost before it sent what comes next.
     pub fn missed(&mut self, id: LaneId, count: u64, time: Timestamp) {
         self.hand_over(id);
@@ -242,62 +259,40 @@ impl Lanes {
     /// # Errors
     /// The record is too large.
     pub fn write(&mut self, conn: ConnId, id: LaneId, input: &[u8], event: &Event) -> Result<(), Refusal> {
-        let domain = self.registry.domain();
-        let Lanes { lanes, registry, fields, folded, .. } = self;
-        let lane = &mut lanes[id.0 as usize];
         let event_type = event.event_type.map(|text| event.text(input, text));
-        let slot = lane.type_slot(registry, event_type);
+        let slot = self.type_slot(id, event_type);
         let time = event.time.unwrap_or(self.now);
-        let mut record = lane.batch.record(time, record_flags(event));
+        let mut record = self.record(id, time, record_flags(event));
         let text = |text: Text| Param::String(event.text(input, text));
-        if let Some(id) = event.id {
-            match id {
-                SpanId::U64(n) => record.param(WellKnown::SpanIdU64.pmid(domain), Param::U64(n)),
-                SpanId::Text(t) => record.param(WellKnown::SpanId.pmid(domain), text(t)),
-            }
+        match event.id {
+            Some(SpanId::U64(n)) => record.known(WellKnown::SpanIdU64, Param::U64(n)),
+            Some(SpanId::Text(t)) => record.known(WellKnown::SpanId, text(t)),
+            None => {}
         }
-        if let Some(parent) = event.parent {
-            match parent {
-                SpanId::U64(n) => record.param(WellKnown::ParentIdU64.pmid(domain), Param::U64(n)),
-                SpanId::Text(t) => record.param(WellKnown::ParentId.pmid(domain), text(t)),
-            }
+        match event.parent {
+            Some(SpanId::U64(n)) => record.known(WellKnown::ParentIdU64, Param::U64(n)),
+            Some(SpanId::Text(t)) => record.known(WellKnown::ParentId, text(t)),
+            None => {}
         }
         if let Some(event_type) = event_type {
-            record.param(WellKnown::Type.pmid(domain), Param::String(event_type));
+            record.known(WellKnown::Type, Param::String(event_type));
         }
         match event.severity {
-            Some(Severity::Word(word)) => {
-                record.param(WellKnown::Severity.pmid(domain), Param::String(word.as_bytes()));
-            }
-            Some(Severity::Text(t)) => record.param(WellKnown::Severity.pmid(domain), text(t)),
+            Some(Severity::Word(word)) => record.known(WellKnown::Severity, Param::String(word.as_bytes())),
+            Some(Severity::Text(t)) => record.known(WellKnown::Severity, text(t)),
             None => {}
         }
         if let Some(message) = event.message {
-            record.param(WellKnown::Message.pmid(domain), text(message));
+            record.known(WellKnown::Message, text(message));
         }
         for field in &event.fields {
-            let value = match field.value {
-                Value::I64(n) => Param::I64(n),
-                Value::U64(n) => Param::U64(n),
-                Value::Double(n) => Param::Double(n),
-                Value::Bool(b) => Param::U32(u32::from(b)),
-                Value::Text(t) => text(t),
-            };
-            let name = event.text(input, field.name);
-            match fields.field(name, value.value_type()) {
-                FieldRef::Own(pmid) => record.param(pmid, value),
-                FieldRef::Folded => {
-                    lane.tallies.folded += 1;
-                    fold(folded, name, &value);
-                    record.param(WellKnown::Other.pmid(domain), Param::String(folded));
-                }
-            }
+            record.field(event.text(input, field.name), event.param(input, field.value));
         }
         record.commit().map_err(|_| {
             Refusal::at(0, Reason::OversizeLine, "more fields than a record can hold (256 KiB packed)")
         })?;
         if event.truncated {
-            lane.tallies.truncated += 1;
+            self.lane(id).tallies.truncated += 1;
         }
         self.committed(conn, id, slot);
         Ok(())
@@ -356,6 +351,7 @@ impl Lane {
             missed: None,
             peer: None,
             origin: None,
+            labels: None,
             shares: Vec::new(),
             type_slots: FxHashMap::default(),
             types: Vec::new(),
@@ -412,7 +408,7 @@ impl Lane {
     /// Everything there is to tell, if there is anything.
     fn take(&mut self) -> Option<Delivery> {
         let accounting = self.missed.is_some() || self.tallies != Tallies::default();
-        if self.batch.is_empty() && !accounting && self.origin.is_none() {
+        if self.batch.is_empty() && !accounting && self.origin.is_none() && self.labels.is_none() {
             return None;
         }
         let size = self.batch.bytes().len();
@@ -426,13 +422,13 @@ impl Lane {
         }
         let batch = std::mem::replace(&mut self.batch, empty);
         let missed = self.missed.take();
-        let origin = self.origin.take();
-        Some(Delivery { source: self.source, missed, batch, tallies, peer: self.peer, origin })
+        let (origin, labels) = (self.origin.take(), self.labels.take());
+        Some(Delivery { source: self.source, missed, batch, tallies, peer: self.peer, origin, labels })
     }
 
     /// Takes back what could not be handed over.
     fn restore(&mut self, delivery: Delivery, now: Timestamp) {
-        let Delivery { missed, batch, mut tallies, origin, .. } = delivery;
+        let Delivery { missed, batch, mut tallies, origin, labels, .. } = delivery;
         for (id, count) in tallies.types.drain(..) {
             if let Some((_, kept)) = self.types.iter_mut().find(|(known, _)| *known == id) {
                 *kept += count;
@@ -441,6 +437,7 @@ impl Lane {
         self.tallies = tallies;
         self.missed = missed;
         self.origin = origin;
+        self.labels = labels;
         let lost = batch.len() as u64;
         if lost > 0 {
             self.add_loss(Loss { count: lost, received: lost, time: batch.last_time().unwrap_or(now) });

@@ -12,6 +12,7 @@
 //!   [`names`] decides what a field's metric is called.
 //! * [`lanes`]: one batch and its accounting per source, handed over as [`delivery::Delivery`].
 //! * [`intake`]: a connection's protocol, sans-I/O; [`socket`]: the thread that listens.
+//! * [`otlp`]: OpenTelemetry's protocol over HTTP.
 //! * [`feed`]: the sending side.
 //! * [`outlet`]: what a source thread is given; [`origin`]: what it tells about where it reads.
 //!
@@ -41,6 +42,8 @@ pub mod ndjson;
 #[cfg(feature = "source")]
 pub mod origin;
 #[cfg(feature = "source")]
+pub mod otlp;
+#[cfg(feature = "source")]
 pub mod outlet;
 #[cfg(feature = "source")]
 pub mod registry;
@@ -58,6 +61,8 @@ pub use config::{Oversize, SocketConfig};
 pub use delivery::{Delivery, Inlet, Loss, Reason, Tallies};
 #[cfg(feature = "source")]
 pub use origin::Origin;
+#[cfg(feature = "source")]
+pub use otlp::OtlpStats;
 #[cfg(feature = "source")]
 pub use outlet::Outlet;
 #[cfg(feature = "source")]

@@ -10,3 +10,6 @@ pub struct Origin {
     /// The service that its sender says it is.
     pub service: Option<String>,
 }
+
+/// Names and values that a sender gave of itself. The names are such as labels may have, each there once.
+pub type Labels = Vec<(String, String)>;

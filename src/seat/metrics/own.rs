@@ -9,6 +9,7 @@ use crate::agent::Metric;
 use crate::model::{PmError, Units, Value, ValueType};
 use crate::seat::State;
 use crate::seat::sampler::{Phase, SamplerStats};
+use crate::source::OtlpStats;
 
 pub fn metrics() -> Vec<Metric<State>> {
     let u64 = |name: &str, units, value: fn(&State) -> u64| {
@@ -28,6 +29,11 @@ pub fn metrics() -> Vec<Metric<State>> {
             .value(move |state: &mut State| {
                 state.derived.foreign.stats().map_or(0, |stats| load(counter(stats)))
             })
+    };
+    let otlp = |name: &str, units, of: fn(&OtlpStats) -> &AtomicU64| {
+        Metric::new(format!("jumpseat.self.otlp.{name}"), ValueType::U64)
+            .units(units)
+            .value(move |state: &mut State| load(of(&state.otlp)))
     };
     vec![
         Metric::new("jumpseat.self.version", ValueType::String)
@@ -82,6 +88,14 @@ pub fn metrics() -> Vec<Metric<State>> {
         .counter(),
         u64("connections.dropped", Units::COUNT, |state| state.sockets.iter().map(|s| load(&s.unread)).sum())
             .counter(),
+        otlp("connections", Units::COUNT, |stats| &stats.connections),
+        otlp("turned_away", Units::COUNT, |stats| &stats.turned_away).counter(),
+        otlp("requests", Units::COUNT, |stats| &stats.requests).counter(),
+        otlp("refused", Units::COUNT, |stats| &stats.refused).counter(),
+        otlp("busy", Units::COUNT, |stats| &stats.busy).counter(),
+        otlp("slow", Units::COUNT, |stats| &stats.slow).counter(),
+        otlp("bytes", Units::BYTE, |stats| &stats.bytes).counter(),
+        otlp("memory", Units::BYTE, |stats| &stats.memory),
     ]
 }
 

@@ -1,0 +1,158 @@
+//! What clients are told: the responses of OTLP, and `google.rpc.Status` where a request is refused.
+
+use std::io::Write as _;
+
+use serde_json::json;
+
+use super::decode::{Outcome, Signal};
+use super::http::Format;
+use super::json::varint;
+
+/// How long a client that came at a bad time is asked to wait, in seconds.
+pub const RETRY_AFTER: u32 = 1;
+
+/// Codes of `google.rpc.Status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Code {
+    /// The request is wrong; the same again would be, too.
+    InvalidArgument = 3,
+    /// It is longer than what is taken.
+    ResourceExhausted = 8,
+    /// It is for something there is not here.
+    Unimplemented = 12,
+    /// It may be sent again later.
+    Unavailable = 14,
+}
+
+impl Code {
+    /// The code for a status of HTTP.
+    pub const fn of_status(status: u16) -> Code {
+        match status {
+            404 | 405 => Code::Unimplemented,
+            413 => Code::ResourceExhausted,
+            429 | 503 => Code::Unavailable,
+            _ => Code::InvalidArgument,
+        }
+    }
+}
+
+/// The message of an `ExportTraceServiceResponse` or `ExportLogsServiceResponse`: empty if all was taken in.
+pub fn success(signal: Signal, format: Format, outcome: &Outcome) -> Vec<u8> {
+    let refused = refused(outcome);
+    match (format, explanation(signal, outcome)) {
+        (Format::Protobuf, None) => Vec::new(),
+        (Format::Json, None) => b"{}".to_vec(),
+        (Format::Protobuf, Some(text)) => {
+            let mut partial = Vec::new();
+            partial.push(1 << 3);
+            varint(&mut partial, refused);
+            field(&mut partial, 2, text.as_bytes());
+            let mut message = Vec::new();
+            field(&mut message, 1, &partial);
+            message
+        }
+        (Format::Json, Some(text)) => {
+            let number = match signal {
+                Signal::Traces => "rejectedSpans",
+                Signal::Logs => "rejectedLogRecords",
+            };
+            json!({ "partialSuccess": { number: refused.to_string(), "errorMessage": text } })
+                .to_string()
+                .into_bytes()
+        }
+    }
+}
+
+/// The message of a `google.rpc.Status`.
+pub fn status(code: Code, format: Format, text: &str) -> Vec<u8> {
+    match format {
+        Format::Protobuf => {
+            let mut message = vec![1 << 3, code as u8];
+            field(&mut message, 2, text.as_bytes());
+            message
+        }
+        Format::Json => json!({ "code": code as u8, "message": text }).to_string().into_bytes(),
+    }
+}
+
+/// What was wrong with a request whose rest could not be read.
+pub fn broken(signal: Signal, outcome: &Outcome) -> Option<String> {
+    let refusal = outcome.broken.as_ref()?;
+    let mut text = format!("byte {}: {}", refusal.column, refusal.detail);
+    if outcome.accepted > 0 {
+        text += &format!("; {} {} before it are taken in", outcome.accepted, word(signal));
+    }
+    Some(text)
+}
+
+/// A whole response of HTTP.
+pub fn response(out: &mut Vec<u8>, status: u16, format: Format, message: &[u8], close: bool) {
+    let reason = match status {
+        200 => "OK",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        415 => "Unsupported Media Type",
+        431 => "Request Header Fields Too Large",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        _ => "Bad Request",
+    };
+    let media = match format {
+        Format::Protobuf => "application/x-protobuf",
+        Format::Json => "application/json",
+    };
+    let extra = match status {
+        405 => "allow: POST\r\n".to_owned(),
+        415 => "accept-encoding: gzip, deflate\r\n".to_owned(),
+        503 => format!("retry-after: {RETRY_AFTER}\r\n"),
+        _ => String::new(),
+    };
+    let close = if close { "connection: close\r\n" } else { "" };
+    // Writing to a vector cannot fail.
+    let _ = write!(
+        out,
+        "HTTP/1.1 {status} {reason}\r\ncontent-type: {media}\r\ncontent-length: {}\r\n{extra}{close}\r\n",
+        message.len()
+    );
+    out.extend_from_slice(message);
+}
+
+/// Spans or log records that are not there in whole.
+fn refused(outcome: &Outcome) -> u64 {
+    // How many spans the lost records belong to is not known: at most as many as there are.
+    outcome.rejected + outcome.lost.min(outcome.accepted)
+}
+
+fn explanation(signal: Signal, outcome: &Outcome) -> Option<String> {
+    let what = word(signal);
+    let mut text = String::new();
+    if let Some(first) = &outcome.first {
+        let all = outcome.accepted + outcome.rejected;
+        text = format!(
+            "{} of {all} {what} refused; the first: byte {}: {}",
+            outcome.rejected, first.column, first.detail
+        );
+    }
+    if outcome.lost > 0 {
+        let and = if text.is_empty() { "" } else { "; " };
+        text += &format!("{and}{} records lost because the agent is behind", outcome.lost);
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+fn word(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Traces => "spans",
+        Signal::Logs => "log records",
+    }
+}
+
+/// A field with a length.
+fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+    out.push(number << 3 | 2);
+    varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}

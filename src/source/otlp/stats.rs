@@ -1,0 +1,24 @@
+//! What the OTLP source counts about its connections.
+
+use std::sync::atomic::AtomicU64;
+
+/// Counters of all listeners together. Read without locks.
+#[derive(Debug, Default)]
+pub struct OtlpStats {
+    /// Connections open now.
+    pub connections: AtomicU64,
+    /// Connections turned away so far: too many, or no descriptors left.
+    pub turned_away: AtomicU64,
+    /// Requests so far.
+    pub requests: AtomicU64,
+    /// Requests refused so far, in whole.
+    pub refused: AtomicU64,
+    /// Requests that clients were told to send again later, so far.
+    pub busy: AtomicU64,
+    /// Connections dropped so far because the client was too slow.
+    pub slow: AtomicU64,
+    /// Bytes received so far, as they came.
+    pub bytes: AtomicU64,
+    /// Memory of requests that are not complete, in bytes.
+    pub memory: AtomicU64,
+}
