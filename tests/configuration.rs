@@ -4,6 +4,7 @@
 use jumpseat::seat::Config;
 use jumpseat::seat::config::DerivedConfig;
 use jumpseat::source::SocketConfig;
+use jumpseat::source::otlp::OtlpConfig;
 use std::io::Read as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
@@ -42,16 +43,22 @@ fn the_shipped_file_changes_nothing_but_derived_metrics() {
 fn the_shipped_file_shows_the_defaults_of_all_keys() {
     let text = uncommented();
     let all = parse(&text);
+    let otlp = OtlpConfig {
+        listen: Some("localhost:4318".to_owned()),
+        grpc: Some("localhost:4317".to_owned()),
+        ..OtlpConfig::default()
+    };
     let expected = Config {
         domain: Some(400),
         state_dir: Some("/var/lib/pcp/config/pmda".into()),
         derived: DerivedConfig { pmcd: Some("local:".into()), ..derived() },
         socket: vec![SocketConfig::default()],
+        otlp,
         ..Config::default()
     };
     assert_eq!(format!("{all:?}"), format!("{expected:?}"));
     // every key that there is: each appears in the message about one that does not exist
-    for table in ["", "[events]\n", "[fields]\n", "[derived]\n", "[control]\n", "[[socket]]\n"] {
+    for table in ["", "[events]\n", "[fields]\n", "[derived]\n", "[control]\n", "[[socket]]\n", "[otlp]\n"] {
         let wrong = format!("{table}no_such_key = 1\n");
         let error = Config::parse(&wrong, Path::new("jumpseat.toml")).expect_err("no such key").to_string();
         // "unknown field `no_such_key`, expected one of `a`, `b`"

@@ -31,6 +31,11 @@ pub fn start(config: &Config, outlet: &Outlet, state: &mut State) -> Result<Runn
         running.push(Box::new(source));
     }
     #[cfg(feature = "otlp")]
+    if let Some(address) = &config.otlp.grpc {
+        let error = std::io::Error::other("not served by this program; use otlp.listen, for OTLP over HTTP");
+        return Err(failed(|| format!("OTLP over gRPC at {address}"))(error));
+    }
+    #[cfg(feature = "otlp")]
     if let Some(listen) = &config.otlp.listen {
         let source = OtlpSource::start(&config.otlp, outlet, &state.otlp)
             .map_err(failed(|| format!("OTLP over HTTP at {listen}")))?;
