@@ -91,9 +91,7 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
         outcome = show.step();
     }
     drop(workload);
-    // What the workload sent last.
-    let outcome = outcome.and_then(|()| show.step());
-    show.finish();
+    let outcome = outcome.and_then(|()| show.finish());
     handle.stop();
     let _ = agent.join();
     match outcome {
@@ -151,7 +149,11 @@ fn open(config: &Config, listen: SocketAddr) -> Result<Opened, String> {
 
 /// Waits for the time of the next fetch. Returns whether it is time to end instead.
 fn wait_for_stop(stop: &SignalFd, until: Option<Instant>) -> bool {
+    // The last interval is a part of one, if any.
     let left = until.map_or(INTERVAL, |until| until.saturating_duration_since(Instant::now()).min(INTERVAL));
-    let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-    left.is_zero() || poll(&mut [PollFd::new(stop.as_fd(), PollFlags::POLLIN)], timeout) != Ok(0)
+    // Rounded up, lest it wakes up too early again and again.
+    let timeout = PollTimeout::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(PollTimeout::ZERO);
+    let stopped =
+        poll(&mut [PollFd::new(stop.as_fd(), PollFlags::POLLIN)], timeout).is_ok_and(|ready| ready > 0);
+    stopped || left < INTERVAL
 }

@@ -1,6 +1,5 @@
 //! What the demo shows: the records as they arrive over the wire, and how fast.
 
-use crate::say::sayln;
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::Write as _;
@@ -74,24 +73,25 @@ impl Show {
 
     /// Fetches once and shows what came.
     pub fn step(&mut self) -> Result<(), Box<dyn Error>> {
-        self.group.fetch()?;
+        let mut text = self.fetch()?;
         self.fetches += 1;
-        self.learn_names()?;
-        let mut text = self.records_text()?;
         if self.terminal || self.fetches.is_multiple_of(FETCHES_PER_LINE) {
             text.push_str(&self.rates_line()?);
         }
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
-        Ok(())
+        put(&text)
     }
 
-    /// Leaves the last line of rates on the screen.
-    pub fn finish(&self) {
-        if self.terminal {
-            sayln!("");
-        }
+    /// Shows what came last. No rates: the time since the fetch before is too short for any.
+    pub fn finish(&mut self) -> Result<(), Box<dyn Error>> {
+        let text = self.fetch()?;
+        put(&text)
+    }
+
+    /// The records that have come, as text.
+    fn fetch(&mut self) -> Result<String, Box<dyn Error>> {
+        self.group.fetch()?;
+        self.learn_names()?;
+        Ok(self.records_text()?)
     }
 
     /// Looks up the names of parameters that have not been seen before.
@@ -186,6 +186,13 @@ impl Show {
         let line = format!("-- {}, {} records, {} missed --", rates.join(", "), self.records, self.missed);
         Ok(if self.terminal { format!("\x1b[7m{line}\x1b[0m") } else { line + "\n" })
     }
+}
+
+fn put(text: &str) -> Result<(), Box<dyn Error>> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
 }
 
 /// A source that the agent has not heard of yet.
