@@ -22,13 +22,13 @@ fn full() -> Span {
         attributes: attributes(&[
             ("http.method", text("GET")),
             ("http.status", int(500)),
-            ("ratio", any(Value::DoubleValue(0.25))),
-            ("retry", any(Value::BoolValue(true))),
+            ("ratio", one(Value::DoubleValue(0.25))),
+            ("retry", one(Value::BoolValue(true))),
             (
                 "tags",
-                list(vec![text("a\"b"), int(-1), any(Value::DoubleValue(1.5)), map(&[("k", text("v"))])]),
+                list(vec![text("a\"b"), int(-1), one(Value::DoubleValue(1.5)), map(&[("k", text("v"))])]),
             ),
-            ("raw", any(Value::BytesValue(vec![0, 0xff]))),
+            ("raw", one(Value::BytesValue(vec![0, 0xff]))),
             ("deep", map(&[("a", int(1)), ("b", map(&[("c", text("x"))]))])),
         ]),
         dropped_attributes_count: 3,
@@ -140,7 +140,7 @@ fn log_records_have_severity_message_and_span() {
         LogRecord {
             observed_time_unix_nano: START + 7,
             severity_text: "warn".to_owned(),
-            body: Some(map(&[("a", int(1)), ("n", any(Value::DoubleValue(f64::NAN)))])),
+            body: Some(map(&[("a", int(1)), ("n", one(Value::DoubleValue(f64::NAN)))])),
             // Ids that are none.
             trace_id: vec![0; 16],
             span_id: vec![1; 7],
@@ -148,7 +148,7 @@ fn log_records_have_severity_message_and_span() {
         },
         LogRecord {
             severity_text: "loud".to_owned(),
-            body: Some(any(Value::BoolValue(true))),
+            body: Some(one(Value::BoolValue(true))),
             ..Default::default()
         },
     ];
@@ -323,7 +323,7 @@ fn what_is_too_much_is_cut_and_counted() {
         Span { attributes: attributes(&many), ..span(1) },
         Span { attributes: attributes(&[("long", text(&"é".repeat(600)))]), ..span(1) },
         Span { attributes: attributes(&[("long", list(vec![text("ab"); 1000]))]), ..span(1) },
-        Span { attributes: attributes(&[("long", any(Value::BytesValue(vec![7; 1000])))]), ..span(1) },
+        Span { attributes: attributes(&[("long", one(Value::BytesValue(vec![7; 1000])))]), ..span(1) },
         Span { events: vec![Event::default(); 2000], ..span(1) },
         Span { attributes: attributes(&[(&"k".repeat(500), int(1))]), ..span(1) },
     ];

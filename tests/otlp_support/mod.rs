@@ -30,24 +30,24 @@ pub const NOW: Timestamp = Timestamp { sec: 1000, nsec: 5 };
 /// 2026-11-20T13:16:06Z in nanoseconds.
 pub const START: u64 = 1_795_180_566_000_000_000;
 
-pub fn any(value: Value) -> AnyValue {
+pub fn one(value: Value) -> AnyValue {
     AnyValue { value: Some(value) }
 }
 
 pub fn text(text: &str) -> AnyValue {
-    any(Value::StringValue(text.to_owned()))
+    one(Value::StringValue(text.to_owned()))
 }
 
 pub fn int(number: i64) -> AnyValue {
-    any(Value::IntValue(number))
+    one(Value::IntValue(number))
 }
 
 pub fn list(values: Vec<AnyValue>) -> AnyValue {
-    any(Value::ArrayValue(ArrayValue { values }))
+    one(Value::ArrayValue(ArrayValue { values }))
 }
 
 pub fn map(entries: &[(&str, AnyValue)]) -> AnyValue {
-    any(Value::KvlistValue(KeyValueList { values: attributes(entries) }))
+    one(Value::KvlistValue(KeyValueList { values: attributes(entries) }))
 }
 
 pub fn attributes(entries: &[(&str, AnyValue)]) -> Vec<KeyValue> {
@@ -118,8 +118,13 @@ impl Desk {
     }
 
     pub fn with(limits: Limits, registry: &RegistryConfig, by_instance: bool) -> Desk {
+        Desk::with_room(100_000, limits, registry, by_instance)
+    }
+
+    /// With room for so many deliveries.
+    pub fn with_room(room: usize, limits: Limits, registry: &RegistryConfig, by_instance: bool) -> Desk {
         let (registry, definitions) = Registry::open(registry).expect("registry");
-        let (out, deliveries) = bounded(100_000);
+        let (out, deliveries) = bounded(room);
         let mut lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
         lanes.now = NOW;
         let decoder =
