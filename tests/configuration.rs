@@ -3,8 +3,9 @@
 
 use jumpseat::seat::Config;
 use jumpseat::seat::config::DerivedConfig;
-use jumpseat::source::SocketConfig;
 use jumpseat::source::otlp::OtlpConfig;
+use jumpseat::source::rules::SourceRule;
+use jumpseat::source::{Rules, SocketConfig};
 use std::io::Read as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
@@ -35,7 +36,12 @@ fn derived() -> DerivedConfig {
 #[test]
 fn the_shipped_file_changes_nothing_but_derived_metrics() {
     let shipped = parse(SHIPPED);
-    let expected = Config { derived: derived(), socket: vec![SocketConfig::default()], ..Config::default() };
+    let expected = Config {
+        derived: derived(),
+        socket: vec![SocketConfig::default()],
+        source: vec![SourceRule::default()],
+        ..Config::default()
+    };
     assert_eq!(format!("{shipped:?}"), format!("{expected:?}"));
 }
 
@@ -54,11 +60,23 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
         derived: DerivedConfig { pmcd: Some("local:".into()), ..derived() },
         socket: vec![SocketConfig::default()],
         otlp,
+        source: all.source.clone(),
         ..Config::default()
     };
+    assert_eq!(Rules(all.source.clone()).of("any"), Rules::default().of("any"));
     assert_eq!(format!("{all:?}"), format!("{expected:?}"));
     // every key that there is: each appears in the message about one that does not exist
-    for table in ["", "[events]\n", "[fields]\n", "[derived]\n", "[control]\n", "[[socket]]\n", "[otlp]\n"] {
+    let tables = [
+        "",
+        "[events]\n",
+        "[fields]\n",
+        "[derived]\n",
+        "[control]\n",
+        "[[socket]]\n",
+        "[otlp]\n",
+        "[[source]]\n",
+    ];
+    for table in tables {
         let wrong = format!("{table}no_such_key = 1\n");
         let error = Config::parse(&wrong, Path::new("jumpseat.toml")).expect_err("no such key").to_string();
         // "unknown field `no_such_key`, expected one of `a`, `b`"

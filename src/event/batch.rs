@@ -89,9 +89,53 @@ impl Batch {
         Some(&self.bytes[start..end])
     }
 
+    /// The newest packed record.
+    #[inline]
+    pub fn last(&self) -> Option<&[u8]> {
+        self.get(self.len().checked_sub(1)?)
+    }
+
+    /// Adds a copy of a record that another batch holds.
+    ///
+    /// # Errors
+    /// [`RecordError::BatchFull`]; nothing has changed then.
+    pub fn push_packed(&mut self, record: &[u8]) -> Result<(), RecordError> {
+        let start = self.end();
+        if start + record.len() > MAX_BATCH {
+            return Err(RecordError::BatchFull);
+        }
+        self.bytes.truncate(start);
+        self.bytes.extend_from_slice(record);
+        // MAX_BATCH fits 32 bits.
+        self.ends.push((start + record.len()) as u32);
+        Ok(())
+    }
+
+    /// Adds a parameter to the newest record.
+    ///
+    /// # Errors
+    /// [`RecordError::TooLarge`] if it would grow beyond [`MAX_RECORD`]; nothing has changed then.
+    pub fn amend_last(&mut self, pmid: Pmid, value: Param<'_>) -> Result<(), RecordError> {
+        let end = self.end();
+        let Some(record) = self.last() else { return Ok(()) };
+        let (start, len) = (end - record.len(), record.len() + value.packed_len());
+        if len > MAX_RECORD {
+            return Err(RecordError::TooLarge { len });
+        }
+        self.bytes.truncate(end);
+        put_param::<BigEndian>(&mut self.bytes, pmid, &value);
+        let count = &mut self.bytes[start + NPARAMS..];
+        let nparams = BigEndian::read_i32(count);
+        BigEndian::write_i32(count, nparams + 1);
+        if let Some(last) = self.ends.last_mut() {
+            *last = self.bytes.len() as u32;
+        }
+        Ok(())
+    }
+
     /// The time of the newest record: the stamp of the loss when the batch cannot be handed over.
     pub fn last_time(&self) -> Option<Timestamp> {
-        self.get(self.len().checked_sub(1)?).map(record_time)
+        self.last().map(record_time)
     }
 
     /// Keeps the first `len` records only.
@@ -173,7 +217,7 @@ impl RecordWriter<'_> {
 }
 
 /// The time of a packed HIGHRES record in network byte order.
-pub(super) fn record_time(record: &[u8]) -> Timestamp {
+pub(crate) fn record_time(record: &[u8]) -> Timestamp {
     Timestamp::new(BigEndian::read_i64(&record[0..8]), BigEndian::read_i64(&record[8..16]) as u32)
 }
 
@@ -223,6 +267,23 @@ mod tests {
         assert_eq!(batch.bytes(), before);
         batch.clear();
         assert!(batch.is_empty() && batch.bytes().is_empty() && batch.last_time().is_none());
+    }
+
+    #[test]
+    fn a_record_can_be_copied_and_amended() {
+        let mut from = Batch::default();
+        from.record(time(1), EventFlags::POINT).commit().unwrap();
+        let mut batch = Batch::default();
+        batch.push_packed(from.last().unwrap()).unwrap();
+        assert_eq!(batch.bytes(), from.bytes());
+        batch.amend_last(PMID, Param::String(b"abcde")).unwrap();
+        let mut written = from.record(time(1), EventFlags::POINT);
+        written.param(PMID, Param::String(b"abcde"));
+        written.commit().unwrap();
+        assert_eq!(batch.last(), from.last());
+        let refused = batch.amend_last(PMID, Param::String(&vec![b'x'; MAX_RECORD]));
+        assert!(matches!(refused, Err(RecordError::TooLarge { .. })));
+        assert_eq!(batch.last(), from.last());
     }
 
     #[test]

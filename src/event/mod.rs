@@ -8,6 +8,7 @@ pub mod batch;
 pub mod filter;
 pub mod log;
 pub mod pack;
+pub(crate) mod packed;
 pub mod reader;
 mod summary;
 

@@ -36,6 +36,8 @@ enum Step {
         source: usize,
         lengths: Vec<usize>,
         lost: (u64, u64),
+        /// And so many were dropped because somebody asked for it.
+        dropped: u64,
     },
     Fetch {
         client: usize,
@@ -64,8 +66,8 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     let loss = prop_oneof![4 => Just(0), 1 => 1..100u64];
     prop_oneof![
-        6 => (0..SOURCES, lengths, (loss.clone(), loss))
-            .prop_map(|(source, lengths, lost)| Step::Deliver { source, lengths, lost }),
+        6 => (0..SOURCES, lengths, (loss.clone(), loss.clone()), loss)
+            .prop_map(|(source, lengths, lost, dropped)| Step::Deliver { source, lengths, lost, dropped }),
         6 => (0..CLIENTS, kind()).prop_map(|(client, kind)| Step::Fetch { client, kind }),
         2 => (0..CLIENTS, kind(), prop::option::of(0..SOURCES), 0..FILTERS.len())
             .prop_map(|(client, kind, source, filter)| Step::Filter { client, kind, source, filter }),
@@ -96,6 +98,7 @@ struct Bench {
     /// For each source: events, those lost before the log, and records delivered to anyone.
     sent: [u64; SOURCES],
     lost: [u64; SOURCES],
+    dropped: [u64; SOURCES],
     delivered: [u64; SOURCES],
     /// Values without a field metric of their own.
     folded: u64,
@@ -131,6 +134,7 @@ impl Bench {
             streams: HashMap::new(),
             sent: [0; SOURCES],
             lost: [0; SOURCES],
+            dropped: [0; SOURCES],
             delivered: [0; SOURCES],
             folded: 0,
         }
@@ -138,7 +142,9 @@ impl Bench {
 
     fn run(&mut self, step: &Step) {
         match step {
-            Step::Deliver { source, lengths, lost } => self.deliver(*source, lengths, *lost),
+            Step::Deliver { source, lengths, lost, dropped } => {
+                self.deliver(*source, lengths, *lost, *dropped);
+            }
             Step::Fetch { client, kind } => drop(self.fetch_records(*client, *kind)),
             Step::Filter { client, kind, source, filter } => {
                 let inst = source.map_or(PM_IN_NULL, |source| source as Inst);
@@ -158,7 +164,7 @@ impl Bench {
         self.check();
     }
 
-    fn deliver(&mut self, source: usize, lengths: &[usize], (by_sender, here): (u64, u64)) {
+    fn deliver(&mut self, source: usize, lengths: &[usize], (by_sender, here): (u64, u64), dropped: u64) {
         let mut batch = Batch::default();
         let first = self.sent[source] + by_sender + here;
         for (number, &length) in (first..).zip(lengths) {
@@ -177,7 +183,12 @@ impl Bench {
                 received: here,
                 time: Timestamp::new(1_000_000 + first as i64 - 1, 0),
             }),
-            tallies: Tallies { received: here + batch.len() as u64, folded: 1, ..Tallies::default() },
+            tallies: Tallies {
+                received: here + batch.len() as u64 + dropped,
+                dropped: [0, dropped, 0],
+                folded: 1,
+                ..Tallies::default()
+            },
             batch,
             peer: None,
             origin: None,
@@ -187,6 +198,7 @@ impl Bench {
         self.core.state.drain();
         self.folded += 1;
         self.lost[source] += lost;
+        self.dropped[source] += dropped;
         self.sent[source] += lost + lengths.len() as u64;
     }
 
@@ -273,7 +285,10 @@ impl Bench {
             let counts = bench.counts(&format!("jumpseat.source.{name}"));
             std::array::from_fn::<u64, SOURCES, _>(|source| counts[&(source as Inst)])
         };
-        assert_eq!(of_source("received", self), self.sent);
+        // What a source received is in its log, or was missed before it, or dropped. Only the first two concern streams.
+        let received = of_source("received", self);
+        assert_eq!(received, std::array::from_fn(|source| self.sent[source] + self.dropped[source]));
+        assert_eq!(of_source("dropped.filtered", self), self.dropped);
         assert_eq!(of_source("missed", self), self.lost);
         assert_eq!(of_source("delivered", self), self.delivered);
         assert_eq!(self.counts("jumpseat.self.fields.folded")[&PM_IN_NULL], self.folded);
@@ -394,9 +409,9 @@ fn sources_that_send_nothing_take_no_share_of_the_memory() {
     let mut bench = Bench::new();
     bench.control("source_budget", &Value::U64(TOTAL_BUDGET));
     bench.fetch_records(0, ArrayKind::Event);
-    bench.deliver(0, &[100_000; 9], (0, 0));
+    bench.deliver(0, &[100_000; 9], (0, 0), 0);
     assert_eq!(bench.counts("jumpseat.source.evicted")[&0], 0);
-    bench.deliver(1, &[10], (0, 0));
+    bench.deliver(1, &[10], (0, 0), 3);
     assert!(bench.counts("jumpseat.source.evicted")[&0] > 0, "now there are two to share");
     bench.read_everything();
 }

@@ -12,6 +12,7 @@ pub use crate::source::ByteSize;
 use crate::source::SocketConfig;
 #[cfg(feature = "otlp")]
 use crate::source::otlp::OtlpConfig;
+use crate::source::rules::SourceRule;
 
 /// Everything the configuration file says. Keys that are not there take the defaults that
 /// `install/jumpseat.toml` spells out.
@@ -37,6 +38,8 @@ pub struct Config {
     /// OpenTelemetry's protocol.
     #[cfg(feature = "otlp")]
     pub otlp: OtlpConfig,
+    /// What is to be done with the records of single sources.
+    pub source: Vec<SourceRule>,
 }
 
 /// Limits of the event logs. Sizes are in bytes.
@@ -272,6 +275,11 @@ impl Config {
         }
         #[cfg(feature = "otlp")]
         self.otlp.validate().map_err(|message| source("otlp", 0, message))?;
+        for (nth, rule) in self.source.iter().enumerate() {
+            if let Err(message) = rule.validate(MIN_SOURCE_BUDGET) {
+                return Err(source("source", nth, message));
+            }
+        }
         let mut files = std::collections::HashSet::new();
         for file in self.derived.files.iter().flatten() {
             let problem = match file.as_os_str().is_empty() {
@@ -414,6 +422,7 @@ fn line_of_key(text: &str, dotted: &str, nth: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::gate::SampleBy;
 
     fn error(text: &str) -> String {
         Config::parse(text, Path::new("j.toml")).expect_err("the text is wrong").to_string()
@@ -444,6 +453,18 @@ mod tests {
         defaults.derived.pmcd = Some("local:".into());
         defaults.otlp.listen = Some("localhost:4318".into());
         defaults.otlp.grpc = Some("localhost:4317".into());
+        defaults.source = vec![SourceRule {
+            enabled: Some(true),
+            filter: Some(String::new()),
+            sample: Some(1),
+            sample_by: Some(SampleBy::Count),
+            budget: Some(ByteSize(0)),
+            order_window: Some(Duration::ZERO),
+            max_ahead: Some(Duration::from_secs(60)),
+            max_behind: Some(Duration::from_secs(24 * 3600)),
+            flag_clock: Some(false),
+            ..SourceRule::default()
+        }];
         defaults.domain = Some(crate::seat::DEFAULT_DOMAIN);
         defaults.state_dir = Some("/var/lib/pcp/config/pmda".into());
         assert_eq!(format!("{shown:?}"), format!("{defaults:?}"));
@@ -497,6 +518,10 @@ mod tests {
         assert_eq!(
             error("[[socket]]\n\n[[socket]]\n"),
             "j.toml:3: socket.path: two sockets have the same path"
+        );
+        assert_eq!(
+            error("[[source]]\nname = 'a'\n[[source]]\nname = 'b'\nfilter = 'a =='\n"),
+            "j.toml:5: source.filter: column 5: found the end, expected a number, a text in quotes, true or false"
         );
         assert!(error("state_dir = ''").ends_with("out of range: allowed is the path of a directory"));
         // Wrong because of a key that is not in the file: the line of its table.

@@ -37,17 +37,7 @@ impl<'de> Deserialize<'de> for Interval {
 }
 
 fn parse(text: &str) -> Option<Interval> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().ok()?;
-    let unit = match text[digits..].trim_start() {
-        "ms" => 1,
-        "s" | "sec" => 1000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    number.checked_mul(unit).map(|millis| Interval(Duration::from_millis(millis)))
+    crate::source::rules::parse_span(text).map(Interval)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::agent::{
 use crate::ids::IdsError;
 use crate::model::Inst;
 use crate::source::registry::{RegistryConfig, RegistryError};
-use crate::source::{Inlet, Outlet, Registry};
+use crate::source::{Inlet, Outlet, Registry, Rules};
 
 pub use config::{Config, ConfigError};
 pub use fields::Fields;
@@ -34,7 +34,7 @@ pub use streams::{FilterRefused, Stream, Streams};
 
 use derived::{Catalogue, Derived, DerivedMetrics};
 use fields::FieldMetrics;
-use metrics::{SOURCES, STREAMS, TYPES};
+use metrics::{REASONS, SOURCES, STREAMS, TYPES};
 use sampler::Sampler;
 
 /// The agent's domain number unless something else is said.
@@ -138,11 +138,13 @@ impl Seat {
             max_fields: config.fields.max as usize,
             max_sources: config.events.max_sources as usize,
             max_types: config.events.max_types as usize,
+            rules: Rules(config.source.clone()),
         })?;
         let queue = sources::queue(config);
         let (hand_over, deliveries) = crossbeam_channel::bounded(queue);
         let inlet = Inlet::new(definitions, deliveries);
-        let state = State::new(Arc::clone(&registry), inlet, config.events.clone());
+        let mut state = State::new(Arc::clone(&registry), inlet, config.events.clone());
+        state.set_rules(Rules(config.source.clone()));
 
         let mut server = Server::new(agent(state, domain, help, &access(config)).build()?)?;
         server.core().state.load = server.stats();
@@ -190,6 +192,7 @@ fn agent(state: State, domain: u16, help: Option<(&str, &str)>, access: &Access)
         .help(help_file, help)
         .indom(Indom::of(SOURCES, |state: &State| &state.source_names))
         .indom(Indom::of(TYPES, |state: &State| &state.type_names))
+        .indom(Indom::of(REASONS, |state: &State| &state.reason_names))
         .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
         .metrics(metrics::all(access))
         .subtree("jumpseat.field", FieldMetrics)
@@ -228,6 +231,7 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
             SOURCES => labels.add("indom_name", "per source"),
             TYPES => labels.add("indom_name", "per source and event type"),
             STREAMS => labels.add("indom_name", "per client stream"),
+            REASONS => labels.add("indom_name", "per source and reason"),
             _ => Ok(()),
         },
         LabelTarget::Item(_) => Ok(()),
@@ -243,6 +247,11 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
                 }
                 None => Ok(()),
             },
+            REASONS => {
+                let (source, reason) = state::reason_of(inst);
+                labels.add("source", state.source_names.name(source).unwrap_or_default())?;
+                reason.map_or(Ok(()), |reason| labels.add("reason", reason.word()))
+            }
             STREAMS => match state.streams.get(inst) {
                 Some(stream) => {
                     labels.add("source", state.source_names.name(stream.source).unwrap_or_default())?;

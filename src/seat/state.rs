@@ -19,8 +19,9 @@ use crate::source::delivery::Peer;
 use crate::source::origin::Labels;
 use crate::source::registry::WellKnown;
 use crate::source::report::Limiter;
+use crate::source::rules::SourceRule;
 use crate::source::socket::SocketStats;
-use crate::source::{Definition, Delivery, Inlet, Origin, OtlpStats, Reason, Registry};
+use crate::source::{Cause, Definition, Delivery, Gate, Inlet, Origin, OtlpStats, Reason, Registry, Rules};
 
 use super::config::{Config, DerivedConfig, EventsConfig};
 use super::derived::{Counts, Derived};
@@ -41,6 +42,10 @@ pub struct State {
     active_sources: usize,
     /// How often one of them has told where it reads, or what else there is for its labels.
     origins: u64,
+    /// What the configuration says of single sources.
+    rules: Rules,
+    /// The instance domain of (source, reason) pairs.
+    pub reason_names: Instances,
     /// The instance domain of (source, event type) pairs.
     pub type_names: Instances,
     /// Events of each (source, event type) pair, by its instance.
@@ -96,6 +101,16 @@ pub struct Source {
     pub malformed: u64,
     /// Events refused because of their size.
     pub oversized: u64,
+    /// Events refused, by reason.
+    pub rejected: [u64; Reason::COUNT],
+    /// Events dropped because somebody asked for it.
+    pub dropped: [u64; Cause::COUNT],
+    /// Events with a time too far ahead.
+    pub future: u64,
+    /// Events with a time too far behind.
+    pub past: u64,
+    /// Events that came too late to be put in order.
+    pub late: u64,
     /// Events with something cut.
     pub truncated: u64,
     /// Records delivered, over all streams that ever were.
@@ -108,12 +123,41 @@ pub struct Source {
     pub origin: Option<Box<Origin>>,
     /// What else its sender says of itself, for labels.
     pub labels: Option<Box<Labels>>,
+    /// What it lets through.
+    pub gate: Arc<Gate>,
+    /// What clients have stored, in place of what the configuration says.
+    pub stored: SourceRule,
+    /// Most memory for its records; 0: no limit of its own.
+    pub budget: u64,
     /// Something has come from it since the start.
     active: bool,
 }
 
+/// Most reasons that input can be refused for, now and ever: instances of reasons depend on it.
+const MAX_REASONS: Inst = 32;
+const _: () = assert!(Reason::COUNT <= MAX_REASONS as usize);
+
+/// The instance of a source and a reason; the first ones of so many sources have one.
+fn reason_inst(source: Inst, reason: Reason) -> Option<Inst> {
+    source.checked_mul(MAX_REASONS)?.checked_add(reason as Inst)
+}
+
+/// The source and the reason of an instance.
+pub fn reason_of(inst: Inst) -> (Inst, Option<Reason>) {
+    (inst / MAX_REASONS, Reason::ALL.get((inst % MAX_REASONS) as usize).copied())
+}
+
 impl Source {
-    fn new(limits: &EventsConfig, budget: usize, domain: u16) -> Source {
+    /// How it is: `disabled`, `active`, or `silent` if nothing has come from it since the start.
+    pub fn phase(&self) -> &'static str {
+        match (self.gate.settings().1.enabled, self.active) {
+            (false, _) => "disabled",
+            (true, true) => "active",
+            (true, false) => "silent",
+        }
+    }
+
+    fn new(limits: &EventsConfig, budget: usize, domain: u16, gate: Arc<Gate>) -> Source {
         Source {
             log: EventLog::new(LogConfig {
                 budget,
@@ -125,12 +169,20 @@ impl Source {
             bytes: 0,
             malformed: 0,
             oversized: 0,
+            rejected: [0; Reason::COUNT],
+            dropped: [0; Cause::COUNT],
+            future: 0,
+            past: 0,
+            late: 0,
             truncated: 0,
             delivered: 0,
             last_time: None,
             peer: None,
             origin: None,
             labels: None,
+            gate,
+            stored: SourceRule::default(),
+            budget: 0,
             active: false,
         }
     }
@@ -146,6 +198,8 @@ impl State {
             sources: BTreeMap::new(),
             active_sources: 0,
             origins: 0,
+            rules: Rules::default(),
+            reason_names: Instances::in_memory(),
             type_names: Instances::in_memory(),
             event_types: FxHashMap::default(),
             fields: Fields::default(),
@@ -188,8 +242,8 @@ impl State {
         self.derived.client_end(client);
     }
 
-    /// Reads the configuration again, where there is one, and the files with derived metrics. Limits that
-    /// were stored give way to configured ones. Tells the log what happened and whether all went well;
+    /// Reads the configuration again, where there is one, and the files with derived metrics. Limits and settings of
+    /// sources that were stored give way to configured ones. Tells the log what happened and whether all went well;
     /// what cannot be read or is wrong changes nothing.
     pub fn reload(&mut self) -> bool {
         if let Some(path) = self.configuration.0.clone() {
@@ -197,6 +251,7 @@ impl State {
                 Ok(config) => {
                     self.configuration.1 = config.derived;
                     self.set_limits(config.events);
+                    self.set_rules(Rules(config.source));
                     tracing::info!("{}: read again", path.display());
                 }
                 Err(error) => {
@@ -232,8 +287,30 @@ impl State {
     pub fn share_budget(&mut self) {
         let budget = self.budget();
         for source in self.sources.values_mut() {
-            source.log.set_budget(budget);
+            let own = if source.budget == 0 { usize::MAX } else { source.budget as usize };
+            source.log.set_budget(budget.min(own));
         }
+    }
+
+    /// Puts what the configuration says of single sources into effect. What was stored gives way.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.registry.set_rules(rules.clone());
+        self.rules = rules;
+        let all: Vec<Inst> = self.sources.keys().copied().collect();
+        for inst in all {
+            self.store_rule(inst, SourceRule::default());
+        }
+    }
+
+    /// Puts what clients have stored for a source into effect, on top of what the configuration says.
+    pub fn store_rule(&mut self, inst: Inst, stored: SourceRule) {
+        let Some(source) = self.sources.get_mut(&inst) else { return };
+        let (mut settings, mut budget) = self.rules.of(self.source_names.name(inst).unwrap_or_default());
+        stored.apply(&mut settings, &mut budget);
+        source.stored = stored;
+        source.gate.set(settings);
+        source.budget = budget;
+        self.share_budget();
     }
 
     /// Changes how many records `jumpseat.event.recent` holds.
@@ -254,7 +331,9 @@ impl State {
 
     /// Changes whenever labels do: when a source, an event type or a stream is new, or a source reads elsewhere.
     pub fn label_generation(&self) -> u64 {
-        (self.sources.len() + self.event_types.len()) as u64 + self.streams.opened() + self.origins
+        (self.sources.len() + self.event_types.len() + self.reason_names.active().len()) as u64
+            + self.streams.opened()
+            + self.origins
     }
 
     /// Memory of all event logs, in bytes.
@@ -269,12 +348,14 @@ impl State {
 
     pub(super) fn define(&mut self, definition: Definition) {
         match definition {
-            Definition::Source { id, name } => {
+            Definition::Source { id, name, gate } => {
                 if announced(self.source_names.add_as(id, &name), &name) {
                     let domain = self.registry.domain();
-                    let mut source = Source::new(&self.limits, self.budget(), domain);
+                    let mut source = Source::new(&self.limits, self.budget(), domain, gate);
                     self.streams.new_source(id, &name, &mut source.log, &self.fields);
                     self.sources.insert(id, source);
+                    // The rules may have changed since its gate was made.
+                    self.store_rule(id, SourceRule::default());
                 }
             }
             Definition::EventType { id, source, name, event_type } => {
@@ -294,6 +375,11 @@ impl State {
         {
             source.active = true;
             self.active_sources += 1;
+            let name = self.source_names.name(delivery.source).unwrap_or_default();
+            for (reason, inst) in Reason::ALL.map(|reason| (reason, reason_inst(delivery.source, reason))) {
+                let Some(inst) = inst else { continue };
+                announced(self.reason_names.add_as(inst, &format!("{name}/{}", reason.word())), name);
+            }
             self.share_budget();
         }
         let Some(source) = self.sources.get_mut(&delivery.source) else {
@@ -316,6 +402,11 @@ impl State {
         source.received += tallies.received - lost_here;
         source.bytes += tallies.bytes;
         source.truncated += tallies.truncated;
+        source.future += tallies.future;
+        source.past += tallies.past;
+        source.late += tallies.late;
+        add(&mut source.dropped, &tallies.dropped);
+        add(&mut source.rejected, &tallies.rejected);
         self.fields_folded += tallies.folded;
         for (reason, count) in Reason::ALL.iter().zip(tallies.rejected) {
             match reason {
@@ -340,6 +431,10 @@ impl State {
         source.last_time = delivery.batch.last_time().max(source.last_time);
         source.log.append(delivery.batch);
     }
+}
+
+fn add<const N: usize>(sums: &mut [u64; N], news: &[u64; N]) {
+    sums.iter_mut().zip(news).for_each(|(sum, new)| *sum += new);
 }
 
 /// Whether an instance that the registry announced is new here.

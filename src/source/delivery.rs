@@ -4,6 +4,7 @@ use crossbeam_channel::Receiver;
 
 use super::origin::{Labels, Origin};
 use super::registry::Definition;
+use super::sieve::Cause;
 use crate::event::batch::Batch;
 use crate::model::{Inst, Timestamp};
 
@@ -78,9 +79,18 @@ impl Reason {
 /// What happened to one source's input since its last delivery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tallies {
-    /// Events taken in: the records of this batch plus those in [`Delivery::missed`] that the source
-    /// itself lost. (What a sender says it lost was never received.)
+    /// Events taken in: the records of this batch, those in [`Delivery::missed`] that the source itself lost, and
+    /// those dropped. (What a sender says it lost was never received.) Records that are held to be put in order
+    /// count when they leave.
     pub received: u64,
+    /// Of these, the events dropped because somebody asked for it, indexed by [`Cause`].
+    pub dropped: [u64; Cause::COUNT],
+    /// Events taken in whose time is too far ahead, too far behind, or too late for the order window.
+    pub future: u64,
+    /// See [`Tallies::future`].
+    pub past: u64,
+    /// See [`Tallies::future`].
+    pub late: u64,
     /// Bytes of input from connections of this source, refused input included. Lines that name another
     /// source for themselves count here, too.
     pub bytes: u64,
@@ -90,7 +100,8 @@ pub struct Tallies {
     pub truncated: u64,
     /// Fields stored in the catch-all field because no more fields may be defined.
     pub folded: u64,
-    /// Events per (source, event type) pair; only pairs with events. Sums up to `received`.
+    /// Events per (source, event type) pair; only pairs with events. Those dropped count, too, and those held count
+    /// at once.
     pub types: Vec<(Inst, u64)>,
 }
 

@@ -6,21 +6,29 @@
 //! What cannot be handed over is counted with the time of the loss, and told before the next delivery
 //! of that source.
 //!
-//! **Cost:** one allocation a batch. A record is one pass over its fields, a hash look-up each.
+//! Every record, whichever way it was written, passes [`Lanes::committed`]. There the settings of its source
+//! ([`super::gate`]) hold: records are dropped, or held back to be put in order, and times that cannot be are
+//! counted. A loss is a barrier: what is held leaves before it.
+//!
+//! **Cost:** one allocation a batch. A record is one pass over its fields, a hash look-up each. Settings cost one
+//! relaxed load a record while there are none, and the check of the time two comparisons.
 
 mod record;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{SendTimeoutError, Sender, TrySendError};
 use rustc_hash::FxHashMap;
 
 use super::delivery::{Delivery, Loss, Peer, Reason, Tallies};
 use super::event::{Event, Refusal, Severity, SpanId, Text};
+use super::gate::{Gate, Settings};
+use super::order::Held;
 use super::origin::{Labels, Origin};
 use super::registry::{FieldCache, FieldRef, MAX_TYPE_NAME, Registry, WellKnown};
-use crate::event::batch::Batch;
+use super::sieve::Sieve;
+use crate::event::batch::{Batch, record_time};
 use crate::event::{EventFlags, Param};
 use crate::model::{Inst, Pmid, Timestamp, ValueType};
 
@@ -40,6 +48,11 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// The number of a connection, as far as the accounting goes.
 pub type ConnId = u32;
+/// The connection of records that are held although theirs is gone.
+const GONE: ConnId = ConnId::MAX;
+
+/// The field of records whose time is suspect: `future` or `past`.
+pub const CLOCK_FIELD: &str = "clock_suspect";
 
 /// A source's lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +79,8 @@ pub struct Lane {
     peer: Option<Peer>,
     /// Where the records come from, if the core has not been told yet.
     origin: Option<Box<Origin>>,
+    /// That alone is worth a delivery.
+    origin_due: bool,
     /// What else is known of the source, if the core has not been told yet.
     labels: Option<Box<Labels>>,
     /// Which connections the batch's records are from, in order.
@@ -77,6 +92,14 @@ pub struct Lane {
     /// Batch size to expect.
     expected: usize,
     dirty: bool,
+    /// What the source lets through, and what of it has been taken over.
+    gate: Arc<Gate>,
+    settings: Arc<Settings>,
+    version: u64,
+    /// Whole seconds that a time may be behind and ahead.
+    bounds: (i64, i64),
+    sieve: Option<Box<Sieve>>,
+    held: Option<Box<Held>>,
 }
 
 /// All lanes of a thread.
@@ -94,6 +117,8 @@ pub struct Lanes {
     closed: bool,
     lost: FxHashMap<ConnId, u64>,
     folded: Vec<u8>,
+    /// Where sources are that do not tell for themselves.
+    default_origin: Option<Origin>,
     /// The time of arrival of what is being read.
     pub now: Timestamp,
 }
@@ -115,6 +140,7 @@ impl Lanes {
             closed: false,
             lost: FxHashMap::default(),
             folded: Vec::new(),
+            default_origin: None,
             now: Timestamp::default(),
         }
     }
@@ -129,7 +155,14 @@ impl Lanes {
         self.closed
     }
 
-    /// Whether something still waits to be handed over after a [`Lanes::flush`].
+    /// Where the records of all lanes come from that are made from now on, unless [`Lanes::origin`] says otherwise.
+    /// It is told along with the first records.
+    pub fn default_origin(&mut self, origin: Origin) {
+        self.default_origin = Some(origin);
+    }
+
+    /// Whether something still waits to be handed over after a [`Lanes::flush`]: for room, or for its turn in the
+    /// order of time. Flush again within 20 ms or so.
     pub fn is_pending(&self) -> bool {
         !self.dirty.is_empty()
     }
@@ -149,7 +182,10 @@ impl Lanes {
         }
         let source = self.registry.source(&String::from_utf8_lossy(name))?;
         let lane = LaneId(self.lanes.len() as u32);
-        self.lanes.push(Lane::new(source));
+        let mut new = Lane::new(source, self.registry.gate(source));
+        new.origin = self.default_origin.clone().map(Box::new);
+        new.take_settings(&self.registry);
+        self.lanes.push(new);
         self.by_name.insert(name.into(), lane);
         Ok(lane)
     }
@@ -173,22 +209,98 @@ impl Lanes {
         lanes[lane.0 as usize].type_slot(registry, event_type)
     }
 
-    /// Counts a record just committed to the lane's batch, and hands the batch over if it is full.
+    /// Counts a record just committed to the lane's batch, has the settings of its source decide about it, and hands
+    /// the batch over if it is full.
     #[inline]
     pub fn committed(&mut self, conn: ConnId, id: LaneId, event_type: TypeSlot) {
+        let now = self.now;
         let lane = self.lane(id);
-        lane.tallies.received += 1;
         if let Some((_, count)) = lane.types.get_mut(event_type.0 as usize) {
             *count += 1;
         }
-        match lane.shares.last_mut() {
-            Some((last, count)) if *last == conn => *count += 1,
-            _ => lane.shares.push((conn, 1)),
+        if lane.version != lane.gate.version() || lane.is_special(now) {
+            self.touch(id);
+            if self.special(conn, id) {
+                return;
+            }
         }
+        let lane = self.lane(id);
+        lane.left(conn);
         let full = lane.batch.bytes().len() >= BATCH_BYTES;
         self.touch(id);
         if full {
             self.hand_over(id);
+        }
+    }
+
+    /// What is not done to every record just committed. Returns whether it is no longer in the batch.
+    #[cold]
+    fn special(&mut self, conn: ConnId, id: LaneId) -> bool {
+        let Lanes { lanes, registry, fields, folded, now, .. } = self;
+        let lane = &mut lanes[id.0 as usize];
+        if lane.version != lane.gate.version() {
+            lane.take_settings(registry);
+        }
+        let suspect = lane.count_suspect(*now);
+        if let Some(word) = suspect.filter(|_| lane.settings.flag_clock) {
+            flag_clock(&mut lane.batch, word, fields, folded, registry.domain());
+        }
+        let Some(record) = lane.batch.last() else { return true };
+        if let Some(cause) = lane.sieve.as_mut().and_then(|sieve| sieve.drops(record, registry)) {
+            lane.tallies.received += 1;
+            lane.tallies.dropped[cause as usize] += 1;
+            lane.batch.truncate(lane.batch.len() - 1);
+            return true;
+        }
+        // A wrong time says nothing about the order.
+        let Some(held) = lane.held.as_mut().filter(|_| suspect.is_none()) else { return false };
+        if lane.settings.order_window.is_zero() || !held.push(record, conn) {
+            lane.tallies.late += u64::from(!lane.settings.order_window.is_zero());
+            return false;
+        }
+        let full = held.is_full();
+        lane.batch.truncate(lane.batch.len() - 1);
+        while full && self.lane(id).held.as_ref().is_some_and(|held| held.is_full()) {
+            self.release_one(id, None);
+        }
+        true
+    }
+
+    /// Moves the earliest held record to the batch, if it is not after `until`. False: there was none.
+    fn release_one(&mut self, id: LaneId, until: Option<Timestamp>) -> bool {
+        let lane = self.lane(id);
+        let Some(conn) = lane.held.as_mut().and_then(|held| held.release(until, &mut lane.batch)) else {
+            return false;
+        };
+        lane.left(conn);
+        if lane.batch.bytes().len() >= BATCH_BYTES {
+            self.hand_over(id);
+        }
+        true
+    }
+
+    /// Moves what is held to the batch: what is due by now, or everything.
+    fn release(&mut self, id: LaneId, everything: bool) {
+        let Lanes { lanes, registry, .. } = self;
+        let lane = &mut lanes[id.0 as usize];
+        if lane.held.is_none() {
+            return;
+        }
+        if lane.version != lane.gate.version() {
+            lane.take_settings(registry);
+        }
+        let everything = everything || lane.settings.order_window.is_zero();
+        let until = match &mut lane.held {
+            Some(held) if !everything => match held.watermark(Instant::now()) {
+                None => return,
+                until => until,
+            },
+            _ => None,
+        };
+        while self.release_one(id, until) {}
+        let lane = self.lane(id);
+        if lane.settings.order_window.is_zero() {
+            lane.held = None;
         }
     }
 
@@ -212,7 +324,9 @@ impl Lanes {
 
     /// Tells where a source's records come from. Once is enough, until it changes.
     pub fn origin(&mut self, id: LaneId, origin: Origin) {
-        self.lane(id).origin = Some(Box::new(origin));
+        let lane = self.lane(id);
+        lane.origin = Some(Box::new(origin));
+        lane.origin_due = true;
         self.touch(id);
     }
 
@@ -224,6 +338,7 @@ impl Lanes {
 
     /// Notes records that the sender lost before it sent what comes next.
     pub fn missed(&mut self, id: LaneId, count: u64, time: Timestamp) {
+        self.release(id, true);
         self.hand_over(id);
         self.lane(id).add_loss(Loss { count, received: 0, time });
         self.touch(id);
@@ -237,9 +352,13 @@ impl Lanes {
     /// Forgets a connection that is gone, so that its number can be used again. Flush first.
     pub fn forget(&mut self, conn: ConnId) {
         self.lost.remove(&conn);
+        for held in self.lanes.iter_mut().filter_map(|lane| lane.held.as_mut()) {
+            held.forget(conn, GONE);
+        }
+        self.lost.remove(&GONE);
     }
 
-    /// Hands over everything that waits.
+    /// Hands over everything that waits, except for records whose turn in the order of time has not come.
     pub fn flush(&mut self) {
         // Those that still cannot go mark themselves dirty again.
         let mut dirty = std::mem::take(&mut self.dirty);
@@ -247,7 +366,11 @@ impl Lanes {
             self.lane(*id).dirty = false;
         }
         for id in dirty.drain(..) {
+            self.release(id, false);
             self.hand_over(id);
+            if self.lane(id).held.as_ref().is_some_and(|held| !held.is_empty()) {
+                self.touch(id);
+            }
         }
         if self.dirty.is_empty() {
             self.dirty = dirty;
@@ -342,8 +465,21 @@ impl Lanes {
     }
 }
 
+/// What is held has nobody to come back for it.
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        for index in 0..self.lanes.len() {
+            let id = LaneId(index as u32);
+            if self.lane(id).held.is_some() {
+                self.release(id, true);
+                self.hand_over(id);
+            }
+        }
+    }
+}
+
 impl Lane {
-    fn new(source: Inst) -> Lane {
+    fn new(source: Inst, gate: Arc<Gate>) -> Lane {
         Lane {
             source,
             batch: Batch::default(),
@@ -351,6 +487,7 @@ impl Lane {
             missed: None,
             peer: None,
             origin: None,
+            origin_due: false,
             labels: None,
             shares: Vec::new(),
             type_slots: FxHashMap::default(),
@@ -358,6 +495,63 @@ impl Lane {
             untyped: None,
             expected: MIN_BATCH,
             dirty: false,
+            gate,
+            settings: Arc::default(),
+            version: 0,
+            bounds: (0, 0),
+            sieve: None,
+            held: None,
+        }
+    }
+
+    /// Takes over what the gate says.
+    fn take_settings(&mut self, registry: &Registry) {
+        let (version, settings) = self.gate.settings();
+        let seconds = |span: Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+        self.bounds = (seconds(settings.max_behind), seconds(settings.max_ahead));
+        self.sieve = Sieve::new(&settings, registry);
+        let window = settings.order_window;
+        match &mut self.held {
+            Some(held) => held.set_window(window),
+            None if window.is_zero() => {}
+            None => self.held = Some(Box::new(Held::new(window))),
+        }
+        self.version = version;
+        self.settings = settings;
+    }
+
+    /// Whether something has to be done about the record just committed.
+    #[inline]
+    fn is_special(&self, now: Timestamp) -> bool {
+        self.sieve.is_some() || self.held.is_some() || self.is_suspect(now)
+    }
+
+    #[inline]
+    fn is_suspect(&self, now: Timestamp) -> bool {
+        let time = self.batch.last().map_or(now, record_time);
+        let ahead = time.sec.saturating_sub(now.sec);
+        let (behind_bound, ahead_bound) = self.bounds;
+        // Without a clock there is nothing to compare with.
+        (ahead > ahead_bound || ahead < -behind_bound) && now != Timestamp::default()
+    }
+
+    /// Counts the record just committed if its time cannot be, and gives the word for it.
+    fn count_suspect(&mut self, now: Timestamp) -> Option<&'static str> {
+        if !self.is_suspect(now) {
+            return None;
+        }
+        let ahead = self.batch.last().map(record_time).is_some_and(|time| time > now);
+        *if ahead { &mut self.tallies.future } else { &mut self.tallies.past } += 1;
+        Some(if ahead { "future" } else { "past" })
+    }
+
+    /// Counts a record of the batch that will not be looked at again.
+    #[inline]
+    fn left(&mut self, conn: ConnId) {
+        self.tallies.received += 1;
+        match self.shares.last_mut() {
+            Some((last, count)) if *last == conn => *count += 1,
+            _ => self.shares.push((conn, 1)),
         }
     }
 
@@ -408,7 +602,7 @@ impl Lane {
     /// Everything there is to tell, if there is anything.
     fn take(&mut self) -> Option<Delivery> {
         let accounting = self.missed.is_some() || self.tallies != Tallies::default();
-        if self.batch.is_empty() && !accounting && self.origin.is_none() && self.labels.is_none() {
+        if self.batch.is_empty() && !accounting && !self.origin_due && self.labels.is_none() {
             return None;
         }
         let size = self.batch.bytes().len();
@@ -423,6 +617,7 @@ impl Lane {
         let batch = std::mem::replace(&mut self.batch, empty);
         let missed = self.missed.take();
         let (origin, labels) = (self.origin.take(), self.labels.take());
+        self.origin_due = false;
         Some(Delivery { source: self.source, missed, batch, tallies, peer: self.peer, origin, labels })
     }
 
@@ -436,6 +631,7 @@ impl Lane {
         }
         self.tallies = tallies;
         self.missed = missed;
+        self.origin_due = origin.is_some();
         self.origin = origin;
         self.labels = labels;
         let lost = batch.len() as u64;
@@ -445,6 +641,19 @@ impl Lane {
         self.batch = batch;
         self.batch.clear();
     }
+}
+
+/// Has the newest record say that its time is suspect.
+fn flag_clock(batch: &mut Batch, word: &str, fields: &mut FieldCache, folded: &mut Vec<u8>, domain: u16) {
+    let value = Param::String(word.as_bytes());
+    // There is always room but in a record of the largest size, which goes without.
+    let _ = match fields.field(CLOCK_FIELD.as_bytes(), ValueType::String) {
+        FieldRef::Own(pmid) => batch.amend_last(pmid, value),
+        FieldRef::Folded => {
+            fold(folded, CLOCK_FIELD.as_bytes(), &value);
+            batch.amend_last(WellKnown::Other.pmid(domain), Param::String(folded))
+        }
+    };
 }
 
 /// The flags of an event's record: PARENT only next to ID, as it speaks of the second parameter.
@@ -505,6 +714,7 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::gate::{IngestFilter, SampleBy};
     use crate::source::registry::RegistryConfig;
     use crossbeam_channel::{Receiver, bounded};
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -575,5 +785,134 @@ mod tests {
         assert_eq!(last.missed, Some(Loss { count: 7, received: 0, time: Timestamp::new(5000, 1) }));
         assert_eq!((last.batch.len(), last.tallies.received), (1, 1));
         assert_eq!(lanes.source(b"app"), Ok(lane));
+    }
+
+    #[test]
+    fn what_a_gate_keeps_back_is_dropped_and_counted_by_cause() {
+        let (mut lanes, deliveries, _) = lanes(1000);
+        let lane = lanes.source(b"app").expect("source");
+        let gate = lanes.registry().gate(0);
+        let mut counts = Vec::new();
+        for settings in [
+            Settings::default(),
+            Settings { enabled: false, ..Settings::default() },
+            Settings {
+                filter: IngestFilter::parse("exists(nothing)").expect("a filter"),
+                ..Settings::default()
+            },
+            Settings { sample: 4, ..Settings::default() },
+            Settings::default(),
+        ] {
+            gate.set(settings);
+            (0..10).for_each(|sec| write(&mut lanes, lane, 1, sec));
+            lanes.flush();
+            let all: Vec<Delivery> = deliveries.try_iter().collect();
+            let [delivery] = &all[..] else { panic!("{all:?}") };
+            assert_eq!(delivery.tallies.received, 10);
+            assert_eq!(delivery.tallies.types.iter().map(|(_, n)| n).sum::<u64>(), 10);
+            counts.push((delivery.batch.len(), delivery.tallies.dropped));
+        }
+        let [all, none] = [(10, [0, 0, 0]), (0, [10, 0, 0])];
+        assert_eq!(counts, [all, none, (0, [0, 10, 0]), (3, [0, 0, 7]), all]);
+    }
+
+    #[test]
+    fn a_trace_is_kept_or_dropped_as_a_whole() {
+        let (mut lanes, deliveries, _) = lanes(1000);
+        let gate = {
+            lanes.source(b"app").expect("source");
+            lanes.registry().gate(0)
+        };
+        gate.set(Settings { sample: 3, sample_by: SampleBy::Trace, ..Settings::default() });
+        let lane = lanes.source(b"app").expect("source");
+        for id in (0..300).chain(0..300) {
+            let event = Event { id: Some(SpanId::U64(id)), phase: EventFlags::START, ..Event::default() };
+            lanes.write(1, lane, b"", &event).expect("fits");
+        }
+        lanes.flush();
+        let mut times = std::collections::HashMap::new();
+        for delivery in deliveries.try_iter() {
+            for at in 0..delivery.batch.len() {
+                let record = delivery.batch.get(at).expect("it is there");
+                let id = crate::event::packed::params(record).next().expect("an id").bytes.to_vec();
+                *times.entry(id).or_insert(0) += 1;
+            }
+        }
+        assert!(times.values().all(|times| *times == 2), "{times:?}");
+        assert!((60..140).contains(&times.len()), "{} of 300", times.len());
+    }
+
+    #[test]
+    fn what_is_held_leaves_in_order_and_before_a_loss_and_at_the_end() {
+        let (mut lanes, deliveries, _) = lanes(1000);
+        let lane = lanes.source(b"app").expect("source");
+        let window = Duration::from_secs(20);
+        lanes.registry().gate(0).set(Settings { order_window: window, ..Settings::default() });
+        let times = |delivery: &Delivery| -> Vec<i64> {
+            let batch = &delivery.batch;
+            (0..batch.len()).filter_map(|at| batch.get(at)).map(|record| record_time(record).sec).collect()
+        };
+        for sec in [103, 101, 102] {
+            write(&mut lanes, lane, 1, sec);
+        }
+        lanes.flush();
+        assert!(lanes.is_pending() && deliveries.is_empty(), "they wait");
+        lanes.missed(lane, 5, Timestamp::new(104, 0));
+        let first = deliveries.try_recv().expect("the loss ends their wait");
+        assert_eq!((times(&first), first.missed, first.tallies.received), (vec![101, 102, 103], None, 3));
+        write(&mut lanes, lane, 1, 102);
+        write(&mut lanes, lane, 1, 107);
+        write(&mut lanes, lane, 1, 106);
+        lanes.flush();
+        let second = deliveries.try_recv().expect("the loss");
+        assert_eq!((times(&second), second.missed.map(|loss| loss.count)), (vec![102], Some(5)));
+        assert_eq!((second.tallies.late, second.tallies.received), (1, 1));
+        write(&mut lanes, lane, 1, 150);
+        lanes.flush();
+        assert_eq!(times(&deliveries.try_recv().expect("a later one lets go of them")), [106, 107]);
+        drop(lanes);
+        assert_eq!(times(&deliveries.try_recv().expect("the end lets go of all")), [150]);
+    }
+
+    #[test]
+    fn times_that_cannot_be_are_counted_and_flagged_if_asked() {
+        let (mut lanes, deliveries, _) = lanes(1000);
+        let lane = lanes.source(b"app").expect("source");
+        lanes.now = Timestamp::new(1_000_000, 0);
+        let times =
+            [1_000_000 - 86_401, 1_000_000 - 86_000, 1_000_000, 1_000_050, 1_000_061, i64::MAX, i64::MIN];
+        for flag_clock in [false, true] {
+            lanes.registry().gate(0).set(Settings { flag_clock, ..Settings::default() });
+            times.into_iter().for_each(|sec| write(&mut lanes, lane, 1, sec));
+            lanes.flush();
+            let delivery = deliveries.try_recv().expect("records");
+            assert_eq!((delivery.tallies.future, delivery.tallies.past), (2, 2));
+            let words: Vec<String> = (0..delivery.batch.len())
+                .filter_map(|at| crate::event::packed::params(delivery.batch.get(at)?).last()?.text())
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect();
+            let expected: &[&str] = if flag_clock { &["past", "future", "future", "past"] } else { &[] };
+            assert_eq!(words, expected);
+        }
+    }
+
+    #[test]
+    fn more_than_may_be_held_leaves_before_its_time() {
+        let (mut lanes, deliveries, _) = lanes(100_000);
+        let lane = lanes.source(b"app").expect("source");
+        lanes
+            .registry()
+            .gate(0)
+            .set(Settings { order_window: Duration::from_secs(60), ..Settings::default() });
+        for n in 0..100_000 {
+            // All within the window.
+            let event = Event { time: Some(Timestamp::new(0, n ^ 1)), ..Event::default() };
+            lanes.write(1, lane, b"", &event).expect("fits");
+        }
+        let left: usize = deliveries.try_iter().map(|delivery| delivery.batch.bytes().len()).sum();
+        assert!(left > 1_000_000, "{left} of 2.4 MB");
+        drop(lanes);
+        let rest: usize = deliveries.try_iter().map(|delivery| delivery.batch.bytes().len()).sum();
+        assert_eq!(left + rest, 2_400_000);
     }
 }

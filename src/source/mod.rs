@@ -14,6 +14,8 @@
 //! * [`intake`]: a connection's protocol, sans-I/O; [`socket`]: the thread that listens.
 //! * [`otlp`]: OpenTelemetry's protocol over HTTP.
 //! * [`feed`]: the sending side.
+//! * [`gate`]: what a source lets through, as [`rules`] (the configuration) or a client has it; [`sieve`] keeps to
+//!   it, and [`order`] puts records in order.
 //! * [`outlet`]: what a source thread is given; [`origin`]: what it tells about where it reads.
 //!
 //! **Invariants:** nothing here knows PDUs or the agent. The core never takes a lock that a source
@@ -30,6 +32,8 @@ pub mod event;
 #[cfg(feature = "source")]
 pub mod feed;
 #[cfg(feature = "source")]
+pub mod gate;
+#[cfg(feature = "source")]
 pub mod intake;
 #[cfg(feature = "source")]
 pub mod lanes;
@@ -40,6 +44,8 @@ pub mod names;
 #[cfg(feature = "source")]
 pub mod ndjson;
 #[cfg(feature = "source")]
+pub mod order;
+#[cfg(feature = "source")]
 pub mod origin;
 #[cfg(feature = "source")]
 pub mod otlp;
@@ -49,7 +55,11 @@ pub mod outlet;
 pub mod registry;
 #[cfg(feature = "source")]
 pub mod report;
+#[cfg(feature = "source")]
+pub mod rules;
 pub mod severity;
+#[cfg(feature = "source")]
+pub mod sieve;
 #[cfg(feature = "source")]
 pub mod size;
 #[cfg(feature = "source")]
@@ -60,6 +70,8 @@ pub use config::{Oversize, SocketConfig};
 #[cfg(feature = "source")]
 pub use delivery::{Delivery, Inlet, Loss, Reason, Tallies};
 #[cfg(feature = "source")]
+pub use gate::Gate;
+#[cfg(feature = "source")]
 pub use origin::Origin;
 #[cfg(feature = "source")]
 pub use otlp::OtlpStats;
@@ -67,5 +79,9 @@ pub use otlp::OtlpStats;
 pub use outlet::Outlet;
 #[cfg(feature = "source")]
 pub use registry::{Definition, Registry, RegistryConfig};
+#[cfg(feature = "source")]
+pub use rules::Rules;
+#[cfg(feature = "source")]
+pub use sieve::Cause;
 #[cfg(feature = "source")]
 pub use size::ByteSize;

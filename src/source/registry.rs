@@ -14,11 +14,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustc_hash::FxHashMap;
 
+use super::gate::Gate;
 use super::names::{LeafNames, type_of_word, type_word};
 use super::report::Limiter;
+use super::rules::Rules;
+use crate::event::filter::FieldResolver;
 use crate::ids::{IdMap, IdsError, MAX_ID};
 use crate::model::{Inst, Pmid, ValueType};
 
@@ -103,6 +107,8 @@ pub enum Definition {
         id: Inst,
         /// Instance name.
         name: String,
+        /// What it lets through.
+        gate: Arc<Gate>,
     },
     /// An instance of the (source, event type) instance domain.
     EventType {
@@ -141,12 +147,15 @@ pub struct RegistryConfig {
     pub max_sources: usize,
     /// Most (source, event type) pairs.
     pub max_types: usize,
+    /// What sources let through.
+    pub rules: Rules,
 }
 
 impl RegistryConfig {
     /// Defaults, in memory only.
     pub fn new(domain: u16) -> RegistryConfig {
-        RegistryConfig { domain, dir: None, max_fields: 4096, max_sources: 256, max_types: 4096 }
+        let rules = Rules::default();
+        RegistryConfig { domain, dir: None, max_fields: 4096, max_sources: 256, max_types: 4096, rules }
     }
 }
 
@@ -211,6 +220,10 @@ pub struct Registry {
     pub sources_refused: AtomicU64,
     /// Event types counted under [`OTHER_TYPES`]; how often a new name was refused.
     pub types_folded: AtomicU64,
+    /// Grows with each field.
+    generation: AtomicU64,
+    /// For gates of sources that are new.
+    rules: ArcSwap<Rules>,
     tables: Mutex<Tables>,
 }
 
@@ -220,6 +233,7 @@ struct Tables {
     types: IdMap,
     fields: IdMap,
     leaves: LeafNames,
+    gates: FxHashMap<Inst, Arc<Gate>>,
     announce: Sender<Definition>,
     report: Limiter,
 }
@@ -241,11 +255,12 @@ impl Registry {
             types: load(TYPE_SERIAL, MAX_ID)?,
             fields: load(FIELD_SERIAL, MAX_FIELDS as Inst - 1)?,
             leaves: LeafNames::default(),
+            gates: FxHashMap::default(),
             announce,
             report: Limiter::new(3, Duration::from_secs(60)),
         };
         tables.reserve_fields(config.domain)?;
-        tables.announce_known(config.domain)?;
+        tables.announce_known(config.domain, &config.rules)?;
         let registry = Registry {
             domain: config.domain,
             max_fields: config.max_fields.min(MAX_FIELDS),
@@ -253,6 +268,8 @@ impl Registry {
             max_types: config.max_types,
             sources_refused: AtomicU64::new(0),
             types_folded: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
+            rules: ArcSwap::from_pointee(config.rules.clone()),
             tables: Mutex::new(tables),
         };
         Ok((Arc::new(registry), definitions))
@@ -284,7 +301,8 @@ impl Registry {
         }
         match tables.sources.get_or_add(name) {
             Ok(id) => {
-                tables.announce(Definition::Source { id, name: name.to_owned() });
+                let gate = tables.gate(id, name, &self.rules.load());
+                tables.announce(Definition::Source { id, name: name.to_owned(), gate });
                 Ok(id)
             }
             Err(error) => {
@@ -292,6 +310,18 @@ impl Registry {
                 refused(SourceRefused::Store)
             }
         }
+    }
+
+    /// What a source lets through.
+    pub fn gate(&self, source: Inst) -> Arc<Gate> {
+        let mut tables = self.lock();
+        let name = tables.sources.name(source).unwrap_or_default().to_owned();
+        tables.gate(source, &name, &self.rules.load())
+    }
+
+    /// Replaces the rules for sources that are new from now on. The gates of the others are the caller's to set.
+    pub fn set_rules(&self, rules: Rules) {
+        self.rules.store(Arc::new(rules));
     }
 
     /// The instance id that events of this type (`None`: without a type) count under. `None` when not even the
@@ -334,6 +364,7 @@ impl Registry {
         if tables.fields.len() < self.max_fields {
             match tables.fields.get_or_add(&key) {
                 Ok(id) => {
+                    self.generation.fetch_add(1, Ordering::Relaxed);
                     let leaf = tables.leaves.allocate(&field, value_type);
                     if let FieldRef::Own(pmid) = self.own(id) {
                         tables.announce(Definition::Field { pmid, leaf, field, value_type });
@@ -360,7 +391,38 @@ impl Registry {
     }
 }
 
+/// For filters on the threads of sources.
+impl FieldResolver for Registry {
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn resolve(&self, name: &str, found: &mut dyn FnMut(Pmid)) {
+        const TYPES: [ValueType; 8] = [
+            ValueType::I32,
+            ValueType::U32,
+            ValueType::I64,
+            ValueType::U64,
+            ValueType::Float,
+            ValueType::Double,
+            ValueType::String,
+            ValueType::Aggregate,
+        ];
+        let tables = self.lock();
+        for value_type in TYPES {
+            let key = format!("{} {name}", type_word(value_type));
+            if let Some(FieldRef::Own(pmid)) = tables.fields.get(&key).map(|id| self.own(id)) {
+                found(pmid);
+            }
+        }
+    }
+}
+
 impl Tables {
+    fn gate(&mut self, source: Inst, name: &str, rules: &Rules) -> Arc<Gate> {
+        Arc::clone(self.gates.entry(source).or_insert_with(|| Arc::new(Gate::new(rules.of(name).0))))
+    }
+
     fn announce(&self, definition: Definition) {
         // Nobody listens any more only when the agent is shutting down.
         let _ = self.announce.send(definition);
@@ -405,10 +467,12 @@ impl Tables {
         Ok(())
     }
 
-    fn announce_known(&mut self, domain: u16) -> Result<(), RegistryError> {
+    fn announce_known(&mut self, domain: u16, rules: &Rules) -> Result<(), RegistryError> {
         self.restore_sources(domain)?;
-        for (id, name) in self.sources.iter() {
-            self.announce(Definition::Source { id, name: name.to_owned() });
+        let sources: Vec<_> = self.sources.iter().map(|(id, name)| (id, name.to_owned())).collect();
+        for (id, name) in sources {
+            let gate = self.gate(id, &name, rules);
+            self.announce(Definition::Source { id, name, gate });
         }
         for (id, name) in self.types.iter() {
             let known =
@@ -592,7 +656,7 @@ mod tests {
         let (registry, definitions) = Registry::open(&config).expect("open");
         let app = registry.source("app").expect("source");
         let told: Vec<Definition> = definitions.try_iter().collect();
-        assert!(told.contains(&Definition::Source { id: app, name: "app".to_owned() }));
+        assert!(told.contains(&Definition::Source { id: app, name: "app".to_owned(), gate: Arc::default() }));
         assert_eq!(registry.event_type(app, Some(b"login")), Some(0));
     }
 

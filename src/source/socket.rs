@@ -27,6 +27,7 @@ use super::event::Limits;
 use super::intake::{Intake, Shared};
 use super::lanes::{Lanes, Wake};
 use super::listen::{ListenError, Listening};
+use super::origin::Origin;
 use super::registry::{Registry, SourceRefused};
 use super::report::Limiter;
 use crate::model::Timestamp;
@@ -108,7 +109,9 @@ impl SocketSource {
         wake: Wake,
     ) -> Result<SocketSource, StartError> {
         config.validate().map_err(StartError::Config)?;
-        let lanes = Lanes::new(registry, out, wake, Duration::from_millis(config.patience_ms));
+        let mut lanes = Lanes::new(registry, out, wake, Duration::from_millis(config.patience_ms));
+        let address = config.path.display().to_string();
+        lanes.default_origin(Origin { kind: "socket", address, service: None });
         let shared = Shared::new(lanes, Limits::from(config), &config.source)
             .map_err(|why| StartError::Source { name: config.source.clone(), why })?;
         let listening = Listening::bind(&config.path, config.mode)?;

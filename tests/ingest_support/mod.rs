@@ -32,7 +32,7 @@ impl Names {
             Definition::Field { pmid, leaf, value_type, .. } => {
                 assert!(self.fields.insert(pmid.0, (leaf, value_type)).is_none(), "defined twice");
             }
-            Definition::Source { id, name } => {
+            Definition::Source { id, name, .. } => {
                 assert!(self.sources.insert(id, name).is_none(), "defined twice");
             }
             Definition::EventType { id, name, .. } => {

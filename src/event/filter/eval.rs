@@ -6,8 +6,7 @@ use std::sync::Arc;
 use byteorder::{BigEndian, ByteOrder};
 
 use super::{Expr, FieldResolver, Filter, Literal, Op, Severity};
-use crate::event::EventFlags;
-use crate::event::pack::{ArrayKind, MAX_LEN, PARAM_HEADER, pad4};
+use crate::event::packed::{PackedParam as Param, flags, params};
 use crate::model::{Pmid, ValueType};
 
 /// A filter whose field names have been looked up.
@@ -58,7 +57,7 @@ fn eval(expr: &Expr, pmids: &[Vec<Pmid>], record: &[u8]) -> bool {
     // A test of a field holds if it holds for any of the record's values of that field; the negated
     // ones (`!=`, `!~`, `not in`) if there is a value and the opposite holds for none.
     let any = |field: usize, test: &dyn Fn(Param<'_>) -> bool| {
-        values(record).any(|param| pmids[field].contains(&param.pmid) && test(param))
+        params(record).any(|param| pmids[field].contains(&param.pmid) && test(param))
     };
     let none = |field: usize, test: &dyn Fn(Param<'_>) -> bool| any(field, &|_| true) && !any(field, test);
     match expr {
@@ -95,24 +94,12 @@ impl Op {
     }
 }
 
-/// A parameter of a packed record.
-#[derive(Clone, Copy)]
-struct Param<'a> {
-    pmid: Pmid,
-    value_type: u32,
-    bytes: &'a [u8],
-}
-
 enum Number {
     Int(i128),
     Float(f64),
 }
 
-impl<'a> Param<'a> {
-    fn text(self) -> Option<&'a [u8]> {
-        (self.value_type == ValueType::String.code() as u32).then_some(self.bytes)
-    }
-
+impl Param<'_> {
     fn number(self) -> Option<Number> {
         const I32: u32 = ValueType::I32.code() as u32;
         const U32: u32 = ValueType::U32.code() as u32;
@@ -173,23 +160,4 @@ fn compare_int(left: i128, right: f64) -> Option<Ordering> {
     // The cast saturates, far beyond 64 bits.
     let whole = right.trunc();
     Some(left.cmp(&(whole as i128)).then(whole.partial_cmp(&right)?))
-}
-
-fn flags(record: &[u8]) -> EventFlags {
-    let at = ArrayKind::HighRes.flags_offset();
-    EventFlags(record.get(at..at + 4).map_or(0, BigEndian::read_u32))
-}
-
-/// The parameters of a packed record. Stops at the first that is damaged.
-fn values(record: &[u8]) -> impl Iterator<Item = Param<'_>> {
-    let mut rest = record.get(ArrayKind::HighRes.record_header()..).unwrap_or(&[]);
-    std::iter::from_fn(move || {
-        let header = rest.get(..PARAM_HEADER)?;
-        let word = BigEndian::read_u32(&header[4..]);
-        let len = (word as usize & MAX_LEN).checked_sub(4)?;
-        let bytes = rest.get(PARAM_HEADER..PARAM_HEADER + len)?;
-        let param = Param { pmid: Pmid(BigEndian::read_u32(header)), value_type: word >> 24, bytes };
-        rest = rest.get(PARAM_HEADER + pad4(len)..).unwrap_or(&[]);
-        Some(param)
-    })
 }

@@ -211,7 +211,11 @@ fn operands_are_read_under_the_clients_profile() {
     );
     let core = fixture.core();
     for (id, name) in [(0, "zero"), (1, "one one")] {
-        core.state.define(crate::source::Definition::Source { id, name: name.to_owned() });
+        core.state.define(crate::source::Definition::Source {
+            id,
+            name: name.to_owned(),
+            gate: Default::default(),
+        });
         core.state.sources.get_mut(&id).unwrap().received = 5 + id as u64;
     }
     let client = core.client_open();

@@ -5,6 +5,7 @@ mod control;
 mod event;
 mod own;
 mod source;
+mod source_control;
 
 use super::State;
 use crate::agent::Metric;
@@ -15,6 +16,8 @@ pub const SOURCES: u32 = crate::source::registry::SOURCE_SERIAL;
 pub const TYPES: u32 = crate::source::registry::TYPE_SERIAL;
 /// Serial of the instance domain of client streams.
 pub const STREAMS: u32 = 3;
+/// Serial of the instance domain of (source, reason) pairs.
+pub const REASONS: u32 = 8;
 
 /// All metrics with a fixed name.
 pub fn all(access: &crate::agent::Access) -> Vec<Metric<State>> {
@@ -22,6 +25,7 @@ pub fn all(access: &crate::agent::Access) -> Vec<Metric<State>> {
     metrics.extend(source::metrics());
     metrics.extend(client::metrics());
     metrics.extend(control::metrics(access));
+    metrics.extend(source_control::metrics(access));
     metrics.extend(own::metrics());
     metrics
 }

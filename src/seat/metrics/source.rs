@@ -1,11 +1,12 @@
 //! `jumpseat.source.*`: the accounting of each source.
 
-use super::SOURCES;
+use super::{REASONS, SOURCES};
 use crate::agent::Metric;
 use crate::model::{Units, Value, ValueType};
 use crate::seat::State;
-use crate::seat::state::Source;
+use crate::seat::state::{Source, reason_of};
 use crate::source::delivery::Peer;
+use crate::source::{Cause, Origin};
 
 pub fn metrics() -> Vec<Metric<State>> {
     let of = |name: &str, units, value: fn(&Source) -> u64| {
@@ -21,7 +22,29 @@ pub fn metrics() -> Vec<Metric<State>> {
             },
         )
     };
+    let of_origin = |name: &str, value: fn(&Origin) -> Option<&str>| {
+        text(name, move |source| source.origin.as_deref().and_then(value).map(str::to_owned))
+    };
     vec![
+        of_origin("kind", |origin| Some(origin.kind)),
+        of_origin("address", |origin| Some(&origin.address)),
+        of_origin("service", |origin| origin.service.as_deref()),
+        text("state", |source| Some(source.phase().to_owned())),
+        Metric::new("jumpseat.source.rejected", ValueType::U64)
+            .indom(REASONS)
+            .units(Units::COUNT)
+            .counter()
+            .each(|state: &mut State, _, inst| {
+                let (source, reason) = reason_of(inst);
+                let rejected = state.sources.get(&source).zip(reason);
+                Ok(rejected.map(|(source, reason)| Value::U64(source.rejected[reason as usize])))
+            }),
+        of("dropped.disabled", Units::COUNT, |s| s.dropped[Cause::Disabled as usize]).counter(),
+        of("dropped.filtered", Units::COUNT, |s| s.dropped[Cause::Filtered as usize]).counter(),
+        of("dropped.sampled", Units::COUNT, |s| s.dropped[Cause::Sampled as usize]).counter(),
+        of("future", Units::COUNT, |s| s.future).counter(),
+        of("past", Units::COUNT, |s| s.past).counter(),
+        of("late", Units::COUNT, |s| s.late).counter(),
         of_peer("peer_uid", |peer| peer.uid),
         of_peer("peer_pid", |peer| peer.pid as u32),
         of("received", Units::COUNT, |s| s.received).counter(),
@@ -42,4 +65,10 @@ pub fn metrics() -> Vec<Metric<State>> {
             },
         ),
     ]
+}
+
+fn text(name: &str, value: impl Fn(&Source) -> Option<String> + 'static) -> Metric<State> {
+    Metric::new(format!("jumpseat.source.{name}"), ValueType::String).indom(SOURCES).discrete().each(
+        move |state: &mut State, _, inst| Ok(state.sources.get(&inst).and_then(&value).map(Value::from)),
+    )
 }
