@@ -7,7 +7,7 @@ use super::interpolate::Interpolator;
 use super::interpolated::RuleOptions;
 use super::reader::{Archive, Direction, Place, RecordPlace, Step};
 use super::record::{Record, Set};
-use crate::model::{InDom, PmError, Pmid, Profile, Timestamp};
+use crate::model::{InDom, Inst, PmError, Pmid, Profile, Timestamp};
 use crate::pdu::Fetched;
 
 /// What a fetch gives (`pmSetMode(3)`).
@@ -138,6 +138,44 @@ impl Replay {
         }
     }
 
+    /// Takes the next record in the direction of the mode with all that is in it, whoever asked for it; an empty
+    /// one at the time of a mark (`pmFetchArchive(3)`).
+    ///
+    /// # Errors
+    /// [`ReplayError::End`], as often as it is asked; those of reading.
+    pub fn next_record(&mut self, out: &mut Fetched) -> Result<(), ReplayError> {
+        out.clear();
+        let direction = match self.mode {
+            ReplayMode::Backward => Direction::Backward,
+            ReplayMode::Forward | ReplayMode::Interpolate(_) => Direction::Forward,
+        };
+        let at = match self.at {
+            Some(at) => at,
+            None => self.archive.seek(self.origin, direction)?,
+        };
+        let step = match direction {
+            Direction::Forward => self.archive.next(at)?,
+            Direction::Backward => self.archive.previous(at)?,
+        };
+        let (time, after) = match step {
+            None => {
+                self.at = Some(at);
+                return Err(ReplayError::End);
+            }
+            Some(Step::Gap(time, after)) => (time, after),
+            Some(Step::Record(place, after)) => {
+                let record = self.archive.record(place)?;
+                for set in record.sets() {
+                    push_set(set.pmid, Some(set), |_| true, out);
+                }
+                (record.timestamp, after)
+            }
+        };
+        out.timestamp = time;
+        (self.at, self.origin) = (Some(after), time);
+        Ok(())
+    }
+
     fn fetch_at_origin(
         &mut self,
         pmids: &[Pmid],
@@ -232,11 +270,13 @@ impl Replay {
             }
         };
         let record: Record<'_> = archive.record(place)?;
+        // Where all values are computed, any record will do.
+        let any = pmids.iter().all(|pmid| pmid.is_derived());
         let passed = match direction {
             Direction::Forward => record.timestamp < *origin,
             Direction::Backward => record.timestamp > *origin,
         };
-        if passed || !record.sets().any(|set| wanted.contains_key(&set.pmid)) {
+        if passed || !(any || record.sets().any(|set| wanted.contains_key(&set.pmid))) {
             return Ok(None);
         }
         let mut found: Vec<Option<Set<'_>>> = vec![None; pmids.len()];
@@ -247,29 +287,29 @@ impl Replay {
         }
         for (number, pmid) in pmids.iter().enumerate() {
             let set = wanted.get(pmid).and_then(|first| found[*first]);
-            let values = match set.map(|set| set.values) {
-                Some(Err(error)) => {
-                    out.push_error(*pmid, error);
-                    continue;
-                }
-                Some(Ok(values)) => Some(values),
-                None => None,
-            };
-            out.begin_set(*pmid);
             let indom = indoms.get(number).copied().unwrap_or(InDom::NULL);
             let view = profile.of(indom);
-            let mut failed = None;
-            for (inst, value) in values.iter().flat_map(|values| values.iter()) {
-                if indom == InDom::NULL || view.includes(inst) {
-                    failed = failed.or(out.push(inst, value).err());
-                }
-            }
-            match failed {
-                Some(error) => out.fail_set(error),
-                None => out.end_set(),
-            }
+            push_set(*pmid, set, |inst| indom == InDom::NULL || view.includes(inst), out);
         }
         out.timestamp = record.timestamp;
         Ok(Some(record.timestamp))
+    }
+}
+
+/// Appends the values of those instances that are wanted, or why there are none; no values where there is no set.
+fn push_set(pmid: Pmid, set: Option<Set<'_>>, wanted: impl Fn(Inst) -> bool, out: &mut Fetched) {
+    let values = match set.map(|set| set.values) {
+        Some(Err(error)) => return out.push_error(pmid, error),
+        Some(Ok(values)) => Some(values),
+        None => None,
+    };
+    out.begin_set(pmid);
+    let mut failed = None;
+    for (inst, value) in values.iter().flat_map(|values| values.iter()).filter(|(inst, _)| wanted(*inst)) {
+        failed = failed.or(out.push(inst, value).err());
+    }
+    match failed {
+        Some(error) => out.fail_set(error),
+        None => out.end_set(),
     }
 }

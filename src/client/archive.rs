@@ -38,6 +38,13 @@ impl ArchiveProvider {
     pub fn open(names: &str) -> Result<ArchiveProvider> {
         Ok(ArchiveProvider { replay: Replay::new(Archive::open(names)?), request: None, pending: false })
     }
+
+    /// Whether an interpolated reading is the nearer of the two around it, see [`Replay::set_nearest`].
+    #[must_use]
+    pub fn nearest(mut self, nearest: bool) -> ArchiveProvider {
+        self.replay.set_nearest(nearest);
+        self
+    }
 }
 
 impl Provider for ArchiveProvider {
@@ -78,20 +85,9 @@ impl Provider for ArchiveProvider {
         Ok(self.replay.archive_mut().instances(indom, time)?.map(instance).collect())
     }
 
-    /// The whole name wins; else the first that has a space and whose first word the wanted name starts with.
     fn instance(&mut self, indom: InDom, name: &str) -> Result<Inst> {
         let time = self.replay.origin();
-        let mut similar = None;
-        for (id, own) in self.replay.archive_mut().instances(indom, time)? {
-            if own == name.as_bytes() {
-                return Ok(id);
-            }
-            let space = own.iter().position(|&byte| byte == b' ');
-            if let Some(end) = space.filter(|end| name.as_bytes().starts_with(&own[..*end])) {
-                similar.get_or_insert((id, end));
-            }
-        }
-        similar.map(|(id, _)| id).ok_or_else(|| PmError::INST_LOG.into())
+        named(self.replay.archive_mut().instances(indom, time)?, name)
     }
 
     fn instance_name(&mut self, indom: InDom, inst: Inst) -> Result<String> {
@@ -166,6 +162,13 @@ impl Provider for ArchiveProvider {
         (mode, self.replay.origin())
     }
 
+    fn fetch_record(&mut self, out: &mut Fetched) -> Result<()> {
+        match self.replay.mode() {
+            ReplayMode::Interpolate(_) => Err(PmError::MODE.into()),
+            ReplayMode::Forward | ReplayMode::Backward => Ok(self.replay.next_record(out)?),
+        }
+    }
+
     fn span(&mut self) -> Result<(Timestamp, Timestamp)> {
         let start = self.replay.archive().label().start;
         Ok((start, self.replay.archive_mut().end()?))
@@ -175,9 +178,30 @@ impl Provider for ArchiveProvider {
         Ok(self.replay.archive().instances_ever(indom)?)
     }
 
+    fn instance_ever(&mut self, indom: InDom, name: &str) -> Result<Inst> {
+        let instances = self.replay.archive().instances_ever(indom)?;
+        named(instances.iter().map(|instance| (instance.id, instance.name.as_bytes())), name)
+    }
+
     fn refresh(&mut self) -> Result<bool> {
         Ok(self.replay.refresh()?)
     }
+}
+
+/// The instance of a name. The whole name wins; else the first that has a space and whose first word the wanted name
+/// starts with.
+fn named<'a>(instances: impl Iterator<Item = (Inst, &'a [u8])>, name: &str) -> Result<Inst> {
+    let mut similar = None;
+    for (id, own) in instances {
+        if own == name.as_bytes() {
+            return Ok(id);
+        }
+        let space = own.iter().position(|&byte| byte == b' ');
+        if space.is_some_and(|end| name.as_bytes().starts_with(&own[..end])) {
+            similar.get_or_insert(id);
+        }
+    }
+    similar.ok_or_else(|| PmError::INST_LOG.into())
 }
 
 fn text(name: &[u8]) -> String {

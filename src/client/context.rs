@@ -16,7 +16,7 @@ use super::error::{ClientError, Result};
 use super::namespace::{NameSpace, Renamed};
 use super::provider::{self, Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
 use super::registry::{self, SharedRegistry};
-use crate::derive::{self, HelpKind, is_derived};
+use crate::derive::{self, HelpKind, Level, is_derived};
 use crate::model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
 use crate::pdu::{Fetched, LabelTarget, StateChange, TextLevel, TextTarget};
 
@@ -168,7 +168,8 @@ impl Context {
     }
 
     /// The names of all metrics at or below a name, all for an empty one (`pmTraversePMNS(3)`). Derived metrics
-    /// come last, in the order of their definition; those that do not bind are left out.
+    /// come last, in the order of their definition; those that do not bind are left out, but for archives as
+    /// PCP up to 6.3 lists them.
     ///
     /// # Errors
     /// `PM_ERR_NAME`.
@@ -180,9 +181,11 @@ impl Context {
         let registry = registry::snapshot(&self.registry);
         let derived: Vec<(String, Pmid)> =
             self.derived.names(&registry, name).map(|(name, pmid)| (name.to_string(), pmid)).collect();
+        let recorded = self.provider.kind() == ContextKind::Archive;
         let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
+        let all = recorded && registry.dialect().level < Level::V721;
         let bound = |(name, pmid): (String, Pmid)| {
-            self.derived.meta(&registry, &mut metrics, pmid).is_ok().then_some(name)
+            (all || self.derived.meta(&registry, &mut metrics, pmid).is_ok()).then_some(name)
         };
         let derived: Vec<String> = derived.into_iter().filter_map(bound).collect();
         match real {
@@ -414,6 +417,15 @@ impl Context {
         self.provider.mode()
     }
 
+    /// The next record of an archive with all that is in it, forward or backward, without derived metrics; an empty
+    /// one where recording was interrupted (`pmFetchArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_MODE` while values are interpolated, `PM_ERR_EOL`; those of reading.
+    pub fn fetch_record(&mut self, out: &mut Fetched) -> Result<()> {
+        self.provider.fetch_record(out)
+    }
+
     /// Start and end of an archive (`pmGetArchiveLabel(3)`, `pmGetArchiveEnd(3)`).
     ///
     /// # Errors
@@ -428,6 +440,14 @@ impl Context {
     /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`.
     pub fn instances_ever(&mut self, indom: InDom) -> Result<Vec<Instance>> {
         self.provider.instances_ever(indom)
+    }
+
+    /// The instance of an archive that ever had a name (`pmLookupInDomArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`, `PM_ERR_INST_LOG`.
+    pub fn instance_ever(&mut self, indom: InDom, name: &str) -> Result<Inst> {
+        self.provider.instance_ever(some(indom)?, name)
     }
 
     /// Takes in what a logger has written to an archive since. Whether there is anything: after `PM_ERR_EOL`

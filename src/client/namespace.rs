@@ -367,6 +367,14 @@ impl Provider for Renamed {
         self.source.instances_ever(indom)
     }
 
+    fn instance_ever(&mut self, indom: InDom, name: &str) -> Result<Inst> {
+        self.source.instance_ever(indom, name)
+    }
+
+    fn fetch_record(&mut self, out: &mut Fetched) -> Result<()> {
+        self.source.fetch_record(out)
+    }
+
     fn refresh(&mut self) -> Result<bool> {
         self.source.refresh()
     }

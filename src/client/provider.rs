@@ -201,6 +201,15 @@ pub trait Provider: Send {
         (Mode::Live, Timestamp::default())
     }
 
+    /// The next record of an archive with all that is in it, forward or backward; an empty one where recording was
+    /// interrupted (`pmFetchArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_MODE` while values are interpolated, `PM_ERR_EOL`; those of reading.
+    fn fetch_record(&mut self, _out: &mut Fetched) -> Result<()> {
+        Err(PmError::NOTARCHIVE.into())
+    }
+
     /// Start and end of what is recorded (`pmGetArchiveLabel(3)`, `pmGetArchiveEnd(3)`).
     ///
     /// # Errors
@@ -214,6 +223,14 @@ pub trait Provider: Send {
     /// # Errors
     /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`.
     fn instances_ever(&mut self, _indom: InDom) -> Result<Vec<Instance>> {
+        Err(PmError::NOTARCHIVE.into())
+    }
+
+    /// The instance that ever had a name (`pmLookupInDomArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`, `PM_ERR_INST_LOG`.
+    fn instance_ever(&mut self, _indom: InDom, _name: &str) -> Result<Inst> {
         Err(PmError::NOTARCHIVE.into())
     }
 

@@ -19,7 +19,7 @@ const MAX_ITEM: u16 = 1023;
 
 /// Whether a PMID is that of a derived metric.
 pub fn is_derived(pmid: Pmid) -> bool {
-    pmid.domain() == DERIVED_DOMAIN && pmid.cluster() < LOGGED_CLUSTER && pmid.item() != 0
+    pmid.is_derived()
 }
 
 /// A definition: a name and what it stands for.

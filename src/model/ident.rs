@@ -39,6 +39,12 @@ impl Pmid {
         (self.0 & 0x3ff) as u16
     }
 
+    /// Whether it stands for a derived metric. Those that a logger has recorded are metrics like others: they have
+    /// the uppermost bit of the cluster set.
+    pub const fn is_derived(self) -> bool {
+        self.domain() == Pmid::DYNAMIC_DOMAIN && self.cluster() < 1 << 11 && self.item() != 0
+    }
+
     /// The same cluster and item in another domain.
     pub const fn with_domain(self, domain: u16) -> Pmid {
         Pmid::new(domain, self.cluster(), self.item())

@@ -56,6 +56,13 @@ pub struct Window {
     pub aligned: bool,
 }
 
+impl Window {
+    /// The end, if there is one.
+    pub fn finite_end(&self) -> Option<Timestamp> {
+        (self.end.sec != Reference::FOREVER.sec).then_some(self.end)
+    }
+}
+
 /// The window that the arguments select.
 ///
 /// # Errors

@@ -22,7 +22,9 @@ pub const FILTERS: &[Filter] = &[
         name: "archive wording",
         reason: "6.0.3 says `PCP log archive`, 6.3.8 `PCP archive`",
         apply: |text| {
-            text.replace("PCP log archive", "PCP archive").replace("PCP archive log", "PCP archive")
+            let text =
+                text.replace("PCP log archive", "PCP archive").replace("PCP archive log", "PCP archive");
+            text.replace("archive log file", "archive file")
         },
     },
     Filter {
@@ -190,4 +192,11 @@ fn replace(text: &str, pattern: &str, with: &str) -> String {
 pub fn apply(text: &str, events_fixed: bool) -> String {
     let text = if events_fixed { text.replace("sample.event.", "fixed.event.") } else { text.to_owned() };
     FILTERS.iter().fold(text, |text, filter| (filter.apply)(&text))
+}
+
+/// A text of which only wordings may differ.
+pub fn apply_to_recorded(text: &str) -> String {
+    let wordings = ["version", "archive wording", "pminfo -r"];
+    let filters = FILTERS.iter().filter(|filter| wordings.contains(&filter.name));
+    filters.fold(text.to_owned(), |text, filter| (filter.apply)(&text))
 }

@@ -34,6 +34,8 @@ pub struct Pair {
     env: Vec<(String, String)>,
     /// A command that both are given before each case, to start from the same state.
     before: Option<Vec<String>>,
+    /// Whether all that is compared was recorded, and so never moves.
+    recorded: bool,
 }
 
 impl Pair {
@@ -44,7 +46,20 @@ impl Pair {
         for name in NAMES {
             symlink(JUMPSEAT, links.join(name)).expect("the test's directory is writable");
         }
-        Pair { pmcd, links, cases: 0, differences: Vec::new(), env: Vec::new(), before: None }
+        Pair {
+            pmcd,
+            links,
+            cases: 0,
+            differences: Vec::new(),
+            env: Vec::new(),
+            before: None,
+            recorded: false,
+        }
+    }
+
+    /// For archives: nothing but wordings that differ between releases is let off.
+    pub fn of_archives(pmcd: PrivatePmcd) -> Pair {
+        Pair { recorded: true, ..Pair::new(pmcd) }
     }
 
     pub fn pmcd(&self) -> &PrivatePmcd {
@@ -60,8 +75,18 @@ impl Pair {
 
     /// Compares with a variable set.
     pub fn with_env(&mut self, name: &str, value: &str, compare: impl FnOnce(&mut Pair)) {
-        self.env.push((name.to_owned(), value.to_owned()));
+        self.env_set(name, value);
         compare(self);
+        self.env_unset();
+    }
+
+    /// Sets a variable, until [`Pair::env_unset`].
+    pub fn env_set(&mut self, name: &str, value: &str) {
+        self.env.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Takes back the last variable that was set.
+    pub fn env_unset(&mut self) {
         self.env.pop();
     }
 
@@ -78,7 +103,10 @@ impl Pair {
         let pcp = self.run_words(&Path::new(PCP_BIN).join(tool), &words);
         let ours = self.run_words(&self.links.join(tool), &words);
         self.cases += 1;
-        let filtered = |text: &str| filters::apply(text, self.before.is_some());
+        let filtered = |text: &str| match self.recorded {
+            true => filters::apply_to_recorded(text),
+            false => filters::apply(text, self.before.is_some()),
+        };
         let sides = [&pcp, &ours]
             .map(|output| [filtered(&output.stdout), filtered(&output.stderr), output.status.to_string()]);
         if sides[0] != sides[1] {

@@ -2,14 +2,17 @@
 
 use std::process::ExitCode;
 
-use jumpseat::client::{Context, Fetched};
-use jumpseat::model::{Desc, InDom, PmError, Pmid};
+use jumpseat::client::{Context, Fetched, Mode};
+use jumpseat::model::{Desc, InDom, PmError, Pmid, Timestamp};
 use jumpseat::pdu::ValuesRef;
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::tool::json::{error_json, value_json};
-use crate::tool::{Call, Clock, Instances, Opt, Options, Out, Row, Standard, Tool, count, open, put, values};
+use crate::tool::{
+    Call, Clock, Instances, Opt, Options, Out, Row, Standard, Tool, count, open, put, replay_from,
+    tell_of_definitions, values,
+};
 
 /// The command line.
 pub const TOOL: Tool = Tool {
@@ -113,16 +116,25 @@ pub fn run(call: Call, words: Vec<String>) -> ExitCode {
         Ok(ready) => ready,
         Err(code) => return code,
     };
-    let context = match open(&mut ready) {
+    let mut context = match open(&mut ready) {
         Ok(context) => context,
         Err(code) => return code,
     };
+    let mut out = Out::new();
+    let (clock, origin) = match replay_from(&ready, &mut context, &mut out) {
+        Ok(found) => found,
+        Err(code) => return code,
+    };
+    if origin.is_some() {
+        wanted.batch = 1;
+    }
     let mut probe = Probe {
         wanted,
         context,
+        origin,
         instances: Instances::default(),
-        clock: Clock::local(),
-        out: Out::new(),
+        clock,
+        out,
         names: Vec::new(),
         fetched: Fetched::new(),
         text: Vec::new(),
@@ -140,6 +152,8 @@ pub fn run(call: Call, words: Vec<String>) -> ExitCode {
 struct Probe {
     wanted: Wanted,
     context: Context,
+    /// Where each metric's first record is looked for, in an archive.
+    origin: Option<Timestamp>,
     instances: Instances,
     clock: Clock,
     out: Out,
@@ -212,6 +226,7 @@ impl Probe {
         let refs: Vec<&str> = names.iter().map(String::as_str).collect();
         let pmids = match self.context.lookup_names(&refs) {
             Ok(pmids) => pmids,
+            Err(_) if self.wanted.leaves && self.origin.is_some() => vec![None; names.len()],
             Err(error) => {
                 let error = error.code();
                 names.iter().for_each(|name| self.failure(name, "pmLookupName", error, false));
@@ -230,12 +245,22 @@ impl Probe {
             return;
         }
         let pmids: Vec<Pmid> = metrics.iter().map(|(_, pmid)| *pmid).collect();
+        if let Some(origin) = self.origin {
+            // Archives have this mode. At another time there are other instances.
+            let _ = self.context.set_mode(Mode::Forward, Some(origin));
+            self.instances = Instances::default();
+        }
         if let Err(error) = self.context.fetch(&pmids, &mut self.fetched) {
             let error = error.code();
+            if self.origin.is_some() && self.wanted.force && (self.wanted.internal || self.wanted.external) {
+                // Instances are known without values, too.
+                return self.instances_of(&metrics);
+            }
             metrics.iter().for_each(|(name, _)| self.failure(name, "pmFetch", error, true));
             return;
         }
         let descs = if self.wanted.needs_desc() { self.descs(&pmids) } else { Vec::new() };
+        tell_of_definitions(&mut self.context);
         let fetched = std::mem::take(&mut self.fetched);
         let mut descs = descs.into_iter();
         for (&(name, _), set) in metrics.iter().zip(fetched.sets()) {
@@ -250,6 +275,15 @@ impl Probe {
             }
         }
         self.fetched = fetched;
+    }
+
+    fn instances_of(&mut self, metrics: &[(&str, Pmid)]) {
+        for &(name, pmid) in metrics {
+            match self.context.desc(pmid) {
+                Ok(desc) => self.all_instances(name, &desc),
+                Err(error) => self.failure(name, "pmLookupDesc", error.code(), true),
+            }
+        }
     }
 
     fn descs(&mut self, pmids: &[Pmid]) -> Vec<Result<Desc, PmError>> {
@@ -302,6 +336,10 @@ impl Probe {
             put!(self.out, "{name} 1");
             self.instance(InDom::NULL, 0);
             return put!(self.out, "\n");
+        }
+        if self.origin.is_some() {
+            // All that the archive has ever seen.
+            self.instances.ask_ever(&mut self.context, desc.indom);
         }
         let ids = match self.instances.ids(&mut self.context, desc.indom) {
             Ok(ids) => ids.to_vec(),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use jumpseat::client::{Context, LabelTarget};
-use jumpseat::model::{InDom, Inst, LabelFlags, LabelSet, Pmid};
+use jumpseat::client::{Context, ContextKind, LabelTarget};
+use jumpseat::model::{InDom, Inst, Label, LabelFlags, LabelSet, PM_IN_NULL, Pmid};
 use sha1::{Digest, Sha1};
 
 use super::{Info, Metric, Parameter};
@@ -14,6 +14,8 @@ use super::{Info, Metric, Parameter};
 #[derive(Default)]
 pub struct Labels {
     known: HashMap<LabelTarget, Option<Rc<Vec<LabelSet>>>>,
+    /// Clusters are asked about with the item: archives know labels of the first one then.
+    quirk: bool,
 }
 
 /// Labels of several levels, by name: the lowest level wins (`pmMergeLabelSets(3)`).
@@ -24,9 +26,29 @@ pub struct Merged {
 }
 
 impl Labels {
-    /// The label sets of one level; `None` where they cannot be had.
+    /// None known yet. Where `quirk` is set, those of clusters are asked for as PCP's program asks.
+    pub fn new(quirk: bool) -> Labels {
+        Labels { quirk, ..Labels::default() }
+    }
+
+    /// Forgets what holds at one time of an archive only. Labels of the source are asked for once a run all the same.
+    pub fn forget(&mut self) {
+        self.known.retain(|target, _| *target == LabelTarget::Context);
+    }
+
+    /// The label sets of one level; `None` where they cannot be had. An archive without labels of the source, yet or
+    /// at all, has the name of its host.
     pub fn sets(&mut self, context: &mut Context, target: LabelTarget) -> Option<Rc<Vec<LabelSet>>> {
-        let sets = || context.labels(target).ok().map(Rc::new);
+        let sets = || {
+            let mut sets = context.labels(target).ok()?;
+            if target == LabelTarget::Context && context.kind() == ContextKind::Archive && sets.is_empty() {
+                let value = serde_json::Value::from(context.host_name().ok()?).to_string();
+                let flags = LabelFlags(1);
+                let label = Label { name: "hostname".to_owned(), value, flags };
+                sets.push(LabelSet { inst: PM_IN_NULL, labels: Ok(vec![label]) });
+            }
+            Some(Rc::new(sets))
+        };
         self.known.entry(target).or_insert_with(sets).clone()
     }
 
@@ -51,7 +73,10 @@ impl Labels {
     /// Those that all values of a metric have.
     pub fn of_metric(&mut self, context: &mut Context, pmid: Pmid, indom: InDom) -> Merged {
         let domain = LabelTarget::Domain(pmid.domain().into());
-        let cluster = LabelTarget::Cluster(Pmid::new(pmid.domain(), pmid.cluster(), 0));
+        let cluster = match self.quirk && context.kind() == ContextKind::Archive {
+            true => LabelTarget::Cluster(pmid),
+            false => LabelTarget::Cluster(Pmid::new(pmid.domain(), pmid.cluster(), 0)),
+        };
         let (above, below) = ([LabelTarget::Context, domain], [cluster, LabelTarget::Item(pmid)]);
         let indom = (indom != InDom::NULL).then_some(LabelTarget::InDom(indom));
         let targets: Vec<LabelTarget> = above.into_iter().chain(indom).chain(below).collect();

@@ -9,10 +9,13 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use jumpseat::client::{ClientError, Context, Fetched};
-use jumpseat::model::{Desc, InDom, PmError, Pmid, ValueType};
+use jumpseat::client::{ClientError, Context, Fetched, Mode};
+use jumpseat::model::{Desc, InDom, PmError, Pmid, Timestamp, ValueType};
 
-use crate::tool::{Call, Clock, Instances, Opt, Options, Out, Row, Standard, Tool, count, open, put};
+use crate::tool::{
+    Call, Clock, Instances, Opt, Options, Out, Row, Standard, Tool, count, open, put, replay_from,
+    tell_of_definitions,
+};
 use metadata::Labels;
 
 /// The command line.
@@ -163,6 +166,8 @@ type Parameter = (Option<Rc<str>>, Result<ValueType, PmError>);
 struct Info {
     wanted: Wanted,
     context: Context,
+    /// Where each metric's first record is looked for, in an archive.
+    origin: Option<Timestamp>,
     instances: Instances,
     labels: Labels,
     clock: Clock,
@@ -210,13 +215,22 @@ pub fn run(call: Call, words: Vec<String>) -> ExitCode {
         return ExitCode::FAILURE;
     }
     wanted.settle();
+    let mut out = Out::new();
+    let (clock, origin) = match replay_from(&ready, &mut context, &mut out) {
+        Ok(found) => found,
+        Err(code) => return code,
+    };
+    if origin.is_some() {
+        wanted.batch = 1;
+    }
     let mut info = Info {
         wanted,
         context,
+        origin,
         instances: Instances::default(),
-        labels: Labels::default(),
-        clock: Clock::local(),
-        out: Out::new(),
+        labels: Labels::new(ready.call.pcp),
+        clock,
+        out,
         names: Vec::new(),
         fetched: Fetched::new(),
         parameters: HashMap::new(),
@@ -336,7 +350,9 @@ impl Info {
             return;
         }
         let mut fetched = std::mem::take(&mut self.fetched);
-        if self.wanted.needs_values() {
+        // Labels are those at the time of the values.
+        if self.wanted.needs_values() || self.wanted.labels && self.origin.is_some() {
+            self.rewind();
             if let Err(error) = self.context.fetch(&pmids, &mut fetched) {
                 wanted.iter().for_each(|name| self.failure(name, "pmFetch", error.code()));
                 return;
@@ -351,6 +367,7 @@ impl Info {
                 Err(error) => vec![Some(Err(error.code())); pmids.len()],
             },
         };
+        tell_of_definitions(&mut self.context);
         let mut sets = fetched.sets();
         for ((name, pmid), desc) in wanted.into_iter().zip(pmids).zip(descs) {
             let set = sets.next();
@@ -361,6 +378,16 @@ impl Info {
         }
         drop(sets);
         self.fetched = fetched;
+    }
+
+    /// Goes back to where each metric is looked for: then it is another time, with other instances and labels.
+    fn rewind(&mut self) {
+        if let Some(origin) = self.origin {
+            // Archives have this mode.
+            let _ = self.context.set_mode(Mode::Forward, Some(origin));
+            self.instances = Instances::default();
+            self.labels.forget();
+        }
     }
 
     fn metric(&mut self, metric: &Metric<'_>, set: Option<jumpseat::pdu::SetRef<'_>>) {

@@ -142,6 +142,8 @@ impl Info {
                     return false;
                 }
                 Err(error) => {
+                    // About archives PCP's program does not say more.
+                    let error = if self.origin.is_some() { PmError::INST } else { error };
                     put!(
                         self.out,
                         "{indent}pmNameIndom: indom={indom} inst={inst}: {error}\n    inst [{inst}] "

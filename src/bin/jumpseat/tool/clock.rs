@@ -1,6 +1,6 @@
 //! The time zone in which a tool prints times.
 
-use jumpseat::client::{ClientError, Context};
+use jumpseat::client::{ClientError, Context, ContextKind};
 use jumpseat::time::Zone;
 
 use super::common::{self, Common};
@@ -32,7 +32,8 @@ impl Clock {
             Some(common::Zone::Source) => {
                 let text = context.time_zone()?;
                 let host = context.host_name()?;
-                put!(out, "Note: timezone set to local timezone of host \"{host}\"\n\n");
+                let from = if context.kind() == ContextKind::Archive { " from archive" } else { "" };
+                put!(out, "Note: timezone set to local timezone of host \"{host}\"{from}\n\n");
                 Zone::new(&text)
             }
         };

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use jumpseat::client::Context;
-use jumpseat::model::{InDom, Inst, PmError};
+use jumpseat::client::{ClientError, Context};
+use jumpseat::model::{InDom, Inst, Instance, PmError};
 
 /// What has been learnt about instance domains. A tool that prints one sample sees a domain at one time only, so each
 /// is asked for once; instances that have come since are asked for by themselves.
@@ -47,13 +47,24 @@ impl Instances {
         }
     }
 
+    /// Takes all instances that a domain of an archive ever had for those that it has.
+    pub fn ask_ever(&mut self, context: &mut Context, indom: InDom) {
+        self.domains.insert(indom, Domain::new(context.instances_ever(indom)));
+    }
+
     fn domain(&mut self, context: &mut Context, indom: InDom) -> &mut Domain {
-        self.domains.entry(indom).or_insert_with(|| match context.instances(indom) {
+        self.domains.entry(indom).or_insert_with(|| Domain::new(context.instances(indom)))
+    }
+}
+
+impl Domain {
+    fn new(instances: Result<Vec<Instance>, ClientError>) -> Domain {
+        match instances {
             Ok(instances) => Domain {
                 ids: Ok(instances.iter().map(|instance| instance.id).collect()),
                 names: instances.into_iter().map(|instance| (instance.id, Ok(instance.name))).collect(),
             },
             Err(error) => Domain { ids: Err(error.code()), names: HashMap::new() },
-        })
+        }
     }
 }

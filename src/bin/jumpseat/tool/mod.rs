@@ -22,12 +22,14 @@ mod source;
 mod table;
 mod usage;
 pub mod values;
+mod window;
 
 pub use call::Call;
 pub use clock::Clock;
 pub use instances::Instances;
-pub use options::{Definitions, Options, Ready, count};
+pub use options::{Definitions, Options, Ready, count, tell_of_definitions};
 pub use out::Out;
 pub(crate) use out::put;
 pub use source::open;
 pub use table::{Opt, Row, Standard, Tool};
+pub use window::{replay_from, window};

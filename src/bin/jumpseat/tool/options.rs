@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
 
-use jumpseat::client::{Duplicates, NameSpace, SharedRegistry, global_registry};
+use jumpseat::client::{Context, Duplicates, NameSpace, SharedRegistry, global_registry};
 use jumpseat::derive::{ConfigProblem, Dialect, Level, Registry};
 use jumpseat::model::PmError;
 
@@ -346,6 +346,11 @@ impl Definitions {
         let loaded = definitions::load(&mut registry, Path::new(files), &mut problem);
         loaded.map(|_| ()).map_err(|unreadable| PmError::from(&unreadable.error))
     }
+}
+
+/// Says which definitions of derived metrics turned out to be of no use with these metrics.
+pub fn tell_of_definitions(context: &mut Context) {
+    context.derived().take_messages().iter().for_each(|message| eprint!("{message}"));
 }
 
 /// A whole number as `strtol` takes it, not negative. No digits at all are 0.

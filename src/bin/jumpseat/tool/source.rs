@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use jumpseat::client::{ClientError, Context, EnvWarning, HostSpecError, Options};
+use jumpseat::client::{
+    ArchiveProvider, ClientError, Context, EnvWarning, HostSpecError, Options, global_registry,
+};
 use jumpseat::time::Zone;
 
 use super::options::Ready;
@@ -30,7 +32,18 @@ pub fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
     }
     if !common.archives.is_empty() {
         let archives = common.archives.join(",");
-        return Err(failed(format!("Cannot open archive \"{archives}\": archives are not read yet")));
+        let context = archive(&archives).map_err(|error| {
+            let code = failed(format!("Cannot open archive \"{archives}\": {}", error.code()));
+            if let (ClientError::Archive(error), false) = (&error, call.pcp) {
+                eprintln!("{error}");
+            }
+            code
+        })?;
+        ready.definitions.load_defaults(call);
+        return Ok(match &common.names {
+            Some(names) => context.with_names(names.clone()),
+            None => context,
+        });
     }
     let host = common.host.as_deref().unwrap_or(LOCAL_COLLECTOR);
     let (context, warnings) = connect(host, common.container.clone()).map_err(|error| {
@@ -51,6 +64,14 @@ pub fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
         Some(names) => context.with_names(names.clone()),
         None => context,
     })
+}
+
+/// A context on archives. Those who want the readings that PCP's releases before 6.3 make up between two records
+/// say so in the environment.
+pub fn archive(names: &str) -> Result<Context, ClientError> {
+    let prior = std::env::var("JUMPSEAT_INTERPOLATION").is_ok_and(|rule| rule == "prior");
+    let provider = ArchiveProvider::open(names)?.nearest(!prior);
+    Ok(Context::new(Box::new(provider), global_registry()))
 }
 
 /// A context, and what of the environment was ignored.

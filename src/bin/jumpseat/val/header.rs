@@ -1,24 +1,17 @@
 //! The lines before the first sample (spec `tools.md` 5.4).
 
-use std::time::Duration;
-
 use jumpseat::model::{Semantics, Units};
 
+use super::plan::Plan;
 use super::rate;
 use super::setup::Subject;
 use super::style::Style;
 use crate::tool::put;
 
-/// Prints what the metric is and how it is sampled. `samples` is `None` for no end.
-pub fn print(
-    subject: &mut Subject,
-    metric: &str,
-    rated: bool,
-    samples: Option<u64>,
-    interval: Duration,
-    style: Style,
-) {
-    let events = subject.has_events();
+/// Prints what the metric is and how it is sampled.
+pub fn print(subject: &mut Subject, metric: &str, plan: &Plan, style: Style) {
+    let &Plan { samples, interval, rated, .. } = plan;
+    let (events, recorded) = (subject.has_events(), subject.is_recorded());
     if subject.ready.common.zone.is_none() && !events {
         put!(subject.out, "\n");
     }
@@ -29,7 +22,16 @@ pub fn print(
     if !events {
         line("metric", metric);
     }
+    if recorded {
+        line("archive", &subject.ready.common.archives.join(","));
+    }
     line("host", &subject.host);
+    if recorded {
+        line("start", &subject.clock.zone.ctime(subject.window.origin.sec));
+    }
+    if let (true, Some(end)) = (recorded, subject.window.finite_end()) {
+        line("end", &subject.clock.zone.ctime(end.sec));
+    }
     if !events {
         let semantics = match subject.desc.semantics {
             Semantics::Counter if rated => "cumulative counter (converting to rate)",
@@ -51,7 +53,7 @@ pub fn print(
         Some(samples) => line("samples", &samples.to_string()),
         None => line("samples", "all"),
     }
-    if samples.is_some_and(|samples| samples > 1) {
+    if samples.is_some_and(|samples| samples > 1) && !(recorded && plan.by_record) {
         line("interval", &format!("{:.2} sec", interval.as_secs_f64()));
     }
 }

@@ -37,27 +37,30 @@ impl JsonLines {
         }
     }
 
-    /// Prints a sample: its values, its records, or why there are none.
+    /// Prints a sample: its values, its records, or why there are none. Whether it is one of those asked for.
     pub fn sample(
         &mut self,
         subject: &mut Subject,
         time: Timestamp,
         values: Result<ValuesRef<'_>, PmError>,
-        first: bool,
-    ) {
+    ) -> bool {
         let values = match values {
             Err(error) => {
                 let text = json!({ "code": error.0, "text": error.to_string() });
-                return self.print(subject, time, "error", text);
+                self.print(subject, time, "error", text);
+                return true;
             }
             Ok(values) => values,
         };
         let list = if subject.has_events() {
             self.arrays(subject, values)
         } else {
-            match self.table.take(Some(decode(time, values, self.desc.value_type)), first) {
-                None => return,
-                Some(Err(())) => Vec::new(),
+            let taken = self.table.take(Some(decode(time, values, self.desc.value_type)));
+            if !taken.counts {
+                return false;
+            }
+            match taken.shown {
+                None | Some(Err(())) => Vec::new(),
                 Some(Ok(shown)) => shown
                     .iter()
                     .map(|(inst, value)| {
@@ -69,6 +72,13 @@ impl JsonLines {
             }
         };
         self.print(subject, time, "values", Json::Array(list));
+        true
+    }
+
+    /// Prints that recording was interrupted.
+    pub fn suspended(&mut self, subject: &mut Subject, time: Timestamp) {
+        self.table.suspend();
+        self.print(subject, time, "suspended", Json::Bool(true));
     }
 
     fn print(&self, subject: &mut Subject, time: Timestamp, what: &str, list: Json) {
@@ -97,6 +107,9 @@ impl JsonLines {
     fn arrays(&mut self, subject: &mut Subject, values: ValuesRef<'_>) -> Vec<Json> {
         let mut list = Vec::new();
         for (inst, value) in values.iter() {
+            if !subject.wants(inst) {
+                continue;
+            }
             let mut object = self.instance(subject, inst);
             match records::array(value, self.desc.value_type) {
                 Err(error) => {

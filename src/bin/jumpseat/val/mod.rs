@@ -4,6 +4,7 @@
 mod header;
 mod json;
 mod pace;
+mod plan;
 mod rate;
 mod real;
 mod records;
@@ -85,6 +86,8 @@ const JSON: &[Row] = &[
 struct Wanted {
     delay: bool,
     precision: Option<usize>,
+    /// How often the date and more digits of the second are wanted.
+    dated: usize,
     /// Names of instances; none means all of them.
     instances: Vec<String>,
     /// Whether any were named, be it none.
@@ -136,6 +139,7 @@ fn run(tool: &'static Tool, call: Call, words: Vec<String>) -> ExitCode {
                     None => options.common().archives.push(own.argument),
                 }
             }
+            "timestamp" => wanted.dated += 1,
             "verbose" => wanted.verbose = true,
             "width" => match number() {
                 // No wider than `format!` makes them.

@@ -101,11 +101,16 @@ pub fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// Prints the records of all values.
-pub fn print(subject: &mut Subject, names: &mut Names, metric: &str, values: ValuesRef<'_>) {
+/// Prints the records of all values of instances that are wanted. False if there are none.
+pub fn print(subject: &mut Subject, names: &mut Names, metric: &str, values: ValuesRef<'_>) -> bool {
     let style = Style::of(&subject.ready.call);
     let (indom, value_type) = (subject.desc.indom, subject.desc.value_type);
+    let mut any = false;
     for (inst, value) in values.iter() {
+        if !subject.wants(inst) {
+            continue;
+        }
+        any = true;
         let label = match names.instance(&mut subject.context, indom, inst) {
             _ if indom == InDom::NULL => metric.to_owned(),
             Some(name) => format!("{metric}[{name}]"),
@@ -125,6 +130,7 @@ pub fn print(subject: &mut Subject, names: &mut Names, metric: &str, values: Val
             }
         }
     }
+    any
 }
 
 fn print_record(

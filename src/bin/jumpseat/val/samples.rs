@@ -1,14 +1,13 @@
 //! The run: samples at equal intervals, each put out in the form that is wanted.
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
 
-use jumpseat::client::Fetched;
+use jumpseat::client::{Fetched, Mode};
 use jumpseat::model::{Inst, PmError, Timestamp, Value, ValueType};
 use jumpseat::pdu::ValuesRef;
-use jumpseat::time::{Reference, Switches, parse_window};
 
 use super::pace::Pace;
+use super::plan::Plan;
 use super::records::{self, Names};
 use super::setup::Subject;
 use super::style::Style;
@@ -17,51 +16,56 @@ use super::{Wanted, header, json};
 use crate::events::perfetto::Trace;
 use crate::tool::put;
 
-/// Without `-t`.
-const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
-
 /// Samples the metric until the end.
 pub fn run(mut subject: Subject, wanted: Wanted) -> ExitCode {
     let failed = |name: &str, what: &str| {
         eprintln!("{name}: {what}");
         ExitCode::FAILURE
     };
-    let interval = wanted.interval.unwrap_or(DEFAULT_INTERVAL);
-    let rated = subject.is_counter() && !wanted.raw && !subject.has_events();
-    let limits = match limits(&subject, interval, rated) {
-        Ok(limits) => limits,
-        Err(text) => return failed(&subject.ready.call.name, &text),
-    };
+    let plan = Plan::new(&subject, &wanted);
     let style = Style::of(&subject.ready.call);
-    let mut sink = match Sink::new(&mut subject, &wanted, rated, interval, &limits, style) {
+    let mut sink = match Sink::new(&mut subject, &wanted, &plan, style) {
         Ok(sink) => sink,
         Err(code) => return code,
     };
-    let mut pace = Pace::new(interval);
+    if subject.is_recorded() {
+        let step = i64::try_from(plan.interval.as_nanos()).unwrap_or(i64::MAX);
+        let mode = if plan.by_record { Mode::Forward } else { Mode::Interpolate { step } };
+        if let Err(error) = subject.context.set_mode(mode, Some(subject.window.origin)) {
+            return failed(&subject.ready.call.name, &format!("pmSetMode: {}", error.code()));
+        }
+    }
+    let mut pace = Pace::new(plan.interval);
     if matches!(sink, Sink::Trace(_))
         && let Err(errno) = pace.catch_signals()
     {
         return failed(&subject.ready.call.name, &format!("cannot catch signals: {errno}"));
     }
+    let paced = !subject.is_recorded() || wanted.delay;
     let mut fetched = Fetched::new();
-    let (mut taken, mut code) = (0, ExitCode::SUCCESS);
-    while limits.fetches.is_none_or(|fetches| taken < fetches) {
-        if taken > 0 && !pace.wait() {
+    let (mut taken, mut first, mut code) = (0, true, ExitCode::SUCCESS);
+    while plan.samples.is_none_or(|samples| taken < samples) {
+        if paced && !std::mem::take(&mut first) && !pace.wait() {
             break;
         }
-        if let Err(error) = subject.context.fetch(&[subject.desc.pmid], &mut fetched) {
-            let error = error.code();
+        if let Err(error) = fetch(&mut subject, plan.by_record, &mut fetched) {
             subject.out.flush();
             if error != PmError::EOL {
-                eprintln!("\n{}: pmFetch: {error}", subject.ready.call.name);
+                let call = if plan.by_record { "pmFetchArchive" } else { "pmFetch" };
+                eprintln!("\n{}: {call}: {error}", subject.ready.call.name);
                 code = ExitCode::FAILURE;
             }
             break;
         }
-        if limits.end.is_some_and(|end| fetched.timestamp > end) {
+        if fetched.is_empty() {
+            sink.suspended(&mut subject, &wanted, fetched.timestamp);
+            taken += 1;
+            continue;
+        }
+        if plan.end.is_some_and(|end| fetched.timestamp > end) {
             break;
         }
-        let values = fetched.set(0).map_or(Err(PmError::IPC), |set| set.values);
+        let values = fetched.find(subject.desc.pmid).map_or(Err(PmError::IPC), |set| set.values);
         if let Err(error) = values {
             subject.out.flush();
             if error == PmError::NOTCONN {
@@ -69,49 +73,32 @@ pub fn run(mut subject: Subject, wanted: Wanted) -> ExitCode {
             }
             eprintln!("\n{}: pmFetch: {error}", subject.ready.call.name);
         }
-        let go_on = sink.sample(&mut subject, &wanted, fetched.timestamp, values, taken == 0);
-        subject.out.flush();
-        if !go_on || subject.out.is_lost() {
-            break;
+        let counts = sink.sample(&mut subject, &wanted, fetched.timestamp, values);
+        if paced {
+            subject.out.flush();
         }
-        taken += 1;
+        match counts {
+            Some(counts) if !subject.out.is_lost() => taken += u64::from(counts),
+            _ => break,
+        }
     }
     let written = sink.finish(&mut subject);
     let printed = subject.out.finish(&subject.ready.call);
     if written && printed { code } else { ExitCode::FAILURE }
 }
 
-/// How long a run goes on.
-struct Limits {
-    /// As the header tells it: `None` for no end.
-    samples: Option<u64>,
-    fetches: Option<u64>,
-    end: Option<Timestamp>,
-}
-
-fn limits(subject: &Subject, interval: Duration, rated: bool) -> Result<Limits, String> {
-    let common = &subject.ready.common;
-    let mut limits = Limits { samples: common.samples, fetches: None, end: None };
-    if let Some(finish) = &common.finish {
-        let reference = Reference::live(Timestamp::from(SystemTime::now()));
-        let switches = Switches { finish: Some(finish), ..Switches::default() };
-        let window = parse_window(&switches, &reference, &subject.clock.zone)
-            .map_err(|error| format!("invalid time window.\n{error}"))?;
-        let nanos = (window.end.as_nanos() - window.start.as_nanos()).max(0);
-        let fits =
-            u64::try_from(nanos / (interval.as_nanos() as i128).max(1)).unwrap_or(u64::MAX).saturating_add(1);
-        if limits.samples.is_none() {
-            (limits.samples, limits.fetches) = (Some(fits), Some(fits));
+/// The next sample; of the records of an archive the next that has the metric, or the next mark, which is empty.
+fn fetch(subject: &mut Subject, by_record: bool, fetched: &mut Fetched) -> Result<(), PmError> {
+    let pmid = subject.desc.pmid;
+    if !by_record {
+        return subject.context.fetch(&[pmid], fetched).map(|_| ()).map_err(|error| error.code());
+    }
+    loop {
+        subject.context.fetch_record(fetched).map_err(|error| error.code())?;
+        if fetched.is_empty() || fetched.find(pmid).is_some() {
+            return Ok(());
         }
-        limits.end = Some(window.end);
     }
-    if limits.fetches.is_none() {
-        limits.fetches = limits.samples.map(|samples| match samples {
-            0 => 0,
-            samples => samples.saturating_add(u64::from(rated)),
-        });
-    }
-    Ok(limits)
 }
 
 /// Where samples go.
@@ -123,14 +110,7 @@ enum Sink {
 }
 
 impl Sink {
-    fn new(
-        subject: &mut Subject,
-        wanted: &Wanted,
-        rated: bool,
-        interval: Duration,
-        limits: &Limits,
-        style: Style,
-    ) -> Result<Sink, ExitCode> {
+    fn new(subject: &mut Subject, wanted: &Wanted, plan: &Plan, style: Style) -> Result<Sink, ExitCode> {
         let name = subject.ready.call.name.clone();
         let failed = |what: &str| {
             eprintln!("{name}: {what}");
@@ -147,10 +127,10 @@ impl Sink {
         }
         let desc = subject.desc;
         let width = wanted.width.unwrap_or(default_width(desc.value_type));
-        let table = || Table::new(desc, rated, width, wanted.precision, subject.chosen.clone(), style);
+        let table = || Table::new(desc, plan.rated, width, wanted.precision, subject.chosen.clone(), style);
         if wanted.json {
             let table = table();
-            let lines = json::JsonLines::new(&wanted.metric, &subject.host, desc, rated, table);
+            let lines = json::JsonLines::new(&wanted.metric, &subject.host, desc, plan.rated, table);
             return Ok(Sink::Json(Box::new(lines)));
         }
         if desc.value_type == ValueType::NoSupport {
@@ -172,46 +152,70 @@ impl Sink {
             return Err(failed(&format!("-f {digits} too large for column width {width}")));
         }
         let table = table();
-        header::print(subject, &wanted.metric, rated, limits.samples, interval, style);
+        header::print(subject, &wanted.metric, plan, style);
         subject.out.flush();
         Ok(if subject.has_events() { Sink::Records(Names::default()) } else { Sink::Table(Box::new(table)) })
     }
 
-    /// Puts a sample out. False if the run is to end.
+    /// Puts a sample out. Whether it is one of those asked for; `None` if the run is to end.
     fn sample(
         &mut self,
         subject: &mut Subject,
         wanted: &Wanted,
         time: Timestamp,
         values: Result<ValuesRef<'_>, PmError>,
-        first: bool,
-    ) -> bool {
+    ) -> Option<bool> {
+        let stamp = if subject.is_recorded() { subject.stamp(time, wanted.dated) } else { String::new() };
+        let gap = if stamp.is_empty() { "" } else { "  " };
         match self {
             Sink::Table(table) => {
                 let sample = values.ok().map(|values| decode(time, values, subject.desc.value_type));
+                let present: Vec<Inst> =
+                    sample.iter().flat_map(|sample| sample.values.iter().map(|(inst, _)| *inst)).collect();
                 let Subject { context, clock, out, .. } = subject;
-                match table.take(sample, first) {
+                let taken = table.take(sample);
+                if !(present.is_empty() && matches!(taken.shown, Some(Err(())))) {
+                    table.headers(&present, stamp.len(), context, out);
+                }
+                match taken.shown {
                     None => {}
-                    Some(Err(())) => put!(out, "No values available\n"),
-                    Some(Ok(shown)) => table.print(&shown, context, clock, out),
+                    Some(Err(())) => put!(out, "{stamp}{gap}No values available\n"),
+                    Some(Ok(shown)) => table.print(&stamp, &shown, clock, out),
+                }
+                return Some(taken.counts);
+            }
+            Sink::Records(names) => {
+                put!(subject.out, "{stamp}{gap}");
+                if let Ok(values) = values
+                    && !records::print(subject, names, &wanted.metric, values)
+                    && wanted.verbose
+                {
+                    put!(subject.out, "{}: No values available\n", wanted.metric);
                 }
             }
-            Sink::Records(names) => match values {
-                Ok(values) if !values.is_empty() => records::print(subject, names, &wanted.metric, values),
-                Ok(_) if wanted.verbose => put!(subject.out, "{}: No values available\n", wanted.metric),
-                _ => {}
-            },
-            Sink::Json(json) => json.sample(subject, time, values, first),
+            Sink::Json(json) => return Some(json.sample(subject, time, values)),
             Sink::Trace(trace) => {
                 if let Ok(values) = values
                     && let Err(error) = trace.sample(&mut subject.context, &subject.desc, time, values)
                 {
                     eprintln!("{}: cannot write the trace: {error}", subject.ready.call.name);
-                    return false;
+                    return None;
                 }
             }
         }
-        true
+        Some(true)
+    }
+
+    /// Tells that recording was interrupted.
+    fn suspended(&mut self, subject: &mut Subject, wanted: &Wanted, time: Timestamp) {
+        match self {
+            Sink::Table(table) => table.suspend(),
+            Sink::Records(_) => {}
+            Sink::Json(json) => return json.suspended(subject, time),
+            Sink::Trace(_) => return,
+        }
+        let stamp = subject.stamp(time, wanted.dated);
+        put!(subject.out, "{stamp}  Archive logging suspended\n");
     }
 
     /// Ends the output. False if that failed.

@@ -1,14 +1,15 @@
-//! What a run is about: the context, the metric and the instances wanted.
+//! What a run is about: the context, the time window, the metric and the instances wanted.
 
 use std::process::ExitCode;
 
-use jumpseat::client::Context;
+use jumpseat::client::{Context, ContextKind};
 use jumpseat::model::{
-    Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Semantics, Value, ValueSet, ValueType,
+    Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Semantics, Timestamp, Value, ValueSet, ValueType,
 };
+use jumpseat::time::Window;
 
 use super::Wanted;
-use crate::tool::{Clock, Out, Ready, open};
+use crate::tool::{Clock, Out, Ready, open, tell_of_definitions, window};
 
 /// What a run is about.
 pub struct Subject {
@@ -18,6 +19,8 @@ pub struct Subject {
     pub context: Context,
     /// The name of its host.
     pub host: String,
+    /// When samples are wanted.
+    pub window: Window,
     /// The metric.
     pub desc: Desc,
     /// The instances wanted, ordered, with the names they were asked for by; `None` for all.
@@ -43,25 +46,48 @@ impl Subject {
             eprintln!("{}: {what}", ready.call.name);
             ExitCode::FAILURE
         };
+        let mut out = Out::new();
+        let clock = Clock::reporting(&ready.common, &mut context, &mut out)
+            .map_err(|error| failed(&format!("Cannot set context timezone: {}", error.code())))?;
+        let window = window(&ready, &mut context, &clock.zone)?;
         let metric = wanted.metric.as_str();
         let pmid = context
             .pmid(metric)
             .map_err(|error| failed(&format!("pmLookupName({metric}): {}", error.code())))?;
-        let desc = context.desc(pmid).map_err(|error| failed(&format!("pmLookupDesc: {}", error.code())))?;
+        let desc = context.desc(pmid);
+        tell_of_definitions(&mut context);
+        let desc = desc.map_err(|error| failed(&format!("pmLookupDesc: {}", error.code())))?;
         let chosen = choose(&mut context, &desc, wanted).map_err(|what| failed(&what))?;
-        if let Some(text) = &wanted.filter {
+        if let Some(text) = wanted.filter.as_ref().filter(|_| context.kind() != ContextKind::Archive) {
             store(&mut context, &desc, chosen.as_deref(), text).map_err(|what| failed(&what))?;
         }
         let host = context.host_name().map_err(|error| failed(&error.code().to_string()))?;
-        let mut out = Out::new();
-        let clock = Clock::reporting(&ready.common, &mut context, &mut out)
-            .map_err(|error| failed(&format!("Cannot set context timezone: {}", error.code())))?;
-        Ok(Subject { ready, context, host, desc, chosen, clock, out })
+        Ok(Subject { ready, context, host, window, desc, chosen, clock, out })
+    }
+
+    /// Whether what it reads was recorded.
+    pub fn is_recorded(&self) -> bool {
+        self.context.kind() == ContextKind::Archive
+    }
+
+    /// The time of a sample as lines begin with it: with date and more digits where that is asked for.
+    pub fn stamp(&self, time: Timestamp, dated: usize) -> String {
+        match dated {
+            0 => self.clock.zone.clock(time, 3),
+            1 => self.clock.zone.ctime_fraction(time, 6),
+            _ => self.clock.zone.ctime_fraction(time, 9),
+        }
     }
 
     /// Whether its values are event records.
     pub fn has_events(&self) -> bool {
         matches!(self.desc.value_type, ValueType::Event | ValueType::HighResEvent)
+    }
+
+    /// Whether an instance is among those wanted. The records of an archive have the others as well.
+    pub fn wants(&self, inst: Inst) -> bool {
+        let listed = |chosen: &[(Inst, String)]| chosen.iter().any(|(other, _)| *other == inst);
+        self.chosen.as_deref().is_none_or(|chosen| chosen.is_empty() || listed(chosen))
     }
 
     /// Whether its values only ever grow.
@@ -87,16 +113,21 @@ fn choose(
     }
     let mut chosen = Vec::with_capacity(wanted.instances.len());
     for name in &wanted.instances {
-        let inst =
-            context.instance(desc.indom, name).map_err(|_| format!("instance {name} not available"))?;
+        let inst = match context.kind() {
+            ContextKind::Archive => context.instance_ever(desc.indom, name),
+            _ => context.instance(desc.indom, name),
+        };
+        let inst = inst.map_err(|_| format!("instance {name} not available"))?;
         chosen.push((inst, name.clone()));
     }
     chosen.sort_by_key(|(inst, _)| *inst);
     let ids: Vec<Inst> = chosen.iter().map(|(inst, _)| *inst).collect();
-    let profile = context.delete_profile(desc.indom, &[]).and_then(|()| match ids.is_empty() {
-        true => Ok(()),
-        false => context.add_profile(desc.indom, &ids),
-    });
+    if ids.is_empty() {
+        // No columns, but values all the same.
+        return Ok(Some(chosen));
+    }
+    let profile =
+        context.delete_profile(desc.indom, &[]).and_then(|()| context.add_profile(desc.indom, &ids));
     profile.map_err(|error| format!("pmAddProfile: {}", error.code()))?;
     Ok(Some(chosen))
 }

@@ -1,6 +1,6 @@
 //! Values in columns, one for each instance (spec `tools.md` 5.5 and 5.6).
 
-use jumpseat::client::Context;
+use jumpseat::client::{Context, ContextKind};
 use jumpseat::event::print_value;
 use jumpseat::model::{Desc, InDom, Inst, PrintOptions, Timestamp, Value, ValueType, number};
 
@@ -25,9 +25,11 @@ pub struct Table {
     open: bool,
     /// Whether the headers of the columns are out of date.
     stale: bool,
+    /// Whether the whole names of the columns have been told.
+    named: bool,
     last: Option<Sample>,
-    /// Whether there was a line with values.
-    reported: bool,
+    /// Whether there was a line since rates last started.
+    told: bool,
 }
 
 /// Values at a time.
@@ -40,6 +42,14 @@ pub struct Sample {
 
 /// What a sample shows: values, or rates, of instances.
 pub type Shown = Vec<(Inst, Value)>;
+
+/// What becomes of a sample.
+pub struct Taken {
+    /// What there is to show, if anything: `Err` if that is that there are no values.
+    pub shown: Option<Result<Shown, ()>>,
+    /// Whether it is one of the samples asked for.
+    pub counts: bool,
+}
 
 /// The width of a column, if nothing else is asked for.
 pub fn default_width(value_type: ValueType) -> usize {
@@ -73,59 +83,82 @@ impl Table {
             open: chosen.is_none(),
             columns: chosen.unwrap_or_default(),
             stale: true,
+            named: false,
             last: None,
-            reported: false,
+            told: false,
         }
     }
 
-    /// Takes a sample, or the lack of one. What there is to show: `Err` if that is that there are no values.
-    pub fn take(&mut self, sample: Option<Sample>, first: bool) -> Option<Result<Shown, ()>> {
-        // Nobody asked for any: the columns are none, and that is no lack.
-        let none_wanted = !self.open && self.columns.is_empty() && self.desc.indom != InDom::NULL;
-        let Some(sample) = sample.filter(|sample| none_wanted || !sample.values.is_empty()) else {
+    /// Takes a sample, or the lack of one, and says what to show of it. Rates need a sample to start from, which is
+    /// not counted as one of those asked for. Where there were lines before, PCP shows it as one without values.
+    pub fn take(&mut self, sample: Option<Sample>) -> Taken {
+        let Some(sample) = sample.filter(|sample| !sample.values.is_empty()) else {
+            self.told |= self.last.is_none();
             self.last = None;
-            return (!(first && self.rated)).then_some(Err(()));
+            self.stale = true;
+            return Taken { shown: Some(Err(())), counts: true };
         };
         if !self.rated {
-            self.reported = true;
-            return Some(Ok(sample.values));
+            return Taken { shown: Some(Ok(sample.values)), counts: true };
         }
+        let told = std::mem::replace(&mut self.told, self.last.is_some());
         let Some(last) = self.last.replace(sample) else {
-            return self.reported.then_some(Err(()));
+            return Taken { shown: told.then_some(Err(())), counts: false };
         };
-        self.reported = true;
-        let new = self.last.as_ref()?;
-        let elapsed = rate::seconds(last.time, new.time);
-        let rates = new.values.iter().filter_map(|(inst, value)| {
+        let rates = self.last.iter().flat_map(|new| {
+            let elapsed = rate::seconds(last.time, new.time);
+            new.values.iter().map(move |(inst, value)| (inst, value, elapsed))
+        });
+        let rates = rates.filter_map(|(inst, value, elapsed)| {
             let (_, old) = last.values.iter().find(|(other, _)| other == inst)?;
             let (old, value) = (as_number(old)?, as_number(value)?);
             let rate = rate::rate(old, value, self.desc.value_type, elapsed, self.desc.units, self.wraps);
             Some((*inst, Value::Double(rate)))
         });
-        Some(Ok(rates.collect()))
+        Taken { shown: Some(Ok(rates.collect())), counts: true }
     }
 
-    /// Prints a line of values, below their headers.
-    pub fn print(&mut self, shown: &[(Inst, Value)], context: &mut Context, clock: &Clock, out: &mut Out) {
-        let mut line = Vec::new();
+    /// Recording was interrupted: rates start anew.
+    pub fn suspend(&mut self) {
+        self.told = self.last.take().is_none();
+        self.stale = true;
+    }
+
+    /// Prints the headers of the columns where they are due: before the first values, after values were missing, and
+    /// for a new instance. Lines begin with a stamp of this length.
+    pub fn headers(&mut self, present: &[Inst], stamp: usize, context: &mut Context, out: &mut Out) {
+        if self.desc.indom == InDom::NULL {
+            return;
+        }
+        let known = |inst: &Inst| self.columns.iter().any(|(other, _)| other == inst);
+        if self.open && (self.columns.is_empty() || !present.iter().all(known)) {
+            let instances = match context.kind() {
+                ContextKind::Archive => context.instances_ever(self.desc.indom),
+                _ => context.instances(self.desc.indom),
+            };
+            if let Ok(instances) = instances {
+                self.columns = instances.into_iter().map(|instance| (instance.id, instance.name)).collect();
+                self.columns.sort_by_key(|(inst, _)| *inst);
+            }
+            self.named = false;
+            self.stale = true;
+        }
+        // PCP has an empty line for no columns, but not in archives.
+        let empty = self.columns.is_empty() && stamp > 0;
+        if std::mem::take(&mut self.stale) && !empty {
+            self.print_headers(stamp, out);
+        }
+    }
+
+    /// Prints a line of values. It begins with a stamp, empty for values of now.
+    pub fn print(&self, stamp: &str, shown: &[(Inst, Value)], clock: &Clock, out: &mut Out) {
+        let mut line = self.style.label(stamp).into_bytes();
         if self.desc.indom == InDom::NULL {
             match shown.first() {
                 Some((_, value)) => self.value(value, clock, &mut line),
                 None => line.extend_from_slice(format!("{:>1$}", '?', self.width).as_bytes()),
             }
         } else {
-            let known = |inst: &Inst| self.columns.iter().any(|(other, _)| other == inst);
-            if self.open && (self.columns.is_empty() || !shown.iter().all(|(inst, _)| known(inst))) {
-                if let Ok(instances) = context.instances(self.desc.indom) {
-                    self.columns =
-                        instances.into_iter().map(|instance| (instance.id, instance.name)).collect();
-                    self.columns.sort_by_key(|(inst, _)| *inst);
-                }
-                self.stale = true;
-            }
-            if std::mem::take(&mut self.stale) {
-                self.headers(out);
-            }
             for (inst, _) in &self.columns {
                 match shown.iter().find(|(other, _)| other == inst) {
                     Some((_, value)) => self.value(value, clock, &mut line),
@@ -135,7 +168,7 @@ impl Table {
                 line.push(b' ');
             }
             self.warn_of_unknown(shown, clock, out);
-            if self.columns.is_empty() {
+            if line.is_empty() {
                 return;
             }
         }
@@ -143,15 +176,15 @@ impl Table {
         out.bytes(&line);
     }
 
-    /// Names of the columns, cut to their width; whole ones in front if any is cut.
-    fn headers(&self, out: &mut Out) {
+    /// Names of the columns, cut to their width; whole ones in front if any is cut, for the first time.
+    fn print_headers(&mut self, indent: usize, out: &mut Out) {
         let longest = self.columns.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
-        if longest > self.width {
+        if longest > self.width && !std::mem::replace(&mut self.named, true) {
             for (at, (_, name)) in self.columns.iter().enumerate() {
                 put!(out, "full label for instance[{at}]: {name}\n");
             }
         }
-        put!(out, "\n");
+        put!(out, "\n{:indent$}", "");
         let indented = self.rated && self.precision.is_none() && longest + 3 <= self.width;
         for (_, name) in &self.columns {
             let name: String =
