@@ -1,7 +1,5 @@
 //! Reading a record's fields from front to back.
 
-use bytes::Buf;
-
 use crate::model::Timestamp;
 
 /// The stamps of archive versions 2 and 3 (spec `archive.md` 3).
@@ -18,30 +16,43 @@ pub(super) enum Stamp {
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
+    #[inline]
     pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(front)
     }
 
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (front, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*front)
+    }
+
+    #[inline]
     pub fn u8(&mut self) -> Option<u8> {
-        self.0.try_get_u8().ok()
+        self.array().map(u8::from_be_bytes)
     }
 
+    #[inline]
     pub fn u16(&mut self) -> Option<u16> {
-        self.0.try_get_u16().ok()
+        self.array().map(u16::from_be_bytes)
     }
 
+    #[inline]
     pub fn u32(&mut self) -> Option<u32> {
-        self.0.try_get_u32().ok()
+        self.array().map(u32::from_be_bytes)
     }
 
+    #[inline]
     pub fn i32(&mut self) -> Option<i32> {
-        self.0.try_get_i32().ok()
+        self.array().map(i32::from_be_bytes)
     }
 
+    #[inline]
     pub fn u64(&mut self) -> Option<u64> {
-        self.0.try_get_u64().ok()
+        self.array().map(u64::from_be_bytes)
     }
 
     /// A number of things that take at least `size` bytes each, as far as the record has room for them.

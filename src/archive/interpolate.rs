@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use super::error::{ArchiveError, Problem};
-use super::interpolated::{Bounds, Held, Rule, RuleOptions};
+use super::interpolated::{Bounds, Held, Moment, Rule, RuleOptions};
 use super::reader::{Archive, Direction, Place, Step};
 use super::record::Record;
 use super::tracked::{Along, Far, Metric, Sample, Slot, alive, along, find};
@@ -45,6 +45,10 @@ pub(super) struct Interpolator {
     /// The time of the fetch before.
     last: Option<Along>,
     profile: Profile,
+    /// Where the archive ended when it was asked last.
+    end: Option<Place>,
+    /// The metrics of the last record's sets, in their order: the next one's are the same nearly always.
+    layout: Vec<(Pmid, Option<usize>)>,
 }
 
 impl Interpolator {
@@ -63,6 +67,8 @@ impl Interpolator {
             queued: 0,
             last: None,
             profile: Profile::default(),
+            end: None,
+            layout: Vec::new(),
         }
     }
 
@@ -75,6 +81,8 @@ impl Interpolator {
     /// Forgets where it is, and the values.
     pub fn reset(&mut self) {
         self.ahead = None;
+        self.end = None;
+        self.layout.clear();
         self.read_to = Along::MIN;
         self.ended = false;
         self.marks.clear();
@@ -92,6 +100,7 @@ impl Interpolator {
     /// Reading may go on where it ended: the archive has grown.
     pub fn grown(&mut self) {
         self.ended = false;
+        self.end = None;
         let slots = self.metrics.iter_mut().flat_map(|metric| &mut metric.slots);
         slots
             .filter(|slot| slot.far.as_ref().is_some_and(|far| far.value.is_none()))
@@ -134,9 +143,10 @@ impl Interpolator {
         }
         self.read_ahead(archive, time, now)?;
         self.pass(now);
+        let mut clock = Clock::new(self.start, self.direction, now);
         for pmid in pmids {
             match self.by_pmid.get(pmid) {
-                Some(metric) => self.answer(*metric, now, out),
+                Some(metric) => self.answer(*metric, &mut clock, out),
                 // A name that did not resolve.
                 None if *pmid == Pmid::NULL => {
                     out.begin_set(*pmid);
@@ -198,10 +208,9 @@ impl Interpolator {
             None => archive.seek(time, self.direction)?,
         };
         let from = at;
-        let limit = self.limit(archive)?;
         let mut missing = if self.mark_at_or_behind(now) { 0 } else { self.missing(now) };
         while !self.ended && (self.read_to <= now || (missing > 0 && self.queued < QUEUE)) {
-            let Some((step, after)) = self.step(archive, at, limit)? else {
+            let Some((step, after)) = self.step(archive, at)? else {
                 self.ended = true;
                 break;
             };
@@ -213,7 +222,7 @@ impl Interpolator {
         }
         self.ahead = Some(at);
         if missing > 0 && !self.ended {
-            self.look_far(archive, at, limit, now)?;
+            self.look_far(archive, at, now)?;
         }
         if first {
             self.look_back(archive, from, now)?;
@@ -221,23 +230,15 @@ impl Interpolator {
         Ok(())
     }
 
-    /// Where reading ahead ends at the latest: behind the last good record, or in front of the first.
-    fn limit(&self, archive: &mut Archive) -> Result<Place, ArchiveError> {
-        match self.direction {
-            Direction::Forward => archive.last(),
-            Direction::Backward => Ok(archive.first()),
-        }
-    }
-
-    fn step(
-        &self,
-        archive: &mut Archive,
-        at: Place,
-        limit: Place,
-    ) -> Result<Option<(Step, Place)>, ArchiveError> {
+    fn step(&mut self, archive: &mut Archive, at: Place) -> Result<Option<(Step, Place)>, ArchiveError> {
         let step = match self.direction {
-            Direction::Forward if at >= limit => None,
-            Direction::Forward => archive.next(at)?,
+            Direction::Forward => {
+                // Behind the last good record there may be something that is not one.
+                if self.end.is_none_or(|end| at >= end) {
+                    self.end = Some(archive.last()?);
+                }
+                if self.end.is_some_and(|end| at >= end) { None } else { archive.next(at)? }
+            }
             Direction::Backward => archive.previous(at)?,
         };
         Ok(step.map(|step| match step {
@@ -264,10 +265,17 @@ impl Interpolator {
         }
         self.read_to = self.read_to.max(at);
         let after_mark = self.marks.back() == Some(&at);
-        for set in record.sets() {
-            let Some(metric) = self.by_pmid.get(&set.pmid).map(|metric| &mut self.metrics[*metric]) else {
-                continue;
+        for (number, set) in record.sets().enumerate() {
+            let known = match self.layout.get(number) {
+                Some((pmid, known)) if *pmid == set.pmid => *known,
+                _ => {
+                    let known = self.by_pmid.get(&set.pmid).copied();
+                    self.layout.truncate(number);
+                    self.layout.push((set.pmid, known));
+                    known
+                }
             };
+            let Some(metric) = known.and_then(|known| self.metrics.get_mut(known)) else { continue };
             let needs_ahead = metric.needs_ahead(self.direction);
             let (Ok(values), rule) = (set.values, &mut metric.rule) else { continue };
             let mut hint = 0;
@@ -333,17 +341,11 @@ impl Interpolator {
     }
 
     /// Looks for the next values of instances that have none in the queue, without queueing.
-    fn look_far(
-        &mut self,
-        archive: &mut Archive,
-        mut at: Place,
-        limit: Place,
-        now: Along,
-    ) -> Result<(), ArchiveError> {
+    fn look_far(&mut self, archive: &mut Archive, mut at: Place, now: Along) -> Result<(), ArchiveError> {
         let mut missing = self.missing(now);
         let mut end = Along::MAX;
         while missing > 0 {
-            let Some((step, after)) = self.step(archive, at, limit)? else { break };
+            let Some((step, after)) = self.step(archive, at)? else { break };
             at = after;
             let place = match step {
                 Step::Gap(time, _) => {
@@ -471,10 +473,10 @@ impl Interpolator {
         }
     }
 
-    fn answer(&mut self, metric: usize, now: Along, out: &mut Fetched) {
+    fn answer(&mut self, metric: usize, clock: &mut Clock, out: &mut Fetched) {
+        let now = clock.now;
         let passed = self.marks.front().copied().filter(|mark| *mark <= now);
         let next_mark = self.marks.iter().copied().find(|mark| *mark >= now);
-        let backward = self.direction == Direction::Backward;
         let metric = &mut self.metrics[metric];
         let rule = &metric.rule;
         let behind_mark = match (self.last, passed) {
@@ -488,19 +490,10 @@ impl Interpolator {
             return out.end_set();
         }
         for slot in metric.slots.iter().filter(|slot| slot.wanted) {
-            let [mut before, mut after] = slot.around(now, passed, next_mark);
-            if backward {
-                std::mem::swap(&mut before, &mut after);
-            }
-            let exact = [before, after].into_iter().flatten().any(|(at, _)| at == now);
-            let dead = !exact && !alive(slot.life, now);
-            let forward = |at: Along| if backward { -at } else { at };
-            let bounds = Bounds {
-                now: forward(now),
-                before: before.map(|(at, held)| (forward(at), held)),
-                after: after.map(|(at, held)| (forward(at), held)),
-            };
-            match rule.value(&bounds) {
+            let around = slot.around(now, passed, next_mark);
+            let exact = |side: &Option<(Along, &Held)>| side.is_some_and(|(at, _)| at == now);
+            let dead = !alive(slot.life, now) && !exact(&around[0]) && !exact(&around[1]);
+            match rule.value(&clock.bounds(around)) {
                 Ok(Some(_)) if dead && !rule.needs_both() => {}
                 Ok(Some(value)) => had_values |= rule.push(slot.inst, value, out).is_ok(),
                 Ok(None) => {}
@@ -510,4 +503,44 @@ impl Interpolator {
         metric.had_values = had_values;
         out.end_set();
     }
+}
+
+/// Turns times in the direction of travel into those that values are computed with. Most instances have their values
+/// at the same two times: these are kept.
+struct Clock {
+    start: Timestamp,
+    direction: Direction,
+    now: Along,
+    at_now: Moment,
+    around: [(Along, Moment); 2],
+}
+
+impl Clock {
+    fn new(start: Timestamp, direction: Direction, now: Along) -> Clock {
+        let at_now = moment(start, direction, now);
+        Clock { start, direction, now, at_now, around: [(now, at_now); 2] }
+    }
+
+    #[inline]
+    fn bounds<'a>(&mut self, [before, after]: [Option<(Along, &'a Held)>; 2]) -> Bounds<'a> {
+        let (mut before, mut after) = (self.at(0, before), self.at(1, after));
+        if self.direction == Direction::Backward {
+            std::mem::swap(&mut before, &mut after);
+        }
+        Bounds { now: self.at_now, before, after }
+    }
+
+    #[inline]
+    fn at<'a>(&mut self, side: usize, value: Option<(Along, &'a Held)>) -> Option<(Moment, &'a Held)> {
+        let (at, held) = value?;
+        if self.around[side].0 != at {
+            self.around[side] = (at, moment(self.start, self.direction, at));
+        }
+        Some((self.around[side].1, held))
+    }
+}
+
+fn moment(start: Timestamp, direction: Direction, at: Along) -> Moment {
+    let forward = if direction == Direction::Backward { -at } else { at };
+    Moment::new(forward, start.nsec)
 }

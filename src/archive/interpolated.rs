@@ -1,6 +1,6 @@
 //! One value out of the two around it, by type and semantics (spec `archive.md` 14.3 and 14.4).
 
-use crate::model::{Desc, Inst, PmError, Semantics, Timestamp, ValueType};
+use crate::model::{Desc, Inst, PmError, Semantics, ValueType};
 use crate::pdu::{Fetched, ValueRef};
 
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
@@ -11,8 +11,6 @@ pub(super) struct Rule {
     semantics: Semantics,
     /// How FLOAT values are recorded: in place, as ancient loggers did, or in blocks.
     float_in_situ: Option<bool>,
-    /// When the archive starts: times are counted from there, as the library does, whose rounding it shows.
-    start: Timestamp,
     options: RuleOptions,
 }
 
@@ -32,13 +30,33 @@ pub(super) enum Held {
     Block(Box<[u8]>),
 }
 
-/// What is known around a time. Times in nanoseconds since the start.
+/// What is known around a time.
 pub(super) struct Bounds<'a> {
-    pub now: i64,
+    pub now: Moment,
     /// The last value not behind it.
-    pub before: Option<(i64, &'a Held)>,
+    pub before: Option<(Moment, &'a Held)>,
     /// The first value not in front of it.
-    pub after: Option<(i64, &'a Held)>,
+    pub after: Option<(Moment, &'a Held)>,
+}
+
+/// A time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// Nanoseconds since the start of the archive.
+    pub nanos: i64,
+    /// The same in seconds, rounded as the difference of two timestamps is: the library's values show that.
+    seconds: f64,
+}
+
+impl Moment {
+    /// For an archive that starts `nsec` nanoseconds behind a whole second.
+    pub fn new(nanos: i64, nsec: u32) -> Moment {
+        const SECOND: i64 = 1_000_000_000;
+        let nsec = i64::from(nsec);
+        let total = nanos.saturating_add(nsec);
+        let (sec, rest) = (total.div_euclid(SECOND), total.rem_euclid(SECOND));
+        Moment { nanos, seconds: sec as f64 + (rest - nsec) as f64 / SECOND as f64 }
+    }
 }
 
 /// The value at a time.
@@ -49,8 +67,8 @@ pub(super) enum Answer<'a> {
 }
 
 impl Rule {
-    pub fn new(desc: &Desc, start: Timestamp, options: RuleOptions) -> Rule {
-        Rule { value_type: desc.value_type, semantics: desc.semantics, float_in_situ: None, start, options }
+    pub fn new(desc: &Desc, options: RuleOptions) -> Rule {
+        Rule { value_type: desc.value_type, semantics: desc.semantics, float_in_situ: None, options }
     }
 
     /// Whether the value behind matters.
@@ -110,27 +128,28 @@ impl Rule {
         if !self.value_type.is_numeric() {
             return if self.is_counter() { Err(PmError::TYPE) } else { Ok(Some(before.into())) };
         }
-        let Some((after_at, after)) = after.filter(|_| before_at != bounds.now) else {
+        let now = bounds.now.nanos;
+        let Some((after_at, after)) = after.filter(|_| before_at.nanos != now) else {
             return Ok(Some(before.into()));
         };
-        if after_at == bounds.now {
+        if after_at.nanos == now {
             return Ok(Some(after.into()));
         }
         Ok(Some(match (before, after) {
             (Held::Number(before), Held::Number(after)) if self.is_counter() => {
-                Answer::Number(self.between(bounds.now, (before_at, *before), (after_at, *after)))
+                let times = [bounds.now.seconds, before_at.seconds, after_at.seconds];
+                Answer::Number(self.between(times, *before, *after))
             }
             // The nearer one; of two as near, the earlier.
             _ => {
-                let (now, sum) = (i128::from(bounds.now), i128::from(before_at) + i128::from(after_at));
-                (if self.options.nearest && 2 * now > sum { after } else { before }).into()
+                let far = now.saturating_sub(before_at.nanos) > after_at.nanos.saturating_sub(now);
+                (if self.options.nearest && far { after } else { before }).into()
             }
         }))
     }
 
     /// On the line between two values of a counter. The order of the operations decides how it rounds.
-    fn between(&self, now: i64, (before_at, before): (i64, u64), (after_at, after): (i64, u64)) -> u64 {
-        let (now, begin, end) = (self.seconds(now), self.seconds(before_at), self.seconds(after_at));
+    fn between(&self, [now, begin, end]: [f64; 3], before: u64, after: u64) -> u64 {
         let part = |diff: f64| (now - begin) * diff / (end - begin);
         match self.value_type {
             ValueType::I32 => {
@@ -182,15 +201,6 @@ impl Rule {
         }
     }
 
-    /// Seconds since the start, rounded as the difference of two timestamps is.
-    fn seconds(&self, nanos: i64) -> f64 {
-        const SECOND: i64 = 1_000_000_000;
-        let nsec = i64::from(self.start.nsec);
-        let total = nanos.saturating_add(nsec);
-        let (sec, rest) = (total.div_euclid(SECOND), total.rem_euclid(SECOND));
-        sec as f64 + (rest - nsec) as f64 / SECOND as f64
-    }
-
     /// Appends an answer to the set that was begun.
     ///
     /// # Errors
@@ -239,16 +249,16 @@ mod tests {
             semantics,
             units: Units::NONE,
         };
-        Rule::new(&desc, Timestamp::new(1_000_000_000, 0), RuleOptions { wrap, nearest: true })
+        Rule::new(&desc, RuleOptions { wrap, nearest: true })
     }
 
     /// The value at `now` seconds, of two that are 10 seconds apart.
     fn at(rule: &Rule, now: f64, before: u64, after: u64) -> u64 {
         let (before, after) = (Held::Number(before), Held::Number(after));
         let bounds = Bounds {
-            now: (now * 1e9) as i64,
-            before: Some((0, &before)),
-            after: Some((10_000_000_000, &after)),
+            now: Moment::new((now * 1e9) as i64, 0),
+            before: Some((Moment::new(0, 0), &before)),
+            after: Some((Moment::new(10_000_000_000, 0), &after)),
         };
         match rule.value(&bounds).unwrap().unwrap() {
             Answer::Number(number) => number,
@@ -280,7 +290,8 @@ mod tests {
         }
         let text = rule(ValueType::String, Semantics::Counter, false);
         let held = Held::Block(b"x".as_slice().into());
-        let bounds = Bounds { now: 5, before: Some((0, &held)), after: Some((9, &held)) };
+        let [now, before, after] = [5, 0, 9].map(|nanos| Moment::new(nanos, 0));
+        let bounds = Bounds { now, before: Some((before, &held)), after: Some((after, &held)) };
         assert_eq!(text.value(&bounds), Err(PmError::TYPE));
     }
 }

@@ -21,6 +21,8 @@ const PAIR: usize = 8;
 const BIAS: usize = 2;
 const IN_SITU: i32 = 0;
 const STATIC: i32 = 2;
+/// The bits of a block's header that are its length.
+const MAX_BLOCK: u32 = 0xff_ffff;
 
 /// A record whose lengths and places have been checked.
 #[derive(Clone, Copy)]
@@ -60,37 +62,32 @@ impl<'a> Record<'a> {
     pub(super) fn new(bytes: &'a [u8], stamp: Stamp) -> Result<Record<'a>, Malformed> {
         let record = Record::head(bytes, stamp)?;
         let body_end = bytes.len() - WORD;
-        let mut at = record.sets;
+        let mut fields = Fields(bytes.get(record.sets..body_end).unwrap_or_default());
         let mut blocks_end = 0;
         for _ in 0..record.numpmid {
-            let mut head = Fields(bytes.get(at..body_end).unwrap_or_default());
-            let (Some(_), Some(numval)) = (head.u32(), head.i32()) else {
+            let (Some(_), Some(numval)) = (fields.u32(), fields.i32()) else {
                 return Err("value sets truncated");
             };
-            at += 2 * WORD;
             if numval <= 0 {
                 continue;
             }
-            let Some(format) = head.i32() else { return Err("value sets truncated") };
-            let Some(pairs) = head.bytes((numval as usize).saturating_mul(PAIR)) else {
+            let Some(format) = fields.i32() else { return Err("value sets truncated") };
+            let Some(pairs) = fields.bytes((numval as usize).saturating_mul(PAIR)) else {
                 return Err("more values than it has room for");
             };
-            at += WORD + pairs.len();
             match format {
                 IN_SITU => {}
                 1..=STATIC => {
-                    for pair in pairs.chunks_exact(PAIR) {
-                        let (start, end) = block(bytes, word(&pair[WORD..]))?;
-                        if start < record.sets || end > body_end {
-                            return Err("value outside");
-                        }
-                        blocks_end = blocks_end.max(end);
+                    let (start, end) = blocks(bytes, pairs)?;
+                    if start < record.sets || end > body_end {
+                        return Err("value outside");
                     }
+                    blocks_end = blocks_end.max(end);
                 }
                 _ => return Err("unknown format of values"),
             }
         }
-        match blocks_end.max(at) == body_end {
+        match fields.0.is_empty() || blocks_end == body_end {
             true => Ok(record),
             false => Err("bytes that belong to no value"),
         }
@@ -127,6 +124,7 @@ impl<'a> Record<'a> {
     }
 
     /// The value sets in the record's order.
+    #[inline]
     pub fn sets(&self) -> impl Iterator<Item = Set<'a>> + use<'a> {
         let record = self.bytes;
         let mut fields = Fields(record.get(self.sets..).unwrap_or_default());
@@ -158,39 +156,82 @@ impl<'a> Values<'a> {
     }
 
     /// The values in the record's order.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (Inst, ValueRef<'a>)> + use<'a> {
         let (record, in_situ) = (self.record, self.format == IN_SITU);
-        self.pairs.chunks_exact(PAIR).map(move |pair| {
-            let inst = word(pair) as Inst;
-            let word = word(&pair[WORD..]);
+        self.pairs.as_chunks::<PAIR>().0.iter().map(move |&[a, b, c, d, w, x, y, z]| {
+            let word = [w, x, y, z];
             let value = match in_situ {
-                true => ValueRef::InSitu(word.to_be_bytes()),
-                false => ValueRef::Block(match block_start(record, word) {
-                    Some((start, len)) => record.get(start..start + len).unwrap_or_default(),
-                    None => &[],
-                }),
+                true => ValueRef::InSitu(word),
+                // Checked when the record was taken.
+                false => ValueRef::Block(block(record, u32::from_be_bytes(word)).unwrap_or_default()),
             };
-            (inst, value)
+            (Inst::from_be_bytes([a, b, c, d]), value)
         })
     }
 }
 
-/// Where a block starts, and ends with its padding.
-fn block(record: &[u8], place: u32) -> Result<(usize, usize), Malformed> {
-    match block_start(record, place) {
-        Some((start, len)) if len >= WORD => Ok((start, start + len.next_multiple_of(WORD))),
-        Some(_) => Err("value shorter than its header"),
-        None => Err("value outside"),
+/// Where the first of a set's blocks starts, and the last ends with its padding.
+fn blocks(record: &[u8], pairs: &[u8]) -> Result<(usize, usize), Malformed> {
+    let (pairs, _) = pairs.as_chunks::<PAIR>();
+    if let [pair, _, ..] = pairs {
+        // Numbers, nearly always.
+        let range = match block(record, word(&pair[WORD..])).map(<[u8]>::len) {
+            Some(8) => row::<8>(record, pairs),
+            Some(12) => row::<12>(record, pairs),
+            _ => None,
+        };
+        if let Some(range) = range {
+            return Ok(range);
+        }
     }
+    let (mut start, mut end) = (usize::MAX, 0);
+    for pair in pairs {
+        let place = word(&pair[WORD..]);
+        let Some(block) = block(record, place) else { return Err("value outside") };
+        if block.len() < WORD {
+            return Err("value shorter than its header");
+        }
+        let at = start_of(place);
+        start = start.min(at);
+        end = end.max(at + block.len().next_multiple_of(WORD));
+    }
+    Ok((start, end))
 }
 
-/// Where a block starts, and its length without padding.
-fn block_start(record: &[u8], place: u32) -> Option<(usize, usize)> {
-    let start = (place as usize).checked_sub(BIAS)?.checked_mul(WORD)?;
-    let header = record.get(start..start.checked_add(WORD)?)?;
-    Some((start, (word(header) & 0xff_ffff) as usize))
+/// Where blocks start and end that are as long as the first, `SIZE` bytes, and come one behind the other; `None`
+/// if the pairs tell of anything else.
+#[inline(never)] // has the registers for itself
+fn row<const SIZE: usize>(record: &[u8], pairs: &[[u8; PAIR]]) -> Option<(usize, usize)> {
+    let first = word(&pairs.first()?[WORD..]);
+    let start = start_of(first);
+    let end = start.checked_add(SIZE.checked_mul(pairs.len())?)?;
+    let (blocks, _) = record.get(start..end)?.as_chunks::<SIZE>();
+    let header = word(blocks.first()?);
+    // No early way out, which would cost more than it saves.
+    let (mut place, mut differs) = (first, 0);
+    for (pair, block) in pairs.iter().zip(blocks) {
+        differs |= (word(&pair[WORD..]) ^ place) | (word(block) ^ header);
+        place = place.wrapping_add((SIZE / WORD) as u32);
+    }
+    (differs == 0).then_some((start, end))
 }
 
+/// A block without its padding.
+#[inline]
+fn block(record: &[u8], place: u32) -> Option<&[u8]> {
+    let rest = record.get(start_of(place)..)?;
+    let header = u32::from_be_bytes(*rest.first_chunk()?);
+    rest.get(..(header & MAX_BLOCK) as usize)
+}
+
+/// Where a block starts; beyond every record for a place in front of it.
+#[inline]
+fn start_of(place: u32) -> usize {
+    (place as usize).wrapping_sub(BIAS).saturating_mul(WORD)
+}
+
+#[inline]
 fn word(bytes: &[u8]) -> u32 {
     bytes.first_chunk().map_or(0, |word| u32::from_be_bytes(*word))
 }

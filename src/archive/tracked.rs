@@ -53,7 +53,7 @@ pub(super) struct Far {
 
 impl Metric {
     pub fn new(archive: &Archive, desc: &Desc, start: Timestamp, options: RuleOptions) -> Metric {
-        let rule = Rule::new(desc, start, options);
+        let rule = Rule::new(desc, options);
         let mut metric = Metric {
             pmid: desc.pmid,
             rule,

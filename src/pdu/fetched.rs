@@ -178,8 +178,7 @@ impl Fetched {
         };
         open.blocks = raw.is_none();
         open.count += 1;
-        self.words.extend_from_slice(&inst.to_be_bytes());
-        self.words.extend_from_slice(&word);
+        self.words.extend_from_slice(&pair(inst, word));
         Ok(())
     }
 
@@ -205,8 +204,7 @@ impl Fetched {
         };
         open.blocks = blocks;
         open.count += 1;
-        self.words.extend_from_slice(&inst.to_be_bytes());
-        self.words.extend_from_slice(&word);
+        self.words.extend_from_slice(&pair(inst, word));
         Ok(())
     }
 
@@ -361,6 +359,12 @@ impl Fetched {
         let word = self.data.get(at..at + WORD).ok_or(PduError { kind: 0, offset: at, problem })?;
         Ok(BigEndian::read_u32(word))
     }
+}
+
+/// An instance and its word, as they are in a result.
+fn pair(inst: Inst, word: [u8; WORD]) -> [u8; VALUE_LEN] {
+    let ([a, b, c, d], [w, x, y, z]) = (inst.to_be_bytes(), word);
+    [a, b, c, d, w, x, y, z]
 }
 
 /// The block at an offset, header word included.

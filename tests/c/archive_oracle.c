@@ -14,8 +14,9 @@
  *   fetch PMID ...               pmFetchHighRes
  *   profile INDOM INST ...       only these instances
  *   noprofile
- *   time FETCHES PMID ...        nanoseconds that so many fetches take
- *   scan                         nanoseconds and number of records of pmFetchHighResArchive to the end
+ *   time FETCHES PMID ...        processor time of so many fetches in nanoseconds, and how many there were
+ *   scan                         the same for pmFetchHighResArchive up to the end
+ *   sum                          the same, adding up all numbers as bits, and the sum
  *
  * Built with: cc -O2 archive_oracle.c -lpcp
  */
@@ -183,7 +184,7 @@ static void instances(int sts, int *ids, char **inst_names)
 static long long now(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
@@ -193,6 +194,31 @@ static int numbers(char *text, unsigned int *into, int max)
     for (char *word = strtok(text, " "); word != NULL && count < max; word = strtok(NULL, " "))
         into[count++] = strtoul(word, NULL, 10);
     return count;
+}
+
+/* all numbers of a result, as bits */
+static unsigned long long sum_of(const pmHighResResult *result)
+{
+    unsigned long long sum = 0;
+
+    for (int i = 0; i < result->numpmid; i++) {
+        const pmValueSet *set = result->vset[i];
+        for (int j = 0; j < set->numval; j++) {
+            const pmValueBlock *block = set->vlist[j].value.pval;
+            unsigned long long number;
+            unsigned int word;
+            if (set->valfmt == PM_VAL_INSITU) {
+                sum += (unsigned int)set->vlist[j].value.lval;
+            } else if (block->vlen == 12) {
+                memcpy(&number, block->vbuf, 8);
+                sum += number;
+            } else {
+                memcpy(&word, block->vbuf, 4);
+                sum += word;
+            }
+        }
+    }
+    return sum;
 }
 
 static unsigned int list[100000];
@@ -324,14 +350,18 @@ int main(void)
                 pmFreeHighResResult(got);
             }
             printf("%lld %d\n", now() - start, done);
-        } else if (strcmp(line, "scan") == 0) {
+        } else if (strcmp(line, "scan") == 0 || strcmp(line, "sum") == 0) {
             pmHighResResult *got;
+            int summing = line[1] == 'u';
+            unsigned long long sum = 0;
             long long start = now(), records = 0;
             while (pmFetchHighResArchive(&got) >= 0) {
                 records++;
+                if (summing)
+                    sum += sum_of(got);
                 pmFreeHighResResult(got);
             }
-            printf("%lld %lld\n", now() - start, records);
+            printf("%lld %lld %llu\n", now() - start, records, sum);
         } else {
             printf("oracle: unknown command %s\n", line);
         }
