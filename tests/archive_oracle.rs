@@ -70,11 +70,7 @@ impl Pair {
             let ours = desc_line(&self.archive, pmid);
             let theirs = self.oracle.ask(&format!("desc {}", pmid.0));
             let mut words: Vec<&str> = theirs.split(' ').collect();
-            // Semantics that do not exist are taken as a reading.
-            if !matches!(words[2], "1" | "3" | "4") {
-                words[2] = "3";
-            }
-            // Nor is any other number a type.
+            // Not any number is a type.
             if words[0] == "16" {
                 words[0] = "255";
             }

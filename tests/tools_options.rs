@@ -111,6 +111,8 @@ fn environment(tools: &[&str]) {
         ("PCP_SPECLOCAL", "foo"),
         ("PCP_NAMESPACE", "/nosuch"),
         ("PCP_UNIQNAMES", "/nosuch"),
+        ("PCP_INTERVAL", "5 foo"),
+        ("PCP_INTERVAL", "2sec"),
         ("PCP_SAMPLES", "5"),
         ("PCP_SAMPLES", "x"),
         ("PCP_SAMPLES", "-1"),

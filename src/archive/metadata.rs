@@ -104,8 +104,7 @@ impl Metadata {
             pmid,
             value_type: ValueType::from_code(raw.value_type),
             indom: InDom(raw.indom),
-            // Other numbers are taken as a reading.
-            semantics: Semantics::from_code(raw.semantics).unwrap_or(Semantics::Instant),
+            semantics: Semantics::of_code(raw.semantics),
             units: Units::from_word(raw.units),
         })
     }

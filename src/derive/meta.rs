@@ -45,14 +45,13 @@ impl Meta {
         Meta { semantics: Some(Semantics::Instant), ..self }
     }
 
-    /// The descriptor of a metric with this metadata. Unknown semantics become instant, as a
-    /// descriptor has no other way to say it.
+    /// The descriptor of a metric with this metadata.
     pub fn desc(&self, pmid: Pmid) -> Desc {
         Desc {
             pmid,
             value_type: self.value_type,
             indom: self.indom,
-            semantics: self.semantics.unwrap_or(Semantics::Instant),
+            semantics: self.semantics.unwrap_or(Semantics::Other(0)),
             units: self.units,
         }
     }
@@ -63,7 +62,7 @@ impl From<Desc> for Meta {
         Meta {
             value_type: desc.value_type,
             indom: desc.indom,
-            semantics: Some(desc.semantics),
+            semantics: Semantics::from_code(desc.semantics.code()),
             units: desc.units,
         }
     }

@@ -102,18 +102,28 @@ impl ValueType {
 
 /// How values of a metric behave over time (`pmDesc.sem`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(i32)]
 pub enum Semantics {
     /// Only ever grows (but may wrap or restart).
-    Counter = 1,
+    Counter,
     /// A reading that may change between any two fetches.
-    Instant = 3,
+    Instant,
     /// A reading that changes rarely; the last one stays valid.
-    Discrete = 4,
+    Discrete,
+    /// A number that stands for none of these, as agents give it for metrics that they do not support. Values are
+    /// those of an instant.
+    Other(i32),
 }
 
 impl Semantics {
-    /// The semantics of a number from the wire, or `None` for undefined numbers.
+    /// The semantics of a number from the wire.
+    pub const fn of_code(code: i32) -> Semantics {
+        match Semantics::from_code(code) {
+            Some(known) => known,
+            None => Semantics::Other(code),
+        }
+    }
+
+    /// The semantics of a number, or `None` for undefined numbers.
     pub const fn from_code(code: i32) -> Option<Semantics> {
         match code {
             1 => Some(Semantics::Counter),
@@ -125,7 +135,12 @@ impl Semantics {
 
     /// The number on the wire.
     pub const fn code(self) -> i32 {
-        self as i32
+        match self {
+            Semantics::Counter => 1,
+            Semantics::Instant => 3,
+            Semantics::Discrete => 4,
+            Semantics::Other(code) => code,
+        }
     }
 
     /// The name `pmSemStr(3)` gives.
@@ -134,15 +149,13 @@ impl Semantics {
             Semantics::Counter => "counter",
             Semantics::Instant => "instant",
             Semantics::Discrete => "discrete",
+            Semantics::Other(_) => "???",
         }
     }
 
     /// The text of `pmSemStr(3)` for any number.
     pub const fn name_of(code: i32) -> &'static str {
-        match Semantics::from_code(code) {
-            Some(known) => known.name(),
-            None => "???",
-        }
+        Semantics::of_code(code).name()
     }
 }
 

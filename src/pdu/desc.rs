@@ -91,7 +91,7 @@ fn take_desc(r: &mut Reader<'_>) -> Result<Desc, PduError> {
         pmid: Pmid(r.u32("pmid")?),
         value_type: ValueType::from_code(r.i32("type")?),
         indom: InDom(r.u32("indom")?),
-        semantics: Semantics::from_code(r.i32("sem")?).unwrap_or(Semantics::Instant),
+        semantics: Semantics::of_code(r.i32("sem")?),
         units: Units::from_word(r.u32("units")?),
     })
 }

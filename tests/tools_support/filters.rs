@@ -39,15 +39,6 @@ pub const FILTERS: &[Filter] = &[
         },
     },
     Filter {
-        name: "undefined semantics",
-        reason: "jumpseat reads a number that is no semantics as instant; PCP prints `??? (0)` for sample.bad.nosupport \
-                 and has the question marks in the identifier of its series",
-        apply: |text| {
-            let text = text.replace("Semantics: ??? (0)", "Semantics: instant");
-            replace(&text, r"(sample\.bad\.nosupport[^\n]*\n(?:    [^\n]*\n)*    Series:) \w+", "$1 ID")
-        },
-    },
-    Filter {
         name: "PDU counts",
         reason: "jumpseat asks for several descriptors or instances at once where PCP's tool asks for each",
         apply: |text| {

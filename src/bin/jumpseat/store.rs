@@ -21,6 +21,7 @@ pub const TOOL: Tool = Tool {
     permute: false,
     local_failure: "make standalone local connection",
     zone_needs_source: true,
+    interval_parser: "pmParseInterval",
     rows: &[
         Row::Standard(Standard::Debug),
         Row::Heading("General options"),

@@ -26,6 +26,7 @@ pub const TOOL: Tool = Tool {
     permute: true,
     local_failure: "make standalone connection on localhost",
     zone_needs_source: true,
+    interval_parser: "pmParseInterval",
     rows: &[
         Row::Heading("General options"),
         Row::Standard(Standard::Archive),

@@ -1,7 +1,9 @@
 //! The text about a metric or an instance domain.
 
+use std::borrow::Cow;
+
 use jumpseat::client::{TextLevel, TextTarget};
-use jumpseat::model::{Desc, InDom, Inst, PmError, ValueType};
+use jumpseat::model::{Desc, InDom, Inst, PmError, Semantics, ValueType};
 use jumpseat::pdu::{SetRef, ValueRef, ValuesRef};
 
 use super::{Info, Metric};
@@ -78,7 +80,7 @@ impl Info {
             self.out,
             "    Data Type: {}  InDom: {indom}\n    Semantics: {}  Units: {}\n",
             type_text(desc.value_type),
-            desc.semantics.name(),
+            semantics_text(desc.semantics),
             if units.is_empty() { "none" } else { &units }
         );
     }
@@ -217,6 +219,14 @@ fn in_full(indom: InDom) -> String {
 
 fn indom_text(indom: InDom) -> String {
     if indom == InDom::NULL { "PM_INDOM_NULL".to_owned() } else { indom.to_string() }
+}
+
+/// With the number where that is none that has a name.
+fn semantics_text(semantics: Semantics) -> Cow<'static, str> {
+    match semantics {
+        Semantics::Other(code) => format!("??? ({code})").into(),
+        known => known.name().into(),
+    }
 }
 
 fn type_text(value_type: ValueType) -> &'static str {

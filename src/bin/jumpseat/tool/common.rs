@@ -1,6 +1,7 @@
 //! What the standard options of a command line say.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jumpseat::client::NameSpace;
 
@@ -22,7 +23,7 @@ pub struct Common {
     /// The collector asked.
     pub host: Option<String>,
     /// The sampling interval.
-    pub interval: Option<String>,
+    pub interval: Option<Duration>,
     /// Whether agents are to be loaded into the program. Wins over host and archives.
     pub local: bool,
     /// Names that stand in for the source's.

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use jumpseat::client::{Context, Duplicates, NameSpace, SharedRegistry, global_registry};
 use jumpseat::derive::{ConfigProblem, Dialect, Level, Registry};
 use jumpseat::model::PmError;
+use jumpseat::time::parse_interval;
 
 use super::call::Call;
 use super::common::{Common, Zone};
@@ -208,7 +209,13 @@ impl Options {
                 self.complain("at most one of -Z and -z allowed");
             }
             Standard::HostZone => self.common.zone = Some(Zone::Source),
-            Standard::Interval => self.common.interval = Some(argument),
+            Standard::Interval => match parse_interval(&argument) {
+                Ok(interval) => self.common.interval = Some(interval),
+                Err(error) => {
+                    let parser = self.tool.interval_parser;
+                    self.complain(&format!("-t argument not in {parser}(3) format:\n{error}"));
+                }
+            },
             Standard::Local => self.common.local = true,
             Standard::Namespace => self.name_space(&argument, Duplicates::Allowed),
             Standard::UniqueNames => self.name_space(&argument, Duplicates::Refused),

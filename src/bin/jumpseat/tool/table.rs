@@ -17,6 +17,8 @@ pub struct Tool {
     pub local_failure: &'static str,
     /// Whether `-z` needs `-h` or `-a`.
     pub zone_needs_source: bool,
+    /// Who reads `-t` in PCP, and is named in its messages.
+    pub interval_parser: &'static str,
     /// Options in the order of the usage text.
     pub rows: &'static [Row],
     /// Options that it has as a subcommand only.

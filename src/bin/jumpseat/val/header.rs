@@ -38,6 +38,7 @@ pub fn print(subject: &mut Subject, metric: &str, plan: &Plan, style: Style) {
             Semantics::Counter => "cumulative counter",
             Semantics::Instant => "instantaneous value",
             Semantics::Discrete => "discrete instantaneous value",
+            Semantics::Other(_) => "unknown",
         };
         line("semantics", semantics);
         let mut units = text(subject.desc.units, "none");

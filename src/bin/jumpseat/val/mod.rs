@@ -17,8 +17,6 @@ mod table;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use jumpseat::time::parse_interval;
-
 use crate::tool::{Call, Opt, Options, Row, Standard, Tool, count};
 use spec::{Source, Spec};
 
@@ -36,6 +34,7 @@ pub const EVENTS: Tool = Tool {
     permute: true,
     local_failure: "establish local context",
     zone_needs_source: false,
+    interval_parser: "pmParseHighResInterval",
     rows: &[
         Row::Heading("General options"),
         Row::Standard(Standard::Align),
@@ -165,14 +164,7 @@ fn run(tool: &'static Tool, call: Call, words: Vec<String>) -> ExitCode {
 
 /// Checks what can only be known when all options are, and reads the metric's specification.
 fn check(options: &mut Options, wanted: &mut Wanted) {
-    if let Some(text) = options.common().interval.clone() {
-        match parse_interval(&text) {
-            Ok(interval) => wanted.interval = Some(interval),
-            Err(error) => {
-                options.complain(&format!("-t argument not in pmParseHighResInterval(3) format:\n{error}"));
-            }
-        }
-    }
+    wanted.interval = options.common().interval;
     let archive = !options.common().archives.is_empty();
     if wanted.delay && !archive {
         options.complain("delay can only be used with archives");
