@@ -1,40 +1,10 @@
 //! Evaluating derived metrics allocates nothing once columns have been as long before.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod alloc_support;
 
+use alloc_support::allocations;
 use jumpseat::derive::{Column, Context, Dialect, Meta, Registry, Sample, Source, Values};
 use jumpseat::model::{InDom, Inst, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
-
-/// Counts the allocations of this thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: hands every call on to the system's allocator unchanged; the counter does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps GlobalAlloc's contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: as above.
-        unsafe { System.realloc(block, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const INSTANCES: Inst = 100;
 
@@ -109,13 +79,13 @@ fn a_warm_fetch_allocates_nothing() {
     }
     let mut warm = 0;
     for record in 0..40 {
-        let before = ALLOCATIONS.with(Cell::get);
+        let before = allocations();
         context.begin_fetch();
         for &pmid in &pmids {
             let time = Timestamp::new(record as i64, 0);
             context.evaluate(pmid, time, &mut Record(record), &mut Metrics).unwrap();
         }
-        let allocations = ALLOCATIONS.with(Cell::get) - before;
+        let allocations = allocations() - before;
         if record == 0 {
             assert!(allocations > 0, "the counter counts");
         }

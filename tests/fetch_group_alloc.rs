@@ -1,42 +1,11 @@
 //! Fetching with a group allocates nothing once its buffers have grown.
 
+mod alloc_support;
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use alloc_support::allocations;
 use common::{AgentSpec, PrivatePmcd};
 use jumpseat::client::group::{FetchGroup, Scale};
-
-/// Counts the allocations of this thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: hands every call on to the system's allocator unchanged; the counter does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps GlobalAlloc's contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: as above.
-        unsafe { System.realloc(block, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_warm_fetch_allocates_nothing() {
@@ -58,14 +27,14 @@ fn a_warm_fetch_allocates_nothing() {
 
     let (mut warm, mut values) = (0, 0);
     for fetch in 0..40 {
-        let before = ALLOCATIONS.with(Cell::get);
+        let before = allocations();
         group.fetch().expect("pmcd answers");
         values += numbers.iter().filter(|&&item| group.value(item).is_ok()).count();
         values += texts.iter().filter(|&&item| group.value(item).is_ok_and(|text| !text.is_empty())).count();
         values += group.rows(hordes).map_or(0, |rows| rows.filter(|row| row.value.is_ok()).count());
         values += group.rows(bins).map_or(0, |rows| rows.filter(|row| row.name.is_some()).count());
         values += group.events(events).map_or(0, |rows| rows.filter(|row| row.value.is_ok()).count());
-        let allocations = ALLOCATIONS.with(Cell::get) - before;
+        let allocations = allocations() - before;
         if fetch == 0 {
             assert!(allocations > 0, "the counter counts");
         }

@@ -1,36 +1,14 @@
 //! Ingest allocates per batch, not per event.
 #![cfg(feature = "source")]
 
+mod alloc_support;
 mod ingest_support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use alloc_support::allocations;
 use ingest_support::Desk;
 use jumpseat::event::Param;
 use jumpseat::source::binary::encode::{Encoder, Record};
 use jumpseat::source::event::Limits;
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is passed on to the system's allocator as it is; counting touches no memory of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`, which is the same.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 const EVENTS: usize = 20_000;
 
@@ -39,16 +17,15 @@ fn count(bytes: &[u8], again: &[u8]) -> (u64, u64) {
     let mut desk = Desk::new(Limits::default());
     desk.intake.feed(bytes, &mut desk.shared, &mut desk.replies);
     desk.deliveries();
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocations();
     let used = desk.intake.feed(again, &mut desk.shared, &mut desk.replies);
-    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let allocations = allocations() - before;
     assert_eq!(used, again.len());
     let deliveries = desk.deliveries();
     assert_eq!(deliveries.iter().map(|delivery| delivery.batch.len()).sum::<usize>(), EVENTS);
     (allocations, deliveries.len() as u64)
 }
 
-// One test: the counter is the whole process's.
 #[test]
 fn events_cost_no_allocation_of_their_own() {
     let line = "{\"time\":\"2026-11-20T13:16:06.5Z\",\"type\":\"t\",\"level\":\"warn\",\"msg\":\"esc\\u0061ped \\\"x\\\"\",\
