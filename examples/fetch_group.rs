@@ -10,6 +10,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use jumpseat::client::StateChange;
 use jumpseat::client::group::{AnyType, Atom, FetchGroup, IndomHandle, Row};
 
 /// Instances shown of a metric.
@@ -37,7 +38,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             std::thread::sleep(Duration::from_secs(1));
         }
         let changes = group.fetch()?;
-        println!("--- {:?} {changes:?}", group.timestamp());
+        if let Some(time) = group.timestamp() {
+            println!("--- {}.{:03}", time.sec, time.nsec / 1_000_000);
+        }
+        if changes != StateChange::default() {
+            println!("agents or metrics have come or gone: {changes:?}");
+        }
         for (metric, handle) in &metrics {
             match group.rows(*handle) {
                 Ok(rows) => rows.for_each(|row| println!("{metric}{}", show(&row))),

@@ -70,7 +70,7 @@ pub struct TopArgs {
     once: bool,
 
     /// Print this many screens as text, and exit.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     frames: Option<u32>,
 
     /// The size of printed screens.
