@@ -75,6 +75,9 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
         "[[socket]]\n",
         "[otlp]\n",
         "[[source]]\n",
+        "[[file]]\n",
+        "[[command]]\n",
+        "[[journal]]\n",
     ];
     for table in tables {
         let wrong = format!("{table}no_such_key = 1\n");
@@ -83,7 +86,8 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
         let keys: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
         assert!(!keys.is_empty(), "{error}");
         for key in keys {
-            let shown = text.lines().any(|line| {
+            // Tables that no agent has by default are shown as comments.
+            let shown = text.lines().map(|line| line.strip_prefix("#  ").unwrap_or(line)).any(|line| {
                 line.starts_with(&format!("{key} = "))
                     || line == format!("[{key}]")
                     || line == format!("[[{key}]]")

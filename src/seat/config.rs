@@ -10,6 +10,7 @@ pub use super::interval::Interval;
 use crate::client::HostSpec;
 pub use crate::source::ByteSize;
 use crate::source::SocketConfig;
+use crate::source::follow::{CommandConfig, FileConfig, FollowConfig, JournalConfig};
 #[cfg(feature = "otlp")]
 use crate::source::otlp::OtlpConfig;
 use crate::source::rules::SourceRule;
@@ -40,6 +41,12 @@ pub struct Config {
     pub otlp: OtlpConfig,
     /// What is to be done with the records of single sources.
     pub source: Vec<SourceRule>,
+    /// Files to follow.
+    pub file: Vec<FileConfig>,
+    /// Commands whose output is a source.
+    pub command: Vec<CommandConfig>,
+    /// Systemd journals.
+    pub journal: Vec<JournalConfig>,
 }
 
 /// Limits of the event logs. Sizes are in bytes.
@@ -247,6 +254,9 @@ impl Config {
             for file in config.derived.files.iter_mut().flatten() {
                 *file = directory.join(&*file);
             }
+            for file in &mut config.file {
+                file.path = directory.join(&file.path);
+            }
         }
         Ok(config)
     }
@@ -280,6 +290,7 @@ impl Config {
                 return Err(source("source", nth, message));
             }
         }
+        self.check_followed().map_err(|(table, nth, message)| source(table, nth, message))?;
         let mut files = std::collections::HashSet::new();
         for file in self.derived.files.iter().flatten() {
             let problem = match file.as_os_str().is_empty() {
@@ -337,20 +348,52 @@ impl Config {
         if events.recent > MAX_RECENT {
             return Err(range("events.recent", events.recent.to_string(), format!("0 to {MAX_RECENT}")));
         }
-        // One source for each listener must always fit; each source is worth its smallest budget.
+        // One source for each listener and each table of sources must always fit; each source is worth its smallest
+        // budget.
         let most_sources = events.total_budget.0 / MIN_SOURCE_BUDGET;
         let sources = u64::from(events.max_sources);
-        let listeners = self.socket.len().max(1);
+        let tables = self.socket.len() + self.file.len() + self.command.len() + self.journal.len();
+        let listeners = tables.max(1);
         #[cfg(feature = "otlp")]
         let listeners = listeners + usize::from(self.otlp.is_on());
         if sources < listeners as u64 || sources > most_sources {
             let allowed = format!(
-                "{listeners} (one for each socket, one for OTLP) to {most_sources} (events.total_budget holds {MIN_SOURCE_BUDGET} bytes for each)"
+                "{listeners} (one for each socket, file, command and journal, one for OTLP) to {most_sources} (events.total_budget holds {MIN_SOURCE_BUDGET} bytes for each)"
             );
             return Err(range("events.max_sources", events.max_sources.to_string(), allowed));
         }
         if !(16..=MAX_FIELDS).contains(&self.fields.max) {
             return Err(range("fields.max", self.fields.max.to_string(), format!("16 to {MAX_FIELDS}")));
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// The files, commands and journals to follow.
+    pub fn follow(&self) -> FollowConfig {
+        FollowConfig {
+            files: self.file.clone(),
+            commands: self.command.clone(),
+            journals: self.journal.clone(),
+        }
+    }
+
+    /// Checks them: what is wrong comes with the table's name and number.
+    fn check_followed(&self) -> Result<(), (&'static str, usize, String)> {
+        for (nth, file) in self.file.iter().enumerate() {
+            let is_same = |other: &FileConfig| other.path == file.path && other.source == file.source;
+            let twice = self.file[..nth].iter().any(is_same);
+            let twice = twice.then(|| "path: two tables have the same path and source".to_owned());
+            file.validate().err().or(twice).map_or(Ok(()), |message| Err(("file", nth, message)))?;
+        }
+        for (nth, command) in self.command.iter().enumerate() {
+            command.validate().map_err(|message| ("command", nth, message))?;
+        }
+        for (nth, journal) in self.journal.iter().enumerate() {
+            let twice = self.journal[..nth].iter().any(|other| other.source == journal.source);
+            let twice = twice.then(|| "source: two journals have the same source".to_owned());
+            journal.validate().err().or(twice).map_or(Ok(()), |message| Err(("journal", nth, message)))?;
         }
         Ok(())
     }
@@ -523,6 +566,20 @@ mod tests {
             error("[[source]]\nname = 'a'\n[[source]]\nname = 'b'\nfilter = 'a =='\n"),
             "j.toml:5: source.filter: column 5: found the end, expected a number, a text in quotes, true or false"
         );
+        assert_eq!(
+            error("[[file]]\npath=\"/a\"\n[[file]]\npath=\"/b\"\nformat = \"plain\"\npattern = '('"),
+            "j.toml:6: file.pattern: (: unclosed group"
+        );
+        assert_eq!(
+            error("[[file]]\npath=\"/a\"\n[[file]]\npath=\"/a\""),
+            "j.toml:4: file.path: two tables have the same path and source"
+        );
+        assert_eq!(
+            error("[[journal]]\n[[journal]]\n"),
+            "j.toml:2: journal.source: two journals have the same source"
+        );
+        assert!(error("[[command]]\nrestart = 'always'\n").starts_with("j.toml:1: command.run: must be"));
+        assert!(error("[[command]]\n\nrun = 7\n").starts_with("j.toml:3: command.run: a list such as"));
         assert!(error("state_dir = ''").ends_with("out of range: allowed is the path of a directory"));
         // Wrong because of a key that is not in the file: the line of its table.
         assert!(

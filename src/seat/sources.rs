@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::config::Config;
 use super::{SeatError, State};
 use crate::source::Outlet;
+use crate::source::follow::{self, Follow};
 #[cfg(feature = "otlp")]
 use crate::source::otlp::OtlpSource;
 use crate::source::socket::SocketSource;
@@ -41,6 +42,13 @@ pub fn start(config: &Config, outlet: &Outlet, state: &mut State) -> Result<Runn
             .map_err(failed(|| format!("OTLP over HTTP at {listen}")))?;
         running.push(Box::new(source));
     }
+    let follow = config.follow();
+    if !follow.is_empty() {
+        let source = Follow::start(&follow, config.events.max_sources as usize, outlet)
+            .map_err(failed(|| "files and commands".to_owned()))?;
+        state.follow = Some(Arc::clone(&source.stats));
+        running.push(Box::new(source));
+    }
     Ok(running)
 }
 
@@ -51,7 +59,8 @@ pub fn queue(config: &Config) -> usize {
     let otlp = if config.otlp.is_on() { config.otlp.queue } else { 0 };
     #[cfg(not(feature = "otlp"))]
     let otlp = 0;
-    (sockets + otlp).max(1)
+    let follow = if config.follow().is_empty() { 0 } else { follow::QUEUE };
+    (sockets + otlp + follow).max(1)
 }
 
 /// Says of an error which source it is about.

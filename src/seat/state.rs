@@ -16,6 +16,7 @@ use crate::event::log::{EventLog, LogConfig};
 use crate::ids::IdsError;
 use crate::model::{Inst, Timestamp};
 use crate::source::delivery::Peer;
+use crate::source::follow::FollowStats;
 use crate::source::origin::Labels;
 use crate::source::registry::WellKnown;
 use crate::source::report::Limiter;
@@ -70,6 +71,8 @@ pub struct State {
     pub sockets: Vec<Arc<SocketStats>>,
     /// What the OTLP source counts.
     pub otlp: Arc<OtlpStats>,
+    /// What the thread counts that follows files and commands, where there is one.
+    pub follow: Option<Arc<FollowStats>>,
     /// When the agent started.
     pub started: Instant,
     /// Holds back messages about filters that clients store: nobody may fill the log with them.
@@ -212,6 +215,7 @@ impl State {
             load: Arc::default(),
             sockets: Vec::new(),
             otlp: Arc::default(),
+            follow: None,
             started: Instant::now(),
             refused_filters: Limiter::new(3, Duration::from_secs(10)),
         };

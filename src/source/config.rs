@@ -106,7 +106,7 @@ impl Default for SocketConfig {
 
 /// Smallest and largest [`SocketConfig::max_line`]. The upper end is that of a packed
 /// record ([`crate::event::batch::MAX_RECORD`]).
-const LINE_RANGE: std::ops::RangeInclusive<usize> = 256..=256 * 1024;
+pub(super) const LINE_RANGE: std::ops::RangeInclusive<usize> = 256..=256 * 1024;
 
 impl SocketConfig {
     /// Checks ranges. The error names the key and what is allowed.
@@ -132,7 +132,11 @@ impl SocketConfig {
     }
 }
 
-fn in_range(key: &str, value: usize, range: std::ops::RangeInclusive<usize>) -> Result<(), String> {
+pub(super) fn in_range(
+    key: &str,
+    value: usize,
+    range: std::ops::RangeInclusive<usize>,
+) -> Result<(), String> {
     if range.contains(&value) {
         return Ok(());
     }

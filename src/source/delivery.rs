@@ -36,11 +36,13 @@ pub enum Reason {
     Protocol,
     /// Not the protobuf it should be, or a span without what a span must have.
     Body,
+    /// A line that the pattern of its file or command does not match.
+    Unmatched,
 }
 
 impl Reason {
     /// Every reason, in the order of [`Tallies::rejected`].
-    pub const ALL: [Reason; 12] = [
+    pub const ALL: [Reason; 13] = [
         Reason::Syntax,
         Reason::Encoding,
         Reason::Time,
@@ -53,6 +55,7 @@ impl Reason {
         Reason::Compression,
         Reason::Protocol,
         Reason::Body,
+        Reason::Unmatched,
     ];
     /// How many there are.
     pub const COUNT: usize = Reason::ALL.len();
@@ -72,6 +75,7 @@ impl Reason {
             Reason::Compression => "compression",
             Reason::Protocol => "protocol",
             Reason::Body => "body",
+            Reason::Unmatched => "unmatched",
         }
     }
 }

@@ -146,6 +146,27 @@ impl Event {
         }
     }
 
+    /// A text within the limit for fields, cut at a character if so configured. `at` is its place in `input`.
+    ///
+    /// # Errors
+    /// It is longer, and longer ones are to be refused.
+    #[inline]
+    pub fn limited(&mut self, input: &[u8], limits: &Limits, text: Text, at: usize) -> Result<Text, Refusal> {
+        if text.len() <= limits.max_field {
+            return Ok(text);
+        }
+        if !limits.truncate {
+            return Err(Refusal::at(at, Reason::OversizeField, "a text longer than the limit for fields"));
+        }
+        self.truncated = true;
+        let bytes = self.text(input, text);
+        let mut end = limits.max_field;
+        while end > 0 && bytes.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+            end -= 1;
+        }
+        Ok(text.shortened(end))
+    }
+
     /// The bytes of a text of this event; `input` is what the event was parsed from.
     #[inline]
     pub fn text<'a>(&'a self, input: &'a [u8], text: Text) -> &'a [u8] {

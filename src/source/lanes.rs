@@ -114,6 +114,8 @@ pub struct Lanes {
     patience: Duration,
     /// Whether the last hand-over worked; only then a full channel is worth waiting for.
     moving: bool,
+    /// Keep what does not fit the channel, instead of losing it.
+    hold: bool,
     closed: bool,
     lost: FxHashMap<ConnId, u64>,
     folded: Vec<u8>,
@@ -137,6 +139,7 @@ impl Lanes {
             wake,
             patience,
             moving: true,
+            hold: false,
             closed: false,
             lost: FxHashMap::default(),
             folded: Vec::new(),
@@ -170,6 +173,17 @@ impl Lanes {
     /// Whether the core's channel is full: what is handed over now may be lost.
     pub fn is_full(&self) -> bool {
         self.out.is_full()
+    }
+
+    /// From now on what finds the channel full is kept instead of lost, and goes with the next attempt. The caller
+    /// stops reading while [`Lanes::is_stuck`]: batches grow otherwise.
+    pub fn hold(&mut self) {
+        self.hold = true;
+    }
+
+    /// Whether the newest attempt to hand over failed, and what was to go is kept.
+    pub fn is_stuck(&self) -> bool {
+        self.hold && !self.moving
     }
 
     /// The lane of a source.
@@ -455,10 +469,14 @@ impl Lanes {
                 self.moving = false;
                 self.closed |= matches!(error, SendTimeoutError::Disconnected(_));
                 let (SendTimeoutError::Timeout(delivery) | SendTimeoutError::Disconnected(delivery)) = error;
-                for (conn, count) in lane.shares.drain(..) {
-                    *self.lost.entry(conn).or_insert(0) += u64::from(count);
+                if self.hold && !self.closed {
+                    lane.take_back(delivery);
+                } else {
+                    for (conn, count) in lane.shares.drain(..) {
+                        *self.lost.entry(conn).or_insert(0) += u64::from(count);
+                    }
+                    lane.restore(delivery, self.now);
                 }
-                lane.restore(delivery, self.now);
                 self.touch(id);
             }
         }
@@ -621,7 +639,14 @@ impl Lane {
         Some(Delivery { source: self.source, missed, batch, tallies, peer: self.peer, origin, labels })
     }
 
-    /// Takes back what could not be handed over.
+    /// Takes back what could not be handed over, its records included: nothing is lost.
+    fn take_back(&mut self, mut delivery: Delivery) {
+        let batch = std::mem::take(&mut delivery.batch);
+        self.restore(delivery, Timestamp::default());
+        self.batch = batch;
+    }
+
+    /// Takes back what could not be handed over. Its records become missed.
     fn restore(&mut self, delivery: Delivery, now: Timestamp) {
         let Delivery { missed, batch, mut tallies, origin, labels, .. } = delivery;
         for (id, count) in tallies.types.drain(..) {
@@ -766,6 +791,24 @@ mod tests {
         write(&mut lanes, lane, 2, 15);
         lanes.flush();
         assert!(lanes.is_closed());
+    }
+
+    #[test]
+    fn what_is_held_waits_and_goes_whole() {
+        let (mut lanes, deliveries, _) = lanes(1);
+        lanes.hold();
+        let lane = lanes.source(b"app").expect("source");
+        for sec in 10..13 {
+            write(&mut lanes, lane, 1, sec);
+            lanes.flush();
+        }
+        assert!(lanes.is_stuck() && lanes.is_pending());
+        assert_eq!(deliveries.try_recv().expect("the first").batch.len(), 1);
+        lanes.flush();
+        let second = deliveries.try_recv().expect("the second");
+        assert_eq!((second.batch.len(), second.missed, second.tallies.received), (2, None, 2));
+        assert_eq!(second.tallies.types.iter().map(|(_, n)| n).sum::<u64>(), 2);
+        assert!(!lanes.is_stuck() && !lanes.is_pending() && lanes.lost(1) == 0);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! * [`lanes`]: one batch and its accounting per source, handed over as [`delivery::Delivery`].
 //! * [`intake`]: a connection's protocol, sans-I/O; [`socket`]: the thread that listens.
 //! * [`otlp`]: OpenTelemetry's protocol over HTTP.
+//! * [`follow`]: files, commands and the journal.
 //! * [`feed`]: the sending side.
 //! * [`gate`]: what a source lets through, as [`rules`] (the configuration) or a client has it; [`sieve`] keeps to
 //!   it, and [`order`] puts records in order.
@@ -31,6 +32,8 @@ pub mod delivery;
 pub mod event;
 #[cfg(feature = "source")]
 pub mod feed;
+#[cfg(feature = "source")]
+pub mod follow;
 #[cfg(feature = "source")]
 pub mod gate;
 #[cfg(feature = "source")]

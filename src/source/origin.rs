@@ -3,7 +3,7 @@
 /// What is known of a source besides its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The kind of source: `socket`, `kernel`, `otlp`, `file`, `command`.
+    /// The kind of source: `socket`, `kernel`, `otlp`, `file`, `command`, `journal`.
     pub kind: &'static str,
     /// Where it is: a path, an address, a command.
     pub address: String,

@@ -148,7 +148,13 @@ impl Seat {
     /// Starts `jumpseat serve` on a port of its own choice and waits until it listens.
     #[track_caller]
     pub fn serve<'a>(&self, options: impl IntoIterator<Item = &'a str>) -> Endpoint {
-        let mut command = PcpEnv::new().command(JUMPSEAT);
+        self.serve_in(&PcpEnv::new(), options)
+    }
+
+    /// The same in another environment.
+    #[track_caller]
+    pub fn serve_in<'a>(&self, env: &PcpEnv, options: impl IntoIterator<Item = &'a str>) -> Endpoint {
+        let mut command = env.command(JUMPSEAT);
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(self.config());
         command.args(options).current_dir(&self.dir);
         // One that ran here before has left its output.

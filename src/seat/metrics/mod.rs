@@ -3,6 +3,7 @@
 mod client;
 mod control;
 mod event;
+mod follow;
 mod own;
 mod source;
 mod source_control;
@@ -27,5 +28,6 @@ pub fn all(access: &crate::agent::Access) -> Vec<Metric<State>> {
     metrics.extend(control::metrics(access));
     metrics.extend(source_control::metrics(access));
     metrics.extend(own::metrics());
+    metrics.extend(follow::metrics());
     metrics
 }

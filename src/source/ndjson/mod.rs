@@ -4,8 +4,8 @@
 //! allocated per event. Cost for a line of 100 bytes with six members: about a quarter microsecond, most
 //! of it finding the ends of strings.
 
-mod number;
-mod scan;
+pub(super) mod number;
+pub(super) mod scan;
 pub mod time;
 
 use self::number::Number;
@@ -277,19 +277,7 @@ impl Parser<'_> {
     /// A text within the limit, cut if so configured.
     #[inline]
     fn limited(&mut self, text: Text, at: usize) -> Result<Text, Refusal> {
-        if text.len() <= self.limits.max_field {
-            return Ok(text);
-        }
-        if !self.limits.truncate {
-            return Err(Refusal::at(at, Reason::OversizeField, "a text longer than the limit for fields"));
-        }
-        self.event.truncated = true;
-        let bytes = self.event.text(self.scan.line, text);
-        let mut end = self.limits.max_field;
-        while end > 0 && bytes.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
-            end -= 1;
-        }
-        Ok(text.shortened(end))
+        self.event.limited(self.scan.line, self.limits, text, at)
     }
 
     /// What a top-level member means. Only the first of each meaning counts; any further one is an
@@ -326,7 +314,7 @@ enum Known {
 }
 
 /// The phase words, those of the Chrome trace format included.
-fn phase(word: &[u8]) -> Option<EventFlags> {
+pub(super) fn phase(word: &[u8]) -> Option<EventFlags> {
     Some(match word {
         b"point" | b"instant" | b"i" | b"I" | b"n" => EventFlags::POINT,
         b"start" | b"begin" | b"B" | b"b" => EventFlags::START,

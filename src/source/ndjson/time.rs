@@ -4,7 +4,8 @@
 use crate::model::Timestamp;
 
 const BAD_DATE: &str = "not a time: write RFC 3339, such as 2026-11-20T13:00:00.5Z, or a number";
-const NO_ZONE: &str = "a time without zone: add Z or an offset such as +01:00";
+/// What [`from_rfc3339`] says of a time that lacks nothing but its zone.
+pub const NO_ZONE: &str = "a time without zone: add Z or an offset such as +01:00";
 const BAD_NUMBER: &str = "a number that is no time in seconds, milli-, micro- or nanoseconds";
 
 /// A time in a string: RFC 3339, or a number as in [`from_decimal`].

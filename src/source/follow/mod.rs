@@ -1,0 +1,371 @@
+//! Files, commands and the journal as sources: one thread for all of them.
+//!
+//! ```text
+//! file (fstat, pread) --.
+//!                        >-- Splitter -- Parser -- Event -- Lanes (held) --> core
+//! command (pipe) -------'
+//! ```
+//!
+//! * [`config`]: the tables of the configuration; [`lines`]: the formats; [`stream`]: lines to records.
+//! * [`file`]: finding files, rotation, positions; [`command`] and [`journal`]: children.
+//! * [`stats`]: what the thread tells about itself.
+//!
+//! Files and commands take turns: one read of up to 256 KiB (64 KiB) each, then everything is handed over. When the core's
+//! channel is full nothing is lost: the lines stay in their files and pipes, and the thread tries again. It never waits
+//! for the core longer than [`PATIENCE`] at a time.
+//!
+//! **Cost:** three system calls a turn and file, and a few small allocations each time the thread wakes up. A line is parsed
+//! where `read` put it, and nothing is allocated for it (`benches/follow.rs`).
+
+pub mod config;
+pub mod lines;
+pub mod stats;
+
+mod command;
+mod file;
+mod journal;
+mod stream;
+
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+pub use config::{CommandConfig, FileConfig, FormatName, From, JournalConfig, Restart, Run};
+pub use stats::{FollowStats, Phase};
+
+use super::registry::SourceRefused;
+use super::{Origin, Outlet};
+use command::{Job, Plan};
+use file::{Files, Positions};
+use lines::{Journal, Parser, Splitter};
+use stream::{Desk, Format, Stream};
+
+/// How long to wait for room in the core's channel before other things are seen to.
+pub const PATIENCE: Duration = Duration::from_millis(20);
+/// Batches that the core's channel should have room for.
+pub const QUEUE: usize = 32;
+/// How soon to try again to hand over.
+const RETRY: Duration = Duration::from_millis(5);
+/// How soon to look again for records whose turn in the order of time has come.
+const ORDER: Duration = Duration::from_millis(20);
+/// Longer than records may wait for their turn (`order_window`).
+const LONGEST_ORDER: Duration = Duration::from_secs(61);
+/// How often the account is brought up to date while there is no rest.
+const ACCOUNT_EVERY: Duration = Duration::from_millis(100);
+
+/// What to follow.
+#[derive(Clone, Debug, Default)]
+pub struct FollowConfig {
+    /// Files.
+    pub files: Vec<FileConfig>,
+    /// Commands.
+    pub commands: Vec<CommandConfig>,
+    /// Journals.
+    pub journals: Vec<JournalConfig>,
+}
+
+impl FollowConfig {
+    /// Whether there is nothing to follow.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.commands.is_empty() && self.journals.is_empty()
+    }
+}
+
+/// The thread could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A configuration value that cannot be.
+    #[error("{0}")]
+    Config(String),
+    /// A source of this name cannot be.
+    #[error("source {name}: {why}")]
+    Source {
+        /// Its name.
+        name: String,
+        /// Why not.
+        why: SourceRefused,
+    },
+    /// The thread, or what it polls.
+    #[error("cannot start following: {0}")]
+    System(#[from] io::Error),
+}
+
+/// The running thread. Dropping this ends it and its commands; what was read is handed over, positions are written.
+#[derive(Debug)]
+pub struct Follow {
+    /// The thread ends when this is closed.
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+    /// What the thread tells about itself.
+    pub stats: Arc<FollowStats>,
+}
+
+impl Follow {
+    /// Starts the thread. `max_sources`: how many sources there may be.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(config: &FollowConfig, max_sources: usize, outlet: &Outlet) -> Result<Follow, StartError> {
+        let stats = Arc::new(FollowStats::new(max_sources));
+        let mut desk = Desk::new(outlet.lanes(PATIENCE), Arc::clone(&stats));
+        let positions = Positions::load(outlet.state_dir.as_deref(), outlet.registry.domain());
+        let files = Files::new(&config.files, positions, &mut desk)?;
+        let mut children = Vec::new();
+        for config in &config.commands {
+            children.push(Source::command(config, &mut desk)?);
+        }
+        for config in &config.journals {
+            children.push(Source::journal(config, &mut desk)?);
+        }
+        let (stopped, stop) = io::pipe()?;
+        let mut service = Service {
+            files,
+            children,
+            desk,
+            stopped,
+            buffer: Vec::new(),
+            next_account: Instant::now(),
+            ordered: None,
+        };
+        let thread = std::thread::Builder::new().name("jumpseat-follow".to_owned()).spawn(move || {
+            service.run();
+        })?;
+        Ok(Follow { stop: Some(stop), thread: Some(thread), stats })
+    }
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A command, or a journal, which is one with a cursor.
+struct Source {
+    job: Job,
+    kind: Kind,
+    /// The cursor of a journal up to which everything has left, or soon will have.
+    noted: Vec<u8>,
+}
+
+enum Kind {
+    Command(Vec<String>),
+    Journal(JournalConfig),
+}
+
+impl Source {
+    fn command(config: &CommandConfig, desk: &mut Desk) -> Result<Source, StartError> {
+        let parser = Parser::new(config.format, config.pattern.as_deref(), config.time_format.as_deref())
+            .map_err(StartError::Config)?;
+        let name = config.source_name();
+        let origin = Origin { kind: "command", address: config.run.to_string(), service: None };
+        let stream = stream(desk, &name, origin)?;
+        let plan = Plan {
+            name: format!("command {}", config.run),
+            restart: config.restart,
+            backoff: (Duration::from_millis(config.backoff_ms), Duration::from_millis(config.max_backoff_ms)),
+        };
+        let job = Job::new(plan, Format { parser, limits: config.limits() }, stream);
+        Ok(Source { job, kind: Kind::Command(config.run.argv()), noted: Vec::new() })
+    }
+
+    fn journal(config: &JournalConfig, desk: &mut Desk) -> Result<Source, StartError> {
+        let address = match &config.directory {
+            Some(directory) => directory.display().to_string(),
+            None => "journalctl".to_owned(),
+        };
+        let stream = stream(desk, &config.source, Origin { kind: "journal", address, service: None })?;
+        let plan = Plan {
+            name: format!("journal {}", config.source),
+            restart: Restart::Always,
+            backoff: (Duration::from_secs(1), Duration::from_secs(60)),
+        };
+        let parser = Parser::Journal(Journal::new(&config.fields));
+        let job = Job::new(plan, Format { parser, limits: config.limits() }, stream);
+        Ok(Source { job, kind: Kind::Journal(config.clone()), noted: Vec::new() })
+    }
+
+    fn tick(&mut self, now: Instant, desk: &mut Desk, positions: &Positions) {
+        let Source { job, kind, .. } = self;
+        let barren = job.barren;
+        job.tick(now, desk, || match kind {
+            Kind::Command(argv) => {
+                let mut command = Command::new(argv.first().map_or("", String::as_str));
+                command.args(argv.iter().skip(1));
+                command
+            }
+            Kind::Journal(config) => {
+                journal::command(config, positions.journals.get(&config.source).map(String::as_str), barren)
+            }
+        });
+    }
+
+    /// Notes a journal's cursor: it will be kept when everything before it has left.
+    fn note(&mut self) {
+        if let Parser::Journal(journal) = &self.job.format.parser {
+            self.noted.clone_from(&journal.cursor);
+        }
+    }
+
+    /// Everything that was read has been handed over: a journal's cursor is kept.
+    fn handed(&mut self, positions: &mut Positions) {
+        self.note();
+        self.handed_as_noted(positions);
+    }
+
+    /// The same for what was read up to the note.
+    fn handed_as_noted(&mut self, positions: &mut Positions) {
+        let Kind::Journal(config) = &self.kind else { return };
+        let Ok(cursor) = std::str::from_utf8(&self.noted) else { return };
+        let kept = positions.journals.get(&config.source);
+        if !cursor.is_empty() && kept.is_none_or(|kept| kept != cursor) {
+            positions.journals.insert(config.source.clone(), cursor.to_owned());
+            positions.dirty = true;
+        }
+    }
+}
+
+struct Service {
+    files: Files,
+    children: Vec<Source>,
+    desk: Desk,
+    stopped: PipeReader,
+    /// Room for a read of a command's output.
+    buffer: Vec<u8>,
+    next_account: Instant,
+    /// When positions were noted, as records wait for their turn in the order of time.
+    ordered: Option<Instant>,
+}
+
+impl Service {
+    fn run(&mut self) {
+        let mut held = false;
+        while !self.desk.lanes.is_closed() {
+            match self.wait(held) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::error!("files and commands are no longer followed: polling failed: {error}");
+                    break;
+                }
+            }
+            let now = Instant::now();
+            self.files.notified();
+            if !held {
+                self.files.look(&mut self.desk);
+                self.files.round(&mut self.desk);
+            }
+            for child in &mut self.children {
+                child.job.round(&mut self.desk, &mut self.buffer);
+                child.tick(now, &mut self.desk, self.files.positions());
+            }
+            held = !self.hand_over(now);
+            if self.files.positions().due().is_some_and(|due| due <= now) {
+                self.files.save(&self.desk);
+            }
+            self.account(now, held);
+        }
+        // What was read is not lost because of the end, unless nobody takes it any more: then it is read again.
+        self.hand_over(Instant::now());
+        self.files.save(&self.desk);
+        command::end_all(self.children.iter_mut().map(|child| &mut child.job));
+    }
+
+    /// Hands over what there is. Gives whether there was room for it.
+    fn hand_over(&mut self, now: Instant) -> bool {
+        let Service { files, children, desk, ordered, .. } = self;
+        desk.lanes.flush();
+        if desk.lanes.is_stuck() || desk.lanes.is_closed() {
+            return false;
+        }
+        if !desk.lanes.is_pending() {
+            *ordered = None;
+            files.handed();
+            for child in children {
+                child.handed(files.positions());
+            }
+            return true;
+        }
+        // Records wait for earlier ones, and there may always be some. What was read has left when the longest wait is over.
+        match ordered {
+            None => {
+                *ordered = Some(now);
+                files.note();
+                children.iter_mut().for_each(Source::note);
+            }
+            Some(since) if now.saturating_duration_since(*since) > LONGEST_ORDER => {
+                *ordered = None;
+                files.handed_as_noted();
+                for child in children {
+                    child.handed_as_noted(files.positions());
+                }
+            }
+            Some(_) => {}
+        }
+        true
+    }
+
+    /// Waits for something to do. Gives whether to go on.
+    fn wait(&mut self, held: bool) -> io::Result<bool> {
+        let busy = self.files.has_work() || self.children.iter().any(|child| child.job.has_work());
+        let due = self.files.positions().due();
+        let looks = self.files.next_look().filter(|_| !held);
+        let ticks = self.children.iter().filter_map(|child| child.job.next_tick());
+        let order = self.desk.lanes.is_pending().then(|| Instant::now() + ORDER);
+        let next = ticks.chain(due).chain(looks).chain(order).min();
+        let rest = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let timeout = match (held, busy) {
+            (true, _) => Some(RETRY),
+            (false, true) => Some(Duration::ZERO),
+            (false, false) => rest,
+        };
+        // A whole millisecond more than asked for, so as not to come too early and again.
+        let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
+            let millis = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
+            PollTimeout::try_from(millis as i32).unwrap_or(PollTimeout::MAX)
+        });
+        let mut fds = vec![PollFd::new(self.stopped.as_fd(), PollFlags::POLLIN)];
+        fds.extend(self.files.fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        for child in &self.children {
+            fds.extend(child.job.fds(held).map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        }
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let stopped = fds.first().and_then(PollFd::any).unwrap_or(false);
+        Ok(!stopped)
+    }
+
+    fn account(&mut self, now: Instant, held: bool) {
+        if now < self.next_account && (self.files.has_work() || held) {
+            return;
+        }
+        self.next_account = now + ACCOUNT_EVERY;
+        self.files.account(&self.desk, held);
+        for Source { job, .. } in &self.children {
+            if let Some(stats) = self.desk.stats.slot(job.slot()) {
+                stats.set_phase(job.phase(held));
+            }
+        }
+    }
+}
+
+/// The stream of a source, which is told where its records come from.
+fn stream(desk: &mut Desk, name: &str, origin: Origin) -> Result<Stream, StartError> {
+    let refused = |why| StartError::Source { name: name.to_owned(), why };
+    let lane = desk.lanes.source(name.as_bytes()).map_err(refused)?;
+    let inst = desk.lanes.registry().source(name).map_err(refused)?;
+    desk.lanes.origin(lane, origin);
+    let slot = desk.stats.add(inst);
+    Ok(Stream { splitter: Splitter::default(), lane, slot })
+}
