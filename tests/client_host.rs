@@ -52,6 +52,32 @@ fn a_collector_is_reached_by_every_kind_of_specification() {
     reaches("127.0.0.1", &Options { ports: vec![closed, port], ..options });
 }
 
+/// Over IPv6, by address: contexts, and the tools under PCP's names next to PCP's own.
+#[test]
+fn a_collector_is_reached_over_ipv6() {
+    if !common::has_ipv6() {
+        // Where there is no such address, connecting to it has to say so.
+        let error = host("[::1]:44321", &patient()).err().expect("nothing listens where there is no address");
+        assert!(matches!(error, ClientError::Connect { .. }), "{error}");
+        eprintln!("NOT TESTED: this machine has no ::1, so no collector can be asked over IPv6");
+        return;
+    }
+    let pmcd = PrivatePmcd::with([AgentSpec::sample()]).options(["-i", "::1"]).start();
+    let (port, closed) = (pmcd.port(), free_port());
+    for spec in [
+        format!("[::1]:{port}"),
+        format!("[0:0:0:0:0:0:0:1]:{port}"),
+        format!("[::1]:{closed},{port}"),
+        format!("pcp://[::1]:{port}/"),
+        format!("pcps://[::1]:{port}?secure=relaxed"),
+    ] {
+        reaches(&spec, &patient());
+    }
+    reaches("[::1]", &Options { ports: vec![closed, port], ..patient() });
+    let error = host(&format!("[::1]:{closed}"), &patient()).err().expect("nothing listens there");
+    assert!(matches!(error, ClientError::Connect { .. }), "{error}");
+}
+
 #[test]
 fn what_cannot_be_reached_says_so() {
     let files = temp_dir();

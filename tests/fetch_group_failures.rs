@@ -6,10 +6,11 @@ mod c_peer;
 mod client_support;
 mod common;
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use c_peer::CPeer;
@@ -18,7 +19,10 @@ use common::{AgentSpec, PrivatePmcd, eventually};
 use jumpseat::client::group::{Falling, FetchGroup, GroupOptions, GroupSet, Outcome, Scale};
 use jumpseat::client::{ClientError, Context, Options};
 use jumpseat::model::{Desc, InDom, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
-use jumpseat::pdu::{ErrorPdu, Pdu, PmnsIds, RawInstanceValue, RawValue, RawValueSet, ResultPdu, kind};
+use jumpseat::pdu::{
+    ErrorPdu, InstanceEntry, InstanceList, Pdu, PmnsIds, RawInstanceValue, RawValue, RawValueSet, ResultPdu,
+    kind,
+};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -238,6 +242,13 @@ fn a_host_that_does_not_answer_holds_up_nobody() {
 }
 
 const METRIC: Pmid = Pmid::new(400, 0, 1);
+const DESC: Desc = Desc {
+    pmid: METRIC,
+    value_type: ValueType::I32,
+    indom: InDom::NULL,
+    semantics: Semantics::Instant,
+    units: Units::NONE,
+};
 
 /// A collector with one metric, whose value is 7. `fault` sees each request of each connection (counted from 0) and
 /// says whether it has dealt with it.
@@ -257,13 +268,7 @@ fn collector(
             let value = RawInstanceValue { inst: -1, value: RawValue::InSitu(7_i32.to_be_bytes()) };
             let answer = match kind {
                 kind::PMNS_NAMES => Pdu::PmnsIds(PmnsIds { status: 1, ids: vec![METRIC] }),
-                kind::DESC_REQ => Pdu::Desc(Desc {
-                    pmid: METRIC,
-                    value_type: ValueType::I32,
-                    indom: InDom::NULL,
-                    semantics: Semantics::Instant,
-                    units: Units::NONE,
-                }),
+                kind::DESC_REQ => Pdu::Desc(DESC),
                 kind::HIGHRES_FETCH => Pdu::HighResResult(ResultPdu {
                     timestamp: Timestamp { sec: 1, nsec: 2 },
                     sets: vec![RawValueSet { pmid: METRIC, values: Ok(vec![value]) }],
@@ -347,4 +352,53 @@ fn refusals_that_leave_the_connection_alone_do_not_end_it() {
     set.fetch(patience).unwrap();
     assert_eq!(set.group(at).unwrap().value(item), Ok(7));
     assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+/// An instance that gets another name while it stays: nothing tells, so names are asked for when another instance comes.
+#[test]
+fn names_that_change_are_seen_when_libpcp_sees_them() {
+    // Of each connection: how many fetches, and how often names were asked for.
+    let asked = Mutex::new(HashMap::<usize, (usize, usize)>::new());
+    let (peer, _) = collector(move |connection, kind, stream| {
+        let mut asked = asked.lock().expect("nobody panics");
+        let (fetches, names) = asked.entry(connection).or_default();
+        let indom = InDom::new(400, 1);
+        let answer = match kind {
+            kind::DESC_REQ => Pdu::Desc(Desc { indom, ..DESC }),
+            kind::INSTANCE_REQ => {
+                *names += 1;
+                let name = if *names == 1 { "before" } else { "after" };
+                let entry = |inst, name: &str| InstanceEntry { inst, name: name.into() };
+                let second = (*fetches > 2).then(|| entry(2, "second"));
+                let instances = std::iter::once(entry(1, name)).chain(second).collect();
+                Pdu::Instance(InstanceList { indom, instances })
+            }
+            kind::HIGHRES_FETCH => {
+                *fetches += 1;
+                let value = |inst| RawInstanceValue { inst, value: RawValue::InSitu(7_i32.to_be_bytes()) };
+                let values = (1..=if *fetches < 3 { 1 } else { 2 }).map(value).collect();
+                let sets = vec![RawValueSet { pmid: METRIC, values: Ok(values) }];
+                Pdu::HighResResult(ResultPdu { timestamp: Timestamp { sec: 1, nsec: 2 }, sets })
+            }
+            _ => return false,
+        };
+        let _ = stream.write_all(&bytes(&answer));
+        true
+    });
+    let mut oracle = CPeer::start("tests/c/fetchgroup_oracle.c");
+    oracle.ask(&format!("create\t1\t={}", peer.spec()));
+    assert_eq!(oracle.ask("indom\t=a\t!\t0\t9"), "0");
+    let mut group = group_on(&peer);
+    let rows = group.indom::<i32>("a", Scale::None, 9).unwrap();
+    for expected in [vec!["before"], vec!["before"], vec!["after", "second"]] {
+        group.fetch().unwrap();
+        let names: Vec<&str> = group.rows(rows).unwrap().filter_map(|row| row.name).collect();
+        assert_eq!(names, expected);
+        // It gives texts as hexadecimal digits.
+        let theirs = oracle.ask("fetch");
+        for name in ["before", "after", "second"] {
+            let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(theirs.contains(&format!("={digits} ")), expected.contains(&name), "{name}: {theirs}");
+        }
+    }
 }

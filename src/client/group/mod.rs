@@ -332,7 +332,8 @@ impl FetchGroup {
         self.item_at(handle.key)?.kept().and_then(T::read).ok_or(PmError::VALUE)
     }
 
-    /// The values of all instances of a metric.
+    /// The values of all instances of a metric. An instance that gets another name while it stays keeps its name here
+    /// until an unknown instance comes, as in libpcp.
     ///
     /// # Errors
     /// Why there are none, unless they are just more than was asked for: then these are there, and [`Rows::status`]
