@@ -117,3 +117,20 @@ fn replay_counts_and_shows_what_differs() {
     let (status, _, stderr) = derive(directory.path(), &["replay", "broken"]);
     assert_eq!((status, stderr.as_str()), (2, "jumpseat: broken: broken:1: bad field: pcp\n"));
 }
+
+/// A mark below a place beyond 65,535 columns, which is more than a width of `format!` can be.
+#[test]
+fn very_long_definitions_are_told_of() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("metrics"), METRICS).unwrap();
+    let name = "x".repeat(70_000);
+    let text =
+        format!("a = {}*2\n{name} = 1 + * 2\nb = sample.milliseconds + {name}.y\n", "1+".repeat(40_000));
+    fs::write(directory.path().join("long"), text).unwrap();
+    let (status, stdout, stderr) = derive(directory.path(), &["check", "-m", "metrics", "long"]);
+    assert_eq!(status, 1, "{stderr}");
+    assert!(stdout.ends_with("1 definitions, 3 problems\n"), "{}", &stdout[stdout.len() - 200..]);
+    let expression = format!("1 + {}", "mkconst(1) + ".repeat(10_000));
+    let (status, ..) = derive(directory.path(), &["explain", "-m", "metrics", &expression]);
+    assert_eq!(status, 1);
+}

@@ -106,7 +106,7 @@ impl Attributes {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostSpecError {
     /// PCP's text for it: the specification, and below it a caret with the reason. Ends in a newline.
-    #[error("{spec}\n{blank:>column$}^ -- {message}\n", blank = "")]
+    #[error("{spec}\n{}^ -- {message}\n", " ".repeat(*column))]
     Syntax {
         /// The specification.
         spec: String,

@@ -126,9 +126,12 @@ fn layout(rows: &[[String; 6]]) -> String {
     }
     let mut text = String::new();
     for row in rows {
-        let cells: Vec<String> =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
+        }
+        text.push_str(line.trim_end());
         text.push('\n');
     }
     text

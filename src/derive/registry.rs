@@ -116,8 +116,9 @@ impl RegisterError {
 
 /// The three or four lines that PCP's calls leave about a definition.
 pub(super) fn report(call: &str, name: &str, expression: &str, position: i64, text: Option<&str>) -> String {
-    let pad = usize::try_from(position.unsigned_abs()).unwrap_or(0);
-    let mut message = format!("{call}(\"{name}\", ...)\n{expression}\n{:pad$}^\n", "");
+    // Not by a width of `format!`, which can be 65,535 at most.
+    let pad = " ".repeat(usize::try_from(position.unsigned_abs()).unwrap_or(0));
+    let mut message = format!("{call}(\"{name}\", ...)\n{expression}\n{pad}^\n");
     if let Some(text) = text {
         // Writing to a String does not fail.
         let _ = writeln!(message, "{text}");

@@ -110,8 +110,8 @@ impl Report {
                 }
             })
             .collect();
-        let pad = name.chars().count() + 5;
-        let _ = writeln!(self.text, "{:pad$}{}", "", line.trim_end());
+        let pad = " ".repeat(name.chars().count() + 5);
+        let _ = writeln!(self.text, "{pad}{}", line.trim_end());
     }
 
     fn note(&mut self, text: &str) {
