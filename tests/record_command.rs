@@ -94,7 +94,12 @@ fn mistakes_are_told() {
         (vec!["-s", "1", &base, "no.such"], "nothing to record"),
         (vec!["-t", "soon", &base, "sample.bin"], "^ -- unexpected value"),
         (vec!["-T", "@nonsense", &base, "sample.bin"], "-T:"),
-        (vec!["-s", "1", &base, "my.bad=sample.bin +"], "my.bad"),
+        (
+            vec!["-s", "1", &base, "my.bad=sample.bin + * 2"],
+            "\"my.bad\", ...)\nsample.bin + * 2\n             ^\n",
+        ),
+        (vec!["-s", "1", &base, "=sample.bin"], "a name in front of ="),
+        (vec!["-s", "1", &base, ""], "write a metric"),
         (vec!["-s", "1", "/no/such/dir/a", "sample.bin"], "No such file or directory"),
     ] {
         let told = record(&pmcd, &args).fails(1);

@@ -19,6 +19,13 @@ impl Wanted {
             let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
             all.extend(lines.filter(|line| !line.is_empty()).map(str::to_owned));
         }
+        // An empty name would be that of the whole name space.
+        if let Some(word) = all
+            .iter()
+            .find(|word| word.split_once('=').map_or(word.trim(), |(name, _)| name.trim()).is_empty())
+        {
+            return Err(format!("'{word}': write a metric, or a name in front of ="));
+        }
         match all.is_empty() {
             true => Err("no metric is named".to_owned()),
             false => Ok(Wanted { words: all }),
@@ -35,8 +42,9 @@ impl Wanted {
         let registry = context.registry().clone();
         let mut registry = registry.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         for (name, expression) in self.words.iter().filter_map(|word| word.split_once('=')) {
-            let registered = registry.register(name.trim(), expression.trim());
-            registered.map_err(|error| format!("{}: {error}", name.trim()))?;
+            let (name, expression) = (name.trim(), expression.trim());
+            let registered = registry.register(name, expression);
+            registered.map_err(|error| error.report(name, expression).trim_end().to_owned())?;
         }
         Ok(())
     }
@@ -79,5 +87,8 @@ mod tests {
         let wanted = Wanted::read(&["x.y".to_owned()], Some(&path)).expect("read");
         assert_eq!(wanted.names().collect::<Vec<_>>(), ["x.y", "a.b", "twice"]);
         assert!(Wanted::read(&[], None).is_err());
+        for bad in ["", " ", "=a.b", " = a.b"] {
+            assert!(Wanted::read(&[bad.to_owned()], None).is_err(), "{bad}");
+        }
     }
 }
