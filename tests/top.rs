@@ -256,4 +256,7 @@ fn screens_can_be_printed() {
     assert!(refused.contains("standard output is no terminal"), "{refused}");
     top(&["-t", "soon"]).fails(2);
     top(&["--frames", "0"]).fails(2);
+    let full = format!("{JUMPSEAT} top -h {host} -t 0.1 --once sample.long.ten > /dev/full");
+    let refused = pmcd.run("sh", ["-c", &full]).fails(1);
+    assert!(refused.contains("cannot write: No space left on device"), "{refused}");
 }

@@ -1,6 +1,6 @@
 //! Screens as text, for scripts, tests and documents.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::str::FromStr;
 use std::time::Instant;
 
@@ -11,7 +11,6 @@ use super::app::App;
 use super::screen::{self, Theme};
 use super::source::Source;
 use crate::later::later;
-use crate::say::say;
 
 /// Columns and lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +55,13 @@ pub fn print(mut source: Source, mut app: App, frames: u32, size: Size) -> io::R
         if turn > 0 {
             let mut buffer = Buffer::empty(Rect::new(0, 0, size.width, size.height));
             screen::draw(&mut buffer, &app, theme, Instant::now());
-            say(format_args!("{}", text(&buffer)));
+            let mut out = io::stdout();
+            match out.write_all(text(&buffer).as_bytes()).and_then(|()| out.flush()) {
+                Ok(()) => {}
+                // The reader has seen enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+                Err(error) => return Err(io::Error::other(format!("cannot write: {}", error))),
+            }
         }
     }
     Ok(())
