@@ -5,11 +5,10 @@
 #![cfg(feature = "archive")]
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use jumpseat::archive::{Archive, Replay, ReplayMode};
 use jumpseat::model::{Pmid, Profile, Semantics, Timestamp, ValueType};
-use jumpseat::pdu::{Fetched, SetRef, ValueRef};
+use jumpseat::pdu::Fetched;
 
 mod archive_support;
 use archive_support::*;
@@ -21,24 +20,6 @@ const METRICS: usize = 40;
 const SAMPLES: i64 = 25;
 /// Archives with longer volumes get one run only.
 const LARGE: u64 = 200_000;
-
-fn set_text(set: &SetRef<'_>) -> String {
-    let mut text = format!("{}:", set.pmid.0);
-    match set.values {
-        Err(error) => write!(text, "{}", error.0).unwrap(),
-        Ok(values) => {
-            write!(text, "{}", values.len()).unwrap();
-            for (inst, value) in values.iter() {
-                let value = match value {
-                    ValueRef::InSitu(word) => hex(&word),
-                    ValueRef::Block(block) => block_text(block),
-                };
-                write!(text, ",{inst}={value}").unwrap();
-            }
-        }
-    }
-    text
-}
 
 /// "sec.nsec count sets": the time, and the sets.
 fn split(line: &str) -> (Timestamp, Vec<&str>) {

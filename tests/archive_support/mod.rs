@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use jumpseat::archive::{Archive, Direction, Record, Step};
 use jumpseat::model::{InDom, LabelSet, Pmid, Timestamp};
-use jumpseat::pdu::ValueRef;
+use jumpseat::pdu::{SetRef, ValueRef};
 
 #[path = "../../benches/common/c_peer.rs"]
 mod c_peer;
@@ -118,6 +118,25 @@ pub fn block_text(block: &[u8]) -> String {
         _ => hex(data),
     };
     format!("{}/{}/{text}", block[0], block.len())
+}
+
+/// A value set of a fetch as the oracle prints it.
+pub fn set_text(set: &SetRef<'_>) -> String {
+    let mut text = format!("{}:", set.pmid.0);
+    match set.values {
+        Err(error) => write!(text, "{}", error.0).unwrap(),
+        Ok(values) => {
+            write!(text, "{}", values.len()).unwrap();
+            for (inst, value) in values.iter() {
+                let value = match value {
+                    ValueRef::InSitu(word) => hex(&word),
+                    ValueRef::Block(block) => block_text(block),
+                };
+                write!(text, ",{inst}={value}").unwrap();
+            }
+        }
+    }
+    text
 }
 
 pub fn labels_line(sets: &[LabelSet]) -> String {

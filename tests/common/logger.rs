@@ -19,6 +19,18 @@ impl LoggerRun {
     /// Starts pmlogger on `host` (what `-h` takes), recording `metrics` every `interval`.
     #[track_caller]
     pub fn start(env: &PcpEnv, host: &str, metrics: &[&str], interval: Duration) -> LoggerRun {
+        LoggerRun::with_options(env, host, metrics, interval, &[])
+    }
+
+    /// The same with more options of pmlogger.
+    #[track_caller]
+    pub fn with_options(
+        env: &PcpEnv,
+        host: &str,
+        metrics: &[&str],
+        interval: Duration,
+        options: &[&str],
+    ) -> LoggerRun {
         let dir = temp_dir();
         let mut env = env.clone();
         // pmlogger leaves control files here
@@ -33,7 +45,7 @@ impl LoggerRun {
         fs::write(&config, text).expect("the test's directory is writable");
         let archive = dir.path().join("archive");
         let mut command = env.command("pmlogger");
-        command.args(["-U", &user(), "-h", host]).arg("-c").arg(&config);
+        command.args(["-U", &user(), "-h", host]).args(options).arg("-c").arg(&config);
         command.arg("-l").arg(dir.path().join("pmlogger.log")).arg(&archive).current_dir(dir.path());
         let process = Process::start(&mut command, dir.path(), "pmlogger");
         LoggerRun { process, archive: Archive { base: archive, env, dir } }
@@ -55,6 +67,13 @@ impl LoggerRun {
         );
         let status = self.process.stop();
         assert!(status.success(), "pmlogger: {status}\n{}{}", self.process.text(), self.log());
+        self.archive
+    }
+
+    /// Kills it (SIGKILL); the archive is as it was left then.
+    #[track_caller]
+    pub fn kill(mut self) -> Archive {
+        self.process.crash();
         self.archive
     }
 
