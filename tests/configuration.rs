@@ -78,6 +78,7 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
         "[[file]]\n",
         "[[command]]\n",
         "[[journal]]\n",
+        "[spans]\n",
     ];
     for table in tables {
         let wrong = format!("{table}no_such_key = 1\n");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 pub use super::interval::Interval;
+pub use super::spans::SpansConfig;
 use crate::client::HostSpec;
 pub use crate::source::ByteSize;
 use crate::source::SocketConfig;
@@ -39,6 +40,8 @@ pub struct Config {
     /// OpenTelemetry's protocol.
     #[cfg(feature = "otlp")]
     pub otlp: OtlpConfig,
+    /// Limits of the span metrics.
+    pub spans: SpansConfig,
     /// What is to be done with the records of single sources.
     pub source: Vec<SourceRule>,
     /// Files to follow.
@@ -148,6 +151,14 @@ pub const FETCH_LIMIT: std::ops::RangeInclusive<u64> = 128 << 10..=12 << 20;
 pub const MAX_RECENT: u32 = 1000;
 /// Largest number of field metrics: 16 clusters of 1,024 items.
 pub const MAX_FIELDS: u32 = 16 * 1024;
+
+/// Largest number of span names, which take about 17 KiB each.
+pub const MAX_SPANS: u32 = 16 * 1024;
+/// Largest number of open spans, which take about 100 bytes each.
+pub const MAX_OPEN_SPANS: u32 = 4 * 1024 * 1024;
+/// Range of the time that quantiles look back.
+pub const SPAN_WINDOW: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(3600);
 
 /// Range of the time between samples of other agents' metrics.
 pub const SAMPLE_INTERVAL: std::ops::RangeInclusive<Duration> =
@@ -361,6 +372,19 @@ impl Config {
                 "{listeners} (one for each socket, file, command and journal, one for OTLP) to {most_sources} (events.total_budget holds {MIN_SOURCE_BUDGET} bytes for each)"
             );
             return Err(range("events.max_sources", events.max_sources.to_string(), allowed));
+        }
+        if self.spans.max_names > MAX_SPANS {
+            let allowed = format!("0 to {MAX_SPANS}");
+            return Err(range("spans.max_names", self.spans.max_names.to_string(), allowed));
+        }
+        if self.spans.max_open > MAX_OPEN_SPANS {
+            let allowed = format!("0 to {MAX_OPEN_SPANS}");
+            return Err(range("spans.max_open", self.spans.max_open.to_string(), allowed));
+        }
+        if !SPAN_WINDOW.contains(&self.spans.window.0) {
+            let [least, most] = [SPAN_WINDOW.start(), SPAN_WINDOW.end()].map(|end| Interval(*end));
+            let allowed = format!("{least} to {most}");
+            return Err(range("spans.window", self.spans.window.to_string(), allowed));
         }
         if !(16..=MAX_FIELDS).contains(&self.fields.max) {
             return Err(range("fields.max", self.fields.max.to_string(), format!("16 to {MAX_FIELDS}")));

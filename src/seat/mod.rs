@@ -12,6 +12,7 @@ mod interval;
 mod metrics;
 mod sampler;
 mod sources;
+mod spans;
 mod state;
 mod streams;
 
@@ -34,7 +35,7 @@ pub use streams::{FilterRefused, Stream, Streams};
 
 use derived::{Catalogue, Derived, DerivedMetrics};
 use fields::FieldMetrics;
-use metrics::{REASONS, SOURCES, STREAMS, TYPES};
+use metrics::{BUCKETS, REASONS, SOURCES, SPANS, STREAMS, TYPES};
 use sampler::Sampler;
 
 /// The agent's domain number unless something else is said.
@@ -138,6 +139,7 @@ impl Seat {
             max_fields: config.fields.max as usize,
             max_sources: config.events.max_sources as usize,
             max_types: config.events.max_types as usize,
+            max_spans: config.spans.max_names as usize,
             rules: Rules(config.source.clone()),
         })?;
         let queue = sources::queue(config);
@@ -145,6 +147,7 @@ impl Seat {
         let inlet = Inlet::new(definitions, deliveries);
         let mut state = State::new(Arc::clone(&registry), inlet, config.events.clone());
         state.set_rules(Rules(config.source.clone()));
+        state.spans.limits = config.spans.clone();
 
         let mut server = Server::new(agent(state, domain, help, &access(config)).build()?)?;
         server.core().state.load = server.stats();
@@ -193,6 +196,8 @@ fn agent(state: State, domain: u16, help: Option<(&str, &str)>, access: &Access)
         .indom(Indom::of(SOURCES, |state: &State| &state.source_names))
         .indom(Indom::of(TYPES, |state: &State| &state.type_names))
         .indom(Indom::of(REASONS, |state: &State| &state.reason_names))
+        .indom(Indom::of(SPANS, |state: &State| &state.spans.names))
+        .indom(Indom::of(BUCKETS, |state: &State| &state.spans.buckets))
         .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
         .metrics(metrics::all(access))
         .subtree("jumpseat.field", FieldMetrics)
@@ -224,6 +229,7 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
             1 => labels.add("about", "events"),
             2 => labels.add("about", "sources"),
             3 => labels.add("about", "clients"),
+            4 => labels.add("about", "spans"),
             cluster if derived::CLUSTERS.contains(&cluster) => labels.add("about", "derived"),
             _ => labels.add("about", "fields"),
         },
@@ -232,6 +238,8 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
             TYPES => labels.add("indom_name", "per source and event type"),
             STREAMS => labels.add("indom_name", "per client stream"),
             REASONS => labels.add("indom_name", "per source and reason"),
+            SPANS => labels.add("indom_name", "per source and span"),
+            BUCKETS => labels.add("indom_name", "per source, span and duration"),
             _ => Ok(()),
         },
         LabelTarget::Item(_) => Ok(()),
@@ -244,6 +252,14 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
                 Some(of) => {
                     labels.add("source", state.source_names.name(of.source).unwrap_or_default())?;
                     labels.add("type", of.event_type.as_str())
+                }
+                None => Ok(()),
+            },
+            SPANS => state.spans.get(inst).map_or(Ok(()), |span| span_labels(state, span, labels)),
+            BUCKETS => match state.spans.of_bucket(inst) {
+                Some((span, bucket)) => {
+                    span_labels(state, span, labels)?;
+                    labels.add("below", spans::Spans::bucket_name(bucket))
                 }
                 None => Ok(()),
             },
@@ -262,6 +278,11 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
             _ => Ok(()),
         },
     }
+}
+
+fn span_labels(state: &State, span: &spans::Span, labels: &mut LabelList) -> Result<(), LabelError> {
+    labels.add("source", state.source_names.name(span.source).unwrap_or_default())?;
+    labels.add("span", span.name.as_str())
 }
 
 fn source_labels(state: &State, inst: Inst, name: &str, labels: &mut LabelList) -> Result<(), LabelError> {

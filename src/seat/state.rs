@@ -27,6 +27,7 @@ use crate::source::{Cause, Definition, Delivery, Gate, Inlet, Origin, OtlpStats,
 use super::config::{Config, DerivedConfig, EventsConfig};
 use super::derived::{Counts, Derived};
 use super::fields::Fields;
+use super::spans::Spans;
 use super::streams::Streams;
 
 /// Everything the metric tables read and write.
@@ -51,6 +52,8 @@ pub struct State {
     pub type_names: Instances,
     /// Events of each (source, event type) pair, by its instance.
     pub event_types: FxHashMap<Inst, EventType>,
+    /// What spans tell.
+    pub spans: Spans,
     /// Event fields.
     pub fields: Fields,
     /// Values of fields that went into [`WellKnown::Other`].
@@ -196,6 +199,7 @@ impl State {
     pub fn new(registry: Arc<Registry>, inlet: Inlet, limits: EventsConfig) -> State {
         let mut state = State {
             inlet,
+            spans: Spans::new(registry.domain()),
             registry,
             source_names: Instances::in_memory(),
             sources: BTreeMap::new(),
@@ -256,6 +260,7 @@ impl State {
                     self.configuration.1 = config.derived;
                     self.set_limits(config.events);
                     self.set_rules(Rules(config.source));
+                    self.spans.limits = config.spans;
                     tracing::info!("{}: read again", path.display());
                 }
                 Err(error) => {
@@ -336,6 +341,7 @@ impl State {
     /// Changes whenever labels do: when a source, an event type or a stream is new, or a source reads elsewhere.
     pub fn label_generation(&self) -> u64 {
         (self.sources.len() + self.event_types.len() + self.reason_names.active().len()) as u64
+            + (self.spans.names.active().len() + self.spans.buckets.active().len()) as u64
             + self.streams.opened()
             + self.origins
     }
@@ -367,6 +373,7 @@ impl State {
                     self.event_types.insert(id, EventType { source, event_type, count: 0 });
                 }
             }
+            Definition::Span { id, source, name, span } => self.spans.define(id, source, &name, span),
             Definition::Field { pmid, leaf, field, value_type } => {
                 self.fields.define(pmid, leaf, field, value_type);
             }
@@ -432,6 +439,8 @@ impl State {
             source.labels = delivery.labels;
             self.origins += 1;
         }
+        let name = self.source_names.name(delivery.source).unwrap_or_default();
+        self.spans.batch(delivery.source, name, &delivery.batch, &self.fields);
         source.last_time = delivery.batch.last_time().max(source.last_time);
         source.log.append(delivery.batch);
     }

@@ -29,7 +29,7 @@ use super::origin::{Labels, Origin};
 use super::registry::{FieldCache, FieldRef, MAX_TYPE_NAME, Registry, WellKnown};
 use super::sieve::Sieve;
 use crate::event::batch::{Batch, record_time};
-use crate::event::{EventFlags, Param};
+use crate::event::{EventFlags, Param, packed};
 use crate::model::{Inst, Pmid, Timestamp, ValueType};
 
 pub use record::LaneRecord;
@@ -88,6 +88,8 @@ pub struct Lane {
     type_slots: FxHashMap<Box<[u8]>, TypeSlot>,
     /// Instance id and events since the last delivery.
     types: Vec<(Inst, u64)>,
+    /// Of which of them the registry knows that there are spans.
+    spans: Vec<bool>,
     untyped: Option<TypeSlot>,
     /// Batch size to expect.
     expected: usize,
@@ -232,6 +234,10 @@ impl Lanes {
         if let Some((_, count)) = lane.types.get_mut(event_type.0 as usize) {
             *count += 1;
         }
+        if lane.is_new_span(event_type) {
+            self.new_span(id, event_type);
+        }
+        let lane = self.lane(id);
         if lane.version != lane.gate.version() || lane.is_special(now) {
             self.touch(id);
             if self.special(conn, id) {
@@ -244,6 +250,17 @@ impl Lanes {
         self.touch(id);
         if full {
             self.hand_over(id);
+        }
+    }
+
+    #[cold]
+    fn new_span(&mut self, id: LaneId, event_type: TypeSlot) {
+        let Lanes { lanes, registry, .. } = self;
+        let lane = &mut lanes[id.0 as usize];
+        let at = event_type.0 as usize;
+        if let (Some((of, _)), Some(known)) = (lane.types.get(at), lane.spans.get_mut(at)) {
+            registry.span(*of);
+            *known = true;
         }
     }
 
@@ -510,6 +527,7 @@ impl Lane {
             shares: Vec::new(),
             type_slots: FxHashMap::default(),
             types: Vec::new(),
+            spans: Vec::new(),
             untyped: None,
             expected: MIN_BATCH,
             dirty: false,
@@ -536,6 +554,16 @@ impl Lane {
         }
         self.version = version;
         self.settings = settings;
+    }
+
+    /// Whether the record just committed begins or ends a span, for the first time for one of its type. An END without
+    /// a type has the name of its START.
+    #[inline]
+    fn is_new_span(&self, event_type: TypeSlot) -> bool {
+        let flags = self.batch.last().map_or(EventFlags(0), packed::flags);
+        let is_span = flags.contains(EventFlags::START)
+            || flags.contains(EventFlags::END) && self.untyped != Some(event_type);
+        is_span && self.spans.get(event_type.0 as usize) == Some(&false)
     }
 
     /// Whether something has to be done about the record just committed.
@@ -593,6 +621,7 @@ impl Lane {
         };
         let index = self.types.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
             self.types.push((id, 0));
+            self.spans.push(false);
             self.types.len() - 1
         });
         let slot = TypeSlot(index as u32);
@@ -877,7 +906,7 @@ mod tests {
         for delivery in deliveries.try_iter() {
             for at in 0..delivery.batch.len() {
                 let record = delivery.batch.get(at).expect("it is there");
-                let id = crate::event::packed::params(record).next().expect("an id").bytes.to_vec();
+                let id = packed::params(record).next().expect("an id").bytes.to_vec();
                 *times.entry(id).or_insert(0) += 1;
             }
         }
@@ -931,7 +960,7 @@ mod tests {
             let delivery = deliveries.try_recv().expect("records");
             assert_eq!((delivery.tallies.future, delivery.tallies.past), (2, 2));
             let words: Vec<String> = (0..delivery.batch.len())
-                .filter_map(|at| crate::event::packed::params(delivery.batch.get(at)?).last()?.text())
+                .filter_map(|at| packed::params(delivery.batch.get(at)?).last()?.text())
                 .map(|word| String::from_utf8_lossy(word).into_owned())
                 .collect();
             let expected: &[&str] = if flag_clock { &["past", "future", "future", "past"] } else { &[] };

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::gate::Gate;
 use super::names::{LeafNames, type_of_word, type_word};
@@ -30,6 +30,8 @@ use crate::model::{Inst, Pmid, ValueType};
 pub const SOURCE_SERIAL: u32 = 1;
 /// Serial of the id file, and of the instance domain, of (source, event type) pairs.
 pub const TYPE_SERIAL: u32 = 2;
+/// Serial of the id file, and of the instance domain, of spans.
+pub const SPAN_SERIAL: u32 = 6;
 /// Serial of the id file of fields.
 pub const FIELD_SERIAL: u32 = 4;
 /// First cluster of `jumpseat.field`; field `n` is item `n % 1024` of cluster `16 + n / 1024`.
@@ -121,6 +123,17 @@ pub enum Definition {
         /// The event type alone.
         event_type: String,
     },
+    /// An instance of the spans' instance domain.
+    Span {
+        /// Instance id.
+        id: Inst,
+        /// The source's instance id.
+        source: Inst,
+        /// Instance name, `source/span`.
+        name: String,
+        /// The span's name alone.
+        span: String,
+    },
     /// A metric below `jumpseat.field`.
     Field {
         /// The metric.
@@ -147,6 +160,8 @@ pub struct RegistryConfig {
     pub max_sources: usize,
     /// Most (source, event type) pairs.
     pub max_types: usize,
+    /// Most spans, counted as pairs of source and name.
+    pub max_spans: usize,
     /// What sources let through.
     pub rules: Rules,
 }
@@ -155,7 +170,15 @@ impl RegistryConfig {
     /// Defaults, in memory only.
     pub fn new(domain: u16) -> RegistryConfig {
         let rules = Rules::default();
-        RegistryConfig { domain, dir: None, max_fields: 4096, max_sources: 256, max_types: 4096, rules }
+        RegistryConfig {
+            domain,
+            dir: None,
+            max_fields: 4096,
+            max_sources: 256,
+            max_types: 4096,
+            max_spans: 1000,
+            rules,
+        }
     }
 }
 
@@ -220,6 +243,9 @@ pub struct Registry {
     pub sources_refused: AtomicU64,
     /// Event types counted under [`OTHER_TYPES`]; how often a new name was refused.
     pub types_folded: AtomicU64,
+    /// Names of spans beyond the cap, counted under [`OTHER_TYPES`].
+    pub spans_folded: AtomicU64,
+    max_spans: usize,
     /// Grows with each field.
     generation: AtomicU64,
     /// For gates of sources that are new.
@@ -232,6 +258,9 @@ struct Tables {
     sources: IdMap,
     types: IdMap,
     fields: IdMap,
+    spans: IdMap,
+    /// Spans that the core knows of.
+    told: FxHashSet<Inst>,
     leaves: LeafNames,
     gates: FxHashMap<Inst, Arc<Gate>>,
     announce: Sender<Definition>,
@@ -254,6 +283,8 @@ impl Registry {
             sources: load(SOURCE_SERIAL, MAX_ID)?,
             types: load(TYPE_SERIAL, MAX_ID)?,
             fields: load(FIELD_SERIAL, MAX_FIELDS as Inst - 1)?,
+            spans: load(SPAN_SERIAL, MAX_ID)?,
+            told: FxHashSet::default(),
             leaves: LeafNames::default(),
             gates: FxHashMap::default(),
             announce,
@@ -268,6 +299,8 @@ impl Registry {
             max_types: config.max_types,
             sources_refused: AtomicU64::new(0),
             types_folded: AtomicU64::new(0),
+            spans_folded: AtomicU64::new(0),
+            max_spans: config.max_spans,
             generation: AtomicU64::new(0),
             rules: ArcSwap::from_pointee(config.rules.clone()),
             tables: Mutex::new(tables),
@@ -350,6 +383,30 @@ impl Registry {
         drop(tables);
         self.types_folded.fetch_add(1, Ordering::Relaxed);
         self.event_type(source, Some(OTHER_TYPES.as_bytes()))
+    }
+
+    /// Makes known that spans are named like the event type that counts under this instance. Beyond the cap they go
+    /// under [`OTHER_TYPES`], one for each source.
+    pub fn span(&self, event_type: Inst) {
+        let mut tables = self.lock();
+        let Some((source, span)) = tables.types.name(event_type).and_then(|name| name.split_once('/')) else {
+            return;
+        };
+        let (source, mut span) = (source.to_owned(), span.to_owned());
+        let mut name = format!("{source}/{span}");
+        if tables.spans.get(&name).is_none() && tables.spans.len() >= self.max_spans && span != OTHER_TYPES {
+            self.spans_folded.fetch_add(1, Ordering::Relaxed);
+            span = OTHER_TYPES.to_owned();
+            name = format!("{source}/{span}");
+        }
+        let Some(source) = tables.sources.get(&source) else { return };
+        match tables.spans.get_or_add(&name) {
+            Ok(id) if tables.told.insert(id) => {
+                tables.announce(Definition::Span { id, source, name, span });
+            }
+            Ok(_) => {}
+            Err(error) => tables.complain("span", &name, &error),
+        }
     }
 
     /// The metric of a field. Names are kept as they come, except that control characters become
@@ -533,7 +590,7 @@ pub fn cut(text: &str, max: usize) -> &str {
 }
 
 /// Event types as part of an instance name: no blanks, no control characters, bounded.
-fn tidy_type(event_type: &[u8]) -> String {
+pub fn tidy_type(event_type: &[u8]) -> String {
     let text = String::from_utf8_lossy(event_type);
     let tidy: String = cut(&text, MAX_TYPE_NAME)
         .chars()

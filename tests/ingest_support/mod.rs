@@ -35,6 +35,7 @@ impl Names {
             Definition::Source { id, name, .. } => {
                 assert!(self.sources.insert(id, name).is_none(), "defined twice");
             }
+            Definition::Span { .. } => {}
             Definition::EventType { id, name, .. } => {
                 assert!(self.types.insert(id, name).is_none(), "defined twice");
             }

@@ -7,6 +7,7 @@ mod follow;
 mod own;
 mod source;
 mod source_control;
+mod span;
 
 use super::State;
 use crate::agent::Metric;
@@ -17,6 +18,10 @@ pub const SOURCES: u32 = crate::source::registry::SOURCE_SERIAL;
 pub const TYPES: u32 = crate::source::registry::TYPE_SERIAL;
 /// Serial of the instance domain of client streams.
 pub const STREAMS: u32 = 3;
+/// Serial of the spans' instance domain.
+pub const SPANS: u32 = crate::source::registry::SPAN_SERIAL;
+/// Serial of the instance domain of spans and buckets.
+pub const BUCKETS: u32 = 7;
 /// Serial of the instance domain of (source, reason) pairs.
 pub const REASONS: u32 = 8;
 
@@ -27,6 +32,7 @@ pub fn all(access: &crate::agent::Access) -> Vec<Metric<State>> {
     metrics.extend(client::metrics());
     metrics.extend(control::metrics(access));
     metrics.extend(source_control::metrics(access));
+    metrics.extend(span::metrics());
     metrics.extend(own::metrics());
     metrics.extend(follow::metrics());
     metrics
