@@ -136,8 +136,9 @@ fn each_client_sees_its_own_intervals_and_takes_its_history_along() {
     let slow = pmcd.run("pmval", ["-t", "1.5", "-s", "3", "jumpseat.derived.elapsed"]).ok();
     let (values, absent) = samples(&slow);
     assert_eq!((values.len(), absent), (2, 1), "{slow}");
-    // Milliseconds. Had the quick client's fetches counted these would be at most its interval.
-    assert!(values.iter().all(|value| *value >= 1400.0), "{slow}");
+    // Milliseconds. Had the quick client's fetches counted these would be at most its interval. A busy machine may
+    // delay a sample, and the next interval is shorter then.
+    assert!(values.iter().all(|value| *value >= 600.0), "{slow}");
     let (values, absent) = samples(&quick.stdout());
     let mut sorted = values.clone();
     sorted.sort_by(f64::total_cmp);

@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{LoggerRun, PcpEnv, Process, Record, SOURCE, Seat, eventually, records, temp_dir};
+use common::{
+    LoggerRun, PcpEnv, Process, Record, SOURCE, Seat, eventually, records, temp_dir, whole_records,
+};
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::net::TcpStream;
@@ -84,8 +86,8 @@ fn two_hundred_clients_at_once_each_get_everything() {
     seat.feed([], &lines).ok();
     let number = |record: &Record| record.get("jumpseat.field.n").and_then(|n| n.parse::<usize>().ok());
     for client in &clients {
-        eventually("all records", || (records(&client.stdout()).len() >= EVENTS).then_some(()));
-        let numbers: Vec<_> = records(&client.stdout()).iter().map(number).collect();
+        let shown = eventually("all records", || whole_records(&client.stdout(), EVENTS, "jumpseat.field.n"));
+        let numbers: Vec<_> = shown.iter().map(number).collect();
         assert_eq!(numbers, (0..EVENTS).map(Some).collect::<Vec<_>>(), "{}", client.text());
     }
     drop(clients);

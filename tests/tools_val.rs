@@ -9,7 +9,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use common::{
-    AgentSpec, JUMPSEAT, Output, PcpEnv, PrivatePmcd, Record, SOURCE, Seat, Transport, eventually, records,
+    AgentSpec, JUMPSEAT, Output, PcpEnv, PrivatePmcd, Record, SOURCE, Seat, Transport, eventually,
+    whole_records,
 };
 use tempfile::TempDir;
 
@@ -420,21 +421,9 @@ fn streams_of_records() {
     }
     let shown: Vec<Vec<Record>> = clients
         .iter()
-        .map(|client| {
-            eventually("all records", || {
-                let shown = records(&client.stdout());
-                // The last one has all of its fields: it may have been written in two parts.
-                let whole = shown.last().is_some_and(|last| Some(last.params.len()) == fields(&shown));
-                (shown.len() >= 500 && whole).then_some(shown)
-            })
-        })
+        .map(|client| eventually("all records", || whole_records(&client.stdout(), 500, "jumpseat.field.f")))
         .collect();
     assert_eq!(shown[0], shown[1]);
-}
-
-/// How many fields the first of them has, which all have.
-fn fields(records: &[Record]) -> Option<usize> {
-    records.first().map(|first| first.params.len())
 }
 
 #[test]

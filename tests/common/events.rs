@@ -69,6 +69,15 @@ pub fn records(text: &str) -> Vec<Record> {
     records
 }
 
+/// Records in the output of a tool that still runs, once there are `count` and the last one is whole: the tool may
+/// have written it in two parts. `last_field` is the last of its fields.
+pub fn whole_records(text: &str, count: usize, last_field: &str) -> Option<Vec<Record>> {
+    let records = records(text);
+    let last = records.last()?;
+    let whole = text.ends_with('\n') && (last.is_missed() || last.get(last_field).is_some());
+    (records.len() >= count && whole).then_some(records)
+}
+
 fn header_line(line: &str, (before, after): (&str, &str), instance: &str) -> Record {
     let time = match after.split_once("timestamp ") {
         Some((_, rest)) => rest.split(' ').next(),

@@ -22,7 +22,7 @@ mod process;
 mod seat;
 
 pub use dbpmda::{Dbpmda, Transcript};
-pub use events::{Record, records};
+pub use events::{Record, records, whole_records};
 pub use logger::{Archive, LoggerRun};
 pub use pmcd::{AgentSpec, PmcdBuilder, PmnsSource, PrivatePmcd, SAMPLE_PMDA};
 pub use process::{
