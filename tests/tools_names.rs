@@ -92,6 +92,27 @@ fn metrics_under_other_names() {
     assert!(pair.finish() >= 40);
 }
 
+/// Of names that an archive has no metrics for `pminfo` knows nothing; the others do.
+#[test]
+fn names_for_recorded_metrics() {
+    let mut pair = Pair::new(PrivatePmcd::with([]).start());
+    let archive = "/var/lib/pcp/testsuite/archives/ok-foo";
+    let text = "root { mid 29:0:6 zz 29:0:11 dyn 29:*:* p n }\np { q 29:0:11 } n { q 29:0:6 w 29:0:11 }\n";
+    let file = pair.file("names.pmns", text);
+    for args in
+        ["", "-d", "-f mid", "-m n", "zz", "-f p", "dyn", "29.0.11", "29.0.6", "p.q", "dyn.x", "sample.bin"]
+    {
+        pair.compare("pminfo", &format!("-n {file} -a {archive} {args}"));
+    }
+    for args in ["-v mid", "zz n", "sample.bin"] {
+        pair.compare("pmprobe", &format!("-n {file} -a {archive} {args}"));
+    }
+    for args in ["-s 2 mid", "zz", "sample.bin"] {
+        pair.compare("pmval", &format!("-n {file} -a {archive} {args}"));
+    }
+    pair.finish();
+}
+
 /// Where the names come from: variables of the environment, and what is looked for where.
 #[test]
 fn files_are_found_where_pcp_finds_them() {

@@ -68,6 +68,15 @@ impl Context {
         Context { provider, fetch: Prepared::default(), derived: derive::Context::new(), ..self }
     }
 
+    /// Leaves names out that the archive has no metrics for, where there are names from a file
+    /// (`pmTrimNameSpace(3)`).
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn trim_names(&mut self) -> Result<()> {
+        self.provider.trim_names()
+    }
+
     /// Which kind of source the metrics come from.
     pub fn kind(&self) -> ContextKind {
         self.provider.kind()

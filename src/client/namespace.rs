@@ -1,6 +1,6 @@
 //! Name spaces from files, in place of the source's own (`pmLoadASCIINameSpace(3)`, `PMNS(5)`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -195,6 +195,25 @@ impl NameSpace {
         })
     }
 
+    /// Leaves out metrics, and roots of dynamic subtrees.
+    fn retain(&mut self, mut keep: impl FnMut(Pmid) -> bool) {
+        let kept: Vec<bool> = self
+            .nodes
+            .iter()
+            .map(|node| match node.kind {
+                Kind::NonLeaf => true,
+                Kind::Leaf(pmid) | Kind::Dynamic(pmid) => keep(pmid),
+            })
+            .collect();
+        let is_kept = |at: &usize| kept.get(*at).copied().unwrap_or(false);
+        self.by_name.retain(|_, at| is_kept(at));
+        for node in &mut self.nodes {
+            node.children.retain(is_kept);
+        }
+        let by_name = &self.by_name;
+        self.by_pmid.values_mut().for_each(|names| names.retain(|name| by_name.contains_key(name)));
+    }
+
     fn node(&self, name: &str) -> Option<&Node> {
         let at = if name.is_empty() { ROOT } else { *self.by_name.get(name)? };
         self.nodes.get(at)
@@ -289,6 +308,17 @@ impl Provider for Renamed {
 
     fn kind(&self) -> ContextKind {
         self.source.kind()
+    }
+
+    fn trim_names(&mut self) -> Result<()> {
+        if self.source.kind() != ContextKind::Archive {
+            return Ok(());
+        }
+        let pmids: Vec<Pmid> = self.names.by_pmid.keys().copied().collect();
+        let descs = self.source.descs(&pmids)?;
+        let recorded: HashSet<Pmid> = descs.into_iter().flatten().map(|desc| desc.pmid).collect();
+        Arc::make_mut(&mut self.names).retain(|pmid| recorded.contains(&pmid));
+        Ok(())
     }
 
     fn descs(&mut self, pmids: &[Pmid]) -> Result<Vec<std::result::Result<Desc, PmError>>> {
@@ -402,6 +432,20 @@ mod tests {
         assert!(children("zz").eq([child("x", true), child("b", true)]));
         assert_eq!(children("mid").count() + children("aa.sub").count(), 0);
         assert!(names.names_of(Pmid::new(29, 0, 10)).eq(["dup", "zz.x"]));
+    }
+
+    #[test]
+    fn names_that_are_left_out_are_gone() {
+        let mut names = read(WHOLE).unwrap();
+        let ten = Pmid::new(29, 0, 10);
+        names.retain(|pmid| pmid == ten);
+        assert_eq!(names.traverse("").unwrap(), ["zz.x", "dup"]);
+        assert_eq!(names.children("zz").unwrap().len(), 1);
+        for gone in ["mid", "zz.b", "aa.dyn", "aa.dyn.x"] {
+            assert_eq!(names.pmid(gone), Err(PmError::NAME), "{gone}");
+        }
+        assert!(names.names_of(ten).eq(["dup", "zz.x"]));
+        assert_eq!(names.names_of(Pmid::new(29, 0, 11)).count(), 0);
     }
 
     #[test]

@@ -160,6 +160,14 @@ pub trait Provider: Send {
     /// Those of the source as a whole; `PM_ERR_TOOSMALL` for no metric.
     fn start_fetch(&mut self, request: FetchRequest<'_>) -> Result<()>;
 
+    /// Leaves names out of a name space of the context's own whose metrics an archive does not have.
+    ///
+    /// # Errors
+    /// Those of the source.
+    fn trim_names(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// PDUs exchanged so far, over all connections that were opened; none without a connection.
     fn pdu_counts(&self) -> PduCounts {
         PduCounts::default()

@@ -212,6 +212,10 @@ pub fn run(call: Call, words: Vec<String>) -> ExitCode {
         Ok(context) => context,
         Err(code) => return code,
     };
+    if let Err(error) = context.trim_names() {
+        eprintln!("{}: pmTrimNameSpace: {}", ready.call.name, error.code());
+        return ExitCode::FAILURE;
+    }
     if !register(&mut context, &definitions, &ready.call) {
         return ExitCode::FAILURE;
     }
