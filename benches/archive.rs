@@ -74,7 +74,7 @@ fn desc(n: u32) -> Desc {
         5 => (ValueType::U64, Semantics::Instant),
         _ => (ValueType::U64, Semantics::Counter),
     };
-    let indom = if n % 3 == 0 { DISKS } else { InDom::NULL };
+    let indom = if n.is_multiple_of(3) { DISKS } else { InDom::NULL };
     Desc { pmid: Pmid::new(60, 1, n as u16), value_type, indom, semantics, units: Units::NONE }
 }
 

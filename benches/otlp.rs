@@ -158,6 +158,8 @@ fn send(
     encoding: &'static str,
 ) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
+        // Head and body in two writes would wait for each other.
+        stream.set_nodelay(true).expect("a TCP socket");
         let mut answer = [0; 1024];
         for body in &*bodies {
             let head = format!(

@@ -151,3 +151,24 @@ fn a_client_that_starts_before_the_agent_sends_again() {
         });
     });
 }
+
+#[test]
+fn the_python_sdk_sends_over_grpc_too() {
+    let dir = temp_dir();
+    let port = free_port();
+    let seat = Seat::in_dir(dir.path(), &format!("[otlp]\ngrpc = \"localhost:{port}\"\n"));
+    let endpoint = seat.serve([]);
+    let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+    let gzip = ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip");
+    for (round, settings) in [(1, &[grpc][..]), (2, &[grpc, gzip])] {
+        send(port, settings).ok();
+        eventually("all records", || {
+            let text = endpoint.run("pminfo", ["-f", "jumpseat.source.received"]).ok();
+            (value(&text, "checkout@pod-7") == Some(round * RECORDS)).then_some(())
+        });
+    }
+    let text = endpoint.run("pminfo", ["-f", "jumpseat.source.malformed", "jumpseat.self.otlp"]).ok();
+    assert_eq!(value(&text, "otlp"), Some(0), "{text}");
+    let text = endpoint.run("pmval", ["-s", "1", "-r", "jumpseat.self.otlp.memory"]).ok();
+    assert_eq!(text.lines().last().map(str::trim), Some("0"), "{text}");
+}

@@ -7,6 +7,8 @@ use super::config::Config;
 use super::{SeatError, State};
 use crate::source::Outlet;
 use crate::source::follow::{self, Follow};
+#[cfg(feature = "otlp-grpc")]
+use crate::source::otlp::GrpcSource;
 #[cfg(feature = "otlp")]
 use crate::source::otlp::OtlpSource;
 use crate::source::socket::SocketSource;
@@ -32,11 +34,6 @@ pub fn start(config: &Config, outlet: &Outlet, state: &mut State) -> Result<Runn
         running.push(Box::new(source));
     }
     #[cfg(feature = "otlp")]
-    if let Some(address) = &config.otlp.grpc {
-        let error = std::io::Error::other("not served by this program; use otlp.listen, for OTLP over HTTP");
-        return Err(failed(|| format!("OTLP over gRPC at {address}"))(error));
-    }
-    #[cfg(feature = "otlp")]
     if let Some(listen) = &config.otlp.listen {
         let source = OtlpSource::start(&config.otlp, outlet, &state.otlp)
             .map_err(failed(|| format!("OTLP over HTTP at {listen}")))?;
@@ -48,6 +45,14 @@ pub fn start(config: &Config, outlet: &Outlet, state: &mut State) -> Result<Runn
             .map_err(failed(|| "files and commands".to_owned()))?;
         state.follow = Some(Arc::clone(&source.stats));
         running.push(Box::new(source));
+    }
+    #[cfg(feature = "otlp")]
+    if let Some(listen) = &config.otlp.grpc {
+        let failed = failed(|| format!("OTLP over gRPC at {listen}"));
+        #[cfg(not(feature = "otlp-grpc"))]
+        return Err(failed(std::io::Error::other("this program was built without it (feature otlp-grpc)")));
+        #[cfg(feature = "otlp-grpc")]
+        running.push(Box::new(GrpcSource::start(&config.otlp, outlet, &state.otlp).map_err(failed)?));
     }
     Ok(running)
 }

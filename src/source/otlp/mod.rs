@@ -1,4 +1,4 @@
-//! OpenTelemetry's protocol (OTLP): spans and logs that programs send over HTTP.
+//! OpenTelemetry's protocol (OTLP): spans and logs that programs send over HTTP or gRPC.
 //!
 //! ```text
 //! socket --> server --> http --> intake --> inflate --> json --> decode --> span, log --> Lanes --> core
@@ -9,6 +9,7 @@
 //! * [`json`]: turns a body of JSON into the same body in protobuf, so that there is one decoder.
 //! * [`decode`]: a whole request; `wire`: protobuf's wire format; `value`: attributes; `resource`: who sends;
 //!   `span` and `log`: their records.
+//! * `grpc`: the same over gRPC, in a thread of its own.
 //!
 //! A span becomes a START and an END record, each of its events a POINT, all with the span's id as ID; a log
 //! record becomes a POINT. The resource decides the source (`docs/sources/otlp.md`).
@@ -23,6 +24,8 @@ pub mod answer;
 pub mod config;
 #[cfg(feature = "otlp")]
 pub mod decode;
+#[cfg(feature = "otlp-grpc")]
+pub mod grpc;
 #[cfg(feature = "otlp")]
 pub mod http;
 #[cfg(feature = "otlp")]
@@ -47,6 +50,8 @@ mod wire;
 
 #[cfg(feature = "otlp")]
 pub use config::OtlpConfig;
+#[cfg(feature = "otlp-grpc")]
+pub use grpc::GrpcSource;
 #[cfg(feature = "otlp")]
 pub use server::OtlpSource;
 pub use stats::OtlpStats;

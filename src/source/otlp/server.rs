@@ -110,6 +110,7 @@ impl OtlpSource {
             accept_at: None,
             swept: Instant::now(),
             held: 0,
+            told: 0,
             buffer: vec![0; READ_BYTES],
             stop: Arc::clone(&stop),
             report: Limiter::new(3, Duration::from_secs(10)),
@@ -190,6 +191,8 @@ struct Service {
     swept: Instant,
     /// Memory of requests that are not complete.
     held: usize,
+    /// What of it is in the counter, which other listeners count in, too.
+    told: usize,
     buffer: Vec<u8>,
     stop: Arc<AtomicBool>,
     report: Limiter,
@@ -313,7 +316,7 @@ impl Service {
         if let Some(place) = self.conns.get_mut(index) {
             *place = Some(conn);
         }
-        self.intake.stats.connections.store(open as u64 + 1, Ordering::Relaxed);
+        add(&self.intake.stats.connections, 1);
         self.enqueue(index);
     }
 
@@ -358,7 +361,7 @@ impl Service {
                 Turn::Drained => drop(self.write(index)),
             }
         }
-        self.intake.stats.memory.store(self.held as u64, Ordering::Relaxed);
+        self.tell_memory();
     }
 
     fn read(&mut self, index: usize, conn: &mut Conn) -> Turn {
@@ -474,6 +477,13 @@ impl Service {
         true
     }
 
+    fn tell_memory(&mut self) {
+        let memory = &self.intake.stats.memory;
+        memory.fetch_add(self.held as u64, Ordering::Relaxed);
+        memory.fetch_sub(self.told as u64, Ordering::Relaxed);
+        self.told = self.held;
+    }
+
     /// Closes what is too late.
     fn sweep(&mut self) {
         let now = Instant::now();
@@ -511,14 +521,13 @@ impl Service {
         self.intake.decoder.lanes.flush();
         self.intake.decoder.lanes.forget(index as u32);
         self.held = self.held.saturating_sub(conn.http.held());
-        self.intake.stats.memory.store(self.held as u64, Ordering::Relaxed);
+        self.tell_memory();
         // Neither can fail in a way that matters for a connection that is going away.
         let _ = self.poll.registry().deregister(&mut conn.stream);
         let _ = conn.stream.shutdown(Shutdown::Both);
         // A ready queue entry that still names it finds nothing, or a successor with nothing to read.
         self.free.push(index);
-        let open = self.conns.len() - self.free.len();
-        self.intake.stats.connections.store(open as u64, Ordering::Relaxed);
+        self.intake.stats.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -526,7 +535,8 @@ fn add(counter: &AtomicU64, number: u64) {
     counter.fetch_add(number, Ordering::Relaxed);
 }
 
-fn now() -> Timestamp {
+/// The time, for records that have none.
+pub(super) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::new(since.as_secs() as i64, since.subsec_nanos())
 }
