@@ -81,7 +81,7 @@ pub struct TopArgs {
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
 
-    /// Metrics, all metrics below a name, derived metrics NAME=EXPRESSION, or expressions.
+    /// Metrics, the metrics below a name (at most 100), derived metrics NAME=EXPRESSION, or expressions.
     #[arg(value_name = "METRIC|NAME=EXPRESSION")]
     operands: Vec<String>,
 }
