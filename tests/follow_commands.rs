@@ -104,7 +104,7 @@ fn at_the_agents_end_a_command_ends_with_all_its_processes() {
     }
     // What a command leaves behind goes with it.
     agent.wait_state("leaves", "ended");
-    assert!(!is_running(&pids[4]));
+    eventually("the process left behind to end", || (!is_running(&pids[4])).then_some(()));
     assert!(pids[..4].iter().all(|pid| is_running(pid)), "{pids:?}");
     // It must be possible to ask them to end: signals that the agent blocks are not blocked there.
     let status = fs::read_to_string(format!("/proc/{}/status", pids[0])).expect("it runs");
@@ -113,7 +113,7 @@ fn at_the_agents_end_a_command_ends_with_all_its_processes() {
     assert_eq!(blocked & 1 << (15 - 1), 0, "SIGTERM is blocked");
     agent.stop();
     for pid in &pids {
-        assert!(!is_running(pid), "{pid} of {pids:?}");
+        eventually(&format!("{pid} of {pids:?} to end"), || (!is_running(pid)).then_some(()));
     }
 }
 
