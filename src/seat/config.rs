@@ -15,6 +15,7 @@ use crate::source::follow::{CommandConfig, FileConfig, FollowConfig, JournalConf
 #[cfg(feature = "otlp")]
 use crate::source::otlp::OtlpConfig;
 use crate::source::rules::SourceRule;
+use crate::source::tracefs::KernelConfig;
 
 /// Everything the configuration file says. Keys that are not there take the defaults that
 /// `install/jumpseat.toml` spells out.
@@ -50,6 +51,8 @@ pub struct Config {
     pub command: Vec<CommandConfig>,
     /// Systemd journals.
     pub journal: Vec<JournalConfig>,
+    /// The kernel sources.
+    pub kernel: Vec<KernelConfig>,
 }
 
 /// Limits of the event logs. Sizes are in bytes.
@@ -302,6 +305,15 @@ impl Config {
             }
         }
         self.check_followed().map_err(|(table, nth, message)| source(table, nth, message))?;
+        for (nth, kernel) in self.kernel.iter().enumerate() {
+            let twice = || {
+                let before = self.kernel.iter().take(nth).any(|other| other.source == kernel.source);
+                before.then(|| "source: two kernel sources have the same name".to_owned())
+            };
+            if let Some(message) = kernel.validate().err().or_else(twice) {
+                return Err(source("kernel", nth, message));
+            }
+        }
         let mut files = std::collections::HashSet::new();
         for file in self.derived.files.iter().flatten() {
             let problem = match file.as_os_str().is_empty() {
@@ -363,13 +375,14 @@ impl Config {
         // budget.
         let most_sources = events.total_budget.0 / MIN_SOURCE_BUDGET;
         let sources = u64::from(events.max_sources);
-        let tables = self.socket.len() + self.file.len() + self.command.len() + self.journal.len();
+        let tables =
+            self.socket.len() + self.file.len() + self.command.len() + self.journal.len() + self.kernel.len();
         let listeners = tables.max(1);
         #[cfg(feature = "otlp")]
         let listeners = listeners + usize::from(self.otlp.is_on());
         if sources < listeners as u64 || sources > most_sources {
             let allowed = format!(
-                "{listeners} (one for each socket, file, command and journal, one for OTLP) to {most_sources} (events.total_budget holds {MIN_SOURCE_BUDGET} bytes for each)"
+                "{listeners} (one for each socket, file, command, journal and kernel, one for OTLP) to {most_sources} (events.total_budget holds {MIN_SOURCE_BUDGET} bytes for each)"
             );
             return Err(range("events.max_sources", events.max_sources.to_string(), allowed));
         }
@@ -509,12 +522,18 @@ mod tests {
         let set: String = text
             .lines()
             .map(|line| match line.strip_prefix('#') {
-                Some(key) if key.starts_with(|c: char| c.is_ascii_lowercase()) => format!("{key}\n"),
+                Some(key) if key.starts_with(|c: char| c.is_ascii_lowercase() || c == '[') => {
+                    format!("{key}\n")
+                }
                 _ => format!("{line}\n"),
             })
             .collect();
         let shown = Config::parse(&set, Path::new("jumpseat.toml")).unwrap();
-        let mut defaults = Config { socket: vec![SocketConfig::default()], ..Config::default() };
+        let mut defaults = Config {
+            socket: vec![SocketConfig::default()],
+            kernel: vec![KernelConfig::default()],
+            ..Config::default()
+        };
         // What these keys say is where the defaults come from elsewhere.
         defaults.derived.files = Some(vec!["derived.conf".into()]);
         defaults.derived.pmcd = Some("local:".into());

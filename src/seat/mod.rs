@@ -25,6 +25,7 @@ use crate::agent::{
 use crate::ids::IdsError;
 use crate::model::Inst;
 use crate::source::registry::{RegistryConfig, RegistryError};
+use crate::source::tracefs::KernelStats;
 use crate::source::{Inlet, Outlet, Registry, Rules};
 
 pub use config::{Config, ConfigError};
@@ -122,6 +123,7 @@ pub enum Clients {
 pub struct Seat {
     /// The event loop: tell it whom to serve, then run it.
     pub server: Server<State>,
+    kernels: Vec<Arc<KernelStats>>,
     /// Running as long as this lives.
     _sources: sources::Running,
 }
@@ -184,7 +186,13 @@ impl Seat {
             state_dir: state_dir.map(Path::to_owned),
         };
         let sources = sources::start(config, &outlet, &mut server.core().state)?;
-        Ok(Seat { server, _sources: sources })
+        let kernels = server.core().state.kernels.clone();
+        Ok(Seat { server, kernels, _sources: sources })
+    }
+
+    /// What the kernel sources tell of themselves.
+    pub fn kernel_sources(&self) -> Vec<Arc<KernelStats>> {
+        self.kernels.clone()
     }
 }
 
@@ -230,6 +238,7 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
             2 => labels.add("about", "sources"),
             3 => labels.add("about", "clients"),
             4 => labels.add("about", "spans"),
+            7 => labels.add("about", "kernel"),
             cluster if derived::CLUSTERS.contains(&cluster) => labels.add("about", "derived"),
             _ => labels.add("about", "fields"),
         },

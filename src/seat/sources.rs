@@ -12,6 +12,7 @@ use crate::source::otlp::GrpcSource;
 #[cfg(feature = "otlp")]
 use crate::source::otlp::OtlpSource;
 use crate::source::socket::SocketSource;
+use crate::source::tracefs::{self, TracefsSource};
 
 /// The sources' threads: they end when this is dropped.
 pub type Running = Vec<Box<dyn Any + Send>>;
@@ -54,6 +55,12 @@ pub fn start(config: &Config, outlet: &Outlet, state: &mut State) -> Result<Runn
         #[cfg(feature = "otlp-grpc")]
         running.push(Box::new(GrpcSource::start(&config.otlp, outlet, &state.otlp).map_err(failed)?));
     }
+    for kernel in &config.kernel {
+        let source = TracefsSource::start(kernel, outlet)
+            .map_err(failed(|| format!("kernel source {}", kernel.source)))?;
+        state.kernels.push(Arc::clone(&source.stats));
+        running.push(Box::new(source));
+    }
     Ok(running)
 }
 
@@ -65,7 +72,8 @@ pub fn queue(config: &Config) -> usize {
     #[cfg(not(feature = "otlp"))]
     let otlp = 0;
     let follow = if config.follow().is_empty() { 0 } else { follow::QUEUE };
-    (sockets + otlp + follow).max(1)
+    let kernel = config.kernel.len() * tracefs::QUEUE;
+    (sockets + otlp + follow + kernel).max(1)
 }
 
 /// Says of an error which source it is about.

@@ -22,6 +22,7 @@ use crate::source::registry::WellKnown;
 use crate::source::report::Limiter;
 use crate::source::rules::SourceRule;
 use crate::source::socket::SocketStats;
+use crate::source::tracefs::KernelStats;
 use crate::source::{Cause, Definition, Delivery, Gate, Inlet, Origin, OtlpStats, Reason, Registry, Rules};
 
 use super::config::{Config, DerivedConfig, EventsConfig};
@@ -76,6 +77,8 @@ pub struct State {
     pub otlp: Arc<OtlpStats>,
     /// What the thread counts that follows files and commands, where there is one.
     pub follow: Option<Arc<FollowStats>>,
+    /// What each kernel source tells of itself.
+    pub kernels: Vec<Arc<KernelStats>>,
     /// When the agent started.
     pub started: Instant,
     /// Holds back messages about filters that clients store: nobody may fill the log with them.
@@ -220,6 +223,7 @@ impl State {
             sockets: Vec::new(),
             otlp: Arc::default(),
             follow: None,
+            kernels: Vec::new(),
             started: Instant::now(),
             refused_filters: Limiter::new(3, Duration::from_secs(10)),
         };

@@ -17,6 +17,7 @@
 //! * [`feed`]: the sending side.
 //! * [`gate`]: what a source lets through, as [`rules`] (the configuration) or a client has it; [`sieve`] keeps to
 //!   it, and [`order`] puts records in order.
+//! * [`tracefs`]: the events of the Linux kernel.
 //! * [`outlet`]: what a source thread is given; [`origin`]: what it tells about where it reads.
 //!
 //! **Invariants:** nothing here knows PDUs or the agent. The core never takes a lock that a source
@@ -67,6 +68,8 @@ pub mod sieve;
 pub mod size;
 #[cfg(feature = "source")]
 pub mod socket;
+#[cfg(feature = "source")]
+pub mod tracefs;
 
 #[cfg(feature = "source")]
 pub use config::{Oversize, SocketConfig};

@@ -166,7 +166,7 @@ impl Seat {
             let line = text.get(before..)?.lines().find(|line| line.starts_with("PCP clients:"))?;
             line.rsplit_once(':')?.1.trim().parse().ok()
         });
-        Endpoint { process, port }
+        Endpoint { process, port, dir: self.dir.clone() }
     }
 }
 
@@ -179,6 +179,7 @@ fn refs(words: &[String]) -> Vec<&str> {
 pub struct Endpoint {
     pub process: Process,
     port: u16,
+    dir: PathBuf,
 }
 
 impl Endpoint {
@@ -189,6 +190,13 @@ impl Endpoint {
     /// What `-h` takes.
     pub fn host(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Starts a PCP tool against the endpoint in the background.
+    pub fn process_of(&self, program: &str, args: &[&str]) -> Process {
+        let mut command = PcpEnv::new().command(program);
+        command.args(["-h", &self.host()]).args(args);
+        Process::start(&mut command, &self.dir, program)
     }
 
     /// Runs a PCP tool against the endpoint.

@@ -4,6 +4,7 @@ mod client;
 mod control;
 mod event;
 mod follow;
+mod kernel;
 mod own;
 mod source;
 mod source_control;
@@ -29,6 +30,7 @@ pub const REASONS: u32 = 8;
 pub fn all(access: &crate::agent::Access) -> Vec<Metric<State>> {
     let mut metrics = event::metrics();
     metrics.extend(source::metrics());
+    metrics.extend(kernel::metrics());
     metrics.extend(client::metrics());
     metrics.extend(control::metrics(access));
     metrics.extend(source_control::metrics(access));

@@ -8,7 +8,7 @@ use crate::later::later;
 use crate::say::{say, sayln};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use jumpseat::client::group::FetchGroup;
 use jumpseat::client::{Context, Options};
 use jumpseat::seat::{self, Config, Seat, Setup, Signals};
 use jumpseat::source::SocketConfig;
+use jumpseat::source::tracefs::{KernelConfig, KernelStats};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -36,7 +37,14 @@ pub struct DemoArgs {
     /// Address of the endpoint, for PCP tools to look on.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// Show what the kernel of this machine does with processes, too. Needs root.
+    #[arg(long)]
+    kernel: bool,
 }
+
+/// What `--kernel` adds: every process that begins, becomes another program, or ends.
+const KERNEL_EVENTS: [&str; 3] =
+    ["sched:sched_process_fork", "sched:sched_process_exec", "sched:sched_process_exit"];
 
 pub fn run(args: &DemoArgs) -> ExitCode {
     match demo(args) {
@@ -50,6 +58,11 @@ pub fn run(args: &DemoArgs) -> ExitCode {
 
 fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
     let begun = Instant::now();
+    if args.kernel && !nix::unistd::geteuid().is_root() {
+        return Err(
+            "--kernel needs root, as the kernel shows its events to nobody else: try it with sudo".into()
+        );
+    }
     // Blocked here, before there are threads, so that only wait_for_stop() sees them.
     let mut stop = SigSet::empty();
     stop.add(Signal::SIGINT);
@@ -61,6 +74,7 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
     let socket = home.path().join("ingest.socket");
     let config = Config {
         socket: vec![SocketConfig { path: socket.clone(), ..SocketConfig::default() }],
+        kernel: args.kernel.then(kernel_source).into_iter().collect(),
         ..Config::default()
     };
     let (ready, started) = mpsc::channel();
@@ -68,7 +82,10 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
     let agent = std::thread::Builder::new().name("jumpseat-agent".into()).spawn(move || {
         let opened = open(&config, listen);
         let _ = ready.send(
-            opened.as_ref().map(|(_, address, handle)| (*address, handle.clone())).map_err(|e| e.clone()),
+            opened
+                .as_ref()
+                .map(|(seat, address, handle)| (*address, handle.clone(), seat.kernel_sources()))
+                .map_err(|e| e.clone()),
         );
         if let Ok((mut seat, ..)) = opened
             && let Err(error) = seat.server.run()
@@ -76,18 +93,30 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
             eprintln!("jumpseat demo: {error}");
         }
     })?;
-    let (address, handle) = started.recv()??;
+    let (address, handle, kernels) = started.recv()??;
 
     sayln!("The agent listens for events on {}", socket.display());
     sayln!("and answers PCP clients on      {address}");
     sayln!("An order service with three customers now runs on loopback and traces what it does.\n");
     let workload = Workload::start(&socket)?;
+    let mut sources = workload::SOURCES.to_vec();
+    for kernel in &kernels {
+        wait_for_kernel(kernel)?;
+        sayln!(
+            "Besides, the kernel tells of all processes on this machine; the demo runs one itself now and then.\n"
+        );
+        sources.push(KERNEL);
+    }
     // The environment may speak of other collectors, and of a proxy.
     let context = Context::host_with(&address.to_string().parse()?, &Options::default())?;
-    let mut show = Show::new(FetchGroup::new(context), &workload::SOURCES)?;
+    let mut show = Show::new(FetchGroup::new(context), &sources)?;
     let until = args.seconds.map(|seconds| later(begun, Duration::from_secs(seconds)));
     let mut outcome = Ok(());
     while outcome.is_ok() && !wait_for_stop(&stop, until) {
+        if args.kernel {
+            // Without it, it is only a pity that there may be nothing to see.
+            let _ = Command::new("true").status();
+        }
         outcome = show.step();
     }
     drop(workload);
@@ -102,6 +131,28 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
             sayln!("\n{} records shown, {} missed. What to try next:\n", show.records, show.missed);
             say(format_args!("{}", what_next()));
             Ok(())
+        }
+    }
+}
+
+/// The source of the kernel's events.
+const KERNEL: &str = "kernel";
+
+fn kernel_source() -> KernelConfig {
+    KernelConfig {
+        source: KERNEL.to_owned(),
+        events: KERNEL_EVENTS.map(str::to_owned).to_vec(),
+        ..KernelConfig::default()
+    }
+}
+
+/// Waits until there are events of the kernel, or a reason why not.
+fn wait_for_kernel(kernel: &KernelStats) -> Result<(), String> {
+    loop {
+        match kernel.state() {
+            "starting" => std::thread::sleep(Duration::from_millis(5)),
+            "running" => return Ok(()),
+            reason => return Err(reason.to_owned()),
         }
     }
 }
