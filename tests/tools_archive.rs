@@ -43,7 +43,7 @@ const METRICS: [(&str, &str); 13] = [
     ("omnibus_v3", "sample.string.bin"),
     ("omnibus_v3", "sample.float.bin"),
     ("omnibus_v3", "sample.aggregate.hullo"),
-    ("omnibus_v3", "sample.milliseconds"),
+    ("changeinst", "sample.milliseconds"),
     ("interpmark", "disk.dev.total"),
     ("multi", "kernel.all.load"),
     ("multi-xz", "kernel.all.cpu.user"),

@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
-use common::{AgentSpec, JUMPSEAT, PrivatePmcd, Seat, Transport, eventually};
+use common::{AgentSpec, JUMPSEAT, PcpEnv, PrivatePmcd, Seat, Transport, eventually};
 use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{LocalFlags, Termios, tcgetattr};
@@ -31,12 +31,18 @@ struct Tty {
 impl Tty {
     /// Starts `jumpseat top` with these arguments.
     fn start(pmcd: &PrivatePmcd, args: &[&str]) -> Tty {
+        let mut all = vec!["-h".to_owned(), pmcd.inet(), "-t".to_owned(), "0.1".to_owned()];
+        all.extend(args.iter().map(|&arg| arg.to_owned()));
+        Tty::start_in(pmcd.env(), &all)
+    }
+
+    fn start_in(env: &PcpEnv, args: &[String]) -> Tty {
         let size = Winsize { ws_row: 30, ws_col: 110, ws_xpixel: 0, ws_ypixel: 0 };
         let OpenptyResult { master, slave } = openpty(&size, None).expect("a pseudo terminal");
         let before = tcgetattr(&slave).expect("it has modes");
         let stdio = || Stdio::from(slave.try_clone().expect("a descriptor"));
-        let mut command: Command = pmcd.env().command(JUMPSEAT);
-        command.args(["top", "-h", &pmcd.inet(), "-t", "0.1"]).args(args);
+        let mut command: Command = env.command(JUMPSEAT);
+        command.arg("top").args(args);
         command.env("LC_ALL", "C.UTF-8").env("NO_COLOR", "1").env("TERM", "xterm");
         command.stdin(stdio()).stdout(stdio()).stderr(stdio());
         let child = command.spawn().expect("the program starts");
@@ -178,6 +184,47 @@ fn values_events_and_keys() {
     tty.shows("every 0.2 s");
     tty.keys("q");
     assert!(tty.ends().success());
+}
+
+/// Archive "dyninsts" has one record a second for 20 seconds; its counters grow by one.
+#[test]
+fn an_archive_is_played_and_sought() {
+    let env = PcpEnv::new();
+    let archive = "/var/lib/pcp/testsuite/archives/dyninsts";
+    let args = ["-a", archive, "-t", "1", "-S", "3", "disk.dev.read"].map(str::to_owned);
+    let mut tty = Tty::start_in(&env, &args);
+    tty.shows("play 1x");
+    tty.keys(" ");
+    tty.shows("paused");
+    tty.keys("\x1b[H");
+    tty.shows("Thu Jan  1 00:00:03 1970");
+    tty.keys("\x1b[C\x1b[C\x1b[C");
+    tty.shows("00:00:06 1970");
+    tty.shows("disk.dev.read");
+    tty.keys("\x1b[D");
+    tty.shows("00:00:05 1970");
+    tty.keys("]");
+    tty.shows("00:00:15 1970");
+    tty.keys("[");
+    tty.shows("00:00:05 1970");
+    tty.keys("\x1b[F");
+    tty.shows("00:00:19 1970");
+    tty.keys(" ");
+    tty.shows("end");
+    tty.keys(">>>>[");
+    tty.shows("play 16x");
+    tty.shows("00:00:19 1970");
+    tty.keys("<<<<<");
+    tty.keys("\x1b[H");
+    tty.shows("play 1/2x");
+    tty.keys("q");
+    assert!(tty.ends().success());
+    // Past a bad archive or window there is no screen.
+    let refused = env.run(JUMPSEAT, ["top", "--once", "-a", "/nonexistent/a", "x"]).fails(1);
+    assert!(refused.contains("/nonexistent"), "{refused}");
+    let refused = env.run(JUMPSEAT, ["top", "--once", "-a", archive, "-S", "1x", "disk.dev.read"]).fails(1);
+    assert!(refused.contains("^ -- unexpected value"), "{refused}");
+    env.run(JUMPSEAT, ["top", "--once", "-a", archive, "-h", "x"]).fails(2);
 }
 
 #[test]

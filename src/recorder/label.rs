@@ -1,7 +1,7 @@
 //! What an archive's label says about the source.
 
 use crate::archive::LabelInfo;
-use crate::client::{ClientError, Context, Fetched};
+use crate::client::{ClientError, Context, ContextKind, Fetched};
 use crate::model::PmError;
 
 /// The label of an archive of this context's metrics, recorded by this process. `host` is for sources that do
@@ -11,7 +11,11 @@ use crate::model::PmError;
 /// Those of the source as a whole.
 pub fn label_of(context: &mut Context, host: &str) -> Result<LabelInfo, ClientError> {
     let host = super::answer(context.host_name())?.unwrap_or_else(|_| host.to_owned());
-    let zone = text(context, "pmcd.timezone")?.unwrap_or_else(|| "UTC".to_owned());
+    let zone = match context.kind() {
+        ContextKind::Archive => Some(context.time_zone()?),
+        _ => text(context, "pmcd.timezone")?,
+    };
+    let zone = zone.unwrap_or_else(|| "UTC".to_owned());
     let zone_info = text(context, "pmcd.zoneinfo")?.unwrap_or_default();
     Ok(LabelInfo { host, zone, zone_info, pid: std::process::id().cast_signed() })
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use clap::{ArgAction, Args};
 use jumpseat::archive::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};
-use jumpseat::client::{ClientError, Context, HostSpec, Options};
-use jumpseat::model::Timestamp;
+use jumpseat::client::{ClientError, Context, HostSpec, Mode, Options};
+use jumpseat::model::{PmError, Timestamp};
 use jumpseat::recorder::{Notice, RecordError, Recorder, label_of};
 use jumpseat::time::{Reference, Switches, Zone, parse_interval, parse_window};
 
@@ -44,6 +44,15 @@ pub struct RecordArgs {
     /// Host whose collector to ask, as PCP's tools take it [default: the one of this machine]
     #[arg(short = 'h', long, value_name = "HOST")]
     host: Option<String>,
+    /// Record from archives instead: a name, a directory, or several with commas between
+    #[arg(short = 'a', long = "archive", value_name = "ARCHIVE", conflicts_with_all = ["host", "append"])]
+    from: Vec<String>,
+    /// Where in that archive to start
+    #[arg(short = 'S', long, value_name = "TIME", requires = "from", allow_hyphen_values = true)]
+    start: Option<String>,
+    /// Take over the records of that archive as they are, not values interpolated at each interval
+    #[arg(short = 'U', long, requires = "from")]
+    nointerp: bool,
     /// Time between two samples
     #[arg(short = 't', long, value_name = "INTERVAL", default_value = "1sec")]
     interval: String,
@@ -82,14 +91,18 @@ pub fn run(args: &RecordArgs) -> ExitCode {
 
 fn record(args: &RecordArgs) -> Result<(), String> {
     let interval = parse_interval(&args.interval).map_err(|error| format!("-t:\n{error}"))?;
-    let end = args.finish.as_deref().map(end_time).transpose()?;
     let wanted = Wanted::read(&args.metrics, args.config.as_deref())?;
     let mut clock = Clock::new(interval).map_err(|error| error.to_string())?;
-    let mut context = connect(args.host.as_deref())?;
+    let mut context = match &args.from[..] {
+        [] => connect(args.host.as_deref())?,
+        names => replay(&names.join(","))?,
+    };
     wanted.register(&context)?;
+    let end = window(args, &mut context)?;
     let host = args.host.as_deref().unwrap_or("localhost");
     let label = label_of(&mut context, host).map_err(|error| error.to_string())?;
     let archive = open_archive(args, label)?;
+    let start = context.mode().1;
     let mut recorder = match Recorder::new(context, archive, wanted.names()) {
         Ok(recorder) => recorder,
         Err(RecordError::NoMetrics(notices)) => {
@@ -99,7 +112,10 @@ fn record(args: &RecordArgs) -> Result<(), String> {
         Err(error) => return Err(error.to_string()),
     };
     let mut progress = Progress::new(args.quiet, recorder.metrics());
-    let outcome = sample_all(args, &mut recorder, &mut clock, end, &mut progress);
+    let outcome = match args.from.is_empty() {
+        true => sample_all(args, &mut recorder, &mut clock, end, &mut progress),
+        false => take_over(args, &mut recorder, interval, (start, end), &mut progress),
+    };
     progress.clear();
     let base = recorder.archive().base().display().to_string();
     let samples = progress.samples;
@@ -212,12 +228,58 @@ fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
-fn end_time(text: &str) -> Result<Timestamp, String> {
-    let switches = Switches { finish: Some(text), ..Switches::default() };
-    let reference = Reference::live(SystemTime::now().into());
-    let window =
-        parse_window(&switches, &reference, &Zone::local()).map_err(|error| format!("-T:\n{error}"))?;
-    Ok(window.end)
+/// Takes samples of an archive from its window, as fast as they can be read.
+fn take_over(
+    args: &RecordArgs,
+    recorder: &mut Recorder,
+    interval: Duration,
+    (start, end): (Timestamp, Option<Timestamp>),
+    progress: &mut Progress,
+) -> Result<(), String> {
+    let step = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
+    let mode = if args.nointerp { Mode::Forward } else { Mode::Interpolate { step } };
+    recorder.context().set_mode(mode, Some(start)).map_err(|error| error.to_string())?;
+    while args.samples.is_none_or(|samples| progress.samples < samples) {
+        if end.is_some_and(|end| recorder.context().mode().1 > end) {
+            break;
+        }
+        let outcome = recorder.sample();
+        for notice in recorder.notices() {
+            progress.clear();
+            warn(&notice);
+        }
+        match outcome {
+            Ok(written) => progress.step(written, recorder.metrics(), recorder.archive().size()),
+            Err(RecordError::Source(error)) if error.code() == PmError::EOL => break,
+            Err(RecordError::Archive(error)) => return Err(explain(&error)),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(())
+}
+
+fn replay(names: &str) -> Result<Context, String> {
+    crate::tool::archive(names).map_err(|error| error.to_string())
+}
+
+/// When to end. A context on an archive is set to where to start.
+fn window(args: &RecordArgs, context: &mut Context) -> Result<Option<Timestamp>, String> {
+    let now = SystemTime::now().into();
+    let reference = match args.from.is_empty() {
+        true => Reference::live(now),
+        false => {
+            let (start, end) = context.span().map_err(|error| error.to_string())?;
+            Reference { start, end, now }
+        }
+    };
+    let switches =
+        Switches { start: args.start.as_deref(), finish: args.finish.as_deref(), ..Switches::default() };
+    let window = parse_window(&switches, &reference, &Zone::local())
+        .map_err(|error| format!("invalid time window.\n{error}"))?;
+    if !args.from.is_empty() {
+        context.set_mode(Mode::Forward, Some(window.origin)).map_err(|error| error.to_string())?;
+    }
+    Ok(window.finite_end())
 }
 
 fn warn(notice: &Notice) {

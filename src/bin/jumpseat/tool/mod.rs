@@ -30,6 +30,6 @@ pub use instances::Instances;
 pub use options::{Definitions, Options, Ready, count, tell_of_definitions};
 pub use out::Out;
 pub(crate) use out::put;
-pub use source::open;
+pub use source::{archive, open};
 pub use table::{Opt, Row, Standard, Tool};
 pub use window::{replay_from, window};

@@ -10,6 +10,7 @@ use super::keys::Key;
 use super::model::{Metric, Model, Row};
 use super::sample::Id;
 use super::source::Link;
+use super::tape::{FAR, Playing, Seek};
 
 /// Intervals that keys lead to.
 const INTERVALS: [u64; 12] =
@@ -51,6 +52,8 @@ pub struct Status {
     pub interval: Duration,
     /// The zone of all times.
     pub zone: Zone,
+    /// How a recording is played; `None` for a collector.
+    pub playing: Option<Playing>,
 }
 
 /// A part of the screen.
@@ -107,6 +110,14 @@ pub enum Command {
     Redraw,
     Add(String),
     Remove(Id),
+    Seek(Seek),
+}
+
+impl Status {
+    /// How long it is from one sample to the next on the clock of the user.
+    pub fn pace(&self) -> Duration {
+        self.playing.map_or(self.interval, |playing| playing.pace(self.interval))
+    }
 }
 
 impl App {
@@ -132,7 +143,7 @@ impl App {
 
     /// Whether the screen is frozen. Samples are taken all the same.
     pub fn is_paused(&self) -> bool {
-        self.frozen.is_some()
+        self.frozen.is_some() || self.status.playing.is_some_and(|playing| !playing.on)
     }
 
     /// The selected metric.
@@ -238,6 +249,30 @@ impl App {
     }
 
     fn command(&mut self, key: Key, told: bool) -> Option<Command> {
+        if let Some(playing) = &mut self.status.playing {
+            let seek = match key {
+                Key::Right => Seek::By(1),
+                Key::Left => Seek::By(-1),
+                Key::Char(']') => Seek::By(FAR),
+                Key::Char('[') => Seek::By(-FAR),
+                Key::Home => Seek::Start,
+                Key::End => Seek::End,
+                _ => {
+                    match key {
+                        Key::Char('>') => playing.faster(1),
+                        Key::Char('<') => playing.faster(-1),
+                        Key::Char('p' | ' ') => playing.on = !playing.on,
+                        _ => return self.usual_command(key, told),
+                    }
+                    return None;
+                }
+            };
+            return Some(Command::Seek(seek));
+        }
+        self.usual_command(key, told)
+    }
+
+    fn usual_command(&mut self, key: Key, told: bool) -> Option<Command> {
         match key {
             Key::Char('q') => return Some(Command::Quit),
             Key::Esc if told => {}

@@ -18,6 +18,7 @@ mod sample;
 mod screen;
 mod series;
 mod source;
+mod tape;
 mod terminal;
 mod text;
 mod wait;
@@ -26,11 +27,12 @@ mod wanted;
 use std::io::{self, IsTerminal, Write as _};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use jumpseat::derive::Dialect;
-use jumpseat::time::{Zone, parse_interval};
+use jumpseat::model::Timestamp;
+use jumpseat::time::{Switches, Zone, parse_interval};
 use nix::poll::PollFlags;
 use nix::sys::signal::Signal;
 use nix::unistd::read;
@@ -39,6 +41,7 @@ use app::{App, Command, Status};
 use keys::Decoder;
 use screen::Theme;
 use source::{Link, Outcome, Source};
+use tape::{Playing, Tape};
 use terminal::{Screen, Signals};
 use text::Size;
 
@@ -60,6 +63,22 @@ pub struct TopArgs {
     /// The collector's host, as PCP's tools take it.
     #[arg(short, long, default_value = "local:")]
     host: String,
+
+    /// Play archives instead: a name, a directory, or several with commas between.
+    #[arg(short, long, value_name = "ARCHIVE", conflicts_with = "host")]
+    archive: Vec<String>,
+
+    /// Where in the archive to start, as PCP's tools take it.
+    #[arg(short = 'S', long, value_name = "TIME", requires = "archive", allow_hyphen_values = true)]
+    start: Option<String>,
+
+    /// Where in the archive to end, as PCP's tools take it.
+    #[arg(short = 'T', long, value_name = "TIME", requires = "archive", allow_hyphen_values = true)]
+    finish: Option<String>,
+
+    /// Show times in the zone of the archive's host.
+    #[arg(short = 'z', long, requires = "archive")]
+    hostzone: bool,
 
     /// Time between two samples, such as 2, 0.5 or "100 msec".
     #[arg(short = 't', long, value_name = "TIME", default_value = "1", value_parser = interval)]
@@ -123,13 +142,28 @@ fn interval(text: &str) -> Result<Duration, String> {
 fn open(args: &TopArgs) -> Result<(Source, App), String> {
     let call = Call { name: "jumpseat top".to_owned(), pcp: false };
     Definitions::new(Dialect::default()).load_defaults(&call);
-    let mut source = Source::open(&args.host)?;
+    let mut zone = Zone::local();
+    let mut source = match &args.archive[..] {
+        [] => Source::open(&args.host)?,
+        archives => Source::replay(&archives.join(","), |context| {
+            if args.hostzone {
+                zone = Zone::new(&context.time_zone().map_err(|error| error.to_string())?);
+            }
+            let switches = Switches {
+                start: args.start.as_deref(),
+                finish: args.finish.as_deref(),
+                ..Switches::default()
+            };
+            Tape::new(context, &switches, &zone, args.interval, Timestamp::from(SystemTime::now()))
+        })?,
+    };
     let mut app = App::new(Status {
         host: source.host().to_owned(),
         link: Link::Up,
         trouble: None,
         interval: args.interval,
-        zone: Zone::local(),
+        zone,
+        playing: source.is_recorded().then(Playing::new),
     });
     for operand in &args.operands {
         source.add(operand, &mut app.model)?;
@@ -166,9 +200,9 @@ fn watch(
     loop {
         let now = Instant::now();
         if now >= next {
-            tick(source, app);
+            play(source, app);
             // Samples that are late are left out, not made up for.
-            next = later(next, app.status.interval).max(now);
+            next = later(next, app.status.pace()).max(now);
         }
         step(source, app);
         app.status.link = source.link();
@@ -199,7 +233,7 @@ fn watch(
         };
         let late = escape.is_some_and(|escape| Instant::now() >= escape);
         while let Some(key) = decoder.next(late) {
-            let before = app.status.interval;
+            let before = (app.status.interval, app.status.pace());
             match app.key(key) {
                 Some(Command::Quit) => return Ok(None),
                 Some(Command::Suspend) => screen.suspend()?,
@@ -212,10 +246,17 @@ fn watch(
                     source.remove(id, &mut app.model);
                     app.removed();
                 }
+                Some(Command::Seek(seek)) => {
+                    app.status.trouble = source.seek(seek, &mut app.model).err();
+                    next = later(Instant::now(), app.status.pace());
+                }
                 None => {}
             }
-            if before != app.status.interval {
-                next = later(Instant::now(), app.status.interval);
+            if before.0 != app.status.interval {
+                app.status.trouble = source.set_interval(app.status.interval, &mut app.model).err();
+            }
+            if before.1 != app.status.pace() {
+                next = later(Instant::now(), app.status.pace());
             }
         }
         if !decoder.is_pending() {
@@ -233,6 +274,17 @@ fn watch(
             }
         }
     }
+}
+
+/// It is time for the next sample: of a recording only while it is played and not over.
+fn play(source: &mut Source, app: &mut App) {
+    if let Some(playing) = &mut app.status.playing {
+        playing.ended = source.is_over();
+        if playing.ended || !playing.on {
+            return;
+        }
+    }
+    tick(source, app);
 }
 
 /// Starts to take a sample. Where none can be taken, there is a gap.

@@ -9,7 +9,9 @@ use jumpseat::model::{Desc, PmError, Pmid};
 use super::model::Model;
 use super::readings::Reader;
 use super::sample::{Id, Reading, Sample};
+use super::tape::{Seek, Tape};
 use super::wanted::{USUAL, Wanted};
+use crate::tool::archive;
 
 /// Metrics that one name may stand for.
 const MAX_BELOW: usize = 100;
@@ -34,6 +36,8 @@ pub struct Source {
     definitions: u64,
     last_id: Id,
     samples: u64,
+    /// The recording, if the context is on one.
+    tape: Option<Tape>,
 }
 
 /// Something that is wanted.
@@ -86,7 +90,25 @@ impl Source {
     pub fn open(spec: &str) -> Result<Source, String> {
         let mut context = Context::host(spec).map_err(|error| format!("{spec}: {error}"))?;
         let host = context.host_name().unwrap_or_else(|_| spec.to_owned());
-        Ok(Source {
+        Ok(Source::new(context, host, None))
+    }
+
+    /// Plays archives. `tape` finds the place in them.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub fn replay(
+        names: &str,
+        tape: impl FnOnce(&mut Context) -> Result<Tape, String>,
+    ) -> Result<Source, String> {
+        let mut context = archive(names).map_err(|error| error.to_string())?;
+        let host = context.host_name().unwrap_or_else(|_| names.to_owned());
+        let tape = tape(&mut context)?;
+        Ok(Source::new(context, host, Some(tape)))
+    }
+
+    fn new(context: Context, host: String, tape: Option<Tape>) -> Source {
+        Source {
             context,
             host,
             watches: Vec::new(),
@@ -97,7 +119,43 @@ impl Source {
             definitions: 0,
             last_id: 0,
             samples: 0,
-        })
+            tape,
+        }
+    }
+
+    /// Whether it is a recording that has come to its end.
+    pub fn is_over(&self) -> bool {
+        self.tape.as_ref().is_some_and(|tape| tape.is_over(&self.context))
+    }
+
+    /// Whether it is a recording.
+    pub fn is_recorded(&self) -> bool {
+        self.tape.is_some()
+    }
+
+    /// The time between two samples of a recording has changed.
+    pub fn set_interval(&mut self, interval: Duration, model: &mut Model) -> Result<(), String> {
+        self.settle(model);
+        let Some(tape) = &mut self.tape else { return Ok(()) };
+        tape.set_interval(&mut self.context, interval).map_err(|error| error.to_string())
+    }
+
+    /// Shows another place of a recording, with the samples before it. Each row begins anew.
+    pub fn seek(&mut self, seek: Seek, model: &mut Model) -> Result<(), String> {
+        self.settle(model);
+        let Some(tape) = &mut self.tape else { return Ok(()) };
+        let shown = model.at.unwrap_or_else(|| self.context.mode().1);
+        let target = tape.seek(&mut self.context, seek, shown).map_err(|error| error.to_string())?;
+        let samples = model.samples;
+        *model = Model { samples, ..Model::default() };
+        for watch in &self.watches {
+            model.add(watch.id, watch.wanted.name());
+            watch.tell(model);
+        }
+        while self.context.mode().1 <= target && self.begin(model) {
+            self.settle(model);
+        }
+        Ok(())
     }
 
     /// The name of the host that the metrics are of.
@@ -313,7 +371,11 @@ impl Source {
             let watch = self.watches.iter().find(|watch| watch.id == id);
             let (Some(watch), Some(set)) = (watch, self.fetched.set(at)) else { continue };
             let Ok(desc) = &watch.found else { continue };
-            readings.push((id, self.reader.read(&mut self.context, desc, set)));
+            let mut reading = self.reader.read(&mut self.context, desc, set);
+            if let Some(tape) = &mut self.tape {
+                tape.without_shown(id, &mut reading);
+            }
+            readings.push((id, reading));
         }
         for watch in &self.watches {
             if let Err(error) = &watch.found {

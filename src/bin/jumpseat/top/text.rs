@@ -38,8 +38,11 @@ pub fn print(mut source: Source, mut app: App, frames: u32, size: Size) -> io::R
     let theme = Theme::from_env();
     let mut next = Instant::now();
     for turn in 0..=frames {
-        super::wait::until(&[], Some(next));
-        next = later(next, app.status.interval);
+        // What was recorded is there already.
+        if !source.is_recorded() {
+            super::wait::until(&[], Some(next));
+            next = later(next, app.status.interval);
+        }
         super::tick(&mut source, &mut app);
         while !super::step(&mut source, &mut app) {
             if let Some(trouble) = app.status.trouble.take() {

@@ -60,6 +60,9 @@ fn title(canvas: &mut Canvas<'_>, area: Rect, app: &App, now: Instant) {
     let status = &app.status;
     let (state, role) = match &status.link {
         Link::Up if app.is_paused() => ("paused".to_owned(), Role::Title),
+        Link::Up if status.trouble.is_none() && status.playing.is_some() => {
+            (status.playing.map_or_else(String::new, |playing| playing.text()), Role::Title)
+        }
         Link::Up => match &status.trouble {
             None => ("live".to_owned(), Role::Title),
             Some(trouble) => (trouble.clone(), Role::Alarm),
@@ -71,7 +74,10 @@ fn title(canvas: &mut Canvas<'_>, area: Rect, app: &App, now: Instant) {
         }
     };
     let model = app.view();
-    let clock = model.at.map_or_else(String::new, |at| status.zone.clock(at, 0));
+    let clock = model.at.map_or_else(String::new, |at| match status.playing {
+        Some(_) => status.zone.ctime(at.sec),
+        None => status.zone.clock(at, 0),
+    });
     let mut parts = vec![
         "jumpseat top".to_owned(),
         status.host.clone(),

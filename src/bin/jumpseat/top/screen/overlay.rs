@@ -6,7 +6,7 @@ use super::canvas::{Canvas, width};
 use super::theme::Role;
 use crate::top::app::{App, Mode, Pane};
 
-const HELP: [(&str, &str); 18] = [
+const HELP: [(&str, &str); 23] = [
     ("q Esc Ctrl-C", "quit"),
     ("up down k j", "select; PgUp PgDn Home End too"),
     ("Enter", "to the instances or events of a metric, and back"),
@@ -19,6 +19,11 @@ const HELP: [(&str, &str); 18] = [
     ("a", "add a metric, NAME=EXPRESSION or an expression"),
     ("d Delete", "remove the selected metric"),
     ("Ctrl-Z Ctrl-L", "suspend, draw again"),
+    ("", ""),
+    ("left right", "in an archive: an interval back, on"),
+    ("[ ]", "in an archive: ten intervals back, on"),
+    ("Home End", "in an archive: to its start, its end (g and G select)"),
+    ("p Space < >", "in an archive: pause and play; slower, faster"),
     ("", ""),
     ("/ sec, util", "counters are rates; of time, its share"),
     ("k M G, K M G", "1000s of things, 1024s of bytes"),
@@ -82,6 +87,9 @@ pub fn footer(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
         Pane::Metrics => keys.extend([(enter, "open"), ("a", "add"), ("d", "remove")]),
         Pane::Instances => keys.extend([("s", "sort"), ("r", "reverse"), ("/", "filter"), (enter, "back")]),
         Pane::Events => keys.extend([("End", "newest"), (enter, "back")]),
+    }
+    if app.status.playing.is_some() {
+        keys.extend([(canvas.theme.pick("←→", "left/right"), "seek"), ("<>", "speed")]);
     }
     keys.extend([
         ("Tab", "pane"),

@@ -26,6 +26,7 @@ fn app(metrics: &[(&str, Semantics, Units, ValueType, InDom)]) -> App {
         trouble: None,
         interval: Duration::from_secs(2),
         zone: Zone::utc(),
+        playing: None,
     });
     for (id, &(name, semantics, units, value_type, indom)) in (1..).zip(metrics) {
         app.model.add(id, name);
