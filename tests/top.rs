@@ -222,7 +222,7 @@ fn an_archive_is_played_and_sought() {
     // Past a bad archive or window there is no screen.
     let refused = env.run(JUMPSEAT, ["top", "--once", "-a", "/nonexistent/a", "x"]).fails(1);
     assert!(refused.contains("/nonexistent"), "{refused}");
-    let refused = env.run(JUMPSEAT, ["top", "--once", "-a", archive, "-S", "1x", "disk.dev.read"]).fails(1);
+    let refused = env.run(JUMPSEAT, ["top", "--once", "-a", archive, "-S", "xx", "disk.dev.read"]).fails(1);
     assert!(refused.contains("^ -- unexpected value"), "{refused}");
     env.run(JUMPSEAT, ["top", "--once", "-a", archive, "-h", "x"]).fails(2);
 }
