@@ -58,11 +58,11 @@ impl Preprocessor<'_> {
         let source = without_comments(source)
             .map_err(|line| PmnsError::at_line(name, line, Problem::UnfinishedComment))?;
         let mut file: Arc<str> = name.into();
-        let mut number = 0;
+        let mut number: usize = 0;
         // Inside a conditional: its line, and whether what follows counts.
         let mut conditional: Option<(usize, bool)> = None;
         for text in source.lines() {
-            number += 1;
+            number = number.saturating_add(1);
             let counts = conditional.is_none_or(|(_, counts)| counts);
             // Blanks before a directive are forgiven, which pmcpp(1) does not do.
             let Some(directive) = text.trim_start().strip_prefix('#') else {
@@ -300,6 +300,8 @@ mod tests {
         let lines = read("a\n# 7 \"other\"\nb\nc").unwrap();
         let places: Vec<_> = lines.iter().map(|line| (&*line.file, line.number)).collect();
         assert_eq!(places, [("f", 1), ("other", 7), ("other", 8)]);
+        let last = read(&format!("# {} \"other\"\nb\nc", usize::MAX)).unwrap().pop();
+        assert_eq!(last.map(|line| line.number), Some(usize::MAX), "no line follows the last");
     }
 
     #[test]
