@@ -118,7 +118,7 @@ impl Desk {
     }
 
     pub fn with(limits: Limits, registry: &RegistryConfig, by_instance: bool) -> Desk {
-        Desk::with_room(100_000, limits, registry, by_instance)
+        Desk::with_room(4096, limits, registry, by_instance)
     }
 
     /// With room for so many deliveries.
