@@ -10,7 +10,9 @@ mod report;
 
 use crate::model::Pmid;
 
-pub(crate) use blocks::{Block, Target, blocks, is_name, join};
+#[cfg(feature = "agent")]
+pub(crate) use blocks::is_name;
+pub(crate) use blocks::{Block, Target, blocks, join};
 pub(crate) use preprocess::{Includes, Line, lines};
 
 /// What is wrong with a name space source, and where.

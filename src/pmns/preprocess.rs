@@ -26,6 +26,7 @@ pub(crate) struct Line {
 #[derive(Clone, Debug)]
 pub(crate) enum Includes {
     /// The source stands alone.
+    #[cfg(any(feature = "agent", test))]
     Refused,
     /// The name as it stands, then in these directories.
     From(Vec<PathBuf>),
@@ -115,6 +116,7 @@ impl Preprocessor<'_> {
                         };
                         self.file(&name, &source)?;
                     }
+                    #[cfg(any(feature = "agent", test))]
                     Includes::Refused => return Err(bad(Problem::Directive(name.to_owned()))),
                 },
                 // What a preprocessor leaves: the line that follows is that line of that file.
