@@ -274,8 +274,9 @@ fn window(args: &RecordArgs, context: &mut Context) -> Result<Option<Timestamp>,
     };
     let switches =
         Switches { start: args.start.as_deref(), finish: args.finish.as_deref(), ..Switches::default() };
+    let options = if args.from.is_empty() { "-T" } else { "-S, -T" };
     let window = parse_window(&switches, &reference, &Zone::local())
-        .map_err(|error| format!("invalid time window.\n{error}"))?;
+        .map_err(|error| format!("{options}:\n{error}"))?;
     if !args.from.is_empty() {
         context.set_mode(Mode::Forward, Some(window.origin)).map_err(|error| error.to_string())?;
     }
