@@ -8,8 +8,10 @@ use jumpseat::event::{EventFlags, Param};
 use jumpseat::model::Timestamp;
 use jumpseat::source::binary::encode::{EncodeError, Encoder, Id, Record};
 use jumpseat::source::binary::{self, HELLO, put_frame, put_varint};
+use jumpseat::source::clock::SenderClock;
 use jumpseat::source::delivery::Reason;
 use jumpseat::source::event::{Event, Limits};
+use jumpseat::source::intake::Intake;
 use jumpseat::source::ndjson;
 use jumpseat::source::registry::RegistryConfig;
 use proptest::prelude::*;
@@ -124,6 +126,12 @@ fn refusals_have_their_place() {
         (&[(binary::TYPE, b"\x01\xff")], "1:2 encoding: a name that is not UTF-8, or has a NUL"),
         (&[(binary::USE, b"\x01")], "1:1 undefined: a source or field never defined"),
         (&[(binary::SYNC, b"\x01\x01")], "1:2 frame: a frame with more in it than there should be"),
+        (
+            &[(binary::CLOCK, b"\x02")],
+            "1:1 control: a clock that is none of 0 (realtime), 1 (monotonic) and 7 (boottime)",
+        ),
+        (&[(binary::CLOCK, b"\x01\0")], "1:2 frame: a frame with more in it than there should be"),
+        (&[(binary::CLOCK, b"")], "1:1 frame: the frame ends too early"),
         (&[(binary::MISSED, b"\x01")], "1:2 frame: the frame ends too early"),
         (
             &[(binary::MISSED, b"\x81\x80\x80\x80\x10\0\0\0\0\0\0\0\0")],
@@ -139,6 +147,36 @@ fn refusals_have_their_place() {
     refused(LIMITS, &[(binary::RECORD, &long)], expected);
     let expected = "1:1 oversize_line: a frame longer than the limit";
     refused(LIMITS, &[(binary::RECORD, &[0; 4097])], expected);
+}
+
+#[test]
+fn times_are_of_the_clock_that_a_frame_says() {
+    let mut desk = Desk::new(LIMITS);
+    // What lines are of unless they say otherwise does not concern frames.
+    desk.shared.default_clock = SenderClock::Monotonic;
+    desk.intake = Intake::new(1, None, &desk.shared);
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes);
+    for clock in [SenderClock::Realtime, SenderClock::Boottime, SenderClock::Monotonic] {
+        if clock != SenderClock::Realtime {
+            encoder.clock(clock, &mut bytes);
+        }
+        let time = Timestamp::from_nanos(clock.now().expect("it is there").into());
+        encoder.record(&Record { time: Some(time), ..Record::default() }, &mut bytes).expect("no names");
+        encoder.missed(1, time, &mut bytes);
+    }
+    let extreme = Timestamp::from_nanos(i64::MAX.into());
+    encoder.record(&Record { time: Some(extreme), ..Record::default() }, &mut bytes).expect("no names");
+    let now = SenderClock::Realtime.now().expect("it is there") as f64 / 1e9;
+    desk.feed(&bytes);
+    desk.finish();
+    let (records, tallies) = desk.records();
+    assert_eq!((records.len(), tallies.rejected_total()), (7, 0), "{records:?}");
+    for record in &records[..6] {
+        let time: f64 = record.split(' ').nth(1).unwrap().parse().unwrap();
+        assert!((time - now).abs() < 5.0, "{now}: {records:?}");
+    }
+    assert!(records[6].starts_with("default: 9223372036.854775807 "), "{records:?}");
 }
 
 #[test]

@@ -22,7 +22,13 @@ fn input(name: &str, text: impl Into<Vec<u8>>) -> Input {
 }
 
 fn options(socket: &Path, binary: bool) -> FeedOptions {
-    FeedOptions { socket: socket.to_owned(), source: Some("app".to_owned()), lines: LineKind::Json, binary }
+    FeedOptions {
+        socket: socket.to_owned(),
+        source: Some("app".to_owned()),
+        lines: LineKind::Json,
+        binary,
+        clock: None,
+    }
 }
 
 struct Server {

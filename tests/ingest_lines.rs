@@ -4,6 +4,7 @@
 mod ingest_support;
 
 use ingest_support::Desk;
+use jumpseat::source::clock::SenderClock;
 use jumpseat::source::delivery::Reason;
 use jumpseat::source::event::Limits;
 use jumpseat::source::registry::RegistryConfig;
@@ -281,10 +282,50 @@ fn control_lines() {
     assert_eq!(
         String::from_utf8_lossy(&desk.replies),
         "{\"jumpseat\":{\"accepted\":2,\"missed\":0,\"rejected\":0,\"synced\":42}}\n\
-         {\"accepted\":3,\"first_error\":{\"column\":21,\"detail\":\"not a control line: source, ack, sync, \
-         missed and time are allowed\",\"line\":5,\"reason\":\"control\"},\"missed\":0,\"rejected\":1,\
+         {\"accepted\":3,\"first_error\":{\"column\":21,\"detail\":\"not a control line: source, clock, ack, \
+         sync, missed and time are allowed\",\"line\":5,\"reason\":\"control\"},\"missed\":0,\"rejected\":1,\
          \"truncated\":0}\n"
     );
+}
+
+#[test]
+fn numeric_times_of_other_clocks_become_real_times() {
+    for clock in [SenderClock::Monotonic, SenderClock::Boottime] {
+        let mut desk = Desk::new(ROOMY);
+        let (then, now) = (clock.now().expect("it is there"), SenderClock::Realtime.now().expect("too"));
+        let (sec, nsec) = (then / 1_000_000_000, then % 1_000_000_000);
+        desk.feed(format!("{{\"jumpseat\":{{\"clock\":\"{}\"}}}}\n", clock.word()).as_bytes());
+        // Seconds and nanoseconds, as numbers and in text; text in RFC 3339 and events without a time are real.
+        for time in [format!("{sec}.{nsec:09}"), format!("{then}"), format!("\"{then}\"")] {
+            desk.feed(format!("{{\"time\":{time}}}\n").as_bytes());
+        }
+        desk.feed(b"{\"time\":\"1970-01-01T00:00:09Z\"}\n{}\n{\"time\":99999999999999999999}\n");
+        desk.feed(format!("{{\"jumpseat\":{{\"missed\":1,\"time\":{then}}}}}\n").as_bytes());
+        desk.feed(b"{\"jumpseat\":{\"clock\":\"realtime\"}}\n{\"time\":7}\n");
+        desk.finish();
+        let (records, _) = desk.records();
+        let times: Vec<f64> =
+            records.iter().map(|record| record.split(' ').nth(1).unwrap().parse().unwrap()).collect();
+        let now = now as f64 / 1e9;
+        for time in [times[0], times[1], times[2], times[5]] {
+            assert!((time - now).abs() < 5.0, "{now}: {records:?}");
+        }
+        assert_eq!((times[0], times[1]), (times[2], times[2]));
+        assert_eq!([times[3], times[4], times[6]], [9.0, 1000.000000005, 7.0], "{records:?}");
+        assert_eq!(
+            desk.first_error(),
+            "7:9 time: a number that is no time of a clock: write seconds with a fraction or whole nanoseconds"
+        );
+    }
+}
+
+#[test]
+fn a_clock_that_is_none_is_refused_with_what_is_allowed() {
+    let mut desk = Desk::new(ROOMY);
+    desk.feed(b"{}\n{\"jumpseat\":{\"clock\":\"sundial\"}}\n{\"time\":7}\n");
+    desk.finish();
+    assert_eq!(desk.first_error(), "2:30 control: not a clock: realtime, monotonic and boottime are allowed");
+    assert_eq!(desk.records().0[1], "default: 7.000000000 point {}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{PrivatePmcd, Record, Seat, Transport, eventually, records};
+use nix::time::{ClockId, clock_gettime};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -108,4 +109,62 @@ fn times_that_cannot_be_are_counted_and_flagged_where_asked() {
             records.iter().map(|r| r.get("jumpseat.field.clock_suspect").unwrap_or_default()).collect();
         assert_eq!(words, if source == "flagged" { ["past", "", "future"] } else { ["", "", ""] });
     }
+}
+
+/// A clock's time as a number: of seconds, or of nanoseconds.
+fn of(clock: ClockId, seconds: bool) -> String {
+    let time = clock_gettime(clock).expect("there is this clock");
+    if seconds {
+        return format!("{}.{:09}", time.tv_sec(), time.tv_nsec());
+    }
+    format!("{}{:09}", time.tv_sec(), time.tv_nsec())
+}
+
+#[test]
+fn monotonic_times_of_senders_become_real_times_in_order() {
+    let (pmcd, seat) = start("[[source]]\nflag_clock = true\norder_window = '100ms'");
+    let (mono, boot) = (ClockId::CLOCK_MONOTONIC, ClockId::CLOCK_BOOTTIME);
+    for (source, clock, options) in [
+        ("mono", mono, &["--clock", "monotonic"][..]),
+        ("boot", boot, &["--clock", "boottime"]),
+        ("mono-bin", mono, &["--clock", "monotonic", "--binary"]),
+        ("by-line", mono, &[]),
+    ] {
+        let mut text = String::new();
+        if options.is_empty() {
+            text.push_str("{\"jumpseat\":{\"clock\":\"monotonic\"}}\n");
+        }
+        let times: Vec<String> = (0..10).map(|n| of(clock, n % 2 == 0)).collect();
+        // The latest first: it is put in order, so these times are compared with each other.
+        for (n, time) in times.iter().enumerate().rev() {
+            writeln!(text, "{{\"n\":{n},\"time\":{time}}}").expect("a text takes all");
+        }
+        let options = ["--source", source].into_iter().chain(options.iter().copied());
+        seat.feed(options, &text).ok();
+        let records = eventually("all records", || {
+            let records = recent(&pmcd, source);
+            (records.len() == 10).then_some(records)
+        });
+        assert_eq!(numbers(&records), Vec::from_iter(0..10), "{source}: {records:?}");
+        // Neither of 1970 nor of the future, as real times.
+        assert_eq!((count(&pmcd, "past", source), count(&pmcd, "future", source)), (0, 0), "{source}");
+    }
+    // Unconverted they are suspect.
+    seat.feed(["--source", "plain"], &format!("{{\"time\":{}}}", of(mono, true))).ok();
+    assert_eq!(count(&pmcd, "past", "plain"), 1);
+    let refused = seat.feed(["--clock", "sundial"], "");
+    assert!(refused.stderr.contains("realtime, monotonic, boottime"), "{refused:?}");
+}
+
+#[test]
+fn a_socket_has_a_clock_for_its_lines() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("mono.socket");
+    let socket = format!("[[socket]]\npath = '{}'\nsource = 'mono'\nclock = 'monotonic'", path.display());
+    let (pmcd, _seat) = start(&socket);
+    let mut sender = eventually("the socket", || UnixStream::connect(&path).ok());
+    let text = format!("{{\"n\":1,\"time\":{}}}\n", of(ClockId::CLOCK_MONOTONIC, false));
+    sender.write_all(text.as_bytes()).expect("the agent reads");
+    eventually("the record", || (recent(&pmcd, "mono").len() == 1).then_some(()));
+    assert_eq!((count(&pmcd, "past", "mono"), count(&pmcd, "future", "mono")), (0, 0));
 }

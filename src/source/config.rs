@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{AccessFlags, access, getuid};
 use serde::Deserialize;
 
+use super::clock::SenderClock;
+
 /// Where PCP keeps its sockets, and so the ingest socket of an agent under pmcd.
 const SYSTEM_PATH: &str = "/run/pcp/jumpseat.socket";
 /// Names the socket for senders and for agents without a configuration.
@@ -69,6 +71,8 @@ pub struct SocketConfig {
     pub mode: u32,
     /// Source name of connections that name none.
     pub source: String,
+    /// Clock that numeric times in lines are of, on connections that name none.
+    pub clock: SenderClock,
     /// Connections at the same time; further ones are told so and closed. Each takes at most about half a
     /// MiB: an incomplete line, and the names it defined in the binary framing.
     pub max_connections: usize,
@@ -94,6 +98,7 @@ impl Default for SocketConfig {
             path: PathBuf::from(SYSTEM_PATH),
             mode: 0o660,
             source: "socket".to_owned(),
+            clock: SenderClock::default(),
             max_connections: 256,
             max_line: 64 * 1024,
             max_field: 16 * 1024,
@@ -178,6 +183,7 @@ mod tests {
             (r#"{"mode":"1777"}"#, "mode: 1777"),
             (r#"{"source":"a b"}"#, "is no source name"),
             (r#"{"oversize":"drop"}"#, "refuse"),
+            (r#"{"clock":"sundial"}"#, "expected one of `realtime`, `monotonic`, `boottime`"),
         ] {
             let error = parse(json).expect_err(json);
             assert!(error.contains(part), "{json}: {error}");

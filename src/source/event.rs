@@ -1,6 +1,7 @@
 //! One event as a parser found it, before names have ids. Reused from event to event, so that parsing
 //! allocates nothing once warm.
 
+use super::clock::Offset;
 use super::delivery::Reason;
 use crate::event::{EventFlags, Param};
 use crate::model::Timestamp;
@@ -104,6 +105,9 @@ const KEEP: usize = 1024 * 1024;
 pub struct Event {
     /// When it happened; `None`: take the time of arrival.
     pub time: Option<Timestamp>,
+    /// The number that the time was, if it was one: of another clock, it means something else
+    /// ([`Event::take_time_of`]).
+    pub time_number: Option<Text>,
     /// POINT, START or END; 0 stands for POINT.
     pub phase: EventFlags,
     /// The span it belongs to.
@@ -130,6 +134,7 @@ impl Event {
     /// Makes it empty, keeping its memory.
     pub fn clear(&mut self) {
         self.time = None;
+        self.time_number = None;
         self.phase = EventFlags(0);
         self.id = None;
         self.parent = None;
@@ -144,6 +149,21 @@ impl Event {
             // One monster does not set the size for good.
             self.arena.shrink_to(KEEP);
         }
+    }
+
+    /// Takes the time, if it is a number, as one of a clock whose distance from real time is `offset`; `input` is what
+    /// the event was parsed from. Times in text are real times in any case.
+    ///
+    /// # Errors
+    /// The number is no time.
+    pub fn take_time_of(&mut self, offset: Offset, input: &[u8]) -> Result<(), Refusal> {
+        if let Some(number) = self.time_number {
+            let column = number.input_range().map_or(0, |range| range.start);
+            let time = super::ndjson::time::from_clock(self.text(input, number))
+                .map_err(|detail| Refusal::at(column, Reason::Time, detail))?;
+            self.time = Some(offset.realtime(time));
+        }
+        Ok(())
     }
 
     /// A text within the limit for fields, cut at a character if so configured. `at` is its place in `input`.

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use self::input::{LineReader, Position};
 use self::session::Session;
 use super::binary::encode::{Encoder, Record};
-use super::event::{Event, Limits};
+use super::clock::{Offset, SenderClock};
+use super::event::{Event, Limits, Refusal};
 use super::ndjson::{self, Line};
 use super::severity;
 
@@ -37,6 +38,9 @@ pub struct FeedOptions {
     pub lines: LineKind,
     /// Use the binary framing.
     pub binary: bool,
+    /// The clock of this machine that numeric times of JSON lines are of; `None` leaves it to the server, or is real time
+    /// in the binary framing.
+    pub clock: Option<SenderClock>,
 }
 
 /// What the input's lines are.
@@ -197,12 +201,15 @@ pub fn feed(
         event: Event::default(),
         line: Vec::new(),
         first: None,
+        offset: Offset::default(),
     };
     let mut told = start;
     for input in inputs {
         feeder.position.next_input(&input.name);
         let mut lines = LineReader::new(input.reader, MAX_LINE);
         let before = feeder.report.bytes;
+        // Clocks are compared once for all lines that were read and go out together.
+        let mut compare = true;
         loop {
             let line = match lines.next() {
                 Ok(Some(line)) => line,
@@ -210,9 +217,13 @@ pub fn feed(
                 Err(error) => return Err(FeedError::Input { input: input.name, error }),
             };
             feeder.position.next_line();
+            if compare {
+                feeder.offset.adjust_to(options.clock.unwrap_or_default());
+            }
             feeder.send(line)?;
             // Input from a terminal or a pipe should not wait for a full buffer.
-            if feeder.session.buffered() >= WRITE_BYTES || !lines.has_buffered() {
+            compare = feeder.session.buffered() >= WRITE_BYTES || !lines.has_buffered();
+            if compare {
                 feeder.flush()?;
             }
             if told.elapsed() >= PROGRESS_EVERY {
@@ -240,6 +251,8 @@ struct Feeder<'a> {
     line: Vec<u8>,
     /// The first refusal before sending: its global line number.
     first: Option<(u64, Rejection)>,
+    /// From the lines' clock to real time, in the binary framing.
+    offset: Offset,
 }
 
 impl Feeder<'_> {
@@ -272,7 +285,10 @@ impl Feeder<'_> {
                 self.encoded(encoded);
             }
             (LineKind::Json, Some(encoder)) => {
-                let encoded = encode(line, &mut self.event, encoder);
+                // In frames, unlike lines, times in text would be of the clock, too: so it is read here.
+                let offset = self.options.clock.is_some_and(|clock| clock != SenderClock::Realtime);
+                let offset = offset.then_some(self.offset);
+                let encoded = encode(line, offset, &mut self.event, encoder);
                 match encoded {
                     Ok(true) => self.encoded(Ok(())),
                     // A control line: it speaks of a connection in the line framing.
@@ -333,14 +349,18 @@ impl Feeder<'_> {
 /// Parses a line and appends its frames. `Ok(false)`: a control line.
 fn encode(
     line: &[u8],
+    offset: Option<Offset>,
     event: &mut Event,
     (encoder, out): (&mut Encoder, &mut Vec<u8>),
 ) -> Result<bool, (u32, &'static str, String)> {
     let limits = Limits { max_line: MAX_LINE, max_field: MAX_LINE, truncate: false };
-    match ndjson::parse(line, &limits, false, event) {
-        Ok(Line::Event) => {}
-        Ok(Line::Blank | Line::Control) => return Ok(false),
-        Err(refusal) => return Err((refusal.column, refusal.reason.word(), refusal.detail.to_owned())),
+    let refused = |refusal: Refusal| (refusal.column, refusal.reason.word(), refusal.detail.to_owned());
+    match ndjson::parse(line, &limits, false, event).map_err(refused)? {
+        Line::Event => {}
+        Line::Blank | Line::Control => return Ok(false),
+    }
+    if let Some(offset) = offset {
+        event.take_time_of(offset, line).map_err(refused)?;
     }
     encoder.event(line, event, out).map(|()| true).map_err(|error| (1, "frame", error.to_string()))
 }

@@ -11,11 +11,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::binary::{self, decode::Decoder};
+use super::clock::{Offset, SenderClock};
 use super::delivery::{MAX_SENDER_LOSS, Peer, Reason};
 use super::event::{Event, Limits, Refusal};
 use super::lanes::{ConnId, LaneId, Lanes};
 use super::ndjson::{self, Line};
 use super::report::Limiter;
+use crate::model::Timestamp;
 
 /// What all connections of a thread share.
 pub struct Shared {
@@ -27,6 +29,8 @@ pub struct Shared {
     pub default_source: LaneId,
     /// Its name.
     pub default_name: String,
+    /// The clock of lines on connections that name none.
+    pub default_clock: SenderClock,
     event: Event,
     report: Limiter,
 }
@@ -44,6 +48,7 @@ impl Shared {
         Ok(Shared {
             default_source: lanes.source(default_name.as_bytes())?,
             default_name: default_name.to_owned(),
+            default_clock: SenderClock::default(),
             lanes,
             limits,
             event: Event::default(),
@@ -86,6 +91,9 @@ pub struct Intake {
     peer: Option<Peer>,
     framing: Framing,
     lane: LaneId,
+    clock: SenderClock,
+    /// From the sender's clock to real time, as of the current call.
+    offset: Offset,
     line: u64,
     /// Bytes of the input's rest that hold no newline.
     scanned: usize,
@@ -105,6 +113,8 @@ impl Intake {
             peer,
             framing: Framing::Unknown,
             lane: shared.default_source,
+            clock: shared.default_clock,
+            offset: Offset::default(),
             line: 0,
             scanned: 0,
             skipping: false,
@@ -122,11 +132,16 @@ impl Intake {
         if let Framing::Unknown = self.framing {
             match input.first() {
                 None => return 0,
-                Some(&binary::MAGIC_0) => self.framing = Framing::Binary(Box::default()),
+                Some(&binary::MAGIC_0) => {
+                    self.framing = Framing::Binary(Box::default());
+                    // The default is one of lines: who sends frames knows that they are of real time.
+                    self.clock = SenderClock::Realtime;
+                }
                 Some(_) => self.framing = Framing::Lines,
             }
             shared.lanes.peer(self.lane, self.peer);
         }
+        self.offset.adjust_to(self.clock);
         match self.framing {
             Framing::Binary(_) => self.frames(input, shared, replies),
             _ => self.lines(input, shared, replies),
@@ -146,6 +161,7 @@ impl Intake {
                 }
                 _ => {
                     self.line += 1;
+                    self.offset.adjust_to(self.clock);
                     self.line(rest, false, shared, replies);
                     shared.lanes.bytes(self.lane, rest.len());
                 }
@@ -248,6 +264,9 @@ impl Intake {
     #[inline]
     fn event(&mut self, line: &[u8], shared: &mut Shared) -> Result<(), Refusal> {
         let Shared { lanes, event, default_source, .. } = shared;
+        if self.clock != SenderClock::Realtime {
+            event.take_time_of(self.offset, line)?;
+        }
         let lane = match event.source {
             None => self.lane,
             // The registry counts what it refuses.
@@ -261,10 +280,15 @@ impl Intake {
 
     fn control(&mut self, line: &[u8], shared: &mut Shared, replies: &mut Vec<u8>) -> Result<(), Refusal> {
         let control: ControlLine = serde_json::from_slice(line).map_err(|error| {
-            let detail = "not a control line: source, ack, sync, missed and time are allowed";
+            // The only words of a fixed set in it are those of clocks.
+            let detail = if error.to_string().starts_with("unknown variant") {
+                "not a clock: realtime, monotonic and boottime are allowed"
+            } else {
+                "not a control line: source, clock, ack, sync, missed and time are allowed"
+            };
             Refusal::at(error.column().saturating_sub(1), Reason::Control, detail)
         })?;
-        let Control { source, ack, sync, missed, time } = control.jumpseat;
+        let Control { source, clock, ack, sync, missed, time } = control.jumpseat;
         let mut refused = None;
         if let Some(name) = &source {
             self.lane = shared.lanes.source(name.as_bytes()).unwrap_or_else(|why| {
@@ -273,13 +297,17 @@ impl Intake {
             });
             shared.lanes.peer(self.lane, self.peer);
         }
+        if let Some(clock) = clock {
+            self.set_clock(clock);
+        }
         if let Some(count) = missed.filter(|count| *count > 0) {
             if count > MAX_SENDER_LOSS {
                 return Err(Refusal::at(0, Reason::Control, "more than 2^32 lost records at a time"));
             }
             let time = match &time {
                 None => shared.lanes.now,
-                Some(time) => ndjson::time::from_text(time.as_text().as_bytes())
+                Some(time) => self
+                    .time(time.as_text().as_bytes())
                     .map_err(|detail| Refusal::at(0, Reason::Time, detail))?,
             };
             shared.lanes.missed(self.lane, count, time);
@@ -299,6 +327,19 @@ impl Intake {
         Ok(())
     }
 
+    fn set_clock(&mut self, clock: SenderClock) {
+        self.clock = clock;
+        self.offset.adjust_to(clock);
+    }
+
+    /// A time of a control line.
+    fn time(&self, text: &[u8]) -> Result<Timestamp, &'static str> {
+        if self.clock == SenderClock::Realtime || ndjson::time::is_rfc3339(text) {
+            return ndjson::time::from_text(text);
+        }
+        ndjson::time::from_clock(text).map(|time| self.offset.realtime(time))
+    }
+
     /// Hands over what is batched, and tells accepted, rejected and missed.
     fn synced(&mut self, shared: &mut Shared) -> (u64, u64, u64) {
         shared.lanes.flush();
@@ -310,6 +351,7 @@ impl Intake {
         let Framing::Binary(mut decoder) = std::mem::replace(&mut self.framing, Framing::Unknown) else {
             return input.len();
         };
+        decoder.offset = self.offset;
         let mut at = 0;
         loop {
             let step = decoder.step(&input[at..], self.lane, self.conn, shared);
@@ -325,6 +367,10 @@ impl Intake {
                 Ok(binary::decode::Outcome::Source(lane)) => {
                     self.lane = lane;
                     shared.lanes.peer(lane, self.peer);
+                }
+                Ok(binary::decode::Outcome::Clock(clock)) => {
+                    self.set_clock(clock);
+                    decoder.offset = self.offset;
                 }
                 Ok(binary::decode::Outcome::Sync(token)) => {
                     let (accepted, rejected, missed) = self.synced(shared);
@@ -376,6 +422,7 @@ struct ControlLine {
 #[serde(default, deny_unknown_fields)]
 struct Control {
     source: Option<String>,
+    clock: Option<SenderClock>,
     ack: bool,
     sync: Option<u64>,
     missed: Option<u64>,

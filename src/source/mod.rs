@@ -18,6 +18,7 @@
 //! * [`gate`]: what a source lets through, as [`rules`] (the configuration) or a client has it; [`sieve`] keeps to
 //!   it, and [`order`] puts records in order.
 //! * [`tracefs`]: the events of the Linux kernel.
+//! * [`clock`]: from clocks of senders and of the kernel to real time.
 //! * [`outlet`]: what a source thread is given; [`origin`]: what it tells about where it reads.
 //!
 //! **Invariants:** nothing here knows PDUs or the agent. The core never takes a lock that a source
@@ -25,6 +26,8 @@
 //! kept is counted, by reason, where it happened.
 
 pub mod binary;
+#[cfg(feature = "source")]
+pub mod clock;
 #[cfg(feature = "source")]
 pub mod config;
 #[cfg(feature = "source")]

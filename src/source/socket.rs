@@ -112,8 +112,9 @@ impl SocketSource {
         let mut lanes = Lanes::new(registry, out, wake, Duration::from_millis(config.patience_ms));
         let address = config.path.display().to_string();
         lanes.default_origin(Origin { kind: "socket", address, service: None });
-        let shared = Shared::new(lanes, Limits::from(config), &config.source)
+        let mut shared = Shared::new(lanes, Limits::from(config), &config.source)
             .map_err(|why| StartError::Source { name: config.source.clone(), why })?;
+        shared.default_clock = config.clock;
         let listening = Listening::bind(&config.path, config.mode)?;
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);

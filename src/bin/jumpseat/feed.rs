@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use jumpseat::source::clock::SenderClock;
 use jumpseat::source::config::socket_to_use;
 use jumpseat::source::feed::{FeedOptions, Input, LineKind, Progress, Report, feed};
 
@@ -34,12 +35,20 @@ pub struct FeedArgs {
     /// Severity of plain lines: emergency, alert, critical, error, warning, notice, info, debug or trace
     #[arg(short = 'l', long, value_name = "WORD", requires = "plain")]
     severity: Option<String>,
+    /// Clock of this machine that numeric times are of: realtime, monotonic or boottime [default: the socket's]
+    #[arg(short, long, value_name = "CLOCK", conflicts_with = "plain", value_parser = clock)]
+    clock: Option<SenderClock>,
     /// Use the compact binary framing
     #[arg(short, long)]
     binary: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
+}
+
+fn clock(word: &str) -> Result<SenderClock, String> {
+    let allowed = || SenderClock::ALL.map(SenderClock::word).join(", ");
+    SenderClock::from_word(word).ok_or_else(|| format!("use one of {}", allowed()))
 }
 
 /// Runs the subcommand.
@@ -60,6 +69,7 @@ pub fn run(args: FeedArgs) -> ExitCode {
             LineKind::Json
         },
         binary: args.binary,
+        clock: args.clock,
     };
     let show = !args.quiet && io::stderr().is_terminal();
     let result = feed(&options, inputs, &mut |progress| {

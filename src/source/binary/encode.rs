@@ -9,6 +9,8 @@ use super::{put_frame, put_text, put_varint};
 use crate::event::{EventFlags, Param};
 use crate::model::{Timestamp, ValueType};
 #[cfg(feature = "source")]
+use crate::source::clock::SenderClock;
+#[cfg(feature = "source")]
 use crate::source::event::{Event, Severity, SpanId, Value};
 use crate::source::severity;
 
@@ -98,6 +100,12 @@ impl Encoder {
         put_varint(&mut self.payload, count);
         put_time(&mut self.payload, time);
         put_frame(out, MISSED, &self.payload);
+    }
+
+    /// Says that the times of records that follow are of this clock of this machine.
+    #[cfg(feature = "source")]
+    pub fn clock(&mut self, clock: SenderClock, out: &mut Vec<u8>) {
+        put_frame(out, super::CLOCK, &[clock.code()]);
     }
 
     /// Appends a record, and before it the names it is the first to use.

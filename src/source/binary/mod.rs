@@ -35,6 +35,8 @@ pub const SYNC: u8 = 5;
 pub const MISSED: u8 = 6;
 /// Makes a source the current one: id.
 pub const USE: u8 = 7;
+/// Says which clock the times of what follows are of: its code (1), as the system numbers clocks.
+pub const CLOCK: u8 = 8;
 /// Answer to [`SYNC`]: token, accepted, rejected, missed.
 pub const ACK: u8 = 0x85;
 /// The last frame from the server: the summary as JSON text.

@@ -81,6 +81,9 @@ impl Session {
         if let Some(source) = &options.source {
             hello["source"] = source.as_str().into();
         }
+        if let Some(clock) = options.clock {
+            hello["clock"] = clock.word().into();
+        }
         self.line(json!({"jumpseat": hello}).to_string().as_bytes());
         let answer = self.flush().and_then(|()| self.read_line());
         let answer = answer.map_err(|error| self.gone(&options.socket, 0, error))?;

@@ -188,10 +188,13 @@ impl Parser<'_> {
         }
         match known {
             Known::Time => {
-                self.event.time = match time::from_text(self.event.text(self.scan.line, text)) {
+                let bytes = self.event.text(self.scan.line, text);
+                let is_number = !time::is_rfc3339(bytes);
+                self.event.time = match time::from_text(bytes) {
                     Ok(time) => Some(time),
                     Err(detail) => return Err(Refusal::at(at, Reason::Time, detail)),
                 };
+                self.event.time_number = is_number.then_some(text);
                 return Ok(());
             }
             Known::Phase => match phase(self.event.text(self.scan.line, text)) {
@@ -238,7 +241,10 @@ impl Parser<'_> {
         let known = if top { self.known(name) } else { Known::No };
         match (known, number) {
             (Known::Time, _) => match time::from_decimal(&self.scan.line[start..self.scan.at]) {
-                Ok(time) => self.event.time = Some(time),
+                Ok(time) => {
+                    self.event.time = Some(time);
+                    self.event.time_number = Some(text);
+                }
                 Err(detail) => return Err(Refusal::at(start, Reason::Time, detail)),
             },
             (Known::Severity, Number::I64(n)) if severity::from_number(n).is_some() => {

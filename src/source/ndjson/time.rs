@@ -13,7 +13,13 @@ const BAD_NUMBER: &str = "a number that is no time in seconds, milli-, micro- or
 /// # Errors
 /// What is wrong with it.
 pub fn from_text(text: &[u8]) -> Result<Timestamp, &'static str> {
-    if text.get(4) == Some(&b'-') { from_rfc3339(text) } else { from_decimal(text).map_err(|_| BAD_DATE) }
+    if is_rfc3339(text) { from_rfc3339(text) } else { from_decimal(text).map_err(|_| BAD_DATE) }
+}
+
+/// Whether a text is a date rather than a number.
+#[inline]
+pub fn is_rfc3339(text: &[u8]) -> bool {
+    text.get(4) == Some(&b'-')
 }
 
 /// `2026-11-20T13:00:00.123456789+01:00`. Beyond the RFC: a blank or `t` as separator, a comma before
@@ -69,6 +75,23 @@ pub fn from_rfc3339(text: &[u8]) -> Result<Timestamp, &'static str> {
 /// Most digits of a number, so that it and its nanoseconds fit 128 bits.
 const MAX_DIGITS: i32 = 28;
 
+/// A number in the time of a clock that is never set (its value now is small, so that its size does not tell the
+/// unit): with a fraction or an exponent seconds, a whole number nanoseconds.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn from_clock(text: &[u8]) -> Result<Timestamp, &'static str> {
+    const BAD: &str =
+        "a number that is no time of a clock: write seconds with a fraction or whole nanoseconds";
+    let decimal = Decimal::parse(text).map_err(|_| BAD)?;
+    match decimal.digits + decimal.scale {
+        ..=11 if decimal.is_fraction => Ok(decimal.times_ten_to(9)),
+        ..=19 if !decimal.is_fraction => Ok(decimal.times_ten_to(0)),
+        _ if decimal.mantissa == 0 => Ok(Timestamp::default()),
+        _ => Err(BAD),
+    }
+}
+
 /// A decimal number since the epoch. Its unit follows from its size: fewer than 12 digits before the
 /// point are seconds (until the year 5138), fewer than 15 milliseconds, fewer than 18 microseconds, up
 /// to 20 nanoseconds.
@@ -76,57 +99,83 @@ const MAX_DIGITS: i32 = 28;
 /// # Errors
 /// What is wrong with it.
 pub fn from_decimal(text: &[u8]) -> Result<Timestamp, &'static str> {
-    let (negative, text) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        _ => (false, text),
-    };
-    let (mut mantissa, mut digits, mut scale) = (0i128, 0i32, 0i32);
-    let (mut any, mut point) = (false, false);
-    let mut bytes = text.iter();
-    for byte in bytes.by_ref() {
-        match byte {
-            b'0'..=b'9' => {
-                any = true;
-                if digits >= MAX_DIGITS {
-                    // Only digits of the fraction may be too many, and those are below the nanosecond.
-                    if !point {
-                        return Err(BAD_NUMBER);
-                    }
-                    continue;
-                }
-                mantissa = mantissa * 10 + i128::from(byte - b'0');
-                digits += i32::from(mantissa != 0);
-                scale -= i32::from(point);
-            }
-            b'.' if !point => point = true,
-            b'e' | b'E' => break,
-            _ => return Err(BAD_NUMBER),
-        }
-    }
-    if !any {
-        return Err(BAD_NUMBER);
-    }
-    if text.iter().any(|byte| matches!(byte, b'e' | b'E')) {
-        let exponent = std::str::from_utf8(bytes.as_slice()).ok().and_then(|text| text.parse::<i16>().ok());
-        scale += i32::from(exponent.ok_or(BAD_NUMBER)?);
-    }
-    let exponent = match digits + scale {
+    let decimal = Decimal::parse(text)?;
+    Ok(decimal.times_ten_to(match decimal.digits + decimal.scale {
         ..=11 => 9,
         12..=14 => 6,
         15..=17 => 3,
         18..=20 => 0,
-        _ if mantissa == 0 => 0,
+        _ if decimal.mantissa == 0 => 0,
         _ => return Err(BAD_NUMBER),
-    } + scale;
-    // At most 20 digits before the point times 10^9 at most, or a division: no overflow.
-    let nanos = if mantissa == 0 || exponent < -MAX_DIGITS {
-        0
-    } else if exponent >= 0 {
-        mantissa * 10i128.pow(exponent as u32)
-    } else {
-        mantissa / 10i128.pow(-exponent as u32)
-    };
-    Ok(Timestamp::from_nanos(if negative { -nanos } else { nanos }))
+    }))
+}
+
+/// A decimal number as it is written: the mantissa has `digits` digits and is to be multiplied by ten to the `scale`.
+struct Decimal {
+    negative: bool,
+    mantissa: i128,
+    digits: i32,
+    scale: i32,
+    /// There was a point or an exponent.
+    is_fraction: bool,
+}
+
+impl Decimal {
+    #[inline]
+    fn parse(text: &[u8]) -> Result<Decimal, &'static str> {
+        let (negative, text) = match text {
+            [b'-', rest @ ..] => (true, rest),
+            _ => (false, text),
+        };
+        let (mut mantissa, mut digits, mut scale) = (0i128, 0i32, 0i32);
+        let (mut any, mut point, mut power) = (false, false, false);
+        let mut bytes = text.iter();
+        for byte in bytes.by_ref() {
+            match byte {
+                b'0'..=b'9' => {
+                    any = true;
+                    if digits >= MAX_DIGITS {
+                        // Only digits of the fraction may be too many, and those are below the nanosecond.
+                        if !point {
+                            return Err(BAD_NUMBER);
+                        }
+                        continue;
+                    }
+                    mantissa = mantissa * 10 + i128::from(byte - b'0');
+                    digits += i32::from(mantissa != 0);
+                    scale -= i32::from(point);
+                }
+                b'.' if !point => point = true,
+                b'e' | b'E' => break,
+                _ => return Err(BAD_NUMBER),
+            }
+        }
+        if !any {
+            return Err(BAD_NUMBER);
+        }
+        if text.iter().any(|byte| matches!(byte, b'e' | b'E')) {
+            power = true;
+            let exponent =
+                std::str::from_utf8(bytes.as_slice()).ok().and_then(|text| text.parse::<i16>().ok());
+            scale += i32::from(exponent.ok_or(BAD_NUMBER)?);
+        }
+        Ok(Decimal { negative, mantissa, digits, scale, is_fraction: point || power })
+    }
+
+    /// The number times ten to the `unit` as nanoseconds. With at most 20 digits before the point and 9 as unit there
+    /// is no overflow.
+    #[inline]
+    fn times_ten_to(&self, unit: i32) -> Timestamp {
+        let exponent = unit + self.scale;
+        let nanos = if self.mantissa == 0 || exponent < -MAX_DIGITS {
+            0
+        } else if exponent >= 0 {
+            self.mantissa * 10i128.pow(exponent as u32)
+        } else {
+            self.mantissa / 10i128.pow(-exponent as u32)
+        };
+        Timestamp::from_nanos(if self.negative { -nanos } else { nanos })
+    }
 }
 
 fn two(digits: &[u8]) -> Result<i64, &'static str> {
@@ -220,6 +269,29 @@ mod tests {
         assert_eq!(from_text(b"1795180566.5"), at(1_795_180_566, 500_000_000));
         assert_eq!(from_text(b"1.2.3"), Err(BAD_DATE));
         assert_eq!(from_text(b"."), Err(BAD_DATE));
+    }
+
+    #[test]
+    fn numbers_of_other_clocks_are_seconds_or_nanoseconds() {
+        for (text, expected) in [
+            ("6500.25", Some((6500, 250_000_000))),
+            ("6500.0", Some((6500, 0))),
+            ("6.5e3", Some((6500, 0))),
+            ("6500123456789", Some((6500, 123_456_789))),
+            ("7", Some((0, 7))),
+            ("0", Some((0, 0))),
+            ("0e99", Some((0, 0))),
+            ("-1", Some((-1, 999_999_999))),
+            ("9999999999999999999", Some((9_999_999_999, 999_999_999))),
+            ("10000000000000000000", None),
+            ("100000000000.0", None),
+            ("1e30", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            let got = from_clock(text.as_bytes()).ok();
+            assert_eq!(got, expected.map(|(sec, nsec)| Timestamp { sec, nsec }), "{text}");
+        }
     }
 
     #[test]

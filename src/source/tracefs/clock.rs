@@ -1,9 +1,10 @@
 //! From the clock the kernel stamps events with to real time.
 
-use nix::time::{ClockId, clock_gettime};
+use nix::time::ClockId;
 use serde::Deserialize;
 
 use crate::model::Timestamp;
+use crate::source::clock::{Offset, nanos};
 
 /// The clock of a tracefs instance, by its name in the file `trace_clock`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -48,52 +49,36 @@ impl TraceClock {
     }
 }
 
-/// How often the two clocks are compared to find the closest pair of readings.
-const TRIES: usize = 3;
-
 /// Converts times of one clock to real time. Steps of the real-time clock are followed from the next
 /// [`Converter::adjust`] on.
 #[derive(Debug)]
 pub struct Converter {
     clock: TraceClock,
-    /// Real time minus the trace clock, in nanoseconds.
-    offset: i64,
+    offset: Offset,
 }
 
 impl Converter {
     /// Compares the clocks for the first time. `trace_now` reads a clock that programs cannot: in nanoseconds, the
     /// `now ts` of a `stats` file.
     pub fn new(clock: TraceClock, trace_now: impl Fn() -> Option<u64>) -> Converter {
-        let mut converter = Converter { clock, offset: 0 };
+        let mut converter = Converter { clock, offset: Offset::default() };
         converter.adjust(trace_now);
         converter
     }
 
     /// Compares the clocks again.
     pub fn adjust(&mut self, trace_now: impl Fn() -> Option<u64>) {
-        let measured = (0..TRIES).filter_map(|_| {
-            let before = nanos(ClockId::CLOCK_REALTIME)?;
-            let trace = match self.clock.id() {
-                Some(id) => nanos(id)?,
-                None => trace_now()? as i64,
-            };
-            let after = nanos(ClockId::CLOCK_REALTIME)?;
-            let doubt = (after - before) / 2;
-            Some((doubt, before + doubt - trace))
+        self.offset.adjust(|| match self.clock.id() {
+            Some(id) => nanos(id),
+            None => trace_now().map(|now| now as i64),
         });
-        // A difference within the doubt is none: times do not jitter for nothing.
-        if let Some((doubt, offset)) = measured.min_by_key(|(doubt, _)| doubt.unsigned_abs())
-            && (offset - self.offset).unsigned_abs() > doubt.unsigned_abs()
-        {
-            self.offset = offset;
-        }
     }
 
     /// A time of the trace clock as real time.
     #[inline]
     pub fn realtime(&self, trace: u64) -> Timestamp {
         // Saturated: hostile pages may hold any time.
-        let nanos = (trace.min(i64::MAX as u64) as i64).saturating_add(self.offset).max(0) as u64;
+        let nanos = (trace.min(i64::MAX as u64) as i64).saturating_add(self.offset.nanos).max(0) as u64;
         Timestamp::new((nanos / 1_000_000_000) as i64, (nanos % 1_000_000_000) as u32)
     }
 
@@ -101,15 +86,10 @@ impl Converter {
     pub fn now(&self) -> u64 {
         let now = match self.clock.id() {
             Some(id) => nanos(id),
-            None => nanos(ClockId::CLOCK_REALTIME).map(|now| now - self.offset),
+            None => nanos(ClockId::CLOCK_REALTIME).map(|now| now - self.offset.nanos),
         };
         now.unwrap_or_default().max(0) as u64
     }
-}
-
-fn nanos(clock: ClockId) -> Option<i64> {
-    let time = clock_gettime(clock).ok()?;
-    Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
 #[cfg(test)]
@@ -132,9 +112,9 @@ mod tests {
 
     #[test]
     fn absurd_times_do_not_overflow() {
-        let converter = Converter { clock: TraceClock::Mono, offset: i64::MAX };
+        let converter = Converter { clock: TraceClock::Mono, offset: Offset { nanos: i64::MAX } };
         assert_eq!(converter.realtime(u64::MAX), Timestamp::new(9_223_372_036, 854_775_807));
-        let converter = Converter { clock: TraceClock::Mono, offset: -5 };
+        let converter = Converter { clock: TraceClock::Mono, offset: Offset { nanos: -5 } };
         assert_eq!(converter.realtime(1), Timestamp::new(0, 0));
     }
 }
