@@ -10,7 +10,7 @@
 mod common;
 mod tools_support;
 
-use common::{PcpEnv, PrivatePmcd};
+use common::PrivatePmcd;
 use tools_support::Pair;
 
 /// Where Debian's pcp-testsuite has them.
@@ -59,17 +59,10 @@ impl Archives {
         Archives { pair: Pair::of_archives(PrivatePmcd::with([]).start()) }
     }
 
-    /// Compares command lines, under the interpolation that the installed PCP has.
     fn compare(&mut self, tool: &str, lines: impl IntoIterator<Item = String>) {
-        let version = PcpEnv::new().run("pmval", ["--version"]).stderr;
-        let number = version.split_whitespace().last().unwrap_or_default();
-        let release: Vec<u32> = number.split('.').filter_map(|part| part.parse().ok()).collect();
-        let rule = if release.as_slice() < &[6, 3][..] { "prior" } else { "nearest" };
-        self.pair.with_env("JUMPSEAT_INTERPOLATION", rule, |pair| {
-            for line in lines {
-                pair.compare(tool, &line.replace('@', &format!("{ARCHIVE_DIR}/")).replace('%', "@"));
-            }
-        });
+        let with_paths = |line: String| line.replace('@', &format!("{ARCHIVE_DIR}/")).replace('%', "@");
+        let lines: Vec<String> = lines.into_iter().map(with_paths).collect();
+        self.pair.compare_all(tool, &lines);
     }
 
     fn finish(self, least: usize) {

@@ -1,6 +1,7 @@
 //! All that is let off when PCP's tools and ours are compared, with the reasons. It is done to both sides.
 
-use std::sync::LazyLock;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use regex::Regex;
 
@@ -42,8 +43,7 @@ pub const FILTERS: &[Filter] = &[
         name: "PDU counts",
         reason: "jumpseat asks for several descriptors or instances at once where PCP's tool asks for each",
         apply: |text| {
-            let lines =
-                Regex::new(r"(?m)^(PDUs (send|recv)( [ \d]{2}\d+){23}|Total: \d+)$").expect("is correct");
+            let lines = regex(r"(?m)^(PDUs (send|recv)( [ \d]{2}\d+){23}|Total: \d+)$");
             let numbers = |caps: &regex::Captures<'_>| replace(&caps[0], r" +\d+", " N");
             lines.replace_all(text, numbers).into_owned()
         },
@@ -139,12 +139,11 @@ fn moving(text: &str) -> String {
             metric.strip_prefix(moving).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         })
     };
-    static HEADING: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"^([a-z][\w]*(?:\.\w+)+)(.*)$").expect("a constant"));
+    let heading = regex(r"^([a-z][\w]*(?:\.\w+)+)(.*)$");
     let mut out = String::new();
     let mut metric = "";
     for line in text.lines() {
-        if let Some(found) = HEADING.captures(line) {
+        if let Some(found) = heading.captures(line) {
             let (_, [name, rest]) = found.extract();
             metric = name;
             // What pmprobe says, with the number of values.
@@ -175,8 +174,15 @@ fn moving(text: &str) -> String {
     out
 }
 
-fn replace(text: &str, pattern: &str, with: &str) -> String {
-    Regex::new(pattern).expect("a constant").replace_all(text, with).into_owned()
+fn replace(text: &str, pattern: &'static str, with: &str) -> String {
+    regex(pattern).replace_all(text, with).into_owned()
+}
+
+/// Compiled once: that takes longer than a tool runs.
+fn regex(pattern: &'static str) -> Regex {
+    static KNOWN: Mutex<BTreeMap<&str, Regex>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().expect("patterns are constants that compile");
+    known.entry(pattern).or_insert_with(|| Regex::new(pattern).expect("a constant")).clone()
 }
 
 /// A text with everything done to it. Where the sample agent was told which events to make, they do not move.

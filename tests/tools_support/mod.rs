@@ -12,9 +12,12 @@ mod filters;
 
 use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
-use crate::common::{JUMPSEAT, Output, PrivatePmcd};
+use crate::common::{JUMPSEAT, Output, PcpEnv, PrivatePmcd};
 
 pub use filters::FILTERS;
 
@@ -24,6 +27,8 @@ const NAMES: [&str; 5] = ["pminfo", "pmprobe", "pmstore", "pmval", "pmevent"];
 const PCP_BIN: &str = "/usr/bin";
 /// Differences printed in full; of more only the command.
 const SHOWN: usize = 12;
+/// Command lines that are compared at the same time.
+const AT_ONCE: usize = 4;
 
 /// PCP's tools and ours, on one pmcd.
 pub struct Pair {
@@ -57,9 +62,16 @@ impl Pair {
         }
     }
 
-    /// For archives: nothing but wordings that differ between releases is let off.
+    /// For archives: nothing but wordings that differ between releases is let off, and values between records are
+    /// those that the installed PCP has.
     pub fn of_archives(pmcd: PrivatePmcd) -> Pair {
-        Pair { recorded: true, ..Pair::new(pmcd) }
+        let version = PcpEnv::new().run("pmval", ["--version"]).stderr;
+        let number = version.split_whitespace().last().unwrap_or_default();
+        let release: Vec<u32> = number.split('.').filter_map(|part| part.parse().ok()).collect();
+        let rule = if release.as_slice() < &[6, 3][..] { "prior" } else { "nearest" };
+        let mut pair = Pair { recorded: true, ..Pair::new(pmcd) };
+        pair.env_set("JUMPSEAT_INTERPOLATION", rule);
+        pair
     }
 
     pub fn pmcd(&self) -> &PrivatePmcd {
@@ -99,26 +111,51 @@ impl Pair {
 
     /// Runs both with the words of `args` (quotes hold words together), and keeps what differs.
     pub fn compare(&mut self, tool: &str, args: &str) {
+        self.cases += 1;
+        self.differences.extend(self.difference(tool, args));
+    }
+
+    /// Compares command lines of a tool that do not disturb each other, several at a time.
+    pub fn compare_all(&mut self, tool: &str, lines: &[String]) {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut found = Vec::new();
+            while let Some(line) = lines.get(next.fetch_add(1, Ordering::Relaxed)) {
+                found.extend(self.difference(tool, line));
+            }
+            found
+        };
+        let found: Vec<String> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+            let joined = workers.into_iter().map(|worker| worker.join());
+            joined.flat_map(|found| found.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
+        self.cases += lines.len();
+        self.differences.extend(found);
+    }
+
+    /// How both differ, if they do.
+    fn difference(&self, tool: &str, args: &str) -> Option<String> {
         let words = split(args);
         let pcp = self.run_words(&Path::new(PCP_BIN).join(tool), &words);
         let ours = self.run_words(&self.links.join(tool), &words);
-        self.cases += 1;
         let filtered = |text: &str| match self.recorded {
             true => filters::apply_to_recorded(text),
             false => filters::apply(text, self.before.is_some()),
         };
         let sides = [&pcp, &ours]
             .map(|output| [filtered(&output.stdout), filtered(&output.stderr), output.status.to_string()]);
-        if sides[0] != sides[1] {
-            let env: String = self.env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
-            let mut text = format!("$ {env}{tool} {args}\n");
-            for ((what, pcp), ours) in ["stdout", "stderr", "status"].iter().zip(&sides[0]).zip(&sides[1]) {
-                if pcp != ours {
-                    let _ = writeln!(text, "--- {what}, PCP's, then ours\n{}", difference(pcp, ours));
-                }
-            }
-            self.differences.push(text);
+        if sides[0] == sides[1] {
+            return None;
         }
+        let env: String = self.env.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+        let mut text = format!("$ {env}{tool} {args}\n");
+        for ((what, pcp), ours) in ["stdout", "stderr", "status"].iter().zip(&sides[0]).zip(&sides[1]) {
+            if pcp != ours {
+                let _ = writeln!(text, "--- {what}, PCP's, then ours\n{}", difference(pcp, ours));
+            }
+        }
+        Some(text)
     }
 
     /// Runs our tool alone.
