@@ -31,6 +31,7 @@ use crate::source::{Inlet, Outlet, Registry, Rules};
 pub use config::{Config, ConfigError};
 pub use fields::Fields;
 pub use interval::Interval;
+pub use spans::{Spans, SpansConfig};
 pub use state::{Source, State};
 pub use streams::{FilterRefused, Stream, Streams};
 
@@ -268,7 +269,7 @@ fn label(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(
             BUCKETS => match state.spans.of_bucket(inst) {
                 Some((span, bucket)) => {
                     span_labels(state, span, labels)?;
-                    labels.add("below", spans::Spans::bucket_name(bucket))
+                    labels.add("below", Spans::bucket_name(bucket))
                 }
                 None => Ok(()),
             },

@@ -1,4 +1,5 @@
 //! An allocator that counts the allocations of each thread. A test binary that has this module runs on it.
+#![allow(dead_code, reason = "each test file uses its part of it")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,6 +8,7 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static HELD: Cell<isize> = const { Cell::new(0) };
 }
 
 /// How many allocations this thread has made, those that make one larger or smaller among them.
@@ -14,21 +16,32 @@ pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
+/// Bytes this thread has taken and not given back.
+pub fn held() -> isize {
+    HELD.get()
+}
+
+fn count(allocations: u64, taken: usize, given_back: usize) {
+    ALLOCATIONS.set(ALLOCATIONS.get() + allocations);
+    HELD.set(HELD.get() + taken as isize - given_back as isize);
+}
+
 // SAFETY: hands every call on to the system's allocator unchanged; the counter does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        count(1, layout.size(), 0);
         // SAFETY: the caller keeps GlobalAlloc's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        count(1, size, layout.size());
         // SAFETY: as above.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        count(0, 0, layout.size());
         // SAFETY: as above.
         unsafe { System.dealloc(block, layout) }
     }

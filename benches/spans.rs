@@ -1,0 +1,159 @@
+//! What span metrics cost the event loop: nanoseconds for a START and its END, from packed batches.
+//!
+//! There is no peer that does the same (the OpenTelemetry Collector's span metrics connector takes whole spans, which
+//! know their name and duration). The floor is what nothing can do without, with the same spans as plain values that need no
+//! parsing: a `HashMap` of open spans (with a keyed hash, too), one of names, and for each name count, time and an
+//! array of buckets.
+//!
+//! `cargo bench --bench spans`; add `-- --quick` for a tenth of the rounds.
+
+mod common;
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::time::Duration;
+
+use common::{Times, race, rounds, time};
+use jumpseat::event::{Batch, EventFlags, Param};
+use jumpseat::model::{Inst, Pmid, Timestamp};
+use jumpseat::seat::{Fields, Spans};
+use jumpseat::source::registry::WellKnown;
+
+const DOMAIN: u16 = 400;
+/// Spans of a round, in batches as a busy source sends them.
+const SPANS: u64 = 100_000;
+const BATCH: u64 = 200;
+/// Batches without spans are to cost next to nothing: no more than this for each record.
+const POINT_GOAL_NS: f64 = 10.0;
+/// Our cost against the floor's.
+const GOAL: f64 = 3.0;
+
+fn main() {
+    for (names, open) in [(1, 1), (100, 64), (1000, 10_000)] {
+        let texts: Vec<String> = (0..names).map(|name| format!("name{name}")).collect();
+        let marks = marks(&texts, open);
+        let batches: Vec<Batch> = marks.chunks(2 * BATCH as usize).map(batch).collect();
+        let mut ours = ours(names);
+        let mut floor = Floor::default();
+        let fields = Fields::default();
+        let [ours, floor] = race(
+            rounds(20),
+            [
+                &mut || time(|| batches.iter().for_each(|batch| ours.batch(0, "app", batch, &fields))),
+                &mut || time(|| marks.iter().for_each(|mark| floor.take(mark))),
+            ],
+        );
+        let ns = |times: &Times| times.best.as_secs_f64() * 1e9 / SPANS as f64;
+        let ratio = ns(&ours) / ns(&floor);
+        println!(
+            "spans of {names} names, {open} open at a time: jumpseat {:.0} ns/span, plain maps {:.0} ns/span, \
+             ratio {ratio:.2}, goal {GOAL}: {}, noise {:.0}% and {:.0}%",
+            ns(&ours),
+            ns(&floor),
+            if ratio <= GOAL { "met" } else { "MISSED" },
+            ours.noise(),
+            floor.noise(),
+        );
+    }
+    points();
+}
+
+/// Records that are no part of a span: only their flags are looked at.
+fn points() {
+    let mut batch = Batch::default();
+    for n in 0..BATCH {
+        put(&mut batch, &Mark { phase: EventFlags::POINT, id: n, nanos: n, name: Some("request") });
+    }
+    let (mut spans, fields) = (ours(1), Fields::default());
+    let passes = 1000;
+    let mut work = || -> Duration {
+        time(|| (0..passes).for_each(|_| spans.batch(0, "app", black_box(&batch), &fields)))
+    };
+    let [times] = race(rounds(20), [&mut work]);
+    let ns = times.best.as_secs_f64() * 1e9 / (passes * BATCH) as f64;
+    println!(
+        "records without spans: {ns:.1} ns/record, goal {POINT_GOAL_NS}: {}, noise {:.0}%",
+        if ns <= POINT_GOAL_NS { "met" } else { "MISSED" },
+        times.noise()
+    );
+}
+
+fn ours(names: u64) -> Spans {
+    let mut spans = Spans::new(DOMAIN);
+    for name in 0..names {
+        spans.define(name as Inst, 0, &format!("app/name{name}"), format!("name{name}"));
+    }
+    spans
+}
+
+struct Mark<'a> {
+    phase: EventFlags,
+    id: u64,
+    nanos: u64,
+    name: Option<&'a str>,
+}
+
+/// STARTs and ENDs of spans with these names. The END of each comes `open` spans later.
+fn marks(names: &[String], open: u64) -> Vec<Mark<'_>> {
+    let both = |n: u64| {
+        let name = names.get(n as usize % names.len()).map(String::as_str);
+        let start = Mark { phase: EventFlags::START, id: n, nanos: n * 1000, name };
+        let end = n.checked_sub(open).map(|id| {
+            // Durations from a microsecond to a second.
+            let nanos = id * 1000 + 1000 + id * 7919 % 1_000_000_000;
+            Mark { phase: EventFlags::END, id, nanos, name: None }
+        });
+        [(n < SPANS).then_some(start), end].into_iter().flatten()
+    };
+    (0..SPANS + open).flat_map(both).collect()
+}
+
+fn batch(marks: &[Mark<'_>]) -> Batch {
+    let mut batch = Batch::default();
+    marks.iter().for_each(|mark| put(&mut batch, mark));
+    batch
+}
+
+fn put(batch: &mut Batch, mark: &Mark<'_>) {
+    let time = Timestamp::from_nanos(mark.nanos.into());
+    let mut record = batch.record(time, mark.phase | EventFlags::ID);
+    record.param(WellKnown::SpanIdU64.pmid(DOMAIN), Param::U64(mark.id));
+    if let Some(name) = mark.name {
+        record.param(WellKnown::Type.pmid(DOMAIN), Param::String(name.as_bytes()));
+    }
+    record.param(Pmid::new(DOMAIN, 16, 8), Param::U64(200));
+    record.commit().expect("a small record");
+}
+
+/// The least that tells count, time and distribution of spans by name.
+#[derive(Default)]
+struct Floor<'a> {
+    open: HashMap<u64, (usize, u64)>,
+    names: HashMap<&'a str, usize>,
+    figures: Vec<Figures>,
+}
+
+struct Figures {
+    count: u64,
+    time: u64,
+    buckets: [u64; 64],
+}
+
+impl<'a> Floor<'a> {
+    fn take(&mut self, mark: &Mark<'a>) {
+        if let Some(name) = mark.name {
+            let figures = &mut self.figures;
+            let at = *self.names.entry(name).or_insert_with(|| {
+                figures.push(Figures { count: 0, time: 0, buckets: [0; 64] });
+                figures.len() - 1
+            });
+            self.open.insert(mark.id, (at, mark.nanos));
+        } else if let Some((at, began)) = self.open.remove(&mark.id) {
+            let nanos = (mark.nanos - began).max(1);
+            let figures = &mut self.figures[at];
+            figures.count += 1;
+            figures.time += nanos;
+            figures.buckets[nanos.ilog2() as usize] += 1;
+        }
+    }
+}
