@@ -59,94 +59,166 @@ fn pair() -> Pair {
     Pair::new(PrivatePmcd::with([AgentSpec::sample()]).start())
 }
 
+/// Tests that share one list.
+const PARTS: usize = 3;
+
 #[test]
-fn options_of_pminfo() {
-    options("pminfo", OF_PMINFO);
+fn options_of_pminfo_1_of_3() {
+    options("pminfo", OF_PMINFO, 1);
 }
 
 #[test]
-fn options_of_pmprobe() {
-    options("pmprobe", OF_PMPROBE);
+fn options_of_pminfo_2_of_3() {
+    options("pminfo", OF_PMINFO, 2);
 }
 
 #[test]
-fn options_of_pmstore() {
-    options("pmstore", OF_PMSTORE);
+fn options_of_pminfo_3_of_3() {
+    options("pminfo", OF_PMINFO, 3);
 }
 
-fn options(tool: &str, own: &[&str]) {
+#[test]
+fn options_of_pmprobe_1_of_3() {
+    options("pmprobe", OF_PMPROBE, 1);
+}
+
+#[test]
+fn options_of_pmprobe_2_of_3() {
+    options("pmprobe", OF_PMPROBE, 2);
+}
+
+#[test]
+fn options_of_pmprobe_3_of_3() {
+    options("pmprobe", OF_PMPROBE, 3);
+}
+
+#[test]
+fn options_of_pmstore_1_of_3() {
+    options("pmstore", OF_PMSTORE, 1);
+}
+
+#[test]
+fn options_of_pmstore_2_of_3() {
+    options("pmstore", OF_PMSTORE, 2);
+}
+
+#[test]
+fn options_of_pmstore_3_of_3() {
+    options("pmstore", OF_PMSTORE, 3);
+}
+
+/// Compares the `part`th third of the words.
+fn options(tool: &str, own: &[&str], part: usize) {
     let mut pair = pair();
     let of_readers = if tool == "pmstore" { &[] } else { OF_READERS };
-    for args in OF_ALL.iter().chain(of_readers).chain(own) {
+    for args in OF_ALL.iter().chain(of_readers).chain(own).skip(part - 1).step_by(PARTS) {
         pair.compare(tool, args);
     }
-    assert!(pair.finish() > 70);
+    assert!(pair.finish() > 70 / PARTS);
+}
+
+/// Variables, one at a time.
+const VARIABLES: [(&str, &str); 27] = [
+    ("PCP_ALIGN_TIME", "5"),
+    ("PCP_START_TIME", "5"),
+    ("PCP_FINISH_TIME", "5"),
+    ("PCP_DEBUG", "foo"),
+    ("PCP_DEBUG", "0"),
+    ("PCP_DEBUG", ""),
+    ("PCP_FOLIO", "/nosuch"),
+    ("PCP_HOST", "nosuch.host.invalid"),
+    ("PCP_HOST", "localhost"),
+    ("PCP_HOST", ""),
+    ("PCP_HOST_LIST", "a,b"),
+    ("PCP_HOST_LIST", "nosuch.host.invalid"),
+    ("PCP_SPECLOCAL", "foo"),
+    ("PCP_NAMESPACE", "/nosuch"),
+    ("PCP_UNIQNAMES", "/nosuch"),
+    ("PCP_INTERVAL", "5 foo"),
+    ("PCP_INTERVAL", "2sec"),
+    ("PCP_SAMPLES", "5"),
+    ("PCP_SAMPLES", "x"),
+    ("PCP_SAMPLES", "-1"),
+    ("PCP_SAMPLES", "0x5"),
+    ("PCP_TIMEZONE", "EST5EDT"),
+    ("PCP_HOSTZONE", "1"),
+    ("PCP_HOSTZONE", ""),
+    ("PCP_GUIMODE", "1"),
+    ("PCP_GUIPORT", "5"),
+    ("PMCD_REQUEST_TIMEOUT", "abc"),
+];
+
+#[test]
+fn environment_of_pminfo_1_of_3() {
+    environment("pminfo", 1);
 }
 
 #[test]
-fn environment_of_pminfo() {
-    environment(&["pminfo"]);
+fn environment_of_pminfo_2_of_3() {
+    environment("pminfo", 2);
 }
 
 #[test]
-fn environment_of_pmprobe_and_pmstore() {
-    environment(&["pmprobe", "pmstore"]);
+fn environment_of_pminfo_3_of_3() {
+    environment("pminfo", 3);
 }
 
-fn environment(tools: &[&str]) {
+#[test]
+fn environment_of_pmprobe_1_of_3() {
+    environment("pmprobe", 1);
+}
+
+#[test]
+fn environment_of_pmprobe_2_of_3() {
+    environment("pmprobe", 2);
+}
+
+#[test]
+fn environment_of_pmprobe_3_of_3() {
+    environment("pmprobe", 3);
+}
+
+#[test]
+fn environment_of_pmstore_1_of_3() {
+    environment("pmstore", 1);
+}
+
+#[test]
+fn environment_of_pmstore_2_of_3() {
+    environment("pmstore", 2);
+}
+
+#[test]
+fn environment_of_pmstore_3_of_3() {
+    environment("pmstore", 3);
+}
+
+/// Compares the `part`th third of the variables, alone and two together.
+fn environment(tool: &str, part: usize) {
     let mut pair = pair();
-    for (name, value) in [
-        ("PCP_ALIGN_TIME", "5"),
-        ("PCP_START_TIME", "5"),
-        ("PCP_FINISH_TIME", "5"),
-        ("PCP_DEBUG", "foo"),
-        ("PCP_DEBUG", "0"),
-        ("PCP_DEBUG", ""),
-        ("PCP_FOLIO", "/nosuch"),
-        ("PCP_HOST", "nosuch.host.invalid"),
-        ("PCP_HOST", "localhost"),
-        ("PCP_HOST", ""),
-        ("PCP_HOST_LIST", "a,b"),
-        ("PCP_HOST_LIST", "nosuch.host.invalid"),
-        ("PCP_SPECLOCAL", "foo"),
-        ("PCP_NAMESPACE", "/nosuch"),
-        ("PCP_UNIQNAMES", "/nosuch"),
-        ("PCP_INTERVAL", "5 foo"),
-        ("PCP_INTERVAL", "2sec"),
-        ("PCP_SAMPLES", "5"),
-        ("PCP_SAMPLES", "x"),
-        ("PCP_SAMPLES", "-1"),
-        ("PCP_SAMPLES", "0x5"),
-        ("PCP_TIMEZONE", "EST5EDT"),
-        ("PCP_HOSTZONE", "1"),
-        ("PCP_HOSTZONE", ""),
-        ("PCP_GUIMODE", "1"),
-        ("PCP_GUIPORT", "5"),
-        ("PMCD_REQUEST_TIMEOUT", "abc"),
-    ] {
+    for (name, value) in VARIABLES.into_iter().skip(part - 1).step_by(PARTS) {
         pair.with_env(name, value, |pair| {
-            for &tool in tools {
-                let good = if tool == "pmstore" { "-i x sample.long.one 1" } else { "sample.long.one" };
-                for args in [good, "-h localhost:1 -Q", "-V", "-z -b x -D x"] {
-                    pair.compare(tool, args);
-                }
+            let good = if tool == "pmstore" { "-i x sample.long.one 1" } else { "sample.long.one" };
+            for args in [good, "-h localhost:1 -Q", "-V", "-z -b x -D x"] {
+                pair.compare(tool, args);
             }
         });
     }
-    for (first, second) in [
+    let pairs = [
         (("PCP_TIMEZONE", "UTC"), ("PCP_GUIMODE", "1")),
         (("PCP_GUIMODE", "1"), ("PCP_GUIPORT", "3")),
         (("PCP_ARCHIVE", "a"), ("PCP_HOST", "b")),
         (("PCP_SAMPLES", "x"), ("PCP_SPECLOCAL", "foo")),
         (("PCP_DEBUG", "foo"), ("PCP_SAMPLES", "x")),
-    ] {
+    ];
+    for (first, second) in pairs.into_iter().skip(part - 1).step_by(PARTS) {
         pair.with_env(first.0, first.1, |pair| {
             pair.with_env(second.0, second.1, |pair| {
-                tools.iter().for_each(|tool| pair.compare(tool, "-Q sample.long.one"));
+                pair.compare(tool, "-Q sample.long.one");
             });
         });
     }
-    assert!(pair.finish() >= 100);
+    assert!(pair.finish() >= 100 / PARTS);
 }
 
 #[test]

@@ -7,53 +7,97 @@ mod tools_support;
 use common::{AgentSpec, PrivatePmcd};
 use tools_support::Pair;
 
-#[test]
-fn every_type_and_every_mistake() {
-    let mut pair = Pair::new(PrivatePmcd::with([AgentSpec::sample()]).start());
-    let values = [
-        "0",
-        "1",
-        "-1",
-        "+7",
-        "007",
-        "0x10",
-        "-0x10",
-        "0xfg",
-        "' 5'",
-        "'5 '",
-        "abc",
-        "''",
-        "1.5",
-        "-1.5e3",
-        "1e400",
-        "1e-40",
-        "2147483647",
-        "2147483648",
-        "-2147483648",
-        "-2147483649",
-        "4294967295",
-        "4294967296",
-        "9223372036854775807",
-        "9223372036854775808",
-        "18446744073709551615",
-        "18446744073709551616",
-        "inf",
-        "3.5e38",
-        "'two words'",
-    ];
-    for kind in ["long", "ulong", "longlong", "ulonglong", "float", "double", "string"] {
-        let metric = format!("sample.{kind}.write_me");
-        pair.after(&format!("pmstore {metric} 13"), |pair| {
-            for value in values {
-                // PCP before 7.2 takes no zero for a FLOAT, which is mended.
-                if kind == "float" && matches!(value, "0" | "''") {
-                    continue;
-                }
-                pair.compare("pmstore", &format!("{metric} {value}"));
-                pair.compare("pmstore", &format!("-F {metric} {value}"));
+const VALUES: [&str; 29] = [
+    "0",
+    "1",
+    "-1",
+    "+7",
+    "007",
+    "0x10",
+    "-0x10",
+    "0xfg",
+    "' 5'",
+    "'5 '",
+    "abc",
+    "''",
+    "1.5",
+    "-1.5e3",
+    "1e400",
+    "1e-40",
+    "2147483647",
+    "2147483648",
+    "-2147483648",
+    "-2147483649",
+    "4294967295",
+    "4294967296",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551615",
+    "18446744073709551616",
+    "inf",
+    "3.5e38",
+    "'two words'",
+];
+
+fn pair() -> Pair {
+    Pair::new(PrivatePmcd::with([AgentSpec::sample()]).start())
+}
+
+/// Every value, stored in a metric of this type.
+fn values(kind: &str) {
+    let mut pair = pair();
+    let metric = format!("sample.{kind}.write_me");
+    pair.after(&format!("pmstore {metric} 13"), |pair| {
+        for value in VALUES {
+            // PCP before 7.2 takes no zero for a FLOAT, which is mended.
+            if kind == "float" && matches!(value, "0" | "''") {
+                continue;
             }
-        });
-    }
+            pair.compare("pmstore", &format!("{metric} {value}"));
+            pair.compare("pmstore", &format!("-F {metric} {value}"));
+        }
+    });
+    assert!(pair.finish() > 50);
+}
+
+#[test]
+fn values_for_long() {
+    values("long");
+}
+
+#[test]
+fn values_for_ulong() {
+    values("ulong");
+}
+
+#[test]
+fn values_for_longlong() {
+    values("longlong");
+}
+
+#[test]
+fn values_for_ulonglong() {
+    values("ulonglong");
+}
+
+#[test]
+fn values_for_float() {
+    values("float");
+}
+
+#[test]
+fn values_for_double() {
+    values("double");
+}
+
+#[test]
+fn values_for_string() {
+    values("string");
+}
+
+#[test]
+fn instances_and_every_mistake() {
+    let mut pair = pair();
     pair.after("pmstore sample.colour 0", |pair| {
         for args in [
             "sample.colour 5",
@@ -104,13 +148,13 @@ fn every_type_and_every_mistake() {
         pair.compare("pmstore", "d.long 3");
         pair.compare("pmstore", "-i x d.long 3");
     });
-    assert!(pair.finish() > 400);
+    assert!(pair.finish() > 30);
 }
 
 #[test]
 fn values_that_are_forced_where_there_are_none() {
     // PCP's tool dies of these.
-    let pair = Pair::new(PrivatePmcd::with([AgentSpec::sample()]).start());
+    let pair = pair();
     let output = pair.ours("pmstore", "-f sample.bad.novalues 1");
     assert_eq!(
         output.fails(1),

@@ -39,6 +39,11 @@ pub fn archives(directory: &str) -> Vec<String> {
     names
 }
 
+/// The `number`th of `of` equal parts of a directory's archives, for tests that run at the same time.
+pub fn portion(directory: &str, number: usize, of: usize) -> Vec<String> {
+    archives(directory).into_iter().skip(number - 1).step_by(of).collect()
+}
+
 /// The whole suite.
 pub fn all_archives() -> Vec<String> {
     ["archives", "badarchives", "archives/multi", "archives/multi-xz", "archives/multi-xz-1k"]
