@@ -1,0 +1,22 @@
+//! What a client of the ingest socket sends: frames behind the binary greeting, else lines.
+#![no_main]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use jumpseat::source::event::Limits;
+use jumpseat::source::intake::{Intake, Shared};
+use jumpseat::source::lanes::Lanes;
+use jumpseat::source::registry::{Registry, RegistryConfig};
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let (registry, _definitions) = Registry::open(&RegistryConfig::new(400)).expect("nothing is on disk");
+    let (out, _deliveries) = bounded(1000);
+    let lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
+    let mut shared = Shared::new(lanes, Limits::default(), "fuzz").expect("the name is allowed");
+    let mut intake = Intake::new(1, None, &shared);
+    let mut replies = Vec::new();
+    let used = intake.feed(data, &mut shared, &mut replies);
+    intake.finish(&data[used..], &mut shared, &mut replies);
+});

@@ -1,0 +1,27 @@
+//! The body of an OTLP request: the signal in the first byte; protobuf, and JSON that becomes it.
+#![no_main]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use jumpseat::source::lanes::Lanes;
+use jumpseat::source::otlp::decode::{Decoder, Signal};
+use jumpseat::source::otlp::{Limits, json};
+use jumpseat::source::registry::{Registry, RegistryConfig};
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let Some((first, body)) = data.split_first() else { return };
+    let signal = if first & 1 == 0 { Signal::Traces } else { Signal::Logs };
+    let (registry, _definitions) = Registry::open(&RegistryConfig::new(400)).expect("nothing is on disk");
+    let (out, _deliveries) = bounded(1000);
+    let lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
+    let limits = Limits { max_field: 1024, max_fields: 64 };
+    let mut decoder =
+        Decoder::new(lanes, "otlp", true, "localhost:4318", limits).expect("the name is allowed");
+    decoder.request(1, signal, body);
+    let mut protobuf = Vec::new();
+    if json::transcode(signal, body, &mut protobuf).is_ok() {
+        decoder.request(1, signal, &protobuf);
+    }
+});
