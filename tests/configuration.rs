@@ -5,6 +5,7 @@ use jumpseat::seat::Config;
 use jumpseat::seat::config::DerivedConfig;
 use jumpseat::source::otlp::OtlpConfig;
 use jumpseat::source::rules::SourceRule;
+use jumpseat::source::tracefs::KernelConfig;
 use jumpseat::source::{Rules, SocketConfig};
 use std::io::Read as _;
 use std::os::unix::fs::FileTypeExt as _;
@@ -22,7 +23,7 @@ fn uncommented() -> String {
     let is_setting = |line: &str| {
         line.strip_prefix('#').and_then(|rest| rest.split_once(" = ")).is_some_and(|(key, _)| {
             !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-        })
+        }) || line.starts_with("#[")
     };
     let lines = SHIPPED.lines().map(|line| if is_setting(line) { &line[1..] } else { line });
     lines.collect::<Vec<_>>().join("\n")
@@ -61,6 +62,7 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
         socket: vec![SocketConfig::default()],
         otlp,
         source: all.source.clone(),
+        kernel: vec![KernelConfig::default()],
         ..Config::default()
     };
     assert_eq!(Rules(all.source.clone()).of("any"), Rules::default().of("any"));
@@ -79,6 +81,7 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
         "[[command]]\n",
         "[[journal]]\n",
         "[spans]\n",
+        "[[kernel]]\n",
     ];
     for table in tables {
         let wrong = format!("{table}no_such_key = 1\n");

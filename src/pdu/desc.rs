@@ -156,9 +156,9 @@ mod tests {
     }
 
     #[test]
-    fn an_undefined_semantics_reads_as_instant() {
+    fn an_undefined_semantics_keeps_its_number() {
         let frame = body(kind::DESC, "07400006 00000000 07400002 00000000 00000000");
-        assert_eq!(Pdu::decode(&frame), Ok(Pdu::Desc(bin())));
+        assert_eq!(Pdu::decode(&frame), Ok(Pdu::Desc(Desc { semantics: Semantics::Other(0), ..bin() })));
     }
 
     fn arb_desc() -> impl Strategy<Value = Desc> {
