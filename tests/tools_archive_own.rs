@@ -187,14 +187,15 @@ fn recorded_once_more() {
     let source = ["jumpseat.event.count", "jumpseat.source.received", "jumpseat.source.state"];
     let described = run("pminfo", ["-a", base, "-dmtT"].into_iter().chain(source)).ok();
     assert_eq!(run("pminfo", ["-a", &again, "-dmtT"].into_iter().chain(source)).ok(), described);
-    // The archives differ in where they start: pmlogger's first record is about itself.
+    // The archives differ in where they start and end: pmlogger's first and last records are about itself.
     let is_shared = |line: &&str| {
-        !["archive:", "start:", "samples:"].iter().any(|word| line.starts_with(word))
+        !["archive:", "start:", "end:", "samples:"].iter().any(|word| line.starts_with(word))
             && !line.contains("No values available")
     };
-    for (tool, metric) in source.map(|metric| ("pmval", metric)).into_iter().chain([("pmevent", METRIC)]) {
+    let raw = source.map(|metric| ("pmval", ["-z", "-r"].as_slice(), metric));
+    for (tool, options, metric) in raw.into_iter().chain([("pmevent", ["-z"].as_slice(), METRIC)]) {
         let shown = |base: &str| {
-            let shown = run(tool, ["-z", "-U", base, metric]).ok();
+            let shown = run(tool, options.iter().copied().chain(["-U", base, metric])).ok();
             shown.lines().filter(is_shared).collect::<Vec<_>>().join("\n")
         };
         assert_eq!(shown(&again), shown(base), "{metric}");
