@@ -94,6 +94,7 @@ const MOVING: &[&str] = &[
     "sample.long.bin_ctr",
     "sample.ulong.bin_ctr",
     "sample.longlong.bin_ctr",
+    "sample.ulonglong.bin",
     "sample.ulonglong.bin_ctr",
     "sample.float.bin_ctr",
     "sample.double.bin_ctr",
