@@ -8,7 +8,7 @@
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::bounded;
 use jumpseat::event::log::{EventLog, LogConfig};
@@ -30,7 +30,8 @@ const POSIX: &str = "^([0-9.]+) - - \\[([^]]+)\\] ([A-Z]+) ([^ ]+) ([0-9]+) ([0-
 
 fn line(format: FormatName, n: u64) -> String {
     let (micros, id) = (n % 1_000_000, n % 50_000);
-    let sec = 1_700_000_000 + n / 1_000_000;
+    // Of the present: times of another year would be counted as such.
+    let sec = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs()) + n / 1_000_000;
     match format {
         FormatName::Text => format!(
             "{sec}.{micros:06} info GET /items/{micros:06} took {id} us, all of it well spent, status 200"

@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::bounded;
 use jumpseat::event::log::{EventLog, LogConfig};
@@ -37,11 +37,12 @@ struct Figures {
 
 /// Events as NDJSON, about 100 bytes each.
 fn lines(events: u64) -> Vec<u8> {
+    let now = now().as_secs();
     let mut out = Vec::new();
     for n in 0..events {
         let line = format!(
             r#"{{"time":{}.{:06},"type":"request","level":"info","msg":"GET /items/{:06}","latency_us":{}}}"#,
-            1_700_000_000 + n / 1_000_000,
+            now + n / 1_000_000,
             n % 1_000_000,
             n % 1_000_000,
             n % 50_000
@@ -55,6 +56,7 @@ fn lines(events: u64) -> Vec<u8> {
 /// Events as binary frames, about 100 bytes each: a longer message than the lines have, as frames say
 /// everything else in fewer bytes.
 fn frames(events: u64) -> Vec<u8> {
+    let now = now().as_nanos() as i128;
     let mut out = Vec::new();
     let mut encoder = Encoder::new(&mut out);
     for n in 0..events {
@@ -63,7 +65,7 @@ fn frames(events: u64) -> Vec<u8> {
         let fields: [(&[u8], Param<'_>); 2] =
             [(b"latency_us", Param::U64(n % 50_000)), (b"status", Param::U32(200))];
         let record = Record {
-            time: Some(Timestamp::from_nanos(1_700_000_000_000_000_000 + i128::from(n))),
+            time: Some(Timestamp::from_nanos(now + i128::from(n))),
             phase: EventFlags::POINT,
             event_type: Some(b"request"),
             severity: Some(b"info"),
@@ -74,6 +76,11 @@ fn frames(events: u64) -> Vec<u8> {
         encoder.record(&record, &mut out).expect("few names");
     }
     out
+}
+
+/// Events are of the present: those of another year would be counted as such.
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 fn main() {
