@@ -6,8 +6,8 @@
 //! command (pipe) -------'
 //! ```
 //!
-//! * [`config`]: the tables of the configuration; [`lines`]: the formats; [`stream`]: lines to records.
-//! * [`file`]: finding files, rotation, positions; [`command`] and [`journal`]: children.
+//! * [`config`]: the tables of the configuration; [`lines`]: the formats; `stream`: lines to records.
+//! * [`file`]: finding files, rotation, positions; `command` and `journal`: children.
 //! * [`stats`]: what the thread tells about itself.
 //!
 //! Files and commands take turns: one read of up to 256 KiB (64 KiB) each, then everything is handed over. When the core's

@@ -7,7 +7,7 @@
 //!
 //! * [`config`]: what to take; [`select`]: which events that means.
 //! * [`mount`] and [`instance`]: tracefs itself, and an instance in it that is ours alone.
-//! * [`format`] and [`plan`]: how an event's records look, and how they are packed.
+//! * [`mod@format`] and [`plan`]: how an event's records look, and how they are packed.
 //! * [`page`] and [`merge`]: the ring buffers, and time order over all CPUs; [`clock`]: real time.
 //! * [`table`]: the events by number; [`comm`]: names of threads.
 //! * [`reader`]: the thread that does it.
