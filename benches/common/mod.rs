@@ -65,7 +65,7 @@ pub fn print_ratio(what: &str, per_round: f64, unit: &str, ours: &Times, peer: (
     let ratio = rate(ours.best) / rate(peer.best);
     println!(
         "{what}: jumpseat {} {unit}/s, {peer_name} {} {unit}/s, ratio {ratio:.2} (median {:.2}), \
-         goal {goal}: {}, noise {:.0}% and {:.0}%",
+         goal {goal:.2}: {}, noise {:.0}% and {:.0}%",
         si(rate(ours.best)),
         si(rate(peer.best)),
         rate(ours.median) / rate(peer.median),
