@@ -6,9 +6,9 @@
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 
-use jumpseat::agent::{Agent, Indom, Metric, daemon};
 use jumpseat::model::{PmError, Pmid, Timestamp, Value, ValueSet, ValueType};
 use jumpseat::pdu::{CredFlags, Creds, Fetch, Pdu, RawValueSet, ResultPdu};
+use jumpseat::pmda::{Agent, Indom, Metric, daemon};
 
 const SAMPLE: &str = "/var/lib/pcp/pmdas/sample/pmdasample";
 const VALUES: i32 = 1000;
@@ -64,7 +64,7 @@ fn agent() -> ExitCode {
     };
     daemon::run_with(
         "pmdabench",
-        jumpseat::agent::Options {
+        jumpseat::pmda::Options {
             domain: 29,
             log: std::env::var_os("LOG").map(Into::into),
             username: Some("root".to_owned()),

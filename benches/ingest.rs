@@ -15,13 +15,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::bounded;
 use jumpseat::event::log::{EventLog, LogConfig};
-use jumpseat::event::{EventFlags, Param};
-use jumpseat::model::{Pmid, Timestamp};
+use jumpseat::model::Pmid;
 use jumpseat::source::SocketConfig;
-use jumpseat::source::binary::encode::{Encoder, Record};
 use jumpseat::source::delivery::Inlet;
 use jumpseat::source::registry::{Registry, RegistryConfig};
 use jumpseat::source::socket::SocketSource;
+use jumpseat::wire::encode::{Encoder, Phase, Record, Value};
 
 mod common;
 use common::si;
@@ -62,11 +61,11 @@ fn frames(events: u64) -> Vec<u8> {
     for n in 0..events {
         let message =
             format!("GET /api/v1/customers/{:06}/orders?limit=100&page=7 from 10.0.0.17", n % 1_000_000);
-        let fields: [(&[u8], Param<'_>); 2] =
-            [(b"latency_us", Param::U64(n % 50_000)), (b"status", Param::U32(200))];
+        let fields: [(&[u8], Value<'_>); 2] =
+            [(b"latency_us", Value::U64(n % 50_000)), (b"status", Value::U32(200))];
         let record = Record {
-            time: Some(Timestamp::from_nanos(now + i128::from(n))),
-            phase: EventFlags::POINT,
+            time: Some(now as i64 + n as i64),
+            phase: Phase::Point,
             event_type: Some(b"request"),
             severity: Some(b"info"),
             message: Some(message.as_bytes()),

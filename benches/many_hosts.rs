@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use jumpseat::agent::{Agent, Indom, Listen, Metric, Server};
 use jumpseat::client::group::{FetchGroup, GroupSet, IndomHandle, Outcome, Scale};
 use jumpseat::client::{Context, Options};
 use jumpseat::model::{Units, Value, ValueType};
+use jumpseat::pmda::{Agent, Indom, Listen, Metric, Server};
 use nix::time::{ClockId, clock_gettime};
 
 const HOSTS: usize = 200;

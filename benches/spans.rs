@@ -14,9 +14,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use common::{Times, race, rounds, time};
+use jumpseat::agent::{Fields, Spans};
 use jumpseat::event::{Batch, EventFlags, Param};
 use jumpseat::model::{Inst, Pmid, Timestamp};
-use jumpseat::seat::{Fields, Spans};
 use jumpseat::source::registry::WellKnown;
 
 const DOMAIN: u16 = 400;

@@ -1,42 +1,32 @@
-//! jumpseat: an agent (PMDA) for Performance Co-Pilot that turns tracing sources into event metrics,
-//! and the library it is made of.
+//! jumpseat: an agent (PMDA) for Performance Co-Pilot that turns tracing sources into event metrics, and the
+//! library it is made of.
 //!
-//! The parts, lowest first (`ARCHITECTURE.md` in the repository has the map and the data flow):
+//! This crate has the two programs; as a library it only puts the parts under one name. Each is a package that can
+//! be taken by itself (`ARCHITECTURE.md` in the repository has the map and the data flow). Lowest first:
 //!
-//! * [`model`]: PCP's data model. No bytes on a wire, no files, no clocks.
+//! * [`model`]: PCP's data model, and [`time`] as PCP's tools take and print it.
 //! * [`pdu`]: the PCP protocol, sans-I/O.
 //! * [`event`]: packed event arrays and the event log.
 //! * [`mod@derive`]: derived metrics, the whole language of `pmRegisterDerived(3)`.
-//! * `archive` (feature `archive`): PCP archives.
-//! * `agent` (feature `agent`): the PMDA framework.
-//! * `source` (feature `source`): where event records come from.
-//! * `time` (feature `time`): times as PCP's tools take and print them.
-//! * `layer` (feature `layer`): a program's own spans and events, sent by `tracing`.
-//! * `seat` (feature `seat`): the jumpseat agent itself.
+//! * [`archive`]: PCP archives.
+//! * [`client`]: contexts on hosts and archives, fetch groups, and the [`recorder`].
+//! * [`pmda`]: the PMDA framework, with [`ids`] that keep their meaning.
+//! * [`wire`] and [`mod@layer`]: a program's own spans and events, sent by `tracing`.
+//! * [`source`]: where event records come from.
+//! * [`agent`]: the jumpseat agent itself.
 
-#[cfg(feature = "archive")]
-pub mod archive;
-pub mod client;
-pub mod derive;
-pub mod event;
-pub mod model;
-pub mod pdu;
-mod pmns;
-#[cfg(feature = "archive")]
-pub mod recorder;
-
-#[cfg(feature = "layer")]
-pub use layer::layer;
-
-#[cfg(feature = "agent")]
-pub mod agent;
-#[cfg(any(feature = "agent", feature = "source"))]
-pub mod ids;
-#[cfg(feature = "layer")]
-pub mod layer;
-#[cfg(feature = "seat")]
-pub mod seat;
-#[cfg(any(feature = "source", feature = "layer"))]
-pub mod source;
-#[cfg(feature = "time")]
-pub mod time;
+pub use jumpseat_agent as agent;
+pub use jumpseat_layer as layer;
+pub use jumpseat_layer::layer;
+pub use jumpseat_source as source;
+pub use jumpseat_wire as wire;
+pub use pcp_archive as archive;
+pub use pcp_client as client;
+pub use pcp_client::recorder;
+pub use pcp_derive as derive;
+pub use pcp_event as event;
+pub use pcp_ids as ids;
+pub use pcp_model as model;
+pub use pcp_model::time;
+pub use pcp_pdu as pdu;
+pub use pcp_pmda as pmda;

@@ -1,5 +1,4 @@
 //! The direct endpoint, no pmcd, asked by PCP's own tools.
-#![cfg(feature = "agent")]
 
 mod agent_support;
 mod common;
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 use agent_support::wire::{self, answer, words};
 use agent_support::{Running, Serving};
 use common::{LoggerRun, PcpEnv, temp_dir};
-use jumpseat::agent::{Exit, Limits, Listen};
+use jumpseat::pmda::{Exit, Limits, Listen};
 
 fn run(server: &Running, program: &str, args: &[&str]) -> common::Output {
     let mut all = vec!["-h", server.host()];

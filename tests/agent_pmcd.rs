@@ -1,5 +1,4 @@
 //! Agents made with the framework, under a private pmcd and under dbpmda.
-#![cfg(feature = "agent")]
 
 mod agent_support;
 mod common;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use agent_support::wire::{self, answer, words};
 use agent_support::{PMNS, Serving};
 use common::{AgentSpec, Dbpmda, PcpEnv, PmnsSource, PrivatePmcd, eventually, free_port, temp_dir, user};
-use jumpseat::agent::{Exit, PmcdOptions, Server, Transport};
+use jumpseat::pmda::{Exit, PmcdOptions, Server, Transport};
 
 const TRIVIAL_PMNS: &str = "
 trivial { fetches TRIVIAL:0:0 uptime TRIVIAL:0:1 colour }
@@ -30,7 +29,7 @@ fn trivial() -> &'static str {
         // target/<profile>/deps/<this test>
         let profile = test.ancestors().nth(2).unwrap();
         let mut command = Command::new(env!("CARGO"));
-        command.args(["build", "--quiet", "--features", "agent", "--example", "trivial"]);
+        command.args(["build", "--quiet", "--example", "trivial"]);
         command.current_dir(env!("CARGO_MANIFEST_DIR"));
         if profile.ends_with("release") {
             command.arg("--release");

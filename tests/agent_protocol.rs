@@ -1,18 +1,17 @@
 //! Both connection types without any I/O: what they answer, and that no bytes upset them.
-#![cfg(feature = "agent")]
 
 mod agent_support;
 
 use agent_support::{DOMAIN, State, agent};
 use bytes::{Buf, BytesMut};
-use jumpseat::agent::{
-    Attributes, Broken, Core, DirectConnection, Endpoint, HostInfo, Output, PmcdConnection, PmcdOptions,
-};
 use jumpseat::model::{InDom, PM_IN_NULL, PmError, Pmid, Profile, ProfileState};
 use jumpseat::model::{IndomProfile, InstanceValue, Timestamp, Value, ValueSet};
 use jumpseat::pdu::{
     Attr, AttrCode, CredFlags, Creds, ErrorPdu, Fetch, Frame, FrameReader, InstanceReq, Pdu, PmnsChild,
     PmnsIds, PmnsNames, ProfilePdu, RawValueSet, ResultKind, ResultPdu, ResultWriter,
+};
+use jumpseat::pmda::{
+    Attributes, Broken, Core, DirectConnection, Endpoint, HostInfo, Output, PmcdConnection, PmcdOptions,
 };
 use proptest::prelude::*;
 

@@ -1,6 +1,5 @@
 //! Contexts on archives: what tools and fetch groups see of them, derived metrics included; archives that grow
 //! while they are read; and archives with damage anywhere.
-#![cfg(feature = "archive")]
 
 use std::fs;
 use std::path::Path;

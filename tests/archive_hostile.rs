@@ -1,6 +1,5 @@
 //! Archives whose bytes mean harm: every file, plain and compressed, arbitrary or with real bytes changed and lengths
 //! that promise gigabytes. Reading them neither panics nor takes memory for what is not there.
-#![cfg(feature = "archive")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;

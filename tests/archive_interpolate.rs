@@ -2,7 +2,6 @@
 //!
 //! libpcp is 6.0.3 here, so readings between two records are compared as the last one; that the nearer one
 //! is taken otherwise is tested where it is computed.
-#![cfg(feature = "archive")]
 
 use std::collections::BTreeMap;
 

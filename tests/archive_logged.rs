@@ -1,7 +1,6 @@
 //! An archive while a real pmlogger writes it: event records of our agent, numbers of the sample agent, one volume
 //! after the other, and no chance to end it properly. What was read while it grew, what is read of it afterwards and
 //! what libpcp reads are the same.
-#![cfg(feature = "cli")]
 
 mod archive_support;
 mod common;

@@ -1,6 +1,5 @@
 //! Every archive of PCP's own test suite, damaged ones included, read by libpcp and by us: errors, labels,
 //! ends, names, descriptors, instance domains, help texts, labels, and every record in both directions.
-#![cfg(feature = "archive")]
 
 use std::collections::BTreeMap;
 

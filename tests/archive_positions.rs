@@ -1,6 +1,5 @@
 //! Positions at random times in all modes, with and without profiles, over archives that follow each other, next to
 //! libpcp. The seed is fixed.
-#![cfg(feature = "archive")]
 
 use jumpseat::archive::{Archive, Replay, ReplayMode};
 use jumpseat::model::{InDom, Pmid, Profile, Timestamp};

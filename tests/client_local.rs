@@ -1,11 +1,10 @@
 //! Contexts on an agent in the same program.
-#![cfg(feature = "agent")]
 
 mod agent_support;
 
-use jumpseat::agent::Server;
 use jumpseat::client::{Context, ContextKind, Fetched};
 use jumpseat::model::{PmError, Value, ValueType};
+use jumpseat::pmda::Server;
 
 #[test]
 fn a_context_within_the_program_sees_the_agent_and_ends_with_it() {
@@ -17,8 +16,12 @@ fn a_context_within_the_program_sees_the_agent_and_ends_with_it() {
         server.run().map_err(|error| error.to_string())
     });
     let handle = told.recv().expect("the server was made");
-    let mut context = Context::local(&handle).unwrap();
-    let mut second = Context::local(&handle).unwrap();
+    let connect = || {
+        let handle = handle.clone();
+        move || handle.connect()
+    };
+    let mut context = Context::local(connect()).unwrap();
+    let mut second = Context::local(connect()).unwrap();
     assert_eq!(context.kind(), ContextKind::Local);
     let count = context.pmid("probe.count").unwrap();
     let twice = context.add_derived("twice", "2 * probe.count").unwrap();
@@ -39,7 +42,7 @@ fn a_context_within_the_program_sees_the_agent_and_ends_with_it() {
     serving.join().unwrap().unwrap();
     let error = context.fetch(&[count], &mut fetched).unwrap_err();
     assert!(matches!(error.code(), PmError::IPC | PmError(-32) | PmError(-104)), "{error}");
-    assert!(Context::local(&handle).is_err());
+    assert!(Context::local(connect()).is_err());
 }
 
 trait TextOf {

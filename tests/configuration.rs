@@ -1,8 +1,7 @@
 //! The configuration file: the one that is shipped, and what the programs say about a wrong one.
-#![cfg(feature = "cli")]
 
-use jumpseat::seat::Config;
-use jumpseat::seat::config::DerivedConfig;
+use jumpseat::agent::Config;
+use jumpseat::agent::config::DerivedConfig;
 use jumpseat::source::otlp::OtlpConfig;
 use jumpseat::source::rules::SourceRule;
 use jumpseat::source::tracefs::KernelConfig;

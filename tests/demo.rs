@@ -1,5 +1,4 @@
 //! `jumpseat demo` as somebody sees it who has nothing else yet.
-#![cfg(feature = "cli")]
 
 mod common;
 

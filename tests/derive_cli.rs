@@ -1,5 +1,4 @@
 //! `jumpseat derive` as its users see it.
-#![cfg(feature = "cli")]
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! Replays what real PCPs of three versions did with derived metrics.
-#![cfg(feature = "cli")]
 
 use jumpseat::derive::Level;
 use jumpseat::derive::replay::{Outcome, replay};

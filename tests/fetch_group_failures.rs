@@ -1,5 +1,4 @@
 //! Fetch groups when agents and collectors die, come back, or do not answer.
-#![cfg(feature = "cli")]
 
 #[path = "../benches/common/c_peer.rs"]
 mod c_peer;

@@ -1,5 +1,4 @@
 //! What a fetch group asks of pmcd: the requests themselves, seen by a relay in between.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! The formats of lines allocate nothing for a line.
-#![cfg(feature = "source")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};

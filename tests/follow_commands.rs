@@ -1,5 +1,4 @@
 //! Commands and the journal as sources of the real agent.
-#![cfg(feature = "cli")]
 
 mod common;
 mod follow_support;

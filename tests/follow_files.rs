@@ -1,5 +1,4 @@
 //! Files that are followed by the real agent: rotation, truncation, restarts.
-#![cfg(feature = "cli")]
 
 mod common;
 mod follow_support;

@@ -1,5 +1,4 @@
 //! Every format through the real agent, and what hostile writers may put into files.
-#![cfg(feature = "cli")]
 
 mod common;
 mod follow_support;

@@ -1,5 +1,4 @@
 //! The formats of lines: no bytes make them panic, what they refuse has a place.
-#![cfg(feature = "source")]
 
 use jumpseat::model::Timestamp;
 use jumpseat::source::event::{Event, Limits, Value};

@@ -1,5 +1,4 @@
 //! Agents started, stopped and controlled by people who get it wrong.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -1,14 +1,12 @@
 //! Ingest allocates per batch, not per event.
-#![cfg(feature = "source")]
 
 mod alloc_support;
 mod ingest_support;
 
 use alloc_support::allocations;
 use ingest_support::Desk;
-use jumpseat::event::Param;
-use jumpseat::source::binary::encode::{Encoder, Record};
 use jumpseat::source::event::Limits;
+use jumpseat::wire::encode::{Encoder, Record, Value};
 
 const EVENTS: usize = 20_000;
 
@@ -33,7 +31,7 @@ fn events_cost_no_allocation_of_their_own() {
     let lines = line.repeat(EVENTS).into_bytes();
     let mut frames = Vec::new();
     let mut encoder = Encoder::new(&mut frames);
-    let fields: [(&[u8], Param<'_>); 2] = [(b"a", Param::I64(1)), (b"b", Param::String(b"text"))];
+    let fields: [(&[u8], Value<'_>); 2] = [(b"a", Value::I64(1)), (b"b", Value::Text(b"text"))];
     let record = Record {
         event_type: Some(b"t"),
         severity: Some(b"info"),

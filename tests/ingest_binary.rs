@@ -1,19 +1,17 @@
 //! The binary framing: what an encoder sends and the records it becomes.
-#![cfg(feature = "source")]
 
 mod ingest_support;
 
 use ingest_support::Desk;
-use jumpseat::event::{EventFlags, Param};
-use jumpseat::model::Timestamp;
-use jumpseat::source::binary::encode::{EncodeError, Encoder, Id, Record};
-use jumpseat::source::binary::{self, HELLO, put_frame, put_varint};
 use jumpseat::source::clock::SenderClock;
 use jumpseat::source::delivery::Reason;
 use jumpseat::source::event::{Event, Limits};
+use jumpseat::source::feed::record_of;
 use jumpseat::source::intake::Intake;
 use jumpseat::source::ndjson;
 use jumpseat::source::registry::RegistryConfig;
+use jumpseat::wire::encode::{EncodeError, Encoder, Id, Phase, Record, Value};
+use jumpseat::wire::{self as binary, HELLO, put_frame, put_varint};
 use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { max_line: 4096, max_field: 64, truncate: false };
@@ -22,19 +20,19 @@ const LIMITS: Limits = Limits { max_line: 4096, max_field: 64, truncate: false }
 fn every_part_of_a_record_arrives() {
     let mut out = Vec::new();
     let mut encoder = Encoder::new(&mut out);
-    let fields: &[(&[u8], Param<'_>)] = &[
-        (b"a.i32", Param::I32(-1)),
-        (b"u32", Param::U32(1)),
-        (b"i64", Param::I64(i64::MIN)),
-        (b"u64", Param::U64(u64::MAX)),
-        (b"float", Param::Float(1.5)),
-        (b"double", Param::Double(-0.25)),
-        (b"string", Param::String(b"text")),
-        (b"aggregate", Param::Aggregate(&[0, 1, 2])),
+    let fields: &[(&[u8], Value<'_>)] = &[
+        (b"a.i32", Value::I32(-1)),
+        (b"u32", Value::U32(1)),
+        (b"i64", Value::I64(i64::MIN)),
+        (b"u64", Value::U64(u64::MAX)),
+        (b"float", Value::Float(1.5)),
+        (b"double", Value::Double(-0.25)),
+        (b"string", Value::Text(b"text")),
+        (b"aggregate", Value::Bytes(&[0, 1, 2])),
     ];
     let full = Record {
-        time: Some(Timestamp::new(-1, 999_999_999)),
-        phase: EventFlags::START,
+        time: Some(-1),
+        phase: Phase::Start,
         source: Some("elsewhere"),
         event_type: Some(b"req"),
         severity: Some(b"ERR"),
@@ -53,7 +51,7 @@ fn every_part_of_a_record_arrives() {
         ..Record::default()
     };
     encoder.record(&text_ids, &mut out).expect("encodes");
-    encoder.missed(9, Timestamp::new(55, 5), &mut out);
+    encoder.missed(9, 55_000_000_005, &mut out);
     encoder.record(&Record { parent: Some(Id::U64(1)), ..Record::default() }, &mut out).expect("encodes");
     encoder.sync(300, &mut out);
 
@@ -159,13 +157,13 @@ fn times_are_of_the_clock_that_a_frame_says() {
     let mut encoder = Encoder::new(&mut bytes);
     for clock in [SenderClock::Realtime, SenderClock::Boottime, SenderClock::Monotonic] {
         if clock != SenderClock::Realtime {
-            encoder.clock(clock, &mut bytes);
+            encoder.clock(clock.code(), &mut bytes);
         }
-        let time = Timestamp::from_nanos(clock.now().expect("it is there").into());
+        let time = clock.now().expect("it is there");
         encoder.record(&Record { time: Some(time), ..Record::default() }, &mut bytes).expect("no names");
         encoder.missed(1, time, &mut bytes);
     }
-    let extreme = Timestamp::from_nanos(i64::MAX.into());
+    let extreme = i64::MAX;
     encoder.record(&Record { time: Some(extreme), ..Record::default() }, &mut bytes).expect("no names");
     let now = SenderClock::Realtime.now().expect("it is there") as f64 / 1e9;
     desk.feed(&bytes);
@@ -251,7 +249,7 @@ fn fields_beyond_the_cap_are_folded() {
     let mut desk = Desk::with(LIMITS, &registry, 10);
     let mut out = Vec::new();
     let mut encoder = Encoder::new(&mut out);
-    let fields: &[(&[u8], Param<'_>)] = &[(b"x", Param::I32(-1)), (b"y", Param::Aggregate(&[1, 255]))];
+    let fields: &[(&[u8], Value<'_>)] = &[(b"x", Value::I32(-1)), (b"y", Value::Bytes(&[1, 255]))];
     encoder.record(&Record { fields, ..Record::default() }, &mut out).expect("encodes");
     desk.feed(&out);
     let (records, tallies) = desk.records();
@@ -341,7 +339,7 @@ proptest! {
         for line in &lines {
             plain.feed(format!("{line}\n").as_bytes());
             prop_assert_eq!(ndjson::parse(line.as_bytes(), &limits, false, &mut event), Ok(ndjson::Line::Event));
-            encoder.event(line.as_bytes(), &event, &mut out).expect("few names");
+            encoder.record(&record_of(line.as_bytes(), &event, &mut Vec::new()), &mut out).expect("few names");
         }
         let mut packed = Desk::new(limits);
         packed.feed(&out);
@@ -398,7 +396,7 @@ fn the_example_in_the_specification_is_true() {
     let line = br#"{"time":1.5,"type":"req","level":"info","message":"hi","n":7}"#;
     let mut event = Event::default();
     ndjson::parse(line, &LIMITS, false, &mut event).expect("valid");
-    encoder.event(line, &event, &mut out).expect("few names");
+    encoder.record(&record_of(line, &event, &mut Vec::new()), &mut out).expect("few names");
     assert_eq!(shown, out, "{out:02X?}");
     let mut desk = Desk::new(LIMITS);
     desk.feed(&out);

@@ -1,5 +1,4 @@
 //! The sending side against a real socket source.
-#![cfg(feature = "source")]
 
 mod ingest_support;
 

@@ -1,12 +1,10 @@
 //! Any bytes, in any pieces: never a panic, bounded memory, and accounts that balance.
-#![cfg(feature = "source")]
 
 mod ingest_support;
 
 use ingest_support::Desk;
-use jumpseat::event::{EventFlags, Param};
-use jumpseat::source::binary::encode::{Encoder, Id, Record};
 use jumpseat::source::event::Limits;
+use jumpseat::wire::encode::{Encoder, Id, Phase, Record, Value};
 use proptest::prelude::*;
 
 fn limits(truncate: bool) -> Limits {
@@ -85,10 +83,10 @@ fn frames(count: usize) -> Vec<u8> {
     encoder.source("app", &mut out).expect("a name");
     for n in 0..count {
         let text = "m".repeat(n * 7 % 45);
-        let fields: [(&[u8], Param<'_>); 2] =
-            [(b"n", Param::U64(n as u64)), (b"text", Param::String(text.as_bytes()))];
+        let fields: [(&[u8], Value<'_>); 2] =
+            [(b"n", Value::U64(n as u64)), (b"text", Value::Text(text.as_bytes()))];
         let record = Record {
-            phase: EventFlags::END,
+            phase: Phase::End,
             event_type: (n % 2 == 0).then_some(b"even"),
             severity: Some(b"info"),
             id: (n % 3 == 0).then_some(Id::Text(b"span")),

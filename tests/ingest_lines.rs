@@ -1,5 +1,4 @@
 //! NDJSON lines and the records they become.
-#![cfg(feature = "source")]
 
 mod ingest_support;
 

@@ -1,5 +1,4 @@
 //! The socket source over real sockets.
-#![cfg(feature = "source")]
 
 mod ingest_support;
 
@@ -14,10 +13,11 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use ingest_support::Names;
 use jumpseat::source::SocketConfig;
-use jumpseat::source::binary::{self, encode::Encoder, encode::Record};
 use jumpseat::source::delivery::{Delivery, Inlet, Tallies};
 use jumpseat::source::registry::{Registry, RegistryConfig};
 use jumpseat::source::socket::{SocketSource, StartError};
+use jumpseat::wire as binary;
+use jumpseat::wire::encode::{Encoder, Record};
 
 struct Server {
     source: Option<SocketSource>,
@@ -136,7 +136,7 @@ fn many_connections_at_once_keep_their_order_and_nothing_is_lost() {
                 let mut encoder = Encoder::new(&mut out);
                 encoder.source(&format!("s{sender}"), &mut out).expect("a name");
                 for n in 0..EACH {
-                    let time = Some(jumpseat::model::Timestamp::new(n as i64, 0));
+                    let time = Some(n as i64 * 1_000_000_000);
                     encoder.record(&Record { time, ..Record::default() }, &mut out).expect("encodes");
                 }
                 stream.write_all(&out).expect("sent");

@@ -1,5 +1,4 @@
 //! Several clients at once, and agents and pmcds that go away and come back.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! dbpmda in pmcd's place: every command it has.
-#![cfg(feature = "cli")]
 
 mod common;
 

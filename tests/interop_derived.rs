@@ -1,5 +1,4 @@
 //! `jumpseat.derived`: definitions over the agent's own metrics, under pmcd and PCP's tools.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! The agent under pmcd: every transport, and every tool that shows what it serves.
-#![cfg(feature = "cli")]
 
 mod common;
 

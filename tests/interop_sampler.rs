@@ -1,5 +1,4 @@
 //! `jumpseat.derived` over other agents' metrics, under pmcd and PCP's tools.
-#![cfg(feature = "cli")]
 
 mod common;
 

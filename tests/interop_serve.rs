@@ -1,5 +1,4 @@
 //! `jumpseat serve`: the agent without pmcd, for PCP's own clients.
-#![cfg(feature = "cli")]
 
 mod common;
 

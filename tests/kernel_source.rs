@@ -2,7 +2,6 @@
 //!
 //! This needs root and tracefs. Where either is missing the tests fail, unless JUMPSEAT_TEST_NO_TRACEFS is set: that
 //! says that the machine cannot run them, and each then says so.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! The layer for `tracing` in a program, against the real agent.
-#![cfg(all(feature = "layer", feature = "cli"))]
 
 mod common;
 

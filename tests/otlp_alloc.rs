@@ -1,5 +1,4 @@
 //! OTLP bodies that are made to take much memory take little.
-#![cfg(feature = "otlp")]
 
 mod ingest_support;
 mod otlp_support;

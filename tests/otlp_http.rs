@@ -1,5 +1,4 @@
 //! OTLP over HTTP on real sockets: what is answered, and what clients that mean no good come to.
-#![cfg(feature = "otlp")]
 
 mod ingest_support;
 mod otlp_support;

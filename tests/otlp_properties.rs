@@ -1,5 +1,4 @@
 //! OTLP bodies of any kind: what the official decoder takes, ours takes, and nothing panics.
-#![cfg(feature = "otlp")]
 
 mod ingest_support;
 mod otlp_support;

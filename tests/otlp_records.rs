@@ -1,5 +1,4 @@
 //! What becomes of spans and log records: the records, field by field.
-#![cfg(feature = "otlp")]
 
 mod ingest_support;
 mod otlp_support;

@@ -1,5 +1,4 @@
 //! The real OpenTelemetry SDK for Python sends to the real agent; PCP's tools read the records.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! Archives written from a real pmcd, read by PCP's own tools, and compared with pmlogger's.
-#![cfg(feature = "archive")]
 
 mod common;
 

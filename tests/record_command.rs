@@ -1,5 +1,4 @@
 //! `jumpseat record` as a user runs it: against a real pmcd, killed, out of room, continued.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! What the writer of archives writes, the reader reads; also from files that end anywhere.
-#![cfg(feature = "archive")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

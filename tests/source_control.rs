@@ -1,5 +1,4 @@
 //! Control of single sources under a real pmcd: listed, switched, filtered, sampled; by pmstore and by configuration.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! Order and time under a real pmcd: the order window, and times that cannot be.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! A million names and a million open spans: the memory for span metrics has its bound, and all are accounted for.
-#![cfg(feature = "seat")]
 
 mod alloc_support;
 mod ingest_support;
@@ -8,7 +7,7 @@ use std::fmt::Write as _;
 
 use alloc_support::held;
 use ingest_support::Desk;
-use jumpseat::seat::{Fields, Spans};
+use jumpseat::agent::{Fields, Spans};
 use jumpseat::source::event::Limits;
 use jumpseat::source::registry::{Definition, RegistryConfig};
 

@@ -1,5 +1,4 @@
 //! Span metrics under a real pmcd: figures of known spans, their derived metrics, and floods.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! Intervals, windows and zones next to those of the installed libpcp (`tests/c/time_oracle.c`).
-#![cfg(feature = "time")]
 
 use std::io::Write;
 use std::path::Path;

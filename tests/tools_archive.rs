@@ -5,7 +5,6 @@
 //! Left out, as the tools differ from PCP 6.0 on purpose: samples from exactly the time of the last record (PCP's
 //! position in its index is behind it), nanoseconds of windows (`-XX`; 6.0 has microseconds), instants that libpcp
 //! prints as `02.1000`, and archives whose damage the reader steps over.
-#![cfg(feature = "cli")]
 
 mod common;
 mod tools_support;

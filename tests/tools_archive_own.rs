@@ -1,6 +1,5 @@
 //! An archive with jumpseat's own events, logged by a real pmlogger from a pmcd with jumpseat under it: all tools on
 //! it, as texts that PCP's print too, as JSON, as a trace, and recorded once more.
-#![cfg(feature = "cli")]
 
 mod common;
 mod tools_support;

@@ -1,5 +1,4 @@
 //! Event records as traces for ui.perfetto.dev: what is in them, and that viewers can take them.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! `jumpseat info` next to PCP's `pminfo`, on the same collector.
-#![cfg(feature = "cli")]
 
 mod common;
 mod tools_support;

@@ -1,5 +1,4 @@
 //! What `jumpseat probe --json` and `jumpseat store --json` print. `info`, `val` and `events` have their own tests.
-#![cfg(feature = "cli")]
 
 mod common;
 

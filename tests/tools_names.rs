@@ -1,5 +1,4 @@
 //! Name spaces from files (`-n`, `-N`): the tools against PCP's own, with the same files.
-#![cfg(feature = "cli")]
 
 mod common;
 mod tools_support;

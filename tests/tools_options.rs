@@ -1,5 +1,4 @@
 //! Options, usage texts, messages and environment variables of the tools that stand in for PCP's, next to PCP's own.
-#![cfg(feature = "cli")]
 
 mod common;
 mod tools_support;

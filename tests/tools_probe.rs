@@ -1,5 +1,4 @@
 //! `jumpseat probe` next to PCP's `pmprobe`, on the same collector.
-#![cfg(feature = "cli")]
 
 mod common;
 mod tools_support;

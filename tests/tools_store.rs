@@ -1,5 +1,4 @@
 //! `jumpseat store` next to PCP's `pmstore`: each starts from the same values.
-#![cfg(feature = "cli")]
 
 mod common;
 mod tools_support;

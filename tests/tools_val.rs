@@ -1,7 +1,6 @@
 //! `pmval` and `pmevent` next to ours: the same command lines in the same order, each against a pmcd of its own
 //! whose sample agent has just been started. Output, messages and exit codes must be equal but for times of day and,
 //! where a case says so, for numbers that are never the same twice.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -1,5 +1,4 @@
 //! `jumpseat top` as its users have it: in a terminal, on a real pmcd with the sample agent and jumpseat's.
-#![cfg(feature = "cli")]
 
 mod common;
 

@@ -4,9 +4,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use jumpseat::agent::log::{self, Log};
-use jumpseat::agent::{Exit, Options, PmcdOptions, Transport, identity};
-use jumpseat::seat::{self, Clients, Config, Seat, Setup, Signals};
+use jumpseat::agent::{self, Clients, Config, Seat, Setup, Signals};
+use jumpseat::pmda::log::{self, Log};
+use jumpseat::pmda::{Exit, Options, PmcdOptions, Transport, identity};
 use jumpseat::source::SocketConfig;
 
 const PROGRAM: &str = "pmdajumpseat";
@@ -82,10 +82,10 @@ fn serve(options: &Options, config: &Config, file: Option<&Path>, log: &Path) ->
     // that the agent will also be next time.
     identity::drop_privileges(options.username.as_deref().unwrap_or(identity::DEFAULT_USER), &[log])?;
     let domain = match options.domain {
-        NO_DOMAIN => config.domain.unwrap_or(seat::DEFAULT_DOMAIN),
+        NO_DOMAIN => config.domain.unwrap_or(agent::DEFAULT_DOMAIN),
         domain => domain,
     };
-    let state_dir = config.state_dir.clone().unwrap_or_else(seat::default_state_dir);
+    let state_dir = config.state_dir.clone().unwrap_or_else(agent::default_state_dir);
     let help = options.help_file.as_deref().map(read_help).transpose()?;
     let mut seat = Seat::open(&Setup {
         config,

@@ -9,11 +9,11 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use jumpseat::agent::{
+use jumpseat::model::{Desc, InDom, Inst, PM_IN_NULL, PmError, Pmid, Semantics, Units, Value, ValueType};
+use jumpseat::pmda::{
     Agent, Call, ClientId, Core, Exit, Handle, Indom, Instances, LabelList, LabelTarget, Limits, Listen,
     Metric, PmcdOptions, ServeError, Server, SetWriter, Subtree, TextKind, Transport,
 };
-use jumpseat::model::{Desc, InDom, Inst, PM_IN_NULL, PmError, Pmid, Semantics, Units, Value, ValueType};
 
 pub const DOMAIN: u16 = 460;
 

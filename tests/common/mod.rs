@@ -18,7 +18,6 @@ mod events;
 mod logger;
 mod pmcd;
 mod process;
-#[cfg(feature = "cli")]
 mod seat;
 
 pub use dbpmda::{Dbpmda, Transcript};
@@ -29,5 +28,4 @@ pub use process::{
     Output, PcpEnv, Process, eventually, free_port, has_ipv6, is_listening, program_path, temp_dir, user,
     wait_until,
 };
-#[cfg(feature = "cli")]
 pub use seat::{DOMAIN, Endpoint, JUMPSEAT, PMDA, SOURCE, Seat, Transport};

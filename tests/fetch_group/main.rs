@@ -1,6 +1,5 @@
 //! Fetch groups against libpcp's own: the same registrations and fetches on both sides, each on a pmcd of its own
 //! with equal agents, so that what changes from fetch to fetch changes alike.
-#![cfg(feature = "cli")]
 
 mod archives;
 #[path = "../../benches/common/c_peer.rs"]

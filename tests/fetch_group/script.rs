@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use jumpseat::agent::{Agent, Core, Handle, Indom, Instances, Listen, Metric, Server};
 use jumpseat::client::group::Falling;
 use jumpseat::model::{Inst, PmError, Units, Value, ValueType};
+use jumpseat::pmda::{Agent, Core, Handle, Indom, Instances, Listen, Metric, Server};
 
 use crate::matrix::{Registration, indom, item};
 use crate::{Sides, check};

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use jumpseat::agent::log::{self, Log};
-use jumpseat::agent::{Exit, Listen, ServeError};
-use jumpseat::seat::{self, Clients, Config, Seat, Setup, Signals};
+use jumpseat::agent::{self, Clients, Config, Seat, Setup, Signals};
+use jumpseat::pmda::log::{self, Log};
+use jumpseat::pmda::{Exit, Listen, ServeError};
 use jumpseat::source::SocketConfig;
 use nix::errno::Errno;
 
@@ -60,16 +60,16 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         config.socket = vec![SocketConfig { path, ..SocketConfig::default() }];
     }
     let addresses = args.listen.iter().map(|text| resolve(text)).collect::<Result<Vec<_>, _>>()?;
-    Log::new(seat::NAME, tracing::Level::INFO).install();
+    Log::new(agent::NAME, tracing::Level::INFO).install();
     let open = |path: &PathBuf| {
-        log::open(seat::NAME, path)
+        log::open(agent::NAME, path)
             .map_err(|error| format!("cannot open the log {}: {error}", path.display()))
     };
     let _log = args.log.as_ref().map(open).transpose()?;
     raise_descriptor_limit();
 
     let state_dir = args.state_dir.clone().or(config.state_dir.clone()).unwrap_or_else(user_state_dir);
-    let domain = args.domain.or(config.domain).unwrap_or(seat::DEFAULT_DOMAIN);
+    let domain = args.domain.or(config.domain).unwrap_or(agent::DEFAULT_DOMAIN);
     let mut seat = Seat::open(&Setup {
         config: &config,
         domain,
@@ -160,7 +160,7 @@ fn user_state_dir() -> PathBuf {
     let base = std::env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")));
-    base.map_or_else(seat::default_state_dir, |base| base.join("jumpseat"))
+    base.map_or_else(agent::default_state_dir, |base| base.join("jumpseat"))
 }
 
 /// Hundreds of clients and senders need a descriptor each; the soft limit is often 1024.

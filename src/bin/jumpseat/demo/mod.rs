@@ -13,10 +13,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use jumpseat::agent::{Handle, Listen};
+use jumpseat::agent::{self, Config, Seat, Setup, Signals};
 use jumpseat::client::group::FetchGroup;
 use jumpseat::client::{Context, Options};
-use jumpseat::seat::{self, Config, Seat, Setup, Signals};
+use jumpseat::pmda::{Handle, Listen};
 use jumpseat::source::SocketConfig;
 use jumpseat::source::tracefs::{KernelConfig, KernelStats};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -182,11 +182,11 @@ type Opened = (Seat, SocketAddr, Handle);
 fn open(config: &Config, listen: SocketAddr) -> Result<Opened, String> {
     let setup = Setup {
         config,
-        domain: seat::DEFAULT_DOMAIN,
+        domain: agent::DEFAULT_DOMAIN,
         state_dir: None,
         help: None,
         signals: Signals::Leave,
-        clients: seat::Clients::Alone,
+        clients: agent::Clients::Alone,
     };
     let mut seat = Seat::open(&setup).map_err(|error| error.to_string())?;
     match seat.server.listen(&Listen::Tcp(listen)).map_err(|error| error.to_string())? {

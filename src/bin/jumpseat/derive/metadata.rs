@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use clap::Args;
+use jumpseat::agent::{self, Clients, Config, Seat, Setup, Signals};
 use jumpseat::client::Context;
 use jumpseat::derive::{BindError, BindErrorKind, ConfigProblem, Dialect, Level, Meta, Registry, Source};
 use jumpseat::model::{InDom, PmError, Pmid, Semantics, Units, UnitsVocabulary, ValueType};
-use jumpseat::seat::{self, Clients, Config, Seat, Setup, Signals};
 
 use crate::definitions;
 
@@ -60,7 +60,7 @@ impl MetadataArgs {
             config.derived.files = Some(Vec::new());
             let setup = Setup {
                 config: &config,
-                domain: seat::DEFAULT_DOMAIN,
+                domain: agent::DEFAULT_DOMAIN,
                 state_dir: None,
                 help: None,
                 signals: Signals::Leave,

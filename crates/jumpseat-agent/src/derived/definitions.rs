@@ -1,0 +1,208 @@
+//! Definitions on their way to metrics: what they name, what has to be bound again, what they need.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::NAME;
+use crate::sampler::Handle;
+use pcp_derive::{BindError, BindErrorKind, Bound, BoundNode, Definition, Fact, Kind, Registry, Tree, parse};
+use pcp_model::{Desc, InDom, Pmid, ValueType};
+
+use super::files::Wanted;
+use super::foreign::{Foreign, Known, Needs};
+use super::full_name;
+use super::world::Catalogue;
+
+/// The domain of the collector's own metrics, which whoever serves clients directly has itself.
+const COLLECTOR_DOMAIN: u16 = 2;
+
+/// The definitions to be taken out: those that are gone or have another expression, and, up to the last,
+/// those made of something that has come, gone or changed. `changed` are operands that have.
+pub fn outdated(registry: &Registry, wanted: &[Wanted], changed: HashSet<Arc<str>>) -> HashSet<Arc<str>> {
+    let new: HashMap<String, &str> =
+        wanted.iter().map(|wanted| (full_name(&wanted.name), wanted.expression.as_str())).collect();
+    let same = |definition: &Definition| new.get(&*definition.name) == Some(&&*definition.expression);
+    let mut outdated: HashSet<Arc<str>> = HashSet::new();
+    let mut touched = changed;
+    touched.extend(new.keys().map(|name| name.as_str().into()));
+    for definition in registry.definitions() {
+        if same(definition) {
+            touched.remove(&definition.name);
+        } else {
+            touched.insert(definition.name.clone());
+            outdated.insert(definition.name.clone());
+        }
+    }
+    extend(registry, &mut outdated, |name, outdated| touched.contains(name) || outdated.contains(name));
+    outdated
+}
+
+/// The definitions that name what has no metadata yet, up to the last.
+pub fn waiting(registry: &Registry, foreign: &Foreign) -> HashSet<Arc<str>> {
+    let mut waiting = HashSet::new();
+    let is_waiting = |name: &str| foreign.known(name) == Some(Known::Waiting);
+    extend(registry, &mut waiting, |name, waiting| is_waiting(name) || waiting.contains(name));
+    waiting
+}
+
+/// Adds the definitions that name one for which `counts` says so, until there is no more of them.
+fn extend(
+    registry: &Registry,
+    found: &mut HashSet<Arc<str>>,
+    counts: impl Fn(&str, &HashSet<Arc<str>>) -> bool,
+) {
+    loop {
+        let before = found.len();
+        for definition in registry.definitions() {
+            if !found.contains(&definition.name)
+                && names(&definition.tree).any(|(name, _)| counts(name, found))
+            {
+                found.insert(definition.name.clone());
+            }
+        }
+        if found.len() == before {
+            return;
+        }
+    }
+}
+
+/// The metrics that an expression names, each with whether its values are wanted.
+fn names(tree: &Tree) -> impl Iterator<Item = (&str, bool)> {
+    tree.nodes().iter().filter_map(|node| match &node.kind {
+        Kind::Metric(name) => Some((&**name, true)),
+        Kind::Defined(name) => Some((&**name, false)),
+        Kind::Constant(constant) => Some((constant.tags.as_ref()?.meta.as_deref()?, false)),
+        Kind::NoValue(tags) => Some((tags.meta.as_deref()?, false)),
+        _ => None,
+    })
+}
+
+/// The names in definitions that are no metrics of this agent, but for definitions that would make them more
+/// than `most`.
+pub fn foreign_names<'a>(registry: &'a Registry, catalogue: &Catalogue, most: usize) -> BTreeSet<&'a str> {
+    let mut all = BTreeSet::new();
+    for definition in registry.definitions() {
+        let is_foreign = |name: &&str| {
+            let own = *name == NAME || name.strip_prefix(NAME).is_some_and(|rest| rest.starts_with('.'));
+            !own && !catalogue.by_name.contains_key(*name) && !all.contains(name)
+        };
+        let names = names(&definition.tree).map(|(name, _)| name);
+        let new: BTreeSet<&str> = names.filter(is_foreign).collect();
+        if all.len() + new.len() <= most {
+            all.extend(new);
+        }
+    }
+    all
+}
+
+/// Puts a definition into the registry, unless it is there. The engine's PMID, or why it cannot be used.
+pub fn register(registry: &mut Registry, catalogue: &Catalogue, wanted: &Wanted) -> Result<Pmid, String> {
+    let name = full_name(&wanted.name);
+    if let Some(definition) = registry.find(&name) {
+        return Ok(definition.pmid);
+    }
+    let tree = parse(&wanted.expression, registry.dialect()).map_err(|error| error.to_string())?;
+    let is_events = |name: &str| catalogue.by_name.get(name).is_some_and(|desc| is_events(desc.value_type));
+    if let Some((operand, _)) = names(&tree).find(|(name, values)| *values && is_events(name)) {
+        return Err(no_events(operand));
+    }
+    registry.register(&name, &wanted.expression).map_err(|error| error.to_string())
+}
+
+fn is_events(value_type: ValueType) -> bool {
+    matches!(value_type, ValueType::Event | ValueType::HighResEvent)
+}
+
+fn no_events(operand: &str) -> String {
+    format!(
+        "{operand} gives event records, which are nothing to compute with, and each of which a client gets \
+         only once"
+    )
+}
+
+/// What a definition that binds needs of samples, if anything, or why it is no metric of this agent's after
+/// all.
+pub fn check(
+    bound: &Bound,
+    catalogue: &Catalogue,
+    foreign: &Foreign,
+    domain: u16,
+) -> Result<Option<Needs>, String> {
+    let meta = bound.meta();
+    let taken =
+        |indom: InDom| indom.domain() == domain || foreign.direct && indom.domain() == COLLECTOR_DOMAIN;
+    let is_foreign = |indom: InDom| indom != InDom::NULL && indom.domain() != domain;
+    let known = |indom| {
+        let own = catalogue.by_pmid.values().map(|desc: &Desc| desc.indom);
+        own.chain(catalogue.foreign_meta.values().map(|meta| meta.indom)).any(|other| other == indom)
+    };
+    if meta.is_set() && !known(meta.indom) {
+        let also = if foreign.host.is_some() { ", nor one of its operands" } else { "" };
+        return Err(format!("instance domain {} is not one of this agent's{also}", meta.indom));
+    }
+    let mut needs = Needs::default();
+    for (id, node) in bound.tree.iter() {
+        let BoundNode { meta, fact, active: true } = *bound.node(id) else { continue };
+        let named = match &node.kind {
+            Kind::Metric(name) => Some((&**name, fact)),
+            _ => None,
+        };
+        if let Some((name, Fact::Operand(pmid))) = named {
+            if is_events(meta.value_type) {
+                return Err(no_events(name));
+            }
+            match Handle::of(pmid) {
+                None => drop(needs.own.insert(pmid.local())),
+                Some(_) if meta.is_set() && taken(meta.indom) => {
+                    return Err(format!(
+                        "{name} has instance domain {}, which would be taken for one of this agent's",
+                        meta.indom
+                    ));
+                }
+                Some(handle) => drop(needs.operands.insert(handle)),
+            }
+        }
+        let by_name = matches!(node.kind, Kind::Instance(..) | Kind::Match(..) | Kind::Constant(_));
+        if by_name && is_foreign(meta.indom) {
+            needs.indoms.insert(meta.indom);
+            // For a constant with instances: a sample is made of metrics.
+            let of_it = catalogue.foreign_meta.iter().filter(|(_, other)| other.indom == meta.indom);
+            needs.operands.extend(of_it.map(|(handle, _)| *handle).min());
+        }
+    }
+    if needs.operands.is_empty() {
+        return Ok(None);
+    }
+    if is_foreign(meta.indom) {
+        if foreign.direct {
+            needs.indoms.insert(meta.indom);
+        } else if !foreign.is_here() {
+            return Err(format!(
+                "it has instances of {}, which clients would ask the pmcd of this host for: take a function \
+                 that makes one value of them, or scalar(x[instance])",
+                foreign.host.as_deref().unwrap_or_default()
+            ));
+        }
+    }
+    Ok(Some(needs))
+}
+
+/// Why a definition does not bind, for people.
+pub fn reason(error: &BindError, foreign: &Foreign, most: usize) -> String {
+    let BindErrorKind::UnknownOperand(name) = &error.kind else { return error.to_string() };
+    if name.starts_with("jumpseat.field.") {
+        return format!("{name} is a parameter of event records and has no value of its own");
+    }
+    match (&foreign.host, foreign.known(name)) {
+        (Some(host), Some(Known::Unknown(code))) => {
+            format!("{name} is not a metric of this agent, and {host} says: {code}")
+        }
+        (None, _) if !name.starts_with("jumpseat.") => format!(
+            "{name} is not a metric of this agent; for those of others, set derived.pmcd in the configuration"
+        ),
+        (Some(_), None) if !name.starts_with("jumpseat.") => {
+            format!("{name} is one more metric of other agents than derived.max_operands ({most}) allows")
+        }
+        _ => format!("{name} is not a metric of this agent"),
+    }
+}

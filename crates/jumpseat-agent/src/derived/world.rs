@@ -1,0 +1,313 @@
+//! The agent, and what the sampler knows, as the expression engine sees them: metadata at any time, values
+//! and instances within a fetch.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::State;
+use crate::sampler::{self, Handle};
+use pcp_derive::{Column, Context, Meta, Registry, Sample, Source, Values};
+use pcp_model::{Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Profile, Value};
+use pcp_pmda::{Call, Instances, OwnMetrics, SetWriter};
+
+/// The metrics that definitions may use, by name and PMID.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    /// The agent's own. These never change.
+    pub by_name: FxHashMap<String, Desc>,
+    pub by_pmid: FxHashMap<u32, Desc>,
+    /// Those of other agents that definitions name and pmcd knows, and their metadata.
+    pub foreign: FxHashMap<Arc<str>, Handle>,
+    pub foreign_meta: FxHashMap<Handle, Meta>,
+}
+
+impl Catalogue {
+    /// Of these metrics.
+    pub fn new<'a>(metrics: impl Iterator<Item = (&'a str, Desc)>) -> Catalogue {
+        let mut catalogue = Catalogue::default();
+        for (name, desc) in metrics {
+            catalogue.by_name.insert(name.to_owned(), desc);
+            catalogue.by_pmid.insert(desc.pmid.local(), desc);
+        }
+        catalogue
+    }
+
+    /// The metadata of a metric, by the PMID that [`Metadata`] gave it.
+    pub fn meta(&self, pmid: Pmid) -> Option<Meta> {
+        match Handle::of(pmid) {
+            Some(handle) => self.foreign_meta.get(&handle).copied(),
+            None => self.by_pmid.get(&pmid.local()).copied().map(Meta::from),
+        }
+    }
+}
+
+/// The metadata of all metrics that definitions may use, for binding without evaluating.
+pub struct Metadata<'a>(pub &'a Catalogue);
+
+impl Source for Metadata<'_> {
+    fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
+        let own = self.0.by_name.get(name).map(|desc| desc.pmid);
+        own.or_else(|| Some(self.0.foreign.get(name)?.pmid())).ok_or(PmError::NAME)
+    }
+
+    fn meta(&mut self, pmid: Pmid) -> Result<Meta, PmError> {
+        self.0.meta(pmid).ok_or(PmError::PMID)
+    }
+}
+
+/// A sample, with the values that the agent's own metrics had when it came.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub sample: Arc<sampler::Sample>,
+    /// By [`Pmid::local`].
+    pub own: FxHashMap<u32, Result<Vec<InstanceValue>, PmError>>,
+}
+
+impl Snapshot {
+    /// The instances of a domain of another agent.
+    fn instances(&self, indom: InDom) -> Result<&Instances, PmError> {
+        match self.sample.indoms.get(&indom) {
+            Some(Ok(instances)) => Ok(instances),
+            Some(Err(error)) => Err(*error),
+            None => Err(PmError::INDOM),
+        }
+    }
+
+    fn values(&self, pmid: Pmid) -> Result<&[InstanceValue], PmError> {
+        let values = match Handle::of(pmid) {
+            Some(handle) => self.sample.values.get(&handle),
+            None => self.own.get(&pmid.local()),
+        };
+        values.map_or(Err(PmError::AGAIN), |values| values.as_deref().map_err(|error| *error))
+    }
+}
+
+/// The agent within a fetch. The engine asks for operands and instances by turns, never for one within
+/// the other, so the cell is never borrowed twice.
+struct World<'a, 'b> {
+    own: RefCell<&'a mut OwnMetrics<'b, State>>,
+    catalogue: &'a Catalogue,
+    call: Call<'a>,
+    /// Where values come from, if not from the agent as it is now.
+    snapshot: Option<&'a Snapshot>,
+}
+
+impl World<'_, '_> {
+    fn with_instances<T>(
+        &self,
+        indom: InDom,
+        ask: impl FnOnce(&Instances) -> Result<T, PmError>,
+    ) -> Result<T, PmError> {
+        if indom.domain() == self.call.pmid.domain() {
+            return ask(self.own.borrow_mut().instances(indom.serial())?);
+        }
+        ask(self.snapshot.ok_or(PmError::INDOM)?.instances(indom)?)
+    }
+}
+
+/// Instances and metadata of a [`World`].
+struct WorldSource<'w, 'a, 'b>(&'w World<'a, 'b>);
+
+impl Source for WorldSource<'_, '_, '_> {
+    fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
+        Metadata(self.0.catalogue).pmid(name)
+    }
+
+    fn meta(&mut self, pmid: Pmid) -> Result<Meta, PmError> {
+        Metadata(self.0.catalogue).meta(pmid)
+    }
+
+    fn instance(&mut self, indom: InDom, name: &str) -> Result<Inst, PmError> {
+        self.0.with_instances(indom, |instances| instances.find(name))
+    }
+
+    fn instance_name(
+        &mut self,
+        indom: InDom,
+        inst: Inst,
+        found: &mut dyn FnMut(&str),
+    ) -> Result<(), PmError> {
+        self.0.with_instances(indom, |instances| instances.name(inst).map(found).ok_or(PmError::INST))
+    }
+
+    fn instances(&mut self, indom: InDom, out: &mut Vec<Inst>) -> Result<(), PmError> {
+        let profile = self.0.call.profile.of(indom);
+        self.0.with_instances(indom, |instances| {
+            out.extend(instances.active().iter().filter(|&&inst| profile.includes(inst)));
+            Ok(())
+        })
+    }
+}
+
+/// Values of a [`World`], and room for them.
+struct WorldSample<'w, 'a, 'b> {
+    world: &'w World<'a, 'b>,
+    values: &'w mut Vec<InstanceValue>,
+}
+
+impl Sample for WorldSample<'_, '_, '_> {
+    fn operand(&mut self, pmid: Pmid, column: &mut Column) -> Result<(), PmError> {
+        if let Some(snapshot) = self.world.snapshot {
+            return column.extend(snapshot.values(pmid)?);
+        }
+        self.values.clear();
+        self.world.own.borrow_mut().values(&self.world.call, pmid, self.values)?;
+        column.extend(self.values)
+    }
+}
+
+/// What one client has computed.
+#[derive(Debug, Default)]
+pub struct Session {
+    /// Bindings and history of what is made of the agent's own metrics only.
+    context: Context,
+    /// The fetch that the operands' values are of.
+    fetch: u64,
+    /// Room for the values of one operand.
+    values: Vec<InstanceValue>,
+    /// Bindings and history of what is made of samples. Apart from the others, with whom it must not share
+    /// values: those are of a fetch, these of a sample.
+    sampled: Context,
+    /// The sample that the operands' values are of.
+    sample: u64,
+    /// What each of those had for that sample, or one before.
+    results: FxHashMap<Pmid, Computed>,
+    /// The metrics made of samples that the client has asked for, by [`Pmid::local`].
+    pub asked: Vec<u32>,
+}
+
+/// What came out of a sample.
+#[derive(Debug)]
+struct Computed {
+    sample: u64,
+    column: Result<Column, PmError>,
+}
+
+impl Session {
+    /// Notes that the client asks for a metric made of samples, and tells whether it is the first time.
+    pub fn ask(&mut self, pmid: Pmid) -> bool {
+        let first = !self.asked.contains(&pmid.local());
+        self.asked.extend(first.then_some(pmid.local()));
+        first
+    }
+
+    /// Forgets bindings and history.
+    pub fn forget(&mut self) {
+        self.context.reset();
+        self.sampled.reset();
+        self.results.clear();
+    }
+
+    /// Evaluates a definition over the agent's own metrics, under the client's profile, and writes what comes
+    /// out.
+    ///
+    /// # Errors
+    /// The error of the value set.
+    pub fn write(
+        &mut self,
+        (definition, registry, catalogue): (Pmid, &Registry, &Catalogue),
+        own: &mut OwnMetrics<'_, State>,
+        call: &Call<'_>,
+        values: &mut SetWriter<'_>,
+    ) -> Result<(), PmError> {
+        if self.fetch != call.fetch.number {
+            self.fetch = call.fetch.number;
+            self.context.begin_fetch();
+        }
+        let world = World { own: RefCell::new(own), catalogue, call: *call, snapshot: None };
+        let mut source = WorldSource(&world);
+        // Binds it, if this client has not used it before.
+        self.context.meta(registry, &mut source, definition)?;
+        let mut sample = WorldSample { world: &world, values: &mut self.values };
+        let column = self.context.evaluate(definition, call.fetch.time, &mut sample, &mut source)?;
+        write(column, values);
+        Ok(())
+    }
+
+    /// Writes what comes out of a definition with the values of a sample. It is evaluated once for each sample
+    /// that the client's fetches find, for all instances; the client's profile is for the result.
+    ///
+    /// # Errors
+    /// The error of the value set.
+    pub fn write_sampled(
+        &mut self,
+        (definition, registry, catalogue): (Pmid, &Registry, &Catalogue),
+        snapshot: &Snapshot,
+        own: &mut OwnMetrics<'_, State>,
+        call: &Call<'_>,
+        values: &mut SetWriter<'_>,
+    ) -> Result<(), PmError> {
+        let number = snapshot.sample.number;
+        if self.sample != number {
+            self.sample = number;
+            self.sampled.begin_fetch();
+            self.results.retain(|pmid, _| registry.find_pmid(*pmid).is_some());
+        }
+        let everything = Profile::default();
+        let call = Call { profile: &everything, ..*call };
+        let world = World { own: RefCell::new(own), catalogue, call, snapshot: Some(snapshot) };
+        let mut source = WorldSource(&world);
+        self.sampled.meta(registry, &mut source, definition)?;
+        let empty = || Computed { sample: 0, column: Err(PmError::AGAIN) };
+        let computed = self.results.entry(definition).or_insert_with(empty);
+        if computed.sample != number {
+            let mut sample = WorldSample { world: &world, values: &mut self.values };
+            let time = snapshot.sample.time;
+            let column = self.sampled.evaluate(definition, time, &mut sample, &mut source);
+            computed.sample = number;
+            match (&mut computed.column, column) {
+                // In the memory there is.
+                (Ok(to), Ok(from)) => to.clone_from(from),
+                (to, from) => *to = from.cloned(),
+            }
+        }
+        write(computed.column.as_ref().map_err(|error| *error)?, values);
+        Ok(())
+    }
+
+    /// Memory for values of earlier fetches, in bytes.
+    pub fn bytes(&self) -> usize {
+        let columns = self.results.values().filter_map(|computed| computed.column.as_ref().ok());
+        let results: usize = columns.map(bytes).sum();
+        self.context.history_bytes() + self.sampled.history_bytes() + results
+    }
+}
+
+/// Writes the values that the client wants.
+fn write(column: &Column, values: &mut SetWriter<'_>) {
+    for (at, &inst) in column.ids.iter().enumerate() {
+        // A singular value has no instance that a profile could leave out.
+        if (inst == PM_IN_NULL || values.wants(inst))
+            && let Some(value) = column.values.get(at)
+        {
+            // What cannot be sent is noted as the instance's error.
+            let _ = values.value(inst, &value);
+        }
+    }
+}
+
+/// Memory of a column's values.
+fn bytes(column: &Column) -> usize {
+    let values = match &column.values {
+        Values::I32(values) => 4 * values.len(),
+        Values::U32(values) => 4 * values.len(),
+        Values::Float(values) => 4 * values.len(),
+        Values::I64(values) => 8 * values.len(),
+        Values::U64(values) => 8 * values.len(),
+        Values::Double(values) => 8 * values.len(),
+        Values::Other(values) => values
+            .iter()
+            .map(|value| {
+                size_of::<Value>()
+                    + match value {
+                        Value::String(text) => text.len(),
+                        Value::Aggregate(bytes) => bytes.len(),
+                        _ => 0,
+                    }
+            })
+            .sum(),
+    };
+    values + 4 * column.len()
+}

@@ -1,0 +1,136 @@
+//! `jumpseat.field.*`: the descriptors of event parameters, one metric for each field name and type.
+
+use rustc_hash::FxHashMap;
+
+use jumpseat_source::registry::WellKnown;
+use pcp_event::filter::FieldResolver;
+use pcp_model::{Desc, InDom, PmError, Pmid, Semantics, Units, ValueType};
+use pcp_pmda::{LabelList, Subtree, TextKind};
+
+use super::State;
+
+/// The fields known so far. Grows only: an archive may hold any parameter ever sent.
+#[derive(Debug, Default)]
+pub struct Fields {
+    by_pmid: FxHashMap<u32, Field>,
+    /// Every PMID of a field name, for filters, which name fields and not metrics.
+    by_name: FxHashMap<String, Vec<Pmid>>,
+    generation: u64,
+}
+
+#[derive(Debug)]
+struct Field {
+    leaf: String,
+    name: String,
+    value_type: ValueType,
+}
+
+impl Fields {
+    /// Takes in a field. Its metric can be looked up from now on.
+    pub fn define(&mut self, pmid: Pmid, leaf: String, name: String, value_type: ValueType) {
+        let pmids = self.by_name.entry(name.clone()).or_default();
+        if !pmids.contains(&pmid) {
+            pmids.push(pmid);
+        }
+        self.by_pmid.insert(pmid.local(), Field { leaf, name, value_type });
+        self.generation += 1;
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.by_pmid.len()
+    }
+
+    fn get(&self, pmid: Pmid) -> Option<&Field> {
+        self.by_pmid.get(&pmid.local())
+    }
+}
+
+impl FieldResolver for Fields {
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn resolve(&self, name: &str, found: &mut dyn FnMut(Pmid)) {
+        for &pmid in self.by_name.get(name).into_iter().flatten() {
+            found(pmid);
+        }
+    }
+}
+
+/// The dynamic subtree over [`State::fields`].
+pub struct FieldMetrics;
+
+impl Subtree<State> for FieldMetrics {
+    fn generation(&self, state: &State) -> u64 {
+        state.fields.generation
+    }
+
+    fn names(&self, state: &State, name: &mut dyn FnMut(&str, Pmid)) {
+        for (&local, field) in &state.fields.by_pmid {
+            name(&field.leaf, Pmid(local));
+        }
+    }
+
+    fn desc(&self, state: &State, pmid: Pmid) -> Option<Desc> {
+        let field = state.fields.get(pmid)?;
+        Some(Desc {
+            pmid,
+            value_type: field.value_type,
+            indom: InDom::NULL,
+            semantics: Semantics::Instant,
+            units: if pmid.local() == WellKnown::Missed.pmid(0).local() { Units::COUNT } else { Units::NONE },
+        })
+    }
+
+    fn text(&self, state: &State, pmid: Pmid, kind: TextKind) -> Option<String> {
+        let field = state.fields.get(pmid)?;
+        Some(match kind {
+            TextKind::OneLine => {
+                format!("event field \"{}\" of type {}", field.name, field.value_type.name())
+            }
+            TextKind::Help => format!(
+                "{}\n\nA parameter of the records in jumpseat.event: it has no value of its own.",
+                describe(pmid, &field.name)
+            ),
+        })
+    }
+
+    fn labels(&self, state: &State, pmid: Pmid, labels: &mut LabelList) -> Result<(), PmError> {
+        match state.fields.get(pmid) {
+            Some(field) => Ok(labels.add("field", field.name.as_str())?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn describe(pmid: Pmid, name: &str) -> String {
+    const KNOWN: [(WellKnown, &str); 9] = [
+        (WellKnown::Type, "What kind of event it is, as the sender names it."),
+        (WellKnown::Message, "The text of the event."),
+        (
+            WellKnown::Severity,
+            "How grave the event is: trace, debug, info, notice, warn, error, critical, alert or emergency.",
+        ),
+        (WellKnown::SpanId, "Identifies the traced activity (flag id)."),
+        (WellKnown::ParentId, "Identifies the activity that the traced one is part of (flag parent)."),
+        (
+            WellKnown::Missed,
+            "The number of records lost at this place. It stands next to the missed record in\n\
+             jumpseat.event.highres_records, whose own number does not survive the way to the client.",
+        ),
+        (WellKnown::SpanIdU64, "Identifies the traced activity (flag id), where the sender uses numbers."),
+        (
+            WellKnown::ParentIdU64,
+            "Identifies the activity that the traced one is part of (flag parent), where the sender uses numbers.",
+        ),
+        (
+            WellKnown::Other,
+            "A field, as name=value, that came after the number of field metrics had reached its limit.",
+        ),
+    ];
+    match KNOWN.iter().find(|(known, _)| known.pmid(0).local() == pmid.local()) {
+        Some((_, text)) => (*text).to_owned(),
+        None => format!("The field \"{name}\" that senders put into their events."),
+    }
+}

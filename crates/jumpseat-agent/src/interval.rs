@@ -1,0 +1,60 @@
+//! Spans of time as a configuration writes them.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+
+/// A span of time, written as text with a unit: `"500ms"`, `"1s"`, `"2 min"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Interval(pub Duration);
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.subsec_millis() {
+            0 => write!(f, "{}s", self.0.as_secs()),
+            _ => write!(f, "{}ms", self.0.as_millis()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Interval {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Interval, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Interval;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time with a unit, such as \"500ms\", \"1s\" or \"2min\"")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Interval, E> {
+                parse(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
+fn parse(text: &str) -> Option<Interval> {
+    jumpseat_source::rules::parse_span(text).map(Interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_number_and_a_unit() {
+        let millis = |text| parse(text).map(|Interval(time)| time.as_millis());
+        assert_eq!(millis("500ms"), Some(500));
+        assert_eq!(millis(" 1 s"), Some(1000));
+        assert_eq!(millis("2min"), Some(120_000));
+        assert_eq!(millis("1h"), Some(3_600_000));
+        for wrong in ["", "1", "s", "-1s", "1.5s", "1 day", "99999999999999999999s", "9999999999999999999h"] {
+            assert_eq!(millis(wrong), None, "{wrong}");
+        }
+        let shown = |millis| Interval(Duration::from_millis(millis)).to_string();
+        assert_eq!((shown(500), shown(1000), shown(60_000)), ("500ms".into(), "1s".into(), "60s".into()));
+    }
+}

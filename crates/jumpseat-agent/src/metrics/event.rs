@@ -1,0 +1,110 @@
+//! `jumpseat.event.*`: the records themselves.
+
+use std::time::Instant;
+
+use super::{SOURCES, TYPES};
+use crate::State;
+use pcp_event::ArrayKind;
+use pcp_event::batch::MAX_RECORD;
+use pcp_model::{Inst, PM_IN_NULL, PmError, Units, Value, ValueType};
+use pcp_pmda::{Call, Metric, SetWriter};
+
+/// Bytes of an answer without which a source has to wait: the largest record, and what goes before it.
+const ROOM_FOR_ONE: usize = MAX_RECORD + 4096;
+
+pub fn metrics() -> Vec<Metric<State>> {
+    let records = |name, kind: ArrayKind| {
+        Metric::new(name, kind.value_type())
+            .indom(SOURCES)
+            .set(move |state: &mut State, call, values| read(state, call, values, kind))
+            .store(move |state, call, inst, value| match value {
+                Value::String(text) => filter(state, call, inst, text, kind),
+                _ => Err(PmError::BADSTORE),
+            })
+    };
+    vec![
+        records("jumpseat.event.records", ArrayKind::Event),
+        records("jumpseat.event.highres_records", ArrayKind::HighRes),
+        Metric::new("jumpseat.event.recent", ValueType::Event).indom(SOURCES).set(recent),
+        Metric::new("jumpseat.event.count", ValueType::U64).counter().units(Units::COUNT).indom(TYPES).each(
+            |state: &mut State, _, inst| Ok(state.event_types.get(&inst).map(|of| Value::U64(of.count))),
+        ),
+    ]
+}
+
+/// Gives the client what it has not read of each source it wants. One fetch returns at most the fetch
+/// limit, shared fairly among the sources that have something for it; the rest waits in the log.
+fn read(
+    state: &mut State,
+    call: &Call<'_>,
+    values: &mut SetWriter<'_>,
+    kind: ArrayKind,
+) -> Result<(), PmError> {
+    let State { sources, source_names, streams, fields, limits, first_served, .. } = state;
+    let mut cursors = Vec::with_capacity(sources.len());
+    streams.follow(call.client, kind, values.wants_all());
+    for (&inst, source) in &mut *sources {
+        if values.wants(inst) {
+            let name = source_names.name(inst).unwrap_or_default();
+            let cursor = streams.open(call.client, inst, name, kind, &mut source.log, fields).cursor;
+            if source.log.cursor_stats(cursor).is_some_and(|stats| stats.queued > 0 || stats.untold > 0) {
+                cursors.push((inst, cursor));
+            }
+        }
+    }
+    let limit = (limits.fetch_limit.0 as usize / cursors.len().max(1)).max(ROOM_FOR_ONE);
+    // Those for whom an answer had no room come first in the next.
+    let first = cursors.iter().position(|&(inst, _)| inst >= *first_served).unwrap_or(0);
+    cursors.rotate_left(first);
+    *first_served = 0;
+    for (inst, cursor) in cursors {
+        let Some(source) = sources.get_mut(&inst) else { continue };
+        let room = values.room();
+        if room < ROOM_FOR_ONE {
+            *first_served = inst;
+            break;
+        }
+        values.events(inst, |out| {
+            let outcome = source.log.read(cursor, kind, out, limit.min(room)).unwrap_or_default();
+            source.delivered += outcome.delivered;
+            outcome.records > 0
+        })?;
+    }
+    Ok(())
+}
+
+fn recent(state: &mut State, _: &Call<'_>, values: &mut SetWriter<'_>) -> Result<(), PmError> {
+    let (number, limit) = (state.limits.recent as usize, state.limits.fetch_limit.0 as usize);
+    let limit = (limit / state.sources.len().max(1)).max(ROOM_FOR_ONE);
+    for (&inst, source) in &state.sources {
+        if values.wants(inst) {
+            let room = values.room();
+            if room < ROOM_FOR_ONE {
+                break;
+            }
+            values.events(inst, |out| {
+                source.log.recent(ArrayKind::Event, number, out, limit.min(room)).records > 0
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Storing text into a records metric sets the filter of the client that stores it.
+fn filter(
+    state: &mut State,
+    call: &Call<'_>,
+    inst: Inst,
+    text: &[u8],
+    kind: ArrayKind,
+) -> Result<(), PmError> {
+    let text = std::str::from_utf8(text).map_err(|_| PmError::BADSTORE)?;
+    let State { streams, sources, fields, .. } = state;
+    let source = (inst != PM_IN_NULL).then_some(inst);
+    streams.set_filter(call.client, (kind, source), text, sources, fields).map_err(|refused| {
+        if let Some(held_back) = state.refused_filters.allow(Instant::now()) {
+            tracing::warn!(held_back, "filter {text:?} refused: {refused}");
+        }
+        PmError::BADSTORE
+    })
+}

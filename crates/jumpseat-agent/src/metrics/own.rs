@@ -1,0 +1,118 @@
+//! `jumpseat.self.*`: what the agent costs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::unistd::{SysconfVar, sysconf};
+
+use crate::State;
+use crate::sampler::{Phase, SamplerStats};
+use jumpseat_source::OtlpStats;
+use pcp_model::{PmError, Units, Value, ValueType};
+use pcp_pmda::Metric;
+
+pub fn metrics() -> Vec<Metric<State>> {
+    let u64 = |name: &str, units, value: fn(&State) -> u64| {
+        Metric::new(format!("jumpseat.self.{name}"), ValueType::U64)
+            .units(units)
+            .value(move |state: &mut State| value(state))
+    };
+    let u32 = |name: &str, value: fn(&State) -> u32| {
+        Metric::new(format!("jumpseat.self.{name}"), ValueType::U32)
+            .units(Units::COUNT)
+            .value(move |state: &mut State| value(state))
+    };
+    let sampled = |name: &str, counter: fn(&SamplerStats) -> &AtomicU64| {
+        Metric::new(format!("jumpseat.self.sampler.{name}"), ValueType::U64)
+            .units(Units::COUNT)
+            .counter()
+            .value(move |state: &mut State| {
+                state.derived.foreign.stats().map_or(0, |stats| load(counter(stats)))
+            })
+    };
+    let otlp = |name: &str, units, of: fn(&OtlpStats) -> &AtomicU64| {
+        Metric::new(format!("jumpseat.self.otlp.{name}"), ValueType::U64)
+            .units(units)
+            .value(move |state: &mut State| load(of(&state.otlp)))
+    };
+    vec![
+        Metric::new("jumpseat.self.version", ValueType::String)
+            .discrete()
+            .value(|_: &mut State| env!("CARGO_PKG_VERSION")),
+        Metric::new("jumpseat.self.pid", ValueType::U32).discrete().value(|_: &mut State| std::process::id()),
+        u64("uptime", Units::MILLISECOND, |state| state.started.elapsed().as_millis() as u64),
+        Metric::new("jumpseat.self.cpu", ValueType::U64)
+            .units(Units::MICROSECOND)
+            .counter()
+            .each(|_: &mut State, _, _| Ok(cpu_micros().map(Value::U64))),
+        Metric::new("jumpseat.self.memory.resident", ValueType::U64)
+            .units(Units::BYTE)
+            .each(|_: &mut State, _, _| resident_bytes().map(|bytes| Some(Value::U64(bytes)))),
+        u64("memory.events", Units::BYTE, |state| state.event_memory() as u64),
+        u64("memory.history", Units::BYTE, |state| state.derived.history_bytes() as u64),
+        u64("requests.count", Units::COUNT, |state| load(&state.load.requests)).counter(),
+        u64("requests.time", Units::NANOSECOND, |state| load(&state.load.request_nanos)).counter(),
+        u64("requests.longest", Units::NANOSECOND, |state| load(&state.load.longest_nanos)),
+        u64("loop.count", Units::COUNT, |state| load(&state.load.wakeups)).counter(),
+        u64("loop.time", Units::NANOSECOND, |state| load(&state.load.busy_nanos)).counter(),
+        u32("clients", |state| load(&state.load.contexts) as u32),
+        u32("sources", |state| state.source_names.active().len() as u32),
+        u64("sources_refused", Units::COUNT, |state| load(&state.registry.sources_refused)).counter(),
+        u64("types_folded", Units::COUNT, |state| load(&state.registry.types_folded)).counter(),
+        u32("fields.known", |state| state.fields.count() as u32),
+        u64("fields.folded", Units::COUNT, |state| state.fields_folded).counter(),
+        u32("derived.usable", |state| state.derived.counts().usable),
+        u32("derived.refused", |state| state.derived.counts().refused),
+        u32("derived.waiting", |state| state.derived.counts().waiting),
+        Metric::new("jumpseat.self.sampler.state", ValueType::String).discrete().value(
+            |state: &mut State| state.derived.foreign.stats().map_or(Phase::Off, SamplerStats::phase).word(),
+        ),
+        sampled("samples", |stats| &stats.samples),
+        sampled("errors", |stats| &stats.errors),
+        sampled("reconnects", |stats| &stats.reconnects),
+        Metric::new("jumpseat.self.sampler.age", ValueType::U64).units(Units::MILLISECOND).each(
+            |state: &mut State, _, _| {
+                Ok(state.derived.foreign.age().map(|age| Value::U64(age.as_millis() as u64)))
+            },
+        ),
+        u64("sampler.latency", Units::NANOSECOND, |state| {
+            state.derived.foreign.stats().map_or(0, |stats| load(&stats.latency_nanos))
+        }),
+        u32("sampler.metrics", |state| state.derived.foreign.wanted() as u32),
+        u32("connections.active", |state| {
+            state.sockets.iter().map(|s| load(&s.connections)).sum::<u64>() as u32
+        }),
+        u64("connections.refused", Units::COUNT, |state| {
+            state.sockets.iter().map(|s| load(&s.refused)).sum()
+        })
+        .counter(),
+        u64("connections.dropped", Units::COUNT, |state| state.sockets.iter().map(|s| load(&s.unread)).sum())
+            .counter(),
+        otlp("connections", Units::COUNT, |stats| &stats.connections),
+        otlp("turned_away", Units::COUNT, |stats| &stats.turned_away).counter(),
+        otlp("requests", Units::COUNT, |stats| &stats.requests).counter(),
+        otlp("refused", Units::COUNT, |stats| &stats.refused).counter(),
+        otlp("busy", Units::COUNT, |stats| &stats.busy).counter(),
+        otlp("slow", Units::COUNT, |stats| &stats.slow).counter(),
+        otlp("bytes", Units::BYTE, |stats| &stats.bytes).counter(),
+        otlp("memory", Units::BYTE, |stats| &stats.memory),
+    ]
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn cpu_micros() -> Option<u64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
+    let micros = |time: nix::sys::time::TimeVal| time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64;
+    Some(micros(usage.user_time()) + micros(usage.system_time()))
+}
+
+/// The kernel's own count, from procfs: memory, not a file that could make the agent wait.
+fn resident_bytes() -> Result<u64, PmError> {
+    let statm = std::fs::read_to_string("/proc/self/statm").map_err(|_| PmError::VALUE)?;
+    let pages: u64 = statm.split(' ').nth(1).and_then(|field| field.parse().ok()).ok_or(PmError::VALUE)?;
+    let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096);
+    Ok(pages * page as u64)
+}

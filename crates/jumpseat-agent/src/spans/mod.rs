@@ -1,0 +1,402 @@
+//! What spans tell: durations, failures and the like, for each source and span name.
+//!
+//! Fed with each batch before it goes into the log. Of a record only the flags are looked at, unless it begins or ends
+//! a span; then its parameters are walked once. A span is known by its source and its id; its name is the event
+//! type of its START. An END that comes before its START waits for it for `grace`.
+//!
+//! **Bounds:** `max_names` names (the registry gives ids to no more, the rest goes to `SOURCE/(other)`), about
+//! 17 KiB each; `max_open` open spans over all sources, about 64 bytes each, of which the oldest of the source with the most
+//! gives way; [`MAX_EARLY`] waiting ENDs a source. Ids are hashed with a key of this process, so that nobody can choose
+//! ones that collide.
+//!
+//! **Cost:** a START and its END together are two hashes of the id, two look-ups in the table of open spans, and one
+//! of the name. No allocation once the tables have grown.
+
+mod buckets;
+mod stats;
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+use hashlink::LinkedHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use serde::Deserialize;
+
+use super::fields::Fields;
+use super::interval::Interval;
+use jumpseat_source::registry::{OTHER_TYPES, UNTYPED, WellKnown, tidy_type};
+use jumpseat_wire::severity;
+use pcp_event::EventFlags;
+use pcp_event::batch::{Batch, record_time};
+use pcp_event::filter::FieldResolver;
+use pcp_event::packed::{PackedParam, flags, params};
+use pcp_model::{Inst, Pmid, Timestamp, ValueType};
+use pcp_pmda::Instances;
+
+use buckets::{COARSE, coarse_name};
+use stats::SLICES;
+pub use stats::Span;
+
+/// Most ENDs of a source that wait for their START.
+pub const MAX_EARLY: usize = 4096;
+/// Most spellings of names that a source remembers, and the longest; others cost a look-up each.
+const MAX_SPELLINGS: usize = 4096;
+const MAX_SPELLING: usize = 128;
+/// Instances of buckets have the span's instance times this in their number.
+const BUCKETS: Inst = 128;
+const _: () = assert!(COARSE <= BUCKETS as usize);
+
+/// Limits of the span metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpansConfig {
+    /// Number of span names over all sources; spans of further ones count as `SOURCE/(other)`.
+    pub max_names: u32,
+    /// Number of open spans over all sources.
+    pub max_open: u32,
+    /// A span that has not ended after this is given up on.
+    pub max_age: Interval,
+    /// How long an END waits for a START that comes later.
+    pub grace: Interval,
+    /// How far back quantiles and the longest duration reach.
+    pub window: Interval,
+}
+
+impl Default for SpansConfig {
+    fn default() -> SpansConfig {
+        let seconds = |number| Interval(Duration::from_secs(number));
+        SpansConfig {
+            max_names: 1000,
+            max_open: 65_536,
+            max_age: seconds(3600),
+            grace: seconds(1),
+            window: seconds(60),
+        }
+    }
+}
+
+/// All spans.
+#[derive(Debug)]
+pub struct Spans {
+    /// Limits, as configured.
+    pub limits: SpansConfig,
+    /// The instance domain of spans.
+    pub names: Instances,
+    /// The instance domain of spans and buckets: those with spans in them.
+    pub buckets: Instances,
+    /// Spans whose name has no instance at all, as its id could not be stored.
+    pub untold: u64,
+    by_inst: FxHashMap<Inst, Span>,
+    sources: FxHashMap<Inst, OfSource>,
+    open: usize,
+    keys: RandomState,
+    domain: u16,
+    started: Instant,
+    /// The parameters that tell of a failure, and the fields known when they were looked up.
+    status: Vec<Pmid>,
+    error: Vec<Pmid>,
+    generation: Option<u64>,
+}
+
+/// The spans of one source.
+#[derive(Debug, Default)]
+pub struct OfSource {
+    /// STARTs and ENDs that are no part of a span: without an id, or an END whose START never came.
+    pub orphans: u64,
+    /// STARTs with the id of an open span.
+    pub duplicates: u64,
+    /// Spans that ended before they began, by their times.
+    pub backwards: u64,
+    spellings: FxHashMap<Box<[u8]>, Inst>,
+    open: LinkedHashMap<u64, Open, FxBuildHasher>,
+    early: LinkedHashMap<u64, Early, FxBuildHasher>,
+}
+
+#[derive(Debug)]
+struct Open {
+    name: Option<Inst>,
+    began: Timestamp,
+    arrived: Instant,
+}
+
+#[derive(Debug)]
+struct Early {
+    ended: Timestamp,
+    failed: bool,
+    arrived: Instant,
+}
+
+impl Spans {
+    /// No spans yet.
+    pub fn new(domain: u16) -> Spans {
+        Spans {
+            limits: SpansConfig::default(),
+            names: Instances::in_memory(),
+            buckets: Instances::in_memory(),
+            untold: 0,
+            by_inst: FxHashMap::default(),
+            sources: FxHashMap::default(),
+            open: 0,
+            keys: RandomState::new(),
+            domain,
+            started: Instant::now(),
+            status: Vec::new(),
+            error: Vec::new(),
+            generation: None,
+        }
+    }
+
+    /// Takes in a name.
+    pub fn define(&mut self, id: Inst, source: Inst, name: &str, span: String) {
+        if self.names.add_as(id, name).is_ok() {
+            self.by_inst.insert(id, Span::new(source, span));
+        }
+    }
+
+    /// The figures of a name.
+    pub fn get(&self, inst: Inst) -> Option<&Span> {
+        self.by_inst.get(&inst)
+    }
+
+    /// The figures of a source, once it has sent anything that begins or ends a span.
+    pub fn of_source(&self, source: Inst) -> Option<&OfSource> {
+        self.sources.get(&source)
+    }
+
+    /// The name of an instance of a bucket, and the bucket.
+    pub fn of_bucket(&self, inst: Inst) -> Option<(&Span, usize)> {
+        Some((self.get(inst / BUCKETS)?, (inst % BUCKETS) as usize))
+    }
+
+    /// Where a bucket ends, as text.
+    pub fn bucket_name(bucket: usize) -> String {
+        coarse_name(bucket)
+    }
+
+    /// Open spans, over all sources.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// The number of the current slice of time.
+    pub fn slice(&self, now: Instant) -> u64 {
+        let length = (self.limits.window.0.as_millis() as u64 / SLICES).max(1);
+        now.saturating_duration_since(self.started).as_millis() as u64 / length
+    }
+
+    /// Takes in the records of a batch.
+    pub fn batch(&mut self, source: Inst, source_name: &str, batch: &Batch, fields: &Fields) {
+        const MARKS: u32 = EventFlags::START.0 | EventFlags::END.0;
+        let mut now = None;
+        for record in (0..batch.len()).filter_map(|at| batch.get(at)) {
+            let flags = flags(record);
+            if flags.0 & MARKS == 0 {
+                continue;
+            }
+            let now = *now.get_or_insert_with(|| {
+                self.look_up(fields);
+                let now = Instant::now();
+                self.sources.entry(source).or_default();
+                self.tick_source(source, now);
+                now
+            });
+            self.record(source, source_name, flags, record, now);
+        }
+    }
+
+    /// Gives up on what has waited for too long.
+    pub fn tick(&mut self, now: Instant) {
+        let sources: Vec<Inst> = self.sources.keys().copied().collect();
+        sources.into_iter().for_each(|source| self.tick_source(source, now));
+    }
+
+    fn tick_source(&mut self, source: Inst, now: Instant) {
+        let (max_age, grace) = (self.limits.max_age.0, self.limits.grace.0);
+        let Some(of) = self.sources.get_mut(&source) else { return };
+        while of.early.front().is_some_and(|(_, end)| now.duration_since(end.arrived) > grace) {
+            of.early.pop_front();
+            of.orphans += 1;
+        }
+        while let Some((_, open)) = of.open.front()
+            && now.duration_since(open.arrived) > max_age
+        {
+            let name = open.name;
+            of.open.pop_front();
+            self.open -= 1;
+            give_up(&mut self.by_inst, name);
+        }
+    }
+
+    fn look_up(&mut self, fields: &Fields) {
+        if self.generation == Some(fields.generation()) {
+            return;
+        }
+        self.generation = Some(fields.generation());
+        for (name, pmids) in [("status", &mut self.status), ("error", &mut self.error)] {
+            pmids.clear();
+            fields.resolve(name, &mut |pmid| pmids.push(pmid));
+        }
+    }
+
+    fn record(&mut self, source: Inst, source_name: &str, flags: EventFlags, record: &[u8], now: Instant) {
+        let time = record_time(record);
+        let Some(of) = self.sources.get_mut(&source) else { return };
+        let Some(id) = params(record).next().filter(|_| flags.contains(EventFlags::ID)) else {
+            of.orphans += 1;
+            return;
+        };
+        let id = self.keys.hash_one((id.value_type, id.bytes));
+        if flags.contains(EventFlags::START) {
+            let name = params(record)
+                .find(|param| param.pmid == WellKnown::Type.pmid(self.domain))
+                .and_then(PackedParam::text);
+            let name = self.name(source, source_name, name);
+            self.start(source, id, name, time, now);
+        }
+        if flags.contains(EventFlags::END) {
+            let failed = params(record).skip(1).any(|param| self.is_failure(param));
+            self.end(source, id, time, failed, now);
+        }
+    }
+
+    fn start(&mut self, source: Inst, id: u64, name: Option<Inst>, began: Timestamp, now: Instant) {
+        let Some(of) = self.sources.get_mut(&source) else { return };
+        if let Some(end) = of.early.remove(&id) {
+            if end.ended >= began {
+                return self.complete(source, name, began, end.ended, end.failed, now);
+            }
+            of.orphans += 1;
+        }
+        if let Some(old) = of.open.remove(&id) {
+            of.duplicates += 1;
+            self.open -= 1;
+            give_up(&mut self.by_inst, old.name);
+        }
+        if self.open >= self.limits.max_open as usize {
+            self.make_room(source);
+        }
+        if self.limits.max_open == 0 {
+            return give_up_unseen(&mut self.by_inst, name);
+        }
+        if let Some(of) = self.sources.get_mut(&source) {
+            of.open.insert(id, Open { name, began, arrived: now });
+            self.open += 1;
+            if let Some(span) = name.and_then(|name| self.by_inst.get_mut(&name)) {
+                span.active += 1;
+            }
+        }
+    }
+
+    /// Gives up on the oldest open span of the source that has the most: of this one, if it has its share.
+    fn make_room(&mut self, source: Inst) {
+        let share = self.limits.max_open as usize / self.sources.len().max(1);
+        let open = |of: Option<&OfSource>| of.map_or(0, |of| of.open.len());
+        let most = || self.sources.iter().max_by_key(|(_, of)| of.open.len()).map(|(source, _)| *source);
+        let own = open(self.sources.get(&source));
+        let victim = if own >= share && own > 0 { Some(source) } else { most() };
+        if let Some((_, open)) =
+            victim.and_then(|victim| self.sources.get_mut(&victim)).and_then(|of| of.open.pop_front())
+        {
+            self.open -= 1;
+            give_up(&mut self.by_inst, open.name);
+        }
+    }
+
+    fn end(&mut self, source: Inst, id: u64, ended: Timestamp, failed: bool, now: Instant) {
+        let Some(of) = self.sources.get_mut(&source) else { return };
+        if let Some(open) = of.open.remove(&id) {
+            self.open -= 1;
+            if let Some(span) = open.name.and_then(|name| self.by_inst.get_mut(&name)) {
+                span.active -= 1;
+            }
+            return self.complete(source, open.name, open.began, ended, failed, now);
+        }
+        if of.early.remove(&id).is_some() {
+            of.orphans += 1;
+        }
+        if of.early.len() >= MAX_EARLY && of.early.pop_front().is_some() {
+            of.orphans += 1;
+        }
+        of.early.insert(id, Early { ended, failed, arrived: now });
+    }
+
+    fn complete(
+        &mut self,
+        source: Inst,
+        name: Option<Inst>,
+        began: Timestamp,
+        ended: Timestamp,
+        failed: bool,
+        now: Instant,
+    ) {
+        let nanos = ended.as_nanos() - began.as_nanos();
+        if nanos < 0
+            && let Some(of) = self.sources.get_mut(&source)
+        {
+            of.backwards += 1;
+        }
+        let slice = self.slice(now);
+        let Some((inst, span)) = name.and_then(|name| Some((name, self.by_inst.get_mut(&name)?))) else {
+            self.untold += 1;
+            return;
+        };
+        let nanos = u64::try_from(nanos.max(0)).unwrap_or(u64::MAX);
+        if let Some(bucket) = span.ended(nanos, failed, slice)
+            && let Some(id) = inst.checked_mul(BUCKETS).and_then(|first| first.checked_add(bucket as Inst))
+            && let Some(name) = self.names.name(inst)
+        {
+            // Made of the span's own instance and name, so that it is as new and as lasting as that.
+            let _ = self.buckets.add_as(id, &format!("{name}/{}", coarse_name(bucket)));
+        }
+    }
+
+    /// The instance of a name, as an event has it.
+    fn name(&mut self, source: Inst, source_name: &str, name: Option<&[u8]>) -> Option<Inst> {
+        let spelling = name.unwrap_or_default();
+        let of = self.sources.get_mut(&source)?;
+        if let Some(inst) = of.spellings.get(spelling) {
+            return Some(*inst);
+        }
+        let tidy = name.map_or_else(|| UNTYPED.to_owned(), tidy_type);
+        let find = |name: &str| self.names.ids().get(&format!("{source_name}/{name}"));
+        let inst = find(&tidy).or_else(|| find(OTHER_TYPES))?;
+        if of.spellings.len() < MAX_SPELLINGS && spelling.len() <= MAX_SPELLING {
+            of.spellings.insert(spelling.into(), inst);
+        }
+        Some(inst)
+    }
+
+    /// Whether a parameter of an END says that the span has failed.
+    fn is_failure(&self, param: PackedParam<'_>) -> bool {
+        if param.pmid == WellKnown::Severity.pmid(self.domain) {
+            let grave = &severity::WORDS[..=3];
+            return param.text().and_then(severity::from_word).is_some_and(|word| grave.contains(&word));
+        }
+        if self.status.contains(&param.pmid) {
+            return param.text().is_some_and(|text| text.eq_ignore_ascii_case(b"error"));
+        }
+        const INTEGERS: std::ops::RangeInclusive<u32> =
+            ValueType::I32.code() as u32..=ValueType::U64.code() as u32;
+        self.error.contains(&param.pmid)
+            && match param.text() {
+                Some(text) => text.eq_ignore_ascii_case(b"true"),
+                None => INTEGERS.contains(&param.value_type) && param.bytes.iter().any(|byte| *byte != 0),
+            }
+    }
+}
+
+fn give_up(by_inst: &mut FxHashMap<Inst, Span>, name: Option<Inst>) {
+    if let Some(span) = name.and_then(|name| by_inst.get_mut(&name)) {
+        span.active -= 1;
+        span.unfinished += 1;
+    }
+}
+
+fn give_up_unseen(by_inst: &mut FxHashMap<Inst, Span>, name: Option<Inst>) {
+    if let Some(span) = name.and_then(|name| by_inst.get_mut(&name)) {
+        span.unfinished += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

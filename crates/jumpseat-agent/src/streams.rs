@@ -1,0 +1,292 @@
+//! What each client reads: a stream for each source and each of the two record metrics it fetches.
+//!
+//! **Cost:** finding a client's stream of a source, or the stream of an instance, is two hash look-ups, so
+//! that neither a fetch nor `jumpseat.client` takes longer per stream the more there are. Filters take no
+//! more than [`FILTER_BUDGET`] over all clients; equal texts are kept once.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustc_hash::FxHashMap;
+
+use pcp_event::ArrayKind;
+use pcp_event::filter::{Filter, FilterError};
+use pcp_event::log::{CursorId, EventLog};
+use pcp_model::Inst;
+use pcp_pmda::{ClientId, Instances};
+
+use super::fields::Fields;
+use super::state::Source;
+
+/// One client's place in one source's log.
+#[derive(Debug)]
+pub struct Stream {
+    /// Its instance in `jumpseat.client`.
+    pub inst: Inst,
+    /// The source it reads.
+    pub source: Inst,
+    /// The form it reads it in.
+    pub kind: ArrayKind,
+    /// Its place.
+    pub cursor: CursorId,
+    /// Its filter, if it ever had one.
+    filter: Option<Arc<Stored>>,
+}
+
+impl Stream {
+    /// Text of the filter, empty for none.
+    pub fn filter(&self) -> &str {
+        self.filter.as_ref().map_or("", |stored| &stored.text)
+    }
+}
+
+/// Most memory for the filters of all clients, in bytes.
+pub const FILTER_BUDGET: usize = 32 << 20;
+/// What each filter counts for at least, so that there cannot be too many of them.
+const MIN_STORED: usize = 4 << 10;
+
+/// A filter as a client wrote it, and what it means.
+#[derive(Debug)]
+struct Stored {
+    text: Arc<str>,
+    /// `None` lets everything pass.
+    filter: Option<Arc<Filter>>,
+}
+
+impl Stored {
+    fn memory(&self) -> usize {
+        // The text is here and a key in the table of filters.
+        (2 * self.text.len() + self.filter.as_ref().map_or(0, |filter| filter.memory())).max(MIN_STORED)
+    }
+}
+
+/// Why a filter was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum FilterRefused {
+    /// It is not a filter.
+    #[error(transparent)]
+    Text(#[from] FilterError),
+    /// There are too many.
+    #[error("the filters of all clients take {FILTER_BUDGET} bytes already")]
+    Full,
+}
+
+/// What a client has stored. It holds for streams it may open later, too.
+#[derive(Debug)]
+struct Wish {
+    kind: ArrayKind,
+    /// For which source; `None` is every source without a wish of its own.
+    source: Option<Inst>,
+    stored: Arc<Stored>,
+}
+
+/// All streams of all clients.
+#[derive(Debug)]
+pub struct Streams {
+    /// The instance domain of streams. Instances go with their clients.
+    pub names: Instances,
+    by_client: FxHashMap<ClientId, Client>,
+    /// The client of an instance, and its place among that client's streams.
+    owner: FxHashMap<Inst, (ClientId, usize)>,
+    last_inst: Inst,
+    last_serial: u64,
+    /// Streams opened so far.
+    opened: u64,
+    filters: FxHashMap<Arc<str>, Weak<Stored>>,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    serial: u64,
+    /// In the order they were opened; none goes before its client.
+    streams: Vec<Stream>,
+    by_source: FxHashMap<(Inst, ArrayKind), usize>,
+    wishes: Vec<Wish>,
+    /// The metrics of which it wanted all instances when it fetched them last.
+    follows: Vec<ArrayKind>,
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        Streams {
+            names: Instances::in_memory(),
+            by_client: FxHashMap::default(),
+            owner: FxHashMap::default(),
+            last_inst: first_number(),
+            last_serial: first_number() as u64,
+            opened: 0,
+            filters: FxHashMap::default(),
+        }
+    }
+}
+
+/// Instances and names of streams are not kept across restarts, yet must not mean another stream in an
+/// archive that spans one. The numbers in both start at the seconds since 2020 and go up by one for each
+/// stream and client: an agent would have to open more than one a second for all of its life to meet a number
+/// again after a restart.
+fn first_number() -> Inst {
+    const YEAR_2020: u64 = 1_577_836_800;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    (now.saturating_sub(YEAR_2020) & 0x7fff_ffff) as Inst
+}
+
+impl Streams {
+    /// The client's stream of `source`, beginning at the log's end if this is the first time it asks.
+    pub fn open(
+        &mut self,
+        client: ClientId,
+        source: Inst,
+        source_name: &str,
+        kind: ArrayKind,
+        log: &mut EventLog,
+        fields: &Fields,
+    ) -> &mut Stream {
+        let state = client_entry(&mut self.by_client, &mut self.last_serial, client);
+        if let Some(&at) = state.by_source.get(&(source, kind)) {
+            return &mut state.streams[at];
+        }
+        let cursor = log.join();
+        let filter = state.wish(source, kind).map(|wish| Arc::clone(&wish.stored));
+        if let Some(stored) = &filter {
+            log.set_filter(cursor, stored.filter.clone(), fields);
+        }
+        self.last_inst = self.last_inst.checked_add(1).unwrap_or(0);
+        let inst = self.last_inst;
+        let name = format!("{}/{source_name}/{}", state.serial, kind_word(kind));
+        // The serial makes the name new and the counter the id; a stream whose instance were refused
+        // all the same would only be missing from jumpseat.client.
+        let _ = self.names.add_as(inst, &name);
+        let at = state.streams.len();
+        self.opened += 1;
+        self.owner.insert(inst, (client, at));
+        state.by_source.insert((source, kind), at);
+        state.streams.push(Stream { inst, source, kind, cursor, filter });
+        &mut state.streams[at]
+    }
+
+    /// Notes whether a client wants whatever sources there will be.
+    pub fn follow(&mut self, client: ClientId, kind: ArrayKind, all: bool) {
+        let follows = &mut client_entry(&mut self.by_client, &mut self.last_serial, client).follows;
+        if follows.contains(&kind) != all {
+            if all { follows.push(kind) } else { follows.retain(|known| *known != kind) }
+        }
+    }
+
+    /// Opens streams of a new source for those who follow all sources: its first records are for them, too.
+    pub fn new_source(&mut self, source: Inst, name: &str, log: &mut EventLog, fields: &Fields) {
+        let followers = self.by_client.iter().flat_map(|(client, state)| {
+            let client = *client;
+            state.follows.iter().map(move |kind| (client, *kind))
+        });
+        let mut followers: Vec<_> = followers.collect();
+        followers.sort_unstable_by_key(|(client, _)| *client);
+        for (client, kind) in followers {
+            self.open(client, source, name, kind, log, fields);
+        }
+    }
+
+    /// Remembers a client's filter for one of the two records metrics and one source (`None`: every source
+    /// without a filter of its own), in place of those it replaces, and gives it to the streams that are open.
+    ///
+    /// # Errors
+    /// [`FilterRefused`]; nothing has changed then.
+    pub fn set_filter(
+        &mut self,
+        client: ClientId,
+        (kind, source): (ArrayKind, Option<Inst>),
+        text: &str,
+        sources: &mut BTreeMap<Inst, Source>,
+        fields: &Fields,
+    ) -> Result<(), FilterRefused> {
+        let stored = self.stored(text)?;
+        let state = client_entry(&mut self.by_client, &mut self.last_serial, client);
+        state.wishes.retain(|old| old.kind != kind || source.is_some() && old.source != source);
+        for stream in &mut state.streams {
+            if stream.kind == kind && source.is_none_or(|source| source == stream.source) {
+                stream.filter = Some(Arc::clone(&stored));
+                if let Some(Source { log, .. }) = sources.get_mut(&stream.source) {
+                    log.set_filter(stream.cursor, stored.filter.clone(), fields);
+                }
+            }
+        }
+        state.wishes.push(Wish { kind, source, stored });
+        Ok(())
+    }
+
+    /// The filter of a text, shared with all who have stored the same.
+    fn stored(&mut self, text: &str) -> Result<Arc<Stored>, FilterRefused> {
+        if let Some(stored) = self.filters.get(text).and_then(Weak::upgrade) {
+            return Ok(stored);
+        }
+        let filter = Filter::parse(text)?.map(Arc::new);
+        let stored = Arc::new(Stored { text: text.into(), filter });
+        self.filters.retain(|_, stored| stored.strong_count() > 0);
+        if self.filter_memory() + stored.memory() > FILTER_BUDGET {
+            return Err(FilterRefused::Full);
+        }
+        self.filters.insert(Arc::clone(&stored.text), Arc::downgrade(&stored));
+        Ok(stored)
+    }
+
+    /// Bytes that the filters of all clients take at most.
+    fn filter_memory(&self) -> usize {
+        self.filters.values().filter_map(Weak::upgrade).map(|stored| stored.memory()).sum()
+    }
+
+    /// How many streams there have been.
+    pub fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// The stream of an instance.
+    pub fn get(&self, inst: Inst) -> Option<&Stream> {
+        let (client, at) = self.owner.get(&inst)?;
+        self.by_client.get(client)?.streams.get(*at)
+    }
+
+    /// The client's stream of a source, if it has one.
+    #[cfg(test)]
+    pub fn find(&self, client: ClientId, source: Inst, kind: ArrayKind) -> Option<&Stream> {
+        let client = self.by_client.get(&client)?;
+        client.streams.get(*client.by_source.get(&(source, kind))?)
+    }
+
+    /// Forgets a client and gives up its places.
+    pub fn end(&mut self, client: ClientId, sources: &mut BTreeMap<Inst, Source>) {
+        let Some(state) = self.by_client.remove(&client) else { return };
+        for stream in state.streams {
+            self.owner.remove(&stream.inst);
+            self.names.forget(stream.inst);
+            if let Some(Source { log, .. }) = sources.get_mut(&stream.source) {
+                log.leave(stream.cursor);
+            }
+        }
+    }
+}
+
+impl Client {
+    fn wish(&self, source: Inst, kind: ArrayKind) -> Option<&Wish> {
+        let of_kind = || self.wishes.iter().filter(|w| w.kind == kind);
+        of_kind().find(|w| w.source == Some(source)).or_else(|| of_kind().find(|w| w.source.is_none()))
+    }
+}
+
+fn client_entry<'a>(
+    by_client: &'a mut FxHashMap<ClientId, Client>,
+    last_serial: &mut u64,
+    client: ClientId,
+) -> &'a mut Client {
+    by_client.entry(client).or_insert_with(|| {
+        *last_serial += 1;
+        Client { serial: *last_serial, ..Client::default() }
+    })
+}
+
+/// The last component of the metric that gives a stream.
+pub fn kind_word(kind: ArrayKind) -> &'static str {
+    match kind {
+        ArrayKind::Event => "records",
+        ArrayKind::HighRes => "highres_records",
+    }
+}

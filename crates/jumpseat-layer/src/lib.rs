@@ -1,0 +1,221 @@
+//! A program's spans and events as records of the agent: a layer for `tracing-subscriber`.
+//!
+//! ```no_run
+//! use tracing_subscriber::prelude::*;
+//!
+//! let layer = jumpseat_layer::layer().source("shop");
+//! let _guard = layer.guard();
+//! tracing_subscriber::registry().with(layer).init();
+//! ```
+//!
+//! A span becomes a START record when it is made and an END record when it is closed, with its own number as span
+//! id and that of the span around it as parent id; fields that are recorded in between come with the END. An event
+//! becomes a POINT record with the number of the span it is in. The event type is the span's name or the event's
+//! target, the severity is the level, all fields keep their types (`docs/ingest-protocol.md`).
+//!
+//! The program is never held up: each thread fills a ring of its own, and a thread of the layer sends what is in
+//! the rings. What does not fit, as long as there is no agent or it is too slow, is lost and counted, and shows as
+//! *missed* records in their place.
+
+mod lane;
+mod message;
+mod writer;
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use tracing_core::span::{Attributes, Id, Record};
+use tracing_core::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+use lane::Shared;
+use message::Fields;
+use writer::Writer;
+
+/// The agent's ingest socket, unless configured otherwise.
+pub const SOCKET: &str = "/run/pcp/jumpseat.socket";
+/// Bytes that a thread's messages may take until they are sent, unless configured otherwise.
+pub const BUFFER: usize = 1 << 20;
+
+/// A layer that sends everything to the agent of this machine. Filters go before it, as before any layer.
+pub fn layer() -> EventLayer {
+    EventLayer {
+        shared: Arc::new(Shared::new(BUFFER)),
+        socket: SOCKET.into(),
+        source: program(),
+        started: false,
+    }
+}
+
+/// The layer.
+pub struct EventLayer {
+    shared: Arc<Shared>,
+    socket: PathBuf,
+    source: String,
+    started: bool,
+}
+
+impl EventLayer {
+    /// Sends under the name of this source instead of the program's. See `docs/ingest-protocol.md` for what a
+    /// source may be called; the agent puts others under its default source.
+    pub fn source(mut self, name: impl Into<String>) -> EventLayer {
+        self.source = name.into();
+        self
+    }
+
+    /// Sends to this ingest socket.
+    pub fn socket(mut self, path: impl Into<PathBuf>) -> EventLayer {
+        self.socket = path.into();
+        self
+    }
+
+    /// Gives each thread so many bytes for what is not sent yet. An event takes about 40 bytes and those of its
+    /// texts. Call it before [`EventLayer::guard`].
+    pub fn buffer(mut self, bytes: usize) -> EventLayer {
+        self.shared = Arc::new(Shared::new(bytes.max(4096)));
+        self
+    }
+
+    /// Something to keep until the end of `main`: dropped, it waits until everything is sent, for a second at
+    /// most.
+    pub fn guard(&self) -> Guard {
+        Guard { shared: Arc::clone(&self.shared) }
+    }
+
+    fn start(&mut self) {
+        let writer = Writer {
+            shared: Arc::clone(&self.shared),
+            socket: self.socket.clone(),
+            source: self.source.clone(),
+            rings: Vec::new(),
+            connection: None,
+            retry: None,
+            lost: 0,
+        };
+        // Without a thread the rings fill up and all is lost, but the program goes on.
+        if let Ok(thread) = std::thread::Builder::new().name("jumpseat".into()).spawn(move || writer.run()) {
+            self.started = self.shared.writer.set(thread.thread().clone()).is_ok();
+        }
+    }
+}
+
+/// Sends what is left when it is dropped.
+#[must_use = "dropped at once, it is of no use"]
+pub struct Guard {
+    shared: Arc<Shared>,
+}
+
+impl Guard {
+    /// Waits until all that was traced before is sent. Does not wait for an agent that is not there, nor beyond
+    /// its patience; whether the wait was over before.
+    pub fn flush(&self, patience: Duration) -> bool {
+        let until = Instant::now().checked_add(patience);
+        let (asked, done) = &self.shared.flushes;
+        let wanted = asked.fetch_add(1, Ordering::AcqRel) + 1;
+        loop {
+            self.shared.rouse();
+            if done.load(Ordering::Acquire) >= wanted {
+                return true;
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.flush(Duration::from_secs(1));
+    }
+}
+
+/// What the layer keeps with a span.
+struct Known {
+    id: u64,
+    parent: u64,
+    /// Fields that were recorded later.
+    later: Vec<u8>,
+}
+
+impl<S> Layer<S> for EventLayer
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn on_layer(&mut self, _: &mut S) {
+        if !self.started {
+            self.start();
+        }
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        let parent = span.parent().map_or(0, |parent| number(&parent.extensions()));
+        let mut extensions = span.extensions_mut();
+        let id = match extensions.get_mut::<Known>() {
+            Some(known) => known.id,
+            None => {
+                let id = new_number();
+                extensions.insert(Known { id, parent, later: Vec::new() });
+                id
+            }
+        };
+        drop(extensions);
+        let metadata = attributes.metadata();
+        lane::send(&self.shared, message::START, metadata, (id, parent), |out| {
+            attributes.record(&mut Fields(out));
+        });
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        // Before the span is locked: writing a value may trace something itself.
+        let mut new = Vec::new();
+        values.record(&mut Fields(&mut new));
+        if let Some(known) = span.extensions_mut().get_mut::<Known>() {
+            message::replace_fields(&mut known.later, &new);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let span = context.event_span(event).map_or(0, |span| number(&span.extensions()));
+        lane::send(&self.shared, message::POINT, event.metadata(), (span, 0), |out| {
+            event.record(&mut Fields(out));
+        });
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        let Some(span) = context.span(&id) else { return };
+        // It is left there for other layers of this kind.
+        let extensions = span.extensions();
+        let Some(Known { id, parent, later }) = extensions.get::<Known>() else { return };
+        lane::send(&self.shared, message::END, span.metadata(), (*id, *parent), |out| {
+            out.extend_from_slice(later);
+        });
+    }
+}
+
+/// The number of a span, 0 if it has none.
+fn number(extensions: &tracing_subscriber::registry::Extensions<'_>) -> u64 {
+    extensions.get::<Known>().map_or(0, |known| known.id)
+}
+
+/// A number for a span that no other has, of this or another program, as far as chance goes.
+fn new_number() -> u64 {
+    static NEXT: LazyLock<AtomicU64> =
+        LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(std::process::id())));
+    NEXT.fetch_add(1, Ordering::Relaxed).max(1)
+}
+
+/// The program's name.
+fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(|path| path.file_name()?.to_str());
+    name.unwrap_or("program").to_owned()
+}

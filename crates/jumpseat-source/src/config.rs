@@ -1,0 +1,192 @@
+//! Configuration of the ingest socket.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{AccessFlags, access, getuid};
+use serde::Deserialize;
+
+use super::clock::SenderClock;
+
+/// Where PCP keeps its sockets, and so the ingest socket of an agent under pmcd.
+const SYSTEM_PATH: &str = "/run/pcp/jumpseat.socket";
+/// Names the socket for senders and for agents without a configuration.
+const PATH_VARIABLE: &str = "JUMPSEAT_SOCKET";
+
+/// The socket for an agent to make when nothing else is said: what `JUMPSEAT_SOCKET` names, else PCP's place if
+/// this user may write there, else one of the user's own.
+pub fn socket_to_make() -> PathBuf {
+    named().unwrap_or_else(|| {
+        let system = PathBuf::from(SYSTEM_PATH);
+        let may_write = |dir| access(dir, AccessFlags::W_OK).is_ok();
+        if system.parent().is_some_and(may_write) { system } else { user_path() }
+    })
+}
+
+/// The socket for a sender to use when nothing else is said: what `JUMPSEAT_SOCKET` names, else PCP's place, or
+/// the user's own if only that is there.
+pub fn socket_to_use() -> PathBuf {
+    named().unwrap_or_else(|| {
+        let (system, user) = (PathBuf::from(SYSTEM_PATH), user_path());
+        if !system.exists() && is_own(&user) { user } else { system }
+    })
+}
+
+/// Whether this user made what is at the path. Anyone may have put a socket into the directory for
+/// temporary files, to listen in on what is sent.
+fn is_own(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == getuid().as_raw())
+}
+
+fn named() -> Option<PathBuf> {
+    std::env::var_os(PATH_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+fn user_path() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
+        Some(dir) => PathBuf::from(dir).join("jumpseat.socket"),
+        None => std::env::temp_dir().join(format!("jumpseat-{}.socket", getuid())),
+    }
+}
+
+/// What to do with a line or field beyond its limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Oversize {
+    /// Refuse the event and count it.
+    #[default]
+    Refuse,
+    /// Keep what fits and count it. Binary frames are refused all the same: half a frame means nothing.
+    Truncate,
+}
+
+/// The ingest socket: where it is, who may write, and how much of what it takes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SocketConfig {
+    /// Path of the Unix socket.
+    pub path: PathBuf,
+    /// Permission bits of the socket: who may connect. Octal text such as `"0660"`.
+    #[serde(deserialize_with = "octal")]
+    pub mode: u32,
+    /// Source name of connections that name none.
+    pub source: String,
+    /// Clock that numeric times in lines are of, on connections that name none.
+    pub clock: SenderClock,
+    /// Connections at the same time; further ones are told so and closed. Each takes at most about half a
+    /// MiB: an incomplete line, and the names it defined in the binary framing.
+    pub max_connections: usize,
+    /// Longest line or frame, in bytes.
+    #[serde(deserialize_with = "super::size::bytes")]
+    pub max_line: usize,
+    /// Longest text of one field, in bytes.
+    #[serde(deserialize_with = "super::size::bytes")]
+    pub max_field: usize,
+    /// What to do with longer ones.
+    pub oversize: Oversize,
+    /// Batches of up to 64 KiB that may wait for the core before records are counted as missed.
+    pub queue: usize,
+    /// Milliseconds to wait for the core when the queue is full, before records are lost. Meanwhile
+    /// senders wait in their own socket buffers. After a loss there is no more waiting until the queue
+    /// moves again.
+    pub patience_ms: u64,
+}
+
+impl Default for SocketConfig {
+    fn default() -> SocketConfig {
+        SocketConfig {
+            path: PathBuf::from(SYSTEM_PATH),
+            mode: 0o660,
+            source: "socket".to_owned(),
+            clock: SenderClock::default(),
+            max_connections: 256,
+            max_line: 64 * 1024,
+            max_field: 16 * 1024,
+            oversize: Oversize::Refuse,
+            queue: 64,
+            patience_ms: 20,
+        }
+    }
+}
+
+/// Smallest and largest [`SocketConfig::max_line`]. The upper end is that of a packed
+/// record ([`pcp_event::batch::MAX_RECORD`]).
+pub(super) const LINE_RANGE: std::ops::RangeInclusive<usize> = 256..=256 * 1024;
+
+impl SocketConfig {
+    /// Checks ranges. The error names the key and what is allowed.
+    pub fn validate(&self) -> Result<(), String> {
+        if self.path.as_os_str().is_empty() {
+            return Err("path: must not be empty".to_owned());
+        }
+        if self.mode > 0o777 {
+            return Err(format!("mode: {:o} is not between 0 and 0777", self.mode));
+        }
+        if !super::registry::is_source_name(&self.source) {
+            return Err(format!(
+                "source: {:?} is no source name: 1 to {} bytes without blanks and control characters",
+                self.source,
+                super::registry::MAX_SOURCE_NAME
+            ));
+        }
+        in_range("max_connections", self.max_connections, 1..=100_000)?;
+        in_range("max_line", self.max_line, LINE_RANGE)?;
+        in_range("max_field", self.max_field, 16..=*LINE_RANGE.end())?;
+        in_range("queue", self.queue, 1..=65_536)?;
+        in_range("patience_ms", self.patience_ms as usize, 0..=1000)
+    }
+}
+
+pub(super) fn in_range(
+    key: &str,
+    value: usize,
+    range: std::ops::RangeInclusive<usize>,
+) -> Result<(), String> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(format!("{key}: {value} is not between {} and {}", range.start(), range.end()))
+}
+
+fn octal<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    u32::from_str_radix(text.trim_start_matches("0o"), 8)
+        .map_err(|_| serde::de::Error::custom(format!("mode {text:?}: write octal digits, such as \"0660\"")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> Result<SocketConfig, String> {
+        let config: SocketConfig = serde_json::from_str(json).map_err(|e| e.to_string())?;
+        config.validate().map(|()| config)
+    }
+
+    #[test]
+    fn a_strangers_socket_is_not_used() {
+        let own = tempfile::NamedTempFile::new().expect("temporary file");
+        assert!(is_own(own.path()));
+        assert!(!is_own(&own.path().with_extension("missing")));
+        assert_eq!(is_own(Path::new("/proc/1/stat")), getuid().is_root());
+    }
+
+    #[test]
+    fn defaults_are_valid_and_keys_are_checked() {
+        assert_eq!(parse("{}"), Ok(SocketConfig::default()));
+        let config = parse(r#"{"mode":"0600","oversize":"truncate","max_line":1000}"#).expect("valid");
+        assert_eq!((config.mode, config.oversize, config.max_line), (0o600, Oversize::Truncate, 1000));
+        for (json, part) in [
+            (r#"{"max_lines":1}"#, "unknown field `max_lines`"),
+            (r#"{"max_line":1}"#, "max_line: 1 is not between 256 and 262144"),
+            (r#"{"mode":"abc"}"#, "octal"),
+            (r#"{"mode":"1777"}"#, "mode: 1777"),
+            (r#"{"source":"a b"}"#, "is no source name"),
+            (r#"{"oversize":"drop"}"#, "refuse"),
+            (r#"{"clock":"sundial"}"#, "expected one of `realtime`, `monotonic`, `boottime`"),
+        ] {
+            let error = parse(json).expect_err(json);
+            assert!(error.contains(part), "{json}: {error}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What a source hands to the core, and how the core takes it.
+
+use crossbeam_channel::Receiver;
+
+use super::origin::{Labels, Origin};
+use super::registry::Definition;
+use super::sieve::Cause;
+use pcp_event::batch::Batch;
+use pcp_model::{Inst, Timestamp};
+
+/// Why input was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Reason {
+    /// Not the JSON it should be.
+    Syntax,
+    /// Not UTF-8, or a text with a NUL in the binary framing.
+    Encoding,
+    /// A time that is no time.
+    Time,
+    /// Nested deeper than [`super::ndjson::MAX_DEPTH`].
+    Depth,
+    /// A control line or control frame that makes no sense.
+    Control,
+    /// A binary frame that is cut short, too long, or of an unknown kind.
+    Frame,
+    /// A binary record that refers to a name never defined.
+    Undefined,
+    /// A line or frame beyond the limit, refused as configured.
+    OversizeLine,
+    /// A field beyond the limit, its event refused as configured.
+    OversizeField,
+    /// A body that is not of the encoding it says.
+    Compression,
+    /// A request that HTTP or gRPC does not allow, or that is for nothing there is here.
+    Protocol,
+    /// Not the protobuf it should be, or a span without what a span must have.
+    Body,
+    /// A line that the pattern of its file or command does not match.
+    Unmatched,
+}
+
+impl Reason {
+    /// Every reason, in the order of [`Tallies::rejected`].
+    pub const ALL: [Reason; 13] = [
+        Reason::Syntax,
+        Reason::Encoding,
+        Reason::Time,
+        Reason::Depth,
+        Reason::Control,
+        Reason::Frame,
+        Reason::Undefined,
+        Reason::OversizeLine,
+        Reason::OversizeField,
+        Reason::Compression,
+        Reason::Protocol,
+        Reason::Body,
+        Reason::Unmatched,
+    ];
+    /// How many there are.
+    pub const COUNT: usize = Reason::ALL.len();
+
+    /// The word for metrics, messages and the protocol.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Reason::Syntax => "syntax",
+            Reason::Encoding => "encoding",
+            Reason::Time => "time",
+            Reason::Depth => "depth",
+            Reason::Control => "control",
+            Reason::Frame => "frame",
+            Reason::Undefined => "undefined",
+            Reason::OversizeLine => "oversize_line",
+            Reason::OversizeField => "oversize_field",
+            Reason::Compression => "compression",
+            Reason::Protocol => "protocol",
+            Reason::Body => "body",
+            Reason::Unmatched => "unmatched",
+        }
+    }
+}
+
+/// What happened to one source's input since its last delivery.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tallies {
+    /// Events taken in: the records of this batch, those in [`Delivery::missed`] that the source itself lost, and
+    /// those dropped. (What a sender says it lost was never received.) Records that are held to be put in order
+    /// count when they leave.
+    pub received: u64,
+    /// Of these, the events dropped because somebody asked for it, indexed by [`Cause`].
+    pub dropped: [u64; Cause::COUNT],
+    /// Events taken in whose time is too far ahead, too far behind, or too late for the order window.
+    pub future: u64,
+    /// See [`Tallies::future`].
+    pub past: u64,
+    /// See [`Tallies::future`].
+    pub late: u64,
+    /// Bytes of input from connections of this source, refused input included. Lines that name another
+    /// source for themselves count here, too.
+    pub bytes: u64,
+    /// Events refused, indexed by [`Reason`].
+    pub rejected: [u64; Reason::COUNT],
+    /// Events taken in with a cut line or a cut field.
+    pub truncated: u64,
+    /// Fields stored in the catch-all field because no more fields may be defined.
+    pub folded: u64,
+    /// Events per (source, event type) pair; only pairs with events. Those dropped count, too, and those held count
+    /// at once.
+    pub types: Vec<(Inst, u64)>,
+}
+
+impl Tallies {
+    /// Events refused for any reason.
+    pub fn rejected_total(&self) -> u64 {
+        self.rejected.iter().sum()
+    }
+}
+
+/// Most lost records a sender is believed at a time.
+pub const MAX_SENDER_LOSS: u64 = 1 << 32;
+
+/// Records lost before they could be handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// How many.
+    pub count: u64,
+    /// How many of them were taken in and then lost here; the others the sender said it lost.
+    pub received: u64,
+    /// The time of the newest of them.
+    pub time: Timestamp,
+}
+
+/// The process at the other end of a connection, as the kernel vouches for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Process id.
+    pub pid: i32,
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// One hand-over from a source to the core. Order within: what was missed, then the batch.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The source's instance id.
+    pub source: Inst,
+    /// Lost before this batch's first record.
+    pub missed: Option<Loss>,
+    /// The records, oldest first. May be empty when there is only accounting to tell.
+    pub batch: Batch,
+    /// The accounting.
+    pub tallies: Tallies,
+    /// Who sent last.
+    pub peer: Option<Peer>,
+    /// Where the records come from, if that is news.
+    pub origin: Option<Box<Origin>>,
+    /// What else is known of the source, for its labels, if that is news.
+    pub labels: Option<Box<Labels>>,
+}
+
+/// The core's end of both channels.
+#[derive(Debug)]
+pub struct Inlet {
+    definitions: Receiver<Definition>,
+    deliveries: Receiver<Delivery>,
+}
+
+impl Inlet {
+    /// Puts the two receivers together.
+    pub fn new(definitions: Receiver<Definition>, deliveries: Receiver<Delivery>) -> Inlet {
+        Inlet { definitions, deliveries }
+    }
+
+    /// Takes the next delivery, if there is one. Every name it uses has been given to `define` by then:
+    /// a source sends a definition before the delivery that needs it, so the definitions are drained
+    /// after the delivery was taken and before it is returned. Never blocks, takes no lock.
+    pub fn take(&self, mut define: impl FnMut(Definition)) -> Option<Delivery> {
+        let delivery = self.deliveries.try_recv().ok();
+        self.definitions.try_iter().for_each(&mut define);
+        delivery
+    }
+
+    /// Deliveries waiting.
+    pub fn waiting(&self) -> usize {
+        self.deliveries.len()
+    }
+}

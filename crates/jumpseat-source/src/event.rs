@@ -1,0 +1,260 @@
+//! One event as a parser found it, before names have ids. Reused from event to event, so that parsing
+//! allocates nothing once warm.
+
+use super::clock::Offset;
+use super::delivery::Reason;
+use pcp_event::{EventFlags, Param};
+use pcp_model::Timestamp;
+
+/// A text of an event: a range of the input, or of [`Event::arena`] where escapes had to be resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text {
+    start: u32,
+    len: u32,
+}
+
+/// Marks ranges of the arena. Input is bounded far below 2 GiB ([`super::SocketConfig::validate`]).
+const ARENA: u32 = 1 << 31;
+
+impl Text {
+    /// A range of the input.
+    pub const fn of_input(start: usize, end: usize) -> Text {
+        Text { start: start as u32, len: (end - start) as u32 }
+    }
+
+    /// A range of the arena.
+    pub const fn of_arena(start: usize, end: usize) -> Text {
+        Text { start: start as u32 | ARENA, len: (end - start) as u32 }
+    }
+
+    /// Length in bytes.
+    pub const fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is no byte in it.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The range of the input, unless the text is in the arena.
+    pub fn input_range(self) -> Option<std::ops::Range<usize>> {
+        let start = self.start as usize;
+        (self.start & ARENA == 0).then(|| start..start + self.len())
+    }
+
+    /// The range of the arena, for texts that are there.
+    pub fn arena_range(self) -> std::ops::Range<usize> {
+        let start = (self.start & !ARENA) as usize;
+        start..start + self.len()
+    }
+
+    /// The first `len` bytes.
+    pub const fn shortened(self, len: usize) -> Text {
+        Text { start: self.start, len: len as u32 }
+    }
+}
+
+/// The value of a free field.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// Text.
+    Text(Text),
+    /// An integer.
+    I64(i64),
+    /// An integer beyond `i64::MAX`.
+    U64(u64),
+    /// A number with a fraction or an exponent.
+    Double(f64),
+    /// A truth value, stored as 0 or 1.
+    Bool(bool),
+}
+
+/// A span's identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanId {
+    /// Text, such as a hexadecimal trace id.
+    Text(Text),
+    /// A number.
+    U64(u64),
+}
+
+/// A severity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// One of [`jumpseat_wire::severity::WORDS`].
+    Word(&'static str),
+    /// Something else, kept as it came.
+    Text(Text),
+}
+
+/// A free field.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Field {
+    /// Its name; nested objects have their names joined with dots.
+    pub name: Text,
+    /// Its value.
+    pub value: Value,
+}
+
+/// Most arena memory kept from event to event.
+const KEEP: usize = 1024 * 1024;
+
+/// One event. [`Event::clear`] before each use.
+#[derive(Clone, Debug, Default)]
+pub struct Event {
+    /// When it happened; `None`: take the time of arrival.
+    pub time: Option<Timestamp>,
+    /// The number that the time was, if it was one: of another clock, it means something else
+    /// ([`Event::take_time_of`]).
+    pub time_number: Option<Text>,
+    /// POINT, START or END; 0 stands for POINT.
+    pub phase: EventFlags,
+    /// The span it belongs to.
+    pub id: Option<SpanId>,
+    /// That span's parent.
+    pub parent: Option<SpanId>,
+    /// Event type.
+    pub event_type: Option<Text>,
+    /// Severity.
+    pub severity: Option<Severity>,
+    /// Message.
+    pub message: Option<Text>,
+    /// The source it names, instead of its connection's.
+    pub source: Option<Text>,
+    /// All other fields, in input order.
+    pub fields: Vec<Field>,
+    /// Something was cut off.
+    pub truncated: bool,
+    /// Texts that are not in the input as they are.
+    pub arena: Vec<u8>,
+}
+
+impl Event {
+    /// Makes it empty, keeping its memory.
+    pub fn clear(&mut self) {
+        self.time = None;
+        self.time_number = None;
+        self.phase = EventFlags(0);
+        self.id = None;
+        self.parent = None;
+        self.event_type = None;
+        self.severity = None;
+        self.message = None;
+        self.source = None;
+        self.fields.clear();
+        self.truncated = false;
+        self.arena.clear();
+        if self.arena.capacity() > KEEP {
+            // One monster does not set the size for good.
+            self.arena.shrink_to(KEEP);
+        }
+    }
+
+    /// Takes the time, if it is a number, as one of a clock whose distance from real time is `offset`; `input` is what
+    /// the event was parsed from. Times in text are real times in any case.
+    ///
+    /// # Errors
+    /// The number is no time.
+    pub fn take_time_of(&mut self, offset: Offset, input: &[u8]) -> Result<(), Refusal> {
+        if let Some(number) = self.time_number {
+            let column = number.input_range().map_or(0, |range| range.start);
+            let time = super::ndjson::time::from_clock(self.text(input, number))
+                .map_err(|detail| Refusal::at(column, Reason::Time, detail))?;
+            self.time = Some(offset.realtime(time));
+        }
+        Ok(())
+    }
+
+    /// A text within the limit for fields, cut at a character if so configured. `at` is its place in `input`.
+    ///
+    /// # Errors
+    /// It is longer, and longer ones are to be refused.
+    #[inline]
+    pub fn limited(&mut self, input: &[u8], limits: &Limits, text: Text, at: usize) -> Result<Text, Refusal> {
+        if text.len() <= limits.max_field {
+            return Ok(text);
+        }
+        if !limits.truncate {
+            return Err(Refusal::at(at, Reason::OversizeField, "a text longer than the limit for fields"));
+        }
+        self.truncated = true;
+        let bytes = self.text(input, text);
+        let mut end = limits.max_field;
+        while end > 0 && bytes.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+            end -= 1;
+        }
+        Ok(text.shortened(end))
+    }
+
+    /// The bytes of a text of this event; `input` is what the event was parsed from.
+    #[inline]
+    pub fn text<'a>(&'a self, input: &'a [u8], text: Text) -> &'a [u8] {
+        let (bytes, start) = if text.start & ARENA == 0 {
+            (input, text.start as usize)
+        } else {
+            (&self.arena[..], (text.start & !ARENA) as usize)
+        };
+        // In range by construction; a text resolved against foreign input reads as empty.
+        bytes.get(start..start + text.len()).unwrap_or_default()
+    }
+
+    /// A field's value as a parameter; `input` is what the event was parsed from.
+    #[inline]
+    pub fn param<'a>(&'a self, input: &'a [u8], value: Value) -> Param<'a> {
+        match value {
+            Value::I64(n) => Param::I64(n),
+            Value::U64(n) => Param::U64(n),
+            Value::Double(n) => Param::Double(n),
+            Value::Bool(b) => Param::U32(u32::from(b)),
+            Value::Text(t) => Param::String(self.text(input, t)),
+        }
+    }
+}
+
+/// How long things may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest line or frame, in bytes.
+    pub max_line: usize,
+    /// Longest text of a field, in bytes.
+    pub max_field: usize,
+    /// Cut what is longer, instead of refusing the event.
+    pub truncate: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits::from(&super::SocketConfig::default())
+    }
+}
+
+impl From<&super::SocketConfig> for Limits {
+    fn from(config: &super::SocketConfig) -> Limits {
+        Limits {
+            max_line: config.max_line,
+            max_field: config.max_field,
+            truncate: config.oversize == super::Oversize::Truncate,
+        }
+    }
+}
+
+/// Why an event was refused, and where in its line or frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("column {column}: {detail}")]
+pub struct Refusal {
+    /// 1-based byte position within the line or the frame's payload.
+    pub column: u32,
+    /// The kind of defect.
+    pub reason: Reason,
+    /// The defect in words.
+    pub detail: &'static str,
+}
+
+impl Refusal {
+    /// A refusal at a 0-based offset.
+    #[cold]
+    pub fn at(offset: usize, reason: Reason, detail: &'static str) -> Refusal {
+        Refusal { column: u32::try_from(offset + 1).unwrap_or(u32::MAX), reason, detail }
+    }
+}

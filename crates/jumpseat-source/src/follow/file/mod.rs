@@ -1,0 +1,380 @@
+//! Files of all tables: finding them, taking turns, rotation, positions.
+//!
+//! Names are looked at once a second, and at once when inotify says so. A file is known by device and inode number, so
+//! that one that was renamed is read on, whatever it is called. When a name leads to another file, the old one is read to
+//! its end before the new one begins, and is followed for a while longer, as its writer may not have noticed yet.
+//! A file that is shorter than what was read of it, or begins otherwise, was truncated: it is read from its beginning.
+//!
+//! **Cost:** a turn is three system calls (`fstat`, the first 256 bytes, up to 256 KiB of lines) for a file that grew;
+//! once a second one `stat` for each file. Nothing of a file is held in memory: an incomplete line is read again.
+
+mod find;
+mod positions;
+mod tail;
+mod watch;
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use super::StartError;
+use super::config::{FileConfig, source_of};
+use super::lines::Parser;
+use super::stats::Phase;
+use super::stream::{Desk, Format, Stream};
+use crate::Origin;
+use crate::report::Limiter;
+
+pub use positions::Positions;
+use tail::{Fate, FileId, TURN, Tail, Turn};
+
+/// How often names and lengths are looked at, whatever inotify says.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a file without changes is followed after another has taken its name.
+const REPLACED: Duration = Duration::from_secs(30);
+/// The same for one that was deleted: as long as it is open, it takes up space.
+const DELETED: Duration = Duration::from_secs(5);
+/// The same for one that has gone where no table leads.
+const MOVED: Duration = Duration::from_secs(3600);
+
+struct Table {
+    config: FileConfig,
+    /// What the table is known by over restarts.
+    key: String,
+    format: Format,
+    /// The source of all its files, unless each has its own.
+    stream: Option<Stream>,
+    /// An earlier run had it: files that have no position are new.
+    known: bool,
+    files: usize,
+    /// It was told that there are more files than allowed.
+    full: bool,
+}
+
+/// The files of all tables.
+pub struct Files {
+    tables: Vec<Table>,
+    tails: Vec<Option<Tail>>,
+    by_id: FxHashMap<(usize, FileId), usize>,
+    ready: VecDeque<usize>,
+    /// Those that have read what is not handed over yet.
+    ahead: Vec<usize>,
+    watcher: watch::Watcher,
+    positions: Positions,
+    /// Room for one turn.
+    buffer: Vec<u8>,
+    next_look: Instant,
+    /// Not before this, whatever inotify says.
+    earliest: Instant,
+    wanted: bool,
+    /// No look was made yet.
+    first: bool,
+    report: Limiter,
+}
+
+impl Files {
+    /// The tables' files, none of them looked for yet.
+    ///
+    /// # Errors
+    /// [`StartError`]: a table's source cannot be.
+    pub fn new(configs: &[FileConfig], positions: Positions, desk: &mut Desk) -> Result<Files, StartError> {
+        let mut tables = Vec::new();
+        let mut longest = 0;
+        for config in configs {
+            let key = format!("{} {}", config.path.display(), config.source.as_deref().unwrap_or_default());
+            let parser = Parser::new(config.format, config.pattern.as_deref(), config.time_format.as_deref())
+                .map_err(StartError::Config)?;
+            let name = match &config.source {
+                Some(name) => Some(name.clone()),
+                None if config.is_pattern() => None,
+                None => Some(source_of(&config.path)),
+            };
+            let stream = match name {
+                Some(name) => Some(stream(desk, &name, &config.path)?),
+                None => None,
+            };
+            longest = longest.max(config.max_line);
+            tables.push(Table {
+                known: positions.knows(&key),
+                format: Format { parser, limits: config.limits() },
+                key,
+                stream,
+                config: config.clone(),
+                files: 0,
+                full: false,
+            });
+        }
+        let now = Instant::now();
+        Ok(Files {
+            tables,
+            tails: Vec::new(),
+            by_id: FxHashMap::default(),
+            ready: VecDeque::new(),
+            ahead: Vec::new(),
+            watcher: watch::Watcher::new(),
+            positions,
+            buffer: vec![0; if longest == 0 { 0 } else { longest + 1 + TURN }],
+            next_look: now,
+            earliest: now,
+            wanted: false,
+            first: true,
+            report: Limiter::new(5, Duration::from_secs(10)),
+        })
+    }
+
+    /// What to poll for notifications.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.watcher.fd()
+    }
+
+    /// Takes notifications.
+    pub fn notified(&mut self) {
+        let news = self.watcher.read();
+        self.wanted |= news.names;
+        for number in news.files {
+            self.enqueue(number);
+        }
+    }
+
+    /// Whether some file may have something to read.
+    pub fn has_work(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// When to look next; `None` without any table.
+    pub fn next_look(&self) -> Option<Instant> {
+        let next = if self.wanted { self.earliest.min(self.next_look) } else { self.next_look };
+        (!self.tables.is_empty()).then_some(next)
+    }
+
+    /// The positions file, for journals.
+    pub fn positions(&mut self) -> &mut Positions {
+        &mut self.positions
+    }
+
+    /// One read for each file that may have something, as long as the core has room.
+    pub fn round(&mut self, desk: &mut Desk) {
+        for _ in 0..self.ready.len() {
+            if desk.lanes.is_stuck() {
+                return;
+            }
+            let Some(number) = self.ready.pop_front() else { return };
+            if let Some(tail) = self.tails.get_mut(number).and_then(Option::as_mut) {
+                tail.queued = false;
+                self.turn(number, desk);
+            }
+        }
+    }
+
+    /// Everything that was read has been handed over.
+    pub fn handed(&mut self) {
+        self.positions.dirty |= !self.ahead.is_empty();
+        for number in self.ahead.drain(..) {
+            if let Some(Some(tail)) = self.tails.get_mut(number) {
+                tail.handed = tail.mark();
+                tail.noted = None;
+            }
+        }
+    }
+
+    /// Notes where reading is: it will be kept when everything before it has left.
+    pub fn note(&mut self) {
+        for tail in self.tails.iter_mut().flatten() {
+            tail.noted = Some(tail.mark());
+        }
+    }
+
+    /// Everything up to the note has been handed over.
+    pub fn handed_as_noted(&mut self) {
+        for tail in self.tails.iter_mut().flatten() {
+            if let Some(mark) = tail.noted.take() {
+                tail.handed = mark;
+                self.positions.dirty = true;
+            }
+        }
+    }
+
+    /// Writes the positions.
+    pub fn save(&mut self, desk: &Desk) {
+        let tables = self.tables.iter().map(|table| table.key.clone()).collect();
+        let position = |tail: &Tail| tail.position(&self.tables[tail.table].key);
+        let files = self.tails.iter().flatten().map(position).collect();
+        match self.positions.save(tables, files) {
+            true => desk.stats.saves.fetch_add(1, Ordering::Relaxed),
+            false => desk.stats.errors.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Looks at all names and lengths, if it is time to.
+    pub fn look(&mut self, desk: &mut Desk) {
+        let begin = Instant::now();
+        if self.next_look().is_none_or(|next| next > begin) {
+            return;
+        }
+        self.wanted = false;
+        for table in 0..self.tables.len() {
+            self.find(table, begin, desk);
+        }
+        self.check(begin, desk);
+        if std::mem::take(&mut self.first) {
+            // From now on these tables are known, with or without files.
+            self.positions.dirty = true;
+        }
+        let cost = begin.elapsed();
+        self.next_look = begin + LOOK_EVERY.max(cost * 20);
+        self.earliest = begin + cost * 10;
+    }
+
+    /// Tells the account of each source how it stands.
+    pub fn account(&self, desk: &Desk, held: bool) {
+        let mut sums: FxHashMap<usize, (u32, u64)> = FxHashMap::default();
+        for stream in self.tables.iter().filter_map(|table| table.stream) {
+            sums.insert(stream.slot, (0, 0));
+        }
+        for tail in self.tails.iter().flatten() {
+            let sum = sums.entry(tail.stream.slot).or_default();
+            sum.0 += 1;
+            sum.1 += tail.size.saturating_sub(tail.handed.offset);
+        }
+        for (slot, (files, behind)) in sums {
+            let Some(stats) = desk.stats.slot(slot) else { continue };
+            stats.files.store(files, Ordering::Relaxed);
+            stats.behind.store(behind, Ordering::Relaxed);
+            stats.set_phase(match files {
+                0 => Phase::Waiting,
+                _ if held && behind > 0 => Phase::Held,
+                _ => Phase::Following,
+            });
+        }
+    }
+
+    fn enqueue(&mut self, number: usize) {
+        if let Some(Some(tail)) = self.tails.get_mut(number)
+            && !std::mem::replace(&mut tail.queued, true)
+        {
+            self.ready.push_back(number);
+        }
+    }
+
+    fn turn(&mut self, number: usize, desk: &mut Desk) {
+        if self.waits_for_another(number, desk) {
+            return;
+        }
+        let Files { tails, tables, buffer, ahead, .. } = self;
+        let Some(Some(tail)) = tails.get_mut(number) else { return };
+        let turn = tail.turn(&mut tables[tail.table].format, desk, buffer);
+        if tail.mark() != tail.handed {
+            ahead.push(number);
+        }
+        match turn {
+            Turn::More => self.enqueue(number),
+            Turn::Drained => {}
+            Turn::Broken => {
+                desk.stats.error();
+                self.close(number, true);
+            }
+        }
+    }
+
+    /// Whether another file of the name has to be read to its end before. If it has been, its last line is taken.
+    fn waits_for_another(&mut self, number: usize, desk: &mut Desk) -> bool {
+        let Some(Some(tail)) = self.tails.get_mut(number) else { return true };
+        let Some(before) = tail.after else { return false };
+        // Until it has something to read, the one before may still get the rest of its last line.
+        if tail.look(desk).is_ok() && tail.size == 0 {
+            return true;
+        }
+        let key = (tail.table, before);
+        let other = self.by_id.get(&key).copied();
+        match other.and_then(|other| self.tails.get(other)?.as_ref().map(|tail| (other, tail.drained))) {
+            Some((other, false)) => {
+                self.enqueue(other);
+                self.enqueue(number);
+                true
+            }
+            found => {
+                if let Some((other, _)) = found {
+                    self.finish_line(other, desk);
+                }
+                if let Some(Some(tail)) = self.tails.get_mut(number) {
+                    tail.after = None;
+                }
+                false
+            }
+        }
+    }
+
+    fn finish_line(&mut self, number: usize, desk: &mut Desk) {
+        let Files { tails, tables, buffer, ahead, .. } = self;
+        if let Some(Some(tail)) = tails.get_mut(number) {
+            tail.finish_line(&mut tables[tail.table].format, desk, buffer);
+            if tail.mark() != tail.handed {
+                ahead.push(number);
+            }
+        }
+    }
+
+    /// Goes through the open files: what has grown is read, what has ended is closed.
+    fn check(&mut self, now: Instant, desk: &mut Desk) {
+        for number in 0..self.tails.len() {
+            let Some(Some(tail)) = self.tails.get_mut(number) else { continue };
+            if tail.look(desk).is_ok() && tail.drained {
+                let quiet = tail.quiet(now);
+                let partial = Duration::from_millis(self.tables[tail.table].config.partial_ms);
+                let deleted = || tail.file().metadata().is_ok_and(|meta| meta.nlink() == 0);
+                let over = match tail.fate {
+                    Fate::Here => None,
+                    Fate::Replaced(since) => Some((since, REPLACED)),
+                    Fate::Gone(since) if deleted() => Some((since, DELETED)),
+                    Fate::Gone(since) => Some((since, MOVED)),
+                };
+                let over =
+                    over.filter(|(since, wait)| quiet.min(now.saturating_duration_since(*since)) >= *wait);
+                let finish = tail.has_partial() && (quiet >= partial || over.is_some());
+                let known_on = matches!(tail.fate, Fate::Gone(_)) && !deleted();
+                if finish {
+                    self.finish_line(number, desk);
+                }
+                // What is not handed over yet is closed with a later look.
+                if over.is_some() && !finish && !self.ahead.contains(&number) {
+                    self.close(number, known_on);
+                }
+            } else {
+                self.enqueue(number);
+            }
+        }
+    }
+
+    /// Stops following a file. `keep`: its position is kept, should it come back.
+    fn close(&mut self, number: usize, keep: bool) {
+        let Some(tail) = self.tails.get_mut(number).and_then(Option::take) else { return };
+        self.watcher.forget(number);
+        self.by_id.remove(&(tail.table, tail.id));
+        let table = &mut self.tables[tail.table];
+        table.files -= 1;
+        if keep {
+            self.positions.waiting.push(tail.position(&table.key));
+        }
+        self.ahead.retain(|other| *other != number);
+        self.positions.dirty = true;
+        tracing::info!(offset = tail.offset, "{}: no longer followed", tail.path.display());
+    }
+
+    #[cold]
+    fn complain(&mut self, path: &Path, error: &dyn std::error::Error, desk: &Desk) {
+        desk.stats.error();
+        if let Some(held_back) = self.report.allow(Instant::now()) {
+            tracing::error!(held_back, "{}: cannot follow: {error}", path.display());
+        }
+    }
+}
+
+/// A source's stream, and what it is told about where it reads.
+fn stream(desk: &mut Desk, name: &str, path: &Path) -> Result<Stream, StartError> {
+    super::stream(desk, name, Origin { kind: "file", address: path.display().to_string(), service: None })
+}

@@ -1,0 +1,298 @@
+//! One open file and where reading it got to.
+
+use std::fmt;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::OFlag;
+
+use super::positions::{self, Position, START};
+use crate::follow::lines::Splitter;
+use crate::follow::stream::{Desk, Format, Stream};
+
+/// Most bytes of a turn, besides an incomplete line.
+pub const TURN: usize = 256 * 1024;
+
+/// What tells a file from all others that exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// Device number.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+}
+
+impl FileId {
+    /// Of what `stat(2)` says.
+    pub fn of(meta: &Metadata) -> FileId {
+        FileId { dev: meta.dev(), ino: meta.ino() }
+    }
+}
+
+/// Whether a file's name still leads to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It does.
+    Here,
+    /// There is another file of its name, since then.
+    Replaced(Instant),
+    /// There is none, since then.
+    Gone(Instant),
+}
+
+/// Where reading is, and was when everything read had been handed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Offset of the first byte that is not consumed.
+    pub offset: u64,
+    /// Number of the line before it.
+    pub line: u64,
+    /// It is within a line that is too long.
+    pub skipping: bool,
+}
+
+/// What a turn has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There is more to read.
+    More,
+    /// Everything was read, but for an incomplete line.
+    Drained,
+    /// The file cannot be read any more.
+    Broken,
+}
+
+/// A file that is followed.
+#[derive(Debug)]
+pub struct Tail {
+    /// Number of its table.
+    pub table: usize,
+    /// Where it was seen last.
+    pub path: PathBuf,
+    /// Which file it is.
+    pub id: FileId,
+    file: File,
+    /// Where its lines go.
+    pub stream: Stream,
+    /// Offset of the first byte not consumed.
+    pub offset: u64,
+    /// What was handed over.
+    pub handed: Mark,
+    /// What will have been handed over before long.
+    pub noted: Option<Mark>,
+    /// Its length when it was looked at last.
+    pub size: u64,
+    /// Its first bytes, of those that were consumed.
+    start: Vec<u8>,
+    /// When it was seen to grow last.
+    pub grown: Instant,
+    /// Whether its name leads to it.
+    pub fate: Fate,
+    /// The file of the same name before it, which is read to its end first.
+    pub after: Option<FileId>,
+    /// It is among those that have a turn next.
+    pub queued: bool,
+    /// Everything was read at its last turn, but for an incomplete line.
+    pub drained: bool,
+}
+
+/// Opens a regular file for reading, without ever waiting for it.
+///
+/// # Errors
+/// What the system says, or that it is no regular file.
+pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok((file, meta))
+}
+
+/// Whether the file begins with what a position says of it.
+pub fn is_same(file: &File, meta: &Metadata, position: &Position) -> bool {
+    let mut start = [0; START];
+    let Some(start) = start.get_mut(..position.start) else { return false };
+    position.ino == meta.ino()
+        && meta.len() >= position.offset
+        && file.read_exact_at(start, 0).is_ok()
+        && positions::hash(start) == position.hash
+}
+
+impl Tail {
+    /// A file from `mark` on.
+    pub fn new(table: usize, path: PathBuf, file: File, meta: &Metadata, stream: Stream, mark: Mark) -> Tail {
+        let mut tail = Tail {
+            table,
+            path,
+            id: FileId::of(meta),
+            file,
+            stream: Stream { splitter: Splitter::resume(mark.line, mark.skipping), ..stream },
+            offset: mark.offset,
+            handed: mark,
+            noted: None,
+            size: meta.len(),
+            start: Vec::new(),
+            grown: Instant::now(),
+            fate: Fate::Here,
+            after: None,
+            queued: false,
+            drained: false,
+        };
+        tail.learn_start();
+        tail
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Where reading is.
+    pub fn mark(&self) -> Mark {
+        let Splitter { line, skipping, .. } = self.stream.splitter;
+        Mark { offset: self.offset, line, skipping }
+    }
+
+    /// What to keep of it over a restart.
+    pub fn position(&self, table: &str) -> Position {
+        // The beginning may not be longer than what was handed over: it may change up to there.
+        let start = self.start.len().min(usize::try_from(self.handed.offset).unwrap_or(START));
+        Position {
+            table: table.to_owned(),
+            path: self.path.clone(),
+            dev: self.id.dev,
+            ino: self.id.ino,
+            offset: self.handed.offset,
+            line: self.handed.line,
+            skipping: self.handed.skipping,
+            start,
+            hash: positions::hash(&self.start[..start]),
+            seen: 0,
+        }
+    }
+
+    /// Reads once, and takes the lines in. `buffer` holds a line of any allowed length and [`TURN`] bytes more.
+    pub fn turn(&mut self, format: &mut Format, desk: &mut Desk, buffer: &mut [u8]) -> Turn {
+        if self.look(desk).is_err() {
+            return Turn::Broken;
+        }
+        let read = match self.file.read_at(buffer, self.offset) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Turn::More,
+            Err(error) => {
+                tracing::error!("{}: cannot read: {error}", self.path.display());
+                return Turn::Broken;
+            }
+        };
+        desk.arrived();
+        // A file that was truncated under its writer begins with a hole, which reads as NULs, of any length.
+        if !self.stream.splitter.skipping && buffer[..read].first() == Some(&0) {
+            let hole = buffer[..read].iter().position(|byte| *byte != 0).unwrap_or(read);
+            if hole < read {
+                self.stream.repaired(desk);
+            }
+            self.stream.splitter.rescan();
+            self.offset += hole as u64;
+            self.drained = false;
+            return Turn::More;
+        }
+        let place = Place { path: &self.path, offset: self.offset };
+        let used = self.stream.take(&buffer[..read], format, desk, &place);
+        self.offset += used as u64;
+        if self.start.len() < START && used > 0 {
+            self.learn_start();
+        }
+        // A file system may give less than there is.
+        self.drained =
+            !desk.lanes.is_stuck() && (read == 0 || self.offset + (read - used) as u64 >= self.size);
+        if self.drained { Turn::Drained } else { Turn::More }
+    }
+
+    /// Takes a last line without a newline, as there is no more to come of it.
+    pub fn finish_line(&mut self, format: &mut Format, desk: &mut Desk, buffer: &mut [u8]) {
+        if !self.has_partial() {
+            return;
+        }
+        let room = buffer.len().min(format.limits.max_line);
+        let Ok(read) = self.file.read_at(&mut buffer[..room], self.offset) else { return };
+        desk.arrived();
+        let place = Place { path: &self.path, offset: self.offset };
+        self.stream.last(&buffer[..read], format, desk, &place);
+        self.offset += read as u64;
+    }
+
+    /// Whether there is an incomplete line.
+    pub fn has_partial(&self) -> bool {
+        self.drained && self.size > self.offset
+    }
+
+    /// Looks at the file's length and beginning: what was cut short is read from its beginning on.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn look(&mut self, desk: &Desk) -> io::Result<()> {
+        let size = self.file.metadata()?.len();
+        if size < self.offset || !self.begins_as_before() {
+            let unread = self.size.saturating_sub(self.offset);
+            tracing::info!(
+                offset = self.offset,
+                size,
+                unread,
+                "{}: was truncated; reading it from its beginning",
+                self.path.display()
+            );
+            desk.stats.truncations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.offset = 0;
+            self.noted = None;
+            self.start.clear();
+            self.stream.splitter = Splitter::default();
+            self.grown = Instant::now();
+        } else if size != self.size {
+            self.grown = Instant::now();
+        }
+        self.drained &= size == self.size;
+        self.size = size;
+        Ok(())
+    }
+
+    /// How long it has not grown, at `now`.
+    pub fn quiet(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.grown)
+    }
+
+    fn begins_as_before(&self) -> bool {
+        let mut start = [0; START];
+        let Some(start) = start.get_mut(..self.start.len()) else { return false };
+        // What cannot be read now will tell in the turn.
+        self.file.read_exact_at(start, 0).map_or(true, |()| *start == *self.start)
+    }
+
+    fn learn_start(&mut self) {
+        let length = START.min(usize::try_from(self.offset).unwrap_or(START));
+        let mut start = [0; START];
+        if let Some(start) = start.get_mut(..length)
+            && self.file.read_exact_at(start, 0).is_ok()
+        {
+            self.start.clear();
+            self.start.extend_from_slice(start);
+        }
+    }
+}
+
+/// Where lines are from, for messages.
+struct Place<'a> {
+    path: &'a Path,
+    /// Where the read that gave them began.
+    offset: u64,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (read at offset {})", self.path.display(), self.offset)
+    }
+}

@@ -1,0 +1,213 @@
+//! Times in lines: with a format as `strptime(3)` takes it, or in one of the usual forms.
+
+use jiff::civil::DateTime;
+use jiff::fmt::strtime::BrokenDownTime;
+use jiff::tz::TimeZone;
+
+use crate::ndjson::time;
+use pcp_model::Timestamp;
+
+const BAD: &str = "not a time in one of the usual forms: say how it is written with time_format";
+const NOT_AS_TOLD: &str = "not a time as time_format says";
+const RANGE: &str = "a time with a part out of its range";
+
+/// How times are written. Those without a zone are in the machine's.
+#[derive(Clone, Debug)]
+pub struct When {
+    format: Option<Box<str>>,
+    zone: TimeZone,
+}
+
+impl When {
+    /// Times of this format, or of the usual forms: RFC 3339 with or without a zone, numbers since the epoch,
+    /// `22/Nov/2026:16:00:00 +0000`, `2026/11/22 16:00:00`, and `Nov 22 16:00:00` of syslog.
+    ///
+    /// # Errors
+    /// The format is none.
+    pub fn new(format: Option<&str>) -> Result<When, String> {
+        if let Some(format) = format {
+            // Formatting finds out about wrong directives; parsing would stop at the first that does not match.
+            let sample = jiff::Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
+            let mut text = String::new();
+            BrokenDownTime::from(&sample)
+                .format(format, &mut text)
+                .map_err(|error| format!("{format:?}: {error}"))?;
+            if !format.contains('%') {
+                return Err(format!("{format:?} has no part of a time, such as %Y-%m-%d %H:%M:%S"));
+            }
+        }
+        Ok(When { format: format.map(Into::into), zone: TimeZone::system() })
+    }
+
+    /// The same with another zone than the machine's.
+    #[cfg(test)]
+    pub fn in_zone(self, zone: TimeZone) -> When {
+        When { zone, ..self }
+    }
+
+    /// Reads a time. `now` gives the year, or the day, to those that have none.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(&self, text: &[u8], now: Timestamp) -> Result<Timestamp, &'static str> {
+        if let Some(format) = &self.format {
+            return self.formatted(format, text, now).ok_or(NOT_AS_TOLD);
+        }
+        match text {
+            [b'0'..=b'9', b'0'..=b'9', b'/', ..] => {
+                self.formatted("%d/%b/%Y:%H:%M:%S %z", text, now).ok_or(BAD)
+            }
+            [_, _, _, _, b'/', ..] => self.formatted("%Y/%m/%d %H:%M:%S%.f", text, now).ok_or(BAD),
+            [_, _, _, _, b'-', ..] => match time::from_rfc3339(text) {
+                Err(time::NO_ZONE) => self.without_zone(text),
+                other => other,
+            },
+            [first, ..] if first.is_ascii_alphabetic() => self.syslog(text, now).ok_or(BAD),
+            _ => time::from_text(text).map_err(|_| BAD),
+        }
+    }
+
+    /// `Nov 22 16:00:00` or `Nov  2 16:00:00`, possibly with a fraction: the year is the one that puts it closest before
+    /// `now`, a day of wrong clocks allowed for.
+    pub fn syslog(&self, text: &[u8], now: Timestamp) -> Option<Timestamp> {
+        let (month, rest) = text.split_at_checked(3)?;
+        let month = MONTHS.iter().position(|name| month.eq_ignore_ascii_case(name.as_bytes()))? as i8 + 1;
+        let [b' ', tens, ones, b' ', h1, h2, b':', m1, m2, b':', s1, s2, fraction @ ..] = rest else {
+            return None;
+        };
+        let digit = |byte: &u8| byte.is_ascii_digit().then(|| (byte - b'0') as i8);
+        let two = |a: &u8, b: &u8| Some(digit(a)? * 10 + digit(b)?);
+        let day = if *tens == b' ' { digit(ones)? } else { two(tens, ones)? };
+        let (hour, minute, second) = (two(h1, h2)?, two(m1, m2)?, two(s1, s2)?);
+        let nanos = match fraction {
+            [] => 0,
+            [b'.', digits @ ..] if (1..=9).contains(&digits.len()) => {
+                let value = digits.iter().try_fold(0i32, |n, byte| Some(n * 10 + i32::from(digit(byte)?)))?;
+                value * 10i32.pow(9 - digits.len() as u32)
+            }
+            _ => return None,
+        };
+        let this_year = self.civil(now)?.year();
+        let in_year = |year: i16| {
+            // A leap second is the second after it, as elsewhere.
+            let civil = DateTime::new(year, month, day, hour, minute, second.min(59), nanos).ok()?;
+            let mut time = self.local(civil)?;
+            time.sec += i64::from(second == 60);
+            (second <= 60).then_some(time)
+        };
+        in_year(this_year).filter(|time| time.sec <= now.sec + 86_400).or_else(|| in_year(this_year - 1))
+    }
+
+    fn formatted(&self, format: &str, text: &[u8], now: Timestamp) -> Option<Timestamp> {
+        let mut parts = BrokenDownTime::parse(format, text).ok()?;
+        if parts.timestamp().is_some() || parts.offset().is_some() {
+            return parts.to_timestamp().ok().map(from_jiff);
+        }
+        let mut guessed = false;
+        if parts.year().is_none() && parts.to_date().is_err() {
+            let today = self.civil(now)?;
+            guessed = parts.month().is_some();
+            parts.set_year(Some(today.year())).ok()?;
+            if !guessed {
+                parts.set_month(Some(today.month())).ok()?;
+                parts.set_day(Some(today.day())).ok()?;
+            }
+        }
+        let civil = match (parts.to_datetime(), parts.to_date()) {
+            (Ok(civil), _) => civil,
+            (Err(_), Ok(date)) => date.to_datetime(jiff::civil::Time::midnight()),
+            _ => return None,
+        };
+        let time = self.local(civil)?;
+        if guessed && time.sec > now.sec + 86_400 {
+            let before = civil.with().year(civil.year() - 1).build().ok()?;
+            return self.local(before);
+        }
+        Some(time)
+    }
+
+    /// RFC 3339 without a zone: read as if in UTC, then moved to the zone.
+    fn without_zone(&self, text: &[u8]) -> Result<Timestamp, &'static str> {
+        let mut zoned = [0u8; 40];
+        let room = zoned.get_mut(..=text.len()).ok_or(BAD)?;
+        room[..text.len()].copy_from_slice(text);
+        room[text.len()] = b'Z';
+        let utc = to_jiff(time::from_rfc3339(room)?).ok_or(RANGE)?;
+        self.local(utc.to_zoned(TimeZone::UTC).datetime()).ok_or(RANGE)
+    }
+
+    fn civil(&self, time: Timestamp) -> Option<DateTime> {
+        Some(self.zone.to_datetime(to_jiff(time)?))
+    }
+
+    fn local(&self, civil: DateTime) -> Option<Timestamp> {
+        self.zone.to_timestamp(civil).ok().map(from_jiff)
+    }
+}
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+fn to_jiff(time: Timestamp) -> Option<jiff::Timestamp> {
+    jiff::Timestamp::new(time.sec, time.nsec as i32).ok()
+}
+
+fn from_jiff(time: jiff::Timestamp) -> Timestamp {
+    Timestamp::from_nanos(time.as_nanosecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-20T13:16:06Z
+    const NOW: Timestamp = Timestamp { sec: 1_795_180_566, nsec: 0 };
+
+    fn read(format: Option<&str>, zone_hours: i8, text: &str) -> Result<String, &'static str> {
+        let zone = TimeZone::fixed(jiff::tz::Offset::constant(zone_hours));
+        let when = When::new(format).expect("a good format").in_zone(zone);
+        let time = when.read(text.as_bytes(), NOW)?;
+        Ok(to_jiff(time).expect("in range").to_string())
+    }
+
+    #[test]
+    fn the_usual_forms() {
+        for (text, time) in [
+            ("2026-11-20T13:16:06Z", "2026-11-20T13:16:06Z"),
+            ("2026-11-20T13:16:06", "2026-11-20T11:16:06Z"),
+            ("2026-11-20 13:16:06,123", "2026-11-20T11:16:06.123Z"),
+            ("20/Nov/2026:13:16:06 +0100", "2026-11-20T12:16:06Z"),
+            ("2026/11/20 13:16:06", "2026-11-20T11:16:06Z"),
+            ("2026/11/20 13:16:06.5", "2026-11-20T11:16:06.5Z"),
+            ("Nov 20 13:16:06", "2026-11-20T11:16:06Z"),
+            ("Nov  2 13:16:06.25", "2026-11-02T11:16:06.25Z"),
+            ("Dec 31 23:59:59", "2025-12-31T21:59:59Z"),
+            ("1795180566.5", "2026-11-20T13:16:06.5Z"),
+        ] {
+            assert_eq!(read(None, 2, text).as_deref(), Ok(time), "{text}");
+        }
+        for text in
+            ["", "x", "Nov 32 00:00:00", "Nov 20 24:00:00", "20/Nov/26", "2026/", "Nov 20 13:16:06.", "-"]
+        {
+            assert_eq!(read(None, 0, text), Err(BAD), "{text}");
+        }
+        assert!(read(None, 0, &format!("2026-11-20T13:16:06.{}", "1".repeat(100))).is_err());
+    }
+
+    #[test]
+    fn formats() {
+        for (format, text, time) in [
+            ("%d.%m.%Y %H:%M", "20.11.2026 13:16", "2026-11-20T11:16:00Z"),
+            ("%b %d %H:%M:%S", "Dec 20 13:16:06", "2025-12-20T11:16:06Z"),
+            ("%H:%M:%S", "12:00:00", "2026-11-20T10:00:00Z"),
+            ("%s", "1795180566", "2026-11-20T13:16:06Z"),
+            ("%Y-%m-%dT%H:%M:%S%:z", "2026-11-20T13:16:06+05:30", "2026-11-20T07:46:06Z"),
+            ("%Y-%m-%d", "2026-11-20", "2026-11-19T22:00:00Z"),
+        ] {
+            assert_eq!(read(Some(format), 2, text).as_deref(), Ok(time), "{format}: {text}");
+            assert_eq!(read(Some(format), 2, "soon"), Err(NOT_AS_TOLD));
+        }
+        assert!(When::new(Some("%H:%")).is_err());
+        assert!(When::new(Some("hh:mm")).is_err());
+    }
+}

@@ -1,0 +1,162 @@
+//! Lines of one file or command into records.
+
+use std::fmt::Display;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::lines::{Parser, Piece, Splitter, repair};
+use super::stats::FollowStats;
+use crate::delivery::Reason;
+use crate::event::{Event, Limits, Refusal};
+use crate::lanes::{ConnId, LaneId, Lanes};
+use crate::report::Limiter;
+use pcp_model::Timestamp;
+
+/// All is one connection to the accounting: nothing is lost of it.
+const CONN: ConnId = 0;
+
+/// What all files and commands of the thread share.
+pub struct Desk {
+    /// Where records go. They are held when the core has no room.
+    pub lanes: Lanes,
+    /// The thread's account.
+    pub stats: std::sync::Arc<FollowStats>,
+    /// Keeps messages about refused lines in bounds.
+    report: Limiter,
+    event: Event,
+    scratch: Vec<u8>,
+}
+
+impl Desk {
+    /// Around `lanes`, which hold from now on.
+    pub fn new(mut lanes: Lanes, stats: std::sync::Arc<FollowStats>) -> Desk {
+        lanes.hold();
+        Desk {
+            lanes,
+            stats,
+            report: Limiter::new(5, Duration::from_secs(10)),
+            event: Event::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Notes the time at which bytes were read.
+    pub fn arrived(&mut self) {
+        self.lanes.now = Timestamp::from(SystemTime::now());
+    }
+}
+
+/// How the lines of a table are read.
+#[derive(Debug)]
+pub struct Format {
+    /// What makes events of them.
+    pub parser: Parser,
+    /// How long things may be.
+    pub limits: Limits,
+}
+
+/// Where a file's or command's lines go.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    /// Cuts the lines.
+    pub splitter: Splitter,
+    /// The source.
+    pub lane: LaneId,
+    /// Its account's number.
+    pub slot: usize,
+}
+
+impl Stream {
+    /// Takes lines in, as long as the core has room for them. Gives how many bytes are consumed: all but an incomplete
+    /// line within the limit, and but lines that there was no room for. `place` says in messages where they are from.
+    pub fn take(&mut self, input: &[u8], format: &mut Format, desk: &mut Desk, place: &dyn Display) -> usize {
+        let mut at = 0;
+        while !desk.lanes.is_stuck()
+            && let Some(piece) = self.splitter.next(input, &mut at, format.limits.max_line)
+        {
+            self.piece(piece, format, desk, place);
+        }
+        if desk.lanes.is_stuck() {
+            self.splitter.rescan();
+        }
+        desk.lanes.bytes(self.lane, at);
+        at
+    }
+
+    /// Takes what is left at the end: a last line without a newline.
+    pub fn last(&mut self, rest: &[u8], format: &mut Format, desk: &mut Desk, place: &dyn Display) {
+        if let Some(piece) = self.splitter.last(rest) {
+            self.piece(piece, format, desk, place);
+        }
+        desk.lanes.bytes(self.lane, rest.len());
+    }
+
+    fn piece(&mut self, piece: Piece<'_>, format: &mut Format, desk: &mut Desk, place: &dyn Display) {
+        let Format { parser, limits } = format;
+        let result = match piece {
+            Piece::Line(line) => self.line(line, false, parser, limits, desk),
+            Piece::Cut(line) if limits.truncate => self.line(line, true, parser, limits, desk),
+            Piece::Cut(_) => {
+                Err(Refusal::at(limits.max_line, Reason::OversizeLine, "a line longer than the limit"))
+            }
+        };
+        if let Err(refusal) = result {
+            self.reject(refusal, desk, place);
+        }
+    }
+
+    fn line(
+        &mut self,
+        line: &[u8],
+        cut: bool,
+        parser: &mut Parser,
+        limits: &Limits,
+        desk: &mut Desk,
+    ) -> Result<(), Refusal> {
+        let Desk { lanes, stats, event, scratch, .. } = desk;
+        let line = if cut { without_half_character(line) } else { line };
+        let (line, repaired) = if parser.repairs() { repair(line, scratch) } else { (line, false) };
+        if repaired && let Some(slot) = stats.slot(self.slot) {
+            slot.repaired.fetch_add(1, Ordering::Relaxed);
+        }
+        if !parser.parse(line, limits, cut, lanes.now, event)? {
+            return Ok(());
+        }
+        let lane = match event.source {
+            None => self.lane,
+            // The registry counts what it refuses.
+            Some(name) => lanes.source(event.text(line, name)).unwrap_or(self.lane),
+        };
+        lanes.write(CONN, lane, line, event)
+    }
+
+    /// Counts a line that has lost bytes which were none of its own.
+    pub fn repaired(&self, desk: &Desk) {
+        if let Some(slot) = desk.stats.slot(self.slot) {
+            slot.repaired.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn reject(&mut self, refusal: Refusal, desk: &mut Desk, place: &dyn Display) {
+        desk.lanes.reject(self.lane, refusal.reason);
+        if let Some(held_back) = desk.report.allow(Instant::now()) {
+            tracing::warn!(
+                line = self.splitter.line,
+                column = refusal.column,
+                reason = refusal.reason.word(),
+                held_back,
+                "{place}: line refused: {}",
+                refusal.detail
+            );
+        }
+    }
+}
+
+/// What is left of a cut line without the half character at its end, if there is one.
+fn without_half_character(line: &[u8]) -> &[u8] {
+    match std::str::from_utf8(line) {
+        Err(error) if error.error_len().is_none() => &line[..error.valid_up_to()],
+        _ => line,
+    }
+}

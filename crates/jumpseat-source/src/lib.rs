@@ -1,0 +1,62 @@
+//! Tracing sources: everything that turns input from outside into batches of packed event records.
+//!
+//! ```text
+//! bytes --> ndjson::Parser -.                                    definitions (unbounded)
+//!                            >--> Event / params --> Lanes ------------------------------> core
+//! bytes --> binary::decode -'                        Lanes ---- deliveries (bounded) ----> core
+//! ```
+//!
+//! * [`event`]: one event as a parser found it, and [`ndjson`], which fills it from a line of JSON.
+//! * [`binary`]: the compact framing with interned names (`docs/ingest-protocol.md`).
+//! * [`registry`]: names to ids for fields, sources and event types, shared by all source threads;
+//!   [`names`] decides what a field's metric is called.
+//! * [`lanes`]: one batch and its accounting per source, handed over as [`delivery::Delivery`].
+//! * [`intake`]: a connection's protocol, sans-I/O; [`socket`]: the thread that listens.
+//! * [`otlp`]: OpenTelemetry's protocol over HTTP.
+//! * [`follow`]: files, commands and the journal.
+//! * [`feed`]: the sending side.
+//! * [`gate`]: what a source lets through, as [`rules`] (the configuration) or a client has it; [`sieve`] keeps to
+//!   it, and [`order`] puts records in order.
+//! * [`tracefs`]: the events of the Linux kernel.
+//! * [`clock`]: from clocks of senders and of the kernel to real time.
+//! * [`outlet`]: what a source thread is given; [`origin`]: what it tells about where it reads.
+//!
+//! **Invariants:** nothing here knows PDUs or the agent. The core never takes a lock that a source
+//! holds: it only receives from the two channels. Bytes from outside never panic; whatever could not be
+//! kept is counted, by reason, where it happened.
+
+pub mod binary;
+pub mod clock;
+pub mod config;
+pub mod delivery;
+pub mod event;
+pub mod feed;
+pub mod follow;
+pub mod gate;
+pub mod intake;
+pub mod lanes;
+pub mod listen;
+pub mod names;
+pub mod ndjson;
+pub mod order;
+pub mod origin;
+pub mod otlp;
+pub mod outlet;
+pub mod registry;
+pub mod report;
+pub mod rules;
+pub mod sieve;
+pub mod size;
+pub mod socket;
+pub mod tracefs;
+
+pub use config::{Oversize, SocketConfig};
+pub use delivery::{Delivery, Inlet, Loss, Reason, Tallies};
+pub use gate::Gate;
+pub use origin::Origin;
+pub use otlp::OtlpStats;
+pub use outlet::Outlet;
+pub use registry::{Definition, Registry, RegistryConfig};
+pub use rules::Rules;
+pub use sieve::Cause;
+pub use size::ByteSize;

@@ -1,0 +1,138 @@
+//! What the metric of an event field is called: from field name and type to a leaf below
+//! `jumpseat.field`.
+//!
+//! The first type seen of a field gets the plain name (`latency`), later types get the type appended
+//! (`latency_double`), and a name that is taken by then gets a number (`latency_2`). The outcome depends
+//! only on the order in which (field, type) pairs were first seen. That order is what the id file
+//! keeps, so replaying it gives every field the same name again after a restart.
+
+use std::collections::{HashMap, HashSet};
+
+use pcp_model::ValueType;
+
+/// Longest plain leaf name; suffixes come on top.
+const MAX_LEAF: usize = 80;
+
+/// Hands out leaf names and remembers which are taken.
+#[derive(Debug, Default)]
+pub struct LeafNames {
+    taken: HashSet<String>,
+    /// The plain name each field got, or would have got, for its first type.
+    seen: HashMap<String, String>,
+}
+
+impl LeafNames {
+    /// The leaf name of a (field, type) pair that was not seen before.
+    pub fn allocate(&mut self, field: &str, value_type: ValueType) -> String {
+        let wanted = match self.seen.get(field) {
+            None => {
+                let plain = sanitize(field);
+                self.seen.insert(field.to_owned(), plain.clone());
+                plain
+            }
+            Some(plain) => format!("{plain}_{}", type_word(value_type)),
+        };
+        let leaf = if self.taken.contains(&wanted) {
+            (2u64..)
+                .map(|n| format!("{wanted}_{n}"))
+                .find(|name| !self.taken.contains(name))
+                .unwrap_or(wanted)
+        } else {
+            wanted
+        };
+        self.taken.insert(leaf.clone());
+        leaf
+    }
+}
+
+/// A name the PMNS accepts: a letter, then letters, digits and underscores. Every other character
+/// becomes one underscore; a name that does not start with a letter gets an `f` in front.
+pub fn sanitize(field: &str) -> String {
+    let mut leaf: String = field
+        .chars()
+        .take(MAX_LEAF)
+        .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' })
+        .collect();
+    if !leaf.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        leaf.insert(0, 'f');
+    }
+    leaf
+}
+
+/// The word for a type in leaf names and in the id file.
+pub const fn type_word(value_type: ValueType) -> &'static str {
+    match value_type {
+        ValueType::I32 => "i32",
+        ValueType::U32 => "u32",
+        ValueType::I64 => "i64",
+        ValueType::U64 => "u64",
+        ValueType::Float => "float",
+        ValueType::Double => "double",
+        ValueType::String => "string",
+        _ => "aggregate",
+    }
+}
+
+/// The type of a [`type_word`].
+pub fn type_of_word(word: &str) -> Option<ValueType> {
+    Some(match word {
+        "i32" => ValueType::I32,
+        "u32" => ValueType::U32,
+        "i64" => ValueType::I64,
+        "u64" => ValueType::U64,
+        "float" => ValueType::Float,
+        "double" => ValueType::Double,
+        "string" => ValueType::String,
+        "aggregate" => ValueType::Aggregate,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ValueType::{Double, I64, String as Text};
+
+    #[test]
+    fn names_the_pmns_accepts() {
+        for (field, leaf) in [
+            ("latency", "latency"),
+            ("http.status-code", "http_status_code"),
+            ("9lives", "f9lives"),
+            ("_x", "f_x"),
+            ("", "f"),
+            ("größe", "gr__e"),
+            ("日本", "f__"),
+        ] {
+            assert_eq!(sanitize(field), leaf);
+        }
+        assert_eq!(sanitize(&"n".repeat(500)).len(), MAX_LEAF);
+    }
+
+    #[test]
+    fn later_types_and_collisions_get_suffixes() {
+        let mut names = LeafNames::default();
+        for (field, value_type, leaf) in [
+            ("latency", I64, "latency"),
+            ("latency", Double, "latency_double"),
+            ("latency.", Text, "latency_"),
+            ("a.b", I64, "a_b"),
+            ("a-b", I64, "a_b_2"),
+            ("a_b", I64, "a_b_3"),
+            ("a-b", Double, "a_b_double"),
+            ("a.b", Double, "a_b_double_2"),
+            ("latency_double", I64, "latency_double_2"),
+        ] {
+            assert_eq!(names.allocate(field, value_type), leaf, "{field} {value_type:?}");
+        }
+    }
+
+    #[test]
+    fn every_parameter_type_has_a_word() {
+        for code in 0..=7 {
+            let value_type = ValueType::from_code(code);
+            assert_eq!(type_of_word(type_word(value_type)), Some(value_type));
+        }
+        assert_eq!(type_of_word("reserved"), None);
+    }
+}

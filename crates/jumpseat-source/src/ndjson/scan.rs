@@ -1,0 +1,319 @@
+//! The JSON scanner: a position in a line, and the tokens from there.
+
+use super::MAX_DEPTH;
+use super::number::{self, Number};
+use crate::delivery::Reason;
+use crate::event::{Refusal, Text};
+
+/// The detail of a line that stops in the middle.
+pub const ENDS: &str = "the line ends in the middle of the object";
+
+/// What stands for U+0000, which PCP's texts cannot hold.
+const NUL_REPLACEMENT: char = '\u{fffd}';
+
+/// A position in a line that is valid UTF-8.
+pub struct Scanner<'a> {
+    /// The line.
+    pub line: &'a [u8],
+    /// Offset of the next byte.
+    pub at: usize,
+}
+
+/// A string, which the end of the line may have cut short.
+pub struct Str {
+    /// The text up to there.
+    pub text: Text,
+    /// There was no closing quote.
+    pub ends_early: bool,
+    end: usize,
+}
+
+impl Str {
+    /// The text, if the string is whole.
+    pub fn whole(self) -> Result<Text, Refusal> {
+        if self.ends_early { Err(Refusal::at(self.end, Reason::Syntax, ENDS)) } else { Ok(self.text) }
+    }
+}
+
+impl Scanner<'_> {
+    /// The next byte that is not blank.
+    #[inline]
+    pub fn peek(&mut self) -> Option<u8> {
+        loop {
+            match self.line.get(self.at) {
+                Some(b' ' | b'\t' | b'\r' | b'\n') => self.at += 1,
+                other => return other.copied(),
+            }
+        }
+    }
+
+    /// A refusal at the current position; at the end of the line it is always [`ENDS`].
+    #[cold]
+    pub fn refuse(&self, detail: &'static str) -> Refusal {
+        let detail = if self.at >= self.line.len() { ENDS } else { detail };
+        Refusal::at(self.at, Reason::Syntax, detail)
+    }
+
+    /// Consumes this byte, blanks before it too.
+    #[inline]
+    pub fn expect(&mut self, byte: u8, detail: &'static str) -> Result<(), Refusal> {
+        if self.peek() == Some(byte) {
+            self.at += 1;
+            return Ok(());
+        }
+        Err(self.refuse(detail))
+    }
+
+    /// Consumes the opening bracket of a nested object or array, if another level is allowed.
+    pub fn enter(&mut self, depth: usize) -> Result<(), Refusal> {
+        if depth >= MAX_DEPTH {
+            return Err(Refusal::at(self.at, Reason::Depth, "nested deeper than 32 levels"));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Whether the member `"jumpseat":{` is next. Consumes nothing but blanks.
+    pub fn peek_control(&mut self) -> bool {
+        const NAME: &[u8] = b"\"jumpseat\"";
+        if self.peek() != Some(b'"') || !self.line[self.at..].starts_with(NAME) {
+            return false;
+        }
+        let start = self.at;
+        self.at += NAME.len();
+        let control = self.expect(b':', "").is_ok() && self.peek() == Some(b'{');
+        self.at = start;
+        control
+    }
+
+    /// A string, at its opening quote. Texts without escapes stay in the line, others are put into
+    /// `arena` with their escapes resolved.
+    #[inline]
+    pub fn string(&mut self, arena: &mut Vec<u8>) -> Result<Str, Refusal> {
+        self.at += 1;
+        let start = self.at;
+        self.at = plain_end(self.line, start);
+        if self.line.get(self.at) == Some(&b'"') {
+            let text = Text::of_input(start, self.at);
+            self.at += 1;
+            return Ok(Str { text, ends_early: false, end: self.at });
+        }
+        self.string_with_escapes(start, arena)
+    }
+
+    #[cold]
+    fn string_with_escapes(&mut self, start: usize, arena: &mut Vec<u8>) -> Result<Str, Refusal> {
+        let arena_start = arena.len();
+        arena.extend_from_slice(&self.line[start..self.at]);
+        loop {
+            let ends_early = match self.line.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    false
+                }
+                Some(b'\\') => match self.escape() {
+                    Ok(character) => {
+                        let mut utf8 = [0u8; 4];
+                        arena.extend_from_slice(character.encode_utf8(&mut utf8).as_bytes());
+                        let run = self.at;
+                        self.at = plain_end(self.line, run);
+                        arena.extend_from_slice(&self.line[run..self.at]);
+                        continue;
+                    }
+                    Err(refusal) if refusal.detail == ENDS => {
+                        self.at = self.line.len();
+                        true
+                    }
+                    Err(refusal) => return Err(refusal),
+                },
+                Some(_) => return Err(self.refuse("a control character in a string: write it as \\u00xx")),
+                None => true,
+            };
+            let text = Text::of_arena(arena_start, arena.len());
+            return Ok(Str { text, ends_early, end: self.at });
+        }
+    }
+
+    /// An escape sequence, at its backslash. Lone surrogates become U+FFFD, and so does U+0000.
+    fn escape(&mut self) -> Result<char, Refusal> {
+        self.at += 1;
+        let simple = match self.line.get(self.at) {
+            Some(byte @ (b'"' | b'\\' | b'/')) => char::from(*byte),
+            Some(b'n') => '\n',
+            Some(b't') => '\t',
+            Some(b'r') => '\r',
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'u') => return self.unicode_escape(),
+            _ => return Err(self.refuse("an unknown escape sequence")),
+        };
+        self.at += 1;
+        Ok(simple)
+    }
+
+    fn unicode_escape(&mut self) -> Result<char, Refusal> {
+        self.at += 1;
+        let unit = self.hex4()?;
+        if unit & 0xfc00 == 0xd800 && self.line[self.at..].starts_with(b"\\u") {
+            let before = self.at;
+            self.at += 2;
+            let low = self.hex4()?;
+            if low & 0xfc00 == 0xdc00 {
+                let code = 0x1_0000 + ((unit & 0x3ff) << 10 | low & 0x3ff);
+                return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            self.at = before;
+        }
+        match char::from_u32(unit) {
+            Some('\0') => Ok(NUL_REPLACEMENT),
+            Some(character) => Ok(character),
+            None => Ok(char::REPLACEMENT_CHARACTER),
+        }
+    }
+
+    fn hex4(&mut self) -> Result<u32, Refusal> {
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = self.line.get(self.at).and_then(|byte| char::from(*byte).to_digit(16));
+            unit =
+                unit << 4 | digit.ok_or_else(|| self.refuse("expected four hexadecimal digits after \\u"))?;
+            self.at += 1;
+        }
+        Ok(unit)
+    }
+
+    /// A number, at its first byte.
+    #[inline]
+    pub fn number(&mut self) -> Result<Number, Refusal> {
+        match number::scan(&self.line[self.at..]) {
+            Ok((len, number)) => {
+                self.at += len;
+                Ok(number)
+            }
+            Err(offset) => {
+                self.at += offset;
+                Err(self.refuse("not a JSON number"))
+            }
+        }
+    }
+
+    /// `true`, `false` or `null`, at its first byte.
+    pub fn literal(&mut self, word: &'static str) -> Result<Text, Refusal> {
+        let start = self.at;
+        for byte in word.bytes() {
+            if self.line.get(self.at) != Some(&byte) {
+                return Err(self.refuse("expected a value: true, false, null, a number or a string"));
+            }
+            self.at += 1;
+        }
+        Ok(Text::of_input(start, self.at))
+    }
+
+    /// Goes over any value, checking it. `depth` is that of what contains it.
+    pub fn skip_value(&mut self, depth: usize) -> Result<(), Refusal> {
+        match self.peek() {
+            Some(b'"') => self.skip_string(),
+            Some(b'[') => {
+                self.enter(depth)?;
+                self.skip_items(b']', |scan| scan.skip_value(depth + 1))
+            }
+            Some(b'{') => {
+                self.enter(depth)?;
+                self.skip_items(b'}', |scan| {
+                    if scan.peek() != Some(b'"') {
+                        return Err(scan.refuse("expected a member name in quotes"));
+                    }
+                    scan.skip_string()?;
+                    scan.expect(b':', "expected a colon after the member name")?;
+                    scan.skip_value(depth + 1)
+                })
+            }
+            Some(b't') => self.literal("true").map(|_| ()),
+            Some(b'f') => self.literal("false").map(|_| ()),
+            Some(b'n') => self.literal("null").map(|_| ()),
+            Some(b'-' | b'0'..=b'9') => self.number().map(|_| ()),
+            _ => Err(self.refuse("expected a value")),
+        }
+    }
+
+    fn skip_items(
+        &mut self,
+        close: u8,
+        mut item: impl FnMut(&mut Self) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        if self.peek() == Some(close) {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            item(self)?;
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(byte) if byte == close => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return Err(self.refuse("expected a comma or the closing bracket")),
+            }
+        }
+    }
+
+    fn skip_string(&mut self) -> Result<(), Refusal> {
+        self.at += 1;
+        loop {
+            self.at = plain_end(self.line, self.at);
+            match self.line.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape().map(|_| ())?,
+                _ => return Err(self.refuse("a control character in a string: write it as \\u00xx")),
+            }
+        }
+    }
+}
+
+/// Offset of the first quote, backslash or control character from `at` on, or the line's length. Looks
+/// at eight bytes at a time: most strings are too short for a call into a vector search to pay off.
+#[inline]
+fn plain_end(line: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = ONES << 7;
+    let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    while let Some(chunk) = line.get(at..at + 8) {
+        let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
+        let quote = zero_bytes(word ^ (ONES * u64::from(b'"')));
+        let backslash = zero_bytes(word ^ (ONES * u64::from(b'\\')));
+        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+        let found = quote | backslash | control;
+        if found != 0 {
+            // Borrows only run upwards, so the lowest mark is always right.
+            return at + found.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    while line.get(at).is_some_and(|byte| !matches!(byte, b'"' | b'\\' | ..0x20)) {
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_end_finds_the_first_special_byte_at_every_offset() {
+        for special in [b'"', b'\\', 0, 0x1f] {
+            for filler in [b'a', 0x7f, 0x80, 0xff, 0x20, b'!', b'#'] {
+                for at in 0..20 {
+                    let mut line = vec![filler; 24];
+                    line[at] = special;
+                    assert_eq!(plain_end(&line, 0), at, "{special} in {filler}");
+                    assert_eq!(plain_end(&line, at + 1), 24);
+                }
+            }
+        }
+    }
+}

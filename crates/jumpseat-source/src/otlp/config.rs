@@ -1,0 +1,142 @@
+//! Configuration of the OTLP source.
+
+use serde::Deserialize;
+
+use super::json;
+use super::value::Limits;
+
+/// Where OTLP is taken in, and how much of it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OtlpConfig {
+    /// Host and port of OTLP over HTTP, such as `localhost:4318`; `None`: not served.
+    pub listen: Option<String>,
+    /// Host and port of OTLP over gRPC, such as `localhost:4317`; `None`: not served.
+    pub grpc: Option<String>,
+    /// Source of what names no service.
+    pub source: String,
+    /// Whether each instance of a service (`service.instance.id`) is a source of its own.
+    pub by_instance: bool,
+    /// Connections at the same time; further ones are told to come again and closed.
+    pub max_connections: usize,
+    /// Longest body as it is sent, in bytes.
+    #[serde(deserialize_with = "crate::size::bytes")]
+    pub max_body: usize,
+    /// Longest body decompressed, in bytes.
+    #[serde(deserialize_with = "crate::size::bytes")]
+    pub max_decompressed: usize,
+    /// Memory of all bodies that are not complete yet, in bytes. What goes beyond is told to come again.
+    #[serde(deserialize_with = "crate::size::bytes")]
+    pub max_memory: usize,
+    /// Longest text of one field, in bytes; longer ones are cut.
+    #[serde(deserialize_with = "crate::size::bytes")]
+    pub max_field: usize,
+    /// Attributes of a span, a span event or a log record that are kept.
+    pub max_fields: usize,
+    /// Milliseconds in which a request must be complete once it has begun, and its answer be read.
+    pub timeout_ms: u64,
+    /// Milliseconds after which a connection without a request is closed.
+    pub idle_ms: u64,
+    /// Batches of up to 64 KiB that may wait for the core.
+    pub queue: usize,
+    /// Milliseconds to wait for the core when the queue is full, before clients are told to come again.
+    pub patience_ms: u64,
+}
+
+impl Default for OtlpConfig {
+    fn default() -> OtlpConfig {
+        OtlpConfig {
+            listen: None,
+            grpc: None,
+            source: "otlp".to_owned(),
+            by_instance: true,
+            max_connections: 128,
+            max_body: 16 << 20,
+            max_decompressed: 32 << 20,
+            max_memory: 64 << 20,
+            max_field: 16 * 1024,
+            max_fields: 128,
+            timeout_ms: 10_000,
+            idle_ms: 60_000,
+            queue: 64,
+            patience_ms: 100,
+        }
+    }
+}
+
+impl OtlpConfig {
+    /// Whether anything is served.
+    pub fn is_on(&self) -> bool {
+        self.listen.is_some() || self.grpc.is_some()
+    }
+
+    /// Checks ranges. The error begins with the key and tells what is allowed.
+    pub fn validate(&self) -> Result<(), String> {
+        address("listen", self.listen.as_deref())?;
+        address("grpc", self.grpc.as_deref())?;
+        if self.listen.is_some() && self.listen == self.grpc {
+            return Err("grpc: the address of listen; each needs one of its own".to_owned());
+        }
+        if !crate::registry::is_source_name(&self.source) {
+            return Err(format!(
+                "source: {:?} is no source name: 1 to {} bytes without blanks, slashes and control characters",
+                self.source,
+                crate::registry::MAX_SOURCE_NAME
+            ));
+        }
+        in_range("max_connections", self.max_connections, 1..=10_000)?;
+        in_range("max_body", self.max_body, 1024..=json::MAX_TEXT)?;
+        in_range("max_decompressed", self.max_decompressed, 1024..=json::MAX_TEXT)?;
+        in_range("max_memory", self.max_memory, self.max_body..=1 << 30)?;
+        in_range("max_field", self.max_field, 16..=64 * 1024)?;
+        in_range("max_fields", self.max_fields, 1..=4096)?;
+        in_range("timeout_ms", self.timeout_ms as usize, 100..=3_600_000)?;
+        in_range("idle_ms", self.idle_ms as usize, 100..=3_600_000)?;
+        in_range("queue", self.queue, 1..=65_536)?;
+        in_range("patience_ms", self.patience_ms as usize, 0..=1000)
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits { max_field: self.max_field, max_fields: self.max_fields }
+    }
+}
+
+fn address(key: &str, address: Option<&str>) -> Result<(), String> {
+    let Some(address) = address else { return Ok(()) };
+    match address.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(()),
+        _ => Err(format!("{key}: {address:?} is not host and port, such as \"localhost:4318\"")),
+    }
+}
+
+fn in_range(key: &str, value: usize, range: std::ops::RangeInclusive<usize>) -> Result<(), String> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(format!("{key}: {value} is not between {} and {}", range.start(), range.end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_keys_are_checked() {
+        assert_eq!(OtlpConfig::default().validate(), Ok(()));
+        for (json, part) in [
+            (r#"{"listen":"4318"}"#, "listen: \"4318\" is not host and port"),
+            (r#"{"listen":"localhost:x"}"#, "listen: \"localhost:x\" is not host and port"),
+            (r#"{"listen":"h:1","grpc":"h:1"}"#, "grpc: the address of listen"),
+            (r#"{"source":"a b"}"#, "source: \"a b\" is no source name"),
+            (r#"{"max_body":"1GiB"}"#, "max_body: 1073741824 is not between 1024 and 67108864"),
+            (r#"{"max_memory":"1MiB"}"#, "max_memory: 1048576 is not between 16777216 and"),
+            (r#"{"max_fields":0}"#, "max_fields: 0 is not between"),
+            (r#"{"timeout_ms":1}"#, "timeout_ms: 1 is not between 100 and 3600000"),
+        ] {
+            let config: OtlpConfig = serde_json::from_str(json).expect("well-formed");
+            let error = config.validate().expect_err(json);
+            assert!(error.starts_with(part), "{json}: {error}");
+        }
+        assert!(serde_json::from_str::<OtlpConfig>(r#"{"bind":"x"}"#).is_err());
+    }
+}

@@ -1,0 +1,179 @@
+//! What both listeners do with a complete request: decompress, decode, and say what became of it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::answer::{self, Code};
+use super::config::OtlpConfig;
+use super::decode::{Decoder, Outcome, Signal};
+use super::http::Format;
+use super::inflate::{Encoding, inflate};
+use super::json;
+use super::stats::OtlpStats;
+use crate::delivery::Reason;
+use crate::lanes::ConnId;
+use crate::outlet::Outlet;
+use crate::registry::SourceRefused;
+use crate::report::Limiter;
+
+/// Buffers are given back when they were larger than this.
+const KEEP: usize = 1 << 20;
+/// How soon to look again whether there is room in the core's channel.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A request that is refused in whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The kind of refusal.
+    pub code: Code,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+/// Decoder and buffers of one thread.
+pub struct Intake {
+    /// Where records go.
+    pub decoder: Decoder,
+    /// Counters.
+    pub stats: Arc<OtlpStats>,
+    max_decompressed: usize,
+    patience: Duration,
+    plain: Vec<u8>,
+    transcoded: Vec<u8>,
+    report: Limiter,
+}
+
+impl Intake {
+    /// For a thread that listens at `address`.
+    ///
+    /// # Errors
+    /// The default source cannot be.
+    pub fn new(
+        config: &OtlpConfig,
+        outlet: &Outlet,
+        stats: &Arc<OtlpStats>,
+        address: &str,
+    ) -> Result<Intake, SourceRefused> {
+        let patience = Duration::from_millis(config.patience_ms);
+        let lanes = outlet.lanes(patience);
+        Ok(Intake {
+            decoder: Decoder::new(lanes, &config.source, config.by_instance, address, config.limits())?,
+            stats: Arc::clone(stats),
+            max_decompressed: config.max_decompressed,
+            patience,
+            plain: Vec::new(),
+            transcoded: Vec::new(),
+            report: Limiter::new(5, Duration::from_secs(10)),
+        })
+    }
+
+    /// Takes in a request. What is not right is counted and reported.
+    ///
+    /// # Errors
+    /// What the client is to be told instead of an outcome.
+    pub fn take(
+        &mut self,
+        conn: ConnId,
+        peer: SocketAddr,
+        signal: Signal,
+        format: Format,
+        encoding: Encoding,
+        body: &[u8],
+    ) -> Result<Outcome, Refused> {
+        if !self.has_room() {
+            return Err(self.busy("the agent is behind"));
+        }
+        let mut plain = std::mem::take(&mut self.plain);
+        let mut transcoded = std::mem::take(&mut self.transcoded);
+        let result = self.decode(conn, peer, signal, format, encoding, body, &mut plain, &mut transcoded);
+        for (buffer, kept) in [(plain, &mut self.plain), (transcoded, &mut self.transcoded)] {
+            *kept = buffer;
+            kept.clear();
+            kept.shrink_to(KEEP);
+        }
+        result
+    }
+
+    /// Counts and reports a request that came to nothing before it could be decoded.
+    pub fn refuse(&mut self, peer: SocketAddr, bytes: usize, reason: Reason, message: &str) {
+        self.stats.refused.fetch_add(1, Ordering::Relaxed);
+        self.decoder.refuse(bytes, reason);
+        self.warn(peer, reason, message);
+    }
+
+    /// Counts a request that the client may send again, which so counts for nothing else.
+    pub fn busy(&mut self, why: &str) -> Refused {
+        self.stats.busy.fetch_add(1, Ordering::Relaxed);
+        Refused { code: Code::Unavailable, message: format!("{why}: send it again later") }
+    }
+
+    /// Says something about a client in the log, not too often.
+    pub fn warn(&mut self, peer: SocketAddr, reason: Reason, message: &str) {
+        if let Some(held_back) = self.report.allow(Instant::now()) {
+            tracing::warn!(%peer, reason = reason.word(), held_back, "OTLP: {message}");
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the two buffers are ours, taken out for the borrow checker"
+    )]
+    fn decode(
+        &mut self,
+        conn: ConnId,
+        peer: SocketAddr,
+        signal: Signal,
+        format: Format,
+        encoding: Encoding,
+        body: &[u8],
+        plain: &mut Vec<u8>,
+        transcoded: &mut Vec<u8>,
+    ) -> Result<Outcome, Refused> {
+        let mut body = body;
+        if encoding != Encoding::Identity {
+            let sent = body.len();
+            inflate(encoding, body, self.max_decompressed, plain).map_err(|refusal| {
+                let message = format!("byte {} decompressed: {}", refusal.column, refusal.detail);
+                self.refuse(peer, sent, refusal.reason, &message);
+                let long = refusal.reason == Reason::OversizeLine;
+                let code = if long { Code::ResourceExhausted } else { Code::InvalidArgument };
+                Refused { code, message }
+            })?;
+            body = plain;
+        }
+        if format == Format::Json {
+            json::transcode(signal, body, transcoded).map_err(|error| {
+                self.refuse(peer, body.len(), error.reason, &error.message);
+                Refused { code: Code::InvalidArgument, message: error.message }
+            })?;
+            body = transcoded;
+        }
+        let outcome = self.decoder.request(conn, signal, body);
+        if let (Some(refusal), Some(message)) = (&outcome.broken, answer::broken(signal, &outcome)) {
+            self.stats.refused.fetch_add(1, Ordering::Relaxed);
+            self.warn(peer, refusal.reason, &message);
+            return Err(Refused { code: Code::InvalidArgument, message });
+        }
+        if let Some(refusal) = outcome.first {
+            let rejected = outcome.rejected;
+            let message =
+                format!("byte {}: {}; {rejected} refused in this request", refusal.column, refusal.detail);
+            self.warn(peer, refusal.reason, &message);
+        }
+        Ok(outcome)
+    }
+
+    /// Whether the core's channel has room, now or soon.
+    fn has_room(&self) -> bool {
+        let until = Instant::now() + self.patience;
+        while self.decoder.lanes.is_full() {
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(LOOK.min(self.patience));
+        }
+        true
+    }
+}

@@ -1,0 +1,377 @@
+//! OTLP's JSON: turned into the same request in protobuf, so that there is one decoder for both.
+//!
+//! Names are in lowerCamelCase, ids hexadecimal, 64-bit integers text or numbers, bytes base64; names that OTLP does
+//! not have are skipped, as are nulls ("JSON Protobuf Encoding" in the specification of OTLP).
+//!
+//! **Cost:** one pass, no tree. The result is at most about twice as long as the text.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserializer as _;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::decode::Signal;
+use crate::delivery::Reason;
+
+/// Longest text that can be turned: what lengths of four bytes can say of the result.
+pub const MAX_TEXT: usize = 64 << 20;
+
+/// Why a text was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct JsonError {
+    /// The kind of defect.
+    pub reason: Reason,
+    /// What is wrong, with line and column.
+    pub message: String,
+}
+
+/// Appends the protobuf of a request in JSON to `out`.
+///
+/// # Errors
+/// It is no JSON, longer than [`MAX_TEXT`], nested too deep, or has a value of another type than OTLP gives it.
+pub fn transcode(signal: Signal, text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
+    if text.len() > MAX_TEXT {
+        let message = format!("more than {MAX_TEXT} bytes");
+        return Err(JsonError { reason: Reason::OversizeLine, message });
+    }
+    let message = match signal {
+        Signal::Traces => &TRACES,
+        Signal::Logs => &LOGS,
+    };
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let result = json.deserialize_map(Fields { message, out }).and_then(|()| json.end());
+    result.map_err(|error| {
+        let message = error.to_string();
+        let reason = match message.contains("recursion limit") {
+            true => Reason::Depth,
+            false if std::str::from_utf8(text).is_err() => Reason::Encoding,
+            false => Reason::Syntax,
+        };
+        JsonError { reason, message }
+    })
+}
+
+/// A message's fields by their names.
+struct Message(&'static [(&'static str, Field)]);
+
+/// A field's number and what its JSON is.
+#[derive(Clone, Copy)]
+struct Field(u32, Kind);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Hex,
+    Base64,
+    Varint,
+    Bool,
+    Fixed64,
+    Fixed32,
+    Double,
+    One(&'static Message),
+    Many(&'static Message),
+}
+
+use Kind::{Base64, Bool, Double, Fixed32, Fixed64, Hex, Many, One, Text, Varint};
+
+static TRACES: Message = Message(&[("resourceSpans", Field(1, Many(&RESOURCE_SPANS)))]);
+static RESOURCE_SPANS: Message =
+    Message(&[("resource", Field(1, One(&RESOURCE))), ("scopeSpans", Field(2, Many(&SCOPE_SPANS)))]);
+static SCOPE_SPANS: Message = Message(&[("scope", Field(1, One(&SCOPE))), ("spans", Field(2, Many(&SPAN)))]);
+static LOGS: Message = Message(&[("resourceLogs", Field(1, Many(&RESOURCE_LOGS)))]);
+static RESOURCE_LOGS: Message =
+    Message(&[("resource", Field(1, One(&RESOURCE))), ("scopeLogs", Field(2, Many(&SCOPE_LOGS)))]);
+static SCOPE_LOGS: Message =
+    Message(&[("scope", Field(1, One(&SCOPE))), ("logRecords", Field(2, Many(&LOG_RECORD)))]);
+static RESOURCE: Message = Message(&[("attributes", Field(1, Many(&KEY_VALUE)))]);
+static SCOPE: Message = Message(&[("name", Field(1, Text))]);
+static KEY_VALUE: Message = Message(&[("key", Field(1, Text)), ("value", Field(2, One(&ANY_VALUE)))]);
+static ANY_VALUE: Message = Message(&[
+    ("stringValue", Field(1, Text)),
+    ("boolValue", Field(2, Bool)),
+    ("intValue", Field(3, Varint)),
+    ("doubleValue", Field(4, Double)),
+    ("arrayValue", Field(5, One(&ARRAY_VALUE))),
+    ("kvlistValue", Field(6, One(&KEY_VALUE_LIST))),
+    ("bytesValue", Field(7, Base64)),
+]);
+static ARRAY_VALUE: Message = Message(&[("values", Field(1, Many(&ANY_VALUE)))]);
+static KEY_VALUE_LIST: Message = Message(&[("values", Field(1, Many(&KEY_VALUE)))]);
+static SPAN: Message = Message(&[
+    ("traceId", Field(1, Hex)),
+    ("spanId", Field(2, Hex)),
+    ("traceState", Field(3, Text)),
+    ("parentSpanId", Field(4, Hex)),
+    ("name", Field(5, Text)),
+    ("kind", Field(6, Varint)),
+    ("startTimeUnixNano", Field(7, Fixed64)),
+    ("endTimeUnixNano", Field(8, Fixed64)),
+    ("attributes", Field(9, Many(&KEY_VALUE))),
+    ("droppedAttributesCount", Field(10, Varint)),
+    ("events", Field(11, Many(&EVENT))),
+    ("droppedEventsCount", Field(12, Varint)),
+    ("links", Field(13, Many(&LINK))),
+    ("droppedLinksCount", Field(14, Varint)),
+    ("status", Field(15, One(&STATUS))),
+    ("flags", Field(16, Fixed32)),
+]);
+static EVENT: Message = Message(&[
+    ("timeUnixNano", Field(1, Fixed64)),
+    ("name", Field(2, Text)),
+    ("attributes", Field(3, Many(&KEY_VALUE))),
+    ("droppedAttributesCount", Field(4, Varint)),
+]);
+static LINK: Message = Message(&[
+    ("traceId", Field(1, Hex)),
+    ("spanId", Field(2, Hex)),
+    ("traceState", Field(3, Text)),
+    ("attributes", Field(4, Many(&KEY_VALUE))),
+    ("droppedAttributesCount", Field(5, Varint)),
+    ("flags", Field(6, Fixed32)),
+]);
+static STATUS: Message = Message(&[("message", Field(2, Text)), ("code", Field(3, Varint))]);
+static LOG_RECORD: Message = Message(&[
+    ("timeUnixNano", Field(1, Fixed64)),
+    ("severityNumber", Field(2, Varint)),
+    ("severityText", Field(3, Text)),
+    ("body", Field(5, One(&ANY_VALUE))),
+    ("attributes", Field(6, Many(&KEY_VALUE))),
+    ("droppedAttributesCount", Field(7, Varint)),
+    ("flags", Field(8, Fixed32)),
+    ("traceId", Field(9, Hex)),
+    ("spanId", Field(10, Hex)),
+    ("observedTimeUnixNano", Field(11, Fixed64)),
+    ("eventName", Field(12, Text)),
+]);
+
+impl Message {
+    fn field(&self, name: &str) -> Option<Field> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, field)| *field)
+    }
+}
+
+/// An object: the fields of a message, without tag and length.
+struct Fields<'a> {
+    message: &'static Message,
+    out: &'a mut Vec<u8>,
+}
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(field) = map.next_key_seed(Name(self.message))? {
+            match field {
+                Some(field) => map.next_value_seed(Value { field, out: &mut *self.out })?,
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name: the field, if the message has one of this name.
+struct Name(&'static Message);
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Option<Field>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Option<Field>, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name {
+    type Value = Option<Field>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Option<Field>, E> {
+        Ok(self.0.field(name))
+    }
+}
+
+/// A field's value, or one of several: written with tag and, where it takes one, length.
+struct Value<'a> {
+    field: Field,
+    out: &'a mut Vec<u8>,
+}
+
+impl<'de> DeserializeSeed<'de> for Value<'_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Value<'_> {
+    fn tag(&mut self, wire_type: u32) {
+        varint(self.out, u64::from(self.field.0 << 3 | wire_type));
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.tag(2);
+        varint(self.out, bytes.len() as u64);
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// An integer in two's complement; `false` if the field is none.
+    fn integer(&mut self, number: u64) -> bool {
+        match self.field.1 {
+            Varint => {
+                self.tag(0);
+                varint(self.out, number);
+            }
+            Fixed64 => {
+                self.tag(1);
+                self.out.extend_from_slice(&number.to_le_bytes());
+            }
+            Fixed32 => {
+                self.tag(5);
+                self.out.extend_from_slice(&(number as u32).to_le_bytes());
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn double(&mut self, number: f64) {
+        self.tag(1);
+        self.out.extend_from_slice(&number.to_bits().to_le_bytes());
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.field.1 {
+            Text => "text",
+            Hex => "an id in hexadecimal digits",
+            Base64 => "bytes in base64",
+            Varint | Fixed64 | Fixed32 => "an integer, as a number or as text",
+            Bool => "true or false",
+            Double => "a number",
+            One(_) => "an object",
+            Many(_) => "a list of objects",
+        })
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: serde::de::Error>(mut self, value: bool) -> Result<(), E> {
+        let Bool = self.field.1 else {
+            return Err(E::invalid_type(serde::de::Unexpected::Bool(value), &self));
+        };
+        self.tag(0);
+        self.out.push(u8::from(value));
+        Ok(())
+    }
+
+    fn visit_u64<E: serde::de::Error>(mut self, number: u64) -> Result<(), E> {
+        if let Double = self.field.1 {
+            self.double(number as f64);
+            return Ok(());
+        }
+        if self.integer(number) {
+            return Ok(());
+        }
+        Err(E::invalid_type(serde::de::Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_i64<E: serde::de::Error>(mut self, number: i64) -> Result<(), E> {
+        match self.field.1 {
+            Double => self.double(number as f64),
+            // The only field type that has signed numbers.
+            Varint => drop(self.integer(number as u64)),
+            _ => return Err(E::invalid_value(serde::de::Unexpected::Signed(number), &self)),
+        }
+        Ok(())
+    }
+
+    fn visit_f64<E: serde::de::Error>(mut self, number: f64) -> Result<(), E> {
+        match self.field.1 {
+            Double => self.double(number),
+            _ => return Err(E::invalid_type(serde::de::Unexpected::Float(number), &self)),
+        }
+        Ok(())
+    }
+
+    fn visit_str<E: serde::de::Error>(mut self, text: &str) -> Result<(), E> {
+        let known = match self.field.1 {
+            Text => {
+                self.bytes(text.as_bytes());
+                true
+            }
+            Hex => unhex(text).map(|bytes| self.bytes(&bytes)).is_some(),
+            Base64 => STANDARD.decode(text).map(|bytes| self.bytes(&bytes)).is_ok(),
+            Double => text.parse().map(|number| self.double(number)).is_ok(),
+            Varint | Fixed64 | Fixed32 => {
+                let unsigned = text.parse::<u64>();
+                let number = unsigned.or_else(|_| text.parse::<i64>().map(|number| number as u64));
+                number.is_ok_and(|number| self.integer(number))
+            }
+            _ => return Err(E::invalid_type(serde::de::Unexpected::Str("..."), &self)),
+        };
+        if known { Ok(()) } else { Err(E::invalid_value(serde::de::Unexpected::Other("this text"), &self)) }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, map: A) -> Result<(), A::Error> {
+        let (One(message) | Many(message)) = self.field.1 else {
+            return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
+        };
+        self.tag(2);
+        let start = self.out.len();
+        self.out.extend_from_slice(&[0; 4]);
+        Fields { message, out: &mut *self.out }.visit_map(map)?;
+        // Four bytes in any case, so that the message need not be moved.
+        let len = self.out.len() - start - 4;
+        if let Some(place) = self.out.get_mut(start..start + 4) {
+            place.copy_from_slice(&[
+                len as u8 & 0x7f | 0x80,
+                (len >> 7) as u8 & 0x7f | 0x80,
+                (len >> 14) as u8 & 0x7f | 0x80,
+                (len >> 21) as u8 & 0x7f,
+            ]);
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let Many(message) = self.field.1 else {
+            return Err(A::Error::invalid_type(serde::de::Unexpected::Seq, &self));
+        };
+        let field = Field(self.field.0, One(message));
+        while list.next_element_seed(Value { field, out: &mut *self.out })?.is_some() {}
+        Ok(())
+    }
+}
+
+/// Appends a number as protobuf writes it.
+pub(super) fn varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    if !text.len().is_multiple_of(2) {
+        return None;
+    }
+    text.as_bytes().chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
+}

@@ -1,0 +1,169 @@
+//! Resources: who sends, and so which source the records belong to.
+
+use rustc_hash::FxHashMap;
+
+use super::value::{Attributes, Limits, find_text};
+use super::wire::{Fields, Place};
+use crate::event::{Event, Refusal, Value};
+use crate::lanes::{LaneId, Lanes};
+use crate::names::sanitize;
+use crate::origin::Origin;
+use crate::registry::{MAX_SOURCE_NAME, SourceRefused};
+
+/// Most resources that are remembered, and the longest; others are looked at anew each time.
+const MAX_KNOWN: usize = 1024;
+const MAX_KNOWN_LEN: usize = 4096;
+/// Most attributes of a resource that are looked at.
+const MAX_ATTRIBUTES: usize = 256;
+/// Most labels of a source, and the longest value of one, in bytes.
+const MAX_LABELS: usize = 32;
+const MAX_LABEL: usize = 256;
+
+/// Resources and the lanes of their sources.
+pub struct Resources {
+    /// The source of senders that give no service name, and of what cannot be attributed.
+    pub default: LaneId,
+    /// Whether the instance id of a service is part of its source's name.
+    by_instance: bool,
+    /// Where this listens, for labels.
+    address: String,
+    known: FxHashMap<Box<[u8]>, LaneId>,
+}
+
+impl Resources {
+    /// For a listener at `address`.
+    ///
+    /// # Errors
+    /// The default source cannot be.
+    pub fn new(
+        lanes: &mut Lanes,
+        default: &str,
+        by_instance: bool,
+        address: &str,
+    ) -> Result<Resources, SourceRefused> {
+        let lane = lanes.source(default.as_bytes())?;
+        lanes.origin(lane, Origin { kind: "otlp", address: address.to_owned(), service: None });
+        Ok(Resources { default: lane, by_instance, address: address.to_owned(), known: FxHashMap::default() })
+    }
+
+    /// The lane of the resource at this place.
+    ///
+    /// # Errors
+    /// The resource is malformed.
+    pub fn lane(
+        &mut self,
+        lanes: &mut Lanes,
+        body: &[u8],
+        place: Place,
+        event: &mut Event,
+    ) -> Result<LaneId, Refusal> {
+        let bytes = body.get(place.clone()).unwrap_or_default();
+        if let Some(lane) = self.known.get(bytes) {
+            return Ok(*lane);
+        }
+        let mut attributes = Vec::new();
+        let mut fields = Fields::of(body, place);
+        loop {
+            let at = fields.at();
+            match fields.next()? {
+                Some((1, wire)) if attributes.len() < MAX_ATTRIBUTES => attributes.push(wire.place(at)?),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let service = find_text(body, &attributes, b"service.name").filter(|name| !name.is_empty());
+        let instance = find_text(body, &attributes, b"service.instance.id").filter(|_| self.by_instance);
+        let lane = self.source(lanes, service, instance.filter(|id| !id.is_empty()));
+        if lane != self.default {
+            let origin = Origin {
+                kind: "otlp",
+                address: self.address.clone(),
+                service: service.map(|name| name.chars().take(MAX_LABEL).collect()),
+            };
+            lanes.origin(lane, origin);
+            lanes.labels(lane, labels(body, &attributes, event)?);
+        }
+        if self.known.len() >= MAX_KNOWN {
+            self.known.clear();
+        }
+        if bytes.len() <= MAX_KNOWN_LEN {
+            self.known.insert(bytes.into(), lane);
+        }
+        Ok(lane)
+    }
+
+    /// The source of a service; where there cannot be one more, that of all its instances, or the default one.
+    fn source(&self, lanes: &mut Lanes, service: Option<&str>, instance: Option<&str>) -> LaneId {
+        let Some(service) = service else { return self.default };
+        let name = source_name(service, None);
+        let whole = instance.map(|instance| source_name(service, Some(instance)));
+        // The registry counts what it refuses.
+        whole
+            .and_then(|name| lanes.source(name.as_bytes()).ok())
+            .or_else(|| lanes.source(name.as_bytes()).ok())
+            .unwrap_or(self.default)
+    }
+}
+
+/// `service` or `service@instance` with every character that a source's name cannot have replaced.
+fn source_name(service: &str, instance: Option<&str>) -> String {
+    let mut name = String::new();
+    let at = instance.map(|_| "@");
+    for c in [Some(service), at, instance].into_iter().flatten().flat_map(str::chars) {
+        let allowed = !(c.is_whitespace() || c.is_control() || c == '/' || c == '[' && name.is_empty());
+        let c = if allowed { c } else { '_' };
+        if name.len() + c.len_utf8() > MAX_SOURCE_NAME {
+            break;
+        }
+        name.push(c);
+    }
+    name
+}
+
+/// The attributes besides the service's name as labels.
+fn labels(body: &[u8], attributes: &[Place], event: &mut Event) -> Result<Vec<(String, String)>, Refusal> {
+    event.clear();
+    let limits = Limits { max_field: MAX_LABEL, max_fields: MAX_LABELS };
+    let mut taken = Attributes::new(body, event, limits);
+    for place in attributes {
+        taken.take(place.clone())?;
+    }
+    let mut labels: Vec<(String, String)> = Vec::new();
+    for field in &event.fields {
+        let name = sanitize(&String::from_utf8_lossy(event.text(body, field.name)));
+        let value = match field.value {
+            Value::Text(text) => String::from_utf8_lossy(event.text(body, text)).into_owned(),
+            Value::Bool(value) => value.to_string(),
+            Value::I64(value) => value.to_string(),
+            Value::U64(value) => value.to_string(),
+            Value::Double(value) => value.to_string(),
+        };
+        if name != "service_name" && !labels.iter().any(|(known, _)| *known == name) {
+            labels.push((name, value));
+        }
+    }
+    Ok(labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::is_source_name;
+
+    #[test]
+    fn every_service_gets_a_name_that_a_source_may_have() {
+        for (service, instance, name) in [
+            ("checkout", None, "checkout"),
+            ("checkout", Some("pod-7"), "checkout@pod-7"),
+            ("my shop/web", Some("a b"), "my_shop_web@a_b"),
+            ("[x\n", None, "_x_"),
+            ("\u{0}", None, "_"),
+            ("größe", None, "größe"),
+        ] {
+            assert_eq!(source_name(service, instance), name);
+            assert!(is_source_name(name), "{name}");
+        }
+        let long = source_name(&"é".repeat(100), Some("x"));
+        assert!(is_source_name(&long) && long.len() == MAX_SOURCE_NAME, "{long}");
+    }
+}

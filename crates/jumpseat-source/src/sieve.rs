@@ -1,0 +1,136 @@
+//! What a lane does with a record just committed, where its source has settings: drop it or let it pass.
+//!
+//! **Cost:** what the filter costs; sampling by trace is a walk over the parameters and a hash of the id.
+
+use std::sync::Arc;
+
+use super::gate::{SampleBy, Settings};
+use super::registry::Registry;
+use pcp_event::filter::{BoundFilter, FieldResolver};
+use pcp_event::{EventFlags, packed};
+use pcp_model::Pmid;
+
+/// Why a record was dropped. These are not losses: somebody asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Its source is switched off.
+    Disabled,
+    /// It did not pass its source's filter.
+    Filtered,
+    /// It was not in the sample.
+    Sampled,
+}
+
+impl Cause {
+    /// Every cause, in the order of [`super::Tallies::dropped`].
+    pub const ALL: [Cause; 3] = [Cause::Disabled, Cause::Filtered, Cause::Sampled];
+    /// How many there are.
+    pub const COUNT: usize = Cause::ALL.len();
+
+    /// The word for metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Cause::Disabled => "disabled",
+            Cause::Filtered => "filtered",
+            Cause::Sampled => "sampled",
+        }
+    }
+}
+
+/// The settings of a source, ready for use on its records.
+#[derive(Debug)]
+pub struct Sieve {
+    settings: Arc<Settings>,
+    filter: Option<BoundFilter>,
+    /// Records since the last one that was kept, where they are counted.
+    counted: u32,
+    /// The parameters that carry a trace id, of any type.
+    trace_ids: Vec<Pmid>,
+    /// The fields known when they were looked up.
+    generation: Option<u64>,
+}
+
+impl Sieve {
+    /// A sieve, unless everything passes.
+    pub fn new(settings: &Arc<Settings>, registry: &Registry) -> Option<Box<Sieve>> {
+        let filter = settings.filter.filter();
+        if settings.enabled && filter.is_none() && settings.sample <= 1 {
+            return None;
+        }
+        Some(Box::new(Sieve {
+            filter: filter.map(|filter| filter.bind(registry)),
+            settings: Arc::clone(settings),
+            counted: 0,
+            trace_ids: Vec::new(),
+            generation: None,
+        }))
+    }
+
+    /// Why a packed record is to be dropped; `None` lets it pass.
+    pub fn drops(&mut self, record: &[u8], registry: &Registry) -> Option<Cause> {
+        if !self.settings.enabled {
+            return Some(Cause::Disabled);
+        }
+        if let Some(filter) = &mut self.filter {
+            filter.rebind(registry);
+            if !filter.matches(record) {
+                return Some(Cause::Filtered);
+            }
+        }
+        (self.settings.sample > 1 && !self.in_sample(record, registry)).then_some(Cause::Sampled)
+    }
+
+    fn in_sample(&mut self, record: &[u8], registry: &Registry) -> bool {
+        let of = self.settings.sample;
+        if self.settings.sample_by == SampleBy::Trace
+            && let Some(hash) = self.trace_hash(record, registry)
+        {
+            return hash.is_multiple_of(u64::from(of));
+        }
+        let first = self.counted == 0;
+        self.counted = (self.counted + 1) % of;
+        first
+    }
+
+    /// The hash of the record's trace id, else of its span id.
+    fn trace_hash(&mut self, record: &[u8], registry: &Registry) -> Option<u64> {
+        let generation = registry.generation();
+        if self.generation != Some(generation) {
+            self.generation = Some(generation);
+            self.trace_ids.clear();
+            let trace_ids = &mut self.trace_ids;
+            registry.resolve("trace_id", &mut |pmid| trace_ids.push(pmid));
+        }
+        let by_trace = packed::params(record).find(|param| self.trace_ids.contains(&param.pmid));
+        // The id is the first parameter.
+        let by_span = || {
+            packed::flags(record).contains(EventFlags::ID).then(|| packed::params(record).next()).flatten()
+        };
+        by_trace.or_else(by_span).map(|id| spread(id.bytes))
+    }
+}
+
+/// The same number for the same bytes, in every process and release, so that agents agree on which traces to
+/// keep: FNV-1a, and the finish of SplitMix64 to have the low bits depend on all.
+fn spread(bytes: &[u8]) -> u64 {
+    let fnv = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mixed = (fnv ^ (fnv >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_spread_evenly() {
+        for of in [2, 3, 10] {
+            let kept = (0..30_000u64).filter(|n| spread(&n.to_be_bytes()).is_multiple_of(of)).count() as u64;
+            let expected = 30_000 / of;
+            assert!(kept.abs_diff(expected) < expected / 10, "{kept} of 30000 at 1 in {of}");
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! The ingest socket: a thread with a mio event loop that serves all connections.
+//!
+//! Connections take turns: each gets one read of up to 256 KiB a round, then everything is handed over,
+//! so that no sender can starve the others or delay their records. A connection holds memory of its
+//! own only for an incomplete line and for replies not yet read; both are bounded.
+//!
+//! **Cost:** two system calls a round and connection (one to find that there is no more). Bytes are
+//! parsed where `read` put them.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use crossbeam_channel::Sender;
+use mio::net::{UnixListener, UnixStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use nix::sys::socket::{getsockopt, sockopt};
+
+use super::config::SocketConfig;
+use super::delivery::{Delivery, Peer};
+use super::event::Limits;
+use super::intake::{Intake, Shared};
+use super::lanes::{Lanes, Wake};
+use super::listen::{ListenError, Listening};
+use super::origin::Origin;
+use super::registry::{Registry, SourceRefused};
+use super::report::Limiter;
+use pcp_model::Timestamp;
+
+/// Most bytes of one read.
+const READ_BYTES: usize = 256 * 1024;
+/// What a frame has besides its payload, which is bounded like a line.
+const FRAME_HEAD: usize = 16;
+/// Replies a client may leave unread before it is dropped.
+const MAX_UNREAD: usize = 64 * 1024;
+/// An incomplete line's buffer is given back when it was larger than this.
+const KEEP_CARRY: usize = 4 * 1024;
+/// How long a client may take to read its summary.
+const LINGER: Duration = Duration::from_secs(5);
+/// How soon to try again to hand over what did not fit the core's channel.
+const RETRY: Duration = Duration::from_millis(20);
+/// How soon to try again to accept when there were no descriptors left.
+const ACCEPT_RETRY: Duration = Duration::from_millis(200);
+/// Told to a client beyond the limit of connections.
+const TOO_MANY: &[u8] = b"{\"error\":\"too many connections\"}\n";
+
+const LISTENER: Token = Token(usize::MAX);
+const WAKER: Token = Token(usize::MAX - 1);
+
+/// What the thread counts about its connections. Read without locks.
+#[derive(Debug, Default)]
+pub struct SocketStats {
+    /// Connections open now.
+    pub connections: AtomicU64,
+    /// Connections accepted so far.
+    pub accepted: AtomicU64,
+    /// Connections turned away so far: too many, or no descriptors left.
+    pub refused: AtomicU64,
+    /// Connections dropped so far because the client did not read its replies.
+    pub unread: AtomicU64,
+}
+
+/// The socket source could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A configuration value out of its range.
+    #[error("{0}")]
+    Config(String),
+    /// The socket.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The source of connections that name none.
+    #[error("source {name}: {why}")]
+    Source {
+        /// Its name.
+        name: String,
+        /// Why it cannot be.
+        why: SourceRefused,
+    },
+    /// The event loop or the thread.
+    #[error("cannot start the socket source: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A running socket source. Dropping it stops the thread and removes the socket.
+#[derive(Debug)]
+pub struct SocketSource {
+    stop: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+    /// The thread's counters.
+    pub stats: Arc<SocketStats>,
+}
+
+impl SocketSource {
+    /// Listens, and starts the thread. Deliveries go to `out`; `wake` is called after each.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(
+        config: &SocketConfig,
+        registry: Arc<Registry>,
+        out: Sender<Delivery>,
+        wake: Wake,
+    ) -> Result<SocketSource, StartError> {
+        config.validate().map_err(StartError::Config)?;
+        let mut lanes = Lanes::new(registry, out, wake, Duration::from_millis(config.patience_ms));
+        let address = config.path.display().to_string();
+        lanes.default_origin(Origin { kind: "socket", address, service: None });
+        let mut shared = Shared::new(lanes, Limits::from(config), &config.source)
+            .map_err(|why| StartError::Source { name: config.source.clone(), why })?;
+        shared.default_clock = config.clock;
+        let listening = Listening::bind(&config.path, config.mode)?;
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let mut listener = UnixListener::from_std(listening.listener.try_clone()?);
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stats = Arc::new(SocketStats::default());
+        let mut service = Service {
+            poll,
+            listener,
+            _listening: listening,
+            shared,
+            max_connections: config.max_connections,
+            conns: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            closing: Vec::new(),
+            accept_at: None,
+            // Room for what a connection carried over, and a whole read behind it.
+            buffer: vec![0; config.max_line + FRAME_HEAD + READ_BYTES],
+            stop: Arc::clone(&stop),
+            stats: Arc::clone(&stats),
+            report: Limiter::new(3, Duration::from_secs(10)),
+        };
+        let thread = std::thread::Builder::new().name("jumpseat-socket".to_owned()).spawn(move || {
+            service.run();
+        })?;
+        Ok(SocketSource { stop, waker, thread: Some(thread), stats })
+    }
+}
+
+impl Drop for SocketSource {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Without the wake-up the thread notices at the next event; then there is nothing to wait for.
+        if self.waker.wake().is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Conn {
+    stream: UnixStream,
+    intake: Intake,
+    /// An incomplete line.
+    carry: Vec<u8>,
+    /// Replies not yet written.
+    replies: Vec<u8>,
+    written: usize,
+    /// The client has stopped listening.
+    deaf: bool,
+    /// In the queue of those that may have something to read.
+    queued: bool,
+    /// The summary is queued; gone when it is written, or at this time.
+    closing: Option<Instant>,
+}
+
+struct Service {
+    poll: Poll,
+    listener: UnixListener,
+    /// Removes the socket's file in the end.
+    _listening: Listening,
+    shared: Shared,
+    max_connections: usize,
+    /// By token.
+    conns: Vec<Option<Conn>>,
+    free: Vec<usize>,
+    ready: VecDeque<usize>,
+    closing: Vec<usize>,
+    accept_at: Option<Instant>,
+    buffer: Vec<u8>,
+    stop: Arc<AtomicBool>,
+    stats: Arc<SocketStats>,
+    report: Limiter,
+}
+
+impl Service {
+    fn run(&mut self) {
+        let mut events = Events::with_capacity(256);
+        while !self.stop.load(Ordering::Relaxed) && !self.shared.lanes.is_closed() {
+            if let Err(error) = self.poll.poll(&mut events, self.timeout())
+                && error.kind() != ErrorKind::Interrupted
+            {
+                tracing::error!("the socket source stops: polling failed: {error}");
+                break;
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept_at = Some(Instant::now()),
+                    WAKER => {}
+                    Token(index) => {
+                        if event.is_writable() {
+                            self.write(index);
+                        }
+                        if event.is_readable() || event.is_read_closed() || event.is_error() {
+                            self.enqueue(index);
+                        }
+                    }
+                }
+            }
+            if self.accept_at.is_some_and(|at| at <= Instant::now()) {
+                self.accept();
+            }
+            self.round();
+            self.shared.lanes.flush();
+            self.close_lingering();
+        }
+        // What was already read is not lost because of the stop.
+        self.shared.lanes.flush();
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.ready.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let accept = self.accept_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let retry = self.shared.lanes.is_pending().then_some(RETRY);
+        let linger = (!self.closing.is_empty()).then_some(LINGER / 5);
+        [accept, retry, linger].into_iter().flatten().min()
+    }
+
+    fn accept(&mut self) {
+        self.accept_at = None;
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.admit(stream),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    // Out of descriptors or memory: the connection stays in the backlog.
+                    self.stats.refused.fetch_add(1, Ordering::Relaxed);
+                    if let Some(held_back) = self.report.allow(Instant::now()) {
+                        tracing::warn!(held_back, "cannot accept a connection: {error}");
+                    }
+                    self.accept_at = Some(Instant::now() + ACCEPT_RETRY);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, mut stream: UnixStream) {
+        let open = self.conns.len() - self.free.len();
+        if open >= self.max_connections {
+            self.stats.refused.fetch_add(1, Ordering::Relaxed);
+            let _ = stream.write(TOO_MANY);
+            if let Some(held_back) = self.report.allow(Instant::now()) {
+                tracing::warn!(open, held_back, "a connection was turned away: too many");
+            }
+            return;
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.conns.push(None);
+            self.conns.len() - 1
+        });
+        // Both directions from the start: edge-triggered readiness costs nothing while nothing changes.
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut stream, Token(index), interest) {
+            tracing::warn!("cannot poll a connection: {error}");
+            self.free.push(index);
+            return;
+        }
+        let peer = peer_of(&stream);
+        let intake = Intake::new(index as u32, peer, &self.shared);
+        tracing::debug!(
+            connection = index,
+            pid = peer.map(|peer| peer.pid),
+            uid = peer.map(|peer| peer.uid),
+            gid = peer.map(|peer| peer.gid),
+            "connected"
+        );
+        self.conns[index] = Some(Conn {
+            stream,
+            intake,
+            carry: Vec::new(),
+            replies: Vec::new(),
+            written: 0,
+            deaf: false,
+            queued: false,
+            closing: None,
+        });
+        self.stats.accepted.fetch_add(1, Ordering::Relaxed);
+        self.stats.connections.store(open as u64 + 1, Ordering::Relaxed);
+        self.enqueue(index);
+    }
+
+    fn enqueue(&mut self, index: usize) {
+        if let Some(Some(conn)) = self.conns.get_mut(index)
+            && !conn.queued
+        {
+            conn.queued = true;
+            self.ready.push_back(index);
+        }
+    }
+
+    /// One read for each connection that may have something.
+    fn round(&mut self) {
+        for _ in 0..self.ready.len() {
+            let Some(index) = self.ready.pop_front() else { return };
+            let Some(Some(conn)) = self.conns.get_mut(index) else { continue };
+            conn.queued = false;
+            match read(conn, &mut self.shared, &mut self.buffer) {
+                Turn::Again => {
+                    conn.queued = true;
+                    self.ready.push_back(index);
+                }
+                Turn::Drained => {}
+                Turn::Ended => {
+                    conn.closing = Some(Instant::now() + LINGER);
+                    self.closing.push(index);
+                }
+                Turn::Gone => {
+                    self.close(index);
+                    continue;
+                }
+            }
+            self.write(index);
+        }
+    }
+
+    /// Writes what replies there are; closes the connection if they were the last.
+    fn write(&mut self, index: usize) {
+        let Some(Some(conn)) = self.conns.get_mut(index) else { return };
+        while !conn.deaf && conn.written < conn.replies.len() {
+            match conn.stream.write(&conn.replies[conn.written..]) {
+                Ok(written) => conn.written += written,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if conn.replies.len() - conn.written > MAX_UNREAD {
+                        self.stats.unread.fetch_add(1, Ordering::Relaxed);
+                        self.close(index);
+                    }
+                    return;
+                }
+                Err(_) => {
+                    // The client does not care for replies, but what it has sent still counts.
+                    conn.deaf = true;
+                    break;
+                }
+            }
+        }
+        conn.replies.clear();
+        conn.replies.shrink_to(KEEP_CARRY);
+        conn.written = 0;
+        if conn.closing.is_some() {
+            self.close(index);
+        }
+    }
+
+    fn close(&mut self, index: usize) {
+        let Some(mut conn) = self.conns.get_mut(index).and_then(Option::take) else { return };
+        self.shared.lanes.flush();
+        self.shared.lanes.forget(index as u32);
+        // Neither can fail in a way that matters for a connection that is going away.
+        let _ = self.poll.registry().deregister(&mut conn.stream);
+        let _ = conn.stream.shutdown(Shutdown::Both);
+        if conn.closing.is_some() {
+            self.closing.retain(|other| *other != index);
+        }
+        // A ready queue entry that still names it finds nothing, or a successor with nothing to read.
+        self.free.push(index);
+        let open = self.conns.len() - self.free.len();
+        self.stats.connections.store(open as u64, Ordering::Relaxed);
+        let account = &conn.intake.account;
+        tracing::debug!(
+            connection = index,
+            accepted = account.accepted,
+            rejected = account.rejected,
+            "disconnected"
+        );
+    }
+
+    fn close_lingering(&mut self) {
+        if self.closing.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let late = |index: &usize| {
+            self.conns[*index].as_ref().and_then(|conn| conn.closing).is_some_and(|until| until <= now)
+        };
+        let late: Vec<usize> = self.closing.iter().copied().filter(late).collect();
+        for index in late {
+            self.stats.unread.fetch_add(1, Ordering::Relaxed);
+            self.close(index);
+        }
+    }
+}
+
+enum Turn {
+    /// There may be more to read.
+    Again,
+    /// Nothing more for now.
+    Drained,
+    /// The client has sent everything; the summary is among the replies.
+    Ended,
+    /// The connection broke.
+    Gone,
+}
+
+/// One read. `buffer` is shared by all connections: what is incomplete is carried over in the connection.
+fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
+    if conn.closing.is_some() {
+        return Turn::Drained;
+    }
+    let carried = conn.carry.len();
+    let Some(room) = buffer.get_mut(carried..carried + READ_BYTES) else {
+        // The intake leaves at most a line of the limit: cannot happen.
+        return Turn::Gone;
+    };
+    let read = match conn.stream.read(room) {
+        Ok(read) => read,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => return Turn::Drained,
+        Err(error) if error.kind() == ErrorKind::Interrupted => return Turn::Again,
+        // A reset is an end, too: whole lines before it count.
+        Err(_) => 0,
+    };
+    shared.lanes.now = Timestamp::from(SystemTime::now());
+    if read == 0 {
+        let rest = std::mem::take(&mut conn.carry);
+        conn.intake.finish(&rest, shared, &mut conn.replies);
+        return Turn::Ended;
+    }
+    buffer[..carried].copy_from_slice(&conn.carry);
+    let input = &buffer[..carried + read];
+    let used = conn.intake.feed(input, shared, &mut conn.replies);
+    conn.carry.clear();
+    if conn.carry.capacity() > KEEP_CARRY {
+        conn.carry.shrink_to(KEEP_CARRY);
+    }
+    conn.carry.extend_from_slice(&input[used..]);
+    if conn.intake.broken {
+        conn.intake.finish(&[], shared, &mut conn.replies);
+        return Turn::Ended;
+    }
+    Turn::Again
+}
+
+/// The kernel's word on who connected.
+fn peer_of(stream: &UnixStream) -> Option<Peer> {
+    let credentials = getsockopt(&stream.as_fd(), sockopt::PeerCredentials).ok()?;
+    Some(Peer { pid: credentials.pid(), uid: credentials.uid(), gid: credentials.gid() })
+}

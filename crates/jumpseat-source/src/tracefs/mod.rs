@@ -1,0 +1,222 @@
+//! Events of the Linux kernel: tracepoints, probes and markers, through tracefs.
+//!
+//! ```text
+//! per_cpu/cpuN/trace_pipe_raw --> merge::Cpus --> page::Walk --> plan::Plan --> Lanes --> core
+//!                                 (time order)    (records)      (parameters)
+//! ```
+//!
+//! * [`config`]: what to take; [`select`]: which events that means.
+//! * [`mount`] and [`instance`]: tracefs itself, and an instance in it that is ours alone.
+//! * [`mod@format`] and [`plan`]: how an event's records look, and how they are packed.
+//! * [`page`] and [`merge`]: the ring buffers, and time order over all CPUs; [`clock`]: real time.
+//! * [`table`]: the events by number; [`comm`]: names of threads.
+//! * [`reader`]: the thread that does it.
+//!
+//! **Invariant:** what the kernel says it lost becomes missed records at that place. Whatever pages and format files
+//! hold, nothing panics.
+//!
+//! **Cost:** a system call for each sub-buffer of up to 64 KiB, one pass over each record, no allocation and no
+//! look-up by name for a record. The thread sleeps while there are no events, and for 10 ms between two rounds.
+
+pub mod clock;
+pub mod comm;
+pub mod config;
+pub mod format;
+pub mod instance;
+pub mod merge;
+pub mod mount;
+pub mod page;
+pub mod plan;
+pub mod reader;
+pub mod select;
+pub mod table;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub use config::KernelConfig;
+
+use super::outlet::Outlet;
+use super::registry::SourceRefused;
+use pcp_model::Inst;
+
+/// Batches of up to 64 KiB of a kernel source that may wait for the core.
+pub const QUEUE: usize = 64;
+/// How long to wait for the core when there are as many. Meanwhile events wait in the kernel.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Why there are no events of the kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum TracefsError {
+    /// There is no tracefs.
+    #[error("tracefs is not mounted and cannot be: {error}; {}", advice(.error))]
+    Mount {
+        /// The system's answer.
+        error: nix::Error,
+    },
+    /// There can be no instance.
+    #[error("cannot make an instance in {}: {error}; {}", .dir.display(), advice_io(.error))]
+    Instance {
+        /// The directory of instances.
+        dir: PathBuf,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// Pages have a form that is not known.
+    #[error("{}: this kernel's ring buffer has a form not known here", .0.display())]
+    Layout(PathBuf),
+    /// Something of the instance.
+    #[error("cannot {doing}: {reason}")]
+    Setup {
+        /// What was tried.
+        doing: &'static str,
+        /// Why it did not work.
+        reason: String,
+    },
+}
+
+/// Reads one of tracefs' files. Some of them are over after the first read, however little that asked for.
+///
+/// # Errors
+/// The system's.
+pub fn read_file(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let (mut text, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(String::from_utf8_lossy(&text).into_owned()),
+            Ok(read) => text.extend_from_slice(&buffer[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn advice(error: &nix::Error) -> &'static str {
+    use nix::errno::Errno;
+    match error {
+        Errno::EPERM | Errno::EACCES => {
+            "run the agent as root (option -U root), or mount it (mount -t tracefs nodev /sys/kernel/tracing) and \
+             give the agent's user access"
+        }
+        Errno::ENODEV => "this kernel was built without tracing (CONFIG_FTRACE)",
+        _ => "mount it: mount -t tracefs nodev /sys/kernel/tracing",
+    }
+}
+
+fn advice_io(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "run the agent as root (option -U root), or give its user access",
+        _ => "the agent's log has said more if there is more to say",
+    }
+}
+
+/// The source could not be started. What the kernel does not allow is no such error: the source says so itself.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A configuration value out of its range.
+    #[error("{0}")]
+    Config(String),
+    /// The source's name.
+    #[error("source {name}: {why}")]
+    Source {
+        /// Its name.
+        name: String,
+        /// Why it cannot be.
+        why: SourceRefused,
+    },
+    /// The thread.
+    #[error("cannot start the kernel source: {0}")]
+    System(#[from] io::Error),
+}
+
+/// What the thread tells of itself. Read without locks.
+#[derive(Debug)]
+pub struct KernelStats {
+    /// The source's instance.
+    pub source: Inst,
+    /// It runs.
+    pub running: AtomicBool,
+    /// Why it does not run any more, or never did.
+    pub failure: OnceLock<String>,
+    /// Events enabled.
+    pub enabled: AtomicU64,
+    /// Events, patterns and probes that could not be enabled.
+    pub refused: AtomicU64,
+    /// Events the kernel lost.
+    pub lost: AtomicU64,
+    /// Events that came too late for their place in the order.
+    pub late: AtomicU64,
+}
+
+impl KernelStats {
+    fn new(source: Inst) -> KernelStats {
+        KernelStats {
+            source,
+            running: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            enabled: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+        }
+    }
+
+    /// How it is: `starting`, `running`, or why not.
+    pub fn state(&self) -> &str {
+        match self.failure.get() {
+            Some(failure) => failure,
+            None if self.running.load(Ordering::Relaxed) => "running",
+            None => "starting",
+        }
+    }
+}
+
+/// A running kernel source. Dropping it stops the thread, which hands over what the kernel has left and removes
+/// its instance.
+#[derive(Debug)]
+pub struct TracefsSource {
+    stop: UnixStream,
+    thread: Option<JoinHandle<()>>,
+    /// What the thread tells.
+    pub stats: Arc<KernelStats>,
+}
+
+impl TracefsSource {
+    /// Starts the thread, which then sets up what the configuration says.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(config: &KernelConfig, outlet: &Outlet) -> Result<TracefsSource, StartError> {
+        config.validate().map_err(StartError::Config)?;
+        let mut lanes = outlet.lanes(PATIENCE);
+        let refused = |why| StartError::Source { name: config.source.clone(), why };
+        let source = outlet.registry.source(&config.source).map_err(refused)?;
+        let lane = lanes.source(config.source.as_bytes()).map_err(refused)?;
+        // The source shall be known even if it never has a record.
+        (outlet.wake)();
+        let stats = Arc::new(KernelStats::new(source));
+        let (stop, stopped) = UnixStream::pair()?;
+        let (config, of_thread) = (config.clone(), Arc::clone(&stats));
+        let thread = std::thread::Builder::new()
+            .name("jumpseat-kernel".to_owned())
+            .spawn(move || reader::run(&config, lanes, lane, &of_thread, &stopped))?;
+        Ok(TracefsSource { stop, thread: Some(thread), stats })
+    }
+}
+
+impl Drop for TracefsSource {
+    fn drop(&mut self) {
+        // The thread may have ended by itself.
+        let _ = self.stop.write_all(b"x");
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! From an event's format to a decode plan, and from a kernel record to a packed one.
+//!
+//! A plan is made when an event comes for the first time: only then do its fields get metrics. Writing a record
+//! looks nothing up and allocates nothing.
+
+use std::fmt::Write as _;
+
+use super::format::{Element, Field, Format, Kind, int};
+use crate::lanes::{InternedField, LaneId, Lanes, TypeSlot, fold};
+use crate::registry::WellKnown;
+use pcp_event::{EventFlags, Param};
+use pcp_model::{Pmid, Timestamp, ValueType};
+
+/// Most bytes of text made of one array.
+const MAX_LIST: usize = 4096;
+
+/// How the records of one event are written.
+#[derive(Debug)]
+pub struct Plan {
+    name: Box<[u8]>,
+    slot: TypeSlot,
+    type_pmid: Pmid,
+    cpu: InternedField,
+    comm: Option<InternedField>,
+    steps: Vec<Step>,
+    /// Its records have at least so many bytes.
+    least: usize,
+}
+
+#[derive(Debug)]
+struct Step {
+    field: Field,
+    decode: Decode,
+    to: InternedField,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Decode {
+    I32,
+    U32,
+    I64,
+    U64,
+    Text,
+    /// Text without the end of its line.
+    Line,
+    Bytes,
+    List {
+        width: u8,
+        signed: bool,
+    },
+    Bits,
+}
+
+impl Decode {
+    fn of(kind: Kind) -> Decode {
+        match kind {
+            Kind::Int { width: 8, signed } => {
+                if signed {
+                    Decode::I64
+                } else {
+                    Decode::U64
+                }
+            }
+            Kind::Int { signed, .. } => {
+                if signed {
+                    Decode::I32
+                } else {
+                    Decode::U32
+                }
+            }
+            Kind::Array(element) | Kind::Elsewhere { element, .. } => match element {
+                Element::Text => Decode::Text,
+                Element::Bytes => Decode::Bytes,
+                Element::Int { width, signed } => Decode::List { width, signed },
+                Element::Bits => Decode::Bits,
+            },
+        }
+    }
+
+    const fn value_type(self) -> ValueType {
+        match self {
+            Decode::I32 => ValueType::I32,
+            Decode::U32 => ValueType::U32,
+            Decode::I64 => ValueType::I64,
+            Decode::U64 => ValueType::U64,
+            Decode::Text | Decode::Line | Decode::List { .. } | Decode::Bits => ValueType::String,
+            Decode::Bytes => ValueType::Aggregate,
+        }
+    }
+}
+
+/// What a record says besides what the kernel wrote.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// When, in real time.
+    pub time: Timestamp,
+    /// The CPU it happened on.
+    pub cpu: u32,
+    /// The command, if it is known.
+    pub comm: &'a [u8],
+    /// The span that the event begins or ends.
+    pub span: Option<(EventFlags, u64)>,
+}
+
+/// Memory used again for each record.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    list: String,
+    folded: Vec<u8>,
+}
+
+/// Why a record was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl Plan {
+    /// Looks up everything that the event's records need.
+    pub fn new(format: &Format, lanes: &mut Lanes, lane: LaneId, comm: bool) -> Plan {
+        let domain = lanes.registry().domain();
+        let mut steps = Vec::new();
+        for field in &format.fields {
+            if matches!(field.name.as_str(), "common_type" | "common_flags" | "common_preempt_count") {
+                continue;
+            }
+            let decode = match (format.name.as_str(), field.name.as_str()) {
+                ("ftrace:print", "buf") => Decode::Line,
+                ("ftrace:raw_data", "buf") => Decode::Bytes,
+                _ => Decode::of(field.kind),
+            };
+            let to = match decode {
+                Decode::Line => InternedField {
+                    value_type: ValueType::String,
+                    pmid: WellKnown::Message.pmid(domain),
+                    folded: None,
+                },
+                _ => lanes.intern(field.name.as_bytes(), decode.value_type()),
+            };
+            steps.push(Step { field: field.clone(), decode, to });
+        }
+        let has_comm = ["comm", "prev_comm"].iter().any(|name| format.field(name).is_some());
+        Plan {
+            slot: lanes.type_slot(lane, Some(format.name.as_bytes())),
+            name: format.name.as_bytes().into(),
+            type_pmid: WellKnown::Type.pmid(domain),
+            cpu: lanes.intern(b"common_cpu", ValueType::U32),
+            comm: (comm && !has_comm).then(|| lanes.intern(b"comm", ValueType::String)),
+            least: format.fields.iter().map(|field| field.offset + field.size).max().unwrap_or(0),
+            steps,
+        }
+    }
+
+    /// Whether its records want the command.
+    pub fn wants_comm(&self) -> bool {
+        self.comm.is_some()
+    }
+
+    /// Writes a record of the kernel's into the lane's batch.
+    ///
+    /// # Errors
+    /// The record is shorter than the event's format says; nothing was written.
+    #[inline]
+    pub fn write(
+        &self,
+        record: &[u8],
+        about: &About<'_>,
+        lanes: &mut Lanes,
+        lane: LaneId,
+        scratch: &mut Scratch,
+    ) -> Result<(), Malformed> {
+        if record.len() < self.least {
+            return Err(Malformed);
+        }
+        let into = lanes.lane(lane);
+        let flags = about.span.map_or(EventFlags::POINT, |(phase, _)| phase | EventFlags::ID);
+        let mut out = into.batch.record(about.time, flags);
+        if let Some((_, id)) = about.span {
+            let domain = self.type_pmid.domain();
+            out.param(WellKnown::SpanIdU64.pmid(domain), Param::U64(id));
+        }
+        out.param(self.type_pmid, Param::String(&self.name));
+        let (mut folded, mut cut) = (0, false);
+        let mut put = |to: &InternedField, value: Param<'_>, buffer: &mut Vec<u8>| match &to.folded {
+            None => out.param(to.pmid, value),
+            Some(name) => {
+                fold(buffer, name, &value);
+                out.param(to.pmid, Param::String(buffer));
+                folded += 1;
+            }
+        };
+        put(&self.cpu, Param::U32(about.cpu), &mut scratch.folded);
+        if let Some(comm) = self.comm.as_ref().filter(|_| !about.comm.is_empty()) {
+            put(comm, Param::String(about.comm), &mut scratch.folded);
+        }
+        for Step { field, decode, to } in &self.steps {
+            let Some(bytes) = field.bytes(record) else {
+                // It is said to be beyond the record's end.
+                cut = true;
+                continue;
+            };
+            let number = |signed| int(bytes, signed).unwrap_or_default();
+            let value = match *decode {
+                Decode::I32 => Param::I32(number(true) as i32),
+                Decode::U32 => Param::U32(number(false) as u32),
+                Decode::I64 => Param::I64(number(true)),
+                Decode::U64 => Param::U64(number(false) as u64),
+                Decode::Text => Param::String(text(bytes)),
+                Decode::Line => Param::String(text(bytes).trim_ascii_end()),
+                Decode::Bytes => Param::Aggregate(bytes),
+                Decode::List { width, signed } => {
+                    cut |= list(&mut scratch.list, bytes, width, signed);
+                    Param::String(scratch.list.as_bytes())
+                }
+                Decode::Bits => {
+                    cut |= bits(&mut scratch.list, bytes);
+                    Param::String(scratch.list.as_bytes())
+                }
+            };
+            put(to, value, &mut scratch.folded);
+        }
+        // A kernel's record fits a page, and so ours fits the batch.
+        out.commit().map_err(|_| Malformed)?;
+        into.tallies.folded += folded;
+        into.tallies.truncated += u64::from(cut);
+        lanes.committed(0, lane, self.slot);
+        Ok(())
+    }
+}
+
+/// What is before the first NUL.
+#[inline]
+fn text(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    &bytes[..end]
+}
+
+/// Numbers with commas between them. Returns whether some were left out.
+fn list(out: &mut String, bytes: &[u8], width: u8, signed: bool) -> bool {
+    out.clear();
+    for chunk in bytes.chunks_exact(usize::from(width)) {
+        if out.len() > MAX_LIST {
+            return true;
+        }
+        let comma = if out.is_empty() { "" } else { "," };
+        let number = int(chunk, signed).unwrap_or_default();
+        // Writing to a string cannot fail.
+        let _ = match signed {
+            true => write!(out, "{comma}{number}"),
+            false => write!(out, "{comma}{}", number as u64),
+        };
+    }
+    false
+}
+
+/// A bit mask the way the kernel prints lists of CPUs: `0-3,5`. Returns whether some were left out.
+fn bits(out: &mut String, bytes: &[u8]) -> bool {
+    out.clear();
+    let is_set = |bit: usize| {
+        // Words of the machine's, so that only little-endian ones have their bytes in order.
+        let (byte, word) = (bit / 8, size_of::<usize>());
+        let byte =
+            if cfg!(target_endian = "big") { byte / word * word + (word - 1 - byte % word) } else { byte };
+        bytes.get(byte).is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
+    };
+    let mut bit = 0;
+    while bit < bytes.len() * 8 {
+        if !is_set(bit) {
+            bit += 1;
+            continue;
+        }
+        if out.len() > MAX_LIST {
+            return true;
+        }
+        let first = bit;
+        while is_set(bit) {
+            bit += 1;
+        }
+        let comma = if out.is_empty() { "" } else { "," };
+        let _ = match bit - first {
+            1 => write!(out, "{comma}{first}"),
+            _ => write!(out, "{comma}{first}-{}", bit - 1),
+        };
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::tests::SAMPLE;
+    use super::*;
+    use crate::registry::{Registry, RegistryConfig};
+    use pcp_event::ArrayKind;
+    use pcp_event::reader::ArrayReader;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn lanes() -> (Lanes, LaneId, crossbeam_channel::Receiver<crate::Delivery>) {
+        let (registry, _) = Registry::open(&RegistryConfig::new(400)).expect("in memory");
+        let (out, deliveries) = crossbeam_channel::bounded(64);
+        let mut lanes = Lanes::new(registry, out, Arc::new(|| {}), Duration::ZERO);
+        let lane = lanes.source(b"kernel").expect("a source");
+        (lanes, lane, deliveries)
+    }
+
+    fn record() -> Vec<u8> {
+        let mut record = vec![0; 116];
+        let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &4711u16.to_ne_bytes());
+        put(4, &1234i32.to_ne_bytes());
+        put(8, b"cat\0garbage");
+        put(24, &(100u32 | 9 << 16).to_ne_bytes());
+        put(28, &((109u32 - 32) | 3 << 16).to_ne_bytes());
+        put(32, &(-17i16).to_ne_bytes());
+        put(34, &[1, 0xfe]);
+        put(40, &0xffff_ff9cu64.to_ne_bytes());
+        put(48, &u64::MAX.to_ne_bytes());
+        put(56, &[1u32, u32::MAX, 3].map(u32::to_ne_bytes).concat());
+        put(68, &[10, 0, 0, 1]);
+        put(72, &(112u32 | 4 << 16).to_ne_bytes());
+        put(80, &(-5i64).to_ne_bytes());
+        put(100, b"/bin/cat\0ab\0");
+        put(112, &[0b0010_1111, 0, 1, 0]);
+        record
+    }
+
+    fn about(span: Option<(EventFlags, u64)>) -> About<'static> {
+        About { time: Timestamp::new(7, 8), cpu: 3, comm: b"dog", span }
+    }
+
+    /// Parameters of a record, each as text.
+    fn params(batch: &pcp_event::batch::Batch) -> Vec<String> {
+        let mut array = Vec::new();
+        let records = batch.bytes();
+        array.extend((((10u32) << 24) | (8 + records.len() as u32)).to_be_bytes());
+        array.extend((batch.len() as u32).to_be_bytes());
+        array.extend(records);
+        let array =
+            ArrayReader::<byteorder::BigEndian>::new(ArrayKind::HighRes, &array).expect("a good array");
+        let record = array.records().next().expect("a record");
+        record.params().map(|param| format!("{:?}", param.value)).collect()
+    }
+
+    #[test]
+    fn every_kind_of_field_is_decoded() {
+        let (mut lanes, lane, _deliveries) = lanes();
+        let format = Format::parse("test", SAMPLE).unwrap();
+        let plan = Plan::new(&format, &mut lanes, lane, true);
+        assert!(!plan.wants_comm(), "it has one itself");
+        plan.write(&record(), &about(None), &mut lanes, lane, &mut Scratch::default()).unwrap();
+        let text = |text: &str| format!("{:?}", Param::String(text.as_bytes()));
+        let expected = [
+            text("test:sample"),
+            "U32(3)".into(),
+            "I32(1234)".into(),
+            text("cat"),
+            text("/bin/cat"),
+            text("ab"),
+            "I32(-17)".into(),
+            "U32(1)".into(),
+            "I32(-2)".into(),
+            "I32(-100)".into(),
+            format!("U64({})", u64::MAX),
+            text("1,4294967295,3"),
+            format!("{:?}", Param::Aggregate(&[10, 0, 0, 1])),
+            text("0-3,5,16"),
+            text(""),
+            "I64(-5)".into(),
+            format!("{:?}", Param::Aggregate(&[0; 12])),
+        ];
+        assert_eq!(params(&lanes.lane(lane).batch), expected);
+        assert_eq!(lanes.lane(lane).tallies.received, 1);
+        let short = &record()[..99];
+        let refused = plan.write(short, &about(None), &mut lanes, lane, &mut Scratch::default());
+        assert_eq!((refused, lanes.lane(lane).batch.len()), (Err(Malformed), 1));
+    }
+
+    #[test]
+    fn a_span_comes_first_and_markers_are_messages() {
+        let (mut lanes, lane, _deliveries) = lanes();
+        let text = "name: print\nID: 5\nformat:\n\
+            \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+            \tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n\
+            \tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n";
+        let plan = Plan::new(&Format::parse("ftrace", text).unwrap(), &mut lanes, lane, true);
+        let mut record = vec![0; 16];
+        record.extend(b"hello\n\0\0");
+        let span = Some((EventFlags::START, 9));
+        plan.write(&record, &about(span), &mut lanes, lane, &mut Scratch::default()).unwrap();
+        let text = |text: &str| format!("{:?}", Param::String(text.as_bytes()));
+        let expected = [
+            "U64(9)".into(),
+            text("ftrace:print"),
+            "U32(3)".into(),
+            text("dog"),
+            "I32(0)".into(),
+            "U64(0)".into(),
+            text("hello"),
+        ];
+        assert_eq!(params(&lanes.lane(lane).batch), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn any_record_is_written_or_refused(record in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let (mut lanes, lane, _deliveries) = lanes();
+            let plan = Plan::new(&Format::parse("test", SAMPLE).unwrap(), &mut lanes, lane, true);
+            let written = plan.write(&record, &about(None), &mut lanes, lane, &mut Scratch::default());
+            prop_assert_eq!(written.is_ok(), record.len() >= 100);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The binary framing: interned names, one frame a record (`docs/ingest-protocol.md`, "Frames").
+//!
+//! ```text
+//! stream := FF 'j' 's' version(1) frame*
+//! frame  := kind(1) | length(varint) | payload
+//! record := flags(1) | [time(8)] | [source] | type | severity(1) | [id] | [parent] | message | param*
+//! param  := field(varint) | value
+//! ```
+//!
+//! Numbers of fixed width are little-endian; varints are unsigned LEB128; texts are a varint length and
+//! that many bytes. [`encode`] is the sending side; the receiving one is the agent's.
+
+pub mod encode;
+pub mod severity;
+
+/// First byte of a binary stream. No UTF-8 text contains it.
+pub const MAGIC_0: u8 = 0xff;
+/// How a stream starts, version included.
+pub const HELLO: [u8; 4] = [MAGIC_0, b'j', b's', VERSION];
+/// The version of the framing, and of the control lines.
+pub const VERSION: u8 = 1;
+
+/// Defines a source: id, name.
+pub const SOURCE: u8 = 1;
+/// Defines an event type: id, name.
+pub const TYPE: u8 = 2;
+/// Defines a field: id, type code (1), name.
+pub const FIELD: u8 = 3;
+/// A record.
+pub const RECORD: u8 = 4;
+/// Asks for an [`ACK`]: token.
+pub const SYNC: u8 = 5;
+/// Tells of records the sender lost: count, time (8).
+pub const MISSED: u8 = 6;
+/// Makes a source the current one: id.
+pub const USE: u8 = 7;
+/// Says which clock the times of what follows are of: its code (1), as the system numbers clocks.
+pub const CLOCK: u8 = 8;
+/// Answer to [`SYNC`]: token, accepted, rejected, missed.
+pub const ACK: u8 = 0x85;
+/// The last frame from the server: the summary as JSON text.
+pub const SUMMARY: u8 = 0x86;
+
+/// The record's flags beside its phase (POINT 0x01, START 0x02, END 0x04).
+pub mod flag {
+    /// There is a span id.
+    pub const ID: u8 = 0x08;
+    /// There is a parent's span id.
+    pub const PARENT: u8 = 0x10;
+    /// Span ids are texts, not 8-byte numbers.
+    pub const TEXT_IDS: u8 = 0x20;
+    /// There is a time; else it is the time of arrival.
+    pub const TIME: u8 = 0x40;
+    /// There is a source; else it is the current one.
+    pub const SOURCE: u8 = 0x80;
+}
+
+/// Most sources, event types or fields a connection may define, each.
+pub const MAX_INTERNED: usize = 4096;
+/// Most bytes of names a connection may define, altogether.
+pub const MAX_NAME_BYTES: usize = 128 * 1024;
+/// Bytes of the longest varint.
+pub const MAX_VARINT: usize = 10;
+/// Longest name in a definition, in bytes.
+pub const MAX_NAME: usize = 255;
+
+/// Appends a varint.
+#[inline]
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a varint length and the bytes.
+#[inline]
+pub fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    put_varint(out, text.len() as u64);
+    out.extend_from_slice(text);
+}
+
+/// Appends a frame.
+pub fn put_frame(out: &mut Vec<u8>, kind: u8, payload: &[u8]) {
+    out.push(kind);
+    put_text(out, payload);
+}
+
+/// Appends an [`ACK`] frame.
+pub fn put_ack(out: &mut Vec<u8>, token: u64, accepted: u64, rejected: u64, missed: u64) {
+    let mut payload = Vec::with_capacity(4 * MAX_VARINT);
+    for number in [token, accepted, rejected, missed] {
+        put_varint(&mut payload, number);
+    }
+    put_frame(out, ACK, &payload);
+}
+
+/// Reads a varint: its value and length. `None`: cut short, or longer than 64 bits.
+#[inline]
+pub fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0u64;
+    for (index, byte) in bytes.iter().take(MAX_VARINT).enumerate() {
+        let part = u64::from(byte & 0x7f);
+        if index == MAX_VARINT - 1 && part > 1 {
+            return None;
+        }
+        value |= part << (7 * index);
+        if byte & 0x80 == 0 {
+            return Some((value, index + 1));
+        }
+    }
+    None
+}
+
+/// A frame at the start of `bytes`: kind, payload, and the frame's whole length. `None`: incomplete, or
+/// no frame. For readers of the server's answers.
+pub fn frame(bytes: &[u8]) -> Option<(u8, &[u8], usize)> {
+    let (kind, rest) = bytes.split_first()?;
+    let (len, width) = varint(rest)?;
+    let end = width.checked_add(usize::try_from(len).ok()?)?;
+    Some((*kind, rest.get(width..end)?, 1 + end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints() {
+        for value in [0, 1, 127, 128, 300, 1 << 31, u64::MAX] {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, value);
+            assert_eq!(varint(&bytes), Some((value, bytes.len())));
+            assert_eq!(varint(&bytes[..bytes.len() - 1]), None);
+        }
+        assert_eq!(varint(&[0xff; 9]), None);
+        assert_eq!(varint(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]), None, "65 bits");
+    }
+
+    #[test]
+    fn frames() {
+        let mut bytes = Vec::new();
+        put_frame(&mut bytes, SUMMARY, b"{}");
+        assert_eq!(bytes, b"\x86\x02{}");
+        assert_eq!(frame(&bytes), Some((SUMMARY, &b"{}"[..], 4)));
+        assert_eq!(frame(&bytes[..3]), None);
+        assert_eq!(frame(b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), None);
+    }
+}

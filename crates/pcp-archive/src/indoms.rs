@@ -1,0 +1,350 @@
+//! Instance domains over time (spec `archive.md` 5.2, 5.3, 9.2).
+//!
+//! Each record is kept as it came: a full list, or what was added and deleted. A domain at a time is put
+//! together when it is asked for, and the last one put together is kept, so that going forward in time
+//! costs the changes only.
+//!
+//! Cost: 8 bytes for each instance of each record, and the names, each once while it does not change.
+
+use rustc_hash::FxHashMap;
+
+use super::fields::{Fields, Stamp};
+use pcp_model::{InDom, Inst, Timestamp};
+
+/// All records of one instance domain.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// Oldest first.
+    records: Vec<Record>,
+    names: Vec<u8>,
+    /// The number of a record and the whole domain at its time.
+    built: Option<(usize, Vec<Entry>)>,
+}
+
+/// A record of an instance domain, as it is in the file.
+#[derive(Debug, PartialEq)]
+struct Record {
+    stamp: Timestamp,
+    kind: Kind,
+    /// By id; of a delta, those added.
+    entries: Vec<Entry>,
+    /// Of a delta.
+    deleted: Vec<Inst>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Full,
+    Delta,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Entry {
+    id: Inst,
+    /// Where its name starts; a NUL ends it.
+    name: u32,
+}
+
+/// When an instance was there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Life {
+    pub id: Inst,
+    /// The stamp of the first record that has it.
+    pub birth: Timestamp,
+    /// The stamp of the first record behind the last that has it.
+    pub death: Option<Timestamp>,
+    last: usize,
+    name: u32,
+}
+
+/// A record that is not one, or names of more than 4 GiB.
+#[derive(Debug)]
+pub(super) struct Malformed;
+
+/// One record as `pmdumplog -I` shows it: names are missing where instances were deleted.
+pub struct OnDisk<'a> {
+    /// Since when it holds.
+    pub stamp: Timestamp,
+    /// Whether it only tells changes.
+    pub delta: bool,
+    /// Instances there or added, and those deleted.
+    pub instances: Vec<(Inst, Option<&'a [u8]>)>,
+}
+
+/// The fields in front of the instances.
+pub(super) struct Head {
+    pub stamp: Timestamp,
+    pub indom: InDom,
+    delta: bool,
+}
+
+impl Head {
+    /// Decodes the head of a record body whose type says which stamp it has and whether it is a delta.
+    pub fn decode(fields: &mut Fields<'_>, stamp: Stamp, delta: bool) -> Option<Head> {
+        Some(Head { stamp: fields.stamp(stamp)?, indom: InDom(fields.u32()?), delta })
+    }
+}
+
+impl History {
+    /// Adds the record whose head has been read; `fields` is what follows, up to the trailer.
+    pub fn add(&mut self, head: &Head, mut fields: Fields<'_>) -> Result<(), Malformed> {
+        const NO_INSTANCES: [i32; 2] = [0, -1];
+        let mut peek = fields;
+        if peek.i32().is_some_and(|count| NO_INSTANCES.contains(&count)) {
+            return Ok(());
+        }
+        let count = fields.count(8).ok_or(Malformed)?;
+        let mut ids = Fields(fields.bytes(4 * count).ok_or(Malformed)?);
+        let mut offsets = Fields(fields.bytes(4 * count).ok_or(Malformed)?);
+        let strings = fields.0;
+        let mut deleted = Vec::new();
+        let mut named: Vec<(Inst, &[u8])> = Vec::with_capacity(count);
+        while let (Some(id), Some(offset)) = (ids.i32(), offsets.i32()) {
+            if id < 0 {
+                return Err(Malformed);
+            }
+            if offset == -1 && head.delta {
+                deleted.push(id);
+                continue;
+            }
+            let name = usize::try_from(offset).ok().and_then(|at| strings.get(at..)).ok_or(Malformed)?;
+            if name.is_empty() {
+                return Err(Malformed);
+            }
+            let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+            named.push((id, &name[..end]));
+        }
+        deleted.sort_unstable();
+        named.sort_by_key(|(id, _)| *id);
+        let at = self.records.partition_point(|record| record.stamp <= head.stamp);
+        let entries = self.store(at, &named)?;
+        let kind = if head.delta { Kind::Delta } else { Kind::Full };
+        let record = Record { stamp: head.stamp, kind, entries, deleted };
+        let twin = at.checked_sub(1).and_then(|before| self.records.get(before));
+        if twin.is_some_and(|twin| *twin == record) {
+            return Ok(());
+        }
+        self.records.insert(at, record);
+        if self.built.as_ref().is_some_and(|(built, _)| *built >= at) {
+            self.built = None;
+        }
+        Ok(())
+    }
+
+    /// Entries for instances, with the names of the record in front of `at` where they are the same.
+    fn store(&mut self, at: usize, named: &[(Inst, &[u8])]) -> Result<Vec<Entry>, Malformed> {
+        let mut entries = Vec::with_capacity(named.len());
+        let known = at.checked_sub(1).and_then(|before| self.records.get(before));
+        let mut known = known.map_or(&[][..], |record| &record.entries).iter().peekable();
+        for (id, name) in named {
+            while known.next_if(|entry| entry.id < *id).is_some() {}
+            let same = known
+                .peek()
+                .filter(|entry| entry.id == *id && text(&self.names, entry.name) == *name)
+                .map(|entry| entry.name);
+            let name = match same {
+                Some(name) => name,
+                None => {
+                    let start = u32::try_from(self.names.len()).map_err(|_| Malformed)?;
+                    self.names.extend_from_slice(name);
+                    self.names.push(0);
+                    start
+                }
+            };
+            entries.push(Entry { id: *id, name });
+        }
+        Ok(entries)
+    }
+
+    /// The domain at `time`, by id; `None` before its first record.
+    pub fn at(&mut self, time: Timestamp) -> Option<impl Iterator<Item = (Inst, &[u8])>> {
+        let newest = self.records.partition_point(|record| record.stamp <= time).checked_sub(1)?;
+        self.build(newest);
+        let Self { names, built, records } = self;
+        let entries = match (built, &records[newest]) {
+            (_, Record { kind: Kind::Full, entries, .. }) => entries,
+            (Some((_, entries)), _) => entries,
+            (None, record) => &record.entries,
+        };
+        Some(entries.iter().map(|entry| (entry.id, text(names, entry.name))))
+    }
+
+    /// Has `built` hold the domain of record `number`, unless that is a full one.
+    fn build(&mut self, number: usize) {
+        let full = self.records[..=number].iter().rposition(|record| record.kind == Kind::Full);
+        if full == Some(number) {
+            return;
+        }
+        let (mut at, mut entries) = match (self.built.take(), full) {
+            (Some((at, entries)), full) if at <= number && full.is_none_or(|full| full <= at) => {
+                (at, entries)
+            }
+            (_, Some(full)) => (full, self.records[full].entries.clone()),
+            // Changes without anything they change: to nothing.
+            (_, None) => (0, self.records[0].entries.clone()),
+        };
+        while at < number {
+            at += 1;
+            self.records[at].apply(&mut entries);
+        }
+        self.built = Some((number, entries));
+    }
+
+    /// Every instance there ever was, once, in the order of `pmGetInDomArchive(3)`: by the newest record
+    /// that has it, then by id. With it the largest number of instances at a time.
+    pub fn lives(&self) -> (Vec<Life>, usize) {
+        let mut lives: FxHashMap<Inst, Life> = FxHashMap::default();
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut largest = 0;
+        for (number, record) in self.records.iter().enumerate() {
+            let mut see = |id: Inst, name: Option<u32>, last| {
+                let new = Life { id, birth: record.stamp, death: None, last, name: name.unwrap_or_default() };
+                let life = lives.entry(id).or_insert(new);
+                (life.last, life.name) = (last, name.unwrap_or(life.name));
+            };
+            // Who was there stays in the life of an instance until a record ends it.
+            let before = number.saturating_sub(1);
+            match record.kind {
+                Kind::Full => entries.iter().for_each(|entry| see(entry.id, None, before)),
+                Kind::Delta => {
+                    let there = |id: &&Inst| entries.binary_search_by_key(*id, |entry| entry.id).is_ok();
+                    record.deleted.iter().filter(there).for_each(|id| see(*id, None, before));
+                }
+            }
+            record.apply(&mut entries);
+            for Entry { id, name } in &record.entries {
+                see(*id, Some(*name), number);
+            }
+            largest = largest.max(entries.len());
+        }
+        let newest = self.records.len().saturating_sub(1);
+        for entry in &entries {
+            lives.entry(entry.id).and_modify(|life| life.last = newest);
+        }
+        let mut lives: Vec<Life> = lives.into_values().collect();
+        for life in &mut lives {
+            life.death = self.records.get(life.last + 1).map(|record| record.stamp);
+        }
+        lives.sort_by_key(|life| (std::cmp::Reverse(life.last), life.id));
+        (lives, largest)
+    }
+
+    /// The newest name of an instance.
+    pub fn name(&self, life: &Life) -> &[u8] {
+        text(&self.names, life.name)
+    }
+
+    /// Whether no record told any instance.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The records as they are in the file, oldest first.
+    pub fn on_disk(&self) -> impl Iterator<Item = OnDisk<'_>> {
+        self.records.iter().map(|record| {
+            let there = record.entries.iter().map(|entry| (entry.id, Some(text(&self.names, entry.name))));
+            let deleted = record.deleted.iter().map(|id| (*id, None));
+            let mut instances: Vec<_> = there.chain(deleted).collect();
+            instances.sort_by_key(|(id, _)| *id);
+            OnDisk { stamp: record.stamp, delta: record.kind == Kind::Delta, instances }
+        })
+    }
+}
+
+impl Record {
+    /// Turns the domain in front of this record into the one it makes.
+    fn apply(&self, entries: &mut Vec<Entry>) {
+        match self.kind {
+            Kind::Full => entries.clone_from(&self.entries),
+            Kind::Delta => {
+                entries.retain(|entry| self.deleted.binary_search(&entry.id).is_err());
+                // An instance that is there already keeps its name.
+                let added = self
+                    .entries
+                    .iter()
+                    .filter(|new| entries.binary_search_by_key(&new.id, |entry| entry.id).is_err());
+                let added: Vec<Entry> = added.copied().collect();
+                entries.extend(added);
+                entries.sort_by_key(|entry| entry.id);
+            }
+        }
+    }
+}
+
+fn text(names: &[u8], at: u32) -> &[u8] {
+    let name = names.get(at as usize..).unwrap_or(&[]);
+    memchr::memchr(0, name).map_or(name, |end| &name[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Instances with one-letter names; a blank name means deleted.
+    fn add(
+        history: &mut History,
+        sec: i64,
+        delta: bool,
+        instances: &[(Inst, &str)],
+    ) -> Result<(), Malformed> {
+        let head = Head { stamp: Timestamp::new(sec, 0), indom: InDom::new(245, 1), delta };
+        let mut body = (instances.len() as i32).to_be_bytes().to_vec();
+        instances.iter().for_each(|(id, _)| body.extend(id.to_be_bytes()));
+        let mut strings = Vec::new();
+        for (_, name) in instances {
+            let offset = if name.is_empty() { -1 } else { strings.len() as i32 };
+            body.extend(offset.to_be_bytes());
+            if !name.is_empty() {
+                strings.extend(name.bytes().chain([0]));
+            }
+        }
+        body.extend(strings);
+        history.add(&head, Fields(&body))
+    }
+
+    fn at(history: &mut History, sec: i64) -> Option<String> {
+        let show = |(id, name): (Inst, &[u8])| format!("{id}{}", name.escape_ascii());
+        history.at(Timestamp::new(sec, 0)).map(|all| all.map(show).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn all_instances_come_newest_first() {
+        let mut history = History::default();
+        for (sec, ids) in [(0, &[1, 3, 5][..]), (1, &[1, 4, 5]), (2, &[1, 4, 5, 7])] {
+            let old: Vec<_> = ids.iter().map(|id| (*id, "o")).collect();
+            add(&mut history, sec, false, &old).unwrap();
+        }
+        add(&mut history, 3, false, &[(2, "two"), (1, "one")]).unwrap();
+        let (lives, largest) = history.lives();
+        assert_eq!(largest, 4);
+        assert_eq!(lives.iter().map(|life| life.id).collect::<Vec<_>>(), [1, 2, 4, 5, 7, 3]);
+        assert_eq!(history.name(&lives[0]), b"one");
+        assert_eq!((lives[0].birth.sec, lives[0].death), (0, None));
+        assert_eq!((lives[5].birth.sec, lives[5].death), (0, Some(Timestamp::new(1, 0))));
+    }
+
+    #[test]
+    fn deltas_in_any_order_of_asking() {
+        let mut history = History::default();
+        add(&mut history, 10, false, &[(0, "a"), (7, "b")]).unwrap();
+        add(&mut history, 20, true, &[(7, ""), (9, "c")]).unwrap();
+        add(&mut history, 30, true, &[(9, "other"), (8, "")]).unwrap();
+        add(&mut history, 40, false, &[]).unwrap();
+        add(&mut history, 15, true, &[(5, "late")]).unwrap();
+        for _ in 0..2 {
+            assert_eq!(at(&mut history, 9), None);
+            assert_eq!(at(&mut history, 50).unwrap(), "0a 5late 9c");
+            assert_eq!(at(&mut history, 10).unwrap(), "0a 7b");
+            assert_eq!(at(&mut history, 15).unwrap(), "0a 5late 7b");
+            assert_eq!(at(&mut history, 20).unwrap(), "0a 5late 9c");
+        }
+        let (lives, _) = history.lives();
+        let lives: Vec<_> = lives.iter().map(|life| (life.id, life.death.map(|death| death.sec))).collect();
+        assert_eq!(lives, [(0, None), (5, None), (9, None), (7, Some(20))]);
+        let mut orphan = History::default();
+        add(&mut orphan, 1, true, &[(1, ""), (2, "x")]).unwrap();
+        assert_eq!(at(&mut orphan, 1).unwrap(), "2x");
+        assert!(add(&mut orphan, 1, false, &[(1, "")]).is_err());
+        assert!(add(&mut orphan, 1, false, &[(-1, "x")]).is_err());
+    }
+}

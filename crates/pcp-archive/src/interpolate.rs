@@ -1,0 +1,546 @@
+//! Values at any time, from the recorded ones around it (spec `archive.md` 14; the nearest value of PCP 6.3.8).
+//!
+//! Time runs along the direction of travel here: backward, times are negated, so that one code serves both.
+//! What was read ahead of the time asked for is queued, per instance, so that each record is read once however
+//! small the steps are. The queue is bounded; where a value lies further ahead (a metric that is recorded
+//! rarely, an instance that is gone), it is looked for without queueing, once.
+//!
+//! Answers do not depend on what was asked before, except that a counter has no value in the first sample
+//! behind a mark, so that nobody computes a rate over the gap.
+//!
+//! Cost of a sample: the records between it and the one before, and one step for each instance. Memory: some
+//! 40 bytes for each value queued, at most [`QUEUE`] of them and what one record holds.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::error::{ArchiveError, Problem};
+use super::interpolated::{Bounds, Held, Moment, Rule, RuleOptions};
+use super::reader::{Archive, Direction, Place, Step};
+use super::record::Record;
+use super::tracked::{Along, Far, Metric, Sample, Slot, alive, along, find};
+use pcp_model::{PM_IN_NULL, PmError, Pmid, Profile, Timestamp, ValueType};
+use pcp_pdu::{Fetched, ValueRef};
+
+/// Values queued before reading ahead goes on without.
+const QUEUE: usize = 1 << 18;
+
+/// Interpolates between the records of one archive.
+pub(super) struct Interpolator {
+    start: Timestamp,
+    options: RuleOptions,
+    direction: Direction,
+    metrics: Vec<Metric>,
+    by_pmid: FxHashMap<Pmid, usize>,
+    /// Where reading goes on, once there is a place.
+    ahead: Option<Place>,
+    /// Time of the last record read there.
+    read_to: Along,
+    /// Whether there was nothing more.
+    ended: bool,
+    /// Marks in the queue; of those passed, the last.
+    marks: VecDeque<Along>,
+    queued: usize,
+    /// The time of the fetch before.
+    last: Option<Along>,
+    profile: Profile,
+    /// Where the archive ended when it was asked last.
+    end: Option<Place>,
+    /// The metrics of the last record's sets, in their order: the next one's are the same nearly always.
+    layout: Vec<(Pmid, Option<usize>)>,
+}
+
+impl Interpolator {
+    /// For an archive that starts then.
+    pub fn new(start: Timestamp, options: RuleOptions) -> Interpolator {
+        Interpolator {
+            start,
+            options,
+            direction: Direction::Forward,
+            metrics: Vec::new(),
+            by_pmid: FxHashMap::default(),
+            ahead: None,
+            read_to: Along::MIN,
+            ended: false,
+            marks: VecDeque::new(),
+            queued: 0,
+            last: None,
+            profile: Profile::default(),
+            end: None,
+            layout: Vec::new(),
+        }
+    }
+
+    /// Whether a reading between two is the nearer one; forgets the metrics.
+    pub fn set_nearest(&mut self, nearest: bool) {
+        let options = RuleOptions { nearest, ..self.options };
+        *self = Interpolator::new(self.start, options);
+    }
+
+    /// Forgets where it is, and the values.
+    pub fn reset(&mut self) {
+        self.ahead = None;
+        self.end = None;
+        self.layout.clear();
+        self.read_to = Along::MIN;
+        self.ended = false;
+        self.marks.clear();
+        self.queued = 0;
+        self.last = None;
+        for metric in &mut self.metrics {
+            metric.had_values = false;
+            for slot in &mut metric.slots {
+                slot.samples.clear();
+                slot.far = None;
+            }
+        }
+    }
+
+    /// Reading may go on where it ended: the archive has grown.
+    pub fn grown(&mut self) {
+        self.ended = false;
+        self.end = None;
+        let slots = self.metrics.iter_mut().flat_map(|metric| &mut metric.slots);
+        slots
+            .filter(|slot| slot.far.as_ref().is_some_and(|far| far.value.is_none()))
+            .for_each(|slot| slot.far = None);
+    }
+
+    /// Fills in a value set for each metric, as of `time`.
+    ///
+    /// # Errors
+    /// Those of reading on; [`Problem::Record`] for values that are not of their metric's type.
+    pub fn fetch(
+        &mut self,
+        archive: &mut Archive,
+        pmids: &[Pmid],
+        profile: &Profile,
+        time: Timestamp,
+        direction: Direction,
+        out: &mut Fetched,
+    ) -> Result<(), ArchiveError> {
+        if self.direction != direction {
+            self.reset();
+            self.direction = direction;
+            self.metrics.iter_mut().for_each(Metric::turn);
+        }
+        let mut new = self.track(archive, pmids);
+        if self.profile != *profile || new {
+            self.profile = profile.clone();
+            new |= self.apply_profile(archive);
+        }
+        let now = self.along(time);
+        if new || self.last.is_some_and(|last| now < last) {
+            let had: Vec<bool> = self.metrics.iter().map(|metric| metric.had_values).collect();
+            let last = self.last;
+            self.reset();
+            if last.is_some_and(|last| last < now) {
+                // Another set of metrics at the next time is still the next sample.
+                self.last = last;
+                self.metrics.iter_mut().zip(had).for_each(|(metric, had)| metric.had_values = had);
+            }
+        }
+        self.read_ahead(archive, time, now)?;
+        self.pass(now);
+        let mut clock = Clock::new(self.start, self.direction, now);
+        for pmid in pmids {
+            match self.by_pmid.get(pmid) {
+                Some(metric) => self.answer(*metric, &mut clock, out),
+                // A name that did not resolve.
+                None if *pmid == Pmid::NULL => {
+                    out.begin_set(*pmid);
+                    out.end_set();
+                }
+                None => out.push_error(*pmid, PmError::PMID_LOG),
+            }
+        }
+        self.last = Some(now);
+        Ok(())
+    }
+
+    /// Takes up metrics not asked for before. Whether there are any.
+    fn track(&mut self, archive: &Archive, pmids: &[Pmid]) -> bool {
+        let before = self.metrics.len();
+        for pmid in pmids {
+            if self.by_pmid.contains_key(pmid) {
+                continue;
+            }
+            // What could not be supported has no values either.
+            if let Some(desc) =
+                archive.desc(*pmid).ok().filter(|desc| desc.value_type != ValueType::NoSupport)
+            {
+                self.by_pmid.insert(*pmid, self.metrics.len());
+                let mut metric = Metric::new(archive, &desc, self.start, self.options);
+                if self.direction == Direction::Backward {
+                    metric.turn();
+                }
+                self.metrics.push(metric);
+            }
+        }
+        self.metrics.len() > before
+    }
+
+    /// Which instances are wanted. Whether that has changed.
+    fn apply_profile(&mut self, archive: &Archive) -> bool {
+        let mut changed = false;
+        for metric in &mut self.metrics {
+            let indom = archive.desc(metric.pmid).map(|desc| desc.indom);
+            for slot in &mut metric.slots {
+                let wanted = slot.inst == PM_IN_NULL
+                    || indom.is_ok_and(|indom| self.profile.includes(indom, slot.inst));
+                changed |= wanted != slot.wanted;
+                slot.wanted = wanted;
+            }
+        }
+        changed
+    }
+
+    fn along(&self, time: Timestamp) -> Along {
+        along(self.start, self.direction, time)
+    }
+
+    /// Reads until every wanted instance has what is around `now`.
+    fn read_ahead(&mut self, archive: &mut Archive, time: Timestamp, now: Along) -> Result<(), ArchiveError> {
+        let first = self.ahead.is_none();
+        let mut at = match self.ahead {
+            Some(at) => at,
+            None => archive.seek(time, self.direction)?,
+        };
+        let from = at;
+        let mut missing = if self.mark_at_or_behind(now) { 0 } else { self.missing(now) };
+        while !self.ended && (self.read_to <= now || (missing > 0 && self.queued < QUEUE)) {
+            let Some((step, after)) = self.step(archive, at)? else {
+                self.ended = true;
+                break;
+            };
+            if self.take(archive, step, now, &mut missing)? {
+                missing = 0;
+            }
+            at = after;
+            self.ahead = Some(at);
+        }
+        self.ahead = Some(at);
+        if missing > 0 && !self.ended {
+            self.look_far(archive, at, now)?;
+        }
+        if first {
+            self.look_back(archive, from, now)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, archive: &mut Archive, at: Place) -> Result<Option<(Step, Place)>, ArchiveError> {
+        let step = match self.direction {
+            Direction::Forward => {
+                // Behind the last good record there may be something that is not one.
+                if self.end.is_none_or(|end| at >= end) {
+                    self.end = Some(archive.last()?);
+                }
+                if self.end.is_some_and(|end| at >= end) { None } else { archive.next(at)? }
+            }
+            Direction::Backward => archive.previous(at)?,
+        };
+        Ok(step.map(|step| match step {
+            Step::Record(_, after) | Step::Gap(_, after) => (step, after),
+        }))
+    }
+
+    /// Queues what a record holds. Whether it was a mark at or behind `now`.
+    fn take(
+        &mut self,
+        archive: &mut Archive,
+        step: Step,
+        now: Along,
+        missing: &mut usize,
+    ) -> Result<bool, ArchiveError> {
+        let place = match step {
+            Step::Gap(time, _) => return Ok(self.mark(self.along(time), now)),
+            Step::Record(place, _) => place,
+        };
+        let record = archive.record(place)?;
+        let at = along(self.start, self.direction, record.timestamp);
+        if record.is_mark() {
+            return Ok(self.mark(at, now));
+        }
+        self.read_to = self.read_to.max(at);
+        let after_mark = self.marks.back() == Some(&at);
+        for (number, set) in record.sets().enumerate() {
+            let known = match self.layout.get(number) {
+                Some((pmid, known)) if *pmid == set.pmid => *known,
+                _ => {
+                    let known = self.by_pmid.get(&set.pmid).copied();
+                    self.layout.truncate(number);
+                    self.layout.push((set.pmid, known));
+                    known
+                }
+            };
+            let Some(metric) = known.and_then(|known| self.metrics.get_mut(known)) else { continue };
+            let needs_ahead = metric.needs_ahead(self.direction);
+            let (Ok(values), rule) = (set.values, &mut metric.rule) else { continue };
+            let mut hint = 0;
+            for (inst, value) in values.iter() {
+                let Some(number) = find(&metric.slots, &metric.by_inst, inst, &mut hint) else {
+                    continue;
+                };
+                let slot = &mut metric.slots[number];
+                if !slot.wanted {
+                    continue;
+                }
+                let Some(held) = rule.hold(value) else {
+                    return Err(ArchiveError::new(
+                        std::path::Path::new(&set.pmid.to_string()),
+                        None,
+                        Problem::Record("value of another type than its metric"),
+                    ));
+                };
+                let sample = Sample { at, after_mark, value: held };
+                match slot.samples.back_mut() {
+                    // Nobody will ask for the one before.
+                    Some(back) if at <= now => *back = sample,
+                    back => {
+                        let first = at >= now
+                            && back.is_none_or(|back| back.at < now)
+                            && needs_ahead
+                            && slot.far.as_ref().is_none_or(|far| far.at < now)
+                            && alive(slot.life, now);
+                        if first {
+                            *missing = missing.saturating_sub(1);
+                        }
+                        slot.samples.push_back(sample);
+                        self.queued += 1;
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Queues a mark. Whether it is at or behind `now`.
+    fn mark(&mut self, at: Along, now: Along) -> bool {
+        self.read_to = self.read_to.max(at);
+        if at <= now {
+            self.marks.clear();
+        }
+        self.marks.push_back(at);
+        at >= now
+    }
+
+    fn mark_at_or_behind(&self, now: Along) -> bool {
+        self.marks.back().is_some_and(|mark| *mark >= now)
+    }
+
+    /// How many instances lack a value at or behind `now`.
+    fn missing(&self, now: Along) -> usize {
+        let lacks = |slot: &&Slot| slot.lacks_next(now);
+        self.metrics
+            .iter()
+            .filter(|metric| metric.needs_ahead(self.direction))
+            .map(|metric| metric.slots.iter().filter(lacks).count())
+            .sum()
+    }
+
+    /// Looks for the next values of instances that have none in the queue, without queueing.
+    fn look_far(&mut self, archive: &mut Archive, mut at: Place, now: Along) -> Result<(), ArchiveError> {
+        let mut missing = self.missing(now);
+        let mut end = Along::MAX;
+        while missing > 0 {
+            let Some((step, after)) = self.step(archive, at)? else { break };
+            at = after;
+            let place = match step {
+                Step::Gap(time, _) => {
+                    end = self.along(time);
+                    break;
+                }
+                Step::Record(place, _) => place,
+            };
+            let record = archive.record(place)?;
+            let found_at = along(self.start, self.direction, record.timestamp);
+            if record.is_mark() {
+                end = found_at;
+                break;
+            }
+            if found_at < now {
+                continue;
+            }
+            missing = missing.saturating_sub(self.each_lacking(&record, now, |slot, held| {
+                slot.far = Some(Far { at: found_at, value: Some(held) });
+            }));
+        }
+        let (direction, metrics) = (self.direction, self.metrics.iter_mut());
+        let needing = metrics.filter(|metric| metric.needs_ahead(direction));
+        for slot in needing.flat_map(|metric| &mut metric.slots).filter(|slot| slot.lacks_next(now)) {
+            slot.far = Some(Far { at: end, value: None });
+        }
+        Ok(())
+    }
+
+    /// Calls `found` for the instances in a record that lack a next value. How many there were.
+    fn each_lacking(
+        &mut self,
+        record: &Record<'_>,
+        now: Along,
+        mut found: impl FnMut(&mut Slot, Held),
+    ) -> usize {
+        let direction = self.direction;
+        let mut count = 0;
+        self.each_value(record, |slot, rule, value| {
+            if (direction == Direction::Backward || rule.needs_next())
+                && slot.lacks_next(now)
+                && let Some(held) = rule.hold(value)
+            {
+                found(slot, held);
+                count += 1;
+            }
+        });
+        count
+    }
+
+    fn each_value(&mut self, record: &Record<'_>, mut each: impl FnMut(&mut Slot, &mut Rule, ValueRef<'_>)) {
+        for set in record.sets() {
+            let Some(metric) = self.by_pmid.get(&set.pmid).map(|metric| &mut self.metrics[*metric]) else {
+                continue;
+            };
+            let (Ok(values), rule) = (set.values, &mut metric.rule) else { continue };
+            let mut hint = 0;
+            for (inst, value) in values.iter() {
+                if let Some(number) = find(&metric.slots, &metric.by_inst, inst, &mut hint) {
+                    each(&mut metric.slots[number], rule, value);
+                }
+            }
+        }
+    }
+
+    /// Looks for the values in front of the place where reading ahead began.
+    fn look_back(&mut self, archive: &mut Archive, mut at: Place, now: Along) -> Result<(), ArchiveError> {
+        let lacks = |slot: &Slot| {
+            slot.wanted && alive(slot.life, now) && slot.samples.front().is_none_or(|sample| sample.at > now)
+        };
+        // A mark in front of `now`, or at its time, ends it all.
+        if self.marks.front().is_some_and(|mark| *mark <= now) {
+            return Ok(());
+        }
+        let mut missing: usize =
+            self.metrics.iter().map(|metric| metric.slots.iter().filter(|slot| lacks(slot)).count()).sum();
+        while missing > 0 {
+            let step = match self.direction {
+                Direction::Forward => archive.previous(at)?,
+                Direction::Backward => archive.next(at)?,
+            };
+            let place = match step {
+                None => return Ok(()),
+                Some(Step::Gap(time, _)) => {
+                    self.marks.push_front(self.along(time));
+                    return Ok(());
+                }
+                Some(Step::Record(place, after)) => {
+                    at = after;
+                    place
+                }
+            };
+            let record = archive.record(place)?;
+            let found_at = along(self.start, self.direction, record.timestamp);
+            if record.is_mark() {
+                self.marks.push_front(found_at);
+                return Ok(());
+            }
+            let mut found = 0;
+            self.each_value(&record, |slot, rule, value| {
+                if found_at <= now
+                    && lacks(slot)
+                    && let Some(held) = rule.hold(value)
+                {
+                    slot.samples.push_front(Sample { at: found_at, after_mark: false, value: held });
+                    found += 1;
+                }
+            });
+            self.queued += found;
+            missing = missing.saturating_sub(found);
+        }
+        Ok(())
+    }
+
+    /// Forgets what lies before the last values not behind `now`.
+    fn pass(&mut self, now: Along) {
+        for slot in self.metrics.iter_mut().flat_map(|metric| &mut metric.slots) {
+            while slot.samples.get(1).is_some_and(|sample| sample.at <= now) {
+                slot.samples.pop_front();
+                self.queued = self.queued.saturating_sub(1);
+            }
+        }
+        while self.marks.get(1).is_some_and(|mark| *mark <= now) {
+            self.marks.pop_front();
+        }
+    }
+
+    fn answer(&mut self, metric: usize, clock: &mut Clock, out: &mut Fetched) {
+        let now = clock.now;
+        let passed = self.marks.front().copied().filter(|mark| *mark <= now);
+        let next_mark = self.marks.iter().copied().find(|mark| *mark >= now);
+        let metric = &mut self.metrics[metric];
+        let rule = &metric.rule;
+        let behind_mark = match (self.last, passed) {
+            (Some(last), Some(mark)) => mark > last && metric.had_values,
+            _ => false,
+        };
+        let mut had_values = false;
+        metric.had_values = false;
+        out.begin_set(metric.pmid);
+        if rule.is_counter() && behind_mark {
+            return out.end_set();
+        }
+        for slot in metric.slots.iter().filter(|slot| slot.wanted) {
+            let around = slot.around(now, passed, next_mark);
+            let exact = |side: &Option<(Along, &Held)>| side.is_some_and(|(at, _)| at == now);
+            let dead = !alive(slot.life, now) && !exact(&around[0]) && !exact(&around[1]);
+            match rule.value(&clock.bounds(around)) {
+                Ok(Some(_)) if dead && !rule.needs_both() => {}
+                Ok(Some(value)) => had_values |= rule.push(slot.inst, value, out).is_ok(),
+                Ok(None) => {}
+                Err(error) => return out.fail_set(error),
+            }
+        }
+        metric.had_values = had_values;
+        out.end_set();
+    }
+}
+
+/// Turns times in the direction of travel into those that values are computed with. Most instances have their values
+/// at the same two times: these are kept.
+struct Clock {
+    start: Timestamp,
+    direction: Direction,
+    now: Along,
+    at_now: Moment,
+    around: [(Along, Moment); 2],
+}
+
+impl Clock {
+    fn new(start: Timestamp, direction: Direction, now: Along) -> Clock {
+        let at_now = moment(start, direction, now);
+        Clock { start, direction, now, at_now, around: [(now, at_now); 2] }
+    }
+
+    #[inline]
+    fn bounds<'a>(&mut self, [before, after]: [Option<(Along, &'a Held)>; 2]) -> Bounds<'a> {
+        let (mut before, mut after) = (self.at(0, before), self.at(1, after));
+        if self.direction == Direction::Backward {
+            std::mem::swap(&mut before, &mut after);
+        }
+        Bounds { now: self.at_now, before, after }
+    }
+
+    #[inline]
+    fn at<'a>(&mut self, side: usize, value: Option<(Along, &'a Held)>) -> Option<(Moment, &'a Held)> {
+        let (at, held) = value?;
+        if self.around[side].0 != at {
+            self.around[side] = (at, moment(self.start, self.direction, at));
+        }
+        Some((self.around[side].1, held))
+    }
+}
+
+fn moment(start: Timestamp, direction: Direction, at: Along) -> Moment {
+    let forward = if direction == Direction::Backward { -at } else { at };
+    Moment::new(forward, start.nsec)
+}

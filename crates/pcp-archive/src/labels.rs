@@ -1,0 +1,143 @@
+//! Labels over time (spec `archive.md` 5.4, 9.3).
+//!
+//! ```text
+//! set   := inst i32 | length u32 | JSON | nlabels i32 (below 0: an error) | nlabels x label
+//! label := name offset u16 | name length u8 | flags u8 | value offset u16 | value length u16
+//! ```
+//! Offsets are into the JSON; names are without their quotes, values with them.
+
+use rustc_hash::FxHashMap;
+
+use super::fields::{Fields, Stamp};
+use pcp_model::{Inst, Label, LabelFlags, LabelKind, LabelSet, PmError, Timestamp};
+
+/// Longest JSON of a set, and the most labels it may have.
+const MAX_JSON: usize = 65535;
+const MAX_LABELS: i32 = 255;
+
+/// What labels belong to: level and identifier.
+pub(super) type Key = (i32, u32);
+
+/// All label records of an archive.
+#[derive(Debug, Default)]
+pub(super) struct Labels {
+    /// Oldest first.
+    records: FxHashMap<Key, Vec<Record>>,
+}
+
+/// The label sets of something since a time, as they are in the file.
+#[derive(Debug, PartialEq)]
+pub(super) struct Record {
+    stamp: Timestamp,
+    nsets: usize,
+    sets: Box<[u8]>,
+}
+
+/// A set as it is in the file.
+pub(super) struct RawSet<'a> {
+    pub inst: Inst,
+    pub json: &'a [u8],
+    pub labels: Result<Vec<RawLabel>, PmError>,
+}
+
+/// The place of a label in its JSON.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawLabel {
+    pub name: (usize, usize),
+    pub flags: u8,
+    pub value: (usize, usize),
+}
+
+impl Labels {
+    /// Adds the record whose body follows its type. `None`: it is not one.
+    pub fn add(&mut self, mut fields: Fields<'_>, stamp: Stamp) -> Option<()> {
+        let stamp = fields.stamp(stamp)?;
+        let (kind, ident) = (fields.i32()?, fields.u32()?);
+        let nsets = usize::try_from(fields.i32()?).ok()?;
+        let sets = fields.0;
+        for _ in 0..nsets {
+            raw_set(&mut fields)?;
+        }
+        let len = sets.len() - fields.0.len();
+        let record = Record { stamp, nsets, sets: sets[..len].into() };
+        let records = self.records.entry((kind, ident)).or_default();
+        let at = records.partition_point(|record| record.stamp <= stamp);
+        // What says nothing new is not kept.
+        let same = |other: Option<&Record>| {
+            other.is_some_and(|other| other.nsets == nsets && other.sets == record.sets)
+        };
+        if !same(at.checked_sub(1).and_then(|before| records.get(before))) {
+            records.insert(at, record);
+        }
+        Some(())
+    }
+
+    /// The newest record not after `time`; and whether there is any record.
+    pub fn at(&self, key: Key, time: Timestamp) -> (Option<&Record>, bool) {
+        let Some(records) = self.records.get(&key) else { return (None, false) };
+        let newest = records.partition_point(|record| record.stamp <= time).checked_sub(1);
+        (newest.and_then(|at| records.get(at)), true)
+    }
+}
+
+impl Record {
+    /// The sets as they are in the file.
+    pub fn raw(&self) -> impl Iterator<Item = RawSet<'_>> {
+        let mut fields = Fields(&self.sets);
+        (0..self.nsets).map_while(move |_| raw_set(&mut fields))
+    }
+
+    /// The sets.
+    pub fn sets(&self) -> Vec<LabelSet> {
+        let text = |json: &[u8], (at, len): (usize, usize)| {
+            json.get(at..at + len).map(|text| String::from_utf8_lossy(text).into_owned())
+        };
+        let label = |json: &[u8], raw: &RawLabel| {
+            let (name, value) = (text(json, raw.name)?, text(json, raw.value)?);
+            Some(Label { name, value, flags: LabelFlags(raw.flags) })
+        };
+        let set = |set: RawSet<'_>| {
+            let labels =
+                set.labels.map(|labels| labels.iter().filter_map(|raw| label(set.json, raw)).collect());
+            LabelSet { inst: set.inst, labels }
+        };
+        self.raw().map(set).collect()
+    }
+}
+
+/// The labels of a context that has no record: its host's name.
+pub(super) fn host_only(host: &str) -> LabelSet {
+    let mut value = String::with_capacity(host.len() + 2);
+    value.push('"');
+    for c in host.chars() {
+        if matches!(c, '"' | '\\') {
+            value.push('\\');
+        }
+        value.push(c);
+    }
+    value.push('"');
+    let flags = LabelFlags(LabelKind::Context.code() as u8);
+    let host = Label { name: "hostname".to_owned(), value, flags };
+    LabelSet { inst: pcp_model::PM_IN_NULL, labels: Ok(vec![host]) }
+}
+
+fn raw_set<'a>(fields: &mut Fields<'a>) -> Option<RawSet<'a>> {
+    let inst = fields.i32()?;
+    let len = usize::try_from(fields.u32()?).ok().filter(|len| *len <= MAX_JSON)?;
+    let json = fields.bytes(len)?;
+    let count = fields.i32()?;
+    if count < 0 {
+        return Some(RawSet { inst, json, labels: Err(PmError(count)) });
+    }
+    if count > MAX_LABELS {
+        return None;
+    }
+    let mut labels = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let (name_at, name_len, flags) = (fields.u16()?, fields.u8()?, fields.u8()?);
+        let (value_at, value_len) = (fields.u16()?, fields.u16()?);
+        let name = (name_at.into(), name_len.into());
+        labels.push(RawLabel { name, flags, value: (value_at.into(), value_len.into()) });
+    }
+    Some(RawSet { inst, json, labels: Ok(labels) })
+}

@@ -1,0 +1,58 @@
+//! PCP archives, versions 2 and 3 (`LOGARCHIVE(5)`).
+//!
+//! Reading: [`Archive`] opens an archive, or several of one host, and reads records from any place in either
+//! direction. Metadata is read once when it is opened; data volumes are read through a window, compressed
+//! ones are decoded as they are read. Lengths in a file are never trusted: memory grows with bytes that are
+//! there.
+//!
+//! ```no_run
+//! use pcp_archive::{Archive, Step};
+//!
+//! let mut archive = Archive::open("/var/log/pcp/pmlogger/host/20240101")?;
+//! let mut at = archive.first();
+//! while let Some(step) = archive.next(at)? {
+//!     at = match step {
+//!         Step::Record(place, after) => {
+//!             let record = archive.record(place)?;
+//!             println!("{:?}: {} metrics", record.timestamp, record.metrics());
+//!             after
+//!         }
+//!         Step::Gap(_, after) => after,
+//!     };
+//! }
+//! # Ok::<(), pcp_archive::ArchiveError>(())
+//! ```
+//!
+//! [`Replay`] fetches as a context does: the next record with some metrics, or interpolated values.
+//!
+//! Writing: [`ArchiveWriter`].
+
+mod error;
+mod fields;
+mod files;
+mod index;
+mod indoms;
+mod interpolate;
+mod interpolated;
+mod label;
+mod labels;
+mod metadata;
+mod names;
+mod packed;
+mod part;
+mod reader;
+mod record;
+mod replay;
+mod seek_points;
+mod source;
+mod tracked;
+mod write;
+
+pub use error::{ArchiveError, Attribute, Problem};
+pub use index::IndexEntry;
+pub use indoms::OnDisk;
+pub use label::Label;
+pub use reader::{Archive, Direction, Place, RecordPlace, Step};
+pub use record::{Record, Set, Values};
+pub use replay::{Replay, ReplayError, ReplayMode};
+pub use write::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};

@@ -1,0 +1,212 @@
+//! Everything in the `.meta` files: descriptors, names, instance domains, labels, help text (spec
+//! `archive.md` 5 and 9).
+//!
+//! ```text
+//! record := len | type | body | len        types: 1 DESC, 2 INDOM_V2, 3 LABEL_V2, 4 TEXT, 5 INDOM,
+//!                                                 6 INDOM_DELTA, 7 LABEL
+//! DESC   := pmid | type | indom | semantics | units | numnames | numnames x { length | name }
+//! TEXT   := type bits | ident | text, NUL
+//! ```
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
+
+use super::error::{ArchiveError, Attribute, Problem};
+use super::fields::{Fields, Stamp};
+use super::indoms::{Head, History};
+use super::labels::Labels;
+use super::names::Names;
+use super::source::Source;
+use pcp_model::{Desc, InDom, PmError, Pmid, Semantics, Units, ValueType};
+use pcp_pdu::{TextLevel, TextTarget};
+
+const DESC: u32 = 1;
+const INDOM_V2: u32 = 2;
+const LABEL_V2: u32 = 3;
+const TEXT: u32 = 4;
+const INDOM: u32 = 5;
+const INDOM_DELTA: u32 = 6;
+const LABEL: u32 = 7;
+
+/// The bits of a text's type.
+const ONE_LINE: u32 = 1;
+const HELP: u32 = 2;
+const METRIC: u32 = 4;
+const DOMAIN: u32 = 8;
+
+/// Length word and type, and the length behind.
+const HEADER: usize = 8;
+const TRAILER: usize = 4;
+
+/// The metadata of one archive, or of all archives of a list together.
+#[derive(Debug, Default)]
+pub(super) struct Metadata {
+    descs: FxHashMap<Pmid, RawDesc>,
+    pub names: Names,
+    pub indoms: FxHashMap<InDom, History>,
+    pub labels: Labels,
+    texts: FxHashMap<(u32, u32), Box<[u8]>>,
+    text_kinds: u32,
+}
+
+/// A descriptor as it is in the file: any numbers.
+#[derive(Clone, Copy, Debug)]
+struct RawDesc {
+    value_type: i32,
+    indom: u32,
+    semantics: i32,
+    units: u32,
+}
+
+impl Metadata {
+    /// Reads the records of a `.meta` from `at` to its end, and moves `at` there: from there on there may be
+    /// more later, while the file is being written.
+    ///
+    /// # Errors
+    /// [`Problem::Record`], [`Problem::RecordType`], [`Problem::Changed`], or the system's. What was read
+    /// before stays, and `at` is at the record that is wrong.
+    pub fn load(&mut self, source: &mut Source, at: &mut u64) -> Result<(), ArchiveError> {
+        loop {
+            let mut fields = Fields(source.bytes(*at, HEADER)?);
+            let (Some(len), Some(kind)) = (fields.u32(), fields.u32()) else { return Ok(()) };
+            if (len as usize) < HEADER + TRAILER || len > i32::MAX as u32 {
+                return Err(source.bad(*at, "impossible length"));
+            }
+            if !(DESC..=LABEL).contains(&kind) {
+                return Err(source.error(*at, Problem::RecordType(kind)));
+            }
+            let len = len as usize;
+            if kind == TEXT && !text_bits_are_right(source, *at)? {
+                // The library does not read the trailer then, and takes it for the next header.
+                *at += (len - TRAILER) as u64;
+                continue;
+            }
+            let Some(frame) = source.frame(*at)? else { return Err(source.bad(*at, "truncated")) };
+            let body = Fields(source.record(frame)?.get(HEADER..len - TRAILER).unwrap_or_default());
+            self.add(kind, body).map_err(|problem| source.error(*at, problem))?;
+            *at = frame.end();
+        }
+    }
+
+    /// Whether no metric is described.
+    pub fn is_empty(&self) -> bool {
+        self.descs.is_empty()
+    }
+
+    /// A metric's descriptor.
+    ///
+    /// # Errors
+    /// [`PmError::PMID_LOG`].
+    pub fn desc(&self, pmid: Pmid) -> Result<Desc, PmError> {
+        let raw = self.descs.get(&pmid).ok_or(PmError::PMID_LOG)?;
+        Ok(Desc {
+            pmid,
+            value_type: ValueType::from_code(raw.value_type),
+            indom: InDom(raw.indom),
+            semantics: Semantics::of_code(raw.semantics),
+            units: Units::from_word(raw.units),
+        })
+    }
+
+    /// All metrics, in no order.
+    pub fn pmids(&self) -> impl Iterator<Item = Pmid> {
+        self.descs.keys().copied()
+    }
+
+    /// Help text, the short one where there is no long one.
+    ///
+    /// # Errors
+    /// [`PmError::NOTHOST`] where the archive has no such text at all, else [`PmError::TEXT`].
+    pub fn text(&self, target: TextTarget, level: TextLevel) -> Result<String, PmError> {
+        let about = match target {
+            TextTarget::Metric(_) => METRIC,
+            TextTarget::InDom(_) => DOMAIN,
+        };
+        let levels = match level {
+            TextLevel::OneLine => &[ONE_LINE][..],
+            TextLevel::Help => &[HELP, ONE_LINE],
+        };
+        for level in levels {
+            let text = self.texts.get(&(about | level, target.ident()));
+            // Loggers store an empty text for a metric that has none.
+            if let Some(text) = text.filter(|text| !text.is_empty() || *level == ONE_LINE) {
+                return Ok(String::from_utf8_lossy(text).into_owned());
+            }
+        }
+        let any = levels.iter().any(|level| self.text_kinds & 1 << (about | level) != 0);
+        Err(if any { PmError::TEXT } else { PmError::NOTHOST })
+    }
+
+    fn add(&mut self, kind: u32, mut body: Fields<'_>) -> Result<(), Problem> {
+        match kind {
+            DESC => self.add_desc(body),
+            INDOM_V2 | INDOM | INDOM_DELTA => {
+                let stamp = if kind == INDOM_V2 { Stamp::Micro } else { Stamp::Nano };
+                let bad = Problem::Record("not an instance domain");
+                let Some(head) = Head::decode(&mut body, stamp, kind == INDOM_DELTA) else { return Err(bad) };
+                self.indoms.entry(head.indom).or_default().add(&head, body).map_err(|_| bad)
+            }
+            LABEL_V2 => self.labels.add(body, Stamp::Micro).ok_or(Problem::Record("not labels")),
+            LABEL => self.labels.add(body, Stamp::Nano).ok_or(Problem::Record("not labels")),
+            _ => self.add_text(body).ok_or(Problem::Record("not a help text")),
+        }
+    }
+
+    fn add_desc(&mut self, mut body: Fields<'_>) -> Result<(), Problem> {
+        const BAD: Problem = Problem::Record("not a descriptor");
+        let mut words = || body.u32();
+        let (Some(pmid), Some(value_type), Some(indom), Some(semantics), Some(units), Some(count)) =
+            (words(), words(), words(), words(), words(), words())
+        else {
+            return Err(BAD);
+        };
+        let (value_type, semantics) = (value_type as i32, semantics as i32);
+        let pmid = Pmid(pmid);
+        let new = RawDesc { value_type, indom, semantics, units };
+        match self.descs.entry(pmid) {
+            Entry::Vacant(entry) => {
+                entry.insert(new);
+            }
+            Entry::Occupied(entry) => {
+                let old = entry.get();
+                let changed = [
+                    (old.value_type != value_type, Attribute::Type),
+                    (old.semantics != semantics, Attribute::Semantics),
+                    (old.indom != indom, Attribute::InDom),
+                    (old.units != units, Attribute::Units),
+                ];
+                if let Some((_, what)) = changed.into_iter().find(|(changed, _)| *changed) {
+                    return Err(Problem::Changed(what));
+                }
+            }
+        }
+        for _ in 0..count {
+            let len = body.u32().ok_or(BAD)?;
+            let name = body.bytes(len as usize).ok_or(BAD)?;
+            let name = &name[..memchr::memchr(0, name).unwrap_or(name.len())];
+            self.names.insert(&String::from_utf8_lossy(name), pmid);
+        }
+        Ok(())
+    }
+
+    fn add_text(&mut self, mut body: Fields<'_>) -> Option<()> {
+        let (bits, ident) = (body.u32()?, body.u32()?);
+        let text = body.0;
+        let end = memchr::memchr(0, text).unwrap_or(text.len());
+        self.texts.insert((bits, ident), text[..end].into());
+        self.text_kinds |= 1 << bits;
+        Some(())
+    }
+}
+
+/// Whether the text record at `at` says of what it is and how long.
+fn text_bits_are_right(source: &mut Source, at: u64) -> Result<bool, ArchiveError> {
+    let bits = Fields(source.bytes(at + HEADER as u64, 4)?).u32();
+    let one = |bits: u32| bits == 1;
+    Ok(bits.is_none_or(|bits| {
+        bits < 16
+            && one((bits & (ONE_LINE | HELP)).count_ones())
+            && one((bits & (METRIC | DOMAIN)).count_ones())
+    }))
+}

@@ -1,0 +1,358 @@
+//! One archive: its files, opened and checked; its volumes as a series of records (spec `archive.md` 8
+//! and 11).
+
+use std::path::{Path, PathBuf};
+
+use super::error::{ArchiveError, Problem};
+use super::fields::Stamp;
+use super::files::{FileSet, Member};
+use super::index::{self, IndexEntry};
+use super::label::{Label, MAX_LABEL, Role};
+use super::metadata::Metadata;
+use super::record::Record;
+use super::source::{Frame, Source};
+use pcp_model::Timestamp;
+
+/// Volumes whose files stay open.
+const OPEN_VOLUMES: usize = 2;
+
+/// An archive of a context.
+pub(super) struct Part {
+    /// The name it was asked for by.
+    pub name: PathBuf,
+    pub label: Label,
+    pub index: Vec<IndexEntry>,
+    files: FileSet,
+    /// The volumes there are, by number.
+    volumes: Vec<(u32, Member)>,
+    /// Those open, the last used in front.
+    open: Vec<(usize, Source)>,
+    /// The entries of the index that can be searched: times and places grow.
+    marks: Vec<IndexMark>,
+    meta_at: u64,
+    index_at: u64,
+    end: Option<CachedEnd>,
+    /// Number of volumes, and bytes of the last one's file, when it was opened or refreshed.
+    size: (usize, u64),
+}
+
+/// A place between two records, or in front of the first or behind the last of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Spot {
+    /// Which of the volumes there are.
+    pub volume: usize,
+    pub offset: u64,
+}
+
+/// An entry of the index, its volume found.
+#[derive(Clone, Copy)]
+struct IndexMark {
+    stamp: Timestamp,
+    spot: Spot,
+}
+
+/// Where the last good record ends, and its time.
+#[derive(Clone, Copy)]
+pub(super) struct End {
+    pub time: Timestamp,
+    pub spot: Spot,
+}
+
+struct CachedEnd {
+    /// Number of volumes and length of the last one when it was found.
+    seen: (usize, u64),
+    end: End,
+}
+
+impl Part {
+    /// Opens an archive and adds its metadata to what there is.
+    ///
+    /// # Errors
+    /// In the order of spec `archive.md` 8. `host`: that of the archives before it.
+    pub fn open(name: &Path, host: Option<&str>, metadata: &mut Metadata) -> Result<Part, ArchiveError> {
+        let files = FileSet::find(name)?;
+        let volumes: Vec<(u32, Member)> =
+            files.volumes.iter().map(|(number, member)| (*number, member.clone())).collect();
+        let Some((number, member)) = volumes.first() else {
+            return Err(ArchiveError::new(name, None, Problem::MissingFile("every data volume")));
+        };
+        let (first, label) = open_member(member, Role::Volume(*number))?;
+        let mut part = Part {
+            name: name.to_owned(),
+            label,
+            index: Vec::new(),
+            volumes,
+            open: vec![(0, first)],
+            marks: Vec::new(),
+            meta_at: 0,
+            index_at: 0,
+            end: None,
+            size: (0, 0),
+            files,
+        };
+        part.size = size_of(&part.volumes);
+        let index = match part.files.index.clone() {
+            Some(member) => Some(part.member(&member, Role::Index)?),
+            None => None,
+        };
+        let meta = part.files.meta.clone();
+        let (mut source, meta_label) = open_member(&meta, Role::Meta)?;
+        if meta_label.version != part.label.version {
+            return Err(ArchiveError::new(&meta.path, None, Problem::Label("of another version")));
+        }
+        if host.is_some_and(|host| host != part.label.host) {
+            return Err(ArchiveError::new(name, None, Problem::Host));
+        }
+        part.meta_at = meta_label.len();
+        metadata.load(&mut source, &mut part.meta_at)?;
+        if metadata.is_empty() {
+            return Err(source.bad(part.meta_at, "no metric is described"));
+        }
+        if let Some(mut index) = index {
+            part.index_at = part.label.len();
+            part.load_index(&mut index)?;
+        }
+        if !meta_label.same_logger(&part.label) {
+            return Err(ArchiveError::new(&meta.path, None, Problem::Label("of another archive")));
+        }
+        Ok(part)
+    }
+
+    /// Takes in what has been written since: metadata, index entries, volumes. Whether there is anything.
+    ///
+    /// # Errors
+    /// Metadata that contradicts itself, or the system's.
+    pub fn refresh(&mut self, metadata: &mut Metadata) -> Result<bool, ArchiveError> {
+        let files = FileSet::find(&self.files.base)?;
+        for (number, member) in &files.volumes {
+            // A logger only adds volumes at the end.
+            if self.volumes.last().is_none_or(|(last, _)| number > last) {
+                self.volumes.push((*number, member.clone()));
+            }
+        }
+        let size = size_of(&self.volumes);
+        let grown = std::mem::replace(&mut self.size, size) != size;
+        if grown {
+            let mut meta = Source::open(&self.files.meta)?;
+            match metadata.load(&mut meta, &mut self.meta_at) {
+                // The logger is in the middle of a record.
+                Err(ArchiveError { problem: Problem::Record(_), .. }) | Ok(()) => {}
+                Err(error) => return Err(error),
+            }
+            if let Some(mut index) = self.files.index.as_ref().and_then(|index| Source::open(index).ok())
+                && self.index_at > 0
+            {
+                self.load_index(&mut index)?;
+            }
+        }
+        Ok(grown)
+    }
+
+    /// The stamps of its records.
+    pub fn stamp(&self) -> Stamp {
+        self.label.stamp()
+    }
+
+    /// In front of the first record.
+    pub fn first(&self) -> Spot {
+        Spot { volume: 0, offset: self.label.len() }
+    }
+
+    /// The record behind a spot, if there is one, and its volume.
+    pub fn next(&mut self, mut at: Spot) -> Result<Option<(usize, Frame)>, ArchiveError> {
+        loop {
+            if let Some(frame) = self.volume(at.volume)?.frame(at.offset)? {
+                return Ok(Some((at.volume, frame)));
+            }
+            if at.volume + 1 >= self.volumes.len() {
+                return Ok(None);
+            }
+            at = Spot { volume: at.volume + 1, offset: self.label.len() };
+        }
+    }
+
+    /// The record in front of a spot, if there is one, and its volume.
+    pub fn previous(&mut self, mut at: Spot) -> Result<Option<(usize, Frame)>, ArchiveError> {
+        let first = self.label.len();
+        while at.offset <= first {
+            if at.volume == 0 {
+                return Ok(None);
+            }
+            let volume = at.volume - 1;
+            at = Spot { volume, offset: self.volume(volume)?.len()? };
+        }
+        let frame = self.volume(at.volume)?.frame_before(at.offset, first)?;
+        Ok(Some((at.volume, frame)))
+    }
+
+    /// A record found before.
+    pub fn record(&mut self, volume: usize, frame: Frame) -> Result<Record<'_>, ArchiveError> {
+        self.volume(volume)?;
+        let (stamp, path) = (self.stamp(), &self.volumes[volume].1.path);
+        // The volume just used is in front.
+        let bytes = self.open[0].1.record(frame)?;
+        Record::new(bytes, stamp).map_err(|what| ArchiveError::new(path, frame.at, Problem::Record(what)))
+    }
+
+    /// The time of a record found before.
+    pub fn time(&mut self, volume: usize, frame: Frame) -> Result<Timestamp, ArchiveError> {
+        let stamp = self.stamp();
+        let source = self.volume(volume)?;
+        match Record::head(source.record(frame)?, stamp) {
+            Ok(record) => Ok(record.timestamp),
+            Err(what) => Err(source.bad(frame.at, what)),
+        }
+    }
+
+    /// A spot with no record at or behind `time` in front of it, as near to `time` as the index tells.
+    pub fn before(&mut self, time: Timestamp) -> Result<Spot, ArchiveError> {
+        let mut at = self.marks.partition_point(|mark| mark.stamp < time);
+        while let Some(mark) = at.checked_sub(1).and_then(|at| self.marks.get(at)) {
+            let spot = mark.spot;
+            if self.reachable(spot)? {
+                return Ok(spot);
+            }
+            at -= 1;
+        }
+        Ok(self.first())
+    }
+
+    /// A spot with no record at or in front of `time` behind it, as near to `time` as the index tells.
+    pub fn behind(&mut self, time: Timestamp) -> Result<Spot, ArchiveError> {
+        let at = self.marks.partition_point(|mark| mark.stamp <= time);
+        if let Some(mark) = self.marks.get(at) {
+            let spot = mark.spot;
+            if self.reachable(spot)? {
+                return Ok(spot);
+            }
+        }
+        self.end().map(|end| end.spot)
+    }
+
+    /// Where the last good record ends.
+    ///
+    /// # Errors
+    /// [`Problem::Record`] where there is none.
+    pub fn end(&mut self) -> Result<End, ArchiveError> {
+        let seen = self.seen()?;
+        if let Some(cached) = self.end.as_ref().filter(|cached| cached.seen == seen) {
+            return Ok(cached.end);
+        }
+        for volume in (0..self.volumes.len()).rev() {
+            if let Some(end) = self.end_of(volume) {
+                self.end = Some(CachedEnd { seen, end });
+                return Ok(end);
+            }
+        }
+        Err(ArchiveError::new(&self.name, None, Problem::Record("no record that can be read")))
+    }
+
+    /// The end of a volume's last good record. Whatever is wrong there means that it has none.
+    fn end_of(&mut self, volume: usize) -> Option<End> {
+        let first = self.label.len();
+        let len = self.volume(volume).ok()?.len().ok()?;
+        if len <= first {
+            return None;
+        }
+        let frame = self.volume(volume).ok()?.frame_before(len, first).ok();
+        if let Some(time) = frame.and_then(|frame| self.good(volume, frame)) {
+            return Some(End { time, spot: Spot { volume, offset: len } });
+        }
+        // The last bytes are not a record: read on from where the index knows one.
+        let mark = self.marks.iter().rev().find(|mark| mark.spot.volume == volume && mark.spot.offset <= len);
+        let back = match mark.map(|mark| mark.spot.offset) {
+            // It may point behind the record of its time.
+            Some(offset) if offset > first => {
+                self.volume(volume).ok()?.frame_before(offset, first).ok().map(|frame| frame.at)
+            }
+            offset => offset,
+        };
+        let mut at = back.unwrap_or(first);
+        let mut end = None;
+        while let Some(frame) = self.volume(volume).ok()?.frame(at).ok().flatten() {
+            let Some(time) = self.good(volume, frame) else { break };
+            at = frame.end();
+            end = Some(End { time, spot: Spot { volume, offset: at } });
+        }
+        end
+    }
+
+    /// The time of a record in which everything is right.
+    fn good(&mut self, volume: usize, frame: Frame) -> Option<Timestamp> {
+        self.record(volume, frame).ok().map(|record| record.timestamp)
+    }
+
+    /// Whether a spot of the index is in its volume.
+    fn reachable(&mut self, spot: Spot) -> Result<bool, ArchiveError> {
+        let first = self.label.len();
+        Ok(spot.offset >= first && spot.offset <= self.volume(spot.volume)?.len()?)
+    }
+
+    fn seen(&mut self) -> Result<(usize, u64), ArchiveError> {
+        let volumes = self.volumes.len();
+        match self.volume(volumes - 1) {
+            Ok(source) => Ok((volumes, source.len()?)),
+            // One that cannot be opened is as long as none.
+            Err(ArchiveError { problem: Problem::Io(error), path, .. }) => {
+                Err(ArchiveError { problem: Problem::Io(error), path, offset: None })
+            }
+            Err(_) => Ok((volumes, 0)),
+        }
+    }
+
+    fn load_index(&mut self, source: &mut Source) -> Result<(), ArchiveError> {
+        let known = self.index.len();
+        self.index_at = index::load(&mut self.index, source, self.index_at, self.label.stamp())?;
+        for entry in &self.index[known..] {
+            let Ok(volume) = self.volumes.binary_search_by_key(&entry.volume, |(number, _)| *number) else {
+                continue;
+            };
+            let mark = IndexMark { stamp: entry.stamp, spot: Spot { volume, offset: entry.data } };
+            // What does not fit into the order would mislead a search.
+            if self.marks.last().is_none_or(|last| last.stamp <= mark.stamp && last.spot <= mark.spot) {
+                self.marks.push(mark);
+            }
+        }
+        Ok(())
+    }
+
+    /// The file of a volume, opened and checked.
+    fn volume(&mut self, volume: usize) -> Result<&mut Source, ArchiveError> {
+        match self.open.iter().position(|(open, _)| *open == volume) {
+            Some(0) => {}
+            Some(at) => self.open.swap(0, at),
+            None => {
+                let (number, member) = self.volumes[volume].clone();
+                let source = self.member(&member, Role::Volume(number))?;
+                self.open.truncate(OPEN_VOLUMES - 1);
+                self.open.insert(0, (volume, source));
+            }
+        }
+        Ok(&mut self.open[0].1)
+    }
+
+    /// Opens a member that must have a label like that of the first volume.
+    fn member(&self, member: &Member, role: Role) -> Result<Source, ArchiveError> {
+        let (source, label) = open_member(member, role)?;
+        match label.same_logger(&self.label) {
+            true => Ok(source),
+            false => Err(ArchiveError::new(&member.path, 0, Problem::Label("of another archive"))),
+        }
+    }
+}
+
+fn size_of(volumes: &[(u32, Member)]) -> (usize, u64) {
+    let last = volumes.last().and_then(|(_, member)| member.path.metadata().ok());
+    (volumes.len(), last.map_or(0, |file| file.len()))
+}
+
+/// Opens a member and decodes its label. Something must follow the label.
+fn open_member(member: &Member, role: Role) -> Result<(Source, Label), ArchiveError> {
+    let mut source = Source::open(member)?;
+    let label =
+        Label::decode(source.bytes(0, MAX_LABEL)?, role).map_err(|problem| source.error(0, problem))?;
+    if source.bytes(label.len(), 1)?.is_empty() {
+        return Err(source.error(label.len(), Problem::NoData));
+    }
+    Ok((source, label))
+}

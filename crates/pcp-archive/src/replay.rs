@@ -1,0 +1,315 @@
+//! Fetching from an archive: forward, backward, or at times between the records (spec `archive.md` 13, 14.1).
+
+use rustc_hash::FxHashMap;
+
+use super::error::ArchiveError;
+use super::interpolate::Interpolator;
+use super::interpolated::RuleOptions;
+use super::reader::{Archive, Direction, Place, RecordPlace, Step};
+use super::record::{Record, Set};
+use pcp_model::{InDom, Inst, PmError, Pmid, Profile, Timestamp};
+use pcp_pdu::Fetched;
+
+/// What a fetch gives (`pmSetMode(3)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayMode {
+    /// The next record that has any of the metrics.
+    Forward,
+    /// The one before.
+    Backward,
+    /// Interpolated values, this many nanoseconds after the last time; negative: before it.
+    Interpolate(i64),
+}
+
+/// Why a fetch fails.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// There is nothing more in this direction (`PM_ERR_EOL`).
+    #[error("end of the archive")]
+    End,
+    /// The archive cannot be read on.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+}
+
+impl ReplayError {
+    /// The code libpcp has for this.
+    pub fn code(&self) -> PmError {
+        match self {
+            ReplayError::End => PmError::EOL,
+            ReplayError::Archive(error) => error.code(),
+        }
+    }
+}
+
+/// A reader's position in an archive, and how it moves.
+pub struct Replay {
+    archive: Archive,
+    mode: ReplayMode,
+    /// The time of the last record, or of the next interpolated sample.
+    origin: Timestamp,
+    /// Where the record reader is, unless the origin has been set since.
+    at: Option<Place>,
+    interpolator: Interpolator,
+    /// The end of the archive as it was found last; its start before it is asked for, as in the library.
+    end: Timestamp,
+    wanted: FxHashMap<Pmid, usize>,
+}
+
+/// How much a time may be outside of the archive.
+const SLACK: i128 = 1_000_000;
+
+impl Replay {
+    /// At the start of an archive, forward.
+    pub fn new(archive: Archive) -> Replay {
+        let start = archive.label().start;
+        // The library reads this once, too.
+        let wrap = std::env::var_os("PCP_COUNTER_WRAP").is_some();
+        let options = RuleOptions { wrap, nearest: true };
+        Replay {
+            archive,
+            mode: ReplayMode::Forward,
+            origin: start,
+            at: None,
+            interpolator: Interpolator::new(start, options),
+            end: start,
+            wanted: FxHashMap::default(),
+        }
+    }
+
+    /// The archive.
+    pub fn archive(&self) -> &Archive {
+        &self.archive
+    }
+
+    /// The archive, to read it otherwise; fetches go on where they were.
+    pub fn archive_mut(&mut self) -> &mut Archive {
+        &mut self.archive
+    }
+
+    /// The time of the last record fetched, or of the next interpolated sample.
+    pub fn origin(&self) -> Timestamp {
+        self.origin
+    }
+
+    /// How it moves.
+    pub fn mode(&self) -> ReplayMode {
+        self.mode
+    }
+
+    /// Sets the mode, and the place unless `origin` is `None`. Forward, the next fetch begins at that time;
+    /// backward, it goes back from there; interpolated samples begin there.
+    pub fn set_mode(&mut self, mode: ReplayMode, origin: Option<Timestamp>) {
+        self.mode = mode;
+        self.origin = origin.unwrap_or(self.origin);
+        self.at = None;
+        self.interpolator.reset();
+    }
+
+    /// Whether an interpolated reading is the nearer of the two around it, as from PCP 6.3 on, or the earlier, as
+    /// before. The nearer unless set.
+    pub fn set_nearest(&mut self, nearest: bool) {
+        self.interpolator.set_nearest(nearest);
+    }
+
+    /// Takes in what has been written since: after [`ReplayError::End`] a fetch may go on then. Whether there
+    /// is anything new.
+    ///
+    /// # Errors
+    /// As [`Archive::refresh`].
+    pub fn refresh(&mut self) -> Result<bool, ArchiveError> {
+        let grown = self.archive.refresh()?;
+        if grown {
+            self.interpolator.grown();
+        }
+        Ok(grown)
+    }
+
+    /// Fetches: a value set for each metric asked for.
+    ///
+    /// # Errors
+    /// [`ReplayError::End`], as often as it is asked; those of reading.
+    pub fn fetch(&mut self, pmids: &[Pmid], profile: &Profile, out: &mut Fetched) -> Result<(), ReplayError> {
+        out.clear();
+        match self.mode {
+            ReplayMode::Forward => self.fetch_record(pmids, profile, Direction::Forward, out),
+            ReplayMode::Backward => self.fetch_record(pmids, profile, Direction::Backward, out),
+            ReplayMode::Interpolate(step) => self.fetch_at_origin(pmids, profile, step, out),
+        }
+    }
+
+    /// Takes the next record in the direction of the mode with all that is in it, whoever asked for it; an empty
+    /// one at the time of a mark (`pmFetchArchive(3)`).
+    ///
+    /// # Errors
+    /// [`ReplayError::End`], as often as it is asked; those of reading.
+    pub fn next_record(&mut self, out: &mut Fetched) -> Result<(), ReplayError> {
+        out.clear();
+        let direction = match self.mode {
+            ReplayMode::Backward => Direction::Backward,
+            ReplayMode::Forward | ReplayMode::Interpolate(_) => Direction::Forward,
+        };
+        let at = match self.at {
+            Some(at) => at,
+            None => self.archive.seek(self.origin, direction)?,
+        };
+        let step = match direction {
+            Direction::Forward => self.archive.next(at)?,
+            Direction::Backward => self.archive.previous(at)?,
+        };
+        let (time, after) = match step {
+            None => {
+                self.at = Some(at);
+                return Err(ReplayError::End);
+            }
+            Some(Step::Gap(time, after)) => (time, after),
+            Some(Step::Record(place, after)) => {
+                let record = self.archive.record(place)?;
+                for set in record.sets() {
+                    push_set(set.pmid, Some(set), |_| true, out);
+                }
+                (record.timestamp, after)
+            }
+        };
+        out.timestamp = time;
+        (self.at, self.origin) = (Some(after), time);
+        Ok(())
+    }
+
+    fn fetch_at_origin(
+        &mut self,
+        pmids: &[Pmid],
+        profile: &Profile,
+        step: i64,
+        out: &mut Fetched,
+    ) -> Result<(), ReplayError> {
+        let time = self.origin;
+        let next = Timestamp::from_nanos(time.as_nanos() + i128::from(step));
+        if self.is_outside(time)? {
+            // The sample counts as taken.
+            self.origin = next;
+            return Err(ReplayError::End);
+        }
+        let direction = if step < 0 { Direction::Backward } else { Direction::Forward };
+        let Replay { archive, interpolator, .. } = self;
+        if let Err(error) = interpolator.fetch(archive, pmids, profile, time, direction, out) {
+            out.clear();
+            return Err(error.into());
+        }
+        out.timestamp = time;
+        self.origin = next;
+        Ok(())
+    }
+
+    fn is_outside(&mut self, time: Timestamp) -> Result<bool, ArchiveError> {
+        let now = time.as_nanos();
+        if now < self.archive.label().start.as_nanos() - SLACK {
+            return Ok(true);
+        }
+        if now > self.end.as_nanos() + SLACK {
+            self.end = self.archive.end()?;
+            return Ok(time > self.end);
+        }
+        Ok(false)
+    }
+
+    fn fetch_record(
+        &mut self,
+        pmids: &[Pmid],
+        profile: &Profile,
+        direction: Direction,
+        out: &mut Fetched,
+    ) -> Result<(), ReplayError> {
+        self.wanted.clear();
+        for (number, pmid) in pmids.iter().enumerate() {
+            self.wanted.entry(*pmid).or_insert(number);
+        }
+        let mut at = match self.at {
+            Some(at) => at,
+            None => self.archive.seek(self.origin, direction)?,
+        };
+        loop {
+            let step = match direction {
+                Direction::Forward => self.archive.next(at)?,
+                Direction::Backward => self.archive.previous(at)?,
+            };
+            let (place, after) = match step {
+                None => {
+                    self.at = Some(at);
+                    return Err(ReplayError::End);
+                }
+                Some(Step::Gap(_, after)) => {
+                    at = after;
+                    continue;
+                }
+                Some(Step::Record(place, after)) => (place, after),
+            };
+            at = after;
+            if let Some(time) = self.take(place, pmids, profile, direction, out)? {
+                (self.at, self.origin) = (Some(at), time);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes the values of the metrics out of a record, if it has any of them and is not out of order.
+    fn take(
+        &mut self,
+        place: RecordPlace,
+        pmids: &[Pmid],
+        profile: &Profile,
+        direction: Direction,
+        out: &mut Fetched,
+    ) -> Result<Option<Timestamp>, ArchiveError> {
+        let Replay { archive, wanted, origin, .. } = self;
+        // The profile asks by domain, and a record does not tell it.
+        let indoms: Vec<InDom> = match profile == &Profile::default() {
+            true => Vec::new(),
+            false => {
+                pmids.iter().map(|pmid| archive.desc(*pmid).map_or(InDom::NULL, |desc| desc.indom)).collect()
+            }
+        };
+        let record: Record<'_> = archive.record(place)?;
+        // Where all values are computed, any record will do.
+        let any = pmids.iter().all(|pmid| pmid.is_derived());
+        let passed = match direction {
+            Direction::Forward => record.timestamp < *origin,
+            Direction::Backward => record.timestamp > *origin,
+        };
+        if passed || !(any || record.sets().any(|set| wanted.contains_key(&set.pmid))) {
+            return Ok(None);
+        }
+        let mut found: Vec<Option<Set<'_>>> = vec![None; pmids.len()];
+        for set in record.sets() {
+            if let Some(number) = wanted.get(&set.pmid) {
+                found[*number].get_or_insert(set);
+            }
+        }
+        for (number, pmid) in pmids.iter().enumerate() {
+            let set = wanted.get(pmid).and_then(|first| found[*first]);
+            let indom = indoms.get(number).copied().unwrap_or(InDom::NULL);
+            let view = profile.of(indom);
+            push_set(*pmid, set, |inst| indom == InDom::NULL || view.includes(inst), out);
+        }
+        out.timestamp = record.timestamp;
+        Ok(Some(record.timestamp))
+    }
+}
+
+/// Appends the values of those instances that are wanted, or why there are none; no values where there is no set.
+fn push_set(pmid: Pmid, set: Option<Set<'_>>, wanted: impl Fn(Inst) -> bool, out: &mut Fetched) {
+    let values = match set.map(|set| set.values) {
+        Some(Err(error)) => return out.push_error(pmid, error),
+        Some(Ok(values)) => Some(values),
+        None => None,
+    };
+    out.begin_set(pmid);
+    let mut failed = None;
+    for (inst, value) in values.iter().flat_map(|values| values.iter()).filter(|(inst, _)| wanted(*inst)) {
+        failed = failed.or(out.push(inst, value).err());
+    }
+    match failed {
+        Some(error) => out.fail_set(error),
+        None => out.end_set(),
+    }
+}

@@ -1,0 +1,43 @@
+//! Writing archives of version 3 (spec `archive.md`, `LOGARCHIVE(5)`).
+//!
+//! ```text
+//! descriptors, instances, labels, texts --> batch --+ (1) metadata first
+//! values --> record --------------------------------+ (2) then the values that need it
+//!                                                   + (3) then the index entry that points to them
+//! ```
+//!
+//! **Whenever the writer dies, what it wrote can be read.** A reader of PCP's refuses an archive whose metadata
+//! ends in the middle of a record, takes a data volume up to its last whole record, and ignores half an index
+//! entry. So metadata grows by whole batches or not at all ([`files`]), values and index entries are appended
+//! with one write each, and nothing points to what is not there yet. Files come into being with the first
+//! record, never with a label alone, which readers refuse too.
+//!
+//! **Cost of a record:** one walk over its values, one copy, one write. No allocation once the buffer has
+//! grown to the size of the largest.
+
+mod append;
+mod error;
+mod files;
+mod indom;
+mod label;
+mod metadata;
+mod record;
+mod writer;
+
+pub use error::WriteError;
+pub use label::LabelInfo;
+pub use writer::{ArchiveWriter, WriteOptions};
+
+use bytes::BufMut;
+
+use pcp_model::Timestamp;
+
+/// Bytes of a stamp.
+const STAMP_LEN: usize = 12;
+
+/// Appends a stamp: low, then high word of the seconds, then nanoseconds (spec `archive.md` 3).
+fn put_stamp(out: &mut impl BufMut, time: Timestamp) {
+    out.put_u32(time.sec as u32);
+    out.put_u32((time.sec as u64 >> 32) as u32);
+    out.put_u32(time.nsec);
+}

@@ -1,0 +1,435 @@
+//! The writer of an archive.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use bytes::BufMut;
+use nix::fcntl::Flock;
+
+use super::error::WriteError;
+use super::files::Growing;
+use super::label::{LABEL_LEN, LabelInfo, Role};
+use super::{indom, metadata, put_stamp, record};
+use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, Pmid, Timestamp};
+use pcp_pdu::{Fetched, LabelTarget, TextLevel, TextTarget};
+
+/// Marks are put that far behind the record before them.
+const MARK_AFTER: i128 = 1_000_000;
+
+/// How an archive is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteOptions {
+    /// A data volume that would grow beyond so many bytes is followed by the next.
+    pub volume_size: u64,
+    /// Bytes of values after which there is an entry in the temporal index.
+    pub index_every: u64,
+}
+
+impl Default for WriteOptions {
+    /// One volume, however large; an entry for every 100,000 bytes.
+    fn default() -> WriteOptions {
+        WriteOptions { volume_size: u64::MAX, index_every: 100_000 }
+    }
+}
+
+/// Writes an archive. Descriptors, instances, labels and texts are collected until the next record, and go to
+/// disk in front of it; what the archive says already is not said again. The files are made with the first
+/// record.
+///
+/// A derived metric is recorded as one that is not: its identifier gets the bit that pmlogger gives it
+/// ([`ArchiveWriter::logged`]), everywhere.
+///
+/// After an error the archive ends with the last whole record, and the writer can be used on.
+#[derive(Debug)]
+pub struct ArchiveWriter {
+    base: PathBuf,
+    label: LabelInfo,
+    options: WriteOptions,
+    descs: HashMap<Pmid, Described>,
+    indoms: indom::Known,
+    labels: HashMap<LabelTarget, Vec<LabelSet>>,
+    texts: HashMap<(TextTarget, TextLevel), String>,
+    /// Metadata that is not on disk yet.
+    batch: Vec<u8>,
+    /// Room for a label, then the record.
+    record: Vec<u8>,
+    files: Option<Files>,
+    last: Last,
+}
+
+#[derive(Debug)]
+struct Described {
+    desc: Desc,
+    names: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Files {
+    pub start: Timestamp,
+    pub meta: Growing,
+    pub volume: Growing,
+    pub number: u32,
+    pub index: Growing,
+    /// Where in the volume the last entry of the index points to, if it is in this one.
+    pub indexed: Option<u64>,
+    /// Bytes of the volumes before.
+    pub before: u64,
+    /// Held on the index, so that nobody else writes.
+    pub _lock: Flock<File>,
+}
+
+/// The end of what was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Last {
+    pub time: Option<Timestamp>,
+    pub is_mark: bool,
+}
+
+impl ArchiveWriter {
+    /// An archive to be written to `base` + `.meta`, `.index`, `.0` and so on.
+    ///
+    /// # Errors
+    /// [`WriteError::Exists`]: there is one of these files.
+    pub fn create(
+        base: impl AsRef<Path>,
+        label: LabelInfo,
+        options: WriteOptions,
+    ) -> Result<ArchiveWriter, WriteError> {
+        let base = base.as_ref().to_owned();
+        for role in [Role::Meta, Role::Index, Role::Volume(0)] {
+            let path = member(&base, role);
+            match path.symlink_metadata() {
+                Ok(_) => return Err(WriteError::Exists(path)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(WriteError::Io { path, error }),
+            }
+        }
+        Ok(ArchiveWriter::empty(&base, label, options))
+    }
+
+    pub(super) fn empty(base: &Path, label: LabelInfo, options: WriteOptions) -> ArchiveWriter {
+        ArchiveWriter {
+            base: base.to_owned(),
+            label,
+            options,
+            descs: HashMap::new(),
+            indoms: indom::Known::default(),
+            labels: HashMap::new(),
+            texts: HashMap::new(),
+            batch: Vec::new(),
+            record: Vec::new(),
+            files: None,
+            last: Last::default(),
+        }
+    }
+
+    /// Goes on where those files end.
+    pub(super) fn go_on(&mut self, files: Files, last: Last) {
+        self.files = Some(files);
+        self.last = last;
+    }
+
+    pub(super) fn learn_desc(&mut self, desc: Desc, names: Vec<String>) {
+        self.descs.insert(desc.pmid, Described { desc, names });
+    }
+
+    pub(super) fn learn_indom(&mut self, indom: InDom, instances: Vec<Instance>) {
+        self.indoms.insert(indom, instances);
+    }
+
+    pub(super) fn learn_labels(&mut self, target: LabelTarget, sets: Vec<LabelSet>) {
+        self.labels.insert(target, sets);
+    }
+
+    pub(super) fn learn_text(&mut self, target: TextTarget, level: TextLevel, text: String) {
+        self.texts.insert((target, level), text);
+    }
+
+    /// The identifier that a metric has in the archive: a derived one gets the highest bit of its cluster.
+    pub fn logged(pmid: Pmid) -> Pmid {
+        match pmid.is_derived() {
+            true => Pmid::new(pmid.domain(), pmid.cluster() | 2048, pmid.item()),
+            false => pmid,
+        }
+    }
+
+    /// What the archive's label says.
+    pub fn label(&self) -> &LabelInfo {
+        &self.label
+    }
+
+    /// The base name.
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// The time of the last record, if there is one.
+    pub fn last_time(&self) -> Option<Timestamp> {
+        self.last.time
+    }
+
+    /// Bytes in all files, but for volumes that were there when it was continued.
+    pub fn size(&self) -> u64 {
+        let size = |files: &Files| files.before + files.meta.len + files.volume.len + files.index.len;
+        self.files.as_ref().map_or(0, size)
+    }
+
+    /// The current data volume's number.
+    pub fn volume(&self) -> u32 {
+        self.files.as_ref().map_or(0, |files| files.number)
+    }
+
+    /// The descriptor that the archive has for a metric.
+    pub fn described(&self, pmid: Pmid) -> Option<&Desc> {
+        self.descs.get(&ArchiveWriter::logged(pmid)).map(|known| &known.desc)
+    }
+
+    /// Describes a metric. More names than before are added to those.
+    ///
+    /// # Errors
+    /// [`WriteError::Changed`]: the archive has another descriptor for it.
+    pub fn desc<S: AsRef<str>>(&mut self, desc: &Desc, names: &[S]) -> Result<(), WriteError> {
+        let desc = Desc { pmid: ArchiveWriter::logged(desc.pmid), ..*desc };
+        let known = self.descs.entry(desc.pmid);
+        let new = matches!(known, std::collections::hash_map::Entry::Vacant(_));
+        let known = known.or_insert_with(|| Described { desc, names: Vec::new() });
+        if let Some(what) = difference(&known.desc, &desc) {
+            return Err(WriteError::Changed { pmid: desc.pmid, what });
+        }
+        let before = known.names.len();
+        for name in names.iter().map(AsRef::as_ref) {
+            if !known.names.iter().any(|known| known == name) {
+                known.names.push(name.to_owned());
+            }
+        }
+        if new || known.names.len() > before {
+            metadata::put_desc(&mut self.batch, &desc, known.names.iter().map(String::as_str));
+        }
+        Ok(())
+    }
+
+    /// Whether the archive names that instance.
+    pub fn has_instance(&self, indom: InDom, inst: Inst) -> bool {
+        self.indoms.has(indom, inst)
+    }
+
+    /// All instances of a domain as of that time. Written in full, or as a change where that is shorter.
+    pub fn indom(&mut self, time: Timestamp, indom: InDom, instances: &[Instance]) {
+        self.indoms.update(&mut self.batch, time, indom, instances);
+    }
+
+    /// The labels of something as of that time. Sets without any are left out; a cluster's are kept under its
+    /// item 0.
+    pub fn labels(&mut self, time: Timestamp, target: LabelTarget, sets: &[LabelSet]) {
+        let target = match target {
+            LabelTarget::Cluster(pmid) => LabelTarget::Cluster(Pmid::new(pmid.domain(), pmid.cluster(), 0)),
+            LabelTarget::Item(pmid) => LabelTarget::Item(ArchiveWriter::logged(pmid)),
+            other => other,
+        };
+        let known = self.labels.entry(target).or_default();
+        if known != sets {
+            metadata::put_labels(&mut self.batch, time, target, sets);
+            *known = sets.to_vec();
+        }
+    }
+
+    /// A help text.
+    pub fn text(&mut self, target: TextTarget, level: TextLevel, text: &str) {
+        let target = match target {
+            TextTarget::Metric(pmid) => TextTarget::Metric(ArchiveWriter::logged(pmid)),
+            other => other,
+        };
+        let known = self.texts.entry((target, level)).or_default();
+        if known != text {
+            metadata::put_text(&mut self.batch, target, level, text);
+            *known = text.to_owned();
+        }
+    }
+
+    /// Writes the values of a fetch, as of its timestamp. Every metric in it must have been described, and so
+    /// must be the parameters of event records: readers need not check. A fetch of no metric is nothing.
+    ///
+    /// # Errors
+    /// [`WriteError::TimeGoesBack`], [`WriteError::TooLarge`], or what the system says.
+    pub fn result(&mut self, fetched: &Fetched) -> Result<(), WriteError> {
+        if fetched.is_empty() {
+            return Ok(());
+        }
+        let time = fetched.timestamp;
+        self.check_time(time)?;
+        self.begin_record();
+        match record::put_values(&mut self.record, time, fetched, ArchiveWriter::logged) {
+            true => self.commit(Last { time: Some(time), is_mark: false }),
+            false => Err(WriteError::TooLarge),
+        }
+    }
+
+    /// Writes a mark right behind the last record: what comes next does not continue it. Nothing at the start
+    /// or behind another mark.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn mark(&mut self) -> Result<(), WriteError> {
+        match self.last.time {
+            Some(last) if !self.last.is_mark => {
+                let time = Timestamp::from_nanos(last.as_nanos() + MARK_AFTER);
+                self.begin_record();
+                record::put_mark(&mut self.record, time);
+                self.commit(Last { time: Some(time), is_mark: true })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is left, an index entry for the end, and waits until all is on disk.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        let (Some(files), Some(time)) = (&mut self.files, self.last.time) else { return Ok(()) };
+        write_batch(&mut files.meta, &mut self.batch)?;
+        if files.indexed != Some(files.volume.len) {
+            files.add_entry(time, files.meta.len, files.volume.len)?;
+        }
+        [&files.meta, &files.volume, &files.index].into_iter().try_for_each(Growing::sync)
+    }
+
+    fn check_time(&self, time: Timestamp) -> Result<(), WriteError> {
+        match self.last.time {
+            Some(last) if time < last => Err(WriteError::TimeGoesBack { time, last }),
+            _ => Ok(()),
+        }
+    }
+
+    fn begin_record(&mut self) {
+        self.record.clear();
+        self.record.resize(LABEL_LEN, 0);
+    }
+
+    /// Writes the metadata collected, then the record, then the index entry if there has to be one.
+    fn commit(&mut self, last: Last) -> Result<(), WriteError> {
+        let Some(time) = last.time else { return Ok(()) };
+        let Some(files) = &mut self.files else {
+            self.files = Some(Files::create(&self.base, &self.label, time, &self.batch, &mut self.record)?);
+            self.batch.clear();
+            self.last = last;
+            return Ok(());
+        };
+        let meta_at = files.meta.len;
+        write_batch(&mut files.meta, &mut self.batch)?;
+        let record = &self.record[LABEL_LEN..];
+        let len = files.volume.len.saturating_add(record.len() as u64);
+        if len > self.options.volume_size && files.volume.len > LABEL_LEN as u64 {
+            files.next_volume(&self.base, &self.label, &mut self.record)?;
+        } else {
+            files.volume.append(record)?;
+        }
+        self.last = last;
+        let at = files.volume.len - (self.record.len() - LABEL_LEN) as u64;
+        match files.indexed.is_none_or(|indexed| at - indexed >= self.options.index_every) {
+            true => files.add_entry(time, meta_at, at),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Files {
+    /// Makes the files of an archive that begins with that record.
+    fn create(
+        base: &Path,
+        info: &LabelInfo,
+        start: Timestamp,
+        batch: &[u8],
+        record: &mut [u8],
+    ) -> Result<Files, WriteError> {
+        let mut meta = Growing::create(member(base, Role::Meta))?;
+        meta.append(&[&info.encode(start, Role::Meta), batch].concat())?;
+        // Before the values, as an empty index spoils an archive.
+        let mut index = Growing::create(member(base, Role::Index))?;
+        let lock = index.lock()?;
+        let mut entry = info.encode(start, Role::Index).to_vec();
+        put_entry(&mut entry, start, 0, LABEL_LEN as u64, LABEL_LEN as u64);
+        index.append(&entry)?;
+        let mut volume = Growing::create(member(base, Role::Volume(0)))?;
+        record[..LABEL_LEN].copy_from_slice(&info.encode(start, Role::Volume(0)));
+        volume.append(record)?;
+        Ok(Files {
+            start,
+            meta,
+            volume,
+            number: 0,
+            index,
+            indexed: Some(LABEL_LEN as u64),
+            before: 0,
+            _lock: lock,
+        })
+    }
+
+    /// Makes the next volume, which begins with that record.
+    fn next_volume(&mut self, base: &Path, info: &LabelInfo, record: &mut [u8]) -> Result<(), WriteError> {
+        self.volume.sync()?;
+        let number = self.number + 1;
+        let mut volume = Growing::create(member(base, Role::Volume(number)))?;
+        record[..LABEL_LEN].copy_from_slice(&info.encode(self.start, Role::Volume(number)));
+        volume.append(record)?;
+        self.before += self.volume.len;
+        self.volume = volume;
+        self.number = number;
+        self.indexed = None;
+        Ok(())
+    }
+
+    fn add_entry(&mut self, time: Timestamp, meta: u64, data: u64) -> Result<(), WriteError> {
+        let mut entry = Vec::with_capacity(ENTRY_LEN);
+        put_entry(&mut entry, time, self.number, meta, data);
+        self.index.append(&entry)?;
+        self.indexed = Some(data);
+        Ok(())
+    }
+}
+
+/// Bytes of an entry of the index.
+pub(super) const ENTRY_LEN: usize = 32;
+
+/// Appends an entry of the index (spec `archive.md` 6): the file lengths when the record of that time came.
+pub(super) fn put_entry(out: &mut Vec<u8>, time: Timestamp, volume: u32, meta: u64, data: u64) {
+    put_stamp(out, time);
+    out.put_u32(volume);
+    out.put_u64(meta);
+    out.put_u64(data);
+}
+
+fn write_batch(meta: &mut Growing, batch: &mut Vec<u8>) -> Result<(), WriteError> {
+    if !batch.is_empty() {
+        meta.append_whole(batch)?;
+        batch.clear();
+    }
+    Ok(())
+}
+
+/// The part in which two descriptors of one metric differ, in the order PCP compares them.
+fn difference(a: &Desc, b: &Desc) -> Option<&'static str> {
+    if a.value_type != b.value_type {
+        Some("type")
+    } else if a.semantics != b.semantics {
+        Some("semantics")
+    } else if a.indom != b.indom {
+        Some("instance domain")
+    } else if a.units != b.units {
+        Some("units")
+    } else {
+        None
+    }
+}
+
+/// The path of a file of the archive.
+pub(super) fn member(base: &Path, role: Role) -> PathBuf {
+    let mut path = base.as_os_str().to_owned();
+    match role {
+        Role::Meta => path.push(".meta"),
+        Role::Index => path.push(".index"),
+        Role::Volume(number) => path.push(format!(".{number}")),
+    }
+    path.into()
+}

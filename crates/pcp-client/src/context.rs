@@ -1,0 +1,567 @@
+//! A PMAPI context: metrics of one source, derived ones included (`pmNewContext(3)`).
+//!
+//! ```text
+//! request --> derived metrics? --> operands added --> provider --> values --> derived ones computed --> result
+//! ```
+//!
+//! Real metrics win over derived ones of the same name. Nothing is cached but what the engine knows about
+//! definitions: each call asks the source. A fetch of real metrics only costs no more than the provider's.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::counts::PduCounts;
+use super::derived::{Metrics, Operands};
+use super::error::{ClientError, Result};
+use super::namespace::{NameSpace, Renamed};
+use super::provider::{self, Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
+use super::registry::{self, SharedRegistry};
+use pcp_derive::{HelpKind, Level, is_derived};
+use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
+use pcp_pdu::{Fetched, LabelTarget, StateChange, TextLevel, TextTarget};
+
+/// A context on a source of metrics.
+pub struct Context {
+    provider: Box<dyn Provider>,
+    profile: Profile,
+    profile_version: u64,
+    registry: SharedRegistry,
+    derived: pcp_derive::Context,
+    fetch: Prepared,
+    /// Something was started and is not over.
+    pending: bool,
+}
+
+/// What a fetch asks the provider for. Kept from fetch to fetch, as the same metrics are mostly asked for again.
+#[derive(Debug, Default)]
+struct Prepared {
+    request: Vec<Pmid>,
+    /// The request and the operands of derived metrics in it.
+    expanded: Vec<Pmid>,
+    /// Where in `expanded` a metric is.
+    places: HashMap<Pmid, usize>,
+    /// Whether there is a derived metric among those asked for.
+    derived: bool,
+    /// Whether `expanded` and `places` are of `request` as definitions stand.
+    valid: bool,
+}
+
+impl Context {
+    /// A context on a provider, with the definitions of a registry.
+    pub fn new(provider: Box<dyn Provider>, registry: SharedRegistry) -> Context {
+        Context {
+            provider,
+            profile: Profile::default(),
+            profile_version: 0,
+            registry,
+            derived: pcp_derive::Context::new(),
+            fetch: Prepared::default(),
+            pending: false,
+        }
+    }
+
+    /// The same context with the names of a name space of its own instead of the source's
+    /// (`pmLoadASCIINameSpace(3)`). Definitions of derived metrics mean these names.
+    #[must_use]
+    pub fn with_names(self, names: Arc<NameSpace>) -> Context {
+        let provider = Box::new(Renamed { source: self.provider, names });
+        Context { provider, fetch: Prepared::default(), derived: pcp_derive::Context::new(), ..self }
+    }
+
+    /// Leaves names out that the archive has no metrics for, where there are names from a file
+    /// (`pmTrimNameSpace(3)`).
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn trim_names(&mut self) -> Result<()> {
+        self.provider.trim_names()
+    }
+
+    /// Which kind of source the metrics come from.
+    pub fn kind(&self) -> ContextKind {
+        self.provider.kind()
+    }
+
+    /// Whether requests can reach the source. If not, go on with [`Context::reconnect`]. The loss of a connection is
+    /// noticed by the request that it hits.
+    pub fn is_connected(&self) -> bool {
+        self.provider.is_connected()
+    }
+
+    /// PDUs exchanged with the source so far, also over earlier connections.
+    pub fn pdu_counts(&self) -> PduCounts {
+        self.provider.pdu_counts()
+    }
+
+    /// The provider, for what only its kind has.
+    pub fn provider(&mut self) -> &mut dyn Provider {
+        &mut *self.provider
+    }
+
+    /// The definitions that the context shares with others.
+    pub fn registry(&self) -> &SharedRegistry {
+        &self.registry
+    }
+
+    /// Identifiers of metrics by their names; `None` for names that are not there (`pmLookupName(3)`).
+    ///
+    /// # Errors
+    /// For a single name that is no metric's, why: `PM_ERR_NAME` or `PM_ERR_NONLEAF`. `PM_ERR_TOOSMALL` for no
+    /// name at all.
+    pub fn lookup_names(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>> {
+        let found = self.provider.lookup_names(names);
+        let registry = registry::snapshot(&self.registry);
+        let mut pmids = match found {
+            Ok(pmids) => pmids,
+            Err(ClientError::Pcp(error)) if names.len() == 1 => {
+                return match names.iter().find_map(|name| self.derived.pmid(&registry, name)) {
+                    Some(pmid) => Ok(vec![Some(pmid)]),
+                    None => Err(error.into()),
+                };
+            }
+            Err(error) => return Err(error),
+        };
+        for (pmid, name) in pmids.iter_mut().zip(names).filter(|(pmid, _)| pmid.is_none()) {
+            *pmid = self.derived.pmid(&registry, name);
+        }
+        Ok(pmids)
+    }
+
+    /// The identifier of one metric.
+    ///
+    /// # Errors
+    /// As [`Context::lookup_names`].
+    pub fn pmid(&mut self, name: &str) -> Result<Pmid> {
+        self.lookup_names(&[name])?.into_iter().next().flatten().ok_or(ClientError::Pcp(PmError::NAME))
+    }
+
+    /// All names of a metric (`pmNameAll(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_PMID`, `PM_ERR_NOAGENT`.
+    pub fn names_of(&mut self, pmid: Pmid) -> Result<Vec<String>> {
+        if is_derived(pmid)
+            && let Some(name) = self.derived.name(&registry::snapshot(&self.registry), pmid)
+        {
+            return Ok(vec![name.to_string()]);
+        }
+        self.provider.names_of(pmid)
+    }
+
+    /// The nodes right below a name, the root's for an empty one (`pmGetChildrenStatus(3)`). Those of derived
+    /// metrics come last.
+    ///
+    /// # Errors
+    /// `PM_ERR_NAME`.
+    pub fn children(&mut self, name: &str) -> Result<Vec<Child>> {
+        let real = match self.provider.children(name) {
+            Err(error) if !matches!(error, ClientError::Pcp(_)) => return Err(error),
+            real => real,
+        };
+        let registry = registry::snapshot(&self.registry);
+        let mut children = match &real {
+            Ok(children) => children.clone(),
+            Err(_) => Vec::new(),
+        };
+        let below = if name.is_empty() { 0 } else { name.len() + 1 };
+        let mut found = false;
+        for (full, _) in self.derived.names(&registry, name) {
+            found = true;
+            let Some(rest) = full.get(below..) else { continue };
+            let (node, leaf) = rest.split_once('.').map_or((rest, true), |(node, _)| (node, false));
+            if !children.iter().any(|child| child.name == node) {
+                children.push(Child { name: node.to_owned(), leaf });
+            }
+        }
+        if found { Ok(children) } else { real }
+    }
+
+    /// The names of all metrics at or below a name, all for an empty one (`pmTraversePMNS(3)`). Derived metrics
+    /// come last, in the order of their definition; those that do not bind are left out, but for archives as
+    /// PCP up to 6.3 lists them.
+    ///
+    /// # Errors
+    /// `PM_ERR_NAME`.
+    pub fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
+        let real = match self.provider.traverse(name) {
+            Err(error) if !matches!(error, ClientError::Pcp(_)) => return Err(error),
+            real => real,
+        };
+        let registry = registry::snapshot(&self.registry);
+        let derived: Vec<(String, Pmid)> =
+            self.derived.names(&registry, name).map(|(name, pmid)| (name.to_string(), pmid)).collect();
+        let recorded = self.provider.kind() == ContextKind::Archive;
+        let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
+        let all = recorded && registry.dialect().level < Level::V721;
+        let bound = |(name, pmid): (String, Pmid)| {
+            (all || self.derived.meta(&registry, &mut metrics, pmid).is_ok()).then_some(name)
+        };
+        let derived: Vec<String> = derived.into_iter().filter_map(bound).collect();
+        match real {
+            Ok(mut names) => {
+                let known: std::collections::HashSet<&str> = names.iter().map(String::as_str).collect();
+                let new: Vec<String> =
+                    derived.into_iter().filter(|name| !known.contains(name.as_str())).collect();
+                names.extend(new);
+                Ok(names)
+            }
+            Err(_) if !derived.is_empty() => Ok(derived),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The descriptor of a metric (`pmLookupDesc(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_PMID`, `PM_ERR_NOAGENT`, `PM_ERR_BADDERIVE`.
+    pub fn desc(&mut self, pmid: Pmid) -> Result<Desc> {
+        let descs = self.descs(&[pmid])?;
+        Ok(descs.into_iter().next().unwrap_or(Err(PmError::IPC))?)
+    }
+
+    /// Descriptors, in the order asked for (`pmLookupDescs(3)`).
+    ///
+    /// # Errors
+    /// Those of the source as a whole; a metric's own is in its place.
+    pub fn descs(&mut self, pmids: &[Pmid]) -> Result<Vec<std::result::Result<Desc, PmError>>> {
+        if !pmids.iter().any(|&pmid| is_derived(pmid)) {
+            return self.provider.descs(pmids);
+        }
+        let real: Vec<Pmid> = pmids.iter().copied().filter(|&pmid| !is_derived(pmid)).collect();
+        self.expect_idle()?;
+        let real = if real.is_empty() { Vec::new() } else { self.provider.descs(&real)? };
+        let mut real = real.into_iter();
+        let registry = registry::snapshot(&self.registry);
+        let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
+        let desc = |&pmid: &Pmid| match is_derived(pmid) {
+            false => real.next().unwrap_or(Err(PmError::IPC)),
+            true => self.derived.meta(&registry, &mut metrics, pmid).map(|meta| meta.desc(pmid)),
+        };
+        Ok(pmids.iter().map(desc).collect())
+    }
+
+    /// All instances of an instance domain, in the source's order (`pmGetInDom(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_INDOM`.
+    pub fn instances(&mut self, indom: InDom) -> Result<Vec<Instance>> {
+        self.provider.instances(some(indom)?)
+    }
+
+    /// The instance of a name (`pmLookupInDom(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_INDOM`, `PM_ERR_INST`.
+    pub fn instance(&mut self, indom: InDom, name: &str) -> Result<Inst> {
+        self.provider.instance(some(indom)?, name)
+    }
+
+    /// The name of an instance (`pmNameInDom(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_INDOM`, `PM_ERR_INST`.
+    pub fn instance_name(&mut self, indom: InDom, inst: Inst) -> Result<String> {
+        self.provider.instance_name(some(indom)?, inst)
+    }
+
+    /// A help text (`pmLookupText(3)`, `pmLookupInDomText(3)`). Where the full one is empty the short one stands
+    /// in for it.
+    ///
+    /// # Errors
+    /// `PM_ERR_TEXT` where there is none.
+    pub fn text(&mut self, target: TextTarget, level: TextLevel) -> Result<String> {
+        match target {
+            TextTarget::Metric(pmid) if is_derived(pmid) => {
+                let kind = match level {
+                    TextLevel::OneLine => HelpKind::Oneline,
+                    TextLevel::Help => HelpKind::Help,
+                };
+                let registry = registry::snapshot(&self.registry);
+                Ok(self.derived.help(&registry, pmid, kind)?)
+            }
+            _ => match (self.provider.text(target, level)?, level) {
+                (text, TextLevel::Help) if text.is_empty() => self.provider.text(target, TextLevel::OneLine),
+                (text, _) => Ok(text),
+            },
+        }
+    }
+
+    /// Labels of one level, one set for each instance that has any (`pmLookupLabels(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOLABELS` where the source knows no labels.
+    pub fn labels(&mut self, target: LabelTarget) -> Result<Vec<LabelSet>> {
+        self.provider.labels(target)
+    }
+
+    /// Stores values: real metrics only (`pmStore(3)`).
+    ///
+    /// # Errors
+    /// The agent's, or `PM_ERR_NOTHOST`.
+    pub fn store(&mut self, sets: &[ValueSet]) -> Result<()> {
+        self.provider.store(sets)
+    }
+
+    /// The name of the host that the metrics are of (`pmGetContextHostName(3)`).
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn host_name(&mut self) -> Result<String> {
+        self.provider.host_name()
+    }
+
+    /// The time zone of that host, as TZ has it (`pmNewContextZone(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_VALUE` where the source does not tell.
+    pub fn time_zone(&mut self) -> Result<String> {
+        self.provider.time_zone()
+    }
+
+    /// Wants instances as well: see [`Profile::add`].
+    ///
+    /// # Errors
+    /// `PM_ERR_PROFILESPEC` for a list without a domain.
+    pub fn add_profile(&mut self, indom: InDom, instances: &[Inst]) -> Result<()> {
+        self.profile_version += 1;
+        Ok(self.profile.add(indom, instances)?)
+    }
+
+    /// Does not want instances any more: see [`Profile::delete`].
+    ///
+    /// # Errors
+    /// `PM_ERR_PROFILESPEC` for a list without a domain.
+    pub fn delete_profile(&mut self, indom: InDom, instances: &[Inst]) -> Result<()> {
+        self.profile_version += 1;
+        Ok(self.profile.delete(indom, instances)?)
+    }
+
+    /// Which instances are wanted.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Adds a derived metric for this context only (`pmAddDerived(3)`).
+    ///
+    /// # Errors
+    /// [`ClientError::Derived`]: why it is refused, or why it does not bind. [`ClientError::Busy`] while a fetch is
+    /// under way, as its operands cannot be asked about: nothing is added then.
+    pub fn add_derived(&mut self, name: &str, expression: &str) -> Result<Pmid> {
+        self.expect_idle()?;
+        self.fetch.valid = false;
+        let registry = registry::snapshot(&self.registry);
+        let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
+        let added = self.derived.add(&registry, &mut metrics, name, expression);
+        added.map_err(|error| ClientError::Derived(Box::new(error)))
+    }
+
+    /// The engine's part of the context, to ask about definitions and set limits.
+    pub fn derived(&mut self) -> &mut pcp_derive::Context {
+        self.fetch.valid = false;
+        &mut self.derived
+    }
+
+    /// Fetches values into `out`, one set for each metric in the order asked for (`pmFetch(3)`). What the collector
+    /// says has changed is in [`Fetched::changes`], and returned.
+    ///
+    /// # Errors
+    /// Those of the source as a whole; a metric's own is in its set. `out` is empty then.
+    pub fn fetch(&mut self, pmids: &[Pmid], out: &mut Fetched) -> Result<StateChange> {
+        self.start_fetch(pmids)?;
+        let done = provider::finish(&mut *self.provider, out);
+        self.pending = false;
+        let done = done.and_then(|()| self.compute(out));
+        if done.is_err() {
+            out.clear();
+        }
+        done.map(|()| out.changes)
+    }
+
+    /// Starts a fetch; [`Context::advance`] goes on with it.
+    ///
+    /// # Errors
+    /// As [`Context::fetch`].
+    pub fn start_fetch(&mut self, pmids: &[Pmid]) -> Result<()> {
+        // What is under way must find its own request, and nothing can be bound meanwhile.
+        self.expect_idle()?;
+        self.prepare(pmids);
+        let wanted = if self.fetch.derived { &self.fetch.expanded } else { &self.fetch.request };
+        let (profile, profile_version) = (&self.profile, self.profile_version);
+        self.provider.start_fetch(FetchRequest { pmids: wanted, profile, profile_version })?;
+        self.pending = true;
+        Ok(())
+    }
+
+    /// Goes on with a fetch or a reconnect that was started, without waiting (but for instances that a derived
+    /// metric asks for). True when it is done.
+    ///
+    /// # Errors
+    /// As [`Context::fetch`].
+    pub fn advance(&mut self, out: &mut Fetched) -> Result<bool> {
+        let advanced = self.provider.advance(out);
+        self.pending = matches!(advanced, Ok(false));
+        if self.pending {
+            return Ok(false);
+        }
+        advanced?;
+        self.compute(out)?;
+        Ok(true)
+    }
+
+    /// What has to come before [`Context::advance`] can go on; `None` if it can at once.
+    pub fn waiting(&self) -> Option<Waiting<'_>> {
+        self.provider.waiting()
+    }
+
+    /// Sets what fetches of an archive give, and from when on; `None` keeps the place (`pmSetMode(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_MODE` for a mode that the source does not have.
+    pub fn set_mode(&mut self, mode: Mode, origin: Option<Timestamp>) -> Result<()> {
+        self.provider.set_mode(mode, origin)
+    }
+
+    /// What fetches give, and where an archive is: the time of the last record, or of the next sample.
+    pub fn mode(&self) -> (Mode, Timestamp) {
+        self.provider.mode()
+    }
+
+    /// The next record of an archive with all that is in it, forward or backward, without derived metrics; an empty
+    /// one where recording was interrupted (`pmFetchArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_MODE` while values are interpolated, `PM_ERR_EOL`; those of reading.
+    pub fn fetch_record(&mut self, out: &mut Fetched) -> Result<()> {
+        self.provider.fetch_record(out)
+    }
+
+    /// Start and end of an archive (`pmGetArchiveLabel(3)`, `pmGetArchiveEnd(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`; an archive without a record that can be read.
+    pub fn span(&mut self) -> Result<(Timestamp, Timestamp)> {
+        self.provider.span()
+    }
+
+    /// All instances that an instance domain of an archive ever had (`pmGetInDomArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`.
+    pub fn instances_ever(&mut self, indom: InDom) -> Result<Vec<Instance>> {
+        self.provider.instances_ever(indom)
+    }
+
+    /// The instance of an archive that ever had a name (`pmLookupInDomArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`, `PM_ERR_INST_LOG`.
+    pub fn instance_ever(&mut self, indom: InDom, name: &str) -> Result<Inst> {
+        self.provider.instance_ever(some(indom)?, name)
+    }
+
+    /// Takes in what a logger has written to an archive since. Whether there is anything: after `PM_ERR_EOL`
+    /// fetches go on then.
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`; those of reading.
+    pub fn refresh(&mut self) -> Result<bool> {
+        self.provider.refresh()
+    }
+
+    /// Connects again, with the same source (`pmReconnectContext(3)`). Derived metrics are bound again.
+    ///
+    /// # Errors
+    /// Why it cannot be reached; `-ETIMEDOUT` while it is too early after a failed attempt.
+    pub fn reconnect(&mut self) -> Result<()> {
+        self.start_reconnect()?;
+        let done = provider::finish(&mut *self.provider, &mut Fetched::new());
+        self.pending = false;
+        done
+    }
+
+    /// Starts to connect again; [`Context::advance`] goes on with it.
+    ///
+    /// # Errors
+    /// As [`Context::reconnect`].
+    pub fn start_reconnect(&mut self) -> Result<()> {
+        self.fetch = Prepared::default();
+        self.derived.reset();
+        self.pending = false;
+        self.provider.start_reconnect()?;
+        self.pending = true;
+        Ok(())
+    }
+
+    fn expect_idle(&self) -> Result<()> {
+        if self.pending { Err(ClientError::Busy) } else { Ok(()) }
+    }
+
+    /// Finds out what a fetch has to ask the provider for.
+    fn prepare(&mut self, pmids: &[Pmid]) {
+        let fetch = &mut self.fetch;
+        if !pmids.iter().any(|&pmid| is_derived(pmid)) {
+            fetch.request.clear();
+            fetch.request.extend_from_slice(pmids);
+            fetch.derived = false;
+            return;
+        }
+        let registry = registry::snapshot(&self.registry);
+        if fetch.derived && fetch.valid && fetch.request == pmids && self.derived.is_current(&registry) {
+            return;
+        }
+        fetch.request.clear();
+        fetch.request.extend_from_slice(pmids);
+        fetch.derived = true;
+        fetch.valid = true;
+        fetch.expanded.clone_from(&fetch.request);
+        let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
+        self.derived.expand(&registry, &mut metrics, &mut fetch.expanded);
+        fetch.places.clear();
+        for (at, &pmid) in fetch.expanded.iter().enumerate() {
+            fetch.places.entry(pmid).or_insert(at);
+        }
+    }
+
+    /// Makes the answer out of what was fetched: sets of operands go, those of derived metrics come.
+    fn compute(&mut self, out: &mut Fetched) -> Result<()> {
+        if !self.fetch.derived || out.len() != self.fetch.expanded.len() {
+            return Ok(());
+        }
+        let fetch = &self.fetch;
+        let any_bound = fetch.request.iter().any(|&pmid| self.derived.is_bound(pmid));
+        let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
+        self.derived.begin_fetch();
+        out.set_aside();
+        for (at, &pmid) in fetch.request.iter().enumerate() {
+            if !self.derived.is_bound(pmid) {
+                match any_bound && self.derived.knows(pmid) {
+                    true => out.push_error(pmid, PmError::PMID),
+                    false => out.keep(at),
+                }
+                continue;
+            }
+            let mut operands = Operands { fetched: out, places: &fetch.places };
+            match self.derived.evaluate(pmid, operands.fetched.timestamp, &mut operands, &mut metrics) {
+                Err(error) => out.push_error(pmid, error),
+                Ok(column) => {
+                    out.begin_set(pmid);
+                    let values = column.ids.iter().enumerate();
+                    let pushed = values.map(|(at, &inst)| match column.values.get(at) {
+                        Some(value) => out.push_value(inst, &value),
+                        None => Ok(()),
+                    });
+                    match pushed.collect::<std::result::Result<(), _>>() {
+                        Ok(()) => out.end_set(),
+                        Err(error) => out.fail_set(error),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A metric without instances has no instance domain to ask about.
+fn some(indom: InDom) -> Result<InDom> {
+    if indom == InDom::NULL { Err(PmError::INDOM.into()) } else { Ok(indom) }
+}

@@ -1,0 +1,128 @@
+//! What outputs are filled from: the result of a fetch, and the one before for rates.
+
+use super::cell::Cell;
+use super::options::Falling;
+use super::scalar::Scalar;
+use super::scale::{Path, Plan};
+use pcp_model::{Inst, PmError, Timestamp, ValueType};
+use pcp_pdu::{Fetched, ValueRef, ValuesRef};
+
+/// Two results. Metrics have the same place in both; the older one may lack the last ones.
+#[derive(Clone, Copy)]
+pub(super) struct Sample<'a> {
+    now: &'a Fetched,
+    before: Option<&'a Fetched>,
+    seconds: f64,
+    falling: Falling,
+}
+
+/// The values of one metric.
+#[derive(Clone, Copy)]
+pub(super) struct Values<'a> {
+    /// Those of now; a metric that the result lacks is `PM_ERR_VALUE`.
+    pub now: Result<ValuesRef<'a>, PmError>,
+    /// Those of the result before; without one `PM_ERR_AGAIN`.
+    before: Result<ValuesRef<'a>, PmError>,
+    seconds: f64,
+    falling: Falling,
+}
+
+impl<'a> Sample<'a> {
+    pub fn new(now: &'a Fetched, before: Option<&'a Fetched>, falling: Falling) -> Sample<'a> {
+        let seconds = before.map_or(0.0, |before| seconds_between(before.timestamp, now.timestamp));
+        Sample { now, before, seconds: seconds.max(1e-9), falling }
+    }
+
+    /// The values of a metric.
+    pub fn values(&self, metric: usize) -> Values<'a> {
+        let of = |fetched: &'a Fetched| fetched.set(metric).ok_or(PmError::VALUE)?.values;
+        Values {
+            now: of(self.now),
+            before: self.before.ok_or(PmError::AGAIN).and_then(of),
+            seconds: self.seconds,
+            falling: self.falling,
+        }
+    }
+}
+
+impl Values<'_> {
+    /// Takes a value on its way to the output (spec `fetchgroup.md` 5 and 6). `wanted` is its instance, if the
+    /// metric has instances; `guess` says where it may have been before, and then where it was.
+    #[inline]
+    pub fn fill(
+        &self,
+        wanted: Option<Inst>,
+        plan: &Plan,
+        value: ValueRef<'_>,
+        guess: &mut usize,
+        cell: &mut Cell,
+    ) -> Result<(), PmError> {
+        let value = Scalar::of(value, plan.from)?;
+        match &plan.path {
+            Path::Plain => cell.set_plain(&value, plan.to),
+            Path::Double { rate, convert, multiplier } => {
+                let mut value = value.to_f64()?;
+                if *rate {
+                    value = self.rate(wanted, plan.from, value, guess)?;
+                }
+                if let Some(convert) = convert {
+                    value = convert.as_ref().map_err(|error| *error)?.f64(value) * multiplier;
+                }
+                cell.set_double(value, plan.to)
+            }
+        }
+    }
+
+    #[inline]
+    fn rate(
+        &self,
+        wanted: Option<Inst>,
+        from: ValueType,
+        value: f64,
+        guess: &mut usize,
+    ) -> Result<f64, PmError> {
+        let before = self.before.as_ref().map_err(|error| *error)?;
+        let old = find(before, wanted, guess).ok_or(PmError::VALUE)?;
+        let mut delta = value - Scalar::of(old, from)?.to_f64()?;
+        if delta < 0.0 {
+            delta += match (self.falling, from) {
+                (Falling::NoValue, _) => return Err(PmError::VALUE),
+                (Falling::Wrap, ValueType::I32 | ValueType::U32) => 4_294_967_296.0,
+                (Falling::Wrap, ValueType::I64 | ValueType::U64) => 18_446_744_073_709_551_616.0,
+                _ => 0.0,
+            };
+        }
+        Ok(delta / self.seconds)
+    }
+}
+
+/// The value of an instance, or the first one for metrics without instances: looks at the place guessed first, as
+/// instances mostly keep their places.
+#[inline(always)]
+pub(super) fn find<'a>(
+    values: &ValuesRef<'a>,
+    wanted: Option<Inst>,
+    guess: &mut usize,
+) -> Option<ValueRef<'a>> {
+    match (values.get(*guess), wanted) {
+        (Some((inst, value)), Some(wanted)) if inst == wanted => Some(value),
+        (Some((_, value)), None) if values.len() == 1 => Some(value),
+        _ => search(values, wanted, guess),
+    }
+}
+
+#[cold]
+fn search<'a>(values: &ValuesRef<'a>, wanted: Option<Inst>, guess: &mut usize) -> Option<ValueRef<'a>> {
+    let numbered = values.iter().enumerate();
+    let (at, (_, value)) = match wanted {
+        Some(wanted) => numbered.into_iter().find(|(_, (inst, _))| *inst == wanted)?,
+        None => numbered.into_iter().min_by_key(|(_, (inst, _))| *inst)?,
+    };
+    *guess = at;
+    Some(value)
+}
+
+/// In double precision, to the nanosecond.
+fn seconds_between(from: Timestamp, to: Timestamp) -> f64 {
+    (to.sec as f64 - from.sec as f64) + (f64::from(to.nsec) - f64::from(from.nsec)) / 1e9
+}

@@ -1,0 +1,46 @@
+//! The client side: contexts on sources of metrics (`PMAPI(3)`), spoken to over the wire protocol itself.
+//!
+//! * [`Context`]: names, descriptors, instances, help, labels, values, stores, derived metrics.
+//! * [`Provider`]: what a context needs of a source of metrics.
+//! * [`Fetched`]: a fetch result, kept in the bytes it came in.
+//! * [`group`]: metrics registered once, fetched many times, read converted.
+//!
+//! **Invariant:** nothing here knows the inside of an agent.
+
+#[cfg(feature = "archive")]
+mod archive;
+mod context;
+mod counts;
+mod derived;
+mod error;
+pub mod group;
+mod handshake;
+mod host;
+mod line;
+mod local;
+mod namespace;
+mod options;
+mod provider;
+#[cfg(feature = "archive")]
+pub mod recorder;
+mod registry;
+mod socket;
+mod spec;
+mod stream;
+#[cfg(feature = "tls")]
+mod tls;
+mod wire;
+
+#[cfg(feature = "archive")]
+pub use archive::ArchiveProvider;
+pub use context::Context;
+pub use counts::PduCounts;
+pub use error::{ClientError, Result};
+pub use namespace::{Duplicates, NameSpace, NameSpaceError};
+pub use options::{EnvWarning, Options, PMCD_PORT, PMPROXY_PORT};
+pub use provider::{Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
+pub use registry::{SharedRegistry, global_registry};
+pub use spec::{Attributes, HostPorts, HostSpec, HostSpecError, Place, Security};
+
+pub use pcp_model::pmns::{PmnsError, Problem as PmnsProblem};
+pub use pcp_pdu::{Fetched, LabelTarget, SetRef, StateChange, TextLevel, TextTarget, ValueRef, ValuesRef};

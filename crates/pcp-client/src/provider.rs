@@ -1,0 +1,275 @@
+//! What a context needs of a source of metrics: a host's collector, an agent in the same program, an archive.
+
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::counts::PduCounts;
+use super::error::{ClientError, Result};
+use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
+use pcp_pdu::{Fetched, LabelTarget, TextLevel, TextTarget};
+
+/// Where a context's metrics come from (`pmNewContext(3)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContextKind {
+    /// A collector, over a connection.
+    Host,
+    /// Recorded data.
+    Archive,
+    /// An agent in the same program.
+    Local,
+}
+
+/// What a fetch gives (`pmSetMode(3)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The values of now: the only mode of a collector, and not one of archives.
+    Live,
+    /// The next record that has any of the metrics.
+    Forward,
+    /// The one before.
+    Backward,
+    /// Interpolated values.
+    Interpolate {
+        /// Nanoseconds from one sample to the next; negative to go back.
+        step: i64,
+    },
+}
+
+/// A node below another in the name space.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Child {
+    /// The last component of its name.
+    pub name: String,
+    /// Whether it is a metric.
+    pub leaf: bool,
+}
+
+/// A fetch to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchRequest<'a> {
+    /// The metrics. A metric asked for twice is answered twice.
+    pub pmids: &'a [Pmid],
+    /// Which instances are wanted.
+    pub profile: &'a Profile,
+    /// Changes whenever the profile does.
+    pub profile_version: u64,
+}
+
+/// What a provider waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting<'a> {
+    /// The descriptor.
+    pub fd: BorrowedFd<'a>,
+    /// Readable, writable or both.
+    pub events: PollFlags,
+    /// When to call [`Provider::advance`] at the latest.
+    pub deadline: Option<Instant>,
+}
+
+/// A source of metrics. Real ones only: derived metrics are the [`super::Context`]'s.
+///
+/// Everything but the fetch in steps may wait for an answer, with a timeout where a peer is asked.
+pub trait Provider: Send {
+    /// Which kind of source.
+    fn kind(&self) -> ContextKind;
+
+    /// Identifiers of metrics by their names; `None` for names that are not there.
+    ///
+    /// # Errors
+    /// For a single name that is no metric's, why: `PM_ERR_NAME` or `PM_ERR_NONLEAF`. `PM_ERR_TOOSMALL` for no
+    /// name at all.
+    fn lookup_names(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>>;
+
+    /// All names of a metric, at least one.
+    ///
+    /// # Errors
+    /// `PM_ERR_PMID`, `PM_ERR_NOAGENT`.
+    fn names_of(&mut self, pmid: Pmid) -> Result<Vec<String>>;
+
+    /// The nodes right below a name; the root's for an empty one; none below a metric.
+    ///
+    /// # Errors
+    /// `PM_ERR_NAME`.
+    fn children(&mut self, name: &str) -> Result<Vec<Child>>;
+
+    /// The names of all metrics at or below a name, all for an empty one, in the source's order.
+    ///
+    /// # Errors
+    /// `PM_ERR_NAME`.
+    fn traverse(&mut self, name: &str) -> Result<Vec<String>>;
+
+    /// Descriptors, in the order asked for.
+    ///
+    /// # Errors
+    /// Those of the source as a whole; a metric's own is in its place.
+    fn descs(&mut self, pmids: &[Pmid]) -> Result<Vec<std::result::Result<Desc, PmError>>>;
+
+    /// All instances of an instance domain, in the source's order.
+    ///
+    /// # Errors
+    /// `PM_ERR_INDOM`.
+    fn instances(&mut self, indom: InDom) -> Result<Vec<Instance>>;
+
+    /// The instance of a name.
+    ///
+    /// # Errors
+    /// `PM_ERR_INDOM`, `PM_ERR_INST`.
+    fn instance(&mut self, indom: InDom, name: &str) -> Result<Inst>;
+
+    /// The name of an instance.
+    ///
+    /// # Errors
+    /// `PM_ERR_INDOM`, `PM_ERR_INST`.
+    fn instance_name(&mut self, indom: InDom, inst: Inst) -> Result<String>;
+
+    /// A help text.
+    ///
+    /// # Errors
+    /// `PM_ERR_TEXT` where there is none.
+    fn text(&mut self, target: TextTarget, level: TextLevel) -> Result<String>;
+
+    /// Labels of one level, one set for each instance that has any.
+    ///
+    /// # Errors
+    /// `PM_ERR_NOLABELS` where the source knows no labels.
+    fn labels(&mut self, target: LabelTarget) -> Result<Vec<LabelSet>>;
+
+    /// Stores values (`pmStore(3)`).
+    ///
+    /// # Errors
+    /// The agent's, or `PM_ERR_NOTHOST`.
+    fn store(&mut self, sets: &[ValueSet]) -> Result<()>;
+
+    /// The name of the host that the metrics are of (`pmGetContextHostName(3)`).
+    ///
+    /// # Errors
+    /// Those of the source.
+    fn host_name(&mut self) -> Result<String>;
+
+    /// The time zone of that host, as TZ has it (`pmNewContextZone(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_VALUE` where the source does not tell.
+    fn time_zone(&mut self) -> Result<String>;
+
+    /// Starts a fetch. [`Provider::advance`] goes on with it.
+    ///
+    /// # Errors
+    /// Those of the source as a whole; `PM_ERR_TOOSMALL` for no metric.
+    fn start_fetch(&mut self, request: FetchRequest<'_>) -> Result<()>;
+
+    /// Leaves names out of a name space of the context's own whose metrics an archive does not have.
+    ///
+    /// # Errors
+    /// Those of the source.
+    fn trim_names(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// PDUs exchanged so far, over all connections that were opened; none without a connection.
+    fn pdu_counts(&self) -> PduCounts {
+        PduCounts::default()
+    }
+
+    /// Whether requests can reach the source: false after the loss of a connection, and until there is a new one.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
+    /// Starts to connect again; nothing is to be done for sources without a connection.
+    ///
+    /// # Errors
+    /// `-ETIMEDOUT` while it is too early after a failed attempt.
+    fn start_reconnect(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Goes on with what was started, as far as that is possible without waiting. True when it is done: after a
+    /// fetch, `out` is its result.
+    ///
+    /// # Errors
+    /// Those of the source as a whole. What was started is over then.
+    fn advance(&mut self, out: &mut Fetched) -> Result<bool>;
+
+    /// What has to come before [`Provider::advance`] can go on; `None` if it can at once.
+    fn waiting(&self) -> Option<Waiting<'_>>;
+
+    /// Sets what fetches give, and from when on; `None` keeps the place (`pmSetMode(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_MODE` for a mode that the source does not have.
+    fn set_mode(&mut self, mode: Mode, _origin: Option<Timestamp>) -> Result<()> {
+        if mode == Mode::Live { Ok(()) } else { Err(PmError::MODE.into()) }
+    }
+
+    /// What fetches give, and where an archive is: the time of the last record, or of the next sample.
+    fn mode(&self) -> (Mode, Timestamp) {
+        (Mode::Live, Timestamp::default())
+    }
+
+    /// The next record of an archive with all that is in it, forward or backward; an empty one where recording was
+    /// interrupted (`pmFetchArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_MODE` while values are interpolated, `PM_ERR_EOL`; those of reading.
+    fn fetch_record(&mut self, _out: &mut Fetched) -> Result<()> {
+        Err(PmError::NOTARCHIVE.into())
+    }
+
+    /// Start and end of what is recorded (`pmGetArchiveLabel(3)`, `pmGetArchiveEnd(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`; an archive without a record that can be read.
+    fn span(&mut self) -> Result<(Timestamp, Timestamp)> {
+        Err(PmError::NOTARCHIVE.into())
+    }
+
+    /// All instances that an instance domain ever had (`pmGetInDomArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`.
+    fn instances_ever(&mut self, _indom: InDom) -> Result<Vec<Instance>> {
+        Err(PmError::NOTARCHIVE.into())
+    }
+
+    /// The instance that ever had a name (`pmLookupInDomArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`, `PM_ERR_INST_LOG`.
+    fn instance_ever(&mut self, _indom: InDom, _name: &str) -> Result<Inst> {
+        Err(PmError::NOTARCHIVE.into())
+    }
+
+    /// Takes in what a logger has written since. Whether there is anything: after `PM_ERR_EOL` fetches go on then.
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`; those of reading.
+    fn refresh(&mut self) -> Result<bool> {
+        Err(PmError::NOTARCHIVE.into())
+    }
+}
+
+/// Goes on with what was started on a provider until it is done.
+pub(super) fn finish(provider: &mut dyn Provider, out: &mut Fetched) -> Result<()> {
+    while !provider.advance(out)? {
+        if let Some(waiting) = provider.waiting() {
+            wait(&mut [PollFd::new(waiting.fd, waiting.events)], waiting.deadline)?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits for descriptors, not beyond the deadline.
+pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<Instant>) -> Result<()> {
+    let timeout = deadline.map_or(PollTimeout::NONE, |deadline| {
+        // Rounded up, lest it wakes up too early again and again.
+        let left = deadline.saturating_duration_since(Instant::now()).as_nanos().div_ceil(1_000_000);
+        PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+    });
+    match poll(fds, timeout) {
+        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+        Err(errno) => Err(ClientError::Io(errno.into())),
+    }
+}

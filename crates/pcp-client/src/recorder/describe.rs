@@ -1,0 +1,158 @@
+//! What has to be in the archive before the values of a sample: help, labels, instances, event parameters.
+
+use std::collections::{HashMap, HashSet};
+
+use byteorder::BigEndian;
+
+use super::{Metric, Notice, RecordError, Recorder, answer};
+use pcp_event::{ArrayKind, ArrayReader};
+use pcp_model::{Desc, InDom, Instance, Pmid, Semantics, Timestamp, Units, ValueType};
+use pcp_pdu::{LabelTarget, TextLevel, TextTarget, ValueRef};
+
+impl Recorder {
+    /// Describes all that is new in the sample. False if the sample cannot be recorded.
+    pub(super) fn describe(&mut self) -> Result<bool, RecordError> {
+        self.describe_instances()?;
+        self.explain()?;
+        self.describe_params()
+    }
+
+    /// Help and labels of the metrics that have none in the archive yet, and of all that they belong to.
+    fn explain(&mut self) -> Result<(), RecordError> {
+        let time = self.fetched.timestamp;
+        let mut asked = HashSet::new();
+        for at in 0..self.metrics.len() {
+            let Some(Metric { desc, explained: false, .. }) = self.metrics.get(at) else { continue };
+            let desc = *desc;
+            let mut texts = vec![TextTarget::Metric(desc.pmid)];
+            let mut labels = vec![LabelTarget::Context];
+            if !desc.pmid.is_derived() {
+                let cluster = Pmid::new(desc.pmid.domain(), desc.pmid.cluster(), 0);
+                labels.push(LabelTarget::Domain(desc.pmid.domain().into()));
+                labels.push(LabelTarget::Cluster(cluster));
+                labels.push(LabelTarget::Item(desc.pmid));
+            }
+            if desc.indom != InDom::NULL {
+                texts.push(TextTarget::InDom(desc.indom));
+                labels.push(LabelTarget::InDom(desc.indom));
+                labels.push(LabelTarget::Instances(desc.indom));
+            }
+            labels.retain(|&target| asked.insert((Some(target), None)));
+            texts.retain(|&target| asked.insert((None, Some(target))));
+            for target in labels {
+                self.label(time, target)?;
+            }
+            for target in texts {
+                for level in [TextLevel::OneLine, TextLevel::Help] {
+                    if let Ok(text) = answer(self.context.text(target, level))?
+                        && !text.is_empty()
+                    {
+                        self.archive.text(target, level, &text);
+                    }
+                }
+            }
+            if let Some(metric) = self.metrics.get_mut(at) {
+                metric.explained = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn label(&mut self, time: Timestamp, target: LabelTarget) -> Result<(), RecordError> {
+        if let Ok(sets) = answer(self.context.labels(target))? {
+            self.archive.labels(time, target, &sets);
+        }
+        Ok(())
+    }
+
+    /// The domains of values whose instances the archive does not have, or of all where the source's may have
+    /// changed.
+    fn describe_instances(&mut self) -> Result<(), RecordError> {
+        let time = self.fetched.timestamp;
+        let mut asked: HashMap<InDom, Vec<Instance>> = HashMap::new();
+        for (metric, set) in self.metrics.iter_mut().zip(self.fetched.sets()) {
+            let indom = metric.desc.indom;
+            let Ok(values) = set.values else { continue };
+            let ids = || values.iter().map(|(inst, _)| inst);
+            if indom == InDom::NULL || (!self.stale && ids().eq(metric.instances.iter().copied())) {
+                continue;
+            }
+            let unknown = || ids().any(|inst| !self.archive.has_instance(indom, inst));
+            if (self.stale || unknown()) && !asked.contains_key(&indom) {
+                let instances = answer(self.context.instances(indom))?.unwrap_or_default();
+                self.archive.indom(time, indom, &instances);
+                asked.insert(indom, instances);
+            }
+            metric.instances.clear();
+            metric.instances.extend(ids());
+        }
+        for indom in asked.into_keys() {
+            self.label(time, LabelTarget::Instances(indom))?;
+        }
+        Ok(())
+    }
+
+    /// The parameters in event records. False if records cannot be read.
+    fn describe_params(&mut self) -> Result<bool, RecordError> {
+        let mut new: Vec<(usize, Pmid, ValueType)> = Vec::new();
+        let mut bad = None;
+        for (at, metric) in self.metrics.iter().enumerate().filter(|(_, metric)| metric.is_event()) {
+            let kind = match metric.desc.value_type {
+                ValueType::HighResEvent => ArrayKind::HighRes,
+                _ => ArrayKind::Event,
+            };
+            let Some(Ok(values)) = self.fetched.set(at).map(|set| set.values) else { continue };
+            for (_, value) in values.iter() {
+                let ValueRef::Block(block) = value else { continue };
+                match ArrayReader::<BigEndian>::new(kind, block) {
+                    Ok(array) => {
+                        let params = array.records().flat_map(|record| record.params());
+                        let unknown = params.filter(|param| !self.params.contains(&param.pmid));
+                        for param in unknown {
+                            if !new.iter().any(|(_, pmid, _)| *pmid == param.pmid) {
+                                new.push((at, param.pmid, param.value_type));
+                            }
+                        }
+                    }
+                    Err(error) => bad = Some((metric.name.clone(), error.to_string())),
+                }
+            }
+        }
+        if let Some((name, reason)) = bad {
+            self.say(&name.clone(), Notice::BadRecords { name, reason });
+            return Ok(false);
+        }
+        for (at, pmid, value_type) in new {
+            self.describe_param(at, pmid, value_type)?;
+        }
+        Ok(true)
+    }
+
+    /// A parameter without descriptor would make the records unreadable: what the source does not tell is taken
+    /// from the record.
+    fn describe_param(&mut self, at: usize, pmid: Pmid, value_type: ValueType) -> Result<(), RecordError> {
+        let names = answer(self.context.names_of(pmid))?;
+        let desc = answer(self.context.desc(pmid))?;
+        if let Some(error) = names.as_ref().err().or(desc.as_ref().err())
+            && let Some(metric) = self.metrics.get(at)
+        {
+            let (name, param) = (metric.name.clone(), pmid.to_string());
+            self.say(&param.clone(), Notice::NamelessParameter { name, param, error: *error });
+        }
+        let desc = desc.unwrap_or(Desc {
+            pmid,
+            value_type,
+            indom: InDom::NULL,
+            semantics: Semantics::Instant,
+            units: Units::NONE,
+        });
+        // It may be one of the metrics, or have been in the archive before: what differs is said there.
+        match self.archive.desc(&desc, &names.unwrap_or_default()) {
+            Ok(()) | Err(pcp_archive::WriteError::Changed { .. }) => {
+                self.params.insert(pmid);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Which metrics are recorded: looking names up.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Metric, Notice, RecordError, Recorder, answer};
+use pcp_archive::WriteError;
+use pcp_model::{Desc, Pmid};
+
+impl Recorder {
+    /// Looks all names up, again. Metrics that are there no longer are not fetched any more, those that have come
+    /// are from now on.
+    pub(super) fn look_up(&mut self) -> Result<(), RecordError> {
+        let mut names = Vec::new();
+        for name in self.wanted.clone() {
+            match answer(self.context.traverse(&name))? {
+                Ok(below) => {
+                    self.said.remove(&name);
+                    names.extend(below);
+                }
+                Err(error) => self.say(&name.clone(), Notice::Missing { name, error }),
+            }
+        }
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        let mut recorded = HashSet::new();
+        let before = std::mem::take(&mut self.metrics);
+        let mut before: HashMap<Pmid, Metric> =
+            before.into_iter().map(|metric| (metric.desc.pmid, metric)).collect();
+        self.pmids.clear();
+        let found = self.identify(names)?;
+        let pmids: Vec<Pmid> = found.iter().map(|(_, pmid)| *pmid).collect();
+        let descs = if pmids.is_empty() { Vec::new() } else { self.context.descs(&pmids)? };
+        for ((name, pmid), desc) in found.into_iter().zip(descs) {
+            let desc = match desc {
+                Ok(desc) => desc,
+                Err(error) => {
+                    self.say(&name.clone(), Notice::Missing { name, error });
+                    continue;
+                }
+            };
+            if !recorded.insert(pmid) || !self.describe_metric(&name, &desc)? {
+                continue;
+            }
+            self.said.remove(&name);
+            let known = before.remove(&pmid).filter(|metric| metric.desc == desc);
+            self.pmids.push(pmid);
+            self.metrics.push(known.unwrap_or(Metric {
+                name,
+                desc,
+                instances: Vec::new(),
+                explained: false,
+            }));
+        }
+        Ok(())
+    }
+
+    /// The identifiers of names that have one.
+    fn identify(&mut self, names: Vec<String>) -> Result<Vec<(String, Pmid)>, RecordError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let refs: Vec<&str> = names.iter().map(String::as_str).collect();
+        let pmids = answer(self.context.lookup_names(&refs))?.unwrap_or_default();
+        Ok(names.into_iter().zip(pmids).filter_map(|(name, pmid)| Some((name, pmid?))).collect())
+    }
+
+    /// Gives the archive a metric's descriptor and all its names. False if it has another descriptor.
+    pub(super) fn describe_metric(&mut self, name: &str, desc: &Desc) -> Result<bool, RecordError> {
+        let mut names = answer(self.context.names_of(desc.pmid))?.unwrap_or_default();
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+        match self.archive.desc(desc, &names) {
+            Ok(()) => Ok(true),
+            Err(WriteError::Changed { what, .. }) => {
+                self.say(name, Notice::Changed { name: name.to_owned(), what });
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What goes wrong in recording, or is worth to be told.
+
+use crate::ClientError;
+use pcp_archive::WriteError;
+use pcp_model::{PmError, Timestamp};
+
+/// The name under which the clock is spoken of: none of a metric.
+pub(super) const CLOCK: &str = " clock";
+
+/// Why recording cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The source of the metrics.
+    #[error("{0}")]
+    Source(#[from] ClientError),
+    /// The archive.
+    #[error("{0}")]
+    Archive(#[from] WriteError),
+    /// None of the metrics is there; why.
+    #[error("no metric to record")]
+    NoMetrics(Vec<Notice>),
+}
+
+/// Something that whoever records should know. Recording goes on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Notice {
+    /// There is no such metric at present. It is looked for again when names change.
+    #[error("{name}: {error}; it will be recorded when it is there")]
+    Missing {
+        /// As it was asked for.
+        name: String,
+        /// What the source says.
+        error: PmError,
+    },
+    /// A metric is not what it was when the archive began, hence no longer recorded.
+    #[error("{name}: its {what} has changed, it is no longer recorded; a new archive could take it")]
+    Changed {
+        /// The metric.
+        name: String,
+        /// What has changed.
+        what: &'static str,
+    },
+    /// Event records hold a parameter that the source cannot name. They are recorded; the parameter has no name.
+    #[error("{name}: the source has no metric for parameter {param} of its records ({error})")]
+    NamelessParameter {
+        /// The event metric.
+        name: String,
+        /// The parameter.
+        param: String,
+        /// What the source says.
+        error: PmError,
+    },
+    /// Event records cannot be read, hence this sample is left out.
+    #[error("{name}: {reason}; a sample is left out")]
+    BadRecords {
+        /// The event metric.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The source's clock went back; samples are left out until it is where it was.
+    #[error("the clock went back from {} to {}: samples are left out until it gets there again", seconds(*last), seconds(*time))]
+    ClockWentBack {
+        /// The sample's time.
+        time: Timestamp,
+        /// The last in the archive.
+        last: Timestamp,
+    },
+}
+
+fn seconds(time: Timestamp) -> String {
+    format!("@{}.{:03}", time.sec, time.nsec / 1_000_000)
+}

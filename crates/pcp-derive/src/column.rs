@@ -1,0 +1,297 @@
+//! Values of many instances as one column a type: what evaluation reads and writes.
+//!
+//! Columns keep their memory from fetch to fetch, so filling one again allocates nothing once it has
+//! been as long before.
+
+use pcp_model::{Inst, InstanceValue, PmError, Value, ValueType};
+
+/// Values of one type.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Values {
+    I32(Vec<i32>),
+    U32(Vec<u32>),
+    I64(Vec<i64>),
+    U64(Vec<u64>),
+    Float(Vec<f32>),
+    Double(Vec<f64>),
+    /// Everything that is not a number.
+    Other(Vec<Value>),
+}
+
+/// Runs the same code for whichever vector a [`Values`] has, bound to a name.
+macro_rules! with_values {
+    ($values:expr, $name:ident => $code:expr) => {
+        match $values {
+            Values::I32($name) => $code,
+            Values::U32($name) => $code,
+            Values::I64($name) => $code,
+            Values::U64($name) => $code,
+            Values::Float($name) => $code,
+            Values::Double($name) => $code,
+            Values::Other($name) => $code,
+        }
+    };
+}
+
+impl Values {
+    /// No values of a type yet.
+    pub fn new(value_type: ValueType) -> Values {
+        match value_type {
+            ValueType::I32 => Values::I32(Vec::new()),
+            ValueType::U32 => Values::U32(Vec::new()),
+            ValueType::I64 => Values::I64(Vec::new()),
+            ValueType::U64 => Values::U64(Vec::new()),
+            ValueType::Float => Values::Float(Vec::new()),
+            ValueType::Double => Values::Double(Vec::new()),
+            _ => Values::Other(Vec::new()),
+        }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        with_values!(self, values => values.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn clear(&mut self) {
+        with_values!(self, values => values.clear());
+    }
+
+    /// One value.
+    pub fn get(&self, at: usize) -> Option<Value> {
+        Some(match self {
+            Values::I32(values) => Value::I32(*values.get(at)?),
+            Values::U32(values) => Value::U32(*values.get(at)?),
+            Values::I64(values) => Value::I64(*values.get(at)?),
+            Values::U64(values) => Value::U64(*values.get(at)?),
+            Values::Float(values) => Value::Float(*values.get(at)?),
+            Values::Double(values) => Value::Double(*values.get(at)?),
+            Values::Other(values) => values.get(at)?.clone(),
+        })
+    }
+
+    /// Appends the value at `at` of `from`; nothing if types differ or there is none.
+    pub(super) fn push_from(&mut self, from: &Values, at: usize) {
+        macro_rules! same {
+            ($($kind:ident),*) => {
+                match (self, from) {
+                    $((Values::$kind(to), Values::$kind(from)) => to.extend(from.get(at).cloned()),)*
+                    _ => {}
+                }
+            };
+        }
+        same!(I32, U32, I64, U64, Float, Double, Other);
+    }
+
+    /// Becomes a copy of `from`, in the memory it has.
+    pub(super) fn copy_from(&mut self, from: &Values) {
+        macro_rules! same {
+            ($($kind:ident),*) => {
+                match (&mut *self, from) {
+                    $((Values::$kind(to), Values::$kind(from)) => to.clone_from(from),)*
+                    (to, from) => *to = from.clone(),
+                }
+            };
+        }
+        same!(I32, U32, I64, U64, Float, Double, Other);
+    }
+}
+
+/// Instances and their values, of equal length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// The instances, in the order of evaluation.
+    pub ids: Vec<Inst>,
+    /// A value for each.
+    pub values: Values,
+}
+
+impl Column {
+    /// An empty column for values of a type.
+    pub fn new(value_type: ValueType) -> Column {
+        Column { ids: Vec::new(), values: Values::new(value_type) }
+    }
+
+    /// How many values.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.ids.clear();
+        self.values.clear();
+    }
+
+    pub(super) fn copy_from(&mut self, from: &Column) {
+        self.ids.clone_from(&from.ids);
+        self.values.copy_from(&from.values);
+    }
+
+    /// Appends one entry of another column of the same type.
+    pub(super) fn push_from(&mut self, from: &Column, at: usize) {
+        self.ids.extend(from.ids.get(at));
+        self.values.push_from(&from.values, at);
+    }
+
+    /// Appends a value as a source delivered it.
+    ///
+    /// # Errors
+    /// `PM_ERR_LOGREC` for a value in the wrong encoding, `PM_ERR_TYPE` for one of another type. Types
+    /// of the same size that differ in sign only are taken as they are, bit by bit.
+    pub fn push(&mut self, inst: Inst, value: &Value) -> Result<(), PmError> {
+        match (&mut self.values, value) {
+            (Values::I32(to), Value::I32(v)) => to.push(*v),
+            (Values::I32(to), Value::U32(v)) => to.push(*v as i32),
+            (Values::U32(to), Value::U32(v)) => to.push(*v),
+            (Values::U32(to), Value::I32(v)) => to.push(*v as u32),
+            (Values::I64(to), Value::I64(v)) => to.push(*v),
+            (Values::I64(to), Value::U64(v)) => to.push(*v as i64),
+            (Values::U64(to), Value::U64(v)) => to.push(*v),
+            (Values::U64(to), Value::I64(v)) => to.push(*v as u64),
+            (Values::Float(to), Value::Float(v)) => to.push(*v),
+            // A single precision number in the old encoding comes as its bits.
+            (Values::Float(to), Value::I32(v)) => to.push(f32::from_bits(*v as u32)),
+            (Values::Float(to), Value::U32(v)) => to.push(f32::from_bits(*v)),
+            (Values::Double(to), Value::Double(v)) => to.push(*v),
+            (Values::Other(to), Value::String(_) | Value::Aggregate(_)) => to.push(value.clone()),
+            (Values::Other(to), Value::Event(_) | Value::HighResEvent(_)) => to.push(value.clone()),
+            (
+                Values::I64(_) | Values::U64(_) | Values::Double(_) | Values::Other(_),
+                Value::I32(_) | Value::U32(_),
+            ) => return Err(PmError::LOGREC),
+            _ => return Err(PmError::TYPE),
+        }
+        self.ids.push(inst);
+        Ok(())
+    }
+
+    /// Appends values as a source delivered them.
+    ///
+    /// # Errors
+    /// As [`Column::push`].
+    pub fn extend(&mut self, values: &[InstanceValue]) -> Result<(), PmError> {
+        // The common case, all of the column's own type, as a loop that only copies.
+        macro_rules! same_type {
+            ($($kind:ident),*) => {
+                match &mut self.values {
+                    $(Values::$kind(to) => {
+                        self.ids.reserve(values.len());
+                        to.reserve(values.len());
+                        let mut rest = values;
+                        while let [InstanceValue { inst, value: Value::$kind(value) }, more @ ..] = rest {
+                            self.ids.push(*inst);
+                            to.push(*value);
+                            rest = more;
+                        }
+                        rest
+                    })*
+                    Values::Other(_) => values,
+                }
+            };
+        }
+        let rest = same_type!(I32, U32, I64, U64, Float, Double);
+        rest.iter().try_for_each(|InstanceValue { inst, value }| self.push(*inst, value))
+    }
+
+    /// The values one by one, as a fetch result has them.
+    pub fn to_values(&self) -> Vec<InstanceValue> {
+        macro_rules! each {
+            ($($kind:ident),*) => {
+                match &self.values {
+                    $(Values::$kind(values) => {
+                        let pairs = self.ids.iter().zip(values);
+                        pairs.map(|(&inst, &value)| InstanceValue { inst, value: Value::$kind(value) }).collect()
+                    })*
+                    Values::Other(values) => {
+                        let pairs = self.ids.iter().zip(values);
+                        pairs.map(|(&inst, value)| InstanceValue { inst, value: value.clone() }).collect()
+                    }
+                }
+            };
+        }
+        each!(I32, U32, I64, U64, Float, Double)
+    }
+}
+
+/// A number that columns hold and that other numbers convert to, as C converts them.
+pub(super) trait Number: Copy + Default + PartialEq + PartialOrd + 'static {
+    const ZERO: Self;
+    /// The vector inside, if the values are of this type.
+    fn of(values: &Values) -> Option<&[Self]>;
+    fn of_mut(values: &mut Values) -> Option<&mut Vec<Self>>;
+    /// All values, converted. Not-numbers are left out.
+    fn convert(values: &Values, out: &mut Vec<Self>);
+
+    /// The values in this type: borrowed if they are, else converted into `scratch`.
+    fn view<'a>(values: &'a Values, scratch: &'a mut Vec<Self>) -> &'a [Self] {
+        match Self::of(values) {
+            Some(values) => values,
+            None => {
+                scratch.clear();
+                Self::convert(values, scratch);
+                scratch
+            }
+        }
+    }
+}
+
+macro_rules! number {
+    ($type:ty, $kind:ident, $zero:literal) => {
+        impl Number for $type {
+            const ZERO: $type = $zero;
+
+            fn of(values: &Values) -> Option<&[$type]> {
+                match values {
+                    Values::$kind(values) => Some(values),
+                    _ => None,
+                }
+            }
+
+            fn of_mut(values: &mut Values) -> Option<&mut Vec<$type>> {
+                match values {
+                    Values::$kind(values) => Some(values),
+                    _ => None,
+                }
+            }
+
+            fn convert(values: &Values, out: &mut Vec<$type>) {
+                match values {
+                    Values::I32(values) => out.extend(values.iter().map(|&v| v as $type)),
+                    Values::U32(values) => out.extend(values.iter().map(|&v| v as $type)),
+                    Values::I64(values) => out.extend(values.iter().map(|&v| v as $type)),
+                    Values::U64(values) => out.extend(values.iter().map(|&v| v as $type)),
+                    Values::Float(values) => out.extend(values.iter().map(|&v| v as $type)),
+                    Values::Double(values) => out.extend(values.iter().map(|&v| v as $type)),
+                    Values::Other(_) => {}
+                }
+            }
+        }
+    };
+}
+number!(i32, I32, 0);
+number!(u32, U32, 0);
+number!(i64, I64, 0);
+number!(u64, U64, 0);
+number!(f32, Float, 0.0);
+number!(f64, Double, 0.0);
+
+/// Room for converted operands, one vector a type; kept from fetch to fetch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scratch {
+    pub i32: Vec<i32>,
+    pub u32: Vec<u32>,
+    pub i64: Vec<i64>,
+    pub u64: Vec<u64>,
+    pub f32: Vec<f32>,
+    pub f64: Vec<f64>,
+}

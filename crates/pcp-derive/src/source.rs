@@ -1,0 +1,63 @@
+//! Where operands come from: what the engine asks of its surroundings.
+
+use super::column::Column;
+use super::meta::Meta;
+use pcp_model::{InDom, Inst, PmError, Pmid};
+
+/// Metadata of the metrics that definitions may name. Derived metrics are none of its business. Instances are
+/// only asked for where there are values: a source of metadata alone leaves them to the defaults, which know no
+/// instance domain.
+pub trait Source {
+    /// The PMID of a real metric.
+    ///
+    /// # Errors
+    /// When there is no such metric, or the source cannot say.
+    fn pmid(&mut self, name: &str) -> Result<Pmid, PmError>;
+
+    /// The metadata of a metric (a [`Desc`](pcp_model::Desc) converts into it).
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn meta(&mut self, pmid: Pmid) -> Result<Meta, PmError>;
+
+    /// The instance of a name (`pmLookupInDom(3)`).
+    ///
+    /// # Errors
+    /// When there is no such instance at this time.
+    fn instance(&mut self, indom: InDom, name: &str) -> Result<Inst, PmError> {
+        let _ = (indom, name);
+        Err(PmError::INDOM)
+    }
+
+    /// Calls `found` with the name of an instance (`pmNameInDom(3)`).
+    ///
+    /// # Errors
+    /// When there is no such instance at this time.
+    fn instance_name(
+        &mut self,
+        indom: InDom,
+        inst: Inst,
+        found: &mut dyn FnMut(&str),
+    ) -> Result<(), PmError> {
+        let _ = (indom, inst, found);
+        Err(PmError::INDOM)
+    }
+
+    /// Appends the instances that the profile lets through to `out` (`pmGetInDom(3)`).
+    ///
+    /// # Errors
+    /// Why they cannot be had.
+    fn instances(&mut self, indom: InDom, out: &mut Vec<Inst>) -> Result<(), PmError> {
+        let _ = (indom, out);
+        Err(PmError::INDOM)
+    }
+}
+
+/// The values of one fetch.
+pub trait Sample {
+    /// Puts the values of an operand into `column`, which is empty and of the operand's type.
+    ///
+    /// # Errors
+    /// The value set's error code.
+    fn operand(&mut self, pmid: Pmid, column: &mut Column) -> Result<(), PmError>;
+}

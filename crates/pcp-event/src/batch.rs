@@ -1,0 +1,309 @@
+//! [`Batch`]: many event records, packed once at ingest, on their way from a source to the log.
+//!
+//! Records are packed as `PM_TYPE_HIGHRES_EVENT` records in network byte order, without the array
+//! header: the form in which a fetch sends them. A second vector holds where each record ends. A
+//! record is written parameter by parameter and belongs to the batch once it is committed; a writer
+//! that is dropped leaves no trace.
+//!
+//! **Cost:** no allocation once the two vectors have grown; a parameter is one or two copies of its
+//! bytes. 4 bytes of index a record.
+
+use byteorder::{BigEndian, ByteOrder};
+use thiserror::Error;
+
+use super::pack::{ArrayKind, EventFlags, Param, put_param, put_record};
+use pcp_model::{Pmid, Timestamp};
+
+/// Largest packed record, header included; small enough that any fetch can take one.
+pub const MAX_RECORD: usize = 256 * 1024;
+/// Largest sum of packed records in one batch.
+pub const MAX_BATCH: usize = 16 * 1024 * 1024;
+
+/// Offset of the parameter count in a HIGHRES record.
+const NPARAMS: usize = ArrayKind::HighRes.flags_offset() + 4;
+
+/// Packed HIGHRES records in network byte order, in the order they were committed.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// The records; what lies behind the last end belongs to a record that was never committed.
+    bytes: Vec<u8>,
+    /// The offset behind each record.
+    ends: Vec<u32>,
+}
+
+/// Why a record was not taken into a batch. The caller counts it as lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RecordError {
+    /// The record is larger than [`MAX_RECORD`].
+    #[error("the packed record would take {len} bytes; at most {MAX_RECORD} are allowed")]
+    TooLarge {
+        /// Bytes the whole record would have taken.
+        len: usize,
+    },
+    /// The batch would grow beyond [`MAX_BATCH`]. Send it off and write the record into a new one.
+    #[error("the batch is full: at most {MAX_BATCH} bytes of records are allowed")]
+    BatchFull,
+    /// The flags contain [`EventFlags::MISSED`], which only the log itself may set.
+    #[error("flag `missed` (bit 31) is not allowed in a record of a source")]
+    MissedFlag,
+}
+
+impl Batch {
+    /// An empty batch with room for `bytes` bytes of packed records.
+    pub fn with_capacity(bytes: usize) -> Batch {
+        Batch { bytes: Vec::with_capacity(bytes.min(MAX_BATCH)), ends: Vec::new() }
+    }
+
+    /// Begins a record. It belongs to the batch once [`RecordWriter::commit`] has returned `Ok`.
+    pub fn record(&mut self, time: Timestamp, flags: EventFlags) -> RecordWriter<'_> {
+        let start = self.end();
+        self.bytes.truncate(start);
+        put_record::<BigEndian>(&mut self.bytes, ArrayKind::HighRes, time, flags, 0);
+        RecordWriter { batch: self, start, len: ArrayKind::HighRes.record_header(), nparams: 0, flags }
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The packed HIGHRES records in network byte order, no array header.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.end()]
+    }
+
+    /// The offset behind each record, ascending.
+    pub fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// The packed record number `index`, counted from 0.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)? as usize;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        Some(&self.bytes[start..end])
+    }
+
+    /// The newest packed record.
+    #[inline]
+    pub fn last(&self) -> Option<&[u8]> {
+        self.get(self.len().checked_sub(1)?)
+    }
+
+    /// Adds a copy of a record that another batch holds.
+    ///
+    /// # Errors
+    /// [`RecordError::BatchFull`]; nothing has changed then.
+    pub fn push_packed(&mut self, record: &[u8]) -> Result<(), RecordError> {
+        let start = self.end();
+        if start + record.len() > MAX_BATCH {
+            return Err(RecordError::BatchFull);
+        }
+        self.bytes.truncate(start);
+        self.bytes.extend_from_slice(record);
+        // MAX_BATCH fits 32 bits.
+        self.ends.push((start + record.len()) as u32);
+        Ok(())
+    }
+
+    /// Adds a parameter to the newest record.
+    ///
+    /// # Errors
+    /// [`RecordError::TooLarge`] if it would grow beyond [`MAX_RECORD`]; nothing has changed then.
+    pub fn amend_last(&mut self, pmid: Pmid, value: Param<'_>) -> Result<(), RecordError> {
+        let end = self.end();
+        let Some(record) = self.last() else { return Ok(()) };
+        let (start, len) = (end - record.len(), record.len() + value.packed_len());
+        if len > MAX_RECORD {
+            return Err(RecordError::TooLarge { len });
+        }
+        self.bytes.truncate(end);
+        put_param::<BigEndian>(&mut self.bytes, pmid, &value);
+        let count = &mut self.bytes[start + NPARAMS..];
+        let nparams = BigEndian::read_i32(count);
+        BigEndian::write_i32(count, nparams + 1);
+        if let Some(last) = self.ends.last_mut() {
+            *last = self.bytes.len() as u32;
+        }
+        Ok(())
+    }
+
+    /// The time of the newest record: the stamp of the loss when the batch cannot be handed over.
+    pub fn last_time(&self) -> Option<Timestamp> {
+        self.last().map(record_time)
+    }
+
+    /// Keeps the first `len` records only.
+    pub fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len);
+        self.bytes.truncate(self.end());
+    }
+
+    /// Removes all records and keeps the memory.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// The two vectors: packed records and the offset behind each.
+    pub(super) fn into_parts(mut self) -> (Vec<u8>, Vec<u32>) {
+        self.bytes.truncate(self.end());
+        (self.bytes, self.ends)
+    }
+
+    /// The offset behind the last record.
+    fn end(&self) -> usize {
+        self.ends.last().map_or(0, |&end| end as usize)
+    }
+}
+
+/// A record under construction.
+#[derive(Debug)]
+#[must_use = "a record that is not committed is rolled back"]
+pub struct RecordWriter<'a> {
+    batch: &'a mut Batch,
+    start: usize,
+    /// Bytes of all that was asked for, beyond [`MAX_RECORD`] too.
+    len: usize,
+    nparams: i32,
+    flags: EventFlags,
+}
+
+impl RecordWriter<'_> {
+    /// Adds a parameter. `pmid` must have a name and a descriptor of this type, or archives break
+    /// (spec `events.md` 3.11). A record that grows beyond [`MAX_RECORD`] is refused at commit;
+    /// [`RecordWriter::room`] tells beforehand.
+    #[inline]
+    pub fn param(&mut self, pmid: Pmid, value: Param<'_>) {
+        self.len = self.len.saturating_add(value.packed_len());
+        if self.len <= MAX_RECORD {
+            put_param::<BigEndian>(&mut self.batch.bytes, pmid, &value);
+            self.nparams += 1;
+        }
+    }
+
+    /// Packed bytes of the record so far.
+    pub fn packed_len(&self) -> usize {
+        self.len
+    }
+
+    /// Packed bytes that may still be added: 8 for each parameter and its value, padded to a
+    /// multiple of 4.
+    pub fn room(&self) -> usize {
+        MAX_RECORD.saturating_sub(self.len)
+    }
+
+    /// Makes the record part of the batch.
+    pub fn commit(self) -> Result<(), RecordError> {
+        if self.len > MAX_RECORD {
+            return Err(RecordError::TooLarge { len: self.len });
+        }
+        if self.flags.0 & EventFlags::MISSED.0 != 0 {
+            return Err(RecordError::MissedFlag);
+        }
+        let end = self.batch.bytes.len();
+        if end > MAX_BATCH {
+            return Err(RecordError::BatchFull);
+        }
+        BigEndian::write_i32(&mut self.batch.bytes[self.start + NPARAMS..], self.nparams);
+        // MAX_BATCH fits 32 bits.
+        self.batch.ends.push(end as u32);
+        Ok(())
+    }
+}
+
+/// The time of a packed HIGHRES record in network byte order.
+pub fn record_time(record: &[u8]) -> Timestamp {
+    Timestamp::new(BigEndian::read_i64(&record[0..8]), BigEndian::read_i64(&record[8..16]) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PMID: Pmid = Pmid::new(400, 16, 0);
+
+    fn time(sec: i64) -> Timestamp {
+        Timestamp::new(sec, 123_456_789)
+    }
+
+    #[test]
+    fn records_are_packed_as_on_the_wire() {
+        let mut batch = Batch::with_capacity(0);
+        let mut record = batch.record(Timestamp::new(0x6500_0003, 0x75b_cd15), EventFlags::POINT);
+        record.param(PMID, Param::String(b"abcde"));
+        record.param(PMID, Param::U64(7));
+        assert_eq!(record.packed_len(), 24 + 16 + 16);
+        record.commit().unwrap();
+        assert_eq!(
+            batch.bytes(),
+            b"\0\0\0\0\x65\0\0\x03\0\0\0\0\x07\x5b\xcd\x15\0\0\0\x01\0\0\0\x02\
+              \x64\0\x40\0\x06\0\0\x09abcde\0\0\0\
+              \x64\0\x40\0\x03\0\0\x0c\0\0\0\0\0\0\0\x07"
+        );
+        assert_eq!(batch.ends(), [56]);
+        assert_eq!(batch.last_time(), Some(Timestamp::new(0x6500_0003, 0x75b_cd15)));
+    }
+
+    #[test]
+    fn a_record_that_is_not_committed_leaves_no_trace() {
+        let mut batch = Batch::default();
+        batch.record(time(1), EventFlags::POINT).commit().unwrap();
+        let before = batch.bytes().to_vec();
+        let mut dropped = batch.record(time(2), EventFlags::POINT);
+        dropped.param(PMID, Param::I32(1));
+        drop(dropped);
+        assert_eq!((batch.len(), batch.bytes()), (1, &before[..]));
+        batch.record(time(3), EventFlags::POINT).commit().unwrap();
+        assert_eq!(batch.len(), 2);
+        assert_eq!(batch.get(0), Some(&before[..]));
+        assert_eq!(batch.last_time(), Some(time(3)));
+        assert_eq!(batch.get(2), None);
+        batch.truncate(1);
+        assert_eq!(batch.bytes(), before);
+        batch.clear();
+        assert!(batch.is_empty() && batch.bytes().is_empty() && batch.last_time().is_none());
+    }
+
+    #[test]
+    fn a_record_can_be_copied_and_amended() {
+        let mut from = Batch::default();
+        from.record(time(1), EventFlags::POINT).commit().unwrap();
+        let mut batch = Batch::default();
+        batch.push_packed(from.last().unwrap()).unwrap();
+        assert_eq!(batch.bytes(), from.bytes());
+        batch.amend_last(PMID, Param::String(b"abcde")).unwrap();
+        let mut written = from.record(time(1), EventFlags::POINT);
+        written.param(PMID, Param::String(b"abcde"));
+        written.commit().unwrap();
+        assert_eq!(batch.last(), from.last());
+        let refused = batch.amend_last(PMID, Param::String(&vec![b'x'; MAX_RECORD]));
+        assert!(matches!(refused, Err(RecordError::TooLarge { .. })));
+        assert_eq!(batch.last(), from.last());
+    }
+
+    #[test]
+    fn oversized_records_full_batches_and_missed_flags_are_refused() {
+        let mut batch = Batch::default();
+        let text = vec![b'x'; MAX_RECORD - 32];
+        let mut record = batch.record(time(1), EventFlags::POINT);
+        record.param(PMID, Param::String(&text));
+        assert_eq!(record.room(), 0);
+        record.param(PMID, Param::U32(1));
+        assert_eq!(record.commit(), Err(RecordError::TooLarge { len: MAX_RECORD + 12 }));
+        let record = batch.record(time(1), EventFlags::MISSED | EventFlags::POINT);
+        assert_eq!(record.commit(), Err(RecordError::MissedFlag));
+        for _ in 0..MAX_BATCH / MAX_RECORD {
+            let mut record = batch.record(time(1), EventFlags::POINT);
+            record.param(PMID, Param::String(&text));
+            record.commit().unwrap();
+        }
+        assert_eq!(batch.bytes().len(), MAX_BATCH);
+        assert_eq!(batch.record(time(2), EventFlags::POINT).commit(), Err(RecordError::BatchFull));
+        assert_eq!(batch.last_time(), Some(time(1)));
+    }
+}

@@ -1,0 +1,21 @@
+//! Packed event arrays: building them, reading them, and the log that serves them to many clients.
+//!
+//! **Invariant:** nothing here knows PDUs, sources, sockets or clocks. Timestamps come in with each
+//! record.
+
+pub mod array;
+pub mod batch;
+pub mod filter;
+pub mod log;
+pub mod pack;
+pub mod packed;
+pub mod reader;
+mod summary;
+
+pub use array::{BuildError, EventArray, HostEventArray, NetEventArray};
+pub use batch::{Batch, RecordError, RecordWriter};
+pub use filter::{BoundFilter, FieldResolver, Filter, FilterError, Severity};
+pub use log::{CursorId, CursorStats, EventLog, LogConfig, LogStats, ReadOutcome};
+pub use pack::{ArrayKind, EventFlags, Param};
+pub use reader::{ArrayReader, ReadError};
+pub use summary::{print_value, summary};

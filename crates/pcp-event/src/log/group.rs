@@ -1,0 +1,158 @@
+//! The filters of a log's cursors, each distinct one once, and what they would have let pass of the
+//! records that were evicted.
+//!
+//! A filtered cursor that falls behind is not visited at each eviction: its group counts for all
+//! such cursors at once, and the cursor takes the difference when it is used next.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::chunk::Chunk;
+use super::cursor::{Cursor, CursorTable, Lag};
+use crate::batch::record_time;
+use crate::filter::{BoundFilter, FieldResolver, Filter};
+use pcp_model::Timestamp;
+
+#[derive(Debug)]
+pub(super) struct Group {
+    pub filter: BoundFilter,
+    /// Cursors with this filter.
+    members: usize,
+    /// Those of them that have fallen behind.
+    laggards: usize,
+    /// Evicted records that pass, while there were laggards.
+    passed: u64,
+    /// Evicted records that do not.
+    failed: u64,
+    /// When the newest of the passed ones happened.
+    time: Timestamp,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    groups: Vec<Option<Group>>,
+}
+
+/// A filtered cursor in a chunk that is being evicted.
+struct Fallen<'a> {
+    group: usize,
+    index: usize,
+    cursor: &'a mut Cursor,
+}
+
+impl Groups {
+    pub(super) fn join(&mut self, filter: Arc<Filter>, resolver: &dyn FieldResolver) -> usize {
+        let same = |group: &Group| *group.filter.filter() == filter;
+        if let Some(index) = self.groups.iter().position(|group| group.as_ref().is_some_and(same)) {
+            self.get_mut(index).members += 1;
+            self.get_mut(index).filter.rebind(resolver);
+            return index;
+        }
+        let filter = filter.bind(resolver);
+        let group =
+            Group { filter, members: 1, laggards: 0, passed: 0, failed: 0, time: Timestamp::default() };
+        match self.groups.iter().position(Option::is_none) {
+            Some(index) => {
+                self.groups[index] = Some(group);
+                index
+            }
+            None => {
+                self.groups.push(Some(group));
+                self.groups.len() - 1
+            }
+        }
+    }
+
+    pub(super) fn leave(&mut self, index: usize) {
+        self.get_mut(index).members -= 1;
+        if self.get(index).members == 0 {
+            self.groups[index] = None;
+        }
+    }
+
+    pub(super) fn rebind(&mut self, resolver: &dyn FieldResolver) {
+        self.groups.iter_mut().flatten().for_each(|group| group.filter.rebind(resolver));
+    }
+
+    pub(super) fn get(&self, index: usize) -> &Group {
+        self.groups[index].as_ref().expect("a group lives as long as a cursor is its member")
+    }
+
+    /// Counts the passing and the other records of a chunk for the cursors that have not read them.
+    pub(super) fn evict(&mut self, chunk: &Chunk, cursors: &mut CursorTable) {
+        let mut fallen: Vec<Fallen<'_>> = Vec::new();
+        if chunk.filtered > 0 {
+            fallen.extend(cursors.iter_mut().filter_map(|cursor| {
+                let group = cursor.group.filter(|_| cursor.lag.is_none() && cursor.seq < chunk.end())?;
+                Some(Fallen { group, index: chunk.position(cursor.seq).0, cursor })
+            }));
+            fallen.sort_unstable_by_key(|fallen| (fallen.group, Reverse(fallen.cursor.seq)));
+        }
+        let mut fallen = &mut fallen[..];
+        for (number, group) in self.groups.iter_mut().enumerate() {
+            let (own, rest) = fallen.split_at_mut(fallen.partition_point(|fallen| fallen.group <= number));
+            fallen = rest;
+            if let Some(group) = group {
+                group.evict(chunk, own);
+            }
+        }
+    }
+
+    /// What has been lost for a lagging cursor since it fell behind: how many records that pass, the
+    /// time of the newest, and how many that do not.
+    pub(super) fn lost(&self, index: usize, lag: Lag) -> (u64, Timestamp, u64) {
+        let group = self.get(index);
+        (group.passed - lag.passed, group.time, group.failed - lag.failed)
+    }
+
+    /// A cursor that had fallen behind is back.
+    pub(super) fn catch_up(&mut self, index: usize) {
+        self.get_mut(index).laggards -= 1;
+    }
+
+    fn get_mut(&mut self, index: usize) -> &mut Group {
+        self.groups[index].as_mut().expect("a group lives as long as a cursor is its member")
+    }
+}
+
+impl Group {
+    /// `fallen` are this group's cursors in the chunk, the one that has read most first.
+    fn evict(&mut self, chunk: &Chunk, fallen: &mut [Fallen<'_>]) {
+        if self.laggards == 0 && fallen.is_empty() {
+            return;
+        }
+        let lowest = if self.laggards > 0 { 0 } else { fallen.last().map_or(0, |fallen| fallen.index) };
+        // The newest entry that counts as missed: its sequence number and time.
+        let mut newest = chunk.losses.last().map(|loss| (loss.seq, loss.time));
+        let mut passed = 0;
+        let mut waiting = fallen.iter_mut().peekable();
+        for index in (lowest..=chunk.len()).rev() {
+            if index < chunk.len() && self.filter.matches(chunk.record(index)) {
+                passed += 1;
+                if passed == 1 {
+                    newest = newest.max(Some((chunk.seq_of(index), record_time(chunk.record(index)))));
+                }
+            }
+            while let Some(Fallen { cursor, .. }) = waiting.next_if(|fallen| fallen.index == index) {
+                let missed = passed + chunk.lost_from(cursor.seq);
+                // If the newest lies before the cursor's place, nothing has been missed.
+                if let Some((_, time)) = newest {
+                    cursor.owed.add(missed, time);
+                }
+                cursor.missed += missed;
+                cursor.filtered += (chunk.len() - index) as u64 - passed;
+            }
+        }
+        if self.laggards > 0 {
+            self.passed += passed + chunk.lost_from(chunk.base);
+            self.failed += chunk.len() as u64 - passed;
+            if let Some((_, time)) = newest {
+                self.time = time;
+            }
+        }
+        for fallen in fallen {
+            fallen.cursor.lag = Some(Lag { passed: self.passed, failed: self.failed });
+            self.laggards += 1;
+        }
+    }
+}

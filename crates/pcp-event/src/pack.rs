@@ -1,0 +1,288 @@
+//! The packed layout of event arrays, and the one place that writes it (spec `events.md` 1).
+//!
+//! ```text
+//! array   := header word (4) | nrecords (4) | record*
+//! record  := timestamp (8 EVENT / 16 HIGHRES) | flags (4) | nparams (4) | param*
+//! param   := pmid (4) | header word (4) | value bytes, zero padded to a multiple of 4
+//! ```
+//!
+//! A header word holds the type in its top 8 bits and, in the low 24, the length of itself and the
+//! payload, without padding. The layout is the same in host form (what `libpcp_pmda` builds and
+//! `pmUnpackEventRecords(3)` reads) and on the wire; only the byte order differs, so everything here
+//! is generic over [`ByteOrder`].
+
+use byteorder::ByteOrder;
+
+use pcp_model::{Pmid, Timestamp, ValueType};
+
+/// Bytes before the first record: header word and record count.
+pub const ARRAY_HEADER: usize = 8;
+/// Bytes of a parameter before its value: PMID and header word.
+pub const PARAM_HEADER: usize = 8;
+/// Largest length a header word can hold.
+pub const MAX_LEN: usize = 0xff_ffff;
+/// Largest array: the largest multiple of 4 a header word can hold.
+pub const MAX_ARRAY: usize = MAX_LEN & !3;
+
+/// Which of the two event types an array is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArrayKind {
+    /// `PM_TYPE_EVENT`: seconds and microseconds, 32 bits each.
+    Event,
+    /// `PM_TYPE_HIGHRES_EVENT`: seconds and nanoseconds, 64 bits each.
+    HighRes,
+}
+
+impl ArrayKind {
+    /// The type of the metric and of the array's header word.
+    pub const fn value_type(self) -> ValueType {
+        match self {
+            ArrayKind::Event => ValueType::Event,
+            ArrayKind::HighRes => ValueType::HighResEvent,
+        }
+    }
+
+    /// Bytes of a record before its first parameter.
+    pub const fn record_header(self) -> usize {
+        match self {
+            ArrayKind::Event => 16,
+            ArrayKind::HighRes => 24,
+        }
+    }
+
+    /// Offset of a record's flags word; the parameter count follows it.
+    pub const fn flags_offset(self) -> usize {
+        self.record_header() - 8
+    }
+}
+
+/// A record's flags (`PM_EVENT_FLAG_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct EventFlags(pub u32);
+
+impl EventFlags {
+    /// A single observation.
+    pub const POINT: EventFlags = EventFlags(0x1);
+    /// Begin of a traced activity.
+    pub const START: EventFlags = EventFlags(0x2);
+    /// End of a traced activity.
+    pub const END: EventFlags = EventFlags(0x4);
+    /// The first parameter identifies the trace.
+    pub const ID: EventFlags = EventFlags(0x8);
+    /// The second parameter identifies the parent.
+    pub const PARENT: EventFlags = EventFlags(0x10);
+    /// The record stands for lost records. No other bit may be set with it.
+    pub const MISSED: EventFlags = EventFlags(0x8000_0000);
+
+    /// Whether all bits of `other` are set.
+    pub const fn contains(self, other: EventFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl std::ops::BitOr for EventFlags {
+    type Output = EventFlags;
+
+    fn bitor(self, other: EventFlags) -> EventFlags {
+        EventFlags(self.0 | other.0)
+    }
+}
+
+impl std::ops::BitOrAssign for EventFlags {
+    fn bitor_assign(&mut self, other: EventFlags) {
+        self.0 |= other.0;
+    }
+}
+
+impl std::fmt::Display for EventFlags {
+    /// The words of `pmEventFlagsStr(3)`, joined with commas; `missed` hides all others.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const WORDS: [(EventFlags, &str); 5] = [
+            (EventFlags::POINT, "point"),
+            (EventFlags::START, "start"),
+            (EventFlags::END, "end"),
+            (EventFlags::ID, "id"),
+            (EventFlags::PARENT, "parent"),
+        ];
+        if self.contains(EventFlags::MISSED) {
+            return f.write_str("missed");
+        }
+        let mut comma = "";
+        for (_, word) in WORDS.iter().filter(|(flag, _)| self.contains(*flag)) {
+            write!(f, "{comma}{word}")?;
+            comma = ",";
+        }
+        Ok(())
+    }
+}
+
+/// A parameter's value, of the eight types a builder accepts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Param<'a> {
+    /// 32-bit signed integer.
+    I32(i32),
+    /// 32-bit unsigned integer.
+    U32(u32),
+    /// 64-bit signed integer.
+    I64(i64),
+    /// 64-bit unsigned integer.
+    U64(u64),
+    /// Single precision.
+    Float(f32),
+    /// Double precision.
+    Double(f64),
+    /// Text, without a NUL.
+    String(&'a [u8]),
+    /// Raw bytes.
+    Aggregate(&'a [u8]),
+}
+
+impl Param<'_> {
+    /// The type in the parameter's header word.
+    pub const fn value_type(&self) -> ValueType {
+        match self {
+            Param::I32(_) => ValueType::I32,
+            Param::U32(_) => ValueType::U32,
+            Param::I64(_) => ValueType::I64,
+            Param::U64(_) => ValueType::U64,
+            Param::Float(_) => ValueType::Float,
+            Param::Double(_) => ValueType::Double,
+            Param::String(_) => ValueType::String,
+            Param::Aggregate(_) => ValueType::Aggregate,
+        }
+    }
+
+    /// Bytes of the value, without padding.
+    pub const fn value_len(&self) -> usize {
+        match self {
+            Param::I32(_) | Param::U32(_) | Param::Float(_) => 4,
+            Param::I64(_) | Param::U64(_) | Param::Double(_) => 8,
+            Param::String(bytes) | Param::Aggregate(bytes) => bytes.len(),
+        }
+    }
+
+    /// Bytes of the whole parameter in an array, padding included.
+    pub const fn packed_len(&self) -> usize {
+        PARAM_HEADER + pad4(self.value_len())
+    }
+}
+
+/// Rounds up to a multiple of 4.
+pub const fn pad4(len: usize) -> usize {
+    (len + 3) & !3
+}
+
+/// A header word: type and length (header word included, padding not).
+pub const fn header_word(value_type: ValueType, len: usize) -> u32 {
+    (value_type.code() as u32) << 24 | (len & MAX_LEN) as u32
+}
+
+/// Appends a record header, see [`write_record`].
+#[inline]
+pub fn put_record<E: ByteOrder>(
+    out: &mut Vec<u8>,
+    kind: ArrayKind,
+    time: Timestamp,
+    flags: EventFlags,
+    nparams: i32,
+) {
+    let mut header = [0u8; 24];
+    let header = &mut header[..kind.record_header()];
+    write_record::<E>(header, kind, time, flags, nparams);
+    out.extend_from_slice(header);
+}
+
+/// Appends a parameter, pad bytes zero. The caller has made sure that the value fits [`MAX_LEN`].
+#[inline]
+pub fn put_param<E: ByteOrder>(out: &mut Vec<u8>, pmid: Pmid, param: &Param<'_>) {
+    if let Param::String(bytes) | Param::Aggregate(bytes) = *param {
+        let mut header = [0; PARAM_HEADER];
+        write_param_header::<E>(&mut header, pmid, param);
+        out.extend_from_slice(&header);
+        out.extend_from_slice(bytes);
+        out.extend_from_slice(&[0; 3][..pad4(bytes.len()) - bytes.len()]);
+        return;
+    }
+    let mut fixed = [0; PARAM_HEADER + 8];
+    let fixed = &mut fixed[..param.packed_len()];
+    write_param::<E>(fixed, pmid, param);
+    out.extend_from_slice(fixed);
+}
+
+/// Writes a record header into `out`, which is of that length. Seconds beyond 32 bits are cut in the EVENT
+/// kind, as `libpcp_pmda` does.
+#[inline(always)]
+pub fn write_record<E: ByteOrder>(
+    out: &mut [u8],
+    kind: ArrayKind,
+    time: Timestamp,
+    flags: EventFlags,
+    nparams: i32,
+) {
+    match kind {
+        ArrayKind::Event => {
+            E::write_i32(&mut out[0..], time.sec as i32);
+            E::write_i32(&mut out[4..], time.usec() as i32);
+        }
+        ArrayKind::HighRes => {
+            E::write_i64(&mut out[0..], time.sec);
+            E::write_i64(&mut out[8..], i64::from(time.nsec));
+        }
+    }
+    let at = kind.flags_offset();
+    E::write_u32(&mut out[at..], flags.0);
+    E::write_i32(&mut out[at + 4..], nparams);
+}
+
+/// Writes a parameter into `out`, which is [`Param::packed_len`] bytes long, pad bytes zero.
+#[inline(always)]
+pub fn write_param<E: ByteOrder>(out: &mut [u8], pmid: Pmid, param: &Param<'_>) {
+    if let Some(pad) = out.last_chunk_mut::<4>() {
+        *pad = [0; 4];
+    }
+    write_param_header::<E>(out, pmid, param);
+    let value = &mut out[PARAM_HEADER..];
+    match *param {
+        Param::I32(v) => E::write_i32(value, v),
+        Param::U32(v) => E::write_u32(value, v),
+        Param::Float(v) => E::write_f32(value, v),
+        Param::I64(v) => E::write_i64(value, v),
+        Param::U64(v) => E::write_u64(value, v),
+        Param::Double(v) => E::write_f64(value, v),
+        Param::String(bytes) | Param::Aggregate(bytes) => value[..bytes.len()].copy_from_slice(bytes),
+    }
+}
+
+#[inline(always)]
+fn write_param_header<E: ByteOrder>(out: &mut [u8], pmid: Pmid, param: &Param<'_>) {
+    E::write_u32(&mut out[0..], pmid.0);
+    E::write_u32(&mut out[4..], header_word(param.value_type(), 4 + param.value_len()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_print_as_pm_event_flags_str() {
+        for (flags, text) in [
+            (0, ""),
+            (0x20, ""),
+            (0x1, "point"),
+            (0x1f, "point,start,end,id,parent"),
+            (0x1a, "start,id,parent"),
+            (0x8000_0000, "missed"),
+            (0x8000_0001, "missed"),
+        ] {
+            assert_eq!(EventFlags(flags).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_string_parameter_is_padded_with_zeros() {
+        let mut out = Vec::new();
+        put_param::<byteorder::BigEndian>(&mut out, Pmid::new(29, 0, 134), &Param::String(b"abcde"));
+        assert_eq!(out, b"\x07\x40\x00\x86\x06\x00\x00\x09abcde\0\0\0");
+        assert_eq!(out.len(), Param::String(b"abcde").packed_len());
+    }
+}

@@ -1,0 +1,36 @@
+//! PCP's data model: identifiers, descriptors, values, labels, profiles and error codes.
+//!
+//! **Invariant:** nothing here knows bytes on a wire, files, sockets or clocks. Every other part of
+//! the crate speaks in these types.
+
+mod desc;
+mod error;
+mod ident;
+mod label;
+pub mod number;
+pub mod pmns;
+mod print;
+mod profile;
+#[cfg(feature = "time")]
+pub mod time;
+mod timestamp;
+mod units;
+mod units_convert;
+mod units_extra;
+mod units_parse;
+mod value;
+mod value_convert;
+mod value_parse;
+
+pub use desc::{Desc, Semantics, ValueType};
+pub use error::PmError;
+pub use ident::{InDom, Inst, PM_IN_NULL, ParseIdentError, Pmid};
+pub use label::{Label, LabelFlags, LabelKind, LabelSet};
+pub use print::{PrintOptions, RawValue, number_text};
+pub use profile::{IndomProfile, Profile, ProfileState, ProfileView};
+pub use timestamp::Timestamp;
+pub use units::Units;
+pub use units_convert::Conversion;
+pub use units_extra::{ExtraUnit, WithExtra};
+pub use units_parse::{UnitsParseError, UnitsVocabulary};
+pub use value::{FetchResult, Instance, InstanceValue, Value, ValueSet};

@@ -1,0 +1,101 @@
+//! Who asks: client contexts, their attributes, and what every callback is told about a request.
+
+use pcp_model::{InDom, Pmid, Profile, Timestamp};
+
+/// A client context. Slots are reused after a client has gone; the generation tells the successors apart,
+/// so a `ClientId` once seen never means another client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId {
+    /// The place in the framework's table, small and dense: good as an index.
+    pub slot: u32,
+    /// How often the slot was given out before.
+    pub generation: u32,
+}
+
+/// What is known about a client: from pmcd's ATTR PDUs, or from the kernel on the direct endpoint's Unix
+/// socket. Clients over TCP have none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// User id.
+    pub uid: Option<u32>,
+    /// Group id.
+    pub gid: Option<u32>,
+    /// Process id.
+    pub pid: Option<i32>,
+    /// User name.
+    pub username: Option<String>,
+    /// The container the client asked for.
+    pub container: Option<String>,
+}
+
+/// A rule for who may store into a metric. pmcd's own access control comes before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Whoever gets past pmcd, or to the direct endpoint.
+    Anyone,
+    /// Only these users.
+    Users {
+        /// The user ids.
+        uids: Vec<u32>,
+        /// The verdict on clients whose user is not known (TCP, or attributes not asked for).
+        unknown: bool,
+    },
+}
+
+impl Access {
+    /// Root and the user this process runs as; `unknown` is the verdict on clients without a user id.
+    pub fn root_or_self(unknown: bool) -> Access {
+        Access::Users { uids: vec![0, nix::unistd::geteuid().as_raw()], unknown }
+    }
+
+    /// Whether a client with these attributes may store.
+    pub fn permits(&self, attributes: &Attributes) -> bool {
+        match self {
+            Access::Anyone => true,
+            Access::Users { uids, unknown } => attributes.uid.map_or(*unknown, |uid| uids.contains(&uid)),
+        }
+    }
+}
+
+/// One fetch request: the same for all metrics that it asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetchStamp {
+    /// Grows with each fetch request, whoever it is from.
+    pub number: u64,
+    /// When the fetch began.
+    pub time: Timestamp,
+}
+
+/// One request as a callback sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The client context.
+    pub client: ClientId,
+    /// What is known about the client.
+    pub attributes: &'a Attributes,
+    /// The instances the client wants. [`super::Fetch::Each`] callbacks need not look at it.
+    pub profile: &'a Profile,
+    /// The metric asked for.
+    pub pmid: Pmid,
+    /// Its instance domain, or [`InDom::NULL`].
+    pub indom: InDom,
+    /// The fetch that this is part of; for anything else the last one before it.
+    pub fetch: FetchStamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn access_is_by_user_and_the_unknown_are_judged_as_configured() {
+        let user = |uid| Attributes { uid, ..Attributes::default() };
+        let strict = Access::Users { uids: vec![0, 100], unknown: false };
+        assert!(strict.permits(&user(Some(100))));
+        assert!(!strict.permits(&user(Some(101))));
+        assert!(!strict.permits(&user(None)));
+        assert!(Access::root_or_self(true).permits(&user(None)));
+        assert!(Access::root_or_self(false).permits(&user(Some(0))));
+        assert!(Access::Anyone.permits(&user(None)));
+    }
+}

@@ -1,0 +1,318 @@
+//! The agent's side of the line to pmcd (spec `agent.md` 4 to 12).
+
+use std::collections::HashMap;
+
+use bytes::BytesMut;
+
+use super::{Broken, Output, answer, failure, send};
+use crate::core::{Core, Generations, Serve};
+use crate::{ClientId, LabelTarget};
+use pcp_model::{PmError, Pmid, Profile, Timestamp};
+use pcp_pdu::{
+    self, Attr, AttrCode, CredFlags, Creds, ErrorPdu, Frame, FrameReader, LabelPdu, Pdu, PmnsNames,
+    ResultKind, ResultWriter, kind,
+};
+
+/// Longest PDU taken from pmcd, which passes on at most the 64 KiB a client may send.
+const MAX_PDU: usize = 1 << 20;
+/// Client slots pmcd may use; it has one per connected client.
+const MAX_CLIENTS: usize = 1 << 16;
+
+/// What the agent wants from pmcd.
+#[derive(Clone, Copy, Debug)]
+pub struct PmcdOptions {
+    /// Tell user, group and process id of each client. With `notready` in pmcd.conf this can upset clients
+    /// that connect before the agent is ready (spec `agent.md` 9).
+    pub identity: bool,
+    /// Tell the container each client asks for; the same warning.
+    pub container: bool,
+    /// pmcd.conf says `notready` for this agent: pmcd waits for [`PmcdConnection::set_ready`].
+    pub notready: bool,
+    /// The time of a fetch; the system's by default.
+    pub clock: fn() -> Timestamp,
+}
+
+impl Default for PmcdOptions {
+    fn default() -> PmcdOptions {
+        let clock = || Timestamp::from(std::time::SystemTime::now());
+        PmcdOptions { identity: false, container: false, notready: false, clock }
+    }
+}
+
+/// The line to pmcd.
+#[derive(Debug)]
+pub struct PmcdConnection {
+    reader: FrameReader,
+    scratch: BytesMut,
+    /// pmcd's client slots.
+    clients: HashMap<i32, ClientId>,
+    /// The profile of the fetches to come. pmcd sends the right one before a fetch, and after its agent has
+    /// restarted may not: then everything is included.
+    profile: Profile,
+    /// What pmcd has been told of.
+    told: Option<Generations>,
+    /// pmcd has answered our CREDS.
+    greeted: bool,
+    ready: bool,
+    requests: u64,
+    /// pmcd takes us for ready.
+    trusted: bool,
+    options: PmcdOptions,
+}
+
+impl PmcdConnection {
+    /// A line that has just been opened. With `notready` the agent is not ready until it says so.
+    pub fn new(options: PmcdOptions) -> PmcdConnection {
+        PmcdConnection {
+            reader: FrameReader::new(MAX_PDU),
+            scratch: BytesMut::new(),
+            clients: HashMap::new(),
+            profile: Profile::default(),
+            told: None,
+            greeted: false,
+            ready: !options.notready,
+            requests: 0,
+            trusted: !options.notready,
+            options,
+        }
+    }
+
+    /// Speaks first, as an agent has to.
+    pub fn greet(&mut self, out: &mut dyn Output) {
+        let mut flags = CredFlags::default();
+        if self.options.identity {
+            flags = flags.union(CredFlags::AUTH);
+        }
+        if self.options.container {
+            flags = flags.union(CredFlags::CONTAINER);
+        }
+        let pid = i32::try_from(std::process::id()).unwrap_or(0);
+        send(out, &mut self.scratch, pid, &Pdu::Creds(Creds::version(flags)));
+    }
+
+    /// Says whether requests can be answered. While they cannot, each gets the answer "not ready", upon which
+    /// pmcd sends no more of them (nor the ends of clients) until it is told that the agent is ready again.
+    pub fn set_ready<S>(&mut self, core: &mut Core<S>, ready: bool, out: &mut dyn Output) {
+        self.ready = ready;
+        self.announce(core, out);
+    }
+
+    fn announce(&mut self, core: &mut dyn Serve, out: &mut dyn Output) {
+        if self.ready && !self.trusted && self.greeted {
+            self.trusted = true;
+            // The end of these clients may have gone unnoticed.
+            self.end_all(core);
+            send(out, &mut self.scratch, 0, &Pdu::Error(ErrorPdu::failure(PmError::PMDAREADY)));
+        }
+    }
+
+    /// PDUs that have come so far.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Answers what is in `input`, as far as `output` takes it.
+    ///
+    /// # Errors
+    /// [`Broken`]: the line is of no use any more.
+    pub fn process<S>(
+        &mut self,
+        core: &mut Core<S>,
+        input: &mut BytesMut,
+        results: &mut ResultWriter,
+        out: &mut dyn Output,
+    ) -> Result<(), Broken> {
+        while out.is_clear() {
+            let Some(frame) = self.reader.next(input)? else { break };
+            self.requests += 1;
+            self.handle(core, &frame, results, out);
+        }
+        Ok(())
+    }
+
+    /// The line is closed: all its clients have ended.
+    pub fn close<S>(&mut self, core: &mut Core<S>) {
+        self.end_all(core);
+    }
+
+    fn end_all(&mut self, core: &mut dyn Serve) {
+        for (_, client) in self.clients.drain() {
+            core.client_close(client);
+        }
+    }
+
+    fn handle(
+        &mut self,
+        core: &mut dyn Serve,
+        frame: &Frame,
+        results: &mut ResultWriter,
+        out: &mut dyn Output,
+    ) {
+        let pdu = match Pdu::decode(frame) {
+            Ok(pdu) => pdu,
+            Err(error) => {
+                tracing::warn!(client = frame.from, %error, "malformed request from pmcd");
+                // PM_ERR_IPC would make pmcd drop the agent.
+                if wants_answer(frame.kind) {
+                    send(out, &mut self.scratch, 0, &failure(error.pm_error()));
+                }
+                return;
+            }
+        };
+        if wants_answer(frame.kind) && !self.ready {
+            return self.not_ready(frame.kind, out);
+        }
+        let answer = match pdu {
+            Pdu::Creds(_) => {
+                self.greeted = true;
+                return self.announce(core, out);
+            }
+            Pdu::Attr(attr) => return self.attribute(core, frame.from, &attr),
+            Pdu::Profile(mut pdu) => {
+                pdu.profile.sort();
+                self.profile = pdu.profile;
+                return;
+            }
+            Pdu::Error(ErrorPdu { code, .. }) if code == PmError::NOTCONN.0 => {
+                if let Some(client) = self.clients.remove(&frame.from) {
+                    core.client_close(client);
+                }
+                return;
+            }
+            Pdu::Error(ErrorPdu { code, .. }) => {
+                return tracing::warn!(code, "unexpected error from pmcd");
+            }
+            Pdu::Fetch(fetch) => match self.fetch(core, frame.from, &fetch.pmids, results, out) {
+                Ok(()) => return,
+                Err(error) => Err(error),
+            },
+            Pdu::DescReq(pmid) => answer::desc(core, pmid),
+            Pdu::InstanceReq(request) => answer::instance(core, &request),
+            Pdu::TextReq(request) => answer::text(core, &request),
+            Pdu::LabelReq(target) => labels(core, target),
+            Pdu::Result(result) => match self.client(core, frame.from) {
+                Ok(client) => answer::store(core, client, &result.sets),
+                Err(error) => Err(error),
+            },
+            Pdu::PmnsNames(names) => pmids(core, &names),
+            Pdu::PmnsIds(ids) => match ids.ids[..] {
+                [pmid] => core.names(pmid).map(|names| answer::names(&names)),
+                _ => Err(PmError::PMID),
+            },
+            Pdu::PmnsChild(request) => match request.name.as_str() {
+                Some(name) => core.children(name).map(|found| answer::children(found, request.status)),
+                None => Err(PmError::NAME),
+            },
+            Pdu::PmnsTraverse(name) => match name.as_str() {
+                Some(name) => core.traverse(name).map(|found| answer::names(&found)),
+                None => Err(PmError::NAME),
+            },
+            other => {
+                let name = kind::name(other.kind()).unwrap_or("?");
+                return tracing::warn!(name, "unexpected PDU from pmcd");
+            }
+        };
+        send(out, &mut self.scratch, 0, &answer.unwrap_or_else(failure));
+    }
+
+    fn not_ready(&mut self, kind: u32, out: &mut dyn Output) {
+        // pmcd 6.0.3 does not understand NOTREADY as the answer to a name space request.
+        let names = [kind::PMNS_NAMES, kind::PMNS_IDS, kind::PMNS_CHILD, kind::PMNS_TRAVERSE];
+        let error = if names.contains(&kind) {
+            PmError::AGAIN
+        } else {
+            self.trusted = false;
+            PmError::PMDANOTREADY
+        };
+        send(out, &mut self.scratch, 0, &failure(error));
+    }
+
+    /// The client in one of pmcd's slots, which is new to us if it has not been seen since its last end.
+    fn client(&mut self, core: &mut dyn Serve, slot: i32) -> Result<ClientId, PmError> {
+        if let Some(client) = self.clients.get(&slot) {
+            return Ok(*client);
+        }
+        if self.clients.len() >= MAX_CLIENTS {
+            return Err(PmError::CONNLIMIT);
+        }
+        let client = core.client_open();
+        self.clients.insert(slot, client);
+        Ok(client)
+    }
+
+    fn attribute(&mut self, core: &mut dyn Serve, slot: i32, attr: &Attr) {
+        let Ok(client) = self.client(core, slot) else { return };
+        let Some(attributes) = core.attributes_mut(client) else { return };
+        let text = String::from_utf8_lossy(attr.value());
+        match attr.code {
+            AttrCode::USERID => attributes.uid = text.parse().ok(),
+            AttrCode::GROUPID => attributes.gid = text.parse().ok(),
+            AttrCode::PROCESSID => attributes.pid = text.parse().ok(),
+            AttrCode::USERNAME => attributes.username = Some(text.into_owned()),
+            AttrCode::CONTAINER => {
+                attributes.container = Some(text.into_owned()).filter(|name| !name.is_empty())
+            }
+            _ => {}
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        core: &mut dyn Serve,
+        slot: i32,
+        pmids: &[Pmid],
+        results: &mut ResultWriter,
+        out: &mut dyn Output,
+    ) -> Result<(), PmError> {
+        let client = self.client(core, slot)?;
+        let now = core.generations();
+        let changes = now.changes_since(self.told.unwrap_or(now));
+        core.begin_fetch((self.options.clock)());
+        results.reset();
+        for &pmid in pmids {
+            core.fetch(client, &self.profile, pmid, results).map_err(|error| error.pm_error())?;
+        }
+        // What stands for the seconds are flags to pmcd; a real time would be taken for changes.
+        let flags = Timestamp { sec: i64::from(changes), nsec: 0 };
+        let parts = results.finish(ResultKind::Micro, flags, 0).map_err(|error| error.pm_error())?;
+        out.send(parts);
+        self.told = Some(now);
+        Ok(())
+    }
+}
+
+/// Whether pmcd waits for an answer to a PDU of this type. It never waits after types it does not know.
+fn wants_answer(kind: u32) -> bool {
+    matches!(
+        kind,
+        kind::FETCH
+            | kind::DESC_REQ
+            | kind::INSTANCE_REQ
+            | kind::TEXT_REQ
+            | kind::RESULT
+            | kind::PMNS_NAMES
+            | kind::PMNS_IDS
+            | kind::PMNS_CHILD
+            | kind::PMNS_TRAVERSE
+            | kind::LABEL_REQ
+    )
+}
+
+fn pmids(core: &mut dyn Serve, names: &PmnsNames) -> Result<Pdu, PmError> {
+    let PmnsNames::Plain(names) = names else { return Err(PmError::NAME) };
+    let mut find = |name: &pcp_pdu::ByteStr| name.as_str().map_or(Err(PmError::NAME), |name| core.pmid(name));
+    answer::pmids(names, &mut find)
+}
+
+fn labels(core: &mut dyn Serve, target: pcp_pdu::LabelTarget) -> Result<Pdu, PmError> {
+    let sets = match target {
+        // Never asked of an agent: the collector's.
+        pcp_pdu::LabelTarget::Context => Vec::new(),
+        pcp_pdu::LabelTarget::Domain(_) => core.labels(LabelTarget::Domain)?,
+        pcp_pdu::LabelTarget::InDom(indom) => core.labels(LabelTarget::InDom(indom))?,
+        pcp_pdu::LabelTarget::Cluster(pmid) => core.labels(LabelTarget::Cluster(pmid.cluster()))?,
+        pcp_pdu::LabelTarget::Item(pmid) => core.labels(LabelTarget::Item(pmid))?,
+        pcp_pdu::LabelTarget::Instances(indom) => core.instance_labels(indom)?,
+    };
+    Ok(Pdu::Label(LabelPdu { target, sets }))
+}

@@ -1,0 +1,127 @@
+//! The agent's own metrics, as seen from within a fetch: what derived metrics are made of.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxHashMap;
+
+use super::Core;
+use crate::set::SetWriter;
+use crate::{Attributes, Call, ClientId, Fetch, Indom, Instances, Metric};
+use pcp_model::{Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Profile};
+
+/// The metrics with a fixed name, and the state they read. A [`super::super::Subtree`] gets it to compute
+/// values from other metrics' values, within the same fetch and under the same profile.
+pub struct OwnMetrics<'a, S> {
+    /// The agent's own state.
+    pub state: &'a mut S,
+    pub(super) metrics: &'a [Metric<S>],
+    pub(super) table: &'a FxHashMap<u32, (usize, Desc)>,
+    pub(super) indoms: &'a [Indom<S>],
+    pub(super) indom_table: &'a HashMap<u32, usize>,
+    pub(super) scratch: &'a mut Vec<Inst>,
+}
+
+impl<S> OwnMetrics<'_, S> {
+    /// Appends the values of a metric to `out`, for the client and under the profile of `call`.
+    ///
+    /// # Errors
+    /// What the metric's value set would have for an error; `PM_ERR_PMID` for a metric that is not one of
+    /// those with a fixed name, `PM_ERR_TYPE` for event records, which only leave as they are.
+    pub fn values(
+        &mut self,
+        call: &Call<'_>,
+        pmid: Pmid,
+        out: &mut Vec<InstanceValue>,
+    ) -> Result<(), PmError> {
+        let &(index, desc) = self.table.get(&pmid.local()).ok_or(PmError::PMID)?;
+        let call = Call { pmid, indom: desc.indom, ..*call };
+        let mut set = SetWriter::collecting(out, desc.value_type, &call);
+        self.write(index, &call, &mut set)?;
+        set.outcome()
+    }
+
+    /// The instances of one of the agent's domains, brought up to date.
+    ///
+    /// # Errors
+    /// `PM_ERR_INDOM` for an unknown domain.
+    pub fn instances(&mut self, serial: u32) -> Result<&Instances, PmError> {
+        let at = *self.indom_table.get(&serial).ok_or(PmError::INDOM)?;
+        // The table was made together with the domains.
+        Ok(self.indoms[at].instances(self.state))
+    }
+
+    /// Has the metric at `index` of the table write its values.
+    #[inline]
+    pub(super) fn write(
+        &mut self,
+        index: usize,
+        call: &Call<'_>,
+        set: &mut SetWriter<'_>,
+    ) -> Result<(), PmError> {
+        // The table was made together with the metrics.
+        let metric = &self.metrics[index];
+        match &metric.fetch {
+            Fetch::None => {}
+            Fetch::Set(write) => write(self.state, call, set)?,
+            Fetch::Each(each) => {
+                self.scratch.clear();
+                match metric.indom.and_then(|serial| self.indom_table.get(&serial)) {
+                    None => self.scratch.push(PM_IN_NULL),
+                    Some(&at) => {
+                        let instances = self.indoms[at].instances(self.state);
+                        match set.wants_all() {
+                            true => self.scratch.extend_from_slice(instances.active()),
+                            false => {
+                                self.scratch
+                                    .extend(instances.active().iter().filter(|inst| set.wants(**inst)));
+                            }
+                        }
+                    }
+                }
+                for &inst in &*self.scratch {
+                    // By reference: moving the answer costs more than all the rest.
+                    match &each(self.state, call, inst) {
+                        // A value of another type is noted as the instance's error.
+                        Ok(Some(value)) => drop(set.value(inst, value)),
+                        Ok(None) => set.no_value(),
+                        Err(error) => set.error(*error),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S> Core<S> {
+    /// Appends the values that a metric with a fixed name has now to `out`, outside of any request: for nobody
+    /// in particular, and of all instances.
+    ///
+    /// # Errors
+    /// As [`OwnMetrics::values`].
+    pub fn own_values(&mut self, pmid: Pmid, out: &mut Vec<InstanceValue>) -> Result<(), PmError> {
+        let (attributes, profile) = (Attributes::default(), Profile::default());
+        let call = Call {
+            client: ClientId { slot: u32::MAX, generation: u32::MAX },
+            attributes: &attributes,
+            profile: &profile,
+            pmid,
+            indom: InDom::NULL,
+            fetch: self.stamp,
+        };
+        let mut own = OwnMetrics {
+            state: &mut self.state,
+            metrics: &self.metrics,
+            table: &self.table,
+            indoms: &self.indoms,
+            indom_table: &self.indom_table,
+            scratch: &mut self.scratch,
+        };
+        own.values(&call, pmid, out)
+    }
+
+    /// Names and descriptors of the metrics with a fixed name, in no particular order.
+    pub fn fixed_metrics(&self) -> impl Iterator<Item = (&str, Desc)> {
+        self.table.values().map(|(index, desc)| (self.metrics[*index].name.as_str(), *desc))
+    }
+}

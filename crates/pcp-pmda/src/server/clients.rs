@@ -1,0 +1,218 @@
+//! The direct endpoint's clients and their deadlines.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::Stats;
+use super::io::{Channel, Closed, Line, Rest};
+use super::listen::Peer;
+use crate::{BODY_SECONDS, Core, DirectConnection, Endpoint};
+use pcp_pdu::ResultWriter;
+
+/// What one client, and all clients together, may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Clients connected at a time; more are turned away with `PM_ERR_CONNLIMIT`.
+    pub clients: usize,
+    /// How long a client may take to introduce itself.
+    pub handshake: Duration,
+    /// How long the rest of a request may take.
+    pub body: Duration,
+    /// How long a client may go without taking any of an answer.
+    pub reading: Duration,
+    /// Bytes of answers that may wait for slow clients, all together; the client that exceeds it is dropped.
+    pub waiting: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            clients: 1000,
+            handshake: Duration::from_secs(30),
+            body: Duration::from_secs(BODY_SECONDS as u64),
+            reading: Duration::from_secs(10),
+            waiting: 64 << 20,
+        }
+    }
+}
+
+/// What a client is late with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Duty {
+    Handshake,
+    Body { answered: u64 },
+    Reading { written: u64 },
+}
+
+struct Client {
+    line: Line,
+    connection: DirectConnection,
+    address: String,
+    due: Option<(Duty, Instant)>,
+}
+
+/// All direct clients.
+#[derive(Default)]
+pub(super) struct Clients {
+    pub limits: Limits,
+    table: Vec<Option<Client>>,
+    free: Vec<usize>,
+    due: BTreeSet<(Instant, usize)>,
+    /// Bytes that wait to be written, of all clients.
+    waiting: usize,
+}
+
+/// Why a client is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// It closed the connection, or the connection broke.
+    Left,
+    /// It broke the protocol.
+    Broken,
+    /// It was too slow.
+    Slow,
+}
+
+impl Clients {
+    pub fn len(&self) -> usize {
+        self.table.len() - self.free.len()
+    }
+
+    /// Takes in a client and greets it; its place in the table.
+    pub fn add<S>(
+        &mut self,
+        peer: Peer,
+        core: &mut Core<S>,
+        endpoint: &mut Endpoint,
+        start: &str,
+    ) -> std::io::Result<usize> {
+        let mut line = Line::new(Channel::socket(peer.socket)?);
+        let mut connection = DirectConnection::new(core, endpoint, peer.attributes, &peer.address, start);
+        if let Err(error) = line.say(|out| connection.greet(out)) {
+            connection.close(core, endpoint);
+            return Err(std::io::Error::other(error.to_string()));
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.table.push(None);
+            self.table.len() - 1
+        });
+        let due = Instant::now() + self.limits.handshake;
+        self.due.insert((due, place));
+        self.waiting += line.waiting();
+        self.table[place] =
+            Some(Client { line, connection, address: peer.address, due: Some((Duty::Handshake, due)) });
+        Ok(place)
+    }
+
+    /// The line of the client at a place.
+    pub fn line(&mut self, place: usize) -> Option<&mut Line> {
+        Some(&mut self.table.get_mut(place)?.as_mut()?.line)
+    }
+
+    /// Serves a client as far as it goes. `Ok(Rest::More)`: call again soon. `Err`: it is gone.
+    pub fn drive<S>(
+        &mut self,
+        place: usize,
+        core: &mut Core<S>,
+        endpoint: &mut Endpoint,
+        results: &mut ResultWriter,
+        scratch: &mut [u8],
+        stats: &Stats,
+    ) -> Result<Rest, Gone> {
+        let Some(Some(client)) = self.table.get_mut(place) else { return Ok(Rest::Wait) };
+        let Client { line, connection, address, .. } = client;
+        self.waiting -= line.waiting();
+        let rest = line.drive(scratch, |input, out| {
+            let (before, begun) = (connection.requests(), Instant::now());
+            let result = connection.process(core, endpoint, input, results, out);
+            stats.answered(connection.requests() - before, begun.elapsed());
+            result
+        });
+        self.waiting += line.waiting();
+        let rest = match rest {
+            Ok(_) if self.waiting > self.limits.waiting && line.waiting() > 0 => {
+                tracing::warn!(client = %address, "dropped: too much waits for slow clients");
+                Err(Gone::Slow)
+            }
+            Ok(rest) => Ok(rest),
+            Err(Closed::Broken(reason)) => {
+                tracing::warn!(client = %address, %reason, "dropped");
+                Err(Gone::Broken)
+            }
+            Err(Closed::Eof | Closed::Io(_)) => Err(Gone::Left),
+        };
+        match rest {
+            Ok(rest) => self.set_due(place, rest),
+            Err(_) => self.remove(place, core, endpoint),
+        }
+        rest
+    }
+
+    /// When the next client will be late.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Drops the clients that are late; gives their number.
+    pub fn drop_late<S>(&mut self, core: &mut Core<S>, endpoint: &mut Endpoint) -> u64 {
+        let now = Instant::now();
+        let mut dropped = 0;
+        while let Some(&(due, place)) = self.due.first()
+            && due <= now
+        {
+            if let Some(Some(client)) = self.table.get(place) {
+                let duty = client.due.map(|(duty, _)| duty);
+                tracing::warn!(client = %client.address, ?duty, "dropped: too slow");
+            }
+            self.due.remove(&(due, place));
+            self.remove(place, core, endpoint);
+            dropped += 1;
+        }
+        dropped
+    }
+
+    /// Closes everything.
+    pub fn clear<S>(&mut self, core: &mut Core<S>, endpoint: &mut Endpoint) {
+        for place in 0..self.table.len() {
+            self.remove(place, core, endpoint);
+        }
+    }
+
+    /// Drops the client at a place.
+    pub fn remove<S>(&mut self, place: usize, core: &mut Core<S>, endpoint: &mut Endpoint) {
+        let Some(mut client) = self.table.get_mut(place).and_then(Option::take) else { return };
+        if let Some((_, due)) = client.due {
+            self.due.remove(&(due, place));
+        }
+        self.waiting -= client.line.waiting();
+        self.free.push(place);
+        client.connection.close(core, endpoint);
+    }
+
+    /// Notes what the client owes now, and until when. The time runs on while it owes the same.
+    fn set_due(&mut self, place: usize, rest: Rest) {
+        let limits = self.limits;
+        let Some(Some(client)) = self.table.get_mut(place) else { return };
+        let (duty, allowed) = if client.line.waiting() > 0 {
+            (Duty::Reading { written: client.line.written() }, limits.reading)
+        } else if !client.connection.is_open() {
+            (Duty::Handshake, limits.handshake)
+        } else if client.line.has_partial_input() && rest == Rest::Wait {
+            (Duty::Body { answered: client.connection.requests() }, limits.body)
+        } else {
+            if let Some((_, due)) = client.due.take() {
+                self.due.remove(&(due, place));
+            }
+            return;
+        };
+        if client.due.is_some_and(|(owed, _)| owed == duty) {
+            return;
+        }
+        if let Some((_, due)) = client.due {
+            self.due.remove(&(due, place));
+        }
+        let due = Instant::now() + allowed;
+        client.due = Some((duty, due));
+        self.due.insert((due, place));
+    }
+}

@@ -1,0 +1,324 @@
+//! One non-blocking line: reads what comes, hands it to the connection, writes what the connection says.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use mio::event::Event;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+
+use crate::{Broken, Output};
+
+/// Rounds of reading and answering before others get their turn.
+const ROUNDS: usize = 16;
+/// How long one may be answered before others get their turn; an answer that is begun is finished.
+const TURN: Duration = Duration::from_millis(5);
+/// Buffers above this are given back when they are empty.
+const KEEP: usize = 1 << 16;
+
+/// Why a line is at its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Closed {
+    #[error("end of file")]
+    Eof,
+    #[error("{0}")]
+    Broken(#[from] Broken),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// The descriptors of a line: one for a socket, two for a pair of pipes. Both are non-blocking.
+#[derive(Debug)]
+pub(super) struct Channel {
+    input: File,
+    output: Option<File>,
+}
+
+impl Channel {
+    pub fn socket(socket: OwnedFd) -> io::Result<Channel> {
+        Ok(Channel { input: nonblocking(socket)?, output: None })
+    }
+
+    pub fn pipes(input: OwnedFd, output: OwnedFd) -> io::Result<Channel> {
+        Ok(Channel { input: nonblocking(input)?, output: Some(nonblocking(output)?) })
+    }
+
+    /// The descriptors to watch: for input, and for output if that is another one.
+    pub fn fds(&self) -> (RawFd, Option<RawFd>) {
+        (self.input.as_raw_fd(), self.output.as_ref().map(AsRawFd::as_raw_fd))
+    }
+}
+
+fn nonblocking(fd: OwnedFd) -> io::Result<File> {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let flags = OFlag::from_bits_retain(fcntl(&fd, FcntlArg::F_GETFL)?);
+    fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    Ok(File::from(fd))
+}
+
+/// A line with its buffers.
+#[derive(Debug)]
+pub(super) struct Line {
+    channel: Channel,
+    input: BytesMut,
+    outgoing: Outgoing,
+    /// The input may hold more; it has not said otherwise since it last told us so.
+    readable: bool,
+    /// The peer has closed its side: the end is to be read, after whatever comes before it.
+    closing: bool,
+    /// The system is to tell when more can be written.
+    watched: bool,
+}
+
+/// What [`Line::drive`] left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Nothing until the peer or the system moves.
+    Wait,
+    /// More than one turn's worth: come back without waiting.
+    More,
+}
+
+#[derive(Debug, Default)]
+struct Outgoing {
+    waiting: BytesMut,
+    error: Option<io::Error>,
+    /// Bytes written so far.
+    written: u64,
+}
+
+impl Line {
+    pub fn new(channel: Channel) -> Line {
+        Line {
+            channel,
+            input: BytesMut::new(),
+            outgoing: Outgoing::default(),
+            readable: true,
+            closing: false,
+            watched: false,
+        }
+    }
+
+    fn fds(&self) -> (RawFd, Option<RawFd>) {
+        self.channel.fds()
+    }
+
+    /// The system has told of the line.
+    pub fn told(&mut self, event: &Event) {
+        self.closing |= event.is_read_closed() || event.is_error();
+        self.readable |= event.is_readable() || self.closing;
+    }
+
+    /// Reads on to the end or to where there is no more yet, whatever the system has told.
+    pub fn look_for_end(&mut self) {
+        self.closing = true;
+        self.readable = true;
+    }
+
+    /// Puts the line under watch for the first time.
+    pub fn watch(&self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(&mut SourceFd(&self.fds().0), token, Interest::READABLE)
+    }
+
+    /// Has the system tell when more can be written, for as long as something waits to be. Always asking
+    /// would wake the loop each time the peer has read an answer.
+    pub fn watch_output(&mut self, registry: &Registry, input: Token, output: Token) -> io::Result<()> {
+        let waits = !self.outgoing.waiting.is_empty();
+        if waits == std::mem::replace(&mut self.watched, waits) {
+            return Ok(());
+        }
+        match (self.fds(), waits) {
+            ((_, Some(fd)), true) => registry.register(&mut SourceFd(&fd), output, Interest::WRITABLE),
+            ((_, Some(fd)), false) => registry.deregister(&mut SourceFd(&fd)),
+            ((fd, None), true) => {
+                registry.reregister(&mut SourceFd(&fd), input, Interest::READABLE | Interest::WRITABLE)
+            }
+            ((fd, None), false) => registry.reregister(&mut SourceFd(&fd), input, Interest::READABLE),
+        }
+    }
+
+    /// Bytes that wait to be written.
+    pub fn waiting(&self) -> usize {
+        self.outgoing.waiting.len()
+    }
+
+    /// Bytes written so far.
+    pub fn written(&self) -> u64 {
+        self.outgoing.written
+    }
+
+    /// Whether there is the beginning of a request.
+    pub fn has_partial_input(&self) -> bool {
+        !self.input.is_empty()
+    }
+
+    /// Lets `speak` send something out of turn.
+    pub fn say(&mut self, speak: impl FnOnce(&mut dyn Output)) -> Result<(), Closed> {
+        let out = self.channel.output.as_mut().unwrap_or(&mut self.channel.input);
+        speak(&mut Sender { outgoing: &mut self.outgoing, out, turn: Instant::now() });
+        self.outgoing.check()
+    }
+
+    /// Writes what waits, lets `process` answer what has come, and reads on, until one of them has to wait.
+    /// `scratch` is what is read at a time.
+    pub fn drive(
+        &mut self,
+        scratch: &mut [u8],
+        mut process: impl FnMut(&mut BytesMut, &mut dyn Output) -> Result<(), Broken>,
+    ) -> Result<Rest, Closed> {
+        let turn = Instant::now();
+        for _ in 0..ROUNDS {
+            let Channel { input, output } = &mut self.channel;
+            self.outgoing.flush(output.as_mut().unwrap_or(input));
+            self.outgoing.check()?;
+            if !self.outgoing.is_clear() {
+                return Ok(Rest::Wait);
+            }
+            if !self.input.is_empty() {
+                let out = output.as_mut().unwrap_or(input);
+                // A socket's one descriptor serves both ways; the sender only writes.
+                process(&mut self.input, &mut Sender { outgoing: &mut self.outgoing, out, turn })?;
+                self.outgoing.check()?;
+                if !self.outgoing.is_clear() {
+                    continue;
+                }
+                if turn.elapsed() >= TURN {
+                    return Ok(Rest::More);
+                }
+            }
+            if !self.readable {
+                self.give_back();
+                return Ok(Rest::Wait);
+            }
+            match self.channel.input.read(scratch) {
+                Ok(0) => return Err(Closed::Eof),
+                Ok(n) => {
+                    // A stream that gave less than it could is empty (epoll(7)); but its end may have been
+                    // told together with the last bytes, and is told only once.
+                    self.readable = n == scratch.len() || self.closing;
+                    self.input.extend_from_slice(&scratch[..n]);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    self.closing = false;
+                }
+                Err(error) => return Err(Closed::Io(error)),
+            }
+        }
+        Ok(Rest::More)
+    }
+
+    fn give_back(&mut self) {
+        if self.input.is_empty() && self.input.capacity() > KEEP {
+            self.input = BytesMut::new();
+        }
+        if self.outgoing.waiting.is_empty() && self.outgoing.waiting.capacity() > KEEP {
+            self.outgoing.waiting = BytesMut::new();
+        }
+    }
+}
+
+/// Writes at once what the system takes, and keeps the rest.
+struct Sender<'a> {
+    outgoing: &'a mut Outgoing,
+    out: &'a mut File,
+    /// When the turn began.
+    turn: Instant,
+}
+
+impl Output for Sender<'_> {
+    fn send(&mut self, parts: [&[u8]; 2]) {
+        let mut skip = 0;
+        if self.outgoing.is_clear() {
+            skip = self.outgoing.write(self.out, parts);
+        }
+        for part in parts {
+            let done = skip.min(part.len());
+            skip -= done;
+            self.outgoing.waiting.extend_from_slice(&part[done..]);
+        }
+    }
+
+    fn is_clear(&self) -> bool {
+        self.outgoing.is_clear() && self.turn.elapsed() < TURN
+    }
+}
+
+impl Outgoing {
+    fn is_clear(&self) -> bool {
+        self.waiting.is_empty() && self.error.is_none()
+    }
+
+    fn check(&mut self) -> Result<(), Closed> {
+        self.error.take().map_or(Ok(()), |error| Err(Closed::Io(error)))
+    }
+
+    fn flush(&mut self, out: &mut File) {
+        if !self.waiting.is_empty() {
+            let waiting = std::mem::take(&mut self.waiting);
+            let done = self.write(out, [&waiting, &[]]);
+            self.waiting = waiting;
+            bytes::Buf::advance(&mut self.waiting, done);
+        }
+    }
+
+    /// Writes as much as the system takes; an error other than "later" is kept. Returns the bytes written.
+    fn write(&mut self, out: &mut File, parts: [&[u8]; 2]) -> usize {
+        let mut slices = parts.map(IoSlice::new);
+        let mut slices = &mut slices[..];
+        let mut done = 0;
+        IoSlice::advance_slices(&mut slices, 0);
+        while !slices.is_empty() {
+            match out.write_vectored(slices) {
+                Ok(0) => self.error = Some(ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    done += n;
+                    IoSlice::advance_slices(&mut slices, n);
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => self.error = Some(error),
+            }
+            break;
+        }
+        self.written += done as u64;
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_with_much_to_ask_takes_turns() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut line = Line::new(Channel::socket(ours.into()).unwrap());
+        (&theirs).write_all(&[0; 10]).unwrap();
+        let mut answered = 0;
+        let mut turn = || {
+            let rest = line.drive(&mut [0; 100], |input, out| {
+                while out.is_clear() && !input.is_empty() {
+                    bytes::Buf::advance(input, 1);
+                    answered += 1;
+                    std::thread::sleep(TURN * 2 / 3);
+                }
+                Ok(())
+            });
+            (rest.unwrap(), answered)
+        };
+        let (rest, answered) = turn();
+        assert_eq!(rest, Rest::More);
+        assert!((1..=2).contains(&answered), "{answered} in one turn");
+        let turns = (0..).take_while(|_| turn().0 == Rest::More).count();
+        assert!((3..=10).contains(&turns), "{turns} turns");
+        assert_eq!(turn(), (Rest::Wait, 10));
+    }
+}

@@ -1,0 +1,166 @@
+//! Writing a metric's values straight into the answer.
+
+use pcp_model::{Inst, InstanceValue, PmError, Profile, ProfileView, Value, ValueType};
+use pcp_pdu::ResultWriter;
+
+use super::Call;
+
+/// Writes one metric's value set ([`super::Fetch::Set`]). Values go straight into the answer: nothing is
+/// allocated once its buffers have grown.
+///
+/// Writing nothing means the metric has no values now.
+pub struct SetWriter<'a> {
+    out: Out<'a>,
+    value_type: ValueType,
+    profile: ProfileView<'a>,
+    written: usize,
+    error: Option<PmError>,
+}
+
+/// Where values go.
+enum Out<'a> {
+    Answer(&'a mut ResultWriter),
+    /// To whoever computes with them.
+    Operand(&'a mut Vec<InstanceValue>),
+}
+
+impl<'a> SetWriter<'a> {
+    pub(super) fn new(out: &'a mut ResultWriter, value_type: ValueType, call: &Call<'a>) -> SetWriter<'a> {
+        SetWriter::with(Out::Answer(out), value_type, call)
+    }
+
+    /// Collects the values instead of sending them.
+    pub(super) fn collecting(
+        out: &'a mut Vec<InstanceValue>,
+        value_type: ValueType,
+        call: &Call<'a>,
+    ) -> SetWriter<'a> {
+        SetWriter::with(Out::Operand(out), value_type, call)
+    }
+
+    fn with(out: Out<'a>, value_type: ValueType, call: &Call<'a>) -> SetWriter<'a> {
+        let profile: &'a Profile = call.profile;
+        SetWriter { out, value_type, profile: profile.of(call.indom), written: 0, error: None }
+    }
+
+    /// Whether the client's profile includes the instance. The framework does not filter what is written.
+    pub fn wants(&self, inst: Inst) -> bool {
+        self.profile.includes(inst)
+    }
+
+    /// Whether the client's profile includes every instance.
+    pub fn wants_all(&self) -> bool {
+        self.profile.includes_all()
+    }
+
+    /// Writes an instance's value. Singular metrics have the instance [`pcp_model::PM_IN_NULL`].
+    ///
+    /// # Errors
+    /// `PM_ERR_TYPE` when the value is not of the metric's type, `PM_ERR_TOOBIG` when it is too long for the
+    /// protocol. Nothing is written then, and the error is noted as [`SetWriter::error`] does.
+    #[inline]
+    pub fn value(&mut self, inst: Inst, value: &Value) -> Result<(), PmError> {
+        if value.value_type() != self.value_type {
+            return self.written_or(Err(PmError::TYPE));
+        }
+        let result = match &mut self.out {
+            Out::Answer(out) => out.value(inst, value).map_err(|error| error.pm_error()),
+            Out::Operand(out) => {
+                out.push(InstanceValue { inst, value: value.clone() });
+                Ok(())
+            }
+        };
+        self.written_or(result)
+    }
+
+    /// Writes an instance's text, without a copy of its own. It ends at the first NUL, if there is one.
+    ///
+    /// # Errors
+    /// As [`SetWriter::value`].
+    pub fn string(&mut self, inst: Inst, text: &[u8]) -> Result<(), PmError> {
+        if self.value_type != ValueType::String {
+            return self.written_or(Err(PmError::TYPE));
+        }
+        let text = memchr::memchr(0, text).map_or(text, |end| &text[..end]);
+        let result = match &mut self.out {
+            Out::Answer(out) => out.string(inst, text).map_err(|error| error.pm_error()),
+            Out::Operand(out) => {
+                out.push(InstanceValue { inst, value: Value::String(bytes::Bytes::copy_from_slice(text)) });
+                Ok(())
+            }
+        };
+        self.written_or(result)
+    }
+
+    /// Writes an instance's event array into the answer: `fill` appends a complete packed array in network
+    /// byte order, header word included, and returns whether to keep it. Return `false` for an array without
+    /// records, so that the instance is left out: pmlogger and archives do not like an empty first array.
+    /// Gives back whether there is a value now.
+    ///
+    /// # Errors
+    /// `PM_ERR_CONV` for bytes that are no event array, `PM_ERR_TOOBIG` for too many; as [`SetWriter::value`].
+    pub fn events(&mut self, inst: Inst, fill: impl FnOnce(&mut Vec<u8>) -> bool) -> Result<bool, PmError> {
+        let Out::Answer(out) = &mut self.out else {
+            return self.written_or(Err(PmError::TYPE)).map(|()| false);
+        };
+        let kept = out.event_block(inst, |out| {
+            let start = out.len();
+            let keep = fill(out);
+            if !keep {
+                out.truncate(start);
+            }
+            keep && out.len() > start
+        });
+        match kept {
+            Ok(false) => Ok(false),
+            Ok(true) => self.written_or(Ok(())).map(|()| true),
+            Err(error) => self.written_or(Err(error.pm_error())).map(|()| false),
+        }
+    }
+
+    /// How many bytes an event array may have at most, in this answer.
+    pub fn room(&self) -> usize {
+        match &self.out {
+            Out::Answer(out) => out.room(),
+            Out::Operand(_) => 0,
+        }
+    }
+
+    /// Notes that an instance has no value because of an error. If no instance has a value, the last such
+    /// error is what the client sees for the metric (spec `agent.md` 16).
+    pub fn error(&mut self, error: PmError) {
+        self.error = Some(error);
+    }
+
+    /// How many values were written.
+    pub fn len(&self) -> usize {
+        self.written
+    }
+
+    /// Whether no value was written.
+    pub fn is_empty(&self) -> bool {
+        self.written == 0
+    }
+
+    #[inline]
+    fn written_or(&mut self, result: Result<(), PmError>) -> Result<(), PmError> {
+        match result {
+            Ok(()) => self.written += 1,
+            Err(error) => self.error = Some(error),
+        }
+        result
+    }
+
+    /// Notes that the last instance asked simply had no value.
+    pub(super) fn no_value(&mut self) {
+        self.error = None;
+    }
+
+    /// What stands for the set if nothing was written.
+    pub(super) fn outcome(&self) -> Result<(), PmError> {
+        match self.error {
+            Some(error) if self.written == 0 => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
