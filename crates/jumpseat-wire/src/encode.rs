@@ -22,8 +22,10 @@ pub enum Id<'a> {
 /// What a record tells of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Something happened in it, or apart from any span.
+    /// It does not say. The server takes it for a point.
     #[default]
+    Unsaid = 0,
+    /// Something happened in it, or apart from any span.
     Point = 0x01,
     /// It began.
     Start = 0x02,

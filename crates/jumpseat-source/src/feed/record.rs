@@ -33,7 +33,8 @@ pub fn record_of<'a>(
         phase: match event.phase {
             EventFlags::START => Phase::Start,
             EventFlags::END => Phase::End,
-            _ => Phase::Point,
+            EventFlags::POINT => Phase::Point,
+            _ => Phase::Unsaid,
         },
         source: event.source.and_then(|source| std::str::from_utf8(text(source)).ok()),
         event_type: event.event_type.map(text),
