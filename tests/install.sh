@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs install/Install and install/Remove against Debian's PCP and looks for traces. Needs root, and the programs in
-# target/release (or $CARGO_TARGET_DIR/release).
+# target/dist (or $CARGO_TARGET_DIR/dist).
 #
 # PCP's install scripts find pmcd by its name and signal every one of them, and change PCP's own directories.
 # So this runs in namespaces of its own (processes, mounts, network) and on copies of these directories. Where
@@ -13,7 +13,7 @@ die() { say "FAILED: $*" >&2; exit 1; }
 
 [ "$(id -u)" = 0 ] || die "needs root"
 [ -r /etc/pcp.env ] || die "needs PCP"
-[ -x "${CARGO_TARGET_DIR:-$here/target}/release/pmdajumpseat" ] || die "needs cargo build --release"
+[ -x "${CARGO_TARGET_DIR:-$here/target}/dist/pmdajumpseat" ] || die "needs cargo build --profile dist"
 while read -r name; do
 	case $name in PCP_*|PMCD_*|PMNS_*|PMDA_*|PMLOGGER_*) unset "$name" ;; esac
 done < <(compgen -e)
@@ -105,7 +105,7 @@ agent=$(pminfo -f jumpseat.self.pid | sed -n 's/.*value //p')
 [ "$(stat -c %U "/proc/$agent")" = "$PCP_USER" ] || die "the agent does not run as $PCP_USER"
 [ -s "$PCP_LOG_DIR/pmcd/jumpseat.log" ] || die "no log"
 echo '{"type":"hello","message":"from the install test"}' |
-	"${CARGO_TARGET_DIR:-$here/target}/release/jumpseat" feed --socket "$PCP_RUN_DIR/jumpseat.socket" >"$out" 2>&1 ||
+	"${CARGO_TARGET_DIR:-$here/target}/dist/jumpseat" feed --socket "$PCP_RUN_DIR/jumpseat.socket" >"$out" 2>&1 ||
 	{ cat "$out"; die "jumpseat feed"; }
 pminfo -f jumpseat.derived.source.mean_bytes | grep -q 'value [1-9]' || die "no derived metrics"
 pminfo -x jumpseat.event.recent | grep -q 'value "from the install test"' || die "the event does not arrive"
