@@ -4,9 +4,6 @@
 //! Ours are 64-bit counters, which take 20 bytes each on the wire, the sample agent's 32-bit numbers of 8 bytes.
 //! Needs PCP installed; `./test` does that.
 
-#[path = "../tests/common/mod.rs"]
-mod pcp;
-
 mod common;
 
 use std::io::{Read, Write};
@@ -16,17 +13,17 @@ use std::time::Duration;
 
 use jumpseat::client::{Context, Fetched};
 use jumpseat::model::Pmid;
-use pcp::{AgentSpec, PmnsSource, PrivatePmcd};
+use support::{AgentSpec, PmnsSource, PrivatePmcd};
 
 const VALUES: usize = 1000;
 const FETCHES: usize = 400;
 
 fn main() {
-    let files = pcp::temp_dir();
+    let files = support::temp_dir();
     let ingest = files.path().join("ingest");
     let config = files.path().join("jumpseat.toml");
     std::fs::write(&config, config_text(files.path(), &ingest)).expect("the directory is ours");
-    let user = pcp::user();
+    let user = support::user();
     let agent = [
         env!("CARGO_BIN_EXE_pmdajumpseat"),
         "-c",

@@ -11,7 +11,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::c_peer::CPeer;
 use common::{print_ratio, race, rounds, si};
 use jumpseat::archive::{Archive, ArchiveWriter, LabelInfo, Record, Replay, ReplayMode, Step, WriteOptions};
 use jumpseat::model::{
@@ -20,6 +19,7 @@ use jumpseat::model::{
 use jumpseat::pdu::{Fetched, ValueRef};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
+use support::CPeer;
 
 const ORACLE: &str = "tests/c/archive_oracle.c";
 const SMALL: u64 = 128 << 20;

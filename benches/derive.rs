@@ -5,13 +5,13 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::c_peer::CPeer;
 use common::{print_ratio, race, rounds};
 use jumpseat::derive::{Column, Context, Dialect, Level, Meta, Registry, Sample, Source, Values};
 use jumpseat::model::{
     FetchResult, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Semantics, Timestamp, Units, Value,
     ValueSet, ValueType,
 };
+use support::CPeer;
 
 const METRICS: u64 = 10;
 const INSTANCES: u64 = 1000;

@@ -10,7 +10,7 @@ use jumpseat::event::{ArrayKind, EventArray, EventFlags, Param};
 use jumpseat::model::{Pmid, Timestamp};
 
 mod common;
-use common::c_peer::CPeer;
+use support::CPeer;
 
 const RECORDS: u32 = 10_000;
 const ROUNDS: usize = 400;

@@ -2,16 +2,14 @@
 //! converted to double precision; the CPU time that the client needs for a fetch.
 
 mod common;
-#[path = "../tests/common/mod.rs"]
-mod harness;
 
 use std::time::Duration;
 
-use common::c_peer::CPeer;
 use common::{print_ratio, race, rounds};
-use harness::{AgentSpec, PrivatePmcd};
 use jumpseat::client::group::{FetchGroup, ItemHandle, Scale};
 use nix::time::{ClockId, clock_gettime};
+use support::CPeer;
+use support::{AgentSpec, PrivatePmcd};
 
 const AGENTS: u32 = 6;
 const ITEMS: usize = 1000;

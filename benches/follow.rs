@@ -19,8 +19,8 @@ use jumpseat::source::outlet::Outlet;
 use jumpseat::source::registry::{Registry, RegistryConfig};
 
 mod common;
-use common::c_peer::CPeer;
 use common::{Times, print_ratio};
+use support::CPeer;
 
 const LINES: u64 = 500_000;
 

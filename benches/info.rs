@@ -4,9 +4,6 @@
 //! The name space is that of PCP's sample agent (twice), the Linux kernel, pmcd itself and jumpseat. Needs PCP
 //! installed; `./test` does that.
 
-#[path = "../tests/common/mod.rs"]
-mod pcp;
-
 mod common;
 
 use std::process::Stdio;
@@ -14,7 +11,12 @@ use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use pcp::{AgentSpec, PmnsSource, PrivatePmcd, Seat, Transport};
+#[allow(dead_code, reason = "tests use the rest")]
+#[path = "../tests/seat/mod.rs"]
+mod seat;
+
+use seat::{Seat, Transport};
+use support::{AgentSpec, PmnsSource, PrivatePmcd};
 
 const ROUNDS: usize = 40;
 /// At most 0.7 of the time PCP's tool takes.
@@ -41,11 +43,11 @@ fn main() {
     for args in [["-f"], ["-d"], ["-dft"]] {
         let ours: Vec<&str> = ["info"].into_iter().chain(args).collect();
         let [tool, peer] =
-            common::race(rounds, [&mut || run(pcp::JUMPSEAT, &ours).0, &mut || run("pminfo", &args).0]);
+            common::race(rounds, [&mut || run(seat::JUMPSEAT, &ours).0, &mut || run("pminfo", &args).0]);
         let what = format!("info {} by the clock", args[0]);
         common::print_ratio(&what, metrics as f64, "metrics", &tool, ("pminfo", &peer), GOAL);
         let [tool, peer] =
-            common::race(rounds, [&mut || run(pcp::JUMPSEAT, &ours).1, &mut || run("pminfo", &args).1]);
+            common::race(rounds, [&mut || run(seat::JUMPSEAT, &ours).1, &mut || run("pminfo", &args).1]);
         let what = format!("info {} processor time", args[0]);
         common::print_ratio(&what, metrics as f64, "metrics", &tool, ("pminfo", &peer), GOAL);
     }

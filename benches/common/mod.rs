@@ -6,8 +6,6 @@
 
 #![allow(dead_code)] // each bench uses its part of this
 
-pub mod c_peer;
-
 use std::time::{Duration, Instant};
 
 /// What one contender needed per round.

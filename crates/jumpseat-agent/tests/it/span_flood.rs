@@ -1,0 +1,72 @@
+//! A million names and a million open spans: the memory for span metrics has its bound, and all are accounted for.
+
+use std::fmt::Write as _;
+
+use crate::ingest_support::Desk;
+use jumpseat_agent::{Fields, Spans};
+use jumpseat_source::event::Limits;
+use jumpseat_source::registry::{Definition, RegistryConfig};
+use support::alloc::held;
+
+const SPANS: usize = 1_000_000;
+const A_TIME: usize = 5000;
+/// Names, each with about 17 KiB, and open spans, each with about 64 bytes twice over while their table grows.
+const NAMES: usize = 200;
+const OPEN: usize = 10_000;
+const ROOM: isize = (NAMES as isize + 1) * 20 * 1024 + OPEN as isize * 256 + 8 * 1024 * 1024;
+
+/// What the core makes of what a connection sent.
+fn take_in(desk: &mut Desk, spans: &mut Spans, fields: &Fields) -> usize {
+    desk.shared.lanes.flush();
+    let mut names = 0;
+    while let Some(delivery) = desk.inlet.take(|definition| {
+        if let Definition::Span { id, source, name, span } = definition {
+            spans.define(id, source, &name, span);
+            names += 1;
+        }
+    }) {
+        spans.batch(delivery.source, "default", &delivery.batch, fields);
+    }
+    names
+}
+
+#[test]
+fn a_million_names_and_a_million_open_spans_have_their_bounds() {
+    let registry = RegistryConfig { max_types: 220, max_spans: NAMES, ..RegistryConfig::new(400) };
+    let mut desk = Desk::with(Limits::default(), &registry, 1000);
+    let mut spans = Spans::new(400);
+    spans.limits.max_open = OPEN as u32;
+    let fields = Fields::default();
+    let mut text = String::with_capacity(A_TIME * 64);
+    let (before, mut most, mut names) = (held(), 0, 0);
+    for first in (0..SPANS).step_by(A_TIME) {
+        text.clear();
+        for n in first..first + A_TIME {
+            writeln!(text, r#"{{"ph":"b","id":{n},"type":"n{n}"}}"#).expect("a text takes all");
+        }
+        let used = desk.intake.feed(text.as_bytes(), &mut desk.shared, &mut desk.replies);
+        assert_eq!(used, text.len());
+        names += take_in(&mut desk, &mut spans, &fields);
+        most = most.max(held() - before);
+        assert!(spans.open() <= OPEN && most < ROOM, "{} open, {most} of {ROOM} bytes", spans.open());
+    }
+    assert_eq!(desk.intake.account.accepted, SPANS as u64);
+    assert_eq!(names, NAMES + 1, "those, and one for all others");
+    let insts: Vec<_> = (0..).map_while(|inst| spans.get(inst)).collect();
+    assert_eq!(insts.len(), NAMES + 1);
+    let (open, unfinished) = insts.iter().fold((0, 0), |(open, unfinished), span| {
+        (open + span.active as usize, unfinished + span.unfinished as usize)
+    });
+    assert_eq!((open, open + unfinished, spans.untold), (OPEN, SPANS, 0));
+    // Those that ended after all count, and leave room.
+    text.clear();
+    for n in SPANS - OPEN..SPANS {
+        writeln!(text, r#"{{"ph":"e","id":{n}}}"#).expect("a text takes all");
+    }
+    desk.intake.feed(text.as_bytes(), &mut desk.shared, &mut desk.replies);
+    take_in(&mut desk, &mut spans, &fields);
+    assert_eq!(spans.open(), 0);
+    let ended: u64 = (0..).map_while(|inst| spans.get(inst)).map(|span| span.count).sum();
+    assert_eq!(ended, OPEN as u64);
+    assert!(held() - before < ROOM);
+}

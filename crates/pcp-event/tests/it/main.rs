@@ -1,0 +1,5 @@
+//! What `pcp-event` promises, seen from outside.
+
+mod log;
+mod oracle;
+mod reader;

@@ -1,0 +1,4 @@
+//! What `pcp-pdu` promises, seen from outside.
+
+mod captures;
+mod hostile;

@@ -1,0 +1,15 @@
+//! The agent under a real pmcd, next to real clients, and by itself.
+
+mod clients;
+mod configuration;
+mod dbpmda;
+mod demo;
+mod derived;
+mod harness;
+mod hostile_agents;
+mod pmcd;
+mod sampler;
+#[allow(dead_code, reason = "each area uses a part of it")]
+#[path = "../seat/mod.rs"]
+mod seat;
+mod serve;

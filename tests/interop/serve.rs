@@ -1,0 +1,119 @@
+//! `jumpseat serve`: the agent without pmcd, for PCP's own clients.
+
+use crate::seat::{SOURCE, Seat};
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+use support::{LoggerRun, PcpEnv, Process, Record, eventually, records, temp_dir, whole_records};
+
+#[test]
+fn pcp_clients_work_without_pmcd() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let endpoint = seat.serve([]);
+    seat.feed([], "{\"type\":\"a\",\"n\":7}\n").ok();
+    let names = endpoint.run("pminfo", ["jumpseat"]).ok();
+    assert!(names.lines().any(|line| line == "jumpseat.event.records"), "{names}");
+    assert!(names.lines().any(|line| line == "jumpseat.field.n"), "{names}");
+    let shown = endpoint.run("pminfo", ["-dfmtTl", "jumpseat"]);
+    assert_eq!(shown.stderr, "", "{shown}");
+    let text = shown.ok();
+    assert!(!text.contains("Error"), "{text}");
+    let shown = endpoint.run("pminfo", ["-x", "jumpseat.event.recent"]).ok();
+    assert_eq!(records(&shown)[0].get("jumpseat.field.n"), Some("7"), "{shown}");
+    let shown = endpoint.run("pmprobe", ["-v", "jumpseat.source.received"]).ok();
+    assert_eq!(shown, "jumpseat.source.received 1 1\n");
+    let shown = endpoint.run("pmval", ["-s", "1", "jumpseat.control.recent"]).ok();
+    assert!(shown.contains("samples:"), "{shown}");
+    let unknown = endpoint.run("pminfo", ["-f", "jumpseat.nothing"]).fails(1);
+    assert!(unknown.contains("Unknown metric name"), "{unknown}");
+}
+
+#[test]
+fn pmlogger_records_from_the_endpoint() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let endpoint = seat.serve([]);
+    seat.feed([], "{\"type\":\"before\"}\n").ok();
+    let metrics = ["jumpseat.event.records", "jumpseat.source.received"];
+    let logger = LoggerRun::start(&PcpEnv::new(), &endpoint.host(), &metrics, Duration::from_millis(100));
+    eventually("pmlogger's cursor", || {
+        let shown = endpoint.run("pminfo", ["-f", "jumpseat.source.readers"]).stdout;
+        shown.contains(&format!("or \"{SOURCE}\"] value 1")).then_some(())
+    });
+    seat.feed([], "{\"type\":\"a\",\"n\":1}\n{\"type\":\"a\",\"n\":2}\n").ok();
+    eventually("the records in the archive", || {
+        let shown = logger.archive().dump(["-z"], ["jumpseat.event.records"]).stdout;
+        (records(&shown).len() >= 2).then_some(())
+    });
+    let archive = logger.finish();
+    let shown = archive.dump(["-z"], ["jumpseat.event.records"]).ok();
+    let numbers: Vec<_> =
+        records(&shown).iter().map(|r| r.get("jumpseat.field.n").map(str::to_owned)).collect();
+    assert_eq!(numbers, [Some("1".to_owned()), Some("2".to_owned())], "{shown}");
+}
+
+#[test]
+fn two_hundred_clients_at_once_each_get_everything() {
+    const CLIENTS: usize = 200;
+    const EVENTS: usize = 100;
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let endpoint = seat.serve([]);
+    seat.feed([], "{\"type\":\"before\"}\n").ok();
+    let env = PcpEnv::new();
+    let host = endpoint.host();
+    let start = |n: usize| {
+        let mut command = env.command("pmval");
+        command.args(["-h", &host, "-t", "0.5", "jumpseat.event.records"]);
+        Process::start(&mut command, dir.path(), &format!("client{n}"))
+    };
+    let clients: Vec<Process> = (0..CLIENTS).map(start).collect();
+    eventually("all clients to read", || {
+        let shown = endpoint.run("pminfo", ["-f", "jumpseat.source.readers"]).stdout;
+        shown.contains(&format!("or \"{SOURCE}\"] value {CLIENTS}")).then_some(())
+    });
+    let lines = (0..EVENTS).fold(String::new(), |mut lines, n| {
+        let _ = writeln!(lines, "{{\"type\":\"a\",\"n\":{n}}}");
+        lines
+    });
+    seat.feed([], &lines).ok();
+    let number = |record: &Record| record.get("jumpseat.field.n").and_then(|n| n.parse::<usize>().ok());
+    for client in &clients {
+        let shown = eventually("all records", || whole_records(&client.stdout(), EVENTS, "jumpseat.field.n"));
+        let numbers: Vec<_> = shown.iter().map(number).collect();
+        assert_eq!(numbers, (0..EVENTS).map(Some).collect::<Vec<_>>(), "{}", client.text());
+    }
+    drop(clients);
+    eventually("the streams to be gone", || {
+        let shown = endpoint.run("pminfo", ["-f", "jumpseat.source.readers"]).stdout;
+        shown.contains(&format!("or \"{SOURCE}\"] value 0")).then_some(())
+    });
+}
+
+#[test]
+fn clients_beyond_the_systems_limit_get_their_turn_when_others_leave() {
+    const CLIENTS: usize = 60;
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let endpoint = seat.serve([]);
+    let limit = ["--nofile=40:40", &format!("--pid={}", endpoint.process.pid())];
+    assert!(Command::new("prlimit").args(limit).status().unwrap().success());
+    let connect = |_| {
+        let client = TcpStream::connect(endpoint.host()).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client
+    };
+    let mut clients: Vec<TcpStream> = (0..CLIENTS).map(connect).collect();
+    let mut greeting = [0; 20];
+    clients[0].read_exact(&mut greeting).unwrap();
+    // The last connect went unnoticed: the system completes connections by itself.
+    let mut last = clients.pop().unwrap();
+    last.set_nonblocking(true).unwrap();
+    assert_eq!(last.read(&mut greeting).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    last.set_nonblocking(false).unwrap();
+    drop(clients);
+    last.read_exact(&mut greeting).unwrap();
+}

@@ -1,0 +1,263 @@
+//! Files that are followed by the real agent: rotation, truncation, restarts.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::follow_support::{Agent, append, numbers, rename};
+use support::{Process, eventually};
+
+const LOG: &str = "[[file]]\npath = \"DIR/app.log\"\nfrom = \"beginning\"\n";
+
+#[test]
+fn a_file_is_followed_through_renaming_late_writers_and_removal() {
+    let agent = Agent::started(LOG);
+    agent.wait_state("app", "waiting");
+    agent.append("app.log", "one\ntwo\n");
+    agent.wait_messages("app", &["one", "two"]);
+    // All at once: what is left of the old file comes before the new one.
+    agent.append("app.log", "three\nfour, no newline");
+    rename(&agent.path("app.log"), &agent.path("app.log.1"));
+    agent.append("app.log", "five\n");
+    agent.wait_messages("app", &["one", "two", "three", "four, no newline", "five"]);
+    // A writer that has not noticed yet.
+    agent.append("app.log.1", "\nsix, late\n");
+    agent.wait_received("app", 6);
+    assert_eq!(agent.messages("app").last().map(String::as_str), Some("six, late"));
+    fs::remove_file(agent.path("app.log")).expect("it is there");
+    agent.append("app.log", "seven\n");
+    agent.wait_received("app", 7);
+    assert_eq!(agent.messages("app").last().map(String::as_str), Some("seven"));
+    assert_eq!(agent.total("jumpseat.self.follow.rotations"), 2);
+    assert_eq!(agent.number("jumpseat.source.missed", "app"), 0);
+    assert_eq!(agent.number("jumpseat.self.follow.behind", "app"), 0);
+}
+
+#[test]
+fn many_rotations_while_lines_are_written_lose_and_repeat_nothing() {
+    let agent = Agent::started(LOG);
+    let (mut next, mut first) = (0, 0);
+    for round in 0..20 {
+        agent.append("app.log", numbers(next..next + 25));
+        next += 25;
+        if round % 3 == 0 {
+            // A file that loses its name before anybody has seen it cannot be found.
+            agent.wait_received("app", first + 1);
+            first = next;
+            agent.append("app.log", numbers(next..next + 5));
+            next += 5;
+            first += 5;
+            rename(&agent.path("app.log"), &agent.path(&format!("app.log.{round}")));
+        }
+        if round % 5 == 0 {
+            agent.wait_received("app", next / 2);
+        }
+    }
+    agent.wait_received("app", next);
+    let expected: Vec<String> = (0..next).map(|n| n.to_string()).collect();
+    assert_eq!(agent.messages("app"), expected);
+}
+
+#[test]
+fn a_file_that_is_copied_and_truncated_is_read_from_its_beginning() {
+    let agent = Agent::started(LOG);
+    agent.append("app.log", "one\ntwo\n");
+    agent.wait_messages("app", &["one", "two"]);
+    fs::copy(agent.path("app.log"), agent.path("app.log.1")).expect("writable");
+    append_truncated(&agent, "three\n");
+    agent.wait_messages("app", &["one", "two", "three"]);
+    // Longer than before at once: only the beginning tells.
+    append_truncated(&agent, "a line that is longer than all lines before it\n");
+    agent.wait_received("app", 4);
+    assert_eq!(agent.total("jumpseat.self.follow.truncations"), 2);
+    assert_eq!(agent.total("jumpseat.self.follow.rotations"), 0);
+    // A writer that goes on where it was leaves a hole in front.
+    let file = fs::File::options().write(true).open(agent.path("app.log")).expect("it is there");
+    file.set_len(0).expect("ours");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"after the hole\n", 100_000).expect("ours");
+    eventually("the line after the hole", || {
+        (agent.messages("app").last()? == "after the hole").then_some(())
+    });
+    assert_eq!(agent.number("jumpseat.self.follow.repaired", "app"), 1, "{}", agent.text());
+    assert_eq!(agent.number("jumpseat.source.truncated", "app"), 0);
+}
+
+fn append_truncated(agent: &Agent, text: &str) {
+    // Truncated and written at once, as a program does that opens with O_TRUNC.
+    fs::write(agent.path("app.log"), text).expect("writable");
+}
+
+#[test]
+fn patterns_take_new_files_directories_that_return_and_links() {
+    let agent = Agent::started(
+        "[[file]]\npath = \"DIR/logs/*/x*.log\"\nfrom = \"beginning\"\n\
+         [[file]]\npath = \"DIR/link.log\"\nsource = \"linked\"\n",
+    );
+    fs::create_dir_all(agent.path("logs/a")).expect("writable");
+    agent.append("logs/a/x1.log", "a1\n");
+    agent.append("logs/a/y.log", "not this\n");
+    agent.wait_messages("x1", &["a1"]);
+    agent.append("logs/a/x2.log", "a2\n");
+    agent.wait_messages("x2", &["a2"]);
+    // The directory goes, and comes back with the same file and a new one.
+    rename(&agent.path("logs"), &agent.path("gone"));
+    append(&agent.path("gone/a/x1.log"), "while away\n");
+    append(&agent.path("gone/a/x3.log"), "a3\n");
+    agent.wait_messages("x1", &["a1", "while away"]);
+    rename(&agent.path("gone"), &agent.path("logs"));
+    agent.wait_messages("x3", &["a3"]);
+    agent.append("logs/a/x1.log", "again\n");
+    agent.wait_messages("x1", &["a1", "while away", "again"]);
+    fs::remove_dir_all(agent.path("logs")).expect("ours");
+    fs::create_dir_all(agent.path("logs/b")).expect("writable");
+    agent.append("logs/b/x1.log", "anew\n");
+    agent.wait_messages("x1", &["a1", "while away", "again", "anew"]);
+
+    agent.append("target.1", "t1\n");
+    symlink("target.1", agent.path("link.log")).expect("writable");
+    agent.wait_messages("linked", &["t1"]);
+    agent.append("target.1", "t2\n");
+    agent.wait_messages("linked", &["t1", "t2"]);
+    agent.append("target.2", "t3\n");
+    symlink("target.2", agent.path("new")).expect("writable");
+    rename(&agent.path("new"), &agent.path("link.log"));
+    agent.wait_messages("linked", &["t1", "t2", "t3"]);
+}
+
+#[test]
+fn a_restart_neither_loses_nor_repeats_lines() {
+    let mut agent = Agent::new("[[file]]\npath = \"DIR/w/*.log\"\nsource = \"app\"\n");
+    fs::create_dir(agent.path("w")).expect("writable");
+    agent.append("w/app.log", "old 1\nold 2\nincompl");
+    agent.start();
+    agent.wait_state("app", "following");
+    // From its end on, but for a line that was not complete.
+    agent.append("w/app.log", "ete\nnew 1\nhalf");
+    agent.wait_messages("app", &["incomplete", "new 1"]);
+    agent.stop();
+    agent.append("w/app.log", " and half\nwhile down\n");
+    agent.append("w/second.log", "a new file\n");
+    agent.start();
+    agent.wait_received("app", 3);
+    let mut messages = agent.messages("app");
+    messages.sort();
+    assert_eq!(messages, ["a new file", "half and half", "while down"]);
+    agent.stop();
+    // Rotated while nobody looked: the rest of the old file comes first.
+    agent.append("w/app.log", "the rest\n");
+    rename(&agent.path("w/app.log"), &agent.path("w/app.log.old"));
+    agent.append("w/app.log", "the new one\n");
+    agent.start();
+    agent.wait_messages("app", &["the rest", "the new one"]);
+    agent.stop();
+    // Truncated while nobody looked.
+    fs::write(agent.path("w/app.log"), "short\n").expect("writable");
+    agent.start();
+    agent.wait_messages("app", &["short"]);
+    agent.stop();
+    agent.start();
+    agent.append("w/app.log", "last\n");
+    agent.wait_messages("app", &["last"]);
+}
+
+#[test]
+fn a_killed_agent_loses_nothing_and_repeats_a_quarter_of_a_second_at_most() {
+    let mut agent = Agent::started(LOG);
+    let mut next = 0;
+    let mut began = 0;
+    for _ in 0..3 {
+        agent.append("app.log", numbers(next..next + 100));
+        next += 100;
+        agent.wait_received("app", next - began);
+        let size = fs::metadata(agent.path("app.log")).expect("it is there").len();
+        eventually("the position to be written", || (agent.saved_offset("app.log")? == size).then_some(()));
+        let saved = next;
+        // These may or may not be handed over, and their position written, before the end.
+        agent.append("app.log", numbers(next..next + 100));
+        next += 100;
+        let taken = began + agent.number("jumpseat.source.received", "app");
+        agent.kill();
+        agent.append("app.log", numbers(next..next + 100));
+        next += 100;
+        agent.start();
+        let last = (next - 1).to_string();
+        eventually("the newest line", || (agent.messages("app").last()? == &last).then_some(()));
+        let lines: Vec<u64> =
+            agent.messages("app").iter().map(|line| line.parse().expect("a number")).collect();
+        assert_eq!(lines, (lines[0]..next).collect::<Vec<u64>>());
+        assert!(
+            saved <= lines[0],
+            "line {} is repeated, though the position behind {saved} was kept",
+            lines[0]
+        );
+        assert!(lines[0] <= taken.max(next - 200), "lines from {taken} to {} are lost", lines[0]);
+        began = lines[0];
+    }
+}
+
+#[test]
+fn a_last_line_without_newline_is_taken_after_a_while() {
+    let agent = Agent::started("[[file]]\npath = \"DIR/app.log\"\npartial_ms = 300\nfrom = \"beginning\"\n");
+    agent.append("app.log", "whole\npart");
+    agent.wait_messages("app", &["whole", "part"]);
+    agent.append("app.log", " two\n");
+    agent.wait_messages("app", &["whole", "part", " two"]);
+}
+
+#[test]
+fn a_flood_is_held_back_not_lost_and_starves_nobody() {
+    const LINES: u64 = 200_000;
+    let agent = Agent::started(
+        "[[file]]\npath = \"DIR/flood.log\"\nfrom = \"beginning\"\n\
+         [[file]]\npath = \"DIR/small.log\"\nformat = \"json\"\nfrom = \"beginning\"\n",
+    );
+    agent.append("flood.log", "a line of the flood with some text behind it\n".repeat(LINES as usize));
+    agent.append("small.log", "{\"message\":\"here\"}\n");
+    agent.wait_messages("small", &["here"]);
+    agent.wait_received("flood", LINES);
+    assert_eq!(agent.number("jumpseat.source.received", "flood"), LINES);
+    assert_eq!(agent.number("jumpseat.source.missed", "flood"), 0);
+    eventually("nothing to be left", || {
+        (agent.number("jumpseat.self.follow.behind", "flood") == 0).then_some(())
+    });
+}
+
+#[test]
+fn too_many_files_and_what_is_no_file_are_told_of() {
+    let agent =
+        Agent::new("[[file]]\npath = \"DIR/f/*\"\nsource = \"f\"\nmax_files = 2\nfrom = \"beginning\"\n");
+    fs::create_dir(agent.path("f")).expect("writable");
+    nix::unistd::mkfifo(&agent.path("f/0-fifo"), nix::sys::stat::Mode::S_IRWXU).expect("writable");
+    for name in ["1", "2", "3"] {
+        agent.append(&format!("f/{name}"), format!("{name}\n"));
+    }
+    let mut agent = agent;
+    agent.start();
+    agent.wait_messages("f", &["1", "2"]);
+    eventually("what was wrong in the log", || {
+        let text = agent.text();
+        (text.contains("f/0-fifo: cannot follow: not a regular file")
+            && text.contains("matches more than 2 files; raise max_files"))
+        .then_some(())
+    });
+    assert_eq!(agent.number("jumpseat.self.follow.files", "f"), 2);
+    assert!(agent.total("jumpseat.self.follow.errors") >= 2);
+    fs::remove_file(agent.path("f/1")).expect("ours");
+    eventually("the third to have its turn", || agent.messages("f").contains(&"3".to_owned()).then_some(()));
+}
+
+#[test]
+fn pmevent_shows_lines_as_they_come_and_labels_say_from_where() {
+    let agent = Agent::started(LOG);
+    agent.append("app.log", "first\n");
+    agent.wait_received("app", 1);
+    let mut command = support::PcpEnv::new().command("pmevent");
+    command.args(["-h", &agent.endpoint().host(), "-t", "0.1", "jumpseat.event.records[app]"]);
+    let pmevent = Process::start(&mut command, agent.dir(), "pmevent");
+    eventually("pmevent to read", || (agent.number("jumpseat.source.readers", "app") > 0).then_some(()));
+    agent.append("app.log", "watched\n");
+    eventually("pmevent to show the line", || pmevent.stdout().contains("watched").then_some(()));
+    assert!(!pmevent.stdout().contains("first"));
+    let labels = agent.endpoint().run("pminfo", ["-l", "jumpseat.source.received"]).ok();
+    let path = agent.path("app.log").display().to_string();
+    assert!(labels.contains("\"kind\":\"file\"") && labels.contains(&path), "{labels}");
+}

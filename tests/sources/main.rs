@@ -1,0 +1,15 @@
+//! Where event records come from: programs, files, commands, the kernel, OTLP.
+
+mod control;
+mod follow_commands;
+mod follow_files;
+mod follow_formats;
+mod follow_support;
+mod kernel;
+mod layer;
+mod order;
+mod otlp_sdk;
+#[allow(dead_code, reason = "each area uses a part of it")]
+#[path = "../seat/mod.rs"]
+mod seat;
+mod spans;

@@ -1,0 +1,97 @@
+//! C programs linked with PCP's own libraries, used as oracle by tests and as opponent by benches: they
+//! are compiled when needed and answer each line on their standard input with one line.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use super::process::{repository, scratch_dir};
+
+/// A running C program.
+pub struct CPeer {
+    name: String,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl CPeer {
+    /// Compiles `source` (a path below the repository's root) unless that has been done, and starts it.
+    ///
+    /// # Panics
+    /// If PCP's development files or a C compiler are missing: the test or bench cannot do its work.
+    pub fn start(source: &str) -> CPeer {
+        CPeer::run(source, &mut Command::new(compile(source)))
+    }
+
+    /// Starts a program that has been compiled elsewhere, say against another version of PCP.
+    ///
+    /// # Panics
+    /// If it cannot be run.
+    pub fn run(name: &str, command: &mut Command) -> CPeer {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot run {name}: {error}"));
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let stdout = BufReader::new(stdout.expect("stdout is piped above"));
+        CPeer { name: name.to_owned(), child, stdin, stdout }
+    }
+
+    /// Sends a line and returns the line that answers it.
+    pub fn ask(&mut self, line: &str) -> String {
+        let stdin = self.stdin.as_mut().expect("taken only when dropped");
+        let mut answer = String::new();
+        let done = stdin
+            .write_all(format!("{line}\n").as_bytes())
+            .and_then(|()| stdin.flush())
+            .and_then(|()| self.stdout.read_line(&mut answer));
+        match done {
+            Ok(n) if n > 0 && !answer.starts_with("oracle:") => answer.trim_end().to_owned(),
+            _ => panic!("{} failed at {line:.200}: {answer:?} {done:?}", self.name),
+        }
+    }
+}
+
+impl Drop for CPeer {
+    fn drop(&mut self) {
+        // The program ends at the end of its input; waiting leaves no zombie behind.
+        self.stdin = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// Compiles a C source against libpcp and libpcp_pmda and returns the program.
+fn compile(source: &str) -> PathBuf {
+    let source = repository().join(source);
+    let stem = source.file_stem().expect("a source has a name").to_string_lossy();
+    let program = scratch_dir().join(format!("c-{stem}"));
+    // Threads of a process take turns; each process builds a file of its own and moves it into place.
+    static COMPILING: Mutex<()> = Mutex::new(());
+    let _turn = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
+    let modified = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
+    if modified(&program).is_some_and(|built| modified(&source).is_some_and(|written| written < built)) {
+        return program;
+    }
+    let fresh = program.with_extension(std::process::id().to_string());
+    let output = Command::new("cc")
+        .args(["-O2", "-Wall", "-o"])
+        .args([&fresh, &source])
+        .args(["-lpcp_pmda", "-lpcp"])
+        .output();
+    let why = match output {
+        Ok(output) if output.status.success() => {
+            std::fs::rename(&fresh, &program).expect("both are in the same directory");
+            return program;
+        }
+        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+        Err(error) => format!("cc: {error}"),
+    };
+    panic!(
+        "cannot compile {}:\n{why}\nThis needs a C compiler and PCP's libraries with their headers \
+         (Debian: gcc libpcp3-dev libpcp-pmda3-dev). Run ./test, which installs them.",
+        source.display()
+    );
+}
