@@ -9,7 +9,6 @@
 //! The collector says nothing when it has let the client in, and an error that nobody waits for when it has not.
 //! So where there is a password the first request goes out at once: whatever comes before its answer is a refusal.
 
-#[cfg(feature = "tls")]
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,11 +18,9 @@ use super::error::{ClientError, Result};
 use super::line::{Line, MAX_REQUEST};
 use super::provider::Waiting;
 use super::spec::{Attributes, Security};
+use super::tls::{CAN_ENCRYPT, Session};
 use pcp_model::PmError;
 use pcp_pdu::{Attr, AttrCode, CredFlags, Creds, ErrorPdu, Features, Pdu, PmnsChild};
-
-/// Whether TLS is compiled in.
-const CAN_ENCRYPT: bool = cfg!(feature = "tls");
 
 /// What a client wants of a connection, and what is known about the way there.
 #[derive(Clone, Debug, Default)]
@@ -35,10 +32,8 @@ pub(super) struct Wishes {
     /// The way is a Unix socket: the kernel tells the collector who its client is.
     pub known_to_kernel: bool,
     /// Where PCP's configuration of TLS is.
-    #[cfg(feature = "tls")]
     pub tls_config: PathBuf,
     /// The host as the user calls it: its certificate has to be in that name.
-    #[cfg(feature = "tls")]
     pub host: String,
     /// What is sent stays on this machine.
     pub local: bool,
@@ -188,25 +183,13 @@ impl Opening {
         Ok(Stage::Done)
     }
 
-    #[cfg(feature = "tls")]
     fn start_tls(&mut self) -> Result<()> {
         let Wishes { tls_config, host, .. } = &self.wishes;
-        self.line.encrypt(super::tls::Session::new(tls_config, host)?)
+        self.line.encrypt(Session::new(tls_config, host)?)
     }
 
-    #[cfg(feature = "tls")]
     fn is_encrypted(&mut self) -> Result<bool> {
         self.line.is_encrypted()
-    }
-
-    #[cfg(not(feature = "tls"))]
-    fn is_encrypted(&mut self) -> Result<bool> {
-        Err(ClientError::Unexpected)
-    }
-
-    #[cfg(not(feature = "tls"))]
-    fn start_tls(&mut self) -> Result<()> {
-        Err(ClientError::Unexpected)
     }
 
     /// Answers the list of mechanisms: PLAIN (RFC 4616) is the one this client knows.

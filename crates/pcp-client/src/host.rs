@@ -89,7 +89,6 @@ impl Host {
             security,
             attributes,
             limit: options.request_timeout,
-            #[cfg(feature = "tls")]
             tls_config: options.tls_config.clone(),
             ..Wishes::default()
         };
@@ -360,7 +359,6 @@ impl HostConnecting {
         let known_to_kernel = matches!(attempt.address, Address::Unix(_));
         let wishes = Wishes {
             known_to_kernel,
-            #[cfg(feature = "tls")]
             host: attempt.host.clone(),
             local: attempt.behind.is_none() && attempt.address.is_local(),
             local_by_name: known_to_kernel || attempt.host.contains("localhost"),

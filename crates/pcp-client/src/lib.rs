@@ -27,7 +27,7 @@ mod registry;
 mod socket;
 mod spec;
 mod stream;
-#[cfg(feature = "tls")]
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod wire;
 

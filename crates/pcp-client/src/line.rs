@@ -194,7 +194,6 @@ impl Line {
     ///
     /// # Errors
     /// The peer has said more than it was asked.
-    #[cfg(feature = "tls")]
     pub fn encrypt(&mut self, session: super::tls::Session) -> Result<()> {
         if !self.have.is_empty() || !self.output.is_empty() {
             return Err(ClientError::Unexpected);
@@ -204,7 +203,6 @@ impl Line {
     }
 
     /// Goes on with the beginning of the encryption. True when the peer has proved who it is.
-    #[cfg(feature = "tls")]
     pub fn is_encrypted(&mut self) -> Result<bool> {
         while self.stream.is_handshaking() {
             let more = self.fill()?;

@@ -4,40 +4,31 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::socket::Socket;
-#[cfg(feature = "tls")]
 use super::tls::Session;
 
 /// Bytes to and from a collector. Nothing here waits.
 pub(super) struct Stream {
     socket: Socket,
-    #[cfg(feature = "tls")]
     session: Option<Box<Session>>,
 }
 
 impl Stream {
     pub fn new(socket: Socket) -> Stream {
-        Stream {
-            socket,
-            #[cfg(feature = "tls")]
-            session: None,
-        }
+        Stream { socket, session: None }
     }
 
     /// From here on, everything is encrypted.
-    #[cfg(feature = "tls")]
     pub fn encrypt(&mut self, session: Session) {
         self.session = Some(Box::new(session));
     }
 
     /// Whether the two sides have not agreed on the encryption yet.
-    #[cfg(feature = "tls")]
     pub fn is_handshaking(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_handshaking())
     }
 
     /// Takes bytes to be sent; `WouldBlock` if none can be taken now.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
             return session.write(&mut self.socket, bytes);
         }
@@ -46,7 +37,6 @@ impl Stream {
 
     /// Gives bytes that have come; `WouldBlock` if there are none yet, 0 at the end.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
             return session.read(&mut self.socket, buffer);
         }
@@ -55,7 +45,6 @@ impl Stream {
 
     /// Whether there are bytes to be sent besides those that could not be taken.
     pub fn wants_write(&self) -> bool {
-        #[cfg(feature = "tls")]
         if let Some(session) = &self.session {
             return session.wants_write();
         }

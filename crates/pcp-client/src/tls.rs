@@ -19,6 +19,9 @@ use rustls::{ClientConfig, RootCertStore};
 use super::error::{ClientError, Result};
 use super::socket::Socket;
 
+/// Whether TLS is compiled in.
+pub(super) const CAN_ENCRYPT: bool = true;
+
 /// The encrypted side of a connection.
 pub(super) struct Session(ClientConnection);
 

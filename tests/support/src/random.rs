@@ -6,12 +6,12 @@ impl Random {
     pub fn new(seed: u64, stream: u64) -> Random {
         let mut random = Random((seed ^ stream.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..8 {
-            random.next();
+            random.word();
         }
         random
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -20,7 +20,7 @@ impl Random {
 
     /// A number below `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() >> 33) as usize % limit
+        (self.word() >> 33) as usize % limit
     }
 
     /// True in so many cases of a hundred.

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use pcp_model::Timestamp;
 use pcp_model::time::{Reference, Switches, Window, Zone, parse_interval, parse_window};
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/time_oracle.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/c/time_oracle.c");
 
 /// The oracle's answers to some lines.
 fn ask(name: &str, lines: &[String]) -> Vec<String> {

@@ -11,7 +11,7 @@ use pcp_derive::Scope;
 use super::generate::Batch;
 use super::world::{hex, name_space};
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/derive_oracle.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/c/derive_oracle.c");
 
 /// The program and what it needs.
 pub struct Program {

@@ -134,7 +134,7 @@ fn metric(n: usize, palette: &[Units], random: &mut Random) -> Metric {
 
 /// The bits of a number that may be near an edge; the value that a counter starts from, too.
 fn bits(value_type: ValueType, random: &mut Random) -> u64 {
-    let any = random.next();
+    let any = random.word();
     let small = random.below(1000) as u64;
     match value_type {
         ValueType::Float => {
@@ -187,7 +187,7 @@ fn advance(metric: &Metric, last: u64, random: &mut Random) -> u64 {
     }
     let step = match random.weighted(&[60, 20, 10, 10]) {
         0 => random.below(1000) as u64,
-        1 => random.next() >> 34,
+        1 => random.word() >> 34,
         2 => 0,
         _ => (random.below(1000) as u64).wrapping_neg(),
     };
@@ -237,10 +237,10 @@ fn instances(last: Option<&[(Inst, &'static str)]>, random: &mut Random) -> Vec<
 fn next_time(last: Timestamp, random: &mut Random) -> Timestamp {
     let nanoseconds: i64 = match random.weighted(&[40, 40, 10, 5, 5]) {
         0 => random.pick(&[1, 2, 5, 10, 60]) * 1_000_000_000,
-        1 => (random.next() % 20_000_000_000) as i64,
+        1 => (random.word() % 20_000_000_000) as i64,
         2 => random.below(2_000_000) as i64,
         3 => 0,
-        _ => -((random.next() % 20_000_000_000) as i64),
+        _ => -((random.word() % 20_000_000_000) as i64),
     };
     let total = last.sec * 1_000_000_000 + i64::from(last.nsec) + nanoseconds;
     Timestamp::new(total.div_euclid(1_000_000_000), total.rem_euclid(1_000_000_000) as u32)

@@ -6,8 +6,8 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use jumpseat::model::{PmError, Units, Value, ValueType};
-use jumpseat::pmda::{Agent, Indom, Metric, daemon};
+use pcp_model::{PmError, Units, Value, ValueType};
+use pcp_pmda::{Agent, Indom, Metric, daemon};
 
 const PMNS: &str = "
 trivial {
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
                     }),
             )
             .labels(|_, target, labels| {
-                if target == jumpseat::pmda::LabelTarget::Domain {
+                if target == pcp_pmda::LabelTarget::Domain {
                     labels.add("agent", "trivial")?;
                 }
                 Ok(())
