@@ -328,3 +328,8 @@ mod tests {
         }
     }
 }
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -219,3 +219,8 @@ fn program() -> String {
     let name = path.as_deref().and_then(|path| path.file_name()?.to_str());
     name.unwrap_or("program").to_owned()
 }
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -60,3 +60,8 @@ pub use registry::{Definition, Registry, RegistryConfig};
 pub use rules::Rules;
 pub use sieve::Cause;
 pub use size::ByteSize;
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -148,3 +148,8 @@ mod tests {
         assert_eq!(frame(b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), None);
     }
 }
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -56,3 +56,8 @@ pub use reader::{Archive, Direction, Place, RecordPlace, Step};
 pub use record::{Record, Set, Values};
 pub use replay::{Replay, ReplayError, ReplayMode};
 pub use write::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

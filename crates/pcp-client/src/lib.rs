@@ -44,3 +44,8 @@ pub use spec::{Attributes, HostPorts, HostSpec, HostSpecError, Place, Security};
 
 pub use pcp_model::pmns::{PmnsError, Problem as PmnsProblem};
 pub use pcp_pdu::{Fetched, LabelTarget, SetRef, StateChange, TextLevel, TextTarget, ValueRef, ValuesRef};
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

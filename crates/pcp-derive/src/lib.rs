@@ -89,3 +89,8 @@ pub use syntax::SyntaxError;
 pub use tree::{
     AggregateFn, BeyondFn, BinaryOp, Constant, Kind, Matcher, Node, NodeId, Span, Tags, Tree, WindowFn,
 };
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -19,3 +19,8 @@ pub use log::{CursorId, CursorStats, EventLog, LogConfig, LogStats, ReadOutcome}
 pub use pack::{ArrayKind, EventFlags, Param};
 pub use reader::{ArrayReader, ReadError};
 pub use summary::{print_value, summary};
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

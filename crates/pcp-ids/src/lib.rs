@@ -588,3 +588,8 @@ mod tests {
         assert!(matches!(map.reserve(-1, "n"), Err(IdsError::Full { .. })));
     }
 }
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

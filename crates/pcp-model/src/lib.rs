@@ -34,3 +34,8 @@ pub use units_convert::Conversion;
 pub use units_extra::{ExtraUnit, WithExtra};
 pub use units_parse::{UnitsParseError, UnitsVocabulary};
 pub use value::{FetchResult, Instance, InstanceValue, Value, ValueSet};
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

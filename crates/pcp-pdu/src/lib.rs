@@ -210,3 +210,8 @@ impl Pdu {
         }
     }
 }
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

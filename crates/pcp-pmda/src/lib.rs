@@ -40,3 +40,8 @@ pub use subtree::{Subtree, TextKind};
 
 /// Seconds that the rest of a request may take to arrive, counted from its first byte.
 pub const BODY_SECONDS: u32 = 5;
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
