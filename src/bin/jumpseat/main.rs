@@ -1,27 +1,18 @@
-//! `jumpseat`: the command line. One file a subcommand.
+//! `jumpseat`: the command line. One file or folder a subcommand; `top` and the tools that stand in for PCP's are crates.
 
-mod definitions;
 mod demo;
 mod derive;
-mod events;
 mod feed;
-mod info;
-mod later;
-mod probe;
 mod record;
 mod say;
 mod serve;
-mod store;
-mod tool;
-mod top;
-mod val;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use tool::{Call, Tool};
+use jumpseat_tools::{TOOLS, definitions};
+use jumpseat_top::{self as top, TopArgs};
 
 /// An observer's seat for Performance Co-Pilot: event records from tracing sources, as PCP metrics.
 #[derive(Parser)]
@@ -49,27 +40,14 @@ enum Command {
     Serve(serve::ServeArgs),
 
     /// Watch metrics, expressions and event records of a collector on the terminal.
-    Top(top::TopArgs),
+    Top(TopArgs),
 }
-
-/// Runs a tool that stands in for one of PCP's.
-type Run = fn(Call, Vec<String>) -> ExitCode;
-
-/// The tools that stand in for PCP's: as subcommands, and by the names of PCP's.
-const TOOLS: [(&Tool, Run, &str); 5] = [
-    (&val::EVENTS, val::run_events, "Report event records as they come"),
-    (&info::TOOL, info::run, "Report all about metrics: names, descriptions, help, labels, values"),
-    (&probe::TOOL, probe::run, "Report how many values metrics have, and which"),
-    (&store::TOOL, store::run, "Change the value of a metric"),
-    (&val::VAL, val::run_val, "Report a metric's values as they come"),
-];
 
 fn main() -> ExitCode {
     // They have PCP's way with options, which is not clap's.
-    if let Some((run, call, words)) =
-        tool_called(std::env::args_os().map(|word| word.to_string_lossy().into_owned()))
-    {
-        return run(call, words);
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    if let Some(run) = jumpseat_tools::called(words) {
+        return run();
     }
     match Cli::parse().command {
         Command::Demo(args) => demo::run(&args),
@@ -81,23 +59,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// The tool that a command line calls, and the words that are for it.
-fn tool_called(mut words: impl Iterator<Item = String>) -> Option<(Run, Call, Vec<String>)> {
-    let program = words.next()?;
-    let program = Path::new(&program).file_name()?.to_str()?;
-    if let Some((_, run, _)) = TOOLS.iter().find(|(tool, ..)| tool.name == program) {
-        return Some((*run, Call { name: program.to_owned(), pcp: true }, words.collect()));
-    }
-    let subcommand = words.next()?;
-    let (_, run, _) = TOOLS.iter().find(|(tool, ..)| tool.subcommand == subcommand)?;
-    Some((*run, Call { name: format!("jumpseat {subcommand}"), pcp: false }, words.collect()))
-}
-
 /// What `--help` says about the tools.
 fn after_help() -> String {
     let mut text = "In place of PCP's tools, also by their names (symbolic links will do):\n".to_owned();
-    for (tool, _, about) in TOOLS {
-        text.push_str(&format!("  {:<7} {about} ({})\n", tool.subcommand, tool.name));
+    for tool in TOOLS {
+        text.push_str(&format!("  {:<7} {} ({})\n", tool.subcommand, tool.about, tool.name));
     }
     text
 }

@@ -4,12 +4,12 @@
 mod show;
 mod workload;
 
-use crate::later::later;
-use crate::say::{say, sayln};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -19,10 +19,12 @@ use jumpseat::client::{Context, Options};
 use jumpseat::pmda::{Handle, Listen};
 use jumpseat::source::SocketConfig;
 use jumpseat::source::tracefs::{KernelConfig, KernelStats};
+use jumpseat_tools::later;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
+use crate::say::{say, sayln};
 use show::Show;
 use workload::Workload;
 
@@ -72,35 +74,36 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
 
     let home = tempfile::Builder::new().prefix("jumpseat-demo").tempdir()?;
     let socket = home.path().join("ingest.socket");
-    let config = Config {
-        socket: vec![SocketConfig { path: socket.clone(), ..SocketConfig::default() }],
-        kernel: args.kernel.then(kernel_source).into_iter().collect(),
-        ..Config::default()
-    };
-    let (ready, started) = mpsc::channel();
-    let listen = args.listen;
-    let agent = std::thread::Builder::new().name("jumpseat-agent".into()).spawn(move || {
-        let opened = open(&config, listen);
-        let _ = ready.send(
-            opened
-                .as_ref()
-                .map(|(seat, address, handle)| (*address, handle.clone(), seat.kernel_sources()))
-                .map_err(|e| e.clone()),
-        );
-        if let Ok((mut seat, ..)) = opened
-            && let Err(error) = seat.server.run()
-        {
-            eprintln!("jumpseat demo: {error}");
-        }
-    })?;
-    let (address, handle, kernels) = started.recv()??;
-
+    let agent = Agent::start(args, &socket)?;
     sayln!("The agent listens for events on {}", socket.display());
-    sayln!("and answers PCP clients on      {address}");
+    sayln!("and answers PCP clients on      {}", agent.address);
     sayln!("An order service with three customers now runs on loopback and traces what it does.\n");
-    let workload = Workload::start(&socket)?;
+    let until = args.seconds.map(|seconds| later(begun, Duration::from_secs(seconds)));
+    let shown = show_all(args, &agent, &socket, &stop, until);
+    agent.stop();
+    match shown {
+        // `jumpseat demo | head`: the reader has seen enough.
+        Err(error) if is_broken_pipe(&*error) => Ok(()),
+        Err(error) => Err(error),
+        Ok(show) => {
+            sayln!("\n{} records shown, {} missed. What to try next:\n", show.records, show.missed);
+            say(format_args!("{}", what_next()));
+            Ok(())
+        }
+    }
+}
+
+/// Runs the workload, and shows its events until it is time to end.
+fn show_all(
+    args: &DemoArgs,
+    agent: &Agent,
+    socket: &Path,
+    stop: &SignalFd,
+    until: Option<Instant>,
+) -> Result<Show, Box<dyn std::error::Error>> {
+    let workload = Workload::start(socket)?;
     let mut sources = workload::SOURCES.to_vec();
-    for kernel in &kernels {
+    for kernel in &agent.kernels {
         wait_for_kernel(kernel)?;
         sayln!(
             "Besides, the kernel tells of all processes on this machine; the demo runs one itself now and then.\n"
@@ -108,30 +111,62 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
         sources.push(KERNEL);
     }
     // The environment may speak of other collectors, and of a proxy.
-    let context = Context::host_with(&address.to_string().parse()?, &Options::default())?;
+    let context = Context::host_with(&agent.address.to_string().parse()?, &Options::default())?;
     let mut show = Show::new(FetchGroup::new(context), &sources)?;
-    let until = args.seconds.map(|seconds| later(begun, Duration::from_secs(seconds)));
-    let mut outcome = Ok(());
-    while outcome.is_ok() && !wait_for_stop(&stop, until) {
+    while !wait_for_stop(stop, until) {
         if args.kernel {
             // Without it, it is only a pity that there may be nothing to see.
             let _ = Command::new("true").status();
         }
-        outcome = show.step();
+        show.step()?;
     }
+    // It has ended before the last look, so that nothing of it is left out.
     drop(workload);
-    let outcome = outcome.and_then(|()| show.finish());
-    handle.stop();
-    let _ = agent.join();
-    match outcome {
-        // `jumpseat demo | head`: the reader has seen enough.
-        Err(error) if is_broken_pipe(&*error) => Ok(()),
-        Err(error) => Err(error),
-        Ok(()) => {
-            sayln!("\n{} records shown, {} missed. What to try next:\n", show.records, show.missed);
-            say(format_args!("{}", what_next()));
-            Ok(())
-        }
+    show.finish()?;
+    Ok(show)
+}
+
+/// The agent, in a thread of its own.
+struct Agent {
+    thread: JoinHandle<()>,
+    handle: Handle,
+    /// Where it answers PCP clients.
+    address: SocketAddr,
+    /// Its sources of the kernel's events.
+    kernels: Vec<Arc<KernelStats>>,
+}
+
+impl Agent {
+    fn start(args: &DemoArgs, socket: &Path) -> Result<Agent, Box<dyn std::error::Error>> {
+        let config = Config {
+            socket: vec![SocketConfig { path: socket.to_owned(), ..SocketConfig::default() }],
+            kernel: args.kernel.then(kernel_source).into_iter().collect(),
+            ..Config::default()
+        };
+        let (ready, started) = mpsc::channel();
+        let listen = args.listen;
+        // The agent is opened by the thread that runs it: it stays there.
+        let thread = std::thread::Builder::new().name("jumpseat-agent".into()).spawn(move || {
+            let opened = open(&config, listen);
+            let _ = ready.send(
+                opened
+                    .as_ref()
+                    .map(|(seat, address, handle)| (*address, handle.clone(), seat.kernel_sources()))
+                    .map_err(|e| e.clone()),
+            );
+            if let Ok((mut seat, ..)) = opened
+                && let Err(error) = seat.server.run()
+            {
+                eprintln!("jumpseat demo: {error}");
+            }
+        })?;
+        let (address, handle, kernels) = started.recv()??;
+        Ok(Agent { thread, handle, address, kernels })
+    }
+
+    fn stop(self) {
+        self.handle.stop();
+        let _ = self.thread.join();
     }
 }
 

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::later::later;
+use jumpseat_tools::later;
 
 /// A clock that ticks in an interval, and hears signals.
 pub struct Clock {

@@ -259,7 +259,7 @@ fn take_over(
 }
 
 fn replay(names: &str) -> Result<Context, String> {
-    crate::tool::archive(names).map_err(|error| error.to_string())
+    jumpseat_tools::archive(names).map_err(|error| error.to_string())
 }
 
 /// When to end. A context on an archive is set to where to start.

@@ -1,0 +1,26 @@
+//! `jumpseat events`, which stands in for `pmevent(1)`.
+
+use std::process::ExitCode;
+
+use crate::sampling::{self, BEYOND, JSON, SAMPLING, SamplingOption};
+use crate::tool::{Call, Opt, Row, Tool};
+
+/// The command line.
+pub const TOOL: Tool<SamplingOption> = Tool {
+    name: "pmevent",
+    subcommand: "events",
+    extra: &[
+        BEYOND,
+        JSON,
+        Row::Own(
+            SamplingOption::Perfetto,
+            Opt::with(None, "perfetto", "FILE", "write event records as a trace for ui.perfetto.dev"),
+        ),
+    ],
+    ..SAMPLING
+};
+
+/// Runs the tool.
+pub fn run(call: Call, words: Vec<String>) -> ExitCode {
+    sampling::run(&TOOL, call, words)
+}

@@ -1,0 +1,418 @@
+//! `jumpseat info`, which stands in for `pminfo(1)`: all about metrics (spec `tools.md` 4).
+
+mod events;
+mod json;
+mod metadata;
+mod report;
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use pcp_client::{ClientError, Context};
+use pcp_model::{InDom, PmError, Pmid, ValueType};
+use pcp_pdu::SetRef;
+
+use crate::tool::{
+    Answer, Call, CommandLine, Inquiry, Metric, Needs, Opt, Row, Standard, Tool, count, open, put,
+};
+use metadata::Labels;
+
+/// The command line.
+pub const TOOL: Tool<InfoOption> = Tool {
+    name: "pminfo",
+    subcommand: "info",
+    operands: "[metricname | pmid | indom]...",
+    permute: true,
+    local_failure: "make standalone connection on localhost",
+    zone_needs_source: true,
+    interval_parser: "pmParseInterval",
+    rows: &[
+        Row::Heading("General options"),
+        Row::Standard(Standard::Archive),
+        Row::Standard(Standard::Debug),
+        Row::Standard(Standard::Host),
+        Row::Standard(Standard::Container),
+        Row::Standard(Standard::Local),
+        Row::Standard(Standard::SpecLocal),
+        Row::Standard(Standard::Namespace),
+        Row::Standard(Standard::UniqueNames),
+        Row::Standard(Standard::Origin),
+        Row::Standard(Standard::TimeZone),
+        Row::Standard(Standard::HostZone),
+        Row::Standard(Standard::Version),
+        Row::Standard(Standard::Help),
+        Row::Heading("Protocol options"),
+        Row::Own(
+            InfoOption::Batch,
+            Opt::with(Some('b'), "batch", "N", "fetch N metrics at a time for -f and -v [128]"),
+        ),
+        Row::Own(InfoOption::Desc, Opt::flag(Some('d'), "desc", "get and print metric description")),
+        Row::Own(
+            InfoOption::Fetch,
+            Opt::flag(Some('f'), "fetch", "fetch and print values for all instances"),
+        ),
+        Row::Own(
+            InfoOption::FetchAll,
+            Opt::flag(Some('F'), "fetchall", "fetch and print values for non-enumerable indoms"),
+        ),
+        Row::Own(InfoOption::FullInDom, Opt::flag(Some('I'), "fullindom", "print InDom in verbose format")),
+        Row::Own(
+            InfoOption::Labels,
+            Opt::flag(Some('l'), "labels", "print InDom, metric and instance labels"),
+        ),
+        Row::Own(InfoOption::Pmid, Opt::flag(Some('m'), "pmid", "print PMID")),
+        Row::Own(InfoOption::FullPmid, Opt::flag(Some('M'), "fullpmid", "print PMID in verbose format")),
+        Row::Own(
+            InfoOption::Series,
+            Opt::flag(Some('s'), "series", "print source, metric, instance series identifiers"),
+        ),
+        Row::Own(
+            InfoOption::OneLine,
+            Opt::flag(Some('t'), "oneline", "get and display (terse) oneline text"),
+        ),
+        Row::Own(
+            InfoOption::HelpText,
+            Opt::flag(Some('T'), "helptext", "get and display (verbose) help text"),
+        ),
+        Row::Heading("Metrics options"),
+        Row::Own(
+            InfoOption::Derived,
+            Opt::with(Some('c'), "derived", "FILE", "load global derived metric definitions from FILE(s)"),
+        ),
+        Row::Own(
+            InfoOption::Register,
+            Opt::with(Some('r'), "register", "name=expr", "register a per-context derived metric"),
+        ),
+        Row::Own(
+            InfoOption::Events,
+            Opt::flag(Some('x'), "events", "unpack and report on any fetched event records"),
+        ),
+        Row::Own(
+            InfoOption::Verify,
+            Opt::flag(Some('v'), "verify", "verify mode, be quiet and only report errors"),
+        ),
+    ],
+    extra: &[Row::Own(
+        InfoOption::Json,
+        Opt::flag(None, "json", "print one JSON object a line, by default all but help and labels"),
+    )],
+};
+
+/// The options that no other tool has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InfoOption {
+    Batch,
+    Derived,
+    Desc,
+    Events,
+    Fetch,
+    FetchAll,
+    FullInDom,
+    FullPmid,
+    HelpText,
+    Json,
+    Labels,
+    OneLine,
+    Pmid,
+    Register,
+    Series,
+    Verify,
+}
+
+/// What is to be reported.
+#[derive(Default)]
+struct Wanted {
+    batch: Option<usize>,
+    desc: bool,
+    full_indom: bool,
+    fetch: bool,
+    /// Also of metrics that want to be told which instances.
+    fetch_all: bool,
+    labels: bool,
+    pmid: bool,
+    full_pmid: bool,
+    series: bool,
+    oneline: bool,
+    help: bool,
+    events: bool,
+    verify: bool,
+    json: bool,
+    /// Derived metrics to be added, `NAME=EXPRESSION`.
+    definitions: Vec<String>,
+}
+
+impl Wanted {
+    /// Reads the tool's own options.
+    fn read(line: &mut CommandLine<InfoOption>) -> Wanted {
+        let mut wanted = Wanted::default();
+        while let Some(own) = line.next() {
+            match own.option {
+                InfoOption::Batch => match count(&own.argument).and_then(|batch| usize::try_from(batch).ok())
+                {
+                    Some(batch) => wanted.batch = Some(batch.max(1)),
+                    None => line.complain("-b requires numeric argument"),
+                },
+                InfoOption::Derived => {
+                    if let Err(error) = line.load_definitions(&own.argument) {
+                        line.warn(&format!("derived configuration(s) error: {error}"));
+                    }
+                }
+                InfoOption::Desc => wanted.desc = true,
+                InfoOption::Events => (wanted.events, wanted.fetch) = (true, true),
+                InfoOption::Fetch => wanted.fetch = true,
+                InfoOption::FetchAll => (wanted.fetch_all, wanted.fetch) = (true, true),
+                InfoOption::FullInDom => (wanted.full_indom, wanted.desc) = (true, true),
+                InfoOption::FullPmid => (wanted.full_pmid, wanted.pmid) = (true, true),
+                InfoOption::HelpText => wanted.help = true,
+                InfoOption::Json => wanted.json = true,
+                InfoOption::Labels => wanted.labels = true,
+                InfoOption::OneLine => wanted.oneline = true,
+                InfoOption::Pmid => wanted.pmid = true,
+                InfoOption::Register => wanted.definitions.push(own.argument),
+                InfoOption::Series => wanted.series = true,
+                InfoOption::Verify => wanted.verify = true,
+            }
+        }
+        wanted.settle();
+        wanted
+    }
+
+    /// What follows from several options together.
+    fn settle(&mut self) {
+        if self.verify {
+            // Only errors are reported then, so that nothing else has to be asked for.
+            let definitions = std::mem::take(&mut self.definitions);
+            let (batch, json) = (self.batch, self.json);
+            *self = Wanted { batch, json, definitions, verify: true, ..Wanted::default() };
+        } else if self.json && !self.reports() {
+            (self.desc, self.fetch) = (true, true);
+        }
+    }
+
+    fn reports(&self) -> bool {
+        self.desc || self.fetch || self.labels || self.series || self.oneline || self.help || self.pmid
+    }
+
+    /// What has to be asked. The labels of an archive are those at the time of the values, so that these are fetched.
+    fn needs(&self, archive: bool) -> Needs {
+        Needs {
+            values: self.fetch || self.verify || self.labels && archive,
+            descs: self.desc || self.fetch || self.labels || self.series || self.verify,
+            unknown_names: false,
+        }
+    }
+
+    /// Whether a report has several lines, and so a blank one before it.
+    fn is_long(&self) -> bool {
+        self.desc || self.fetch || self.labels || self.help
+    }
+}
+
+/// Names and type of the metric that an event parameter is of.
+type Parameter = (Option<Rc<str>>, Result<ValueType, PmError>);
+
+struct Info {
+    wanted: Wanted,
+    inquiry: Inquiry,
+    labels: Labels,
+    /// Names of metrics to report on, until they are enough for a batch.
+    names: Vec<String>,
+    /// How many are enough.
+    batch: usize,
+    /// Names and types of event parameters.
+    parameters: HashMap<Pmid, Parameter>,
+    /// Whether an operand is nothing known.
+    failed: bool,
+    /// How the tool was called.
+    name: String,
+}
+
+/// Runs the tool.
+pub fn run(call: Call, words: Vec<String>) -> ExitCode {
+    report(call, words).unwrap_or_else(|code| code)
+}
+
+fn report(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
+    let mut line = CommandLine::new(&TOOL, call, words);
+    let wanted = Wanted::read(&mut line);
+    let mut ready = line.finish()?;
+    let mut context = open(&mut ready)?;
+    if let Err(error) = context.trim_names() {
+        eprintln!("{}: pmTrimNameSpace: {}", ready.call.name, error.code());
+        return Err(ExitCode::FAILURE);
+    }
+    if !register(&mut context, &wanted.definitions, &ready.call) {
+        return Err(ExitCode::FAILURE);
+    }
+    let inquiry = Inquiry::new(context, &ready)?;
+    let mut info = Info {
+        batch: inquiry.batch(wanted.batch),
+        wanted,
+        inquiry,
+        labels: Labels::new(ready.call.pcp),
+        names: Vec::new(),
+        parameters: HashMap::new(),
+        failed: false,
+        name: ready.call.name.clone(),
+    };
+    info.operands(&ready.operands);
+    match info.inquiry.out.finish(&ready.call) && !info.failed {
+        true => Ok(ExitCode::SUCCESS),
+        false => Ok(ExitCode::FAILURE),
+    }
+}
+
+/// Adds derived metrics to the context. False if any is refused, after messages about all that are.
+fn register(context: &mut Context, definitions: &[String], call: &Call) -> bool {
+    let mut good = true;
+    for definition in definitions {
+        let problem = match definition.split_once('=') {
+            None => "bad register string, no =\n".to_owned(),
+            Some((_, expression)) if expression.trim().is_empty() => {
+                "bad register string, no expr after =\n".to_owned()
+            }
+            Some((name, expression)) => {
+                let (name, expression) = (name.trim(), expression.trim_start());
+                match context.add_derived(name, expression) {
+                    Ok(_) => continue,
+                    Err(ClientError::Derived(error)) => format!(
+                        "per-context derived metric registration error:\n{}",
+                        error.report(name, expression)
+                    ),
+                    Err(error) => {
+                        format!("per-context derived metric registration error:\n{name}: {error}\n")
+                    }
+                }
+            }
+        };
+        eprint!("{}: {problem}", call.name);
+        good = false;
+    }
+    good
+}
+
+impl Info {
+    fn operands(&mut self, operands: &[String]) {
+        if operands.is_empty() {
+            self.below("");
+        }
+        for operand in operands {
+            if self.inquiry.out.is_lost() {
+                return;
+            }
+            match identifier(operand) {
+                Some(Identifier::Metric(pmid)) => match self.inquiry.context.names_of(pmid) {
+                    Ok(names) => names.into_iter().take(1).for_each(|name| self.add(name)),
+                    Err(error) => self.unknown(operand, error.code()),
+                },
+                Some(Identifier::InDom(indom)) => self.indom(indom),
+                None => self.below(operand),
+            }
+        }
+        self.batch();
+    }
+
+    fn below(&mut self, name: &str) {
+        match self.inquiry.context.traverse(name) {
+            Ok(names) => names.into_iter().for_each(|name| self.add(name)),
+            Err(error) => self.unknown(name, error.code()),
+        }
+    }
+
+    fn unknown(&mut self, operand: &str, error: PmError) {
+        let colon = if operand.is_empty() { "" } else { ": " };
+        eprintln!("Error: {operand}{colon}{error}");
+        self.failed = true;
+    }
+
+    fn add(&mut self, name: String) {
+        self.names.push(name);
+        if self.names.len() == self.batch {
+            self.batch();
+        }
+    }
+
+    fn indom(&mut self, indom: InDom) {
+        match (self.wanted.verify, self.wanted.json) {
+            (true, _) => {}
+            (_, true) => self.indom_json(indom),
+            _ => self.indom_text(indom),
+        }
+    }
+
+    /// Reports on the metrics that have been collected.
+    fn batch(&mut self) {
+        let names = std::mem::take(&mut self.names);
+        if names.is_empty() || self.inquiry.out.is_lost() {
+            return;
+        }
+        let archive = self.inquiry.origin.is_some();
+        let needs = self.wanted.needs(archive);
+        if needs.values && archive {
+            // The time is another one after the fetch.
+            self.labels.forget();
+        }
+        let Answer { unknown, metrics, values } = self.inquiry.ask(&names, needs);
+        unknown.into_iter().for_each(|(name, error)| self.failure(name, "pmLookupName", error));
+        let fetched = match values {
+            Ok(fetched) => fetched,
+            Err(error) => {
+                return metrics.iter().for_each(|metric| self.failure(metric.name, "pmFetch", error));
+            }
+        };
+        let mut sets = fetched.sets();
+        for metric in &metrics {
+            let set = sets.next();
+            match metric.desc {
+                Err(error) => self.failure(metric.name, "pmLookupDesc", error),
+                Ok(_) => self.metric(metric, set),
+            }
+        }
+        drop(sets);
+        self.inquiry.reuse(fetched);
+    }
+
+    fn metric(&mut self, metric: &Metric<'_>, set: Option<SetRef<'_>>) {
+        match (self.wanted.json, self.wanted.verify) {
+            (true, _) => self.metric_json(metric, set),
+            (_, true) => self.verify(metric, set),
+            _ => self.metric_text(metric, set),
+        }
+    }
+
+    /// Why there is nothing else to report on a metric.
+    fn failure(&mut self, name: &str, call: &str, error: PmError) {
+        match self.wanted.json {
+            true => self.failure_json(name, call, error),
+            false => put!(self.inquiry.out, "{name}: {call}: {error}\n"),
+        }
+    }
+}
+
+/// What an operand that starts with a digit stands for.
+enum Identifier {
+    Metric(Pmid),
+    InDom(InDom),
+}
+
+/// `DOMAIN.CLUSTER.ITEM` or `DOMAIN.SERIAL`; what follows is not looked at, as PCP does.
+fn identifier(operand: &str) -> Option<Identifier> {
+    let mut rest = operand;
+    let mut number = |dot: bool| -> Option<u32> {
+        if dot {
+            rest = rest.strip_prefix('.')?;
+        }
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, after) = rest.split_at_checked(digits)?;
+        rest = after;
+        number.parse().ok()
+    };
+    let (domain, second) = (number(false)?, number(true)?);
+    // Numbers that are too large lose their upper bits.
+    let domain = (domain & 0x1ff) as u16;
+    Some(match number(true) {
+        None => Identifier::InDom(InDom::new(domain, second & 0x3f_ffff)),
+        Some(item) => Identifier::Metric(Pmid::new(domain, (second & 0xfff) as u16, (item & 0x3ff) as u16)),
+    })
+}

@@ -1,0 +1,255 @@
+//! The text about a metric or an instance domain.
+
+use std::borrow::Cow;
+
+use pcp_client::{TextLevel, TextTarget};
+use pcp_model::{Desc, InDom, Inst, PmError, Semantics, ValueType};
+use pcp_pdu::{SetRef, ValueRef, ValuesRef};
+
+use super::Info;
+use crate::tool::{Metric, put, values};
+
+impl Info {
+    pub(super) fn metric_text(&mut self, metric: &Metric<'_>, set: Option<SetRef<'_>>) {
+        if self.wanted.is_long() {
+            put!(self.inquiry.out, "\n");
+        }
+        put!(self.inquiry.out, "{}", metric.name);
+        let pmid = metric.pmid;
+        if self.wanted.full_pmid {
+            put!(self.inquiry.out, " PMID: {pmid} = {} = {:#x}", pmid.0, pmid.0);
+        } else if self.wanted.pmid {
+            put!(self.inquiry.out, " PMID: {pmid}");
+        }
+        self.oneline(TextTarget::Metric(pmid), self.wanted.full_pmid);
+        put!(self.inquiry.out, "\n");
+        if let Some(desc) = metric.desc().filter(|_| self.wanted.desc) {
+            self.desc(&desc);
+        }
+        if self.wanted.series {
+            let (source, series) = self.series(metric);
+            put!(self.inquiry.out, "    Source: {source}\n    Series: {series}\n");
+        }
+        if self.wanted.labels {
+            let labels = self.labels.of_metric(&mut self.inquiry.context, metric.pmid, metric.indom()).text();
+            put!(self.inquiry.out, "    labels {labels}\n");
+        }
+        self.help(TextTarget::Metric(pmid));
+        if let Some(set) = set.filter(|_| self.wanted.fetch) {
+            match set.values {
+                Err(PmError::PROFILE) if self.wanted.fetch_all => self.values_of_all(metric),
+                values => self.values(metric, values, ""),
+            }
+        }
+        if self.wanted.series {
+            self.instance_series(metric);
+        }
+        if self.wanted.labels {
+            self.instance_labels(metric);
+        }
+    }
+
+    pub(super) fn verify(&mut self, metric: &Metric<'_>, set: Option<SetRef<'_>>) {
+        let name = metric.name;
+        match set.map(|set| set.values) {
+            _ if metric.value_type() == ValueType::NoSupport => {
+                put!(self.inquiry.out, "{name}: Not Supported\n")
+            }
+            Some(Err(error)) => put!(self.inquiry.out, "{name}: {error}\n"),
+            Some(Ok(values)) if values.is_empty() => {
+                put!(self.inquiry.out, "{name}: No value(s) available\n")
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn indom_text(&mut self, indom: InDom) {
+        match self.wanted.full_indom {
+            true => put!(self.inquiry.out, "\nInDom: {}", in_full(indom)),
+            false => put!(self.inquiry.out, "\nInDom: {}", in_short(indom)),
+        }
+        self.oneline(TextTarget::InDom(indom), self.wanted.full_indom);
+        put!(self.inquiry.out, "\n");
+        if self.wanted.labels {
+            let labels = self.labels.of_indom(&mut self.inquiry.context, indom);
+            put!(self.inquiry.out, "    labels {}\n", labels.text());
+        }
+        self.help(TextTarget::InDom(indom));
+    }
+
+    fn desc(&mut self, desc: &Desc) {
+        let indom = if self.wanted.full_indom { in_full(desc.indom) } else { in_short(desc.indom) };
+        let units = desc.units.to_string();
+        put!(
+            self.inquiry.out,
+            "    Data Type: {}  InDom: {indom}\n    Semantics: {}  Units: {}\n",
+            type_text(desc.value_type),
+            semantics_text(desc.semantics),
+            if units.is_empty() { "none" } else { &units }
+        );
+    }
+
+    /// The short help text, behind what is on the line already; on a line of its own where that is `long`.
+    fn oneline(&mut self, target: TextTarget, long: bool) {
+        if !self.wanted.oneline {
+            return;
+        }
+        let before = if long { "\n   " } else { "" };
+        match self.inquiry.context.text(target, TextLevel::OneLine) {
+            Ok(text) => put!(self.inquiry.out, "{before} [{text}]"),
+            Err(error) => put!(self.inquiry.out, " One-line Help: Error: {}", error.code()),
+        }
+    }
+
+    fn help(&mut self, target: TextTarget) {
+        if !self.wanted.help {
+            return;
+        }
+        match self.inquiry.context.text(target, TextLevel::Help) {
+            Ok(text) => match text.trim_end_matches('\n') {
+                "" => put!(self.inquiry.out, "Help: <empty entry>\n"),
+                text => put!(self.inquiry.out, "Help:\n{text}\n"),
+            },
+            Err(error) => put!(self.inquiry.out, "Full Help: Error: {}\n", error.code()),
+        }
+    }
+
+    /// The values of a metric, the first of them behind `indent`.
+    pub(super) fn values(
+        &mut self,
+        metric: &Metric<'_>,
+        values: Result<ValuesRef<'_>, PmError>,
+        indent: &str,
+    ) {
+        let values = match values {
+            Err(error) => return put!(self.inquiry.out, "{indent}Error: {error}\n"),
+            Ok(values) if values.is_empty() => {
+                return put!(self.inquiry.out, "{indent}No value(s) available!\n");
+            }
+            Ok(values) => values,
+        };
+        let mut indent = indent;
+        for (inst, value) in values.iter() {
+            if self.value(metric, inst, value, indent) && self.wanted.events {
+                self.events(metric.value_type(), value);
+            }
+            indent = "";
+        }
+    }
+
+    /// One value. False if it is of no use, as its instance is gone.
+    fn value(&mut self, metric: &Metric<'_>, inst: Inst, value: ValueRef<'_>, indent: &str) -> bool {
+        let indom = metric.indom();
+        if indom == InDom::NULL {
+            put!(self.inquiry.out, "{indent}    ");
+        } else {
+            match self.inquiry.instances.name(&mut self.inquiry.context, indom, inst) {
+                Ok(name) => put!(self.inquiry.out, "{indent}    inst [{inst} or \"{name}\"] "),
+                Err(_) if self.wanted.fetch_all => {
+                    put!(self.inquiry.out, "{indent}    inst [{inst} \"DISAPPEARED\"]\n");
+                    return false;
+                }
+                Err(error) => {
+                    // About archives PCP's program does not say more.
+                    let error = if self.inquiry.origin.is_some() { PmError::INST } else { error };
+                    put!(
+                        self.inquiry.out,
+                        "{indent}pmNameIndom: indom={indom} inst={inst}: {error}\n    inst [{inst}] "
+                    );
+                }
+            }
+        }
+        let mut text = b"value ".to_vec();
+        values::print(value, metric.value_type(), values::print_options(1), &self.inquiry.clock, &mut text);
+        text.push(b'\n');
+        self.inquiry.out.bytes(&text);
+        true
+    }
+
+    /// The values of a metric whose agent wants to be told which instances: all there are.
+    fn values_of_all(&mut self, metric: &Metric<'_>) {
+        let (name, indom) = (metric.name, metric.indom());
+        let all = match self.inquiry.instances.ids(&mut self.inquiry.context, indom) {
+            Ok([]) => return put!(self.inquiry.out, "{name}: pmGetIndom: No instances?\n"),
+            Ok(all) => all.to_vec(),
+            Err(error) => return put!(self.inquiry.out, "{name}: pmGetIndom: {error}\n"),
+        };
+        let mut fetched = pcp_client::Fetched::new();
+        let told = self
+            .inquiry
+            .context
+            .delete_profile(indom, &[])
+            .and_then(|()| self.inquiry.context.add_profile(indom, &all))
+            .and_then(|()| self.inquiry.context.fetch(&[metric.pmid], &mut fetched));
+        // Everything again, for the metrics after this one.
+        let told = told.and(self.inquiry.context.add_profile(indom, &[]));
+        match told {
+            Err(error) => put!(self.inquiry.out, "{name}: pmFetch: {}\n", error.code()),
+            Ok(()) => {
+                if let Some(set) = fetched.set(0) {
+                    self.values(metric, set.values, "");
+                }
+            }
+        }
+    }
+
+    fn instance_series(&mut self, metric: &Metric<'_>) {
+        for (inst, name, series) in self.series_of_instances(metric) {
+            put!(self.inquiry.out, "    inst [{inst} or \"{name}\"] series {series}\n");
+        }
+    }
+
+    fn instance_labels(&mut self, metric: &Metric<'_>) {
+        let indom = metric.indom();
+        if indom == InDom::NULL {
+            return;
+        }
+        let above = self.labels.of_instances(&mut self.inquiry.context, metric.pmid, indom);
+        let sets = self.instance_label_sets(indom);
+        for set in sets.iter() {
+            let labels = above.with(set).text();
+            match self.inquiry.instances.name(&mut self.inquiry.context, indom, set.inst) {
+                Ok(name) => put!(self.inquiry.out, "    inst [{} or \"{name}\"] labels {labels}\n", set.inst),
+                Err(_) => put!(self.inquiry.out, "    inst [{}] labels {labels}\n", set.inst),
+            }
+        }
+    }
+}
+
+fn in_short(indom: InDom) -> String {
+    format!("{} {:#x}", indom_text(indom), indom.0)
+}
+
+fn in_full(indom: InDom) -> String {
+    format!("{} = {} = {:#x}", indom_text(indom), indom.0, indom.0)
+}
+
+fn indom_text(indom: InDom) -> String {
+    if indom == InDom::NULL { "PM_INDOM_NULL".to_owned() } else { indom.to_string() }
+}
+
+/// With the number where that is none that has a name.
+fn semantics_text(semantics: Semantics) -> Cow<'static, str> {
+    match semantics {
+        Semantics::Other(code) => format!("??? ({code})").into(),
+        known => known.name().into(),
+    }
+}
+
+fn type_text(value_type: ValueType) -> &'static str {
+    match value_type {
+        ValueType::NoSupport => "Not Supported",
+        ValueType::I32 => "32-bit int",
+        ValueType::U32 => "32-bit unsigned int",
+        ValueType::I64 => "64-bit int",
+        ValueType::U64 => "64-bit unsigned int",
+        ValueType::Float => "float",
+        ValueType::Double => "double",
+        ValueType::String => "string",
+        ValueType::Aggregate => "aggregate",
+        ValueType::AggregateStatic => "static aggregate",
+        ValueType::Event => "event record array",
+        ValueType::HighResEvent => "highres event record array",
+        ValueType::Unknown => "???",
+    }
+}

@@ -1,0 +1,85 @@
+//! Tools that stand in for PCP's own, as subcommands of `jumpseat` and by PCP's names.
+//!
+//! A tool has a folder or file of its own: `info`, `probe`, `val`, `events`, `store`. What they share is below
+//! them: `sampling` is what `val` and `events` do, in PCP one program by two names; `tool` is the command line in PCP's
+//! way, the source of metrics, and output. Nothing in `tool` knows a tool.
+//!
+//! Programs call a tool by [`called`]. Other commands take from here what has to be the same everywhere: definitions of
+//! derived metrics, archives, event records as text.
+
+pub mod definitions;
+mod events;
+mod info;
+mod later;
+mod probe;
+mod sampling;
+mod store;
+mod tool;
+mod val;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use tool::Tool;
+
+pub use later::later;
+pub use tool::record::{Emphasis, param_text};
+pub use tool::{Call, Definitions, archive};
+
+/// A tool, by the names it has.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Entry {
+    /// PCP's name for it.
+    pub name: &'static str,
+    /// What it is called as a subcommand.
+    pub subcommand: &'static str,
+    /// What it is for, in a line.
+    pub about: &'static str,
+    run: fn(Call, Vec<String>) -> ExitCode,
+}
+
+impl Entry {
+    const fn of<O>(tool: &Tool<O>, run: fn(Call, Vec<String>) -> ExitCode, about: &'static str) -> Entry {
+        Entry { name: tool.name, subcommand: tool.subcommand, about, run }
+    }
+}
+
+/// All tools, in the order of their subcommands.
+pub const TOOLS: [Entry; 5] = [
+    Entry::of(&events::TOOL, events::run, "Report event records as they come"),
+    Entry::of(&info::TOOL, info::run, "Report all about metrics: names, descriptions, help, labels, values"),
+    Entry::of(&probe::TOOL, probe::run, "Report how many values metrics have, and which"),
+    Entry::of(&store::TOOL, store::run, "Change the value of a metric"),
+    Entry::of(&val::TOOL, val::run, "Report a metric's values as they come"),
+];
+
+/// The tool that a command line calls, ready to run: by PCP's name as the name of the program, or as a subcommand.
+/// `words` begin with the name of the program, whose folder does not matter.
+pub fn called(mut words: impl Iterator<Item = String>) -> Option<impl FnOnce() -> ExitCode> {
+    let program = words.next()?;
+    let program = Path::new(&program).file_name()?.to_str()?;
+    let (run, call) = match TOOLS.iter().find(|tool| tool.name == program) {
+        Some(tool) => (tool.run, Call { name: program.to_owned(), pcp: true }),
+        None => {
+            let subcommand = words.next()?;
+            let tool = TOOLS.iter().find(|tool| tool.subcommand == subcommand)?;
+            (tool.run, Call { name: format!("jumpseat {subcommand}"), pcp: false })
+        }
+    };
+    let words: Vec<String> = words.collect();
+    Some(move || run(call, words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_are_called_by_both_of_their_names() {
+        let is_called = |words: &[&str]| called(words.iter().map(|&word| word.to_owned())).is_some();
+        assert!(is_called(&["/usr/bin/pmval", "x"]) && is_called(&["jumpseat", "val"]));
+        assert!(!is_called(&["jumpseat"]) && !is_called(&["jumpseat", "pmval"]) && !is_called(&["val"]));
+        assert!(!is_called(&[]) && !is_called(&["jumpseat", "top"]));
+    }
+}

@@ -1,0 +1,159 @@
+//! Samples as JSON, one object a line, with typed values.
+
+use byteorder::NetworkEndian;
+use pcp_event::EventFlags;
+use pcp_event::reader::Record;
+use pcp_model::time::Zone;
+use pcp_model::{Desc, InDom, Inst, PmError, Timestamp};
+use pcp_pdu::ValuesRef;
+use serde_json::{Map, Value as Json, json};
+
+use super::rate;
+use super::records::{self, RecordNames};
+use super::subject::Subject;
+use super::table::{Shown, Table, TimedValues};
+use crate::tool::json::typed_json;
+use crate::tool::put;
+
+/// What all objects have in common.
+pub struct JsonLines {
+    metric: String,
+    host: String,
+    desc: Desc,
+    units: String,
+    names: RecordNames,
+    table: Table,
+}
+
+impl JsonLines {
+    /// For a metric; `table` makes rates of counters.
+    pub fn new(metric: &str, host: &str, desc: Desc, rated: bool, table: Table) -> JsonLines {
+        let units = if rated { rate::units(desc.units) } else { desc.units };
+        JsonLines {
+            metric: metric.to_owned(),
+            host: host.to_owned(),
+            desc,
+            units: units.to_string(),
+            names: RecordNames::default(),
+            table,
+        }
+    }
+
+    /// Prints a sample: its values, its records, or why there are none. Whether it is one of those asked for.
+    pub fn sample(
+        &mut self,
+        subject: &mut Subject,
+        time: Timestamp,
+        values: Result<ValuesRef<'_>, PmError>,
+    ) -> bool {
+        let values = match values {
+            Err(error) => {
+                let text = json!({ "code": error.0, "text": error.to_string() });
+                self.print(subject, time, "error", text);
+                return true;
+            }
+            Ok(values) => values,
+        };
+        let list = if subject.has_events() {
+            self.arrays(subject, values)
+        } else {
+            let taken = self.table.take(Some(TimedValues::decode(time, values, self.desc.value_type)));
+            if !taken.counts {
+                return false;
+            }
+            match taken.shown {
+                Shown::Nothing | Shown::NoValues => Vec::new(),
+                Shown::Values(values) => values
+                    .iter()
+                    .map(|(inst, value)| {
+                        let mut object = self.instance(subject, *inst);
+                        object.insert("value".to_owned(), typed_json(value));
+                        Json::Object(object)
+                    })
+                    .collect(),
+            }
+        };
+        self.print(subject, time, "values", Json::Array(list));
+        true
+    }
+
+    /// Prints that recording was interrupted.
+    pub fn suspended(&mut self, subject: &mut Subject, time: Timestamp) {
+        self.table.suspend();
+        self.print(subject, time, "suspended", Json::Bool(true));
+    }
+
+    fn print(&self, subject: &mut Subject, time: Timestamp, what: &str, list: Json) {
+        let mut object = Map::new();
+        object.insert("time".to_owned(), utc(time).into());
+        object.insert("host".to_owned(), self.host.as_str().into());
+        object.insert("metric".to_owned(), self.metric.as_str().into());
+        if !subject.has_events() {
+            object.insert("units".to_owned(), self.units.as_str().into());
+        }
+        object.insert(what.to_owned(), list);
+        put!(subject.out, "{}\n", Json::Object(object));
+    }
+
+    fn instance(&mut self, subject: &mut Subject, inst: Inst) -> Map<String, Json> {
+        let mut object = Map::new();
+        if self.desc.indom != InDom::NULL {
+            object.insert("id".to_owned(), inst.into());
+            if let Some(name) = self.names.instance(&mut subject.context, self.desc.indom, inst) {
+                object.insert("instance".to_owned(), name.into());
+            }
+        }
+        object
+    }
+
+    fn arrays(&mut self, subject: &mut Subject, values: ValuesRef<'_>) -> Vec<Json> {
+        let mut list = Vec::new();
+        for (inst, value) in values.iter() {
+            if !subject.wants(inst) {
+                continue;
+            }
+            let mut object = self.instance(subject, inst);
+            match records::array(value, self.desc.value_type) {
+                Err(error) => {
+                    object.insert("error".to_owned(), json!({ "code": error.0, "text": error.to_string() }));
+                }
+                Ok(array) => {
+                    let records = array.records().map(|record| self.record(subject, &record));
+                    object.insert("records".to_owned(), records.collect());
+                }
+            }
+            list.push(Json::Object(object));
+        }
+        list
+    }
+
+    fn record(&mut self, subject: &mut Subject, record: &Record<'_, NetworkEndian>) -> Json {
+        let mut object = Map::new();
+        object.insert("time".to_owned(), utc(record.time).into());
+        object.insert("flags".to_owned(), flags(record.flags));
+        if let Some(missed) = record.missed() {
+            object.insert("missed".to_owned(), missed.into());
+            return Json::Object(object);
+        }
+        let params = record.params().map(|param| {
+            let metric = self.names.param(&mut subject.context, param.pmid);
+            let name = metric.name.clone().unwrap_or_else(|_| param.pmid.to_string());
+            let value = typed_json(&records::value(param.value));
+            json!({"name": name, "type": param.value_type.name(), "value": value})
+        });
+        object.insert("params".to_owned(), params.collect());
+        Json::Object(object)
+    }
+}
+
+fn flags(flags: EventFlags) -> Json {
+    let words = flags.to_string();
+    words.split(',').filter(|word| !word.is_empty()).collect()
+}
+
+/// `2026-11-20T10:44:40.123456789Z`.
+fn utc(time: Timestamp) -> String {
+    let zone = Zone::utc();
+    let t = zone.civil(time.sec);
+    format!("{:04}-{:02}-{:02}T{}Z", t.year, t.month, t.day, zone.clock(time, 9))
+}

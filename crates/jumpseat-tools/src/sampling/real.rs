@@ -1,0 +1,62 @@
+//! Numbers with a point, in columns: four digits or so, whatever their size (spec `tools.md` 5.6).
+
+use pcp_model::number::fixed;
+
+/// A number in a column, its blanks included: so that points are about below each other, numbers that take less
+/// digits have blanks after them.
+pub fn real(value: f64, width: usize, counter: bool) -> String {
+    if counter && value < 0.0 {
+        return format!("{:>width$}", '!');
+    }
+    let (digits, after) = if value.is_nan() {
+        ("nan.".to_owned(), 4)
+    } else if value.is_infinite() {
+        ("INF".to_owned(), 0)
+    } else if value == 0.0 {
+        ("0.0".to_owned(), 3)
+    } else if !(0.1..=9_999.0).contains(&value) {
+        (upper(value), 0)
+    } else if value <= 0.9999 {
+        (fixed(value, 4), 0)
+    } else if value <= 9.999 {
+        (fixed(value, 3), 1)
+    } else if value <= 99.99 {
+        (fixed(value, 2), 2)
+    } else if value <= 999.9 {
+        (fixed(value, 1), 3)
+    } else {
+        (fixed(value, 0) + ".", 4)
+    };
+    let width = width.saturating_sub(after);
+    format!("{digits:>width$}{:after$}", "")
+}
+
+/// `%.3E`.
+fn upper(value: f64) -> String {
+    pcp_model::number::exponential(value, 3).to_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_their_forms() {
+        for (value, text) in [
+            (0.0, "      0.0   "),
+            (1e-9, "   1.000E-09"),
+            (0.1, "      0.1000"),
+            (0.99991, "      1.000 "),
+            (9.9991, "     10.00  "),
+            (99.991, "    100.0   "),
+            (999.91, "   1000.    "),
+            (9999.1, "   9.999E+03"),
+            (-0.5, "  -5.000E-01"),
+            (f64::INFINITY, "         INF"),
+        ] {
+            assert_eq!(real(value, 12, false), text, "{value}");
+        }
+        assert_eq!(real(-0.5, 4, true), "   !");
+        assert_eq!(real(f64::NAN, 9, false), " nan.    ");
+    }
+}

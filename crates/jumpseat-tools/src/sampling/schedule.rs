@@ -1,0 +1,42 @@
+//! How long a run goes on, and what it reads (spec `tools.md` 5.3).
+
+use std::time::Duration;
+
+use pcp_model::Timestamp;
+
+use super::options::Wanted;
+use super::subject::Subject;
+
+/// Without `-t`.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a run goes on, and what it reads.
+pub struct Schedule {
+    /// How many: `None` for no end. The one that rates start from is not counted.
+    pub samples: Option<u64>,
+    /// No sample is later.
+    pub end: Option<Timestamp>,
+    /// Time between two samples.
+    pub interval: Duration,
+    /// Counters are shown as rates.
+    pub rated: bool,
+    /// The records of an archive as they are, not values interpolated between them.
+    pub by_record: bool,
+}
+
+impl Schedule {
+    /// What the options say about the metric.
+    pub fn new(subject: &Subject, wanted: &Wanted) -> Schedule {
+        let interval = wanted.interval.unwrap_or(DEFAULT_INTERVAL);
+        let rated = subject.is_counter() && !wanted.raw && !subject.has_events();
+        let by_record = subject.is_recorded() && (wanted.uninterpolated || subject.has_events());
+        let end = subject.window.finite_end();
+        let asked = subject.ready.common.samples;
+        let fits = end.filter(|_| !by_record).map(|end| {
+            let nanos = end.as_nanos() - subject.window.origin.as_nanos();
+            let intervals = nanos.div_euclid((interval.as_nanos() as i128).max(1));
+            u64::try_from((intervals + 1).max(0)).unwrap_or(u64::MAX)
+        });
+        Schedule { samples: asked.or(fits), end, interval, rated, by_record }
+    }
+}

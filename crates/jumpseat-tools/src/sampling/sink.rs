@@ -1,0 +1,164 @@
+//! Where samples go: the forms that a run can put them out in.
+
+use std::process::ExitCode;
+
+use pcp_model::{Inst, PmError, Timestamp, ValueType};
+use pcp_pdu::ValuesRef;
+
+use super::json::JsonLines;
+use super::options::{PMVAL, Wanted};
+use super::records::RecordNames;
+use super::schedule::Schedule;
+use super::style::Style;
+use super::subject::Subject;
+use super::table::{Shown, Table, TimedValues, default_width};
+use super::trace::Trace;
+use super::{header, record_lines};
+use crate::tool::put;
+
+/// Where samples go.
+pub enum Sink {
+    /// Columns of values.
+    Table(Box<Table>),
+    /// PCP's lines for event records.
+    Records(RecordNames),
+    /// An object a sample.
+    Json(Box<JsonLines>),
+    /// A file for a viewer.
+    Trace(Box<Trace>),
+}
+
+impl Sink {
+    /// The form that the options ask for, and what has to be printed before the first sample.
+    ///
+    /// # Errors
+    /// The exit code, after a message.
+    pub fn new(subject: &mut Subject, wanted: &Wanted, schedule: &Schedule) -> Result<Sink, ExitCode> {
+        if let Some(file) = &wanted.perfetto {
+            if !subject.has_events() {
+                return Err(subject.fails(&format!("{} has no event records to trace", wanted.metric)));
+            }
+            let trace = Trace::create(file.as_ref(), &wanted.metric, &subject.host);
+            return trace
+                .map(|trace| Sink::Trace(Box::new(trace)))
+                .map_err(|error| subject.fails(&format!("cannot write {file}: {error}")));
+        }
+        let (desc, style) = (subject.desc, Style::of(&subject.ready.call));
+        let width = wanted.width.unwrap_or(default_width(desc.value_type));
+        let table =
+            || Table::new(desc, schedule.rated, width, wanted.precision, subject.chosen.clone(), style);
+        if wanted.json {
+            let table = table();
+            let lines = JsonLines::new(&wanted.metric, &subject.host, desc, schedule.rated, table);
+            return Ok(Sink::Json(Box::new(lines)));
+        }
+        if desc.value_type == ValueType::NoSupport {
+            put!(subject.out, "\n");
+            subject.out.flush();
+            // PCP's program has this one under its first name only.
+            let name = if subject.ready.call.pcp { PMVAL } else { &subject.ready.call.name };
+            eprintln!("{name}: unknown performance metric value type {}", desc.value_type.name());
+            return Err(ExitCode::FAILURE);
+        }
+        if let Some(digits) = wanted.precision
+            && digits > 0
+            && digits + 2 > width
+        {
+            if !subject.has_events() && subject.ready.common.zone.is_none() {
+                put!(subject.out, "\n");
+            }
+            subject.out.flush();
+            return Err(subject.fails(&format!("-f {digits} too large for column width {width}")));
+        }
+        let table = table();
+        header::print(subject, &wanted.metric, schedule, style);
+        subject.out.flush();
+        Ok(if subject.has_events() {
+            Sink::Records(RecordNames::default())
+        } else {
+            Sink::Table(Box::new(table))
+        })
+    }
+
+    /// Whether what is written is of no use without [`Sink::finish`]: a signal must not end the program then.
+    pub fn needs_an_end(&self) -> bool {
+        matches!(self, Sink::Trace(_))
+    }
+
+    /// Puts a sample out. Whether it is one of those asked for; `None` if the run is to end.
+    pub fn sample(
+        &mut self,
+        subject: &mut Subject,
+        wanted: &Wanted,
+        time: Timestamp,
+        values: Result<ValuesRef<'_>, PmError>,
+    ) -> Option<bool> {
+        let stamp = if subject.is_recorded() { subject.stamp(time, wanted.dated) } else { String::new() };
+        let gap = if stamp.is_empty() { "" } else { "  " };
+        match self {
+            Sink::Table(table) => {
+                let sample =
+                    values.ok().map(|values| TimedValues::decode(time, values, subject.desc.value_type));
+                let present: Vec<Inst> =
+                    sample.iter().flat_map(|sample| sample.values.iter().map(|(inst, _)| *inst)).collect();
+                let Subject { context, clock, out, .. } = subject;
+                let taken = table.take(sample);
+                if !present.is_empty() || taken.shown != Shown::NoValues {
+                    table.headers(&present, stamp.len(), context, out);
+                }
+                match taken.shown {
+                    Shown::Nothing => {}
+                    Shown::NoValues => put!(out, "{stamp}{gap}No values available\n"),
+                    Shown::Values(values) => table.print(&stamp, &values, clock, out),
+                }
+                return Some(taken.counts);
+            }
+            Sink::Records(names) => {
+                put!(subject.out, "{stamp}{gap}");
+                if let Ok(values) = values
+                    && !record_lines::print(subject, names, &wanted.metric, values)
+                    && wanted.verbose
+                {
+                    put!(subject.out, "{}: No values available\n", wanted.metric);
+                }
+            }
+            Sink::Json(json) => return Some(json.sample(subject, time, values)),
+            Sink::Trace(trace) => {
+                if let Ok(values) = values
+                    && let Err(error) = trace.sample(&mut subject.context, &subject.desc, time, values)
+                {
+                    eprintln!("{}: cannot write the trace: {error}", subject.ready.call.name);
+                    return None;
+                }
+            }
+        }
+        Some(true)
+    }
+
+    /// Tells that recording was interrupted.
+    pub fn suspended(&mut self, subject: &mut Subject, wanted: &Wanted, time: Timestamp) {
+        match self {
+            Sink::Table(table) => table.suspend(),
+            Sink::Records(_) => {}
+            Sink::Json(json) => return json.suspended(subject, time),
+            Sink::Trace(_) => return,
+        }
+        let stamp = subject.stamp(time, wanted.dated);
+        put!(subject.out, "{stamp}  Archive logging suspended\n");
+    }
+
+    /// Ends the output. False if that failed.
+    pub fn finish(self, subject: &mut Subject) -> bool {
+        let Sink::Trace(trace) = self else { return true };
+        match trace.finish() {
+            Ok(summary) => {
+                put!(subject.out, "{summary}\n");
+                true
+            }
+            Err(error) => {
+                eprintln!("{}: cannot write the trace: {error}", subject.ready.call.name);
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What a run is about: the context, the time window, the metric and the instances wanted.
+
+use std::process::ExitCode;
+
+use pcp_client::{Context, ContextKind};
+use pcp_model::time::Window;
+use pcp_model::{
+    Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Semantics, Timestamp, Value, ValueSet, ValueType,
+};
+
+use super::options::Wanted;
+use crate::tool::{Clock, Out, Ready, open, report_unusable, window};
+
+/// What a run is about.
+pub struct Subject {
+    /// The command line.
+    pub ready: Ready,
+    /// The source.
+    pub context: Context,
+    /// The name of its host.
+    pub host: String,
+    /// When samples are wanted.
+    pub window: Window,
+    /// The metric.
+    pub desc: Desc,
+    /// The instances wanted, ordered, with the names they were asked for by; `None` for all.
+    pub chosen: Option<Vec<(Inst, String)>>,
+    /// The zone for times.
+    pub clock: Clock,
+    /// Standard output.
+    pub out: Out,
+}
+
+impl Subject {
+    /// Opens the source and looks the metric up.
+    ///
+    /// # Errors
+    /// The exit code, after a message.
+    pub fn new(mut ready: Ready, wanted: &Wanted) -> Result<Subject, ExitCode> {
+        if ready.common.gui || ready.common.gui_port.is_some() {
+            eprintln!("{}: time controls are not supported", ready.call.name);
+            return Err(ExitCode::FAILURE);
+        }
+        let mut context = open(&mut ready)?;
+        let failed = |what: &str| {
+            eprintln!("{}: {what}", ready.call.name);
+            ExitCode::FAILURE
+        };
+        let mut out = Out::new();
+        let clock = Clock::reporting(&ready.common, &mut context, &mut out)
+            .map_err(|error| failed(&format!("Cannot set context timezone: {}", error.code())))?;
+        let window = window(&ready, &mut context, &clock.zone)?;
+        let metric = wanted.metric.as_str();
+        let pmid = context
+            .pmid(metric)
+            .map_err(|error| failed(&format!("pmLookupName({metric}): {}", error.code())))?;
+        let desc = context.desc(pmid);
+        report_unusable(&mut context);
+        let desc = desc.map_err(|error| failed(&format!("pmLookupDesc: {}", error.code())))?;
+        let chosen = choose(&mut context, &desc, wanted).map_err(|what| failed(&what))?;
+        if let Some(text) = wanted.filter.as_ref().filter(|_| context.kind() != ContextKind::Archive) {
+            store(&mut context, &desc, chosen.as_deref(), text).map_err(|what| failed(&what))?;
+        }
+        let host = context.host_name().map_err(|error| failed(&error.code().to_string()))?;
+        Ok(Subject { ready, context, host, window, desc, chosen, clock, out })
+    }
+
+    /// Says why the tool cannot go on. Its exit code.
+    pub fn fails(&self, what: &str) -> ExitCode {
+        eprintln!("{}: {what}", self.ready.call.name);
+        ExitCode::FAILURE
+    }
+
+    /// Whether what it reads was recorded.
+    pub fn is_recorded(&self) -> bool {
+        self.context.kind() == ContextKind::Archive
+    }
+
+    /// The time of a sample as lines begin with it: with date and more digits where that is asked for.
+    pub fn stamp(&self, time: Timestamp, dated: usize) -> String {
+        match dated {
+            0 => self.clock.zone.clock(time, 3),
+            1 => self.clock.zone.ctime_fraction(time, 6),
+            _ => self.clock.zone.ctime_fraction(time, 9),
+        }
+    }
+
+    /// Whether its values are event records.
+    pub fn has_events(&self) -> bool {
+        matches!(self.desc.value_type, ValueType::Event | ValueType::HighResEvent)
+    }
+
+    /// Whether an instance is among those wanted. The records of an archive have the others as well.
+    pub fn wants(&self, inst: Inst) -> bool {
+        let listed = |chosen: &[(Inst, String)]| chosen.iter().any(|(other, _)| *other == inst);
+        self.chosen.as_deref().is_none_or(|chosen| chosen.is_empty() || listed(chosen))
+    }
+
+    /// Whether its values only ever grow.
+    pub fn is_counter(&self) -> bool {
+        self.desc.semantics == Semantics::Counter
+    }
+}
+
+/// Restricts the context to the instances that are named.
+fn choose(
+    context: &mut Context,
+    desc: &Desc,
+    wanted: &Wanted,
+) -> Result<Option<Vec<(Inst, String)>>, String> {
+    if !wanted.some_instances {
+        return Ok(None);
+    }
+    if desc.indom == InDom::NULL {
+        return match wanted.bracketed {
+            true => Err(format!("{}: singular metrics do not have instances", wanted.metric)),
+            false => Ok(None),
+        };
+    }
+    let mut chosen = Vec::with_capacity(wanted.instances.len());
+    for name in &wanted.instances {
+        let inst = match context.kind() {
+            ContextKind::Archive => context.instance_ever(desc.indom, name),
+            _ => context.instance(desc.indom, name),
+        };
+        let inst = inst.map_err(|_| format!("instance {name} not available"))?;
+        chosen.push((inst, name.clone()));
+    }
+    chosen.sort_by_key(|(inst, _)| *inst);
+    let ids: Vec<Inst> = chosen.iter().map(|(inst, _)| *inst).collect();
+    if ids.is_empty() {
+        // No columns, but values all the same.
+        return Ok(Some(chosen));
+    }
+    let profile =
+        context.delete_profile(desc.indom, &[]).and_then(|()| context.add_profile(desc.indom, &ids));
+    profile.map_err(|error| format!("pmAddProfile: {}", error.code()))?;
+    Ok(Some(chosen))
+}
+
+/// Stores a value before the first fetch: a filter for events, mostly.
+fn store(
+    context: &mut Context,
+    desc: &Desc,
+    chosen: Option<&[(Inst, String)]>,
+    text: &str,
+) -> Result<(), String> {
+    let value_type = match desc.value_type {
+        ValueType::Event | ValueType::HighResEvent => ValueType::String,
+        other => other,
+    };
+    let value = Value::parse(text, value_type).map_err(|error| {
+        let name = value_type.name();
+        match error {
+            PmError::TYPE => format!("filter \"{text}\" incompatible with metric type (PM_TYPE_{name})"),
+            PmError(-34) => {
+                format!("filter value \"{text}\" is out of range for metric data type (PM_TYPE_{name})")
+            }
+            other => format!("failed to convert value \"{text}\": {other}"),
+        }
+    })?;
+    let instances: Vec<Inst> = match chosen {
+        Some(chosen) => chosen.iter().map(|(inst, _)| *inst).collect(),
+        None if desc.indom == InDom::NULL => vec![PM_IN_NULL],
+        None => {
+            let all = context.instances(desc.indom);
+            let all = all.map_err(|error| format!("pmGetInDom({}): {}", desc.indom, error.code()))?;
+            all.into_iter().map(|instance| instance.id).collect()
+        }
+    };
+    let values = instances.into_iter().map(|inst| InstanceValue { inst, value: value.clone() }).collect();
+    context
+        .store(&[ValueSet { pmid: desc.pmid, values: Ok(values) }])
+        .map_err(|error| format!("store value \"{text}\" failed: {}", error.code()))
+}

@@ -1,0 +1,249 @@
+//! Values in columns, one for each instance (spec `tools.md` 5.5 and 5.6).
+
+use pcp_client::{Context, ContextKind};
+use pcp_event::print_value;
+use pcp_model::{Desc, InDom, Inst, PrintOptions, Semantics, Timestamp, Value, ValueType, number};
+use pcp_pdu::{ValueRef, ValuesRef};
+
+use super::rate::{self, number as as_number};
+use super::real::real;
+use super::style::Style;
+use crate::tool::{Clock, Out, put, values};
+
+/// The columns, and the sample that rates start from.
+pub struct Table {
+    desc: Desc,
+    counter: bool,
+    rated: bool,
+    wraps: bool,
+    width: usize,
+    precision: Option<usize>,
+    squash: PrintOptions,
+    style: Style,
+    /// Columns, by instance.
+    columns: Vec<(Inst, String)>,
+    /// Whether new instances get columns.
+    open: bool,
+    /// Whether the headers of the columns are out of date.
+    stale: bool,
+    /// Whether the whole names of the columns have been shown.
+    named: bool,
+    last: Option<TimedValues>,
+    /// Whether there was a line since rates last started.
+    any_shown: bool,
+}
+
+/// Values of the metric's type at a time.
+pub struct TimedValues {
+    /// When.
+    pub time: Timestamp,
+    /// Of each instance.
+    pub values: Vec<(Inst, Value)>,
+}
+
+/// What a sample shows.
+#[derive(Debug, PartialEq)]
+pub enum Shown {
+    /// Nothing at all: it is what the first rates start from.
+    Nothing,
+    /// That there are no values.
+    NoValues,
+    /// Values, or rates, of instances.
+    Values(Vec<(Inst, Value)>),
+}
+
+/// What becomes of a sample.
+pub struct Taken {
+    /// What there is to show.
+    pub shown: Shown,
+    /// Whether it is one of the samples asked for.
+    pub counts: bool,
+}
+
+/// The width of a column, if nothing else is asked for.
+pub fn default_width(value_type: ValueType) -> usize {
+    match value_type {
+        ValueType::I32 | ValueType::U32 => 11,
+        ValueType::Float => 13,
+        ValueType::Event | ValueType::HighResEvent => 0,
+        _ => 21,
+    }
+}
+
+impl TimedValues {
+    /// Values of the metric's type; others are left out.
+    pub fn decode(time: Timestamp, values: ValuesRef<'_>, value_type: ValueType) -> TimedValues {
+        let typed = |(inst, value): (Inst, ValueRef<'_>)| Some((inst, value.to_value(value_type).ok()?));
+        TimedValues { time, values: values.iter().filter_map(typed).collect() }
+    }
+}
+
+impl Table {
+    /// No columns yet: they are those of `chosen`, or of all instances.
+    pub fn new(
+        desc: Desc,
+        rated: bool,
+        width: usize,
+        precision: Option<usize>,
+        chosen: Option<Vec<(Inst, String)>>,
+        style: Style,
+    ) -> Table {
+        Table {
+            desc,
+            counter: desc.semantics == Semantics::Counter,
+            rated,
+            wraps: std::env::var_os("PCP_COUNTER_WRAP").is_some(),
+            width,
+            precision,
+            squash: values::print_options(width),
+            style,
+            open: chosen.is_none(),
+            columns: chosen.unwrap_or_default(),
+            stale: true,
+            named: false,
+            last: None,
+            any_shown: false,
+        }
+    }
+
+    /// Takes a sample, or the lack of one, and says what to show of it. Rates need a sample to start from, which is
+    /// not counted as one of those asked for. Where there were lines before, PCP shows it as one without values.
+    pub fn take(&mut self, sample: Option<TimedValues>) -> Taken {
+        let Some(sample) = sample.filter(|sample| !sample.values.is_empty()) else {
+            self.any_shown |= self.last.is_none();
+            self.last = None;
+            self.stale = true;
+            return Taken { shown: Shown::NoValues, counts: true };
+        };
+        if !self.rated {
+            return Taken { shown: Shown::Values(sample.values), counts: true };
+        }
+        let any_shown = std::mem::replace(&mut self.any_shown, self.last.is_some());
+        let Some(last) = self.last.replace(sample) else {
+            // PCP has no line for the first start of all, and one without values for each later one.
+            let shown = if any_shown { Shown::NoValues } else { Shown::Nothing };
+            return Taken { shown, counts: false };
+        };
+        let rates = self.last.iter().flat_map(|new| {
+            let elapsed = rate::seconds(last.time, new.time);
+            new.values.iter().map(move |(inst, value)| (inst, value, elapsed))
+        });
+        let rates = rates.filter_map(|(inst, value, elapsed)| {
+            let (_, old) = last.values.iter().find(|(other, _)| other == inst)?;
+            let (old, value) = (as_number(old)?, as_number(value)?);
+            let rate = rate::rate(old, value, self.desc.value_type, elapsed, self.desc.units, self.wraps);
+            Some((*inst, Value::Double(rate)))
+        });
+        Taken { shown: Shown::Values(rates.collect()), counts: true }
+    }
+
+    /// Recording was interrupted: rates start anew.
+    pub fn suspend(&mut self) {
+        self.any_shown = self.last.take().is_none();
+        self.stale = true;
+    }
+
+    /// Prints the headers of the columns where they are due: before the first values, after values were missing, and
+    /// for a new instance. Lines begin with a stamp of this length.
+    pub fn headers(&mut self, present: &[Inst], stamp: usize, context: &mut Context, out: &mut Out) {
+        if self.desc.indom == InDom::NULL {
+            return;
+        }
+        let known = |inst: &Inst| self.columns.iter().any(|(other, _)| other == inst);
+        if self.open && (self.columns.is_empty() || !present.iter().all(known)) {
+            let instances = match context.kind() {
+                ContextKind::Archive => context.instances_ever(self.desc.indom),
+                _ => context.instances(self.desc.indom),
+            };
+            if let Ok(instances) = instances {
+                self.columns = instances.into_iter().map(|instance| (instance.id, instance.name)).collect();
+                self.columns.sort_by_key(|(inst, _)| *inst);
+            }
+            self.named = false;
+            self.stale = true;
+        }
+        // PCP has an empty line for no columns, but not in archives.
+        let empty = self.columns.is_empty() && stamp > 0;
+        if std::mem::take(&mut self.stale) && !empty {
+            self.print_headers(stamp, out);
+        }
+    }
+
+    /// Prints a line of values. It begins with a stamp, empty for values of now.
+    pub fn print(&self, stamp: &str, shown: &[(Inst, Value)], clock: &Clock, out: &mut Out) {
+        let mut line = self.style.label(stamp).into_bytes();
+        if self.desc.indom == InDom::NULL {
+            match shown.first() {
+                Some((_, value)) => self.value(value, clock, &mut line),
+                None => line.extend_from_slice(format!("{:>1$}", '?', self.width).as_bytes()),
+            }
+        } else {
+            for (inst, _) in &self.columns {
+                match shown.iter().find(|(other, _)| other == inst) {
+                    Some((_, value)) => self.value(value, clock, &mut line),
+                    None => line
+                        .extend_from_slice(self.style.label(&format!("{:>1$}", '?', self.width)).as_bytes()),
+                }
+                line.push(b' ');
+            }
+            self.warn_of_unknown(shown, clock, out);
+            if line.is_empty() {
+                return;
+            }
+        }
+        line.push(b'\n');
+        out.bytes(&line);
+    }
+
+    /// Names of the columns, cut to their width; whole ones in front if any is cut, for the first time.
+    fn print_headers(&mut self, indent: usize, out: &mut Out) {
+        let longest = self.columns.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
+        if longest > self.width && !std::mem::replace(&mut self.named, true) {
+            for (at, (_, name)) in self.columns.iter().enumerate() {
+                put!(out, "full label for instance[{at}]: {name}\n");
+            }
+        }
+        put!(out, "\n{:indent$}", "");
+        let indented = self.rated && self.precision.is_none() && longest + 3 <= self.width;
+        for (_, name) in &self.columns {
+            let name: String =
+                String::from_utf8_lossy(name.as_bytes().get(..self.width).unwrap_or(name.as_bytes()))
+                    .into_owned();
+            let (width, after) = if indented { (self.width - 3, "    ") } else { (self.width, " ") };
+            put!(out, "{}{after}", self.style.name(&format!("{name:>width$}")));
+        }
+        put!(out, "\n");
+    }
+
+    fn warn_of_unknown(&self, shown: &[(Inst, Value)], clock: &Clock, out: &mut Out) {
+        if !self.open {
+            return;
+        }
+        for (inst, value) in shown {
+            if self.columns.iter().all(|(other, _)| other != inst) {
+                let mut text = Vec::new();
+                self.value(value, clock, &mut text);
+                put!(
+                    out,
+                    "Warning: value={}, but instance={inst} is unknown\n",
+                    String::from_utf8_lossy(&text)
+                );
+            }
+        }
+    }
+
+    fn value(&self, value: &Value, clock: &Clock, line: &mut Vec<u8>) {
+        let text = match value {
+            Value::Float(_) | Value::Double(_) => {
+                let v = as_number(value).unwrap_or_default();
+                match self.precision {
+                    Some(digits) => format!("{:>1$}", number::fixed(v, digits), self.width),
+                    None => real(v, self.width, self.counter),
+                }
+            }
+            _ => return print_value(value, self.squash, |seconds| clock.utc_offset(seconds), line),
+        };
+        let text = if text.ends_with('!') { self.style.warning(&text) } else { text };
+        line.extend_from_slice(text.as_bytes());
+    }
+}

@@ -1,0 +1,70 @@
+//! Definitions of derived metrics, as every program of PCP's has them (`pmLoadDerivedConfig(3)`).
+
+use std::path::Path;
+use std::sync::PoisonError;
+
+use pcp_client::{Context, SharedRegistry, global_registry};
+use pcp_derive::{ConfigProblem, Dialect, Registry};
+use pcp_model::PmError;
+
+use super::call::Call;
+use super::conf;
+use super::messages::Messages;
+use crate::definitions;
+
+/// Definitions of derived metrics: those of the command line, and those that PCP has in every program.
+pub struct Definitions {
+    registry: SharedRegistry,
+    initialised: bool,
+}
+
+impl Definitions {
+    /// Loads the definitions that `PCP_DERIVED_CONFIG` names, or those that are installed with PCP, unless that has
+    /// been done.
+    pub fn load_defaults(&mut self, call: &Call) {
+        let mut messages = Messages::default();
+        self.initialise(&mut messages);
+        messages.flush(call);
+    }
+
+    /// None yet, in a dialect.
+    pub fn new(dialect: Dialect) -> Definitions {
+        let registry = global_registry();
+        *registry.write().unwrap_or_else(PoisonError::into_inner) = Registry::new(dialect);
+        Definitions { registry, initialised: false }
+    }
+
+    pub(super) fn load(&mut self, files: &str, messages: &mut Messages) -> Result<(), PmError> {
+        self.initialise(messages);
+        self.add(files, messages)
+    }
+
+    fn initialise(&mut self, messages: &mut Messages) {
+        if std::mem::replace(&mut self.initialised, true) {
+            return;
+        }
+        self.registry.write().unwrap_or_else(PoisonError::into_inner).initialise();
+        let files = match std::env::var("PCP_DERIVED_CONFIG") {
+            Ok(files) => files,
+            Err(_) => conf::var_dir().join("config/derived").to_string_lossy().into_owned(),
+        };
+        if !files.is_empty() {
+            // Files that nobody named on the command line may be missing.
+            let _ = self.add(&files, messages);
+        }
+    }
+
+    fn add(&mut self, files: &str, messages: &mut Messages) -> Result<(), PmError> {
+        let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+        let mut problem = |file: &Path, problem: &ConfigProblem| {
+            messages.add(&problem.text(&file.display().to_string()));
+        };
+        let loaded = definitions::load(&mut registry, Path::new(files), &mut problem);
+        loaded.map(|_| ()).map_err(|unreadable| PmError::from(&unreadable.error))
+    }
+}
+
+/// Says which definitions of derived metrics turned out to be of no use with these metrics.
+pub fn report_unusable(context: &mut Context) {
+    context.derived().take_messages().iter().for_each(|message| eprint!("{message}"));
+}

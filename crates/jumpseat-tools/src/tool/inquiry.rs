@@ -1,0 +1,175 @@
+//! Asking about metrics, many at a time: names, values and descriptors with one request of each kind.
+//!
+//! Tools that show each metric once (`info`, `probe`) differ in what they print only. In an archive "once" is the first
+//! record of a metric from some time on, so each metric is asked about by itself, starting there again.
+
+use std::process::ExitCode;
+
+use pcp_client::{Context, Fetched, Mode};
+use pcp_model::{Desc, InDom, PmError, Pmid, Timestamp, ValueType};
+
+use super::clock::Clock;
+use super::command_line::Ready;
+use super::derived::report_unusable;
+use super::instances::Instances;
+use super::out::Out;
+use super::window::replay_from;
+
+/// Metrics asked about with one request of each kind, unless the user says otherwise.
+const BATCH: usize = 128;
+
+/// A source of metrics, and what has been learnt about it.
+pub struct Inquiry {
+    /// The source.
+    pub context: Context,
+    /// Where each metric's first record is looked for, in an archive.
+    pub origin: Option<Timestamp>,
+    /// Instances, at the time of the last fetch.
+    pub instances: Instances,
+    /// The zone for times.
+    pub clock: Clock,
+    /// Standard output.
+    pub out: Out,
+    /// What the last fetch brought, reused from one to the next.
+    fetched: Fetched,
+}
+
+/// What a tool has to know about metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
+    /// Fetch them.
+    pub values: bool,
+    /// Ask for their descriptors.
+    pub descs: bool,
+    /// Names that nobody knows stand for metrics that nobody has, and are fetched as these.
+    pub unknown_names: bool,
+}
+
+/// A metric that was asked about.
+#[derive(Clone, Debug)]
+pub struct Metric<'n> {
+    /// Its name.
+    pub name: &'n str,
+    /// Its identifier.
+    pub pmid: Pmid,
+    /// Its descriptor, if that was asked for.
+    pub desc: Result<Option<Desc>, PmError>,
+}
+
+/// What came of a batch of names.
+pub struct Answer<'n> {
+    /// Names that are no metric's, and why.
+    pub unknown: Vec<(&'n str, PmError)>,
+    /// The others, in their order.
+    pub metrics: Vec<Metric<'n>>,
+    /// Their value sets, in the same order; none if there was no need. An error is that of the whole request: then there
+    /// are no descriptors either.
+    pub values: Result<Fetched, PmError>,
+}
+
+impl Inquiry {
+    /// About metrics of an open source. In an archive it starts where the command line says.
+    ///
+    /// # Errors
+    /// The exit code, after a message.
+    pub fn new(mut context: Context, ready: &Ready) -> Result<Inquiry, ExitCode> {
+        let mut out = Out::new();
+        let (clock, origin) = replay_from(ready, &mut context, &mut out)?;
+        let (instances, fetched) = (Instances::default(), Fetched::new());
+        Ok(Inquiry { context, origin, instances, clock, out, fetched })
+    }
+
+    /// How many metrics to ask about at a time, where the user wants `wanted`.
+    pub fn batch(&self, wanted: Option<usize>) -> usize {
+        match self.origin {
+            Some(_) => 1,
+            None => wanted.unwrap_or(BATCH),
+        }
+    }
+
+    /// Asks about metrics by their names. Hand the value sets back with [`Inquiry::reuse`].
+    pub fn ask<'n>(&mut self, names: &'n [String], needs: Needs) -> Answer<'n> {
+        let mut answer = self.look_up(names, needs);
+        if answer.metrics.is_empty() {
+            return answer;
+        }
+        let pmids: Vec<Pmid> = answer.metrics.iter().map(|metric| metric.pmid).collect();
+        if needs.values {
+            self.rewind();
+            let fetched = answer.values.as_mut().map_err(|error| *error);
+            let outcome = fetched.and_then(|fetched| {
+                self.context.fetch(&pmids, fetched).map(|_| ()).map_err(|error| error.code())
+            });
+            if let Err(error) = outcome {
+                answer.values = Err(error);
+                return answer;
+            }
+        }
+        if needs.descs {
+            let descs =
+                self.context.descs(&pmids).unwrap_or_else(|error| vec![Err(error.code()); pmids.len()]);
+            debug_assert_eq!(descs.len(), pmids.len(), "there is an answer for each metric");
+            for (metric, desc) in answer.metrics.iter_mut().zip(descs) {
+                metric.desc = desc.map(Some);
+            }
+        }
+        // Definitions are bound when their metrics are first asked for, so now is when they turn out to be of no use.
+        report_unusable(&mut self.context);
+        answer
+    }
+
+    /// Takes value sets back, for the next fetch.
+    pub fn reuse(&mut self, fetched: Fetched) {
+        self.fetched = fetched;
+    }
+
+    fn look_up<'n>(&mut self, names: &'n [String], needs: Needs) -> Answer<'n> {
+        let mut fetched = std::mem::take(&mut self.fetched);
+        fetched.clear();
+        let mut answer = Answer { unknown: Vec::new(), metrics: Vec::new(), values: Ok(fetched) };
+        let refs: Vec<&str> = names.iter().map(String::as_str).collect();
+        let pmids = match self.context.lookup_names(&refs) {
+            Ok(pmids) => pmids,
+            // An archive refuses a request of nothing but unknown names; a collector answers each.
+            Err(_) if needs.unknown_names && self.origin.is_some() => vec![None; names.len()],
+            Err(error) => {
+                let error = error.code();
+                answer.unknown = refs.into_iter().map(|name| (name, error)).collect();
+                return answer;
+            }
+        };
+        for (name, pmid) in refs.into_iter().zip(pmids) {
+            match pmid.or(needs.unknown_names.then_some(Pmid::NULL)) {
+                Some(pmid) => answer.metrics.push(Metric { name, pmid, desc: Ok(None) }),
+                None => answer.unknown.push((name, PmError::NAME)),
+            }
+        }
+        answer
+    }
+
+    /// Goes back to where each metric is looked for: then it is another time, with other instances.
+    fn rewind(&mut self) {
+        if let Some(origin) = self.origin {
+            let archive = self.context.set_mode(Mode::Forward, Some(origin));
+            debug_assert!(archive.is_ok(), "only archives have an origin, and they all have this mode");
+            self.instances = Instances::default();
+        }
+    }
+}
+
+impl Metric<'_> {
+    /// Its descriptor, if that was asked for and could be had.
+    pub fn desc(&self) -> Option<Desc> {
+        self.desc.ok().flatten()
+    }
+
+    /// Its instance domain.
+    pub fn indom(&self) -> InDom {
+        self.desc().map_or(InDom::NULL, |desc| desc.indom)
+    }
+
+    /// The type of its values.
+    pub fn value_type(&self) -> ValueType {
+        self.desc().map_or(ValueType::Unknown, |desc| desc.value_type)
+    }
+}

@@ -1,0 +1,84 @@
+//! The source of metrics that a command line asks for.
+
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pcp_client::{
+    ArchiveProvider, ClientError, Context, EnvWarning, HostSpecError, Options, global_registry,
+};
+use pcp_model::time::Zone;
+
+use super::command_line::Ready;
+
+/// The collector of this host.
+const LOCAL_COLLECTOR: &str = "local:";
+
+/// A context on what the command line asks for, by default this host's collector, with the definitions of derived
+/// metrics.
+///
+/// # Errors
+/// The exit code, after a message.
+pub fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
+    let (call, common) = (&ready.call, &ready.common);
+    let failed = |what: String| {
+        eprintln!("{}: {what}", call.name);
+        ExitCode::FAILURE
+    };
+    if common.local {
+        return Err(failed(format!(
+            "Cannot {}: agents that are shared objects cannot be loaded here, use -h instead of -L",
+            ready.local_failure
+        )));
+    }
+    if !common.archives.is_empty() {
+        let archives = common.archives.join(",");
+        let context = archive(&archives).map_err(|error| {
+            let code = failed(format!("Cannot open archive \"{archives}\": {}", error.code()));
+            if let (ClientError::Archive(error), false) = (&error, call.pcp) {
+                eprintln!("{error}");
+            }
+            code
+        })?;
+        ready.definitions.load_defaults(call);
+        return Ok(match &common.names {
+            Some(names) => context.with_names(names.clone()),
+            None => context,
+        });
+    }
+    let host = common.host.as_deref().unwrap_or(LOCAL_COLLECTOR);
+    let (context, warnings) = connect(host, common.container.clone()).map_err(|error| {
+        if let ClientError::Spec(HostSpecError::Syntax { .. }) = &error {
+            eprint!("pmNewContext: bad host specification\n{error}");
+        }
+        failed(format!("Cannot connect to PMCD on host \"{host}\": {}", error.code()))
+    })?;
+    for warning in warnings {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
+        let when = Zone::local().ctime(now);
+        // Without the year, as pmNotifyErr(3) has it.
+        let when = when.rsplit_once(' ').map_or(when.as_str(), |(when, _)| when);
+        eprintln!("[{when}] {}({}) Warning: {warning}", call.name, std::process::id());
+    }
+    ready.definitions.load_defaults(call);
+    Ok(match &common.names {
+        Some(names) => context.with_names(names.clone()),
+        None => context,
+    })
+}
+
+/// A context on archives. Those who want the readings that PCP's releases before 6.3 make up between two records
+/// say so in the environment.
+pub fn archive(names: &str) -> Result<Context, ClientError> {
+    let prior = std::env::var("JUMPSEAT_INTERPOLATION").is_ok_and(|rule| rule == "prior");
+    let provider = ArchiveProvider::open(names)?.nearest(!prior);
+    Ok(Context::new(Box::new(provider), global_registry()))
+}
+
+/// A context, and what of the environment was ignored.
+fn connect(host: &str, container: Option<String>) -> Result<(Context, Vec<EnvWarning>), ClientError> {
+    let (mut options, warnings) = Options::from_env();
+    if container.is_some() {
+        options.container = container;
+    }
+    Ok((Context::host_with(&host.parse()?, &options)?, warnings))
+}

@@ -1,0 +1,196 @@
+//! Tables of options, and the options that most tools have.
+
+use super::call::Call;
+
+/// A tool's command line. `O` is the type of the tool's own options, a variant for each: reading them is a `match` that
+/// the compiler checks for completeness.
+#[derive(Debug)]
+pub struct Tool<O: 'static> {
+    /// PCP's name for it.
+    pub name: &'static str,
+    /// What it is called as a subcommand.
+    pub subcommand: &'static str,
+    /// What follows the options in the usage text.
+    pub operands: &'static str,
+    /// Whether options may come after operands.
+    pub permute: bool,
+    /// What it says it cannot do where agents cannot be loaded.
+    pub local_failure: &'static str,
+    /// Whether `-z` needs `-h` or `-a`.
+    pub zone_needs_source: bool,
+    /// Who reads `-t` in PCP, and is named in its messages.
+    pub interval_parser: &'static str,
+    /// Options in the order of the usage text.
+    pub rows: &'static [Row<O>],
+    /// Options that it has as a subcommand only.
+    pub extra: &'static [Row<O>],
+}
+
+/// A line of a tool's table.
+#[derive(Debug)]
+pub enum Row<O> {
+    /// The heading of a group.
+    Heading(&'static str),
+    /// An option that other tools have too.
+    Standard(Standard),
+    /// An option that other tools have too, in a form of its own.
+    StandardAs(Standard, Opt),
+    /// An option of its own.
+    Own(O, Opt),
+}
+
+/// What an option stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning<O> {
+    /// The same in all tools.
+    Standard(Standard),
+    /// Something in this tool only.
+    Own(O),
+}
+
+/// An option.
+#[derive(Clone, Copy, Debug)]
+pub struct Opt {
+    /// Its letter.
+    pub short: Option<char>,
+    /// Whether the letter is taken, and not only shown in the usage text.
+    pub short_works: bool,
+    /// Its long name.
+    pub long: &'static str,
+    /// When it takes an argument.
+    pub takes: Takes,
+    /// What the usage text calls the argument.
+    pub argument: &'static str,
+    /// Its line of the usage text; options without one are not shown.
+    pub help: &'static str,
+}
+
+/// When an option takes an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Never.
+    Nothing,
+    /// Always.
+    Argument,
+    /// In its long form only.
+    ArgumentIfLong,
+}
+
+/// Options that mean the same in all tools that have them, and environment variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standard {
+    Align,
+    Archive,
+    ArchiveFolio,
+    ArchiveList,
+    Container,
+    Debug,
+    Derived,
+    Finish,
+    GuiMode,
+    GuiPort,
+    Help,
+    Host,
+    HostList,
+    HostZone,
+    Interval,
+    Local,
+    Namespace,
+    Origin,
+    Samples,
+    SpecLocal,
+    Start,
+    TimeZone,
+    UniqueNames,
+    Version,
+}
+
+impl<O> Tool<O> {
+    /// The rows for a call by one of its names.
+    pub fn rows(&self, call: &Call) -> impl Iterator<Item = &'static Row<O>> + use<O> {
+        let extra: &[Row<O>] = if call.pcp { &[] } else { self.extra };
+        self.rows.iter().chain(extra)
+    }
+}
+
+impl<O: Copy> Row<O> {
+    /// The option, if it is one, and what it stands for.
+    pub fn option(&'static self) -> Option<(&'static Opt, Meaning<O>)> {
+        match self {
+            Row::Heading(_) => None,
+            Row::Standard(standard) => {
+                let usual = STANDARD.iter().find(|(other, _)| other == standard).map(|(_, option)| option);
+                debug_assert!(usual.is_some(), "{standard:?} can be asked for by the environment only");
+                Some((usual?, Meaning::Standard(*standard)))
+            }
+            Row::StandardAs(standard, option) => Some((option, Meaning::Standard(*standard))),
+            Row::Own(own, option) => Some((option, Meaning::Own(*own))),
+        }
+    }
+}
+
+impl Opt {
+    /// An option without argument.
+    pub const fn flag(short: Option<char>, long: &'static str, help: &'static str) -> Opt {
+        Opt { short, short_works: true, long, takes: Takes::Nothing, argument: "", help }
+    }
+
+    /// An option with an argument.
+    pub const fn with(
+        short: Option<char>,
+        long: &'static str,
+        argument: &'static str,
+        help: &'static str,
+    ) -> Opt {
+        Opt { takes: Takes::Argument, argument, ..Opt::flag(short, long, help) }
+    }
+
+    /// Its letter is shown in the usage text only.
+    pub const fn without_letter(self) -> Opt {
+        Opt { short_works: false, ..self }
+    }
+}
+
+/// The standard options (`pmGetOptions(3)`), but for those that the environment alone can ask for.
+static STANDARD: [(Standard, Opt); 21] = [
+    (Standard::Align, Opt::with(Some('A'), "align", "TIME", "align sample times on natural boundaries")),
+    (Standard::Archive, Opt::with(Some('a'), "archive", "FILE", "metrics source is a PCP archive")),
+    (
+        Standard::Container,
+        Opt::with(None, "container", "NAME", "specify an individual container to be queried"),
+    ),
+    // No usage text of the releases followed here shows it.
+    (Standard::Debug, Opt::with(Some('D'), "debug", "DBG", "")),
+    (Standard::Derived, Opt::with(None, "derived", "FILE", "load derived metric definitions from FILE(s)")),
+    (Standard::Finish, Opt::with(Some('T'), "finish", "TIME", "end of the time window")),
+    (
+        Standard::GuiMode,
+        Opt {
+            takes: Takes::ArgumentIfLong,
+            ..Opt::flag(Some('g'), "guimode", "start in GUI mode with new time control")
+        },
+    ),
+    (Standard::GuiPort, Opt::with(Some('p'), "guiport", "N", "port for connection to existing time control")),
+    (Standard::Help, Opt::flag(Some('?'), "help", "show this usage message and exit")),
+    (Standard::Host, Opt::with(Some('h'), "host", "HOST", "metrics source is PMCD on host")),
+    (
+        Standard::HostZone,
+        Opt::flag(Some('z'), "hostzone", "set reporting timezone to local time of metrics source"),
+    ),
+    (Standard::Interval, Opt::with(Some('t'), "interval", "DELTA", "sampling interval")),
+    (Standard::Local, Opt::flag(Some('L'), "local-PMDA", "metrics source is local connection to a PMDA")),
+    (Standard::Namespace, Opt::with(Some('n'), "namespace", "FILE", "use an alternative PMNS")),
+    (Standard::Origin, Opt::with(Some('O'), "origin", "TIME", "initial sample time within the time window")),
+    (Standard::Samples, Opt::with(Some('s'), "samples", "N", "terminate after this many samples")),
+    (
+        Standard::SpecLocal,
+        Opt::with(Some('K'), "spec-local", "SPEC", "optional additional PMDA spec for local connection"),
+    ),
+    (Standard::Start, Opt::with(Some('S'), "start", "TIME", "start of the time window")),
+    (Standard::TimeZone, Opt::with(Some('Z'), "timezone", "TZ", "set reporting timezone")),
+    (
+        Standard::UniqueNames,
+        Opt::with(Some('N'), "uniqnames", "FILE", "like -n but only one name allowed for each PMID"),
+    ),
+    (Standard::Version, Opt::flag(Some('V'), "version", "display version number and exit")),
+];

@@ -1,0 +1,37 @@
+//! Values as the tools print them.
+
+use pcp_event::print_value;
+use pcp_model::{PrintOptions, RawValue, ValueType};
+use pcp_pdu::ValueRef;
+
+use super::clock::Clock;
+
+/// Appends a value of a metric whose descriptor says `value_type`, as `pmPrintValue(3)` prints it. A value of another
+/// type is printed in every reading that makes sense.
+pub fn print(
+    value: ValueRef<'_>,
+    value_type: ValueType,
+    options: PrintOptions,
+    clock: &Clock,
+    out: &mut Vec<u8>,
+) {
+    match value.to_value(value_type) {
+        Ok(value) => print_value(&value, options, |seconds| clock.utc_offset(seconds), out),
+        Err(_) => raw(value).print(options.width, out),
+    }
+}
+
+fn raw(value: ValueRef<'_>) -> RawValue<'_> {
+    match value {
+        ValueRef::InSitu(word) => RawValue::InSitu(u32::from_be_bytes(word)),
+        ValueRef::Block([code, _, _, _, payload @ ..]) => {
+            RawValue::Block { kind: ValueType::from_code((*code).into()), payload }
+        }
+        ValueRef::Block(_) => RawValue::Block { kind: ValueType::Unknown, payload: &[] },
+    }
+}
+
+/// How strings are printed: on one line, where `PCP_SQUASH_NEWLINES` is set.
+pub fn print_options(width: usize) -> PrintOptions {
+    PrintOptions { width, squash_newlines: std::env::var_os("PCP_SQUASH_NEWLINES").is_some() }
+}

@@ -1,0 +1,73 @@
+//! The time window that a command line selects (`pmGetContextOptions(3)`, spec `tools.md` 2.3).
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use pcp_client::{Context, ContextKind};
+use pcp_model::Timestamp;
+use pcp_model::time::{Reference, Switches, Window, Zone, parse_window};
+
+use super::clock::Clock;
+use super::command_line::Ready;
+use super::out::Out;
+
+/// What is said about an archive whose end cannot be found.
+const DAMAGED: &str = "WARNING: This archive is sufficiently damaged that it may not be possible to
+         produce complete information.  Continuing and hoping for the best.";
+
+/// The window within the archive, or from now on.
+///
+/// # Errors
+/// The exit code, after a message.
+pub fn window(ready: &Ready, context: &mut Context, zone: &Zone) -> Result<Window, ExitCode> {
+    let failed = |what: String| {
+        eprintln!("{}: {what}", ready.call.name);
+        ExitCode::FAILURE
+    };
+    let now = Timestamp::from(SystemTime::now());
+    let reference = match context.kind() {
+        ContextKind::Archive => match context.span() {
+            Ok((start, end)) => Reference { start, end, now },
+            Err(error) => {
+                let archives = ready.common.archives.join(",");
+                eprintln!("{}: Cannot locate end of archive {archives}: {}", ready.call.name, error.code());
+                eprintln!("\n{DAMAGED}\n");
+                Reference { start: context.mode().1, end: Reference::FOREVER, now }
+            }
+        },
+        _ => Reference::live(now),
+    };
+    let common = &ready.common;
+    let switches = Switches {
+        start: common.start.as_deref(),
+        finish: common.finish.as_deref(),
+        align: common.align.as_deref(),
+        origin: common.origin.as_deref(),
+    };
+    parse_window(&switches, &reference, zone)
+        .map_err(|error| failed(format!("invalid time window.\n{error}")))
+}
+
+/// For tools that show each metric once: the zone they print times in, told where it is not the local one, and, in an
+/// archive, from where on to look for a metric.
+///
+/// # Errors
+/// The exit code, after a message.
+pub fn replay_from(
+    ready: &Ready,
+    context: &mut Context,
+    out: &mut Out,
+) -> Result<(Clock, Option<Timestamp>), ExitCode> {
+    if context.kind() != ContextKind::Archive {
+        return Ok((Clock::local(), None));
+    }
+    let clock = Clock::reporting(&ready.common, context, out).map_err(|error| {
+        eprintln!("{}: Cannot set context timezone: {}", ready.call.name, error.code());
+        ExitCode::FAILURE
+    })?;
+    let origin = match ready.common.origin {
+        Some(_) => window(ready, context, &clock.zone)?.origin,
+        None => context.mode().1,
+    };
+    Ok((clock, Some(origin)))
+}

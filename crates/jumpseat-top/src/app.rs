@@ -1,0 +1,387 @@
+//! What the user sees and does: panes, selection, sorting, editing. No terminal, no clock, no collector.
+
+use std::time::Duration;
+
+use pcp_model::Inst;
+use pcp_model::time::Zone;
+
+use super::editor::Editor;
+use super::keys::Key;
+use super::model::{Metric, Model, Row};
+use super::monitor::Link;
+use super::sample::Id;
+use super::tape::{FAR, Playing, Seek};
+
+/// Intervals that keys lead to.
+const INTERVALS: [u64; 12] =
+    [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 300_000, 600_000];
+/// Lines that the page keys go.
+const PAGE: usize = 10;
+
+/// The state of the program, apart from where samples come from.
+pub struct App {
+    /// What came of the collector.
+    pub model: Model,
+    /// What the model was when the screen was frozen.
+    frozen: Option<Model>,
+    /// For the title.
+    pub status: Status,
+    /// Where the keys go.
+    pub pane: Pane,
+    /// The selected metric's place.
+    pub selected: usize,
+    /// The instances of the selected metric.
+    pub table: Table,
+    /// The number of the last record shown; the newest if there is none.
+    pub held: Option<u64>,
+    /// What the keys do now.
+    pub mode: Mode,
+    /// A message, until the next key.
+    pub message: Option<String>,
+}
+
+/// What is known of the source.
+pub struct Status {
+    /// The host's name.
+    pub host: String,
+    /// The connection.
+    pub link: Link,
+    /// Why the last sample failed as a whole.
+    pub trouble: Option<String>,
+    /// Time between two samples.
+    pub interval: Duration,
+    /// The zone of all times.
+    pub zone: Zone,
+    /// How a recording is played; `None` for a collector.
+    pub playing: Option<Playing>,
+}
+
+/// A part of the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pane {
+    Metrics,
+    Instances,
+    Events,
+}
+
+/// What the keys do.
+#[derive(Debug)]
+pub enum Mode {
+    /// Each key is a command.
+    Normal,
+    /// Any key closes the help.
+    Help,
+    /// Keys make the filter's text.
+    Filter,
+    /// Keys make a metric's name or an expression.
+    Add(Editor),
+}
+
+/// How instances are shown.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// By what.
+    pub sort: Sort,
+    /// The other way round.
+    pub reverse: bool,
+    /// Part of the names that are shown.
+    pub filter: Editor,
+    /// The place of the selected row.
+    pub selected: usize,
+}
+
+/// What instances are sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// The largest first.
+    #[default]
+    Value,
+    /// The largest change since the last sample first.
+    Change,
+    /// In alphabetical order.
+    Name,
+}
+
+/// What the program has to do upon a key.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    Quit,
+    Suspend,
+    Redraw,
+    Add(String),
+    Remove(Id),
+    Seek(Seek),
+}
+
+impl Status {
+    /// How long it is from one sample to the next on the clock of the user.
+    pub fn pace(&self) -> Duration {
+        self.playing.map_or(self.interval, |playing| playing.pace(self.interval))
+    }
+}
+
+impl App {
+    /// Nothing is watched yet.
+    pub fn new(status: Status) -> App {
+        App {
+            model: Model::default(),
+            frozen: None,
+            status,
+            pane: Pane::Metrics,
+            selected: 0,
+            table: Table::default(),
+            held: None,
+            mode: Mode::Normal,
+            message: None,
+        }
+    }
+
+    /// What is shown: what there is, or what there was when the screen was frozen.
+    pub fn view(&self) -> &Model {
+        self.frozen.as_ref().unwrap_or(&self.model)
+    }
+
+    /// Whether the screen is frozen. Samples are taken all the same.
+    pub fn is_paused(&self) -> bool {
+        self.frozen.is_some() || self.status.playing.is_some_and(|playing| !playing.on)
+    }
+
+    /// The selected metric.
+    pub fn metric(&self) -> Option<&Metric> {
+        self.view().metrics.get(self.selected)
+    }
+
+    /// The panes that there is something for, in their order.
+    pub fn panes(&self) -> Vec<Pane> {
+        let mut panes = vec![Pane::Metrics];
+        if self.metric().is_some_and(|metric| metric.instanced && !metric.is_event) {
+            panes.push(Pane::Instances);
+        }
+        if self.view().metrics.iter().any(|metric| metric.is_event) {
+            panes.push(Pane::Events);
+        }
+        panes
+    }
+
+    /// The pane that the keys go to.
+    pub fn focus(&self) -> Pane {
+        if self.panes().contains(&self.pane) { self.pane } else { Pane::Metrics }
+    }
+
+    /// Instances of the selected metric, filtered and sorted.
+    pub fn rows(&self) -> Vec<(Inst, &Row)> {
+        let Some(metric) = self.metric() else { return Vec::new() };
+        let filter = self.table.filter.text().to_lowercase();
+        let shown = |row: &Row| filter.is_empty() || row.name.to_lowercase().contains(&filter);
+        let mut rows: Vec<(Inst, &Row)> =
+            metric.rows.iter().filter(|(_, row)| shown(row)).map(|(&inst, row)| (inst, row)).collect();
+        // Rows without a value come last; equal ones stay in the order of instances.
+        let descending = |value: Option<f64>| -value.unwrap_or(f64::NEG_INFINITY);
+        match self.table.sort {
+            Sort::Value => rows.sort_by(|(_, a), (_, b)| {
+                descending(a.cell.last).total_cmp(&descending(b.cell.last)).then_with(|| a.text.cmp(&b.text))
+            }),
+            Sort::Change => {
+                rows.sort_by_cached_key(|(_, row)| Total(descending(row.cell.series.change().map(f64::abs))))
+            }
+            Sort::Name => rows.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name)),
+        }
+        if self.table.reverse {
+            rows.reverse();
+        }
+        rows
+    }
+
+    /// Takes a key.
+    pub fn key(&mut self, key: Key) -> Option<Command> {
+        match key {
+            Key::Ctrl('c') => return Some(Command::Quit),
+            Key::Ctrl('z') => return Some(Command::Suspend),
+            Key::Ctrl('l') => return Some(Command::Redraw),
+            _ => {}
+        }
+        let had_message = self.message.take().is_some();
+        match &mut self.mode {
+            Mode::Normal => return self.command(key, had_message),
+            Mode::Help => self.mode = Mode::Normal,
+            Mode::Filter => {
+                match key {
+                    Key::Enter => self.mode = Mode::Normal,
+                    Key::Esc => {
+                        self.table.filter = Editor::default();
+                        self.mode = Mode::Normal;
+                    }
+                    key => self.table.filter.key(key),
+                }
+                self.table.selected = 0;
+            }
+            Mode::Add(editor) => match key {
+                Key::Esc => self.mode = Mode::Normal,
+                Key::Enter if editor.text().trim().is_empty() => self.mode = Mode::Normal,
+                Key::Enter => return Some(Command::Add(editor.text().to_owned())),
+                key => editor.key(key),
+            },
+        }
+        None
+    }
+
+    /// What came of [`Command::Add`].
+    pub fn added(&mut self, result: Result<(), String>) {
+        match result {
+            Ok(()) => {
+                self.mode = Mode::Normal;
+                self.unfreeze();
+                self.pane = Pane::Metrics;
+                self.select(self.model.metrics.len().saturating_sub(1));
+            }
+            Err(message) => self.message = Some(message),
+        }
+    }
+
+    /// What came of [`Command::Remove`].
+    pub fn removed(&mut self) {
+        self.unfreeze();
+        self.select(self.selected.min(self.model.metrics.len().saturating_sub(1)));
+    }
+
+    fn unfreeze(&mut self) {
+        (self.frozen, self.held) = (None, None);
+    }
+
+    fn command(&mut self, key: Key, had_message: bool) -> Option<Command> {
+        if let Some(playing) = &mut self.status.playing {
+            let seek = match key {
+                Key::Right => Seek::By(1),
+                Key::Left => Seek::By(-1),
+                Key::Char(']') => Seek::By(FAR),
+                Key::Char('[') => Seek::By(-FAR),
+                Key::Home => Seek::Start,
+                Key::End => Seek::End,
+                _ => {
+                    match key {
+                        Key::Char('>') => playing.faster(1),
+                        Key::Char('<') => playing.faster(-1),
+                        Key::Char('p' | ' ') => playing.on = !playing.on,
+                        _ => return self.usual_command(key, had_message),
+                    }
+                    return None;
+                }
+            };
+            return Some(Command::Seek(seek));
+        }
+        self.usual_command(key, had_message)
+    }
+
+    fn usual_command(&mut self, key: Key, had_message: bool) -> Option<Command> {
+        match key {
+            Key::Char('q') => return Some(Command::Quit),
+            // It closes the message.
+            Key::Esc if had_message => {}
+            Key::Esc if !self.table.filter.text().is_empty() => self.table.filter = Editor::default(),
+            Key::Esc => return Some(Command::Quit),
+            Key::Char('?' | 'h') => self.mode = Mode::Help,
+            Key::Up | Key::Char('k') => self.go(-1),
+            Key::Down | Key::Char('j') => self.go(1),
+            Key::PageUp => self.go(-(PAGE as isize)),
+            Key::PageDown => self.go(PAGE as isize),
+            Key::Home | Key::Char('g') => self.go(isize::MIN),
+            Key::End | Key::Char('G') => self.go(isize::MAX),
+            Key::Tab => self.turn(1),
+            Key::BackTab => self.turn(-1),
+            Key::Enter => self.enter(),
+            Key::Char('s') => {
+                self.table.sort = match self.table.sort {
+                    Sort::Value => Sort::Change,
+                    Sort::Change => Sort::Name,
+                    Sort::Name => Sort::Value,
+                };
+                self.table.selected = 0;
+            }
+            Key::Char('r') => {
+                self.table.reverse = !self.table.reverse;
+                self.table.selected = 0;
+            }
+            Key::Char('/') => {
+                self.mode = Mode::Filter;
+                if self.panes().contains(&Pane::Instances) {
+                    self.pane = Pane::Instances;
+                }
+            }
+            Key::Char('+' | '=') => self.change_interval(true),
+            Key::Char('-') => self.change_interval(false),
+            Key::Char('p' | ' ') => match self.frozen {
+                None => self.frozen = Some(self.model.clone()),
+                Some(_) => self.unfreeze(),
+            },
+            Key::Char('a') => self.mode = Mode::Add(Editor::default()),
+            Key::Char('d') | Key::Delete => return self.metric().map(|metric| Command::Remove(metric.id)),
+            _ => {}
+        }
+        None
+    }
+
+    fn change_interval(&mut self, longer: bool) {
+        let now = self.status.interval;
+        let all = INTERVALS.map(Duration::from_millis);
+        let next = match longer {
+            true => all.into_iter().find(|interval| *interval > now),
+            false => all.into_iter().rev().find(|interval| *interval < now),
+        };
+        self.status.interval = next.unwrap_or(now);
+    }
+
+    fn turn(&mut self, by: isize) {
+        let panes = self.panes();
+        let at = panes.iter().position(|&pane| pane == self.focus()).unwrap_or(0) as isize;
+        let next = (at + by).rem_euclid(panes.len().max(1) as isize);
+        self.pane = panes.get(next.unsigned_abs()).copied().unwrap_or(Pane::Metrics);
+    }
+
+    fn enter(&mut self) {
+        self.pane = match (self.focus(), self.metric()) {
+            (Pane::Metrics, Some(metric)) if metric.is_event => Pane::Events,
+            (Pane::Metrics, Some(metric)) if metric.instanced => Pane::Instances,
+            _ => Pane::Metrics,
+        };
+    }
+
+    fn select(&mut self, metric: usize) {
+        if metric != self.selected {
+            (self.table.selected, self.table.filter) = (0, Editor::default());
+        }
+        self.selected = metric;
+    }
+
+    fn go(&mut self, by: isize) {
+        let to = |at: usize, len: usize| at.saturating_add_signed(by).min(len.saturating_sub(1));
+        match self.focus() {
+            Pane::Metrics => self.select(to(self.selected, self.view().metrics.len())),
+            Pane::Instances => self.table.selected = to(self.table.selected, self.rows().len()),
+            Pane::Events => {
+                let events = &self.view().events;
+                let (newest, kept) = (events.seen, events.newest.len() as u64);
+                let at = self.held.unwrap_or(newest).saturating_add_signed(by as i64);
+                // Back at the newest it follows again.
+                self.held = (at < newest).then_some(at.max((newest + 1).saturating_sub(kept)));
+            }
+        }
+    }
+}
+
+/// An order for floating-point numbers.
+#[derive(PartialEq)]
+struct Total(f64);
+
+impl Eq for Total {}
+
+impl PartialOrd for Total {
+    fn partial_cmp(&self, other: &Total) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Total {
+    fn cmp(&self, other: &Total) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}

@@ -1,0 +1,114 @@
+//! Text in a buffer, cut to the space it has.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Color;
+use ratatui::text::Span;
+
+use super::theme::{Role, Theme};
+use crate::editor::Editor;
+
+/// A buffer with a look.
+pub struct Canvas<'a> {
+    /// The buffer.
+    pub buffer: &'a mut Buffer,
+    /// How things look.
+    pub theme: Theme,
+}
+
+/// Columns that a text takes.
+pub fn width(text: &str) -> u16 {
+    u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
+}
+
+impl Canvas<'_> {
+    /// Writes a text from a place on, at most `width` columns of it. The column after it.
+    pub fn put(&mut self, x: u16, y: u16, width: u16, text: &str, role: Role) -> u16 {
+        let area = self.buffer.area;
+        if x < area.left() || x >= area.right() || y < area.top() || y >= area.bottom() {
+            return x;
+        }
+        self.buffer.set_stringn(x, y, text, width.into(), self.theme.style(role)).0
+    }
+
+    /// Writes a text that ends where the space ends; its beginning is cut if it must be.
+    pub fn put_right(&mut self, x: u16, y: u16, space: u16, text: &str, role: Role) {
+        let mut text = text;
+        while width(text) > space {
+            text = text.get(text.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default();
+        }
+        self.put(x + space - width(text), y, space, text, role);
+    }
+
+    /// Writes a text; if it does not fit its middle is left out.
+    pub fn put_middle(&mut self, x: u16, y: u16, space: u16, text: &str, role: Role) -> u16 {
+        if width(text) <= space {
+            return self.put(x, y, space, text, role);
+        }
+        let dots = self.theme.pick("…", "~");
+        let tail = space.saturating_sub(1) / 2;
+        let x = self.put(x, y, space.saturating_sub(1 + tail), text, role);
+        let x = self.put(x, y, 1.min(space), dots, role);
+        let mut rest = text;
+        while width(rest) > tail {
+            rest = rest.get(rest.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default();
+        }
+        self.put(x, y, tail, rest, role)
+    }
+
+    /// Shows a line as the selected one, without changing its text.
+    pub fn select(&mut self, area: Rect) {
+        let (selected, dim) = (self.theme.style(Role::Selected), self.theme.style(Role::Dim).fg);
+        for position in area.intersection(self.buffer.area).positions() {
+            let cell = &mut self.buffer[position];
+            if Some(cell.fg) == dim && dim == selected.bg {
+                // It could not be read on its own colour.
+                cell.set_fg(Color::Reset);
+            }
+            cell.set_style(selected);
+        }
+    }
+
+    /// The line over a pane.
+    pub fn heading(&mut self, area: Rect, focus: bool, title: &str, rest: &[(String, Role)]) {
+        let role = if focus { Role::Focus } else { Role::Heading };
+        let (line, right) = (self.theme.pick("─", "-"), area.right());
+        for x in area.left()..right {
+            self.put(x, area.y, 1, line, role);
+        }
+        let left = |x: u16| right.saturating_sub(x);
+        let mut x = area.x + 1;
+        x = self.put(x, area.y, left(x), " ", role);
+        let title_role = if focus { Role::Focus } else { Role::Plain };
+        x = self.put_middle(x, area.y, left(x).saturating_sub(2), title, title_role);
+        x = self.put(x, area.y, left(x), " ", role);
+        for (text, role) in rest.iter().filter(|(text, _)| !text.is_empty()) {
+            if width(text) + 3 > left(x) {
+                break;
+            }
+            x = self.put(x + 1, area.y, left(x), " ", *role);
+            x = self.put(x, area.y, left(x), text, *role);
+            x = self.put(x, area.y, left(x), " ", *role);
+        }
+    }
+
+    /// An edited line with its cursor, which is always visible.
+    pub fn editor(&mut self, x: u16, y: u16, space: u16, editor: &Editor) {
+        let (before, at, after) = editor.parts();
+        let mut shown = before;
+        while width(shown) + 1 > space && !shown.is_empty() {
+            shown = shown.get(shown.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default();
+        }
+        let end = x.saturating_add(space);
+        let x = self.put(x, y, space, shown, Role::Value);
+        let x = self.put(x, y, end.saturating_sub(x), if at.is_empty() { " " } else { at }, Role::Title);
+        self.put(x, y, end.saturating_sub(x), after, Role::Value);
+    }
+
+    /// Empties an area.
+    pub fn clear(&mut self, area: Rect) {
+        for position in area.intersection(self.buffer.area).positions() {
+            self.buffer[position].reset();
+        }
+    }
+}

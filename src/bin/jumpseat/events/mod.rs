@@ -1,4 +1,0 @@
-//! Event records in forms beyond PCP's.
-
-pub mod lanes;
-pub mod perfetto;
