@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use byteorder::BigEndian;
 use jumpseat::client::group::{EventHandle, FetchGroup, IndomHandle, RegisterError, Scale};
+use jumpseat::event::EventFlags;
 use jumpseat::event::reader::Record;
-use jumpseat::event::{EventFlags, Param};
 use jumpseat::model::{PmError, Pmid, Timestamp};
+use jumpseat_tools::{Emphasis, param_text};
 
 /// Records shown for one fetch; a burst beyond is summed up in a line.
 const SHOWN_PER_FETCH: usize = 40;
@@ -158,19 +159,29 @@ impl Show {
         } else {
             "*"
         };
+        let mut emphasis = Emphasis::None;
         let (mut kind, mut ids, mut fields) = (String::new(), String::new(), String::new());
         for param in record.params() {
-            let value = show_param(param.value);
-            // Severity is told by the colour.
+            let value = param_text(param.value, show_text);
+            // Writing to a String does not fail.
             let _ = match self.params.get(&param.pmid).map_or("?", String::as_str) {
                 "type" => write!(kind, "{value}"),
                 "span_id" => write!(ids, " #{value}"),
                 "parent_id" => write!(ids, " in #{value}"),
-                "severity" => Ok(()),
+                // The colour says it.
+                "severity" => {
+                    emphasis = Emphasis::of(value.as_bytes());
+                    Ok(())
+                }
                 leaf => write!(fields, " {leaf}={value}"),
             };
         }
-        let (colour, plain) = if self.terminal { (colour_of(record), "\x1b[0m") } else { ("", "") };
+        let (colour, plain) = match emphasis {
+            _ if !self.terminal => ("", ""),
+            Emphasis::Warning | Emphasis::Error => ("\x1b[33m", "\x1b[0m"),
+            Emphasis::None if record.flags.contains(EventFlags::POINT) => ("\x1b[36m", "\x1b[0m"),
+            Emphasis::None => ("", "\x1b[0m"),
+        };
         format!("{colour}{arrow} {kind}{ids}{fields}{plain}")
     }
 
@@ -200,29 +211,7 @@ fn is_new(error: &RegisterError) -> bool {
     matches!(error.code(), PmError::INST | PmError::INDOM)
 }
 
-fn colour_of(record: &Record<'_, BigEndian>) -> &'static str {
-    let grave = record.params().any(|param| {
-        matches!(param.value, Param::String(b"error" | b"warn" | b"critical" | b"alert" | b"emergency"))
-    });
-    match grave {
-        true => "\x1b[33m",
-        false if record.flags.contains(EventFlags::POINT) => "\x1b[36m",
-        false => "",
-    }
-}
-
-fn show_param(value: Param<'_>) -> String {
-    match value {
-        Param::I32(v) => v.to_string(),
-        Param::U32(v) => v.to_string(),
-        Param::I64(v) => v.to_string(),
-        Param::U64(v) => v.to_string(),
-        Param::Float(v) => v.to_string(),
-        Param::Double(v) => v.to_string(),
-        Param::String(text) => {
-            let text = String::from_utf8_lossy(text);
-            if text.contains(' ') { format!("{text:?}") } else { text.into_owned() }
-        }
-        Param::Aggregate(bytes) => format!("[{} bytes]", bytes.len()),
-    }
+fn show_text(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    if text.contains(' ') { format!("{text:?}") } else { text.into_owned() }
 }
