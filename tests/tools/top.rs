@@ -6,16 +6,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::seat::{JUMPSEAT, Seat, Transport};
 use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{LocalFlags, Termios, tcgetattr};
 use nix::unistd::Pid;
-use support::{AgentSpec, PcpEnv, PrivatePmcd, eventually};
+use support::{AgentSpec, PcpEnv, PrivatePmcd, eventually, wait_until};
 
 const ENTER_SCREEN: &str = "\x1b[?1049h";
 const LEAVE_SCREEN: &str = "\x1b[?1049l";
+const CLEAR: &str = "\x1b[2J";
+const HIDE_CURSOR: &str = "\x1b[?25l";
+
+/// Longer than a drawing takes on a busy machine; another key after that does no harm.
+const KEY_LOST: Duration = Duration::from_millis(300);
 
 /// A pseudo terminal with the program in it.
 struct Tty {
@@ -60,27 +66,39 @@ impl Tty {
         self.master.write_all(keys.as_bytes()).expect("the terminal takes keys");
     }
 
-    fn output(&self) -> String {
-        String::from_utf8_lossy(&self.output.lock().expect("no panic holds it")).into_owned()
+    /// Bytes written so far.
+    fn written(&self) -> usize {
+        self.output.lock().expect("no panic holds it").len()
+    }
+
+    /// What has been written since then.
+    fn output(&self, from: usize) -> String {
+        String::from_utf8_lossy(&self.output.lock().expect("no panic holds it")[from..]).into_owned()
     }
 
     /// Waits until the program has written this, after what was there at `from`.
     #[track_caller]
     fn sees(&self, from: usize, text: &str) {
-        eventually(&format!("{text:?} on the terminal"), || {
-            self.output().get(from..)?.contains(text).then_some(())
-        });
+        eventually(&format!("{text:?} on the terminal"), || self.output(from).contains(text).then_some(()));
     }
 
-    /// Has everything drawn anew, and waits until this is among it.
+    /// Has everything drawn anew: what the screen shows then. `None` if the key is lost, as it may be while the
+    /// program takes the terminal.
+    fn screen(&mut self) -> Option<String> {
+        let from = self.written();
+        self.keys("\x0c");
+        wait_until(KEY_LOST, || {
+            let output = self.output(from);
+            let (_, drawn) = output.split_once(CLEAR)?;
+            // It hides the cursor at the end of each drawing.
+            drawn.split_once(HIDE_CURSOR).map(|(screen, _)| plain(screen))
+        })
+    }
+
+    /// Waits until this is on the screen.
     #[track_caller]
     fn shows(&mut self, text: &str) {
-        eventually(&format!("{text:?} on the screen"), || {
-            let from = self.output().len();
-            self.keys("\x0c");
-            std::thread::sleep(std::time::Duration::from_millis(150));
-            plain(self.output().get(from..)?).contains(text).then_some(())
-        });
+        eventually(&format!("{text:?} on the screen"), || self.screen()?.contains(text).then_some(()));
     }
 
     fn signal(&self, signal: Signal) {
@@ -98,9 +116,9 @@ impl Tty {
         assert_eq!(tcgetattr(self.slave.as_fd()).expect("it has modes"), self.before);
         // What was written last may still be on its way.
         eventually("the ordinary screen and its cursor", || {
-            let output = self.output();
+            let output = self.output(0);
             let last = |text: &str| output.rfind(text);
-            (last(LEAVE_SCREEN) > last(ENTER_SCREEN) && last("\x1b[?25h") > last("\x1b[?25l")).then_some(())
+            (last(LEAVE_SCREEN) > last(ENTER_SCREEN) && last("\x1b[?25h") > last(HIDE_CURSOR)).then_some(())
         });
         status
     }
@@ -168,10 +186,7 @@ fn values_events_and_keys() {
     // Remove what is selected: the expression that was just added.
     tty.keys("d");
     eventually("the expression to go", || {
-        let from = tty.output().len();
-        tty.keys("\x0c");
-        std::thread::sleep(std::time::Duration::from_millis(150));
-        let shown = plain(tty.output().get(from..)?);
+        let shown = tty.screen()?;
         (shown.contains("sample.long.hundred") && !shown.contains("4243")).then_some(())
     });
     tty.keys(" ");
@@ -207,12 +222,14 @@ fn an_archive_is_played_and_sought() {
     tty.shows("00:00:05 1970");
     tty.keys("\x1b[F");
     tty.shows("00:00:19 1970");
-    tty.keys(" ");
+    // Fast, so that the end is there at once.
+    tty.keys(">>>> ");
     tty.shows("end");
-    tty.keys(">>>>[");
+    tty.keys("[");
     tty.shows("play 16x");
+    tty.keys(">>>");
     tty.shows("00:00:19 1970");
-    tty.keys("<<<<<");
+    tty.keys("<<<<<<<<");
     tty.keys("\x1b[H");
     tty.shows("play 1/2x");
     tty.keys("q");
@@ -237,14 +254,14 @@ fn signals_and_suspension_restore_the_terminal() {
     }
     let mut tty = Tty::start(&pmcd, &["sample.long.ten"]);
     tty.shows("sample.long.ten");
-    let from = tty.output().len();
+    let from = tty.written();
     // The test is no shell that would let it go on; so the terminal is given back and taken again.
     tty.signal(Signal::SIGTSTP);
     tty.sees(from, LEAVE_SCREEN);
     // The first of these may come before it has stopped, and is lost then.
     eventually("the program to go on", || {
         tty.signal(Signal::SIGCONT);
-        tty.output().get(from..)?.contains(ENTER_SCREEN).then_some(())
+        tty.output(from).contains(ENTER_SCREEN).then_some(())
     });
     tty.shows("sample.long.ten");
     assert!(tty.is_raw());
@@ -272,7 +289,7 @@ fn screens_can_be_printed() {
     let (_seat, pmcd) = seat();
     let host = pmcd.inet();
     let top = |args: &[&str]| {
-        let mut all = vec!["top", "-h", &host, "-t", "0.1"];
+        let mut all = vec!["top", "-h", &host, "-t", "0.02"];
         all.extend(args);
         pmcd.run(JUMPSEAT, all)
     };
@@ -288,7 +305,7 @@ fn screens_can_be_printed() {
     std::fs::write(&file, "my.ninety = 9 * sample.long.ten\n").expect("the test's directory is writable");
     let mut env = pmcd.env().clone();
     env.set("PCP_DERIVED_CONFIG", &file);
-    let defined = env.run(JUMPSEAT, ["top", "-h", &host, "-t", "0.1", "--once", "my.ninety"]).ok();
+    let defined = env.run(JUMPSEAT, ["top", "-h", &host, "-t", "0.02", "--once", "my.ninety"]).ok();
     assert!(defined.lines().any(|line| line.contains("my.ninety") && line.contains(" 90")), "{defined}");
     // Without operands: what there is of jumpseat's.
     let usual = top(&["--once"]).ok();
@@ -301,7 +318,7 @@ fn screens_can_be_printed() {
     assert!(refused.contains("standard output is no terminal"), "{refused}");
     top(&["-t", "soon"]).fails(2);
     top(&["--frames", "0"]).fails(2);
-    let full = format!("{JUMPSEAT} top -h {host} -t 0.1 --once sample.long.ten > /dev/full");
+    let full = format!("{JUMPSEAT} top -h {host} -t 0.02 --once sample.long.ten > /dev/full");
     let refused = pmcd.run("sh", ["-c", &full]).fails(1);
     assert!(refused.contains("cannot write: No space left on device"), "{refused}");
 }

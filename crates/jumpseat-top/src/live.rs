@@ -157,6 +157,10 @@ impl Live {
             }
             Some(Command::Seek(seek)) => {
                 app.status.trouble = monitor.seek(seek, &mut app.model).err();
+                if let Some(playing) = &mut app.status.playing {
+                    // Or the title would speak of the place before until the next sample is due.
+                    playing.ended = monitor.is_over();
+                }
                 self.next = later(Instant::now(), app.status.pace());
             }
             None => {}
