@@ -37,12 +37,15 @@ pub fn load(
         let entries: io::Result<Vec<PathBuf>> =
             fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
         let mut entries = entries.map_err(|error| Unreadable { path: path.to_owned(), error })?;
+        // So that of two definitions of one name the same one wins everywhere.
         entries.sort();
         return load_all(registry, entries.iter().map(PathBuf::as_path), problem);
     }
+    // A device or a pipe is nothing to be read here; PCP passes over it without a word.
     if path.exists() && !path.is_file() {
         return Ok(0);
     }
+    // A file whose name has a colon is taken for what it is first.
     if let Some(list) = path.to_str().filter(|text| text.contains(':') && !path.exists()) {
         let list = list.strip_suffix(':').unwrap_or(list);
         return load_all(registry, list.split(':').map(Path::new), problem);
@@ -65,6 +68,7 @@ fn load_all<'a>(
     for path in paths {
         match load(registry, path, problem) {
             Ok(count) => registered += count,
+            // The others are loaded all the same: one missing file must not take away every definition.
             Err(unreadable) => failed = failed.or(Some(unreadable)),
         }
     }

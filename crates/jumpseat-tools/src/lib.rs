@@ -73,7 +73,10 @@ pub fn called(mut words: impl Iterator<Item = String>) -> Option<impl FnOnce() -
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+    use crate::tool::Row;
 
     #[test]
     fn tools_are_called_by_both_of_their_names() {
@@ -81,5 +84,29 @@ mod tests {
         assert!(is_called(&["/usr/bin/pmval", "x"]) && is_called(&["jumpseat", "val"]));
         assert!(!is_called(&["jumpseat"]) && !is_called(&["jumpseat", "pmval"]) && !is_called(&["val"]));
         assert!(!is_called(&[]) && !is_called(&["jumpseat", "top"]));
+    }
+
+    /// Each row of a table is an option that can be given, by a name and a letter that no other has.
+    fn check_table<O: Copy>(tool: &'static Tool<O>) {
+        let subcommand = Call { name: tool.subcommand.to_owned(), pcp: false };
+        let (mut names, mut letters) = (HashSet::new(), HashSet::new());
+        for row in tool.rows(&subcommand) {
+            let Some((option, _)) = row.option() else {
+                assert!(matches!(row, Row::Heading(_)), "{}: a standard option that has no form", tool.name);
+                continue;
+            };
+            assert!(names.insert(option.long), "{}: --{} twice", tool.name, option.long);
+            let letter = option.short.filter(|_| option.short_works);
+            assert!(letter.is_none_or(|letter| letters.insert(letter)), "{}: {letter:?} twice", tool.name);
+        }
+    }
+
+    #[test]
+    fn options_can_be_told_apart() {
+        check_table(&info::TOOL);
+        check_table(&probe::TOOL);
+        check_table(&store::TOOL);
+        check_table(&val::TOOL);
+        check_table(&events::TOOL);
     }
 }

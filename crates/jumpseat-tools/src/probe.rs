@@ -77,7 +77,7 @@ pub enum ProbeOption {
 
 /// What is to be reported.
 #[derive(Default)]
-struct Wanted {
+struct ProbeSettings {
     batch: Option<usize>,
     /// All instances of the domain, not those with values.
     force: bool,
@@ -91,10 +91,10 @@ struct Wanted {
     json: bool,
 }
 
-impl Wanted {
+impl ProbeSettings {
     /// Reads the tool's own options.
-    fn read(line: &mut CommandLine<ProbeOption>) -> Wanted {
-        let mut wanted = Wanted::default();
+    fn read(line: &mut CommandLine<ProbeOption>) -> ProbeSettings {
+        let mut wanted = ProbeSettings::default();
         while let Some(own) = line.next() {
             match own.option {
                 ProbeOption::Batch => {
@@ -138,7 +138,7 @@ pub fn run(call: Call, words: Vec<String>) -> ExitCode {
 
 fn report(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
     let mut line = CommandLine::new(&TOOL, call, words);
-    let wanted = Wanted::read(&mut line);
+    let wanted = ProbeSettings::read(&mut line);
     let mut ready = line.finish()?;
     let context = open(&mut ready)?;
     let inquiry = Inquiry::new(context, &ready)?;
@@ -154,7 +154,7 @@ fn report(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
 }
 
 struct Probe {
-    wanted: Wanted,
+    wanted: ProbeSettings,
     inquiry: Inquiry,
     /// Names of the metrics to report on.
     names: Vec<String>,
@@ -173,6 +173,7 @@ impl Probe {
                 false => self.below(name),
             }
         }
+        // All names are known before the first report: PCP's messages about names come first, too.
         let names = std::mem::take(&mut self.names);
         for batch in names.chunks(self.inquiry.batch(self.wanted.batch)) {
             self.report(batch);

@@ -57,7 +57,7 @@ pub enum StoreOption {
 
 /// What is to be done.
 #[derive(Default)]
-struct Wanted {
+struct StoreSettings {
     /// Fetch the value afterwards.
     confirm: bool,
     /// Store where there is no value yet.
@@ -66,10 +66,10 @@ struct Wanted {
     json: bool,
 }
 
-impl Wanted {
+impl StoreSettings {
     /// Reads the tool's own options.
-    fn read(line: &mut CommandLine<StoreOption>) -> Wanted {
-        let mut wanted = Wanted::default();
+    fn read(line: &mut CommandLine<StoreOption>) -> StoreSettings {
+        let mut wanted = StoreSettings::default();
         for own in line {
             match own.option {
                 StoreOption::Fetch => wanted.confirm = true,
@@ -102,7 +102,7 @@ pub fn run(call: Call, words: Vec<String>) -> ExitCode {
 
 fn store(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
     let mut line = CommandLine::new(&TOOL, call, words);
-    let wanted = Wanted::read(&mut line);
+    let wanted = StoreSettings::read(&mut line);
     let operands = <[String; 2]>::try_from(line.operands());
     if operands.is_err() {
         line.misused();
@@ -131,7 +131,7 @@ fn store(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
 }
 
 struct Store<'a> {
-    wanted: Wanted,
+    wanted: StoreSettings,
     context: Context,
     clock: Clock,
     name: &'a str,
@@ -151,6 +151,7 @@ impl Store<'_> {
             _ => {}
         }
         let chosen = self.choose(desc.indom)?;
+        // Before the new value is read, as in PCP: a metric that cannot be fetched is the worse news.
         let (old_result, before) = self.fetch(pmid, "pre pmFetch")?;
         let new = parse(text, desc.value_type).map_err(Failure::BadValue)?;
         let instances = match before.is_empty() {
@@ -208,6 +209,7 @@ impl Store<'_> {
         if !chosen.is_empty() {
             let restricted = self
                 .context
+                // All but these: the profile says what is fetched, and so what "all" means below.
                 .delete_profile(indom, &[])
                 .and_then(|()| self.context.add_profile(indom, &chosen));
             restricted.map_err(|error| self.failed("pmAddProfile", error.code()))?;

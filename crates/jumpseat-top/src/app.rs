@@ -245,11 +245,13 @@ impl App {
     }
 
     fn unfreeze(&mut self) {
+        // What was added or removed would not be seen on a frozen screen.
         (self.frozen, self.held) = (None, None);
     }
 
     fn command(&mut self, key: Key, had_message: bool) -> Option<Command> {
         if let Some(playing) = &mut self.status.playing {
+            // In a recording these keys go through time, so that g and G are left to select.
             let seek = match key {
                 Key::Right => Seek::By(1),
                 Key::Left => Seek::By(-1),
@@ -303,6 +305,7 @@ impl App {
             }
             Key::Char('/') => {
                 self.mode = Mode::Filter;
+                // To where the filter shows, unless there are no instances.
                 if self.panes().contains(&Pane::Instances) {
                     self.pane = Pane::Instances;
                 }
@@ -339,6 +342,7 @@ impl App {
 
     fn enter(&mut self) {
         self.pane = match (self.focus(), self.metric()) {
+            // Events have instances, too, but their records are what one wants to see.
             (Pane::Metrics, Some(metric)) if metric.is_event => Pane::Events,
             (Pane::Metrics, Some(metric)) if metric.instanced => Pane::Instances,
             _ => Pane::Metrics,
@@ -359,6 +363,7 @@ impl App {
             Pane::Instances => self.table.selected = to(self.table.selected, self.rows().len()),
             Pane::Events => {
                 let events = &self.view().events;
+                // Counted from the first record ever, so that a held one stays where it is while others come.
                 let (newest, kept) = (events.seen, events.newest.len() as u64);
                 let at = self.held.unwrap_or(newest).saturating_add_signed(by as i64);
                 // Back at the newest it follows again.

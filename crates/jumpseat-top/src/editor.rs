@@ -49,6 +49,7 @@ impl Editor {
             Key::Ctrl('u') => self.cut(0),
             Key::Ctrl('w') => {
                 let (before, ..) = self.parts();
+                // As shells do: the blanks after the word go with it.
                 let kept = before.trim_end().rfind(' ').map_or(0, |blank| blank + 1);
                 self.cut(before.get(..kept).unwrap_or_default().chars().count());
             }

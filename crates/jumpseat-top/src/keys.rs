@@ -43,6 +43,7 @@ impl Decoder {
     /// The next key. With `all`, no more bytes will come.
     pub fn next(&mut self, all: bool) -> Option<Key> {
         loop {
+            // An escape sequence that was cut off is the escape key and ordinary letters.
             let (key, len) = match decode(&self.bytes) {
                 Some(found) => found,
                 None if all && !self.bytes.is_empty() => {
@@ -72,6 +73,7 @@ fn decode(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
         [b'\r' | b'\n', ..] => Some(Key::Enter),
         [b'\t', ..] => Some(Key::Tab),
         [0x7f | 0x08, ..] => Some(Key::Backspace),
+        // Enter, Tab and Backspace are control characters, too, and come first.
         [letter @ 1..=0x1a, ..] => Some(Key::Ctrl((letter - 1 + b'a').into())),
         [0..0x20, ..] => None,
         [plain @ 0x20..0x7f, ..] => Some(Key::Char((*plain).into())),
@@ -102,6 +104,7 @@ fn escape(rest: &[u8]) -> Option<(Option<Key>, usize)> {
         [b'[' | b'O'] => None,
         [b'[' | b'O', body @ ..] => {
             let parameters = body.iter().take_while(|byte| (0x20..0x40).contains(*byte)).count();
+            // Not there yet; but something that never ends is not waited for.
             let Some(&last) = body.get(parameters) else {
                 return (body.len() > MAX_SEQUENCE).then_some((None, 2 + body.len()));
             };

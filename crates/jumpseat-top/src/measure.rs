@@ -39,9 +39,11 @@ impl Measure {
     pub fn of(desc: &Desc) -> Measure {
         let is_event = matches!(desc.value_type, ValueType::Event | ValueType::HighResEvent);
         let base = Units { scale_space: 0, scale_time: 3, scale_count: 0, ..desc.units };
+        // Scales that have no length are shown in the metric's own unit.
         let conversion = Conversion::new(desc.units, base, UnitsVocabulary::Extra).ok();
         let rate = desc.semantics == Semantics::Counter;
         let mut units = if conversion.is_some() { base } else { desc.units };
+        // A second less in the dimension of time: bytes become bytes per second, milliseconds a share.
         if rate {
             units.scale_time = 3;
             units.dim_time = units.dim_time.saturating_sub(1);
@@ -106,6 +108,7 @@ fn scaled(value: f64, step: f64, suffixes: &str, whole: bool) -> String {
     if value.abs() < if step == 1000.0 { 9999.5 } else { 1023.5 } {
         return if whole && value.fract() == 0.0 { format!("{value:.0}") } else { digits(value) };
     }
+    // The limit is where rounding to three digits would carry into a fourth.
     let mut scaled = value;
     for suffix in suffixes.chars() {
         scaled /= step;

@@ -93,6 +93,7 @@ impl Model {
         let Some(metric) = self.metrics.iter_mut().find(|metric| metric.id == id) else { return };
         let measure = Measure::of(desc);
         let instanced = desc.indom != InDom::NULL;
+        // Numbers in other units must not stand in one row of bars.
         if metric.measure.as_ref().is_some_and(|old| *old != measure) || metric.instanced != instanced {
             (metric.total, metric.text) = (Cell::default(), None);
             metric.rows.clear();
@@ -183,6 +184,7 @@ impl Metric {
             }
             row.take(value);
         });
+        // Temperatures do not add up.
         let mean = if measure.additive { 1.0 } else { f64::from(number) };
         self.total.push((number > 0).then(|| sum / mean));
     }
@@ -195,6 +197,7 @@ impl Metric {
         };
         self.update(items, |row, text| {
             row.cell.age = if text.is_some() { 0 } else { row.cell.age.saturating_add(1) };
+            // The last one stays, dimmed, until the row is forgotten.
             row.text = text.or(row.text.take());
         });
     }
@@ -203,6 +206,7 @@ impl Metric {
     fn update<T>(&mut self, items: Vec<Item<T>>, mut take: impl FnMut(&mut Row, Option<T>)) {
         let mut values: BTreeMap<Inst, T> = BTreeMap::new();
         for item in items {
+            // Those that are there go on: a flood of new instances must not freeze the old ones.
             let row = match self.rows.len() < MAX_ROWS {
                 true => Some(self.rows.entry(item.inst).or_default()),
                 false => self.rows.get_mut(&item.inst),

@@ -145,6 +145,7 @@ impl Monitor {
     pub fn seek(&mut self, seek: Seek, model: &mut Model) -> Result<(), String> {
         self.settle(model);
         let Some(tape) = &mut self.tape else { return Ok(()) };
+        // What the user sees is where the step starts from, not what was read ahead.
         let shown = model.at.unwrap_or_else(|| self.context.mode().1);
         let target = tape.seek(&mut self.context, seek, shown).map_err(|error| error.to_string())?;
         let samples = model.samples;
@@ -179,6 +180,7 @@ impl Monitor {
                 if name.is_empty() || names.is_empty() {
                     return Err(format!("{name}: {}", PmError::NAME));
                 }
+                // A name near the root would stand for all there is.
                 names.truncate(MAX_BELOW);
                 names.into_iter().map(Operand::Metric).collect()
             }
@@ -231,6 +233,7 @@ impl Monitor {
             State::Connecting { .. } | State::Lost { .. } => return false,
         }
         self.samples += 1;
+        // Expressions are left alone: each attempt would be another definition.
         if self.samples.is_multiple_of(RETRY) {
             self.find_missing(model, |operand| matches!(operand, Operand::Metric(_)));
         }
@@ -264,6 +267,7 @@ impl Monitor {
                 Err(error) => self.fail(error, attempts + 1),
                 Ok(true) => {
                     self.state = State::Idle;
+                    // Another collector may answer now, with other instances by the same numbers.
                     self.reader = Reader::default();
                     for watch in &mut self.watches {
                         watch.found = Err(PmError::AGAIN.to_string());
@@ -278,6 +282,7 @@ impl Monitor {
                     self.state = State::Idle;
                     Outcome::Sample(self.sample(model))
                 }
+                // The collector answered: the connection is as good as before.
                 Err(ClientError::Pcp(error)) => {
                     self.state = State::Idle;
                     Outcome::Failed(error.to_string())
@@ -339,6 +344,7 @@ impl Monitor {
             Operand::Metric(name) => self.context.pmid(name).map_err(|error| format!("{name}: {error}"))?,
             Operand::Expression { name, text } => {
                 self.definitions += 1;
+                // The name that the user gave may be taken, by a metric or a definition before.
                 let own = format!("jumpseat_top.expression{}", self.definitions);
                 self.context.add_derived(&own, text).map_err(|error| match error {
                     ClientError::Derived(error) => error.report(name, text),
@@ -403,6 +409,7 @@ impl Monitor {
 
     fn lose(&mut self, reason: String, attempts: u32) {
         let [first, longest] = BACK_OFF;
+        // The shift is bounded, as attempts are not.
         let pause = first.saturating_mul(1 << attempts.min(10)).min(longest);
         self.state = State::Lost { attempts, again: Instant::now() + pause, reason };
     }

@@ -31,6 +31,7 @@ impl Reader {
             Ok(values) => values,
             Err(error) => return Reading::Failed(error.to_string()),
         };
+        // Asked again only if there is an instance without a name: names do not change.
         let new = match self.instances.get(&desc.indom) {
             Some(known) => values.iter().any(|(inst, _)| !known.contains_key(&inst)),
             None => true,
@@ -88,6 +89,7 @@ impl Reader {
                     None => batch.records += 1,
                 }
             }
+            // Counted all, read the newest only: a burst of a million must not become a million texts.
             let old = array.len().saturating_sub(KEPT);
             batch.newest = array.records().skip(old).map(|record| self.record(context, &record)).collect();
             Ok(batch)

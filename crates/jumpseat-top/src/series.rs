@@ -29,6 +29,7 @@ impl Series {
         if self.values.len() == HISTORY {
             self.values.pop_front();
         }
+        // Half the memory of doubles; the screen shows three digits.
         self.values.push_back(value.map_or(f32::NAN, |value| value as f32));
     }
 

@@ -122,6 +122,7 @@ impl Tape {
     ) -> Result<Timestamp, ClientError> {
         let step = self.interval.as_nanos().max(1) as i128;
         let (start, end) = (self.start.as_nanos(), self.end.as_nanos());
+        // Steps are where they would be had it been played from the start: seeking does not shift them.
         let grid = |time: i128| start + (time - start).max(0) / step * step;
         let target = match seek {
             Seek::By(steps) => shown.as_nanos() + i128::from(steps) * step,
@@ -129,6 +130,7 @@ impl Tape {
             Seek::End => grid(end),
         };
         let target = target.min(grid(end)).max(start);
+        // On the grid of the target, and not before the start.
         let from = (target - PAST * step).max(start + (target - start) % step);
         self.newest.clear();
         self.go(context, Timestamp::from_nanos(from))?;
@@ -141,6 +143,7 @@ impl Tape {
         for item in items {
             let Some(time) = item.value.newest.iter().map(|record| record.time).max() else { continue };
             let known = self.newest.entry((id, item.inst)).or_default();
+            // An interpolated sample repeats the records of the one before.
             if time <= *known {
                 item.value = Default::default();
             } else {

@@ -11,6 +11,7 @@ pub fn text(buffer: &Buffer) -> String {
         while x < buffer.area.right() {
             let symbol = buffer[(x, y)].symbol();
             line.push_str(symbol);
+            // A wide character takes two cells, of which the second is empty.
             x += u16::try_from(ratatui::text::Span::raw(symbol).width()).unwrap_or(1).max(1);
         }
         text.push_str(line.trim_end());

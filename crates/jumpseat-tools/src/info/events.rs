@@ -22,6 +22,7 @@ impl Info {
         };
         let block = match value {
             ValueRef::Block(block) => block,
+            // Too short for any array, which the reader says in PCP's words.
             ValueRef::InSitu(_) => &[],
         };
         self.records(kind, block, 0);
@@ -55,6 +56,7 @@ impl Info {
                 put!(self.inquiry.out, "        ==> {} missed event records\n", missed);
                 continue;
             }
+            // A damaged record: what the count says is all that can be said.
             if record.count < 0 {
                 put!(self.inquiry.out, "\tError: illegal number of parameters ({})\n", record.count);
             } else if record.count == 0 && record.flags.0 == 0 {
@@ -109,6 +111,7 @@ fn print(param: Param<'_>, value_type: ValueType, out: &mut Vec<u8>) {
         Param::Aggregate(bytes) => (Value::Aggregate(Bytes::copy_from_slice(bytes)), bytes.to_vec()),
     };
     let kind = param.value_type();
+    // What PCP's program prints if a parameter is not what its descriptor says: every reading of the bytes.
     let same =
         kind == value_type || (kind == ValueType::Aggregate && value_type == ValueType::AggregateStatic);
     match same {

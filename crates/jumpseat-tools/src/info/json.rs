@@ -95,6 +95,7 @@ impl Info {
             (self.wanted.oneline, TextLevel::OneLine, "oneline"),
             (self.wanted.help, TextLevel::Help, "help"),
         ];
+        // `null` where there is no text, so that each object asked for has the key.
         for (_, level, key) in levels.into_iter().filter(|(wanted, ..)| *wanted) {
             let text = self.inquiry.context.text(target, level).ok();
             object.insert(key.to_owned(), json!(text));
@@ -130,6 +131,7 @@ impl Info {
 }
 
 fn labels_json(labels: &Merged) -> Json {
+    // Values of labels are JSON by the protocol; text of an agent that does not keep to it is still shown.
     let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| text_json(text.as_bytes()));
     Json::Object(labels.iter().map(|(name, text)| (name.to_owned(), value(text))).collect())
 }

@@ -41,6 +41,7 @@ impl Labels {
     /// at all, has the name of its host.
     pub fn sets(&mut self, context: &mut Context, target: LabelTarget) -> Option<Rc<Vec<LabelSet>>> {
         let sets = || {
+            // No labels and no answer look the same to the user, as in PCP's program.
             let mut sets = context.labels(target).ok()?;
             if target == LabelTarget::Context && context.kind() == ContextKind::Archive && sets.is_empty() {
                 let value = serde_json::Value::from(context.host_name().ok()?).to_string();
@@ -78,6 +79,7 @@ impl Labels {
             true => LabelTarget::Cluster(pmid),
             false => LabelTarget::Cluster(Pmid::new(pmid.domain(), pmid.cluster(), 0)),
         };
+        // From the general to the particular, as pmMergeLabelSets(3) wants them.
         let (above, below) = ([LabelTarget::Context, domain], [cluster, LabelTarget::Item(pmid)]);
         let indom = (indom != InDom::NULL).then_some(LabelTarget::InDom(indom));
         let targets: Vec<LabelTarget> = above.into_iter().chain(indom).chain(below).collect();
@@ -121,6 +123,7 @@ impl Merged {
     }
 
     fn object(&self, wanted: impl Fn(bool) -> bool) -> String {
+        // By hand, as the series' identifiers are hashes of just these bytes: no blanks, ordered by name.
         let mut text = "{".to_owned();
         for (name, (value, _)) in self.labels.iter().filter(|(_, (_, identity))| wanted(*identity)) {
             let comma = if text.len() > 1 { "," } else { "" };
@@ -159,6 +162,7 @@ impl Info {
         let above = self.labels.of_indom(&mut self.inquiry.context, indom);
         let sets =
             self.labels.sets(&mut self.inquiry.context, LabelTarget::Instances(indom)).unwrap_or_default();
+        // By instance, as domains of thousands would take the square of that otherwise.
         let sets: HashMap<Inst, &LabelSet> = sets.iter().map(|set| (set.inst, set)).collect();
         let ids = self
             .inquiry

@@ -122,7 +122,7 @@ pub enum InfoOption {
 
 /// What is to be reported.
 #[derive(Default)]
-struct Wanted {
+struct InfoSettings {
     batch: Option<usize>,
     desc: bool,
     full_indom: bool,
@@ -142,10 +142,10 @@ struct Wanted {
     definitions: Vec<String>,
 }
 
-impl Wanted {
+impl InfoSettings {
     /// Reads the tool's own options.
-    fn read(line: &mut CommandLine<InfoOption>) -> Wanted {
-        let mut wanted = Wanted::default();
+    fn read(line: &mut CommandLine<InfoOption>) -> InfoSettings {
+        let mut wanted = InfoSettings::default();
         while let Some(own) = line.next() {
             match own.option {
                 InfoOption::Batch => match count(&own.argument).and_then(|batch| usize::try_from(batch).ok())
@@ -184,7 +184,7 @@ impl Wanted {
             // Only errors are reported then, so that nothing else has to be asked for.
             let definitions = std::mem::take(&mut self.definitions);
             let (batch, json) = (self.batch, self.json);
-            *self = Wanted { batch, json, definitions, verify: true, ..Wanted::default() };
+            *self = InfoSettings { batch, json, definitions, verify: true, ..InfoSettings::default() };
         } else if self.json && !self.reports() {
             (self.desc, self.fetch) = (true, true);
         }
@@ -213,7 +213,7 @@ impl Wanted {
 type Parameter = (Option<Rc<str>>, Result<ValueType, PmError>);
 
 struct Info {
-    wanted: Wanted,
+    wanted: InfoSettings,
     inquiry: Inquiry,
     labels: Labels,
     /// Names of metrics to report on, until they are enough for a batch.
@@ -235,7 +235,7 @@ pub fn run(call: Call, words: Vec<String>) -> ExitCode {
 
 fn report(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
     let mut line = CommandLine::new(&TOOL, call, words);
-    let wanted = Wanted::read(&mut line);
+    let wanted = InfoSettings::read(&mut line);
     let mut ready = line.finish()?;
     let mut context = open(&mut ready)?;
     if let Err(error) = context.trim_names() {
@@ -303,6 +303,7 @@ impl Info {
             }
             match identifier(operand) {
                 Some(Identifier::Metric(pmid)) => match self.inquiry.context.names_of(pmid) {
+                    // A metric of several names is reported by one of them.
                     Ok(names) => names.into_iter().take(1).for_each(|name| self.add(name)),
                     Err(error) => self.unknown(operand, error.code()),
                 },
@@ -399,6 +400,7 @@ enum Identifier {
 /// `DOMAIN.CLUSTER.ITEM` or `DOMAIN.SERIAL`; what follows is not looked at, as PCP does.
 fn identifier(operand: &str) -> Option<Identifier> {
     let mut rest = operand;
+    // A digit in front is enough to make it an identifier: no name of a metric begins with one.
     let mut number = |dot: bool| -> Option<u32> {
         if dot {
             rest = rest.strip_prefix('.')?;

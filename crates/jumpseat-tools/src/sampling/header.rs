@@ -12,6 +12,7 @@ use crate::tool::put;
 pub fn print(subject: &mut Subject, metric: &str, schedule: &Schedule, style: Style) {
     let &Schedule { samples, interval, rated, .. } = schedule;
     let (events, recorded) = (subject.has_events(), subject.is_recorded());
+    // The note about a zone ends with a blank line of its own.
     if subject.ready.common.zone.is_none() && !events {
         put!(subject.out, "\n");
     }
@@ -34,6 +35,7 @@ pub fn print(subject: &mut Subject, metric: &str, schedule: &Schedule, style: St
     }
     if !events {
         let semantics = match subject.desc.semantics {
+            // What PCP calls them here differs from what pminfo(1) calls them.
             Semantics::Counter if rated => "cumulative counter (converting to rate)",
             Semantics::Counter => "cumulative counter",
             Semantics::Instant => "instantaneous value",

@@ -54,6 +54,7 @@ impl JsonLines {
             }
             Ok(values) => values,
         };
+        // A sample that only starts rates is no line, and does not count.
         let list = if subject.has_events() {
             self.arrays(subject, values)
         } else {
@@ -153,6 +154,7 @@ fn flags(flags: EventFlags) -> Json {
 
 /// `2026-11-20T10:44:40.123456789Z`.
 fn utc(time: Timestamp) -> String {
+    // Not the zone for people: programs want one time that sorts as text.
     let zone = Zone::utc();
     let t = zone.civil(time.sec);
     format!("{:04}-{:02}-{:02}T{}Z", t.year, t.month, t.day, zone.clock(time, 9))

@@ -25,14 +25,14 @@ mod trace;
 use std::process::ExitCode;
 
 use crate::tool::{Call, CommandLine, Tool};
-use options::Wanted;
+use options::SamplingSettings;
 pub use options::{BEYOND, JSON, PMVAL, SAMPLING, SamplingOption};
 use subject::Subject;
 
 /// Runs a tool that samples.
 pub fn run(tool: &'static Tool<SamplingOption>, call: Call, words: Vec<String>) -> ExitCode {
     let mut line = CommandLine::new(tool, call, words);
-    let wanted = Wanted::read(&mut line);
+    let wanted = SamplingSettings::read(&mut line);
     let sampled = line.finish().and_then(|ready| run::run(Subject::new(ready, &wanted)?, &wanted));
     sampled.unwrap_or_else(|code| code)
 }

@@ -104,7 +104,7 @@ pub enum SamplingOption {
 
 /// What is to be sampled, and how it is to be shown.
 #[derive(Default)]
-pub struct Wanted {
+pub struct SamplingSettings {
     /// Keep to the interval in archives, too.
     pub delay: bool,
     /// Digits after the point.
@@ -137,10 +137,10 @@ pub struct Wanted {
     pub metric: String,
 }
 
-impl Wanted {
+impl SamplingSettings {
     /// Reads the options of both tools, and the metric's specification.
-    pub fn read(line: &mut CommandLine<SamplingOption>) -> Wanted {
-        let mut wanted = Wanted::default();
+    pub fn read(line: &mut CommandLine<SamplingOption>) -> SamplingSettings {
+        let mut wanted = SamplingSettings::default();
         while let Some(own) = line.next() {
             let number = || count(&own.argument).and_then(|n| usize::try_from(n).ok());
             match own.option {
@@ -184,6 +184,7 @@ impl Wanted {
         if self.delay && !archive {
             line.complain("delay can only be used with archives");
         }
+        // Of what is wrong PCP tells of the options first; the metric is looked at when these are right.
         if line.is_wrong() {
             return;
         }
@@ -201,6 +202,7 @@ impl Wanted {
         self.metric = spec.metric;
         if !spec.instances.is_empty() {
             self.instances = spec.instances;
+            // Those in brackets win over -i, as they are nearer to the metric.
             (self.some_instances, self.bracketed) = (true, true);
         }
         match spec.source {

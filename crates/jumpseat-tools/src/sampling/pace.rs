@@ -36,6 +36,7 @@ impl Pace {
 
     /// Waits for the time of the next sample. False if the user wants an end.
     pub fn wait(&mut self) -> bool {
+        // From when it was due, not from now: else each delay would add to the next.
         self.next = later(self.next, self.interval);
         loop {
             let left = self.next.saturating_duration_since(Instant::now());
@@ -50,6 +51,7 @@ impl Pace {
             {
                 return false;
             }
+            // poll(2) may wake up early, and waits no longer than a month or so.
             if left.is_zero() {
                 return true;
             }

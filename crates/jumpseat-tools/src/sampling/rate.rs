@@ -4,6 +4,7 @@ use pcp_model::{Timestamp, Units, Value, ValueType};
 
 /// What a metric's counter becomes per second.
 pub fn units(units: Units) -> Units {
+    // Per second, unless the metric is in a unit of time itself: then it becomes a share of that.
     let scale_time = if units.dim_time == 0 { 3 } else { units.scale_time };
     Units { dim_time: units.dim_time.saturating_sub(1), scale_time, ..units }
 }
@@ -11,6 +12,7 @@ pub fn units(units: Units) -> Units {
 /// How fast a counter grew between two readings, per unit of the metric's time if it has one, per second else.
 pub fn rate(old: f64, new: f64, value_type: ValueType, elapsed: f64, units: Units, wraps: bool) -> f64 {
     let mut grown = new - old;
+    // PCP takes a counter that went back for one that wrapped only where the user says so.
     if grown < 0.0 && wraps {
         grown += match value_type {
             ValueType::I32 | ValueType::U32 => 4_294_967_296.0,

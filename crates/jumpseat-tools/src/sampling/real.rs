@@ -14,6 +14,7 @@ pub fn real(value: f64, width: usize, counter: bool) -> String {
         ("INF".to_owned(), 0)
     } else if value == 0.0 {
         ("0.0".to_owned(), 3)
+    // Negative numbers, too: the bounds are those of PCP, which does not look at the sign apart.
     } else if !(0.1..=9_999.0).contains(&value) {
         (upper(value), 0)
     } else if value <= 0.9999 {

@@ -23,6 +23,7 @@ pub fn print(subject: &mut Subject, names: &mut RecordNames, metric: &str, value
         any = true;
         let label = match names.instance(&mut subject.context, indom, inst) {
             _ if indom == InDom::NULL => metric.to_owned(),
+            // The instance may be gone: its number is still what tells its records from others.
             Some(name) => format!("{metric}[{name}]"),
             None => format!("{metric}[{inst}]"),
         };

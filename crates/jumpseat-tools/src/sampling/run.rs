@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use pcp_client::{Fetched, Mode};
 use pcp_model::PmError;
 
-use super::options::Wanted;
+use super::options::SamplingSettings;
 use super::pace::Pace;
 use super::schedule::Schedule;
 use super::sink::Sink;
@@ -15,7 +15,7 @@ use super::subject::Subject;
 ///
 /// # Errors
 /// The exit code, after a message, if not one sample can be taken.
-pub fn run(mut subject: Subject, wanted: &Wanted) -> Result<ExitCode, ExitCode> {
+pub fn run(mut subject: Subject, wanted: &SamplingSettings) -> Result<ExitCode, ExitCode> {
     let schedule = Schedule::new(&subject, wanted);
     let mut sink = Sink::new(&mut subject, wanted, &schedule)?;
     if subject.is_recorded() {
@@ -45,7 +45,7 @@ pub fn run(mut subject: Subject, wanted: &Wanted) -> Result<ExitCode, ExitCode> 
 /// Takes one sample after the other. False if it is an error that ended it.
 fn sample_all(
     subject: &mut Subject,
-    wanted: &Wanted,
+    wanted: &SamplingSettings,
     schedule: &Schedule,
     mut pace: Option<Pace>,
     sink: &mut Sink,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pcp_model::Timestamp;
 
-use super::options::Wanted;
+use super::options::SamplingSettings;
 use super::subject::Subject;
 
 /// Without `-t`.
@@ -26,13 +26,15 @@ pub struct Schedule {
 
 impl Schedule {
     /// What the options say about the metric.
-    pub fn new(subject: &Subject, wanted: &Wanted) -> Schedule {
+    pub fn new(subject: &Subject, wanted: &SamplingSettings) -> Schedule {
         let interval = wanted.interval.unwrap_or(DEFAULT_INTERVAL);
         let rated = subject.is_counter() && !wanted.raw && !subject.has_events();
+        // Nothing lies between two arrays of event records: they are not interpolated.
         let by_record = subject.is_recorded() && (wanted.uninterpolated || subject.has_events());
         let end = subject.window.finite_end();
         let asked = subject.ready.common.samples;
         let fits = end.filter(|_| !by_record).map(|end| {
+            // How many whole intervals fit. Of records nobody knows before they are read.
             let nanos = end.as_nanos() - subject.window.origin.as_nanos();
             let intervals = nanos.div_euclid((interval.as_nanos() as i128).max(1));
             u64::try_from((intervals + 1).max(0)).unwrap_or(u64::MAX)

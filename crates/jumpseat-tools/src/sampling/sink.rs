@@ -6,7 +6,7 @@ use pcp_model::{Inst, PmError, Timestamp, ValueType};
 use pcp_pdu::ValuesRef;
 
 use super::json::JsonLines;
-use super::options::{PMVAL, Wanted};
+use super::options::{PMVAL, SamplingSettings};
 use super::records::RecordNames;
 use super::schedule::Schedule;
 use super::style::Style;
@@ -33,7 +33,11 @@ impl Sink {
     ///
     /// # Errors
     /// The exit code, after a message.
-    pub fn new(subject: &mut Subject, wanted: &Wanted, schedule: &Schedule) -> Result<Sink, ExitCode> {
+    pub fn new(
+        subject: &mut Subject,
+        wanted: &SamplingSettings,
+        schedule: &Schedule,
+    ) -> Result<Sink, ExitCode> {
         if let Some(file) = &wanted.perfetto {
             if !subject.has_events() {
                 return Err(subject.fails(&format!("{} has no event records to trace", wanted.metric)));
@@ -52,6 +56,7 @@ impl Sink {
             let lines = JsonLines::new(&wanted.metric, &subject.host, desc, schedule.rated, table);
             return Ok(Sink::Json(Box::new(lines)));
         }
+        // A metric that the agent has on other platforms only.
         if desc.value_type == ValueType::NoSupport {
             put!(subject.out, "\n");
             subject.out.flush();
@@ -62,6 +67,7 @@ impl Sink {
         }
         if let Some(digits) = wanted.precision
             && digits > 0
+            // A sign and a point.
             && digits + 2 > width
         {
             if !subject.has_events() && subject.ready.common.zone.is_none() {
@@ -89,7 +95,7 @@ impl Sink {
     pub fn sample(
         &mut self,
         subject: &mut Subject,
-        wanted: &Wanted,
+        wanted: &SamplingSettings,
         time: Timestamp,
         values: Result<ValuesRef<'_>, PmError>,
     ) -> Option<bool> {
@@ -99,6 +105,7 @@ impl Sink {
             Sink::Table(table) => {
                 let sample =
                     values.ok().map(|values| TimedValues::decode(time, values, subject.desc.value_type));
+                // Before it is taken, as rates leave out instances that are new, which have columns all the same.
                 let present: Vec<Inst> =
                     sample.iter().flat_map(|sample| sample.values.iter().map(|(inst, _)| *inst)).collect();
                 let Subject { context, clock, out, .. } = subject;
@@ -136,7 +143,7 @@ impl Sink {
     }
 
     /// Tells that recording was interrupted.
-    pub fn suspended(&mut self, subject: &mut Subject, wanted: &Wanted, time: Timestamp) {
+    pub fn suspended(&mut self, subject: &mut Subject, wanted: &SamplingSettings, time: Timestamp) {
         match self {
             Sink::Table(table) => table.suspend(),
             Sink::Records(_) => {}

@@ -8,7 +8,7 @@ use pcp_model::{
     Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Semantics, Timestamp, Value, ValueSet, ValueType,
 };
 
-use super::options::Wanted;
+use super::options::SamplingSettings;
 use crate::tool::{Clock, Out, Ready, open, report_unusable, window};
 
 /// What a run is about.
@@ -36,7 +36,7 @@ impl Subject {
     ///
     /// # Errors
     /// The exit code, after a message.
-    pub fn new(mut ready: Ready, wanted: &Wanted) -> Result<Subject, ExitCode> {
+    pub fn new(mut ready: Ready, wanted: &SamplingSettings) -> Result<Subject, ExitCode> {
         if ready.common.gui || ready.common.gui_port.is_some() {
             eprintln!("{}: time controls are not supported", ready.call.name);
             return Err(ExitCode::FAILURE);
@@ -54,6 +54,7 @@ impl Subject {
         let pmid = context
             .pmid(metric)
             .map_err(|error| failed(&format!("pmLookupName({metric}): {}", error.code())))?;
+        // Why a derived metric cannot be had is said before that it cannot.
         let desc = context.desc(pmid);
         report_unusable(&mut context);
         let desc = desc.map_err(|error| failed(&format!("pmLookupDesc: {}", error.code())))?;
@@ -106,7 +107,7 @@ impl Subject {
 fn choose(
     context: &mut Context,
     desc: &Desc,
-    wanted: &Wanted,
+    wanted: &SamplingSettings,
 ) -> Result<Option<Vec<(Inst, String)>>, String> {
     if !wanted.some_instances {
         return Ok(None);
@@ -120,6 +121,7 @@ fn choose(
     let mut chosen = Vec::with_capacity(wanted.instances.len());
     for name in &wanted.instances {
         let inst = match context.kind() {
+            // An instance that is not there yet at the start of the window may come.
             ContextKind::Archive => context.instance_ever(desc.indom, name),
             _ => context.instance(desc.indom, name),
         };
@@ -146,6 +148,7 @@ fn store(
     text: &str,
 ) -> Result<(), String> {
     let value_type = match desc.value_type {
+        // Such metrics take a filter, which is text.
         ValueType::Event | ValueType::HighResEvent => ValueType::String,
         other => other,
     };

@@ -149,6 +149,7 @@ impl Table {
         if self.desc.indom == InDom::NULL {
             return;
         }
+        // Columns do not come and go with values: the names are asked for again if there is a new one.
         let known = |inst: &Inst| self.columns.iter().any(|(other, _)| other == inst);
         if self.open && (self.columns.is_empty() || !present.iter().all(known)) {
             let instances = match context.kind() {
@@ -187,6 +188,7 @@ impl Table {
                 line.push(b' ');
             }
             self.warn_of_unknown(shown, clock, out);
+            // Neither a stamp nor a column.
             if line.is_empty() {
                 return;
             }
@@ -204,9 +206,11 @@ impl Table {
             }
         }
         put!(out, "\n{:indent$}", "");
+        // Rates have a point with digits behind it, and PCP has the name stand over what is before it.
         let indented = self.rated && self.precision.is_none() && longest + 3 <= self.width;
         for (_, name) in &self.columns {
             let name: String =
+                // PCP counts bytes.
                 String::from_utf8_lossy(name.as_bytes().get(..self.width).unwrap_or(name.as_bytes()))
                     .into_owned();
             let (width, after) = if indented { (self.width - 3, "    ") } else { (self.width, " ") };

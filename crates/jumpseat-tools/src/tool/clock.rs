@@ -30,6 +30,7 @@ impl Clock {
                 Zone::new(text)
             }
             Some(common::Zone::Source) => {
+                // Of a collector that may be half the world away, or of the host that was recorded.
                 let text = context.time_zone()?;
                 let host = context.host_name()?;
                 let from = if context.kind() == ContextKind::Archive { " from archive" } else { "" };

@@ -77,6 +77,7 @@ impl<O: Copy> CommandLine<O> {
             version: false,
             at_end: false,
         };
+        // Before the command line, so that this can contradict: PCP refuses both together.
         for (option, value) in environ::options() {
             if option == Standard::Debug && !debug::is_valid(&value) {
                 eprintln!("Error: $PCP_DEBUG={value} is not valid, ignored");
@@ -139,6 +140,7 @@ impl<O: Copy> CommandLine<O> {
     /// The exit code, if that is all that there is to do.
     pub fn finish(mut self) -> Result<Ready, ExitCode> {
         let ends = self.version || self.wrong || self.failed;
+        // What the command line names and is not there is no misuse: the usage text would not help.
         if !self.version && self.wrong && !self.failed {
             self.messages.add(&usage::usage(self.tool, &self.call));
         }
@@ -261,6 +263,7 @@ impl<O: Copy> CommandLine<O> {
     fn name_space(&mut self, file: &str, duplicates: Duplicates) {
         let include = [conf::var_dir().join("pmns")];
         let why = match NameSpace::load(Path::new(file), duplicates, &include) {
+            // Names of two files do not add up.
             Ok(_) if self.common.names.is_some() => PmError::DUPPMNS,
             Ok(names) => {
                 self.common.names = Some(Arc::new(names));
@@ -283,6 +286,7 @@ impl<O: Copy> CommandLine<O> {
     /// Checks what can only be known when all options are.
     fn check(&mut self) {
         let common = &mut self.common;
+        // A time without a source means the past of this very host.
         if common.origin.is_some() && common.host.is_none() && common.archives.is_empty() && !common.local {
             common.archives.push(default_archive());
         }

@@ -12,6 +12,7 @@ pub fn setting(name: &str) -> Option<String> {
         root.join("etc/pcp.conf")
     });
     let conf = std::fs::read_to_string(file).ok()?;
+    // The last line wins, as in the shell, which reads the same file.
     let mut lines = conf.lines().rev();
     lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix('=')?.trim_end().to_owned()))
 }

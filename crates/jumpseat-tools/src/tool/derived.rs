@@ -29,6 +29,7 @@ impl Definitions {
 
     /// None yet, in a dialect.
     pub fn new(dialect: Dialect) -> Definitions {
+        // The one of the process: contexts that are opened later look there.
         let registry = global_registry();
         *registry.write().unwrap_or_else(PoisonError::into_inner) = Registry::new(dialect);
         Definitions { registry, initialised: false }

@@ -37,6 +37,8 @@ pub fn options() -> Vec<(Standard, String)> {
         Some((*option, value.to_string_lossy().into_owned()))
     };
     let mut found: Vec<(Standard, String)> = std::env::vars_os().filter_map(acting).collect();
+    // Stable: the others stay in the order of the environment, which decides which of two that exclude each other is
+    // refused.
     found.sort_by_key(|(option, _)| *option != Standard::Debug);
     found
 }

@@ -58,6 +58,7 @@ impl<O: Copy> Getopt<O> {
                 [found] => found,
                 [] => return Next::Problem(format!("unrecognized option '--{word}'")),
                 [first, ref others @ ..] => {
+                    // The order in which glibc names them.
                     let names = [first].into_iter().chain(others.iter().copied().rev());
                     let names: Vec<String> =
                         names.map(|(option, _)| format!(" '--{}'", option.long)).collect();

@@ -40,6 +40,7 @@ impl Instances {
         let name = domain
             .names
             .entry(inst)
+            // It has come since, or the agent names more than it lists.
             .or_insert_with(|| context.instance_name(indom, inst).map_err(|error| error.code()));
         match name {
             Ok(name) => Ok(name),

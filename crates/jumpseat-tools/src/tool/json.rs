@@ -51,6 +51,7 @@ pub fn error_json(call: &str, error: PmError) -> Json {
 
 /// A single-precision number with its own digits, not those of the double it would become.
 fn float_json(v: f32) -> Json {
+    // 0.1 is to be 0.1, not 0.10000000149011612.
     v.to_string().parse::<f64>().map_or(Json::Null, |v| json!(v))
 }
 

@@ -27,6 +27,7 @@ impl Messages {
         if text.is_empty() {
             return;
         }
+        // Tools started from a desktop have nobody looking at their standard error.
         let failed = match std::env::var("PCP_STDERR").as_deref() {
             Err(_) | Ok("") => Err(None),
             Ok("DISPLAY") => {

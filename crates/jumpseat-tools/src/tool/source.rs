@@ -30,6 +30,7 @@ pub fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
             ready.local_failure
         )));
     }
+    // Definitions are loaded once the source is there: a source that is not there is all that is said then.
     if !common.archives.is_empty() {
         let archives = common.archives.join(",");
         let context = archive(&archives).map_err(|error| {

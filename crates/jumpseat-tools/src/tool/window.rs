@@ -27,6 +27,7 @@ pub fn window(ready: &Ready, context: &mut Context, zone: &Zone) -> Result<Windo
     let now = Timestamp::from(SystemTime::now());
     let reference = match context.kind() {
         ContextKind::Archive => match context.span() {
+            // Times on the command line are relative to the ends of what was recorded.
             Ok((start, end)) => Reference { start, end, now },
             Err(error) => {
                 let archives = ready.common.archives.join(",");

@@ -46,6 +46,7 @@ impl Canvas<'_> {
             return self.put(x, y, space, text, role);
         }
         let dots = self.theme.pick("…", "~");
+        // Names differ at their ends more than in the middle.
         let tail = space.saturating_sub(1) / 2;
         let x = self.put(x, y, space.saturating_sub(1 + tail), text, role);
         let x = self.put(x, y, 1.min(space), dots, role);
@@ -94,6 +95,7 @@ impl Canvas<'_> {
 
     /// An edited line with its cursor, which is always visible.
     pub fn editor(&mut self, x: u16, y: u16, space: u16, editor: &Editor) {
+        // From the end backwards, so that the cursor is never outside.
         let (before, at, after) = editor.parts();
         let mut shown = before;
         while width(shown) + 1 > space && !shown.is_empty() {

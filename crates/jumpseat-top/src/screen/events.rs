@@ -46,6 +46,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
         canvas.put(log.x + 2, log.y, log.width.saturating_sub(2), "no records yet", Role::Dim);
     }
     let kept = events.newest.len();
+    // Those that came since the user went back are not shown, but counted in the heading.
     let newer = events.seen.saturating_sub(app.held.unwrap_or(events.seen));
     let end = kept.saturating_sub(usize::try_from(newer).unwrap_or(usize::MAX));
     let begin = end.saturating_sub(log.height.into());
@@ -76,6 +77,7 @@ fn draw_stream(canvas: &mut Canvas<'_>, area: Rect, stream: &Stream, bar: Role, 
     }
     x += RATE;
     if missed > 0 && stream.missed > 0 {
+        // Loud while it happens, so that it is not overlooked for an old loss.
         let role = if stream.missed_now > 0 { Role::Alarm } else { Role::Bad };
         canvas.put_right(x, area.y, missed - 1, &format!("{} missed", stream.missed), role);
     }

@@ -26,6 +26,7 @@ struct Places {
 
 impl Places {
     fn of(area: Rect, metrics: &[Metric]) -> Places {
+        // Of all metrics, not of those that are visible: columns must not jump while one scrolls.
         let longest = |text: fn(&Metric) -> &str| metrics.iter().map(|m| width(text(m))).max().unwrap_or(0);
         let unit = longest(|metric| metric.measure.as_ref().map_or("", |measure| &measure.unit));
         let instanced = metrics.iter().any(|metric| metric.instanced);

@@ -41,6 +41,7 @@ pub fn help(canvas: &mut Canvas<'_>, area: Rect) {
     canvas.clear(inside);
     frame(canvas, inside, " keys and signs ", Role::Focus);
     for (y, (key, what)) in (inside.y + 1..inside.bottom().saturating_sub(1)).zip(HELP) {
+        // The signs as they look on this terminal.
         let key = match (canvas.theme.utf8, key) {
             (false, "\u{3a3}n \u{2300}n") => "+n ~n",
             (false, "\u{b7}") => "? in bars",
@@ -98,6 +99,7 @@ pub fn footer(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
     ]);
     let mut x = area.x + 1;
     for (key, what) in keys {
+        // The important ones are first, so that those that do not fit are missed least.
         if x + width(key) + 1 + width(what) > end {
             break;
         }

@@ -60,6 +60,7 @@ impl Range {
         };
         // What never changes is half way up.
         let top = if spread > 0.0 || stats.max == 0.0 { stats.max } else { 2.0 * stats.max.abs() };
+        // Infinities would make every share of them nothing.
         Range { bottom: bottom.max(f64::MIN), top: top.min(f64::MAX) }
     }
 

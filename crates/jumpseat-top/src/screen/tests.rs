@@ -244,28 +244,39 @@ fn a_refused_expression_is_shown_with_pcps_words_and_can_be_corrected() {
     assert!(shown.contains("add: x=1+*") && !shown.contains("Syntax"), "{shown}");
 }
 
-#[test]
-fn every_size_and_state_can_be_drawn() {
-    let mut apps = [disks(), events(), app(&[])];
+/// Draws an application in every size, in all states that keys lead to.
+fn draw_all(mut app: App) {
     for keys in ["", "\t", "?", "?", "a", "\u{1b}", "/x", "\n", "d"] {
-        for app in &mut apps {
-            for c in keys.chars() {
-                let key = match c {
-                    '\t' => Key::Tab,
-                    '\n' => Key::Enter,
-                    '\u{1b}' => Key::Esc,
-                    c => Key::Char(c),
-                };
-                app.key(key);
-            }
-            app.message = Some("one\ntwo".to_owned());
-            for (width, height) in (0..30).flat_map(|w| (0..12).map(move |h| (w, h))).chain([(300, 90)]) {
-                for colour in [false, true] {
-                    screen(app, width, height, Theme { colour, utf8: colour });
-                }
+        for c in keys.chars() {
+            app.key(match c {
+                '\t' => Key::Tab,
+                '\n' => Key::Enter,
+                '\u{1b}' => Key::Esc,
+                c => Key::Char(c),
+            });
+        }
+        app.message = Some("one\ntwo".to_owned());
+        for (width, height) in (0..30).flat_map(|w| (0..12).map(move |h| (w, h))).chain([(300, 90)]) {
+            for colour in [false, true] {
+                screen(&app, width, height, Theme { colour, utf8: colour });
             }
         }
     }
+}
+
+#[test]
+fn instances_can_be_drawn_in_every_size_and_state() {
+    draw_all(disks());
+}
+
+#[test]
+fn records_can_be_drawn_in_every_size_and_state() {
+    draw_all(events());
+}
+
+#[test]
+fn nothing_can_be_drawn_in_every_size_and_state() {
+    draw_all(app(&[]));
 }
 
 #[test]

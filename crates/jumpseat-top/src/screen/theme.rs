@@ -44,6 +44,7 @@ impl Theme {
     pub fn from_env() -> Theme {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
+        // A modifier may follow: de_DE.UTF-8@euro.
         let charset = locale.split('@').next().unwrap_or_default().to_lowercase();
         Theme {
             colour: set("NO_COLOR").is_none(),

@@ -1,8 +1,8 @@
 //! `jumpseat record`: metrics of a collector into an archive.
 
-mod clock;
 mod progress;
-mod wanted;
+mod selection;
+mod ticker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,9 +15,9 @@ use jumpseat::model::{PmError, Timestamp};
 use jumpseat::recorder::{Notice, RecordError, Recorder, label_of};
 use jumpseat::time::{Reference, Switches, Zone, parse_interval, parse_window};
 
-use clock::{Clock, Woken};
 use progress::{Progress, bytes};
-use wanted::Wanted;
+use selection::Selection;
+use ticker::{Ticker, Woken};
 
 /// How long to wait at least between attempts to connect again. The time after failed ones grows beyond that
 /// (PMCD_RECONNECT_TIMEOUT).
@@ -63,7 +63,7 @@ pub struct RecordArgs {
     #[arg(short = 'T', long = "finish", value_name = "TIME", allow_hyphen_values = true)]
     finish: Option<String>,
     /// Size beyond which a new data volume is begun: a number with b, kb, mb or gb
-    #[arg(short = 'v', long, value_name = "SIZE", value_parser = wanted::size)]
+    #[arg(short = 'v', long, value_name = "SIZE", value_parser = selection::size)]
     volume_size: Option<u64>,
     /// File with metrics to record, one a line as METRIC above; # begins a comment
     #[arg(short = 'c', long, value_name = "FILE")]
@@ -91,19 +91,19 @@ pub fn run(args: &RecordArgs) -> ExitCode {
 
 fn record(args: &RecordArgs) -> Result<(), String> {
     let interval = parse_interval(&args.interval).map_err(|error| format!("-t:\n{error}"))?;
-    let wanted = Wanted::read(&args.metrics, args.config.as_deref())?;
-    let mut clock = Clock::new(interval).map_err(|error| error.to_string())?;
+    let selection = Selection::read(&args.metrics, args.config.as_deref())?;
+    let mut ticker = Ticker::new(interval).map_err(|error| error.to_string())?;
     let mut context = match &args.from[..] {
         [] => connect(args.host.as_deref())?,
         names => replay(&names.join(","))?,
     };
-    wanted.register(&context)?;
+    selection.register(&context)?;
     let end = window(args, &mut context)?;
     let host = args.host.as_deref().unwrap_or("localhost");
     let label = label_of(&mut context, host).map_err(|error| error.to_string())?;
     let archive = open_archive(args, label)?;
     let start = context.mode().1;
-    let mut recorder = match Recorder::new(context, archive, wanted.names()) {
+    let mut recorder = match Recorder::new(context, archive, selection.names()) {
         Ok(recorder) => recorder,
         Err(RecordError::NoMetrics(notices)) => {
             notices.iter().for_each(warn);
@@ -113,10 +113,11 @@ fn record(args: &RecordArgs) -> Result<(), String> {
     };
     let mut progress = Progress::new(args.quiet, recorder.metrics());
     let outcome = match args.from.is_empty() {
-        true => sample_all(args, &mut recorder, &mut clock, end, &mut progress),
+        true => sample_all(args, &mut recorder, &mut ticker, end, &mut progress),
         false => take_over(args, &mut recorder, interval, (start, end), &mut progress),
     };
     progress.clear();
+    // Asked for now, as finishing takes the recorder.
     let base = recorder.archive().base().display().to_string();
     let samples = progress.samples;
     let size = recorder.archive().size();
@@ -139,7 +140,7 @@ fn record(args: &RecordArgs) -> Result<(), String> {
 fn sample_all(
     args: &RecordArgs,
     recorder: &mut Recorder,
-    clock: &mut Clock,
+    ticker: &mut Ticker,
     end: Option<Timestamp>,
     progress: &mut Progress,
 ) -> Result<(), String> {
@@ -178,7 +179,7 @@ fn sample_all(
         if args.samples.is_some_and(|samples| progress.samples >= samples) {
             return Ok(());
         }
-        match clock.wait(pause, end).map_err(|error| error.to_string())? {
+        match ticker.wait(pause, end).map_err(|error| error.to_string())? {
             Woken::Tick { missed } => progress.late += missed,
             Woken::End => return Ok(()),
         }

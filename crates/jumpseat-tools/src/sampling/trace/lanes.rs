@@ -40,6 +40,7 @@ impl Lanes {
         let slice = Open { id, start, busy: start };
         let fits =
             |lane: &Lane| lane.open.last().is_some_and(|top| Some(top.id) == parent && top.busy <= start);
+        // On another lane its bar would lie over what its parent does meanwhile.
         if let Some(at) = self.lanes.iter().position(fits) {
             self.lanes[at].open.push(slice);
             return at;
@@ -53,6 +54,7 @@ impl Lanes {
     pub fn close(&mut self, id: u64, end: Timestamp) -> Option<usize> {
         let (at, depth) = self.find(id)?;
         let lane = &mut self.lanes[at];
+        // Those within it are still open: in a viewer they cannot stick out of a slice that has ended.
         let outliving = lane.open.split_off(depth + 1);
         lane.open.pop();
         match lane.open.last_mut() {
@@ -60,6 +62,7 @@ impl Lanes {
             None => lane.busy = lane.busy.max(Some(end)),
         }
         if let Some(first) = outliving.first() {
+            // From the first one's start on, as their bars begin there.
             let to = self.free(first.start);
             self.lanes[to].open = outliving;
         }

@@ -143,6 +143,7 @@ impl Trace {
         time: Timestamp,
         values: ValuesRef<'_>,
     ) -> io::Result<()> {
+        // The earliest of the first sample: records of different sources do not come in the order of their times.
         if self.base.is_none() {
             let mut earliest: Option<Timestamp> = None;
             for_each_record(values, desc.value_type, |_, record| {
@@ -159,6 +160,7 @@ impl Trace {
             }
             self.record(context, inst, record)
         })?;
+        // The oldest have waited longest, so they are the least likely to end at all.
         while self.open.len() > MAX_OPEN || self.held > MAX_HELD {
             let Some((&oldest, _)) = self.open.first_key_value() else { break };
             self.close(oldest, self.last, Map::new(), false)?;
@@ -204,6 +206,7 @@ impl Trace {
             let name = metric.name.clone().unwrap_or_else(|_| param.pmid.to_string());
             params.push((name, typed_json(&records::value(param.value))));
         }
+        // Where there is an ID it is the first parameter, and the parent's comes next.
         let has = |flag| record.flags.contains(flag);
         let id = params.first().filter(|_| has(EventFlags::ID)).map(|(_, value)| value.to_string());
         let place = usize::from(has(EventFlags::ID));
@@ -223,6 +226,7 @@ impl Trace {
             return self.close(latest, record.time, Map::new(), true);
         }
         if has(EventFlags::END) {
+            // The innermost of those with this ID, as calls of one function within another.
             let opened = self.by_id.get(&key).and_then(|ids| ids.last().copied());
             return match opened {
                 Some(id) => self.close(id, record.time, args, true),
@@ -264,13 +268,16 @@ impl Trace {
         }
         for (name, value) in args {
             match span.args.get(&name) {
+                // What the end says differently is kept next to what the start said.
                 None => drop(span.args.insert(name, value)),
                 Some(old) if *old != value => drop(span.args.insert(format!("{name} (end)"), value)),
                 Some(_) => {}
             }
         }
+        // Clocks of two sources, or one that was set back.
         let end = end.max(span.start);
         let inst = span.key.0;
+        // Before it is closed, while the lanes still know both.
         let nested_in = span.parent.as_ref().and_then(|parent| self.by_id.get(parent)?.last().copied());
         let (lane, parent_lane) = match self.sources.get_mut(&inst) {
             Some(source) => {
@@ -288,22 +295,13 @@ impl Trace {
             span.args.insert("unfinished".to_owned(), true.into());
         }
         self.slice(&name, track, span.start, end, Json::Object(span.args))?;
-        if let Some(parent) = &span.parent
-            && parent_lane != Some(lane)
+        if parent_lane != Some(lane)
+            && let Some(parent) = &span.parent
+            && let Some((from, when)) = self.seen_at_parent(parent, nested_in.zip(parent_lane), span.start)?
         {
-            let closed = self.closed.iter().rev().find(|(key, _)| key == parent).map(|(_, closed)| *closed);
-            let from = match (parent_lane, nested_in.and_then(|id| self.open.get(&id)), closed) {
-                (Some(lane), Some(parent), _) => {
-                    let start = parent.start;
-                    Some((self.track(inst, lane)?, span.start.max(start)))
-                }
-                (_, _, Some(closed)) => Some((closed.track, span.start.max(closed.start).min(closed.end))),
-                _ => None,
-            };
-            if let Some((from, when)) = from {
-                self.arrow(from, when, track, span.start)?;
-            }
+            self.arrow(from, when, track, span.start)?;
         }
+        // Nobody can name a parent without an ID.
         if span.key.1.is_some() {
             if self.closed.len() == MAX_CLOSED {
                 self.closed.pop_front();
@@ -311,6 +309,24 @@ impl Trace {
             self.closed.push_back((span.key, Closed { track, start: span.start, end }));
         }
         Ok(())
+    }
+
+    /// Where an arrow from a parent begins that has not the slice within it: its track, and the time. `open` is the
+    /// number and lane of the parent's slice, if that is open.
+    fn seen_at_parent(
+        &mut self,
+        parent: &Key,
+        open: Option<(u64, usize)>,
+        start: Timestamp,
+    ) -> io::Result<Option<(u32, Timestamp)>> {
+        if let Some((id, lane)) = open
+            && let Some(parent_start) = self.open.get(&id).map(|slice| slice.start)
+        {
+            return Ok(Some((self.track(parent.0, lane)?, start.max(parent_start))));
+        }
+        // A parent may have ended first: work that was handed to another thread. An arrow begins within a slice.
+        let closed = self.closed.iter().rev().find(|(key, _)| key == parent).map(|(_, closed)| closed);
+        Ok(closed.map(|closed| (closed.track, start.max(closed.start).min(closed.end))))
     }
 
     fn slice(
@@ -355,6 +371,7 @@ impl Trace {
                 (self.new_track(&format!("{label}: missed"))?, from.min(to))
             }
         };
+        // Since the record before it, but not over an earlier gap.
         let from = from.min(to).max(busy);
         let to = to.max(from);
         if let Some(source) = self.sources.get_mut(&inst) {
@@ -422,6 +439,7 @@ fn micros(nanos: i128) -> String {
 /// parent's.
 fn name_of(params: &[(String, Json)], skip: usize) -> Option<String> {
     const NAMES: [&str; 5] = ["name", "span", "type", "event", "message"];
+    // IDs say nothing to people, even if they are the first text.
     let texts = || params.iter().skip(skip).filter_map(|(name, value)| Some((name, value.as_str()?)));
     let named = |last: &str| texts().find(|(name, _)| name.rsplit('.').next() == Some(last));
     NAMES.iter().find_map(|last| named(last)).or_else(|| texts().next()).map(|(_, text)| text.to_owned())

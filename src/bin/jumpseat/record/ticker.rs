@@ -11,8 +11,8 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use jumpseat_tools::later;
 
-/// A clock that ticks in an interval, and hears signals.
-pub struct Clock {
+/// What ticks in an interval, and hears signals.
+pub struct Ticker {
     interval: Duration,
     next: Instant,
     signals: SignalFd,
@@ -26,10 +26,10 @@ pub enum Woken {
     End,
 }
 
-impl Clock {
+impl Ticker {
     /// The first tick is now. Signals that end recording, and those that writing can raise, are blocked from now
     /// on in this thread and those it starts.
-    pub fn new(interval: Duration) -> io::Result<Clock> {
+    pub fn new(interval: Duration) -> io::Result<Ticker> {
         let mut end = SigSet::empty();
         for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
             end.add(signal);
@@ -40,7 +40,7 @@ impl Clock {
         blocked.add(Signal::SIGXFSZ);
         blocked.thread_block()?;
         let signals = SignalFd::with_flags(&end, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-        Ok(Clock { interval: interval.max(Duration::from_millis(1)), next: Instant::now(), signals })
+        Ok(Ticker { interval: interval.max(Duration::from_millis(1)), next: Instant::now(), signals })
     }
 
     /// Waits for the next tick, and no less than `pause`.

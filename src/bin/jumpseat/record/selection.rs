@@ -6,13 +6,13 @@ use std::path::Path;
 use jumpseat::client::Context;
 
 /// Names, and definitions of derived metrics.
-pub struct Wanted {
+pub struct Selection {
     words: Vec<String>,
 }
 
-impl Wanted {
+impl Selection {
     /// The words, and the lines of the file.
-    pub fn read(words: &[String], config: Option<&Path>) -> Result<Wanted, String> {
+    pub fn read(words: &[String], config: Option<&Path>) -> Result<Selection, String> {
         let mut all = words.to_vec();
         if let Some(path) = config {
             let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -28,7 +28,7 @@ impl Wanted {
         }
         match all.is_empty() {
             true => Err("no metric is named".to_owned()),
-            false => Ok(Wanted { words: all }),
+            false => Ok(Selection { words: all }),
         }
     }
 
@@ -84,11 +84,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("list");
         fs::write(&path, "# what we want\na.b\n\n twice = 2 * c.d # doubled\n").expect("written");
-        let wanted = Wanted::read(&["x.y".to_owned()], Some(&path)).expect("read");
-        assert_eq!(wanted.names().collect::<Vec<_>>(), ["x.y", "a.b", "twice"]);
-        assert!(Wanted::read(&[], None).is_err());
+        let selection = Selection::read(&["x.y".to_owned()], Some(&path)).expect("read");
+        assert_eq!(selection.names().collect::<Vec<_>>(), ["x.y", "a.b", "twice"]);
+        assert!(Selection::read(&[], None).is_err());
         for bad in ["", " ", "=a.b", " = a.b"] {
-            assert!(Wanted::read(&[bad.to_owned()], None).is_err(), "{bad}");
+            assert!(Selection::read(&[bad.to_owned()], None).is_err(), "{bad}");
         }
     }
 }
