@@ -71,6 +71,11 @@ pub fn called(mut words: impl Iterator<Item = String>) -> Option<impl FnOnce() -
     Some(move || run(call, words))
 }
 
+/// Tries the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

@@ -168,3 +168,8 @@ fn open(args: &TopArgs) -> Result<(Monitor, App), String> {
     }
     Ok((monitor, app))
 }
+
+/// Tries the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
