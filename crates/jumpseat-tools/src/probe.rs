@@ -310,6 +310,7 @@ impl Probe {
             return put!(self.inquiry.out, "{}\n", json!({"metric": name, "count": 1, "instances": [{}]}));
         }
         if desc.indom == InDom::NULL {
+            // A metric without instances has one value, or none; PCP does not look which.
             put!(self.inquiry.out, "{name} 1");
             self.instance(InDom::NULL, 0);
             return put!(self.inquiry.out, "\n");

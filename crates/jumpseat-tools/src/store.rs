@@ -159,6 +159,7 @@ impl Store<'_> {
             true if self.wanted.force => self.instances_without_values(&desc, chosen)?,
             true => return Err(Failure::Reported(format!("{}: No value(s) available!", self.name))),
         };
+        // The same value for all of them, as in PCP.
         let values = instances.iter().map(|&inst| InstanceValue { inst, value: new.clone() });
         let set = ValueSet { pmid, values: Ok(values.collect()) };
         self.context
@@ -313,6 +314,7 @@ fn owned_json(value: &Value) -> Json {
 fn parse(text: &str, value_type: ValueType) -> Result<Value, String> {
     Value::parse(text, value_type).map_err(|error| {
         let what = match error {
+            // PCP tells "no number at all" from "too large for the type".
             PmError::TYPE => "incompatible with",
             _ => "out of range for",
         };

@@ -234,6 +234,7 @@ impl App {
                 self.pane = Pane::Metrics;
                 self.select(self.model.metrics.len().saturating_sub(1));
             }
+            // The line is still there to be corrected.
             Err(message) => self.message = Some(message),
         }
     }
@@ -357,6 +358,7 @@ impl App {
     }
 
     fn go(&mut self, by: isize) {
+        // Saturating: "to the end" is as far as it goes.
         let to = |at: usize, len: usize| at.saturating_add_signed(by).min(len.saturating_sub(1));
         match self.focus() {
             Pane::Metrics => self.select(to(self.selected, self.view().metrics.len())),

@@ -28,6 +28,7 @@ impl Editor {
 
     /// Takes a key, in the manner of shells.
     pub fn key(&mut self, key: Key) {
+        // Characters, not bytes: the cursor is never within one.
         let len = self.text.chars().count();
         match key {
             Key::Char(c) if len < MAX => {

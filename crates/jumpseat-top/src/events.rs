@@ -62,6 +62,7 @@ impl Events {
 
     /// Begins to take the batches of a sample.
     pub fn begin(&mut self, at: Timestamp) {
+        // The first sample after the start or a gap has nothing to make a rate from.
         let before = std::mem::replace(&mut self.at, at);
         let elapsed = (at.as_nanos() - before.as_nanos()) as f64 * 1e-9;
         self.elapsed = (before != Timestamp::default() && elapsed > 0.0).then_some(elapsed);
@@ -96,6 +97,7 @@ impl Events {
         self.fresh.sort_by_key(|shown| shown.record.time);
         self.seen += self.fresh.len() as u64;
         self.newest.extend(self.fresh.drain(..));
+        // The oldest go, whichever stream they are of.
         let surplus = self.newest.len().saturating_sub(KEPT);
         self.newest.drain(..surplus);
     }

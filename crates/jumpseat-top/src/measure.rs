@@ -48,6 +48,7 @@ impl Measure {
             units.scale_time = 3;
             units.dim_time = units.dim_time.saturating_sub(1);
         }
+        // No dimension is left: time over time, the share of it that was spent.
         let none = (units.dim_space, units.dim_time, units.dim_count) == (0, 0, 0);
         let style = match units {
             _ if none && rate => Style::Percent,
@@ -124,6 +125,7 @@ fn duration(seconds: f64) -> String {
     const HOUR: f64 = 3_600.0;
     const DAY: f64 = 86_400.0;
     let pair = |large: f64, small: f64, words: (&str, &str)| {
+        // Rounded down, so that 59.9 seconds do not become sixty of them.
         let whole = (seconds.abs() / small).floor();
         let parts = large / small;
         let sign = if seconds < 0.0 { "-" } else { "" };

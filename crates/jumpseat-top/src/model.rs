@@ -110,6 +110,7 @@ impl Model {
     pub fn apply(&mut self, sample: Sample) {
         self.samples += 1;
         self.at = Some(sample.at);
+        // What was removed while the fetch was under way is left over in it.
         let mut readings: BTreeMap<Id, Reading> = sample.readings.into_iter().collect();
         self.events.begin(sample.at);
         for metric in &mut self.metrics {
@@ -165,6 +166,7 @@ impl Metric {
 
     fn numbers(&mut self, at: Timestamp, items: Vec<Item<f64>>) {
         let Some(measure) = self.measure.clone() else { return };
+        // Between the times of the collector, not those of this program: the network takes its time, too.
         let elapsed = self.previous.map(|before| (at.as_nanos() - before.as_nanos()) as f64 * 1e-9);
         self.error = None;
         self.previous = Some(at);

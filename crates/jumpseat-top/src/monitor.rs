@@ -186,6 +186,7 @@ impl Monitor {
             }
             expression => vec![expression],
         };
+        // All or none: half of what was asked for would look like all.
         let mut watches = Vec::with_capacity(all.len());
         for operand in all {
             self.last_id += 1;
@@ -331,6 +332,7 @@ impl Monitor {
                 Outcome::Sample(sample) => model.apply(sample),
                 Outcome::Failed(_) => model.gap(),
                 Outcome::Nothing | Outcome::Connected => {
+                    // Nothing may overtake the fetch; the context gives it up when it is late.
                     if let Some(waiting) = self.waiting() {
                         wait::until(&[(waiting.fd, waiting.events)], waiting.deadline);
                     }

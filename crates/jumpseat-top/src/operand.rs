@@ -47,6 +47,7 @@ impl Operand {
         let text = text.trim();
         if let Some((name, expression)) = text.split_once('=')
             && is_name(name.trim_end())
+            // `a == b` is a comparison.
             && !expression.starts_with('=')
         {
             return Operand::Expression {

@@ -51,6 +51,7 @@ impl Playing {
     /// How long an interval of the recording takes now.
     pub fn pace(&self, interval: Duration) -> Duration {
         match u32::try_from(self.speed) {
+            // Bounded by the limit of the speed.
             Ok(times) => interval / (1 << times),
             Err(_) => interval.saturating_mul(1 << self.speed.unsigned_abs()),
         }

@@ -30,6 +30,7 @@ impl Screen {
             true => None,
             false => Some(File::open("/dev/tty")?),
         };
+        // The message of a panic on the alternate screen would go with it.
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             restore();
@@ -53,6 +54,7 @@ impl Screen {
         restore();
         let mut stop = SigSet::empty();
         stop.add(Signal::SIGTSTP);
+        // The signal has to do its own work now.
         stop.thread_unblock()?;
         raise(Signal::SIGTSTP)?;
         stop.thread_block()?;

@@ -30,6 +30,7 @@ impl Info {
 
     /// Prints the records of a value block, header word included.
     fn records(&mut self, kind: ArrayKind, block: &[u8], depth: usize) {
+        // An array that does not add up is refused whole: no record of it can be trusted.
         let array = match ArrayReader::<NetworkEndian>::new(kind, block) {
             Ok(array) => array,
             Err(error) => {
@@ -123,6 +124,7 @@ fn print(param: Param<'_>, value_type: ValueType, out: &mut Vec<u8>) {
 fn print_word(word: u32, value_type: ValueType, out: &mut Vec<u8>) {
     match value_type {
         ValueType::I32 => Value::I32(word as i32).print(PrintOptions::width(1), out),
+        // Whoever packed it may have taken one for the other.
         ValueType::U32 => Value::U32(word).print(PrintOptions::width(1), out),
         _ => RawValue::InSitu(word).print(1, out),
     }

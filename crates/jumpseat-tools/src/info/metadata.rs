@@ -61,6 +61,7 @@ impl Labels {
 
     /// Those that all instances of a domain have.
     pub fn of_indom(&mut self, context: &mut Context, indom: InDom) -> Merged {
+        // Labels of metrics, clusters and items are not a domain's: several metrics share it.
         let domain = LabelTarget::Domain(indom.domain().into());
         self.merge(context, &[LabelTarget::Context, domain, LabelTarget::InDom(indom)])
     }
@@ -68,6 +69,7 @@ impl Labels {
     /// Those that each value of a metric with instances has: derived metrics share those of their operands' agent.
     pub fn of_instances(&mut self, context: &mut Context, pmid: Pmid, indom: InDom) -> Merged {
         let mut merged = self.of_indom(context, indom);
+        // The metric's win over the domain's.
         merged.labels.append(&mut self.of_metric(context, pmid, indom).labels);
         merged
     }

@@ -21,6 +21,7 @@ impl Info {
         } else if self.wanted.pmid {
             put!(self.inquiry.out, " PMID: {pmid}");
         }
+        // Behind the identifier, unless that has filled the line.
         self.oneline(TextTarget::Metric(pmid), self.wanted.full_pmid);
         put!(self.inquiry.out, "\n");
         if let Some(desc) = metric.desc().filter(|_| self.wanted.desc) {
@@ -38,7 +39,7 @@ impl Info {
         if let Some(set) = set.filter(|_| self.wanted.fetch) {
             match set.values {
                 Err(PmError::PROFILE) if self.wanted.fetch_all => self.values_of_all(metric),
-                values => self.values(metric, values, ""),
+                values => self.values(metric, values),
             }
         }
         if self.wanted.series {
@@ -114,39 +115,30 @@ impl Info {
         }
     }
 
-    /// The values of a metric, the first of them behind `indent`.
-    pub(super) fn values(
-        &mut self,
-        metric: &Metric<'_>,
-        values: Result<ValuesRef<'_>, PmError>,
-        indent: &str,
-    ) {
+    /// The values of a metric.
+    fn values(&mut self, metric: &Metric<'_>, values: Result<ValuesRef<'_>, PmError>) {
         let values = match values {
-            Err(error) => return put!(self.inquiry.out, "{indent}Error: {error}\n"),
-            Ok(values) if values.is_empty() => {
-                return put!(self.inquiry.out, "{indent}No value(s) available!\n");
-            }
+            Err(error) => return put!(self.inquiry.out, "Error: {error}\n"),
+            Ok(values) if values.is_empty() => return put!(self.inquiry.out, "No value(s) available!\n"),
             Ok(values) => values,
         };
-        let mut indent = indent;
         for (inst, value) in values.iter() {
-            if self.value(metric, inst, value, indent) && self.wanted.events {
+            if self.value(metric, inst, value) && self.wanted.events {
                 self.events(metric.value_type(), value);
             }
-            indent = "";
         }
     }
 
     /// One value. False if it is of no use, as its instance is gone.
-    fn value(&mut self, metric: &Metric<'_>, inst: Inst, value: ValueRef<'_>, indent: &str) -> bool {
+    fn value(&mut self, metric: &Metric<'_>, inst: Inst, value: ValueRef<'_>) -> bool {
         let indom = metric.indom();
         if indom == InDom::NULL {
-            put!(self.inquiry.out, "{indent}    ");
+            put!(self.inquiry.out, "    ");
         } else {
             match self.inquiry.instances.name(&mut self.inquiry.context, indom, inst) {
-                Ok(name) => put!(self.inquiry.out, "{indent}    inst [{inst} or \"{name}\"] "),
+                Ok(name) => put!(self.inquiry.out, "    inst [{inst} or \"{name}\"] "),
                 Err(_) if self.wanted.fetch_all => {
-                    put!(self.inquiry.out, "{indent}    inst [{inst} \"DISAPPEARED\"]\n");
+                    put!(self.inquiry.out, "    inst [{inst} \"DISAPPEARED\"]\n");
                     return false;
                 }
                 Err(error) => {
@@ -154,7 +146,7 @@ impl Info {
                     let error = if self.inquiry.origin.is_some() { PmError::INST } else { error };
                     put!(
                         self.inquiry.out,
-                        "{indent}pmNameIndom: indom={indom} inst={inst}: {error}\n    inst [{inst}] "
+                        "pmNameIndom: indom={indom} inst={inst}: {error}\n    inst [{inst}] "
                     );
                 }
             }
@@ -188,7 +180,7 @@ impl Info {
             Err(error) => put!(self.inquiry.out, "{name}: pmFetch: {}\n", error.code()),
             Ok(()) => {
                 if let Some(set) = fetched.set(0) {
-                    self.values(metric, set.values, "");
+                    self.values(metric, set.values);
                 }
             }
         }

@@ -148,6 +148,7 @@ impl JsonLines {
 }
 
 fn flags(flags: EventFlags) -> Json {
+    // Where no flag is set there are no words, not one that is empty.
     let words = flags.to_string();
     words.split(',').filter(|word| !word.is_empty()).collect()
 }

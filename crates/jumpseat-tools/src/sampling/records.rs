@@ -43,6 +43,7 @@ impl RecordNames {
         if indom == InDom::NULL {
             return None;
         }
+        // An instance without a name is asked for once, too: each answer costs a round trip.
         self.instances.entry(inst).or_insert_with(|| context.instance_name(indom, inst).ok()).as_deref()
     }
 }
@@ -54,6 +55,7 @@ impl RecordNames {
 pub fn array(value: ValueRef<'_>, value_type: ValueType) -> Result<ArrayReader<'_, NetworkEndian>, PmError> {
     let kind = if value_type == ValueType::HighResEvent { ArrayKind::HighRes } else { ArrayKind::Event };
     match value {
+        // The agent says "event records" and sends a number.
         ValueRef::InSitu(_) => Err(PmError::CONV),
         ValueRef::Block(bytes) => Ok(ArrayReader::new(kind, bytes)?),
     }

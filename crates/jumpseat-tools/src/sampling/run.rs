@@ -18,6 +18,7 @@ use super::subject::Subject;
 pub fn run(mut subject: Subject, wanted: &SamplingSettings) -> Result<ExitCode, ExitCode> {
     let schedule = Schedule::new(&subject, wanted);
     let mut sink = Sink::new(&mut subject, wanted, &schedule)?;
+    // From the origin on; a collector knows no time but now.
     if subject.is_recorded() {
         let step = i64::try_from(schedule.interval.as_nanos()).unwrap_or(i64::MAX);
         let mode = if schedule.by_record { Mode::Forward } else { Mode::Interpolate { step } };
@@ -34,6 +35,7 @@ pub fn run(mut subject: Subject, wanted: &SamplingSettings) -> Result<ExitCode, 
     // What was recorded is there at once.
     let pace = (!subject.is_recorded() || wanted.delay).then_some(pace);
     let complete = sample_all(&mut subject, wanted, &schedule, pace, &mut sink);
+    // Whatever ended it: what was sampled is to be whole.
     let written = sink.finish(&mut subject);
     let printed = subject.out.finish(&subject.ready.call);
     match complete && written && printed {
@@ -77,6 +79,7 @@ fn sample_all(
         if schedule.end.is_some_and(|end| fetched.timestamp > end) {
             return true;
         }
+        // Records of an archive have other metrics as well, in any place.
         let values = fetched.find(subject.desc.pmid).map_or(Err(PmError::IPC), |set| set.values);
         if let Err(error) = values {
             subject.out.flush();

@@ -42,6 +42,7 @@ impl Sink {
             if !subject.has_events() {
                 return Err(subject.fails(&format!("{} has no event records to trace", wanted.metric)));
             }
+            // Before the first sample, so that a file that cannot be written is told of at once.
             let trace = Trace::create(file.as_ref(), &wanted.metric, &subject.host);
             return trace
                 .map(|trace| Sink::Trace(Box::new(trace)))
@@ -77,6 +78,7 @@ impl Sink {
             return Err(subject.fails(&format!("-f {digits} too large for column width {width}")));
         }
         let table = table();
+        // It is put out now: the first sample may be long in coming.
         header::print(subject, &wanted.metric, schedule, style);
         subject.out.flush();
         Ok(if subject.has_events() {

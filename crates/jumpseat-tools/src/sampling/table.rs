@@ -129,6 +129,7 @@ impl Table {
             new.values.iter().map(move |(inst, value)| (inst, value, elapsed))
         });
         let rates = rates.filter_map(|(inst, value, elapsed)| {
+            // An instance that is new has no rate yet.
             let (_, old) = last.values.iter().find(|(other, _)| other == inst)?;
             let (old, value) = (as_number(old)?, as_number(value)?);
             let rate = rate::rate(old, value, self.desc.value_type, elapsed, self.desc.units, self.wraps);
@@ -220,6 +221,7 @@ impl Table {
     }
 
     fn warn_of_unknown(&self, shown: &[(Inst, Value)], clock: &Clock, out: &mut Out) {
+        // Of instances that were chosen the others are not missed.
         if !self.open {
             return;
         }
@@ -238,6 +240,7 @@ impl Table {
 
     fn value(&self, value: &Value, clock: &Clock, line: &mut Vec<u8>) {
         let text = match value {
+            // Whole numbers and text are printed as everywhere; numbers with a point have PCP's rules for columns.
             Value::Float(_) | Value::Double(_) => {
                 let v = as_number(value).unwrap_or_default();
                 match self.precision {

@@ -63,6 +63,7 @@ pub struct Ready {
 impl<O: Copy> CommandLine<O> {
     /// Of a tool, the way it was called, and the words after its name.
     pub fn new(tool: &'static Tool<O>, call: Call, words: Vec<String>) -> CommandLine<O> {
+        // By PCP's name a script must not come to depend on what PCP does not have.
         let dialect = if call.pcp { Dialect::strict(Level::V638) } else { Dialect::default() };
         let mut line = CommandLine {
             tool,
@@ -261,6 +262,7 @@ impl<O: Copy> CommandLine<O> {
 
     /// A name space from a file, in place of the source's.
     fn name_space(&mut self, file: &str, duplicates: Duplicates) {
+        // Where #include looks, as in PCP's own files.
         let include = [conf::var_dir().join("pmns")];
         let why = match NameSpace::load(Path::new(file), duplicates, &include) {
             // Names of two files do not add up.
@@ -292,6 +294,7 @@ impl<O: Copy> CommandLine<O> {
         }
         let archive = !common.archives.is_empty();
         let source = archive || common.host.is_some();
+        // An end alone makes sense for a collector, too.
         let window = common.start.is_some() || common.align.is_some() || common.origin.is_some();
         let unknown_zone =
             common.zone == Some(Zone::Source) && !source && (self.tool.zone_needs_source || common.local);

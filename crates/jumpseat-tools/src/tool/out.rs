@@ -52,6 +52,7 @@ impl Out {
         // What is still in the buffer after a failure must not be tried again when it is dropped.
         let (_, _unwritten) = self.stdout.into_parts();
         match self.failed {
+            // `| head` is no failure.
             Some(error) if error.kind() != ErrorKind::BrokenPipe => {
                 eprintln!("{}: cannot write: {}", call.name, error_text(&error));
                 false

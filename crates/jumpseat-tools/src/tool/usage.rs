@@ -32,6 +32,7 @@ pub fn usage<O: Copy>(tool: &Tool<O>, call: &Call) -> String {
 fn forms(option: &Opt) -> String {
     let argument = match option.takes {
         Takes::Argument => option.argument,
+        // PCP's text does not show that the long form takes one.
         Takes::Nothing | Takes::ArgumentIfLong => "",
     };
     let (blank, equals) = if argument.is_empty() { ("", "") } else { (" ", "=") };

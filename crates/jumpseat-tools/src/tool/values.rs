@@ -17,6 +17,7 @@ pub fn print(
 ) {
     match value.to_value(value_type) {
         Ok(value) => print_value(&value, options, |seconds| clock.utc_offset(seconds), out),
+        // The agent sent something else than it said; PCP shows all that it may be.
         Err(_) => raw(value).print(options.width, out),
     }
 }

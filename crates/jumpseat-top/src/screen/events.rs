@@ -51,6 +51,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
     let end = kept.saturating_sub(usize::try_from(newer).unwrap_or(usize::MAX));
     let begin = end.saturating_sub(log.height.into());
     let lines = events.newest.range(begin..end);
+    // Of the visible ones, as the log scrolls by anyway.
     let names = lines.clone().map(|shown| width(&shown.stream)).max().unwrap_or(0).min(16);
     for (y, shown) in (log.y..).zip(lines) {
         draw_record(canvas, Rect { y, height: 1, ..log }, shown, names, app);

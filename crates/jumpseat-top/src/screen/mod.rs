@@ -131,6 +131,7 @@ fn panes(canvas: &mut Canvas<'_>, body: Rect, app: &App) {
         return pane(canvas, body, app, app.focus(), 1.max(bars(app, body.height)));
     }
     let height = bars(app, body.height / 3);
+    // Metrics take half of the screen at most: those that do not fit are scrolled.
     let limit = (body.height / 2).max(LEAST).min(body.height.saturating_sub(needed - LEAST));
     let top = metrics::wanted(app, height).min(limit);
     pane(canvas, Rect { height: top, ..body }, app, Pane::Metrics, height);
@@ -143,6 +144,7 @@ fn panes(canvas: &mut Canvas<'_>, body: Rect, app: &App) {
             pane(canvas, Rect { x, width: rest.right() - x, ..rest }, app, *right, 1);
         }
         [upper, lower] => {
+            // A table of two rows needs no half of the screen; records take all they can get.
             let wanted = app.rows().len().saturating_add(1);
             let half = u16::try_from(wanted).unwrap_or(u16::MAX).clamp(2, (rest.height / 2).max(2));
             pane(canvas, Rect { height: half, ..rest }, app, *upper, 1);

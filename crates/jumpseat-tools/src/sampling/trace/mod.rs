@@ -252,6 +252,7 @@ impl Trace {
         }
         let bytes =
             name.len() + args.iter().map(|(name, value)| name.len() + value.to_string().len()).sum::<usize>();
+        // Roughly what it takes: what counts is that it grows with what senders send.
         self.held += bytes;
         self.by_id.entry(key.clone()).or_default().push(id);
         self.open.insert(id, Span { key, name, start, parent, args, bytes });
