@@ -60,11 +60,11 @@ pub fn called(mut words: impl Iterator<Item = String>) -> Option<impl FnOnce() -
     let program = words.next()?;
     let program = Path::new(&program).file_name()?.to_str()?;
     let (run, call) = match TOOLS.iter().find(|tool| tool.name == program) {
-        Some(tool) => (tool.run, Call { name: program.to_owned(), pcp: true }),
+        Some(tool) => (tool.run, Call::by_pcps_name(program)),
         None => {
             let subcommand = words.next()?;
             let tool = TOOLS.iter().find(|tool| tool.subcommand == subcommand)?;
-            (tool.run, Call { name: format!("jumpseat {subcommand}"), pcp: false })
+            (tool.run, Call::subcommand(&subcommand))
         }
     };
     let words: Vec<String> = words.collect();
@@ -93,7 +93,7 @@ mod tests {
 
     /// Each row of a table is an option that can be given, by a name and a letter that no other has.
     fn check_table<O: Copy>(tool: &'static Tool<O>) {
-        let subcommand = Call { name: tool.subcommand.to_owned(), pcp: false };
+        let subcommand = Call::subcommand(tool.subcommand);
         let (mut names, mut letters) = (HashSet::new(), HashSet::new());
         for row in tool.rows(&subcommand) {
             let Some((option, _)) = row.option() else {

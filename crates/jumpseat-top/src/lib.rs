@@ -135,7 +135,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Connects, and finds what is asked for.
 fn open(args: &TopArgs) -> Result<(Monitor, App), String> {
-    let call = Call { name: "jumpseat top".to_owned(), pcp: false };
+    let call = Call::subcommand("top");
     Definitions::new(Dialect::default()).load_defaults(&call);
     let mut zone = Zone::local();
     let mut monitor = match &args.archive[..] {
