@@ -71,10 +71,10 @@ pub fn called(mut words: impl Iterator<Item = String>) -> Option<impl FnOnce() -
     Some(move || run(call, words))
 }
 
-/// Tries the example of the README.
+/// The examples of README.md are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct ReadmeExamples;
 
 #[cfg(test)]
 mod tests {

@@ -169,7 +169,7 @@ fn open(args: &TopArgs) -> Result<(Monitor, App), String> {
     Ok((monitor, app))
 }
 
-/// Tries the example of the README.
+/// The examples of README.md are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct ReadmeExamples;
