@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
+use jumpseat::model::Timestamp;
 use jumpseat::source::event::Limits;
 use jumpseat::source::intake::{Intake, Shared};
 use jumpseat::source::lanes::Lanes;
@@ -16,7 +17,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
     let mut shared = Shared::new(lanes, Limits::default(), "fuzz").expect("the name is allowed");
     let mut intake = Intake::new(1, None, &shared);
+    let arrived = Timestamp::new(1_800_000_000, 0);
     let mut replies = Vec::new();
-    let used = intake.feed(data, &mut shared, &mut replies);
-    intake.finish(&data[used..], &mut shared, &mut replies);
+    let used = intake.feed(data, arrived, &mut shared, &mut replies);
+    intake.finish(&data[used..], arrived, &mut shared, &mut replies);
 });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use jumpseat::source::lanes::Lanes;
+use jumpseat::source::lanes::{Arrival, Lanes};
 use jumpseat::source::otlp::decode::{Decoder, Signal};
 use jumpseat::source::otlp::{Limits, json};
 use jumpseat::source::registry::{Registry, RegistryConfig};
@@ -19,9 +19,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let limits = Limits { max_field: 1024, max_fields: 64 };
     let mut decoder =
         Decoder::new(lanes, "otlp", true, "localhost:4318", limits).expect("the name is allowed");
-    decoder.request(1, signal, body);
+    decoder.request(Arrival::default(), signal, body);
     let mut protobuf = Vec::new();
     if json::transcode(signal, body, &mut protobuf).is_ok() {
-        decoder.request(1, signal, &protobuf);
+        decoder.request(Arrival::default(), signal, &protobuf);
     }
 });

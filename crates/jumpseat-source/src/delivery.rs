@@ -4,7 +4,6 @@ use crossbeam_channel::Receiver;
 
 use super::origin::{Labels, Origin};
 use super::registry::Definition;
-use super::sieve::Cause;
 use pcp_event::batch::Batch;
 use pcp_model::{Inst, Timestamp};
 
@@ -80,6 +79,33 @@ impl Reason {
     }
 }
 
+/// Why a record was dropped. These are not losses: somebody asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Its source is switched off.
+    Disabled,
+    /// It did not pass its source's filter.
+    Filtered,
+    /// It was not in the sample.
+    Sampled,
+}
+
+impl Cause {
+    /// Every cause, in the order of [`Tallies::dropped`].
+    pub const ALL: [Cause; 3] = [Cause::Disabled, Cause::Filtered, Cause::Sampled];
+    /// How many there are.
+    pub const COUNT: usize = Cause::ALL.len();
+
+    /// The word for metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Cause::Disabled => "disabled",
+            Cause::Filtered => "filtered",
+            Cause::Sampled => "sampled",
+        }
+    }
+}
+
 /// What happened to one source's input since its last delivery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tallies {
@@ -129,6 +155,9 @@ pub struct Loss {
     /// The time of the newest of them.
     pub time: Timestamp,
 }
+
+/// The number of a connection, as far as the accounting goes: unique among the live connections of a thread.
+pub type ConnId = u32;
 
 /// The process at the other end of a connection, as the kernel vouches for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

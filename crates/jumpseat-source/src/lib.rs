@@ -10,13 +10,13 @@
 //! * [`binary`]: the compact framing with interned names (`docs/ingest-protocol.md`).
 //! * [`registry`]: names to ids for fields, sources and event types, shared by all source threads;
 //!   [`names`] decides what a field's metric is called.
-//! * [`lanes`]: one batch and its accounting per source, handed over as [`delivery::Delivery`].
+//! * [`lanes`]: one batch and its account per source, handed over as [`delivery::Delivery`]; records are dropped and
+//!   put in order there.
 //! * [`intake`]: a connection's protocol, sans-I/O; [`socket`]: the thread that listens.
 //! * [`otlp`]: OpenTelemetry's protocol over HTTP.
 //! * [`follow`]: files, commands and the journal.
 //! * [`feed`]: the sending side.
-//! * [`gate`]: what a source lets through, as [`rules`] (the configuration) or a client has it; [`sieve`] keeps to
-//!   it, and [`order`] puts records in order.
+//! * [`gate`]: what a source lets through, as [`rules`] (the configuration) or a client has it.
 //! * [`tracefs`]: the events of the Linux kernel.
 //! * [`clock`]: from clocks of senders and of the kernel to real time.
 //! * [`outlet`]: what a source thread is given; [`origin`]: what it tells about where it reads.
@@ -38,27 +38,24 @@ pub mod lanes;
 pub mod listen;
 pub mod names;
 pub mod ndjson;
-pub mod order;
 pub mod origin;
 pub mod otlp;
 pub mod outlet;
 pub mod registry;
 pub mod report;
 pub mod rules;
-pub mod sieve;
 pub mod size;
 pub mod socket;
 pub mod tracefs;
 
 pub use config::{Oversize, SocketConfig};
-pub use delivery::{Delivery, Inlet, Loss, Reason, Tallies};
+pub use delivery::{Cause, Delivery, Inlet, Loss, Reason, Tallies};
 pub use gate::Gate;
 pub use origin::Origin;
 pub use otlp::OtlpStats;
 pub use outlet::Outlet;
 pub use registry::{Definition, Registry, RegistryConfig};
 pub use rules::Rules;
-pub use sieve::Cause;
 pub use size::ByteSize;
 
 /// The examples of README.md are tests.

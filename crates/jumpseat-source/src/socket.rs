@@ -434,22 +434,22 @@ fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
         // A reset is an end, too: whole lines before it count.
         Err(_) => 0,
     };
-    shared.lanes.now = Timestamp::from(SystemTime::now());
+    let arrived = Timestamp::from(SystemTime::now());
     if read == 0 {
         let rest = std::mem::take(&mut conn.carry);
-        conn.intake.finish(&rest, shared, &mut conn.replies);
+        conn.intake.finish(&rest, arrived, shared, &mut conn.replies);
         return Turn::Ended;
     }
     buffer[..carried].copy_from_slice(&conn.carry);
     let input = &buffer[..carried + read];
-    let used = conn.intake.feed(input, shared, &mut conn.replies);
+    let used = conn.intake.feed(input, arrived, shared, &mut conn.replies);
     conn.carry.clear();
     if conn.carry.capacity() > KEEP_CARRY {
         conn.carry.shrink_to(KEEP_CARRY);
     }
     conn.carry.extend_from_slice(&input[used..]);
     if conn.intake.broken {
-        conn.intake.finish(&[], shared, &mut conn.replies);
+        conn.intake.finish(&[], arrived, shared, &mut conn.replies);
         return Turn::Ended;
     }
     Turn::Again

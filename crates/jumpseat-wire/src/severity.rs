@@ -45,6 +45,19 @@ pub fn from_number(number: i64) -> Option<&'static str> {
     })
 }
 
+/// The word for a `SeverityNumber` of OpenTelemetry's log data model, of which there are four a word: 1 to 24.
+pub fn from_otlp(number: u64) -> Option<&'static str> {
+    Some(match number {
+        1..=4 => "trace",
+        5..=8 => "debug",
+        9..=12 => "info",
+        13..=16 => "warning",
+        17..=20 => "error",
+        21..=24 => "critical",
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -173,7 +173,7 @@ pub struct RecordWriter<'a> {
     flags: EventFlags,
 }
 
-impl RecordWriter<'_> {
+impl<'a> RecordWriter<'a> {
     /// Adds a parameter. `pmid` must have a name and a descriptor of this type, or archives break
     /// (spec `events.md` 3.11). A record that grows beyond [`MAX_RECORD`] is refused at commit;
     /// [`RecordWriter::room`] tells beforehand.
@@ -198,7 +198,19 @@ impl RecordWriter<'_> {
     }
 
     /// Makes the record part of the batch.
+    ///
+    /// # Errors
+    /// Why it cannot be; the batch is as it was.
     pub fn commit(self) -> Result<(), RecordError> {
+        self.finish().map(|_| ())
+    }
+
+    /// Makes the record part of the batch, and gives the batch back.
+    ///
+    /// # Errors
+    /// As [`RecordWriter::commit`].
+    #[inline]
+    pub fn finish(self) -> Result<&'a mut Batch, RecordError> {
         if self.len > MAX_RECORD {
             return Err(RecordError::TooLarge { len: self.len });
         }
@@ -212,7 +224,7 @@ impl RecordWriter<'_> {
         BigEndian::write_i32(&mut self.batch.bytes[self.start + NPARAMS..], self.nparams);
         // MAX_BATCH fits 32 bits.
         self.batch.ends.push(end as u32);
-        Ok(())
+        Ok(self.batch)
     }
 }
 

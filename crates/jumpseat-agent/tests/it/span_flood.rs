@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::ingest_support::Desk;
+use crate::ingest_support::{Desk, NOW};
 use jumpseat_agent::{Fields, Spans};
 use jumpseat_source::event::Limits;
 use jumpseat_source::registry::{Definition, RegistryConfig};
@@ -44,7 +44,7 @@ fn a_million_names_and_a_million_open_spans_have_their_bounds() {
         for n in first..first + A_TIME {
             writeln!(text, r#"{{"ph":"b","id":{n},"type":"n{n}"}}"#).expect("a text takes all");
         }
-        let used = desk.intake.feed(text.as_bytes(), &mut desk.shared, &mut desk.replies);
+        let used = desk.intake.feed(text.as_bytes(), NOW, &mut desk.shared, &mut desk.replies);
         assert_eq!(used, text.len());
         names += take_in(&mut desk, &mut spans, &fields);
         most = most.max(held() - before);
@@ -63,7 +63,7 @@ fn a_million_names_and_a_million_open_spans_have_their_bounds() {
     for n in SPANS - OPEN..SPANS {
         writeln!(text, r#"{{"ph":"e","id":{n}}}"#).expect("a text takes all");
     }
-    desk.intake.feed(text.as_bytes(), &mut desk.shared, &mut desk.replies);
+    desk.intake.feed(text.as_bytes(), NOW, &mut desk.shared, &mut desk.replies);
     take_in(&mut desk, &mut spans, &fields);
     assert_eq!(spans.open(), 0);
     let ended: u64 = (0..).map_while(|inst| spans.get(inst)).map(|span| span.count).sum();

@@ -22,7 +22,7 @@ use nix::unistd::Pid;
 use super::config::Restart;
 use super::lines::{Piece, Splitter};
 use super::stats::Phase;
-use super::stream::{Desk, Format, Stream};
+use super::stream::{Format, Input, Sink, Stream};
 use crate::report::Limiter;
 
 /// Most bytes of one read.
@@ -130,25 +130,25 @@ impl Job {
     }
 
     /// Starts it if it is time to, with what `command` gives; sees whether it has ended.
-    pub fn tick(&mut self, now: Instant, desk: &mut Desk, command: impl FnOnce() -> Command) {
+    pub fn tick(&mut self, now: Instant, sink: &mut Sink, command: impl FnOnce() -> Command) {
         match &mut self.state {
-            State::Waiting(at) if *at <= now && !self.left => self.start(now, desk, command()),
+            State::Waiting(at) if *at <= now && !self.left => self.start(now, sink, command()),
             State::Running(run) if run.next_tick <= now && !self.left => {
                 run.next_tick = now + TICK;
-                self.see_whether_ended(now, desk);
+                self.see_whether_ended(now, sink);
             }
             _ => {}
         }
     }
 
     /// One read of each output, as far as the core has room.
-    pub fn round(&mut self, desk: &mut Desk, buffer: &mut Vec<u8>) {
+    pub fn round(&mut self, sink: &mut Sink, buffer: &mut Vec<u8>) {
         self.read_errors();
         if std::mem::take(&mut self.left) {
             let carry = std::mem::take(&mut self.carry);
-            self.take(&carry, desk);
+            self.take(&carry, sink);
         }
-        if self.left || desk.lanes.is_stuck() {
+        if self.left || sink.lanes.is_stuck() {
             return;
         }
         let State::Running(run) = &mut self.state else { return };
@@ -156,17 +156,16 @@ impl Job {
         let carried = self.carry.len();
         buffer.resize(buffer.len().max(carried + READ), 0);
         match out.read(&mut buffer[carried..carried + READ]) {
-            Ok(0) => self.output_ended(desk),
+            Ok(0) => self.output_ended(sink),
             Ok(read) => {
                 run.empty = false;
                 self.barren = 0;
-                desk.arrived();
                 buffer[..carried].copy_from_slice(&self.carry);
-                self.take(&buffer[..carried + read], desk);
+                self.take(&buffer[..carried + read], sink);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => run.empty = true,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => self.output_ended(desk),
+            Err(_) => self.output_ended(sink),
         }
     }
 
@@ -206,10 +205,10 @@ impl Job {
         self.stream.slot
     }
 
-    fn start(&mut self, now: Instant, desk: &mut Desk, mut command: Command) {
+    fn start(&mut self, now: Instant, sink: &mut Sink, mut command: Command) {
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if std::mem::replace(&mut self.started, true)
-            && let Some(stats) = desk.stats.slot(self.stream.slot)
+            && let Some(stats) = sink.stats.slot(self.stream.slot)
         {
             stats.restarts.fetch_add(1, Ordering::Relaxed);
         }
@@ -231,34 +230,34 @@ impl Job {
                 }));
             }
             Err(error) => {
-                desk.stats.error();
+                sink.stats.error();
                 let wait = self.again(now, Duration::ZERO);
                 self.say(format_args!("cannot be started: {error}{wait}"));
             }
         }
     }
 
-    fn take(&mut self, input: &[u8], desk: &mut Desk) {
-        let used = self.stream.take(input, &mut self.format, desk, &Place(&self.plan.name));
-        self.left = desk.lanes.is_stuck();
+    fn take(&mut self, input: &[u8], sink: &mut Sink) {
+        let used = self.stream.take(Input::now(input), &mut self.format, sink, &Place(&self.plan.name));
+        self.left = sink.lanes.is_stuck();
         self.carry.clear();
         self.carry.extend_from_slice(&input[used..]);
         self.carry.shrink_to(READ);
     }
 
     /// The last line need not have a newline.
-    fn output_ended(&mut self, desk: &mut Desk) {
+    fn output_ended(&mut self, sink: &mut Sink) {
         let rest = std::mem::take(&mut self.carry);
-        self.stream.last(&rest, &mut self.format, desk, &Place(&self.plan.name));
+        self.stream.last(Input::now(&rest), &mut self.format, sink, &Place(&self.plan.name));
         let now = Instant::now();
         if let State::Running(run) = &mut self.state {
             run.out = None;
             run.silent = Some(now);
         }
-        self.see_whether_ended(now, desk);
+        self.see_whether_ended(now, sink);
     }
 
-    fn see_whether_ended(&mut self, now: Instant, desk: &mut Desk) {
+    fn see_whether_ended(&mut self, now: Instant, sink: &mut Sink) {
         let State::Running(run) = &mut self.state else { return };
         if !has_ended(&run.child) {
             match run.silent {
@@ -279,22 +278,22 @@ impl Job {
             }
         }
         let rest = std::mem::take(&mut self.carry);
-        self.stream.last(&rest, &mut self.format, desk, &Place(&self.plan.name));
+        self.stream.last(Input::now(&rest), &mut self.format, sink, &Place(&self.plan.name));
         self.read_errors();
         let State::Running(run) = &mut self.state else { return };
         let status = run.child.wait();
         let lasted = now.saturating_duration_since(run.began);
-        self.ended(status, lasted, now, desk);
+        self.ended(status, lasted, now, sink);
     }
 
-    fn ended(&mut self, status: io::Result<ExitStatus>, lasted: Duration, now: Instant, desk: &Desk) {
+    fn ended(&mut self, status: io::Result<ExitStatus>, lasted: Duration, now: Instant, sink: &Sink) {
         let (code, text) = match &status {
             Ok(status) => {
                 (status.code().unwrap_or_else(|| -status.signal().unwrap_or(0)), status.to_string())
             }
             Err(error) => (1, error.to_string()),
         };
-        if let Some(stats) = desk.stats.slot(self.stream.slot) {
+        if let Some(stats) = sink.stats.slot(self.stream.slot) {
             stats.set_status(code);
         }
         let again = match self.plan.restart {

@@ -44,7 +44,7 @@ use super::{Origin, Outlet};
 use command::{Job, Plan};
 use file::{Files, Positions};
 use lines::{Journal, Parser, Splitter};
-use stream::{Desk, Format, Stream};
+use stream::{Format, Sink, Stream};
 
 /// How long to wait for room in the core's channel before other things are seen to.
 pub const PATIENCE: Duration = Duration::from_millis(20);
@@ -113,21 +113,21 @@ impl Follow {
     /// [`StartError`].
     pub fn start(config: &FollowConfig, max_sources: usize, outlet: &Outlet) -> Result<Follow, StartError> {
         let stats = Arc::new(FollowStats::new(max_sources));
-        let mut desk = Desk::new(outlet.lanes(PATIENCE), Arc::clone(&stats));
+        let mut sink = Sink::new(outlet.lanes(PATIENCE), Arc::clone(&stats));
         let positions = Positions::load(outlet.state_dir.as_deref(), outlet.registry.domain());
-        let files = Files::new(&config.files, positions, &mut desk)?;
+        let files = Files::new(&config.files, positions, &mut sink)?;
         let mut children = Vec::new();
         for config in &config.commands {
-            children.push(Source::command(config, &mut desk)?);
+            children.push(Source::command(config, &mut sink)?);
         }
         for config in &config.journals {
-            children.push(Source::journal(config, &mut desk)?);
+            children.push(Source::journal(config, &mut sink)?);
         }
         let (stopped, stop) = io::pipe()?;
         let mut service = Service {
             files,
             children,
-            desk,
+            sink,
             stopped,
             buffer: Vec::new(),
             next_account: Instant::now(),
@@ -163,12 +163,12 @@ enum Kind {
 }
 
 impl Source {
-    fn command(config: &CommandConfig, desk: &mut Desk) -> Result<Source, StartError> {
+    fn command(config: &CommandConfig, sink: &mut Sink) -> Result<Source, StartError> {
         let parser = Parser::new(config.format, config.pattern.as_deref(), config.time_format.as_deref())
             .map_err(StartError::Config)?;
         let name = config.source_name();
         let origin = Origin { kind: "command", address: config.run.to_string(), service: None };
-        let stream = stream(desk, &name, origin)?;
+        let stream = stream(sink, &name, origin)?;
         let plan = Plan {
             name: format!("command {}", config.run),
             restart: config.restart,
@@ -178,12 +178,12 @@ impl Source {
         Ok(Source { job, kind: Kind::Command(config.run.argv()), noted: Vec::new() })
     }
 
-    fn journal(config: &JournalConfig, desk: &mut Desk) -> Result<Source, StartError> {
+    fn journal(config: &JournalConfig, sink: &mut Sink) -> Result<Source, StartError> {
         let address = match &config.directory {
             Some(directory) => directory.display().to_string(),
             None => "journalctl".to_owned(),
         };
-        let stream = stream(desk, &config.source, Origin { kind: "journal", address, service: None })?;
+        let stream = stream(sink, &config.source, Origin { kind: "journal", address, service: None })?;
         let plan = Plan {
             name: format!("journal {}", config.source),
             restart: Restart::Always,
@@ -194,10 +194,10 @@ impl Source {
         Ok(Source { job, kind: Kind::Journal(config.clone()), noted: Vec::new() })
     }
 
-    fn tick(&mut self, now: Instant, desk: &mut Desk, positions: &Positions) {
+    fn tick(&mut self, now: Instant, sink: &mut Sink, positions: &Positions) {
         let Source { job, kind, .. } = self;
         let barren = job.barren;
-        job.tick(now, desk, || match kind {
+        job.tick(now, sink, || match kind {
             Kind::Command(argv) => {
                 let mut command = Command::new(argv.first().map_or("", String::as_str));
                 command.args(argv.iter().skip(1));
@@ -237,7 +237,7 @@ impl Source {
 struct Service {
     files: Files,
     children: Vec<Source>,
-    desk: Desk,
+    sink: Sink,
     stopped: PipeReader,
     /// Room for a read of a command's output.
     buffer: Vec<u8>,
@@ -249,7 +249,7 @@ struct Service {
 impl Service {
     fn run(&mut self) {
         let mut held = false;
-        while !self.desk.lanes.is_closed() {
+        while !self.sink.lanes.is_closed() {
             match self.wait(held) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -261,33 +261,33 @@ impl Service {
             let now = Instant::now();
             self.files.notified();
             if !held {
-                self.files.look(&mut self.desk);
-                self.files.round(&mut self.desk);
+                self.files.look(&mut self.sink);
+                self.files.round(&mut self.sink);
             }
             for child in &mut self.children {
-                child.job.round(&mut self.desk, &mut self.buffer);
-                child.tick(now, &mut self.desk, self.files.positions());
+                child.job.round(&mut self.sink, &mut self.buffer);
+                child.tick(now, &mut self.sink, self.files.positions());
             }
             held = !self.hand_over(now);
             if self.files.positions().due().is_some_and(|due| due <= now) {
-                self.files.save(&self.desk);
+                self.files.save(&self.sink);
             }
             self.account(now, held);
         }
         // What was read is not lost because of the end, unless nobody takes it any more: then it is read again.
         self.hand_over(Instant::now());
-        self.files.save(&self.desk);
+        self.files.save(&self.sink);
         command::end_all(self.children.iter_mut().map(|child| &mut child.job));
     }
 
     /// Hands over what there is. Gives whether there was room for it.
     fn hand_over(&mut self, now: Instant) -> bool {
-        let Service { files, children, desk, ordered, .. } = self;
-        desk.lanes.flush();
-        if desk.lanes.is_stuck() || desk.lanes.is_closed() {
+        let Service { files, children, sink, ordered, .. } = self;
+        sink.lanes.flush();
+        if sink.lanes.is_stuck() || sink.lanes.is_closed() {
             return false;
         }
-        if !desk.lanes.is_pending() {
+        if !sink.lanes.is_pending() {
             *ordered = None;
             files.handed();
             for child in children {
@@ -320,7 +320,7 @@ impl Service {
         let due = self.files.positions().due();
         let looks = self.files.next_look().filter(|_| !held);
         let ticks = self.children.iter().filter_map(|child| child.job.next_tick());
-        let order = self.desk.lanes.is_pending().then(|| Instant::now() + ORDER);
+        let order = self.sink.lanes.is_pending().then(|| Instant::now() + ORDER);
         let next = ticks.chain(due).chain(looks).chain(order).min();
         let rest = next.map(|next| next.saturating_duration_since(Instant::now()));
         let timeout = match (held, busy) {
@@ -351,9 +351,9 @@ impl Service {
             return;
         }
         self.next_account = now + ACCOUNT_EVERY;
-        self.files.account(&self.desk, held);
+        self.files.account(&self.sink, held);
         for Source { job, .. } in &self.children {
-            if let Some(stats) = self.desk.stats.slot(job.slot()) {
+            if let Some(stats) = self.sink.stats.slot(job.slot()) {
                 stats.set_phase(job.phase(held));
             }
         }
@@ -361,11 +361,11 @@ impl Service {
 }
 
 /// The stream of a source, which is told where its records come from.
-fn stream(desk: &mut Desk, name: &str, origin: Origin) -> Result<Stream, StartError> {
+fn stream(sink: &mut Sink, name: &str, origin: Origin) -> Result<Stream, StartError> {
     let refused = |why| StartError::Source { name: name.to_owned(), why };
-    let lane = desk.lanes.source(name.as_bytes()).map_err(refused)?;
-    let inst = desk.lanes.registry().source(name).map_err(refused)?;
-    desk.lanes.origin(lane, origin);
-    let slot = desk.stats.add(inst);
+    let lane = sink.lanes.source(name.as_bytes()).map_err(refused)?;
+    let inst = sink.lanes.registry().source(name).map_err(refused)?;
+    sink.lanes.origin(lane, origin);
+    let slot = sink.stats.add(inst);
     Ok(Stream { splitter: Splitter::default(), lane, slot })
 }

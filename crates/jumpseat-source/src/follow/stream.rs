@@ -6,9 +6,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::lines::{Parser, Piece, Splitter, repair};
 use super::stats::FollowStats;
-use crate::delivery::Reason;
+use crate::delivery::{ConnId, Reason};
 use crate::event::{Event, Limits, Refusal};
-use crate::lanes::{ConnId, LaneId, Lanes};
+use crate::lanes::{Arrival, LaneId, Lanes};
 use crate::report::Limiter;
 use pcp_model::Timestamp;
 
@@ -16,7 +16,7 @@ use pcp_model::Timestamp;
 const CONN: ConnId = 0;
 
 /// What all files and commands of the thread share.
-pub struct Desk {
+pub struct Sink {
     /// Where records go. They are held when the core has no room.
     pub lanes: Lanes,
     /// The thread's account.
@@ -27,11 +27,11 @@ pub struct Desk {
     scratch: Vec<u8>,
 }
 
-impl Desk {
+impl Sink {
     /// Around `lanes`, which hold from now on.
-    pub fn new(mut lanes: Lanes, stats: std::sync::Arc<FollowStats>) -> Desk {
+    pub fn new(mut lanes: Lanes, stats: std::sync::Arc<FollowStats>) -> Sink {
         lanes.hold();
-        Desk {
+        Sink {
             lanes,
             stats,
             report: Limiter::new(5, Duration::from_secs(10)),
@@ -39,10 +39,21 @@ impl Desk {
             scratch: Vec::new(),
         }
     }
+}
 
-    /// Notes the time at which bytes were read.
-    pub fn arrived(&mut self) {
-        self.lanes.now = Timestamp::from(SystemTime::now());
+/// Bytes that were just read.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// When they were read.
+    pub arrived: Timestamp,
+}
+
+impl<'a> Input<'a> {
+    /// Bytes that were read right now.
+    pub fn now(bytes: &'a [u8]) -> Input<'a> {
+        Input { bytes, arrived: Timestamp::from(SystemTime::now()) }
     }
 }
 
@@ -69,57 +80,70 @@ pub struct Stream {
 impl Stream {
     /// Takes lines in, as long as the core has room for them. Gives how many bytes are consumed: all but an incomplete
     /// line within the limit, and but lines that there was no room for. `place` says in messages where they are from.
-    pub fn take(&mut self, input: &[u8], format: &mut Format, desk: &mut Desk, place: &dyn Display) -> usize {
+    pub fn take(
+        &mut self,
+        input: Input<'_>,
+        format: &mut Format,
+        sink: &mut Sink,
+        place: &dyn Display,
+    ) -> usize {
         let mut at = 0;
-        while !desk.lanes.is_stuck()
-            && let Some(piece) = self.splitter.next(input, &mut at, format.limits.max_line)
+        while !sink.lanes.is_stuck()
+            && let Some(piece) = self.splitter.next(input.bytes, &mut at, format.limits.max_line)
         {
-            self.piece(piece, format, desk, place);
+            self.piece(piece, input.arrived, format, sink, place);
         }
-        if desk.lanes.is_stuck() {
+        if sink.lanes.is_stuck() {
             self.splitter.rescan();
         }
-        desk.lanes.bytes(self.lane, at);
+        sink.lanes.bytes(self.lane, at);
         at
     }
 
     /// Takes what is left at the end: a last line without a newline.
-    pub fn last(&mut self, rest: &[u8], format: &mut Format, desk: &mut Desk, place: &dyn Display) {
-        if let Some(piece) = self.splitter.last(rest) {
-            self.piece(piece, format, desk, place);
+    pub fn last(&mut self, rest: Input<'_>, format: &mut Format, sink: &mut Sink, place: &dyn Display) {
+        if let Some(piece) = self.splitter.last(rest.bytes) {
+            self.piece(piece, rest.arrived, format, sink, place);
         }
-        desk.lanes.bytes(self.lane, rest.len());
+        sink.lanes.bytes(self.lane, rest.bytes.len());
     }
 
-    fn piece(&mut self, piece: Piece<'_>, format: &mut Format, desk: &mut Desk, place: &dyn Display) {
-        let Format { parser, limits } = format;
+    fn piece(
+        &mut self,
+        piece: Piece<'_>,
+        arrived: Timestamp,
+        format: &mut Format,
+        sink: &mut Sink,
+        place: &dyn Display,
+    ) {
         let result = match piece {
-            Piece::Line(line) => self.line(line, false, parser, limits, desk),
-            Piece::Cut(line) if limits.truncate => self.line(line, true, parser, limits, desk),
+            Piece::Line(line) => self.line((line, false), arrived, format, sink),
+            Piece::Cut(line) if format.limits.truncate => self.line((line, true), arrived, format, sink),
             Piece::Cut(_) => {
-                Err(Refusal::at(limits.max_line, Reason::OversizeLine, "a line longer than the limit"))
+                Err(Refusal::at(format.limits.max_line, Reason::OversizeLine, "a line longer than the limit"))
             }
         };
         if let Err(refusal) = result {
-            self.reject(refusal, desk, place);
+            self.reject(refusal, sink, place);
         }
     }
 
+    /// Takes in a line, or with `cut` the beginning of a longer one.
     fn line(
         &mut self,
-        line: &[u8],
-        cut: bool,
-        parser: &mut Parser,
-        limits: &Limits,
-        desk: &mut Desk,
+        (line, cut): (&[u8], bool),
+        arrived: Timestamp,
+        format: &mut Format,
+        sink: &mut Sink,
     ) -> Result<(), Refusal> {
-        let Desk { lanes, stats, event, scratch, .. } = desk;
+        let Format { parser, limits } = format;
+        let Sink { lanes, stats, event, scratch, .. } = sink;
         let line = if cut { without_half_character(line) } else { line };
         let (line, repaired) = if parser.repairs() { repair(line, scratch) } else { (line, false) };
         if repaired && let Some(slot) = stats.slot(self.slot) {
             slot.repaired.fetch_add(1, Ordering::Relaxed);
         }
-        if !parser.parse(line, limits, cut, lanes.now, event)? {
+        if !parser.parse(line, limits, cut, arrived, event)? {
             return Ok(());
         }
         let lane = match event.source {
@@ -127,20 +151,20 @@ impl Stream {
             // The registry counts what it refuses.
             Some(name) => lanes.source(event.text(line, name)).unwrap_or(self.lane),
         };
-        lanes.write(CONN, lane, line, event)
+        lanes.write(Arrival { conn: CONN, time: arrived }, lane, line, event)
     }
 
     /// Counts a line that has lost bytes which were none of its own.
-    pub fn repaired(&self, desk: &Desk) {
-        if let Some(slot) = desk.stats.slot(self.slot) {
+    pub fn repaired(&self, sink: &Sink) {
+        if let Some(slot) = sink.stats.slot(self.slot) {
             slot.repaired.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     #[cold]
-    fn reject(&mut self, refusal: Refusal, desk: &mut Desk, place: &dyn Display) {
-        desk.lanes.reject(self.lane, refusal.reason);
-        if let Some(held_back) = desk.report.allow(Instant::now()) {
+    fn reject(&mut self, refusal: Refusal, sink: &mut Sink, place: &dyn Display) {
+        sink.lanes.reject(self.lane, refusal.reason);
+        if let Some(held_back) = sink.report.allow(Instant::now()) {
             tracing::warn!(
                 line = self.splitter.line,
                 column = refusal.column,

@@ -1,53 +1,82 @@
-//! One record on its way into a lane's batch, with the look-ups that its fields take.
+//! One record on its way into a lane's batch, with the look-ups that its fields take. The only way in.
 
-use super::{InternedField, LaneId, Lanes, fold};
-use crate::delivery::Tallies;
-use crate::registry::{FieldCache, FieldRef, WellKnown};
-use pcp_event::batch::{RecordError, RecordWriter};
+use std::io::Write;
+use std::sync::Arc;
+
+use super::account::Account;
+use super::outbox::Outbox;
+use super::policy::{Policy, Verdict};
+use super::types::TypeSlot;
+use super::{BATCH_BYTES, LaneId};
+use crate::delivery::ConnId;
+use crate::registry::{FieldCache, FieldRef, Registry, WellKnown};
+use pcp_event::batch::{Batch, RecordError, RecordWriter};
 use pcp_event::{EventFlags, Param};
-use pcp_model::Timestamp;
+use pcp_model::{Pmid, Timestamp, ValueType};
 
-/// A record under construction. Dropped without [`LaneRecord::commit`], it leaves no trace.
+/// How an event got here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// The connection, for the account of what it lost.
+    pub conn: ConnId,
+    /// When its bytes were read, in real time: the time of events that have none, and what other times are checked
+    /// against. The default is no time, against which nothing is checked.
+    pub time: Timestamp,
+}
+
+/// What has to be known of a record before its first parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    /// How it got here.
+    pub arrival: Arrival,
+    /// Where it goes.
+    pub lane: LaneId,
+    /// Where it is counted, from [`super::Lanes::type_slot`] of the same lane.
+    pub event_type: TypeSlot,
+    /// When it happened, in real time.
+    pub time: Timestamp,
+    /// POINT, START or END. With ID the first parameter is the span id, with PARENT the second is its parent's.
+    pub flags: EventFlags,
+}
+
+/// A record under construction. Dropped without [`Record::commit`], it leaves no trace.
 #[must_use = "a record that is not committed is rolled back"]
-pub struct LaneRecord<'a> {
-    record: RecordWriter<'a>,
-    tallies: &'a mut Tallies,
-    fields: &'a mut FieldCache,
-    folded: &'a mut Vec<u8>,
-    domain: u16,
-    folds: u64,
+pub struct Record<'a> {
+    at: At,
+    writer: RecordWriter<'a>,
+    account: &'a mut Account,
+    policy: &'a mut Policy,
+    names: &'a mut FieldNames,
+    outbox: &'a mut Outbox,
+    folded: u64,
+    is_truncated: bool,
 }
 
-impl Lanes {
-    /// Begins a record in a lane's batch. With ID among the flags the first parameter is the span id, with
-    /// PARENT the second is its parent's. Call [`Lanes::committed`] once it is committed.
+impl<'a> Record<'a> {
     #[inline]
-    pub fn record(&mut self, id: LaneId, time: Timestamp, flags: EventFlags) -> LaneRecord<'_> {
-        let domain = self.registry.domain();
-        let lane = &mut self.lanes[id.0 as usize];
-        LaneRecord {
-            record: lane.batch.record(time, flags),
-            tallies: &mut lane.tallies,
-            fields: &mut self.fields,
-            folded: &mut self.folded,
-            domain,
-            folds: 0,
-        }
+    pub(super) fn new(
+        at: At,
+        batch: &'a mut Batch,
+        account: &'a mut Account,
+        policy: &'a mut Policy,
+        names: &'a mut FieldNames,
+        outbox: &'a mut Outbox,
+    ) -> Record<'a> {
+        let writer = batch.record(at.time, at.flags);
+        Record { at, writer, account, policy, names, outbox, folded: 0, is_truncated: false }
     }
-}
 
-impl LaneRecord<'_> {
     /// Adds one of the fields that every agent has.
     #[inline]
     pub fn known(&mut self, field: WellKnown, value: Param<'_>) {
-        self.record.param(field.pmid(self.domain), value);
+        self.writer.param(field.pmid(self.names.domain), value);
     }
 
     /// Adds a field by its name; `name=value` where it has no metric of its own.
     #[inline]
     pub fn field(&mut self, name: &[u8], value: Param<'_>) {
-        match self.fields.field(name, value.value_type()) {
-            FieldRef::Own(pmid) => self.record.param(pmid, value),
+        match self.names.cache.field(name, value.value_type()) {
+            FieldRef::Own(pmid) => self.writer.param(pmid, value),
             FieldRef::Folded => self.fold(name, &value),
         }
     }
@@ -56,25 +85,118 @@ impl LaneRecord<'_> {
     #[inline]
     pub fn interned(&mut self, field: &InternedField, value: Param<'_>) {
         match &field.folded {
-            None => self.record.param(field.pmid, value),
+            None => self.writer.param(field.pmid, value),
             Some(name) => self.fold(name, &value),
         }
     }
 
-    /// Makes it part of the batch.
+    /// Notes that something was cut off the event.
+    #[inline]
+    pub fn truncated(&mut self) {
+        self.is_truncated = true;
+    }
+
+    /// Makes it part of the batch and counts it, has the settings of its source decide about it, and hands the batch
+    /// over if it is full.
     ///
     /// # Errors
-    /// It is too large.
+    /// It is too large; then it leaves no trace.
     #[inline]
     pub fn commit(self) -> Result<(), RecordError> {
-        self.record.commit()?;
-        self.tallies.folded += self.folds;
+        let Record { at, writer, account, policy, names, outbox, folded, is_truncated } = self;
+        let batch = writer.finish()?;
+        account.tallies.folded += folded;
+        account.tallies.truncated += u64::from(is_truncated);
+        if let Some(event_type) = account.types.count(at.event_type, at.flags) {
+            names.registry.span(event_type);
+        }
+        // Before the policy: what it drops or holds is to be told by the next flush all the same.
+        outbox.mark(account);
+        if policy.has_a_say(at.time, at.arrival.time)
+            && policy.apply(at.time, at.arrival, batch, account, names, outbox) == Verdict::Gone
+        {
+            return Ok(());
+        }
+        account.receive(at.arrival.conn);
+        if batch.bytes().len() >= BATCH_BYTES {
+            outbox.hand_over(batch, account);
+        }
         Ok(())
     }
 
     fn fold(&mut self, name: &[u8], value: &Param<'_>) {
-        self.folds += 1;
-        fold(self.folded, name, value);
-        self.record.param(WellKnown::Other.pmid(self.domain), Param::String(self.folded));
+        self.folded += 1;
+        let other = WellKnown::Other.pmid(self.names.domain);
+        let text = self.names.fold(name, value);
+        self.writer.param(other, Param::String(text));
+    }
+}
+
+/// A field that was looked up once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InternedField {
+    /// Its type.
+    pub value_type: ValueType,
+    /// Its metric; [`WellKnown::Other`] if it has none of its own.
+    pmid: Pmid,
+    /// Its name, if its values are folded.
+    folded: Option<Box<[u8]>>,
+}
+
+/// The names of fields, for the records of one thread.
+pub(super) struct FieldNames {
+    pub registry: Arc<Registry>,
+    cache: FieldCache,
+    /// Memory for `name=value`.
+    folded: Vec<u8>,
+    domain: u16,
+}
+
+impl FieldNames {
+    pub fn new(registry: Arc<Registry>) -> FieldNames {
+        FieldNames {
+            cache: FieldCache::new(Arc::clone(&registry)),
+            domain: registry.domain(),
+            folded: Vec::new(),
+            registry,
+        }
+    }
+
+    pub fn intern(&mut self, name: &[u8], value_type: ValueType) -> InternedField {
+        match self.cache.field(name, value_type) {
+            FieldRef::Own(pmid) => InternedField { value_type, pmid, folded: None },
+            FieldRef::Folded => {
+                let pmid = WellKnown::Other.pmid(self.domain);
+                InternedField { value_type, pmid, folded: Some(name.into()) }
+            }
+        }
+    }
+
+    /// The metric of a field, and the value that goes there.
+    pub fn resolve<'a>(&'a mut self, name: &[u8], value: Param<'a>) -> (Pmid, Param<'a>) {
+        match self.cache.field(name, value.value_type()) {
+            FieldRef::Own(pmid) => (pmid, value),
+            FieldRef::Folded => (WellKnown::Other.pmid(self.domain), Param::String(self.fold(name, &value))),
+        }
+    }
+
+    /// `name=value`, for fields without a metric of their own.
+    fn fold(&mut self, name: &[u8], value: &Param<'_>) -> &[u8] {
+        let out = &mut self.folded;
+        out.clear();
+        out.extend_from_slice(name);
+        out.push(b'=');
+        // Writing to a vector cannot fail.
+        let _ = match value {
+            Param::I32(n) => write!(out, "{n}"),
+            Param::U32(n) => write!(out, "{n}"),
+            Param::I64(n) => write!(out, "{n}"),
+            Param::U64(n) => write!(out, "{n}"),
+            Param::Float(n) => write!(out, "{n}"),
+            Param::Double(n) => write!(out, "{n}"),
+            Param::String(bytes) => out.write_all(bytes),
+            Param::Aggregate(bytes) => bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}")),
+        };
+        out
     }
 }

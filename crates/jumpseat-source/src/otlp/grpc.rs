@@ -25,10 +25,11 @@ use super::config::OtlpConfig;
 use super::decode::Signal;
 use super::http::Format;
 use super::inflate::Encoding;
-use super::intake::{Intake, Refused};
+use super::intake::{Export, Intake, Refused};
 use super::server::{StartError, listen, now};
 use super::stats::OtlpStats;
 use crate::delivery::Reason;
+use crate::lanes::Arrival;
 use crate::outlet::Outlet;
 use crate::report::Limiter;
 
@@ -331,8 +332,9 @@ fn take(
         _ => return Err(wrong("a compressed message of a call that says nothing of that")),
     };
     let mut shared = all.borrow_mut();
-    shared.intake.decoder.lanes.now = now();
-    let outcome = shared.intake.take(conn, peer, signal, Format::Protobuf, encoding, body)?;
+    let arrival = Arrival { conn, time: now() };
+    let export = Export { arrival, peer, signal, format: Format::Protobuf, encoding, body };
+    let outcome = shared.intake.take(export)?;
     Ok(answer::success(signal, Format::Protobuf, &outcome))
 }
 

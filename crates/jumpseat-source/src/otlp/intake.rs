@@ -13,7 +13,8 @@ use super::inflate::{Encoding, inflate};
 use super::json;
 use super::stats::OtlpStats;
 use crate::delivery::Reason;
-use crate::lanes::ConnId;
+use crate::event::Refusal;
+use crate::lanes::Arrival;
 use crate::outlet::Outlet;
 use crate::registry::SourceRefused;
 use crate::report::Limiter;
@@ -32,6 +33,23 @@ pub struct Refused {
     pub message: String,
 }
 
+/// What a client exports: a complete request.
+#[derive(Clone, Copy, Debug)]
+pub struct Export<'a> {
+    /// Its connection, and when it was complete.
+    pub arrival: Arrival,
+    /// Who sends.
+    pub peer: SocketAddr,
+    /// What it has.
+    pub signal: Signal,
+    /// How that is written.
+    pub format: Format,
+    /// How the body is compressed.
+    pub encoding: Encoding,
+    /// As it was sent.
+    pub body: &'a [u8],
+}
+
 /// Decoder and buffers of one thread.
 pub struct Intake {
     /// Where records go.
@@ -40,9 +58,15 @@ pub struct Intake {
     pub stats: Arc<OtlpStats>,
     max_decompressed: usize,
     patience: Duration,
+    buffers: Buffers,
+    report: Limiter,
+}
+
+/// Memory for the forms of a body, used again for the next one.
+#[derive(Default)]
+struct Buffers {
     plain: Vec<u8>,
     transcoded: Vec<u8>,
-    report: Limiter,
 }
 
 impl Intake {
@@ -63,8 +87,7 @@ impl Intake {
             stats: Arc::clone(stats),
             max_decompressed: config.max_decompressed,
             patience,
-            plain: Vec::new(),
-            transcoded: Vec::new(),
+            buffers: Buffers::default(),
             report: Limiter::new(5, Duration::from_secs(10)),
         })
     }
@@ -73,26 +96,18 @@ impl Intake {
     ///
     /// # Errors
     /// What the client is to be told instead of an outcome.
-    pub fn take(
-        &mut self,
-        conn: ConnId,
-        peer: SocketAddr,
-        signal: Signal,
-        format: Format,
-        encoding: Encoding,
-        body: &[u8],
-    ) -> Result<Outcome, Refused> {
+    pub fn take(&mut self, export: Export<'_>) -> Result<Outcome, Refused> {
         if !self.has_room() {
             return Err(self.busy("the agent is behind"));
         }
-        let mut plain = std::mem::take(&mut self.plain);
-        let mut transcoded = std::mem::take(&mut self.transcoded);
-        let result = self.decode(conn, peer, signal, format, encoding, body, &mut plain, &mut transcoded);
-        for (buffer, kept) in [(plain, &mut self.plain), (transcoded, &mut self.transcoded)] {
-            *kept = buffer;
-            kept.clear();
-            kept.shrink_to(KEEP);
+        // Taken out for the time being: the body that is decoded is in them.
+        let mut buffers = std::mem::take(&mut self.buffers);
+        let result = self.decode(export, &mut buffers);
+        for buffer in [&mut buffers.plain, &mut buffers.transcoded] {
+            buffer.clear();
+            buffer.shrink_to(KEEP);
         }
+        self.buffers = buffers;
         result
     }
 
@@ -116,41 +131,21 @@ impl Intake {
         }
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the two buffers are ours, taken out for the borrow checker"
-    )]
-    fn decode(
-        &mut self,
-        conn: ConnId,
-        peer: SocketAddr,
-        signal: Signal,
-        format: Format,
-        encoding: Encoding,
-        body: &[u8],
-        plain: &mut Vec<u8>,
-        transcoded: &mut Vec<u8>,
-    ) -> Result<Outcome, Refused> {
-        let mut body = body;
+    fn decode(&mut self, export: Export<'_>, buffers: &mut Buffers) -> Result<Outcome, Refused> {
+        let Export { arrival, peer, signal, format, encoding, mut body } = export;
         if encoding != Encoding::Identity {
-            let sent = body.len();
-            inflate(encoding, body, self.max_decompressed, plain).map_err(|refusal| {
-                let message = format!("byte {} decompressed: {}", refusal.column, refusal.detail);
-                self.refuse(peer, sent, refusal.reason, &message);
-                let long = refusal.reason == Reason::OversizeLine;
-                let code = if long { Code::ResourceExhausted } else { Code::InvalidArgument };
-                Refused { code, message }
-            })?;
-            body = plain;
+            let inflated = inflate(encoding, body, self.max_decompressed, &mut buffers.plain);
+            inflated.map_err(|refusal| self.not_inflated(peer, body.len(), refusal))?;
+            body = &buffers.plain;
         }
         if format == Format::Json {
-            json::transcode(signal, body, transcoded).map_err(|error| {
+            json::transcode(signal, body, &mut buffers.transcoded).map_err(|error| {
                 self.refuse(peer, body.len(), error.reason, &error.message);
                 Refused { code: Code::InvalidArgument, message: error.message }
             })?;
-            body = transcoded;
+            body = &buffers.transcoded;
         }
-        let outcome = self.decoder.request(conn, signal, body);
+        let outcome = self.decoder.request(arrival, signal, body);
         if let (Some(refusal), Some(message)) = (&outcome.broken, answer::broken(signal, &outcome)) {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
             self.warn(peer, refusal.reason, &message);
@@ -163,6 +158,14 @@ impl Intake {
             self.warn(peer, refusal.reason, &message);
         }
         Ok(outcome)
+    }
+
+    fn not_inflated(&mut self, peer: SocketAddr, sent: usize, refusal: Refusal) -> Refused {
+        let message = format!("byte {} decompressed: {}", refusal.column, refusal.detail);
+        self.refuse(peer, sent, refusal.reason, &message);
+        let is_long = refusal.reason == Reason::OversizeLine;
+        let code = if is_long { Code::ResourceExhausted } else { Code::InvalidArgument };
+        Refused { code, message }
     }
 
     /// Whether the core's channel has room, now or soon.

@@ -1,11 +1,10 @@
 //! A log record: a POINT with severity and message.
 
-use super::decode::{Context, Decoder, EMPTY, id, time};
-use super::span::{count, keep};
+use super::record::{Context, EMPTY, Workspace, id, oversize, put_count, time};
 use super::value::Attributes;
 use super::wire::{Fields, Place};
-use crate::delivery::Reason;
-use crate::event::Refusal;
+use crate::event::{Refusal, Text};
+use crate::lanes::{At, Lanes};
 use crate::registry::WellKnown;
 use jumpseat_wire::severity;
 use pcp_event::{EventFlags, Param};
@@ -20,11 +19,18 @@ struct LogRecord {
     observed: u64,
     severity: u64,
     severity_text: Place,
-    body: Option<Place>,
+    message: Option<Place>,
     dropped_attributes: u64,
     trace_id: Place,
     span_id: Place,
     event_name: Place,
+}
+
+/// Its texts, checked and cut.
+struct Texts {
+    event_name: Text,
+    severity: Text,
+    message: Text,
 }
 
 /// Takes in the log record at this place.
@@ -32,101 +38,111 @@ struct LogRecord {
 /// # Errors
 /// It is malformed or too large; nothing of it is in the batch then.
 pub(super) fn take(
-    decoder: &mut Decoder,
-    context: Context,
-    body: &[u8],
+    lanes: &mut Lanes,
+    workspace: &mut Workspace,
+    context: Context<'_>,
     place: Place,
-    scope: Option<&[u8]>,
 ) -> Result<(), Refusal> {
     let at = place.start;
-    decoder.event.clear();
-    let mut log = LogRecord::default();
-    decoder.scratch.attributes.clear();
-    let mut fields = Fields::of(body, place);
-    loop {
-        let at = fields.at();
-        let Some((number, wire)) = fields.next()? else { break };
-        match number {
-            1 => log.time = wire.fixed64(at)?,
-            2 => log.severity = wire.varint(at)?,
-            3 => log.severity_text = wire.place(at)?,
-            5 => log.body = Some(wire.place(at)?),
-            6 => {
-                let Decoder { event, scratch, limits, .. } = &mut *decoder;
-                event.truncated |= !keep(&mut scratch.attributes, wire.place(at)?, limits.max_fields);
-            }
-            7 => log.dropped_attributes = wire.varint(at)?,
-            9 => log.trace_id = wire.place(at)?,
-            10 => log.span_id = wire.place(at)?,
-            11 => log.observed = wire.fixed64(at)?,
-            12 => log.event_name = wire.place(at)?,
-            _ => {}
-        }
+    workspace.clear();
+    let log = LogRecord::read(workspace, context.body, place)?;
+    let texts = Texts::of(&log, workspace, context.body)?;
+    let scope_len = context.scope.map_or(0, <[u8]>::len);
+    let len = texts.message.len() + texts.event_name.len() + texts.severity.len() + scope_len;
+    if !workspace.fits(context.body, 0..workspace.event.fields.len(), len) {
+        return Err(oversize(at));
     }
-    let mut attributes = Attributes::new(body, &mut decoder.event, decoder.limits);
-    let event_name = attributes.text(log.event_name)?;
-    let severity_text = attributes.text(log.severity_text)?;
-    let message = match log.body {
-        Some(place) => attributes.as_text(place)?.unwrap_or(EMPTY),
-        None => EMPTY,
-    };
-    decoder.scratch.attributes.iter().try_for_each(|place| attributes.take(place.clone()))?;
-    let oversize = Refusal::at(at, Reason::OversizeLine, "more than a record can hold (256 KiB packed)");
-    let texts = message.len() + event_name.len() + severity_text.len() + scope.map_or(0, <[u8]>::len);
-    if !decoder.fits(body, 0..decoder.event.fields.len(), texts) {
-        return Err(oversize);
-    }
-
-    let Context { conn, lane, .. } = context;
-    let Decoder { lanes, event, names, .. } = decoder;
-    let text = |text| event.text(body, text);
-    let type_name = if event_name.is_empty() { TYPE } else { text(event_name) };
-    let slot = lanes.type_slot(lane, Some(type_name));
-    let when = [log.time, log.observed].into_iter().find(|nanos| *nanos > 0).map_or(lanes.now, time);
-    // Ids that are not as they must be count as none.
-    let span_id = id::<8, 16>(body, &log.span_id);
-    let flag = if span_id.is_some() { EventFlags::ID } else { EventFlags(0) };
-    let mut record = lanes.record(lane, when, EventFlags::POINT | flag);
-    if let Some(span_id) = &span_id {
-        record.known(WellKnown::SpanId, Param::String(span_id));
-    }
-    record.known(WellKnown::Type, Param::String(type_name));
-    let word = severity_word(log.severity).or_else(|| severity::from_word(text(severity_text)));
-    if let Some(word) = word {
-        record.known(WellKnown::Severity, Param::String(word.as_bytes()));
-    } else if !severity_text.is_empty() {
-        record.known(WellKnown::Severity, Param::String(text(severity_text)));
-    }
-    if !message.is_empty() {
-        record.known(WellKnown::Message, Param::String(text(message)));
-    }
-    if let Some(trace_id) = id::<16, 32>(body, &log.trace_id) {
-        record.interned(&names.trace_id, Param::String(&trace_id));
-    }
-    if let Some(scope) = scope {
-        record.interned(&names.scope, Param::String(scope));
-    }
-    for field in &event.fields {
-        record.field(text(field.name), event.param(body, field.value));
-    }
-    if log.dropped_attributes > 0 {
-        record.interned(&names.dropped_attributes, count(log.dropped_attributes));
-    }
-    record.commit().map_err(|_| oversize)?;
-    lanes.committed(conn, lane, slot);
-    lanes.lane(lane).tallies.truncated += u64::from(event.truncated);
-    Ok(())
+    log.write(&texts, lanes, workspace, context, at)
 }
 
-/// The word for a `SeverityNumber`, of which there are four a word.
-fn severity_word(number: u64) -> Option<&'static str> {
-    Some(match number {
-        1..=4 => "trace",
-        5..=8 => "debug",
-        9..=12 => "info",
-        13..=16 => "warning",
-        17..=20 => "error",
-        21..=24 => "critical",
-        _ => return None,
-    })
+impl LogRecord {
+    fn read(workspace: &mut Workspace, body: &[u8], place: Place) -> Result<LogRecord, Refusal> {
+        let mut log = LogRecord::default();
+        let mut fields = Fields::of(body, place);
+        loop {
+            let at = fields.at();
+            let Some((number, wire)) = fields.next()? else { return Ok(log) };
+            match number {
+                1 => log.time = wire.fixed64(at)?,
+                2 => log.severity = wire.varint(at)?,
+                3 => log.severity_text = wire.place(at)?,
+                5 => log.message = Some(wire.place(at)?),
+                6 => workspace.attribute(wire.place(at)?),
+                7 => log.dropped_attributes = wire.varint(at)?,
+                9 => log.trace_id = wire.place(at)?,
+                10 => log.span_id = wire.place(at)?,
+                11 => log.observed = wire.fixed64(at)?,
+                12 => log.event_name = wire.place(at)?,
+                _ => {}
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        texts: &Texts,
+        lanes: &mut Lanes,
+        workspace: &Workspace,
+        context: Context<'_>,
+        at: usize,
+    ) -> Result<(), Refusal> {
+        let Context { arrival, lane, body, scope } = context;
+        let Workspace { event, fields, .. } = workspace;
+        let text = |text| event.text(body, text);
+        let type_name = if texts.event_name.is_empty() { TYPE } else { text(texts.event_name) };
+        // Who collects logs of others knows only when it saw them.
+        let nanos = [self.time, self.observed].into_iter().find(|nanos| *nanos > 0);
+        // Ids that are not as they must be count as none.
+        let span_id = id::<8, 16>(body, &self.span_id);
+        let id_flag = if span_id.is_some() { EventFlags::ID } else { EventFlags(0) };
+        let event_type = lanes.type_slot(lane, Some(type_name));
+        let mut record = lanes.begin(At {
+            arrival,
+            lane,
+            event_type,
+            time: nanos.map_or(arrival.time, time),
+            flags: EventFlags::POINT | id_flag,
+        });
+        if let Some(span_id) = &span_id {
+            record.known(WellKnown::SpanId, Param::String(span_id));
+        }
+        record.known(WellKnown::Type, Param::String(type_name));
+        // The number is of a fixed list, the text is the sender's own word.
+        let severity_text = text(texts.severity);
+        match severity::from_otlp(self.severity).or_else(|| severity::from_word(severity_text)) {
+            Some(word) => record.known(WellKnown::Severity, Param::String(word.as_bytes())),
+            None if severity_text.is_empty() => {}
+            None => record.known(WellKnown::Severity, Param::String(severity_text)),
+        }
+        if !texts.message.is_empty() {
+            record.known(WellKnown::Message, Param::String(text(texts.message)));
+        }
+        if let Some(trace_id) = id::<16, 32>(body, &self.trace_id) {
+            record.interned(&fields.trace_id, Param::String(&trace_id));
+        }
+        if let Some(scope) = scope {
+            record.interned(&fields.scope, Param::String(scope));
+        }
+        workspace.put_fields(&mut record, body, 0..event.fields.len());
+        put_count(&mut record, &fields.dropped_attributes, self.dropped_attributes);
+        if event.truncated {
+            record.truncated();
+        }
+        record.commit().map_err(|_| oversize(at))
+    }
+}
+
+impl Texts {
+    /// Reads the texts and, as fields of the event, the attributes.
+    fn of(log: &LogRecord, workspace: &mut Workspace, body: &[u8]) -> Result<Texts, Refusal> {
+        let mut attributes = Attributes::new(body, &mut workspace.event, workspace.limits);
+        let event_name = attributes.text(log.event_name.clone())?;
+        let severity = attributes.text(log.severity_text.clone())?;
+        let message = match &log.message {
+            Some(place) => attributes.as_text(place.clone())?.unwrap_or(EMPTY),
+            None => EMPTY,
+        };
+        workspace.attributes.iter().try_for_each(|place| attributes.take(place.clone()))?;
+        Ok(Texts { event_name, severity, message })
+    }
 }

@@ -8,7 +8,7 @@
 //!   [`inflate`]: bodies made shorter; [`answer`]: what clients are told.
 //! * [`json`]: turns a body of JSON into the same body in protobuf, so that there is one decoder.
 //! * [`decode`]: a whole request; `wire`: protobuf's wire format; `value`: attributes; `resource`: who sends;
-//!   `span` and `log`: their records.
+//!   `span` and `log`: their records, and `record`: what these have in common.
 //! * `grpc`: the same over gRPC, in a thread of its own.
 //!
 //! A span becomes a START and an END record, each of its events a POINT, all with the span's id as ID; a log
@@ -27,6 +27,7 @@ pub mod inflate;
 mod intake;
 pub mod json;
 mod log;
+mod record;
 mod resource;
 pub mod server;
 mod span;

@@ -18,9 +18,10 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use super::answer::{self, Code};
 use super::config::OtlpConfig;
 use super::http::{Format, Http, Request, Step};
-use super::intake::Intake;
+use super::intake::{Export, Intake};
 use super::stats::OtlpStats;
 use crate::delivery::Reason;
+use crate::lanes::Arrival;
 use crate::outlet::Outlet;
 use crate::registry::SourceRefused;
 use crate::report::Limiter;
@@ -373,7 +374,6 @@ impl Service {
             Ok(0) => Turn::Gone,
             Ok(read) => {
                 add(&self.intake.stats.bytes, read as u64);
-                self.intake.decoder.lanes.now = now();
                 self.feed(index, conn, buffer.get(..read).unwrap_or_default());
                 Turn::Again
             }
@@ -422,7 +422,14 @@ impl Service {
         let Request { signal, format, encoding, close } = request;
         add(&self.intake.stats.requests, 1);
         // Connections of this thread count up from 0, as do those of others with lanes of their own.
-        let taken = self.intake.take(index as u32, conn.peer, signal, format, encoding, &conn.http.body);
+        let taken = self.intake.take(Export {
+            arrival: Arrival { conn: index as u32, time: now() },
+            peer: conn.peer,
+            signal,
+            format,
+            encoding,
+            body: &conn.http.body,
+        });
         let (status, message) = match taken {
             Ok(outcome) => (200, answer::success(signal, format, &outcome)),
             Err(refused) => {

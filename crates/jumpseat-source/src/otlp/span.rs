@@ -5,12 +5,14 @@
 
 use std::ops::Range;
 
-use super::decode::{Context, Decoder, EMPTY, id, time};
+use super::record::{Context, EMPTY, Workspace, id, keep, oversize, put_count, time};
 use super::value::Attributes;
 use super::wire::{Fields, Place};
 use crate::delivery::Reason;
 use crate::event::{Refusal, Text, Value};
+use crate::lanes::{At, Lanes, Record, TypeSlot};
 use crate::registry::WellKnown;
+use pcp_event::batch::RecordError;
 use pcp_event::{EventFlags, Param};
 
 /// Most events of a span, and most links; a client keeps 128 of each by default. Further ones are counted as cut off.
@@ -20,13 +22,12 @@ const MAX_LINKS: usize = 1000;
 /// Memory that is used again for the next span.
 #[derive(Default)]
 pub(super) struct Scratch {
-    pub attributes: Vec<Place>,
     links: Vec<Place>,
     events: Vec<Place>,
     points: Vec<Point>,
 }
 
-/// A span event, its fields in the decoder's event.
+/// A span event, its fields in the workspace's event.
 struct Point {
     time: u64,
     name: Text,
@@ -56,173 +57,244 @@ struct Span {
 /// # Errors
 /// It is malformed or too large; nothing of it is in the batch then.
 pub(super) fn take(
-    decoder: &mut Decoder,
-    context: Context,
-    body: &[u8],
+    lanes: &mut Lanes,
+    workspace: &mut Workspace,
+    scratch: &mut Scratch,
+    context: Context<'_>,
     place: Place,
-    scope: Option<&[u8]>,
 ) -> Result<(), Refusal> {
     let at = place.start;
-    decoder.event.clear();
-    let span = read(decoder, body, place)?;
-    let wrong = |what| Refusal::at(at, Reason::Body, what);
-    let Some(trace_id) = id::<16, 32>(body, &span.trace_id) else {
-        return Err(wrong("a span whose trace id is not 16 bytes, one of them not zero"));
-    };
-    let Some(span_id) = id::<8, 16>(body, &span.id) else {
-        return Err(wrong("a span whose id is not 8 bytes, one of them not zero"));
-    };
-    let parent = id::<8, 16>(body, &span.parent);
-    if parent.is_none() && body.get(span.parent.clone()).unwrap_or_default().iter().any(|byte| *byte != 0) {
-        return Err(wrong("a span whose parent's id is not 8 bytes"));
-    }
-    let (start, end) = match (span.start, span.end) {
-        (0, 0) => return Err(Refusal::at(at, Reason::Time, "a span without times")),
-        (0, end) => (end, end),
-        (start, 0) => (start, start),
-        times => times,
-    };
-
-    let mut attributes = Attributes::new(body, &mut decoder.event, decoder.limits);
-    let name = attributes.text(span.name)?;
-    let trace_state = attributes.text(span.trace_state)?;
-    let (failed, status, message) = status(&mut attributes, span.status)?;
-    decoder.scratch.attributes.iter().try_for_each(|place| attributes.take(place.clone()))?;
-    links(&mut attributes, &decoder.scratch.links)?;
-    let own = 0..decoder.event.fields.len();
-    points(decoder, body)?;
-    let texts = name.len() + trace_state.len() + message.len() + scope.map_or(0, <[u8]>::len);
-    let fitting =
-        decoder.scratch.points.iter().all(|point| decoder.fits(body, point.fields.clone(), point.name.len()));
-    if !fitting || !decoder.fits(body, own.clone(), texts) {
-        return Err(Refusal::at(at, Reason::OversizeLine, "more than a record can hold (256 KiB packed)"));
+    workspace.clear();
+    let span = Span::read(workspace, scratch, context.body, place)?;
+    let identity = Identity::of(&span, context.body, at)?;
+    let times = span.times(at)?;
+    let texts = Texts::of(&span, workspace, scratch, context.body)?;
+    // The fields of the span come first, those of its events behind them.
+    let own = 0..workspace.event.fields.len();
+    points(workspace, scratch, context.body)?;
+    let points_fit = scratch
+        .points
+        .iter()
+        .all(|point| workspace.fits(context.body, point.fields.clone(), point.name.len()));
+    let len = texts.len() + context.scope.map_or(0, <[u8]>::len);
+    if !points_fit || !workspace.fits(context.body, own.clone(), len) {
+        return Err(oversize(at));
     }
 
-    let Context { conn, lane, .. } = context;
-    let Decoder { lanes, event, scratch, names, .. } = decoder;
-    let parent_flag = if parent.is_some() { EventFlags::PARENT } else { EventFlags(0) };
-    let type_name = event.text(body, name);
-    let type_name = (!type_name.is_empty()).then_some(type_name);
-    let slot = lanes.type_slot(lane, type_name);
-    let too_large = |_| Refusal::at(at, Reason::OversizeLine, "more than a record can hold (256 KiB packed)");
+    let name = workspace.event.text(context.body, texts.name);
+    let name = TypeName::of(name, lanes, context);
+    let mut writer = Writer { lanes, workspace, context, identity: &identity, times };
+    writer
+        .start(name, span.kind)
+        .and_then(|()| scratch.points.drain(..).try_for_each(|point| writer.point(&point)))
+        .and_then(|()| writer.end(name, &texts, own, &span))
+        // They fit, so this cannot be.
+        .map_err(|_| oversize(at))
+}
 
-    let mut record = lanes.record(lane, time(start), EventFlags::START | EventFlags::ID | parent_flag);
-    record.known(WellKnown::SpanId, Param::String(&span_id));
-    if let Some(parent) = &parent {
-        record.known(WellKnown::ParentId, Param::String(parent));
+impl Span {
+    fn read(
+        workspace: &mut Workspace,
+        scratch: &mut Scratch,
+        body: &[u8],
+        place: Place,
+    ) -> Result<Span, Refusal> {
+        let Scratch { links, events, points } = scratch;
+        links.clear();
+        events.clear();
+        points.clear();
+        let mut span = Span::default();
+        let mut fields = Fields::of(body, place);
+        loop {
+            let at = fields.at();
+            let Some((number, wire)) = fields.next()? else { return Ok(span) };
+            match number {
+                1 => span.trace_id = wire.place(at)?,
+                2 => span.id = wire.place(at)?,
+                3 => span.trace_state = wire.place(at)?,
+                4 => span.parent = wire.place(at)?,
+                5 => span.name = wire.place(at)?,
+                6 => span.kind = wire.varint(at)?,
+                7 => span.start = wire.fixed64(at)?,
+                8 => span.end = wire.fixed64(at)?,
+                9 => workspace.attribute(wire.place(at)?),
+                10 => span.dropped_attributes = wire.varint(at)?,
+                11 => workspace.event.truncated |= !keep(events, wire.place(at)?, MAX_EVENTS),
+                12 => span.dropped_events = wire.varint(at)?,
+                13 => workspace.event.truncated |= !keep(links, wire.place(at)?, MAX_LINKS),
+                14 => span.dropped_links = wire.varint(at)?,
+                15 => span.status = Some(wire.place(at)?),
+                _ => {}
+            }
+        }
     }
-    if let Some(name) = type_name {
-        record.known(WellKnown::Type, Param::String(name));
-    }
-    record.interned(&names.trace_id, Param::String(&trace_id));
-    if let Some(kind) = kind(span.kind) {
-        record.interned(&names.kind, Param::String(kind));
-    }
-    record.commit().map_err(too_large)?;
-    lanes.committed(conn, lane, slot);
 
-    for point in scratch.points.drain(..) {
-        let name = event.text(body, point.name);
-        let name = (!name.is_empty()).then_some(name);
-        let slot = lanes.type_slot(lane, name);
+    /// When it began and ended; where one is missing it is as the other.
+    fn times(&self, at: usize) -> Result<(u64, u64), Refusal> {
+        match (self.start, self.end) {
+            (0, 0) => Err(Refusal::at(at, Reason::Time, "a span without times")),
+            (0, end) => Ok((end, end)),
+            (start, 0) => Ok((start, start)),
+            times => Ok(times),
+        }
+    }
+}
+
+/// Its ids, as text.
+struct Identity {
+    trace: [u8; 32],
+    span: [u8; 16],
+    parent: Option<[u8; 16]>,
+}
+
+impl Identity {
+    fn of(span: &Span, body: &[u8], at: usize) -> Result<Identity, Refusal> {
+        let wrong = |what| Refusal::at(at, Reason::Body, what);
+        let Some(trace) = id::<16, 32>(body, &span.trace_id) else {
+            return Err(wrong("a span whose trace id is not 16 bytes, one of them not zero"));
+        };
+        let Some(own) = id::<8, 16>(body, &span.id) else {
+            return Err(wrong("a span whose id is not 8 bytes, one of them not zero"));
+        };
+        let parent = id::<8, 16>(body, &span.parent);
+        // Zeros of any length stand for no parent: some senders write them for a root.
+        if parent.is_none() && body.get(span.parent.clone()).unwrap_or_default().iter().any(|byte| *byte != 0)
+        {
+            return Err(wrong("a span whose parent's id is not 8 bytes"));
+        }
+        Ok(Identity { trace, span: own, parent })
+    }
+}
+
+/// Its texts, checked and cut.
+struct Texts {
+    name: Text,
+    trace_state: Text,
+    failed: bool,
+    status: &'static [u8],
+    message: Text,
+}
+
+impl Texts {
+    /// Reads the texts and, as fields of the event, attributes and links.
+    fn of(span: &Span, workspace: &mut Workspace, scratch: &Scratch, body: &[u8]) -> Result<Texts, Refusal> {
+        let mut attributes = Attributes::new(body, &mut workspace.event, workspace.limits);
+        let name = attributes.text(span.name.clone())?;
+        let trace_state = attributes.text(span.trace_state.clone())?;
+        let (failed, status, message) = status(&mut attributes, span.status.clone())?;
+        workspace.attributes.iter().try_for_each(|place| attributes.take(place.clone()))?;
+        links(&mut attributes, &scratch.links)?;
+        Ok(Texts { name, trace_state, failed, status, message })
+    }
+
+    fn len(&self) -> usize {
+        self.name.len() + self.trace_state.len() + self.message.len()
+    }
+}
+
+/// The name of a span or span event, which is the type of its records, and where these are counted.
+#[derive(Clone, Copy)]
+struct TypeName<'a> {
+    text: Option<&'a [u8]>,
+    slot: TypeSlot,
+}
+
+impl<'a> TypeName<'a> {
+    fn of(text: &'a [u8], lanes: &mut Lanes, context: Context<'_>) -> TypeName<'a> {
+        let text = (!text.is_empty()).then_some(text);
+        TypeName { text, slot: lanes.type_slot(context.lane, text) }
+    }
+}
+
+/// Writes the records of one span.
+struct Writer<'a> {
+    lanes: &'a mut Lanes,
+    workspace: &'a Workspace,
+    context: Context<'a>,
+    identity: &'a Identity,
+    /// Start and end, in nanoseconds.
+    times: (u64, u64),
+}
+
+impl Writer<'_> {
+    fn start(&mut self, name: TypeName<'_>, number: u64) -> Result<(), RecordError> {
+        let Writer { workspace, identity, times: (start, _), .. } = *self;
+        let mut record = self.begin(EventFlags::START, start, name);
+        record.interned(&workspace.fields.trace_id, Param::String(&identity.trace));
+        if let Some(kind) = kind(number) {
+            record.interned(&workspace.fields.kind, Param::String(kind));
+        }
+        record.commit()
+    }
+
+    fn point(&mut self, point: &Point) -> Result<(), RecordError> {
+        let Writer { workspace, context, identity, .. } = *self;
+        let name = workspace.event.text(context.body, point.name);
+        let name = TypeName::of(name, self.lanes, context);
         // Without a time of its own it was somewhere within the span.
-        let at = if point.time == 0 { start } else { point.time };
-        let mut record = lanes.record(lane, time(at), EventFlags::POINT | EventFlags::ID);
-        record.known(WellKnown::SpanId, Param::String(&span_id));
-        if let Some(name) = name {
-            record.known(WellKnown::Type, Param::String(name));
-        }
-        record.interned(&names.trace_id, Param::String(&trace_id));
-        for field in event.fields.get(point.fields).unwrap_or_default() {
-            record.field(event.text(body, field.name), event.param(body, field.value));
-        }
-        if point.dropped > 0 {
-            record.interned(&names.dropped_attributes, count(point.dropped));
-        }
-        record.commit().map_err(too_large)?;
-        lanes.committed(conn, lane, slot);
+        let nanos = if point.time == 0 { self.times.0 } else { point.time };
+        let mut record = self.begin(EventFlags::POINT, nanos, name);
+        record.interned(&workspace.fields.trace_id, Param::String(&identity.trace));
+        workspace.put_fields(&mut record, context.body, point.fields.clone());
+        put_count(&mut record, &workspace.fields.dropped_attributes, point.dropped);
+        record.commit()
     }
 
-    let mut record = lanes.record(lane, time(end), EventFlags::END | EventFlags::ID | parent_flag);
-    record.known(WellKnown::SpanId, Param::String(&span_id));
-    if let Some(parent) = &parent {
-        record.known(WellKnown::ParentId, Param::String(parent));
-    }
-    if let Some(name) = type_name {
-        record.known(WellKnown::Type, Param::String(name));
-    }
-    if failed {
-        record.known(WellKnown::Severity, Param::String(b"error"));
-    }
-    if !message.is_empty() {
-        record.known(WellKnown::Message, Param::String(event.text(body, message)));
-    }
-    record.interned(&names.trace_id, Param::String(&trace_id));
-    record.interned(&names.status, Param::String(status));
-    record.interned(&names.duration, Param::U64(end.saturating_sub(start)));
-    if let Some(scope) = scope {
-        record.interned(&names.scope, Param::String(scope));
-    }
-    if !trace_state.is_empty() {
-        record.interned(&names.trace_state, Param::String(event.text(body, trace_state)));
-    }
-    for field in event.fields.get(own).unwrap_or_default() {
-        record.field(event.text(body, field.name), event.param(body, field.value));
-    }
-    for (field, number) in [
-        (&names.dropped_attributes, span.dropped_attributes),
-        (&names.dropped_events, span.dropped_events),
-        (&names.dropped_links, span.dropped_links),
-    ] {
-        if number > 0 {
-            record.interned(field, count(number));
+    fn end(
+        &mut self,
+        name: TypeName<'_>,
+        texts: &Texts,
+        own: Range<usize>,
+        span: &Span,
+    ) -> Result<(), RecordError> {
+        let Writer { workspace, context, identity, times: (start, end), .. } = *self;
+        let Workspace { event, fields, .. } = workspace;
+        let text = |text| Param::String(event.text(context.body, text));
+        let mut record = self.begin(EventFlags::END, end, name);
+        if texts.failed {
+            record.known(WellKnown::Severity, Param::String(b"error"));
         }
-    }
-    record.commit().map_err(too_large)?;
-    lanes.committed(conn, lane, slot);
-    lanes.lane(lane).tallies.truncated += u64::from(event.truncated);
-    Ok(())
-}
-
-fn read(decoder: &mut Decoder, body: &[u8], place: Place) -> Result<Span, Refusal> {
-    let Scratch { attributes, links, events, points } = &mut decoder.scratch;
-    attributes.clear();
-    links.clear();
-    events.clear();
-    points.clear();
-    let mut span = Span::default();
-    let mut fields = Fields::of(body, place);
-    loop {
-        let at = fields.at();
-        let Some((number, wire)) = fields.next()? else { return Ok(span) };
-        match number {
-            1 => span.trace_id = wire.place(at)?,
-            2 => span.id = wire.place(at)?,
-            3 => span.trace_state = wire.place(at)?,
-            4 => span.parent = wire.place(at)?,
-            5 => span.name = wire.place(at)?,
-            6 => span.kind = wire.varint(at)?,
-            7 => span.start = wire.fixed64(at)?,
-            8 => span.end = wire.fixed64(at)?,
-            9 => decoder.event.truncated |= !keep(attributes, wire.place(at)?, decoder.limits.max_fields),
-            10 => span.dropped_attributes = wire.varint(at)?,
-            11 => decoder.event.truncated |= !keep(events, wire.place(at)?, MAX_EVENTS),
-            12 => span.dropped_events = wire.varint(at)?,
-            13 => decoder.event.truncated |= !keep(links, wire.place(at)?, MAX_LINKS),
-            14 => span.dropped_links = wire.varint(at)?,
-            15 => span.status = Some(wire.place(at)?),
-            _ => {}
+        if !texts.message.is_empty() {
+            record.known(WellKnown::Message, text(texts.message));
         }
+        record.interned(&fields.trace_id, Param::String(&identity.trace));
+        record.interned(&fields.status, Param::String(texts.status));
+        record.interned(&fields.duration, Param::U64(end.saturating_sub(start)));
+        if let Some(scope) = context.scope {
+            record.interned(&fields.scope, Param::String(scope));
+        }
+        if !texts.trace_state.is_empty() {
+            record.interned(&fields.trace_state, text(texts.trace_state));
+        }
+        workspace.put_fields(&mut record, context.body, own);
+        put_count(&mut record, &fields.dropped_attributes, span.dropped_attributes);
+        put_count(&mut record, &fields.dropped_events, span.dropped_events);
+        put_count(&mut record, &fields.dropped_links, span.dropped_links);
+        if event.truncated {
+            // Of the whole span, which so counts once.
+            record.truncated();
+        }
+        record.commit()
     }
-}
 
-/// Whether there was room for one more.
-pub(super) fn keep(places: &mut Vec<Place>, place: Place, most: usize) -> bool {
-    let room = places.len() < most;
-    if room {
-        places.push(place);
+    /// Begins a record with what comes first in all of them: the ids that the flags speak of, and the type.
+    fn begin(&mut self, phase: EventFlags, nanos: u64, name: TypeName<'_>) -> Record<'_> {
+        let Context { arrival, lane, .. } = self.context;
+        // A span event has the span's id, but is nobody's child.
+        let parent = self.identity.parent.as_ref().filter(|_| phase != EventFlags::POINT);
+        let parent_flag = if parent.is_some() { EventFlags::PARENT } else { EventFlags(0) };
+        let flags = phase | EventFlags::ID | parent_flag;
+        let mut record =
+            self.lanes.begin(At { arrival, lane, event_type: name.slot, time: time(nanos), flags });
+        record.known(WellKnown::SpanId, Param::String(&self.identity.span));
+        if let Some(parent) = parent {
+            record.known(WellKnown::ParentId, Param::String(parent));
+        }
+        if let Some(text) = name.text {
+            record.known(WellKnown::Type, Param::String(text));
+        }
+        record
     }
-    room
 }
 
 /// Whether the span failed, its status as a word, and the message that comes with it.
@@ -284,9 +356,9 @@ fn links(attributes: &mut Attributes<'_>, links: &[Place]) -> Result<(), Refusal
     Ok(())
 }
 
-/// Reads the span's events into `decoder.scratch.points`, their fields behind those that the event has.
-fn points(decoder: &mut Decoder, body: &[u8]) -> Result<(), Refusal> {
-    let Decoder { event, scratch, limits, .. } = decoder;
+/// Reads the span's events, their fields behind those that the event has.
+fn points(workspace: &mut Workspace, scratch: &mut Scratch, body: &[u8]) -> Result<(), Refusal> {
+    let Workspace { event, limits, .. } = workspace;
     for place in &scratch.events {
         let first = event.fields.len();
         let mut point = Point { time: 0, name: EMPTY, dropped: 0, fields: first..first };
@@ -319,8 +391,4 @@ fn kind(number: u64) -> Option<&'static [u8]> {
         5 => b"consumer",
         _ => return None,
     })
-}
-
-pub(super) fn count(number: u64) -> Param<'static> {
-    Param::U32(u32::try_from(number).unwrap_or(u32::MAX))
 }

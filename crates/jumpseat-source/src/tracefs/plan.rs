@@ -6,10 +6,10 @@
 use std::fmt::Write as _;
 
 use super::format::{Element, Field, Format, Kind, int};
-use crate::lanes::{InternedField, LaneId, Lanes, TypeSlot, fold};
+use crate::lanes::{Arrival, At, InternedField, LaneId, Lanes, TypeSlot};
 use crate::registry::WellKnown;
 use pcp_event::{EventFlags, Param};
-use pcp_model::{Pmid, Timestamp, ValueType};
+use pcp_model::{Timestamp, ValueType};
 
 /// Most bytes of text made of one array.
 const MAX_LIST: usize = 4096;
@@ -19,19 +19,25 @@ const MAX_LIST: usize = 4096;
 pub struct Plan {
     name: Box<[u8]>,
     slot: TypeSlot,
-    type_pmid: Pmid,
     cpu: InternedField,
     comm: Option<InternedField>,
-    steps: Vec<Step>,
+    fields: Vec<PlannedField>,
     /// Its records have at least so many bytes.
     least: usize,
 }
 
 #[derive(Debug)]
-struct Step {
+struct PlannedField {
     field: Field,
     decode: Decode,
-    to: InternedField,
+    to: Target,
+}
+
+/// Where a field's values go.
+#[derive(Debug)]
+enum Target {
+    Message,
+    Field(InternedField),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +83,30 @@ impl Decode {
         }
     }
 
+    /// The value in a field's bytes, and whether some of it was left out. Lists become text in `list`.
+    #[inline]
+    fn value<'a>(self, bytes: &'a [u8], list: &'a mut String) -> (Param<'a>, bool) {
+        let number = |signed| int(bytes, signed).unwrap_or_default();
+        let value = match self {
+            Decode::I32 => Param::I32(number(true) as i32),
+            Decode::U32 => Param::U32(number(false) as u32),
+            Decode::I64 => Param::I64(number(true)),
+            Decode::U64 => Param::U64(number(false) as u64),
+            Decode::Text => Param::String(text(bytes)),
+            Decode::Line => Param::String(text(bytes).trim_ascii_end()),
+            Decode::Bytes => Param::Aggregate(bytes),
+            Decode::List { width, signed } => {
+                let is_cut = numbers(list, bytes, width, signed);
+                return (Param::String(list.as_bytes()), is_cut);
+            }
+            Decode::Bits => {
+                let is_cut = bits(list, bytes);
+                return (Param::String(list.as_bytes()), is_cut);
+            }
+        };
+        (value, false)
+    }
+
     const fn value_type(self) -> ValueType {
         match self {
             Decode::I32 => ValueType::I32,
@@ -92,6 +122,8 @@ impl Decode {
 /// What a record says besides what the kernel wrote.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
+    /// When it was read, in real time.
+    pub arrived: Timestamp,
     /// When, in real time.
     pub time: Timestamp,
     /// The CPU it happened on.
@@ -102,13 +134,6 @@ pub struct About<'a> {
     pub span: Option<(EventFlags, u64)>,
 }
 
-/// Memory used again for each record.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    list: String,
-    folded: Vec<u8>,
-}
-
 /// Why a record was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
@@ -116,8 +141,7 @@ pub struct Malformed;
 impl Plan {
     /// Looks up everything that the event's records need.
     pub fn new(format: &Format, lanes: &mut Lanes, lane: LaneId, comm: bool) -> Plan {
-        let domain = lanes.registry().domain();
-        let mut steps = Vec::new();
+        let mut fields = Vec::new();
         for field in &format.fields {
             if matches!(field.name.as_str(), "common_type" | "common_flags" | "common_preempt_count") {
                 continue;
@@ -128,24 +152,19 @@ impl Plan {
                 _ => Decode::of(field.kind),
             };
             let to = match decode {
-                Decode::Line => InternedField {
-                    value_type: ValueType::String,
-                    pmid: WellKnown::Message.pmid(domain),
-                    folded: None,
-                },
-                _ => lanes.intern(field.name.as_bytes(), decode.value_type()),
+                Decode::Line => Target::Message,
+                _ => Target::Field(lanes.intern(field.name.as_bytes(), decode.value_type())),
             };
-            steps.push(Step { field: field.clone(), decode, to });
+            fields.push(PlannedField { field: field.clone(), decode, to });
         }
         let has_comm = ["comm", "prev_comm"].iter().any(|name| format.field(name).is_some());
         Plan {
             slot: lanes.type_slot(lane, Some(format.name.as_bytes())),
             name: format.name.as_bytes().into(),
-            type_pmid: WellKnown::Type.pmid(domain),
             cpu: lanes.intern(b"common_cpu", ValueType::U32),
             comm: (comm && !has_comm).then(|| lanes.intern(b"comm", ValueType::String)),
             least: format.fields.iter().map(|field| field.offset + field.size).max().unwrap_or(0),
-            steps,
+            fields,
         }
     }
 
@@ -154,7 +173,7 @@ impl Plan {
         self.comm.is_some()
     }
 
-    /// Writes a record of the kernel's into the lane's batch.
+    /// Writes a record of the kernel's into the lane's batch. `text` is memory for values that become text.
     ///
     /// # Errors
     /// The record is shorter than the event's format says; nothing was written.
@@ -165,64 +184,44 @@ impl Plan {
         about: &About<'_>,
         lanes: &mut Lanes,
         lane: LaneId,
-        scratch: &mut Scratch,
+        text: &mut String,
     ) -> Result<(), Malformed> {
         if record.len() < self.least {
             return Err(Malformed);
         }
-        let into = lanes.lane(lane);
-        let flags = about.span.map_or(EventFlags::POINT, |(phase, _)| phase | EventFlags::ID);
-        let mut out = into.batch.record(about.time, flags);
+        let mut out = lanes.begin(At {
+            // All CPUs are one connection to the accounting.
+            arrival: Arrival { conn: 0, time: about.arrived },
+            lane,
+            event_type: self.slot,
+            time: about.time,
+            flags: about.span.map_or(EventFlags::POINT, |(phase, _)| phase | EventFlags::ID),
+        });
         if let Some((_, id)) = about.span {
-            let domain = self.type_pmid.domain();
-            out.param(WellKnown::SpanIdU64.pmid(domain), Param::U64(id));
+            out.known(WellKnown::SpanIdU64, Param::U64(id));
         }
-        out.param(self.type_pmid, Param::String(&self.name));
-        let (mut folded, mut cut) = (0, false);
-        let mut put = |to: &InternedField, value: Param<'_>, buffer: &mut Vec<u8>| match &to.folded {
-            None => out.param(to.pmid, value),
-            Some(name) => {
-                fold(buffer, name, &value);
-                out.param(to.pmid, Param::String(buffer));
-                folded += 1;
-            }
-        };
-        put(&self.cpu, Param::U32(about.cpu), &mut scratch.folded);
+        out.known(WellKnown::Type, Param::String(&self.name));
+        out.interned(&self.cpu, Param::U32(about.cpu));
         if let Some(comm) = self.comm.as_ref().filter(|_| !about.comm.is_empty()) {
-            put(comm, Param::String(about.comm), &mut scratch.folded);
+            out.interned(comm, Param::String(about.comm));
         }
-        for Step { field, decode, to } in &self.steps {
+        for PlannedField { field, decode, to } in &self.fields {
             let Some(bytes) = field.bytes(record) else {
                 // It is said to be beyond the record's end.
-                cut = true;
+                out.truncated();
                 continue;
             };
-            let number = |signed| int(bytes, signed).unwrap_or_default();
-            let value = match *decode {
-                Decode::I32 => Param::I32(number(true) as i32),
-                Decode::U32 => Param::U32(number(false) as u32),
-                Decode::I64 => Param::I64(number(true)),
-                Decode::U64 => Param::U64(number(false) as u64),
-                Decode::Text => Param::String(text(bytes)),
-                Decode::Line => Param::String(text(bytes).trim_ascii_end()),
-                Decode::Bytes => Param::Aggregate(bytes),
-                Decode::List { width, signed } => {
-                    cut |= list(&mut scratch.list, bytes, width, signed);
-                    Param::String(scratch.list.as_bytes())
-                }
-                Decode::Bits => {
-                    cut |= bits(&mut scratch.list, bytes);
-                    Param::String(scratch.list.as_bytes())
-                }
-            };
-            put(to, value, &mut scratch.folded);
+            let (value, is_cut) = decode.value(bytes, text);
+            if is_cut {
+                out.truncated();
+            }
+            match to {
+                Target::Field(field) => out.interned(field, value),
+                Target::Message => out.known(WellKnown::Message, value),
+            }
         }
         // A kernel's record fits a page, and so ours fits the batch.
-        out.commit().map_err(|_| Malformed)?;
-        into.tallies.folded += folded;
-        into.tallies.truncated += u64::from(cut);
-        lanes.committed(0, lane, self.slot);
-        Ok(())
+        out.commit().map_err(|_| Malformed)
     }
 }
 
@@ -234,7 +233,7 @@ fn text(bytes: &[u8]) -> &[u8] {
 }
 
 /// Numbers with commas between them. Returns whether some were left out.
-fn list(out: &mut String, bytes: &[u8], width: u8, signed: bool) -> bool {
+fn numbers(out: &mut String, bytes: &[u8], width: u8, signed: bool) -> bool {
     out.clear();
     for chunk in bytes.chunks_exact(usize::from(width)) {
         if out.len() > MAX_LIST {
@@ -324,7 +323,7 @@ mod tests {
     }
 
     fn about(span: Option<(EventFlags, u64)>) -> About<'static> {
-        About { time: Timestamp::new(7, 8), cpu: 3, comm: b"dog", span }
+        About { arrived: Timestamp::default(), time: Timestamp::new(7, 8), cpu: 3, comm: b"dog", span }
     }
 
     /// Parameters of a record, each as text.
@@ -342,11 +341,11 @@ mod tests {
 
     #[test]
     fn every_kind_of_field_is_decoded() {
-        let (mut lanes, lane, _deliveries) = lanes();
+        let (mut lanes, lane, deliveries) = lanes();
         let format = Format::parse("test", SAMPLE).unwrap();
         let plan = Plan::new(&format, &mut lanes, lane, true);
         assert!(!plan.wants_comm(), "it has one itself");
-        plan.write(&record(), &about(None), &mut lanes, lane, &mut Scratch::default()).unwrap();
+        plan.write(&record(), &about(None), &mut lanes, lane, &mut String::new()).unwrap();
         let text = |text: &str| format!("{:?}", Param::String(text.as_bytes()));
         let expected = [
             text("test:sample"),
@@ -367,16 +366,18 @@ mod tests {
             "I64(-5)".into(),
             format!("{:?}", Param::Aggregate(&[0; 12])),
         ];
-        assert_eq!(params(&lanes.lane(lane).batch), expected);
-        assert_eq!(lanes.lane(lane).tallies.received, 1);
         let short = &record()[..99];
-        let refused = plan.write(short, &about(None), &mut lanes, lane, &mut Scratch::default());
-        assert_eq!((refused, lanes.lane(lane).batch.len()), (Err(Malformed), 1));
+        let refused = plan.write(short, &about(None), &mut lanes, lane, &mut String::new());
+        lanes.flush();
+        let delivery = deliveries.try_recv().expect("records");
+        assert_eq!(params(&delivery.batch), expected);
+        assert_eq!(delivery.tallies.received, 1);
+        assert_eq!((refused, delivery.batch.len()), (Err(Malformed), 1));
     }
 
     #[test]
     fn a_span_comes_first_and_markers_are_messages() {
-        let (mut lanes, lane, _deliveries) = lanes();
+        let (mut lanes, lane, deliveries) = lanes();
         let text = "name: print\nID: 5\nformat:\n\
             \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
             \tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n\
@@ -385,7 +386,7 @@ mod tests {
         let mut record = vec![0; 16];
         record.extend(b"hello\n\0\0");
         let span = Some((EventFlags::START, 9));
-        plan.write(&record, &about(span), &mut lanes, lane, &mut Scratch::default()).unwrap();
+        plan.write(&record, &about(span), &mut lanes, lane, &mut String::new()).unwrap();
         let text = |text: &str| format!("{:?}", Param::String(text.as_bytes()));
         let expected = [
             "U64(9)".into(),
@@ -396,7 +397,8 @@ mod tests {
             "U64(0)".into(),
             text("hello"),
         ];
-        assert_eq!(params(&lanes.lane(lane).batch), expected);
+        lanes.flush();
+        assert_eq!(params(&deliveries.try_recv().expect("records").batch), expected);
     }
 
     proptest! {
@@ -404,7 +406,7 @@ mod tests {
         fn any_record_is_written_or_refused(record in proptest::collection::vec(any::<u8>(), 0..300)) {
             let (mut lanes, lane, _deliveries) = lanes();
             let plan = Plan::new(&Format::parse("test", SAMPLE).unwrap(), &mut lanes, lane, true);
-            let written = plan.write(&record, &about(None), &mut lanes, lane, &mut Scratch::default());
+            let written = plan.write(&record, &about(None), &mut lanes, lane, &mut String::new());
             prop_assert_eq!(written.is_ok(), record.len() >= 100);
         }
     }

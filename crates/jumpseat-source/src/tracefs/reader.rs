@@ -19,7 +19,7 @@ use super::instance::Instance;
 use super::merge::{Cpus, Item, Progress};
 use super::mount::Tracefs;
 use super::page::{Layout, Lost};
-use super::plan::{About, Plan, Scratch};
+use super::plan::{About, Plan};
 use super::select::folders;
 use super::table::Table;
 use super::{KernelStats, TracefsError, read_file};
@@ -77,16 +77,38 @@ struct Sink<'a> {
     lane: LaneId,
     table: Table,
     names: Names,
-    /// The spans of system calls under way, by thread.
-    calls: FxHashMap<i32, u64>,
-    last_span: u64,
+    calls: Calls,
     converter: Converter,
     /// The newest time given on.
     newest: u64,
     comm: bool,
-    scratch: Scratch,
+    /// Memory for values that become text.
+    text: String,
     stats: &'a KernelStats,
     report: Limiter,
+}
+
+/// The spans of system calls.
+struct Calls {
+    /// Those under way, by thread.
+    under_way: FxHashMap<i32, u64>,
+    last_span: u64,
+}
+
+impl Calls {
+    /// The span that a call's START begins, or that its END ends, if its START was seen.
+    fn span(&mut self, phase: EventFlags, thread: i32) -> Option<(EventFlags, u64)> {
+        if phase != EventFlags::START {
+            return self.under_way.remove(&thread).map(|id| (phase, id));
+        }
+        if self.under_way.len() >= MAX_CALLS {
+            // Threads that were killed within a call.
+            self.under_way.clear();
+        }
+        self.last_span += 1;
+        self.under_way.insert(thread, self.last_span);
+        Some((phase, self.last_span))
+    }
 }
 
 /// What a CPU's file `stats` says, as far as it has been told to clients.
@@ -141,13 +163,12 @@ impl<'a> Reader<'a> {
                 lane,
                 table,
                 names: Names::default(),
-                calls: FxHashMap::default(),
                 // Spans of an agent that ran before had smaller numbers.
-                last_span: seed,
+                calls: Calls { under_way: FxHashMap::default(), last_span: seed },
                 converter,
                 newest: 0,
                 comm: config.comm,
-                scratch: Scratch::default(),
+                text: String::new(),
                 stats,
                 report: Limiter::new(3, Duration::from_secs(10)),
             },
@@ -195,7 +216,7 @@ impl<'a> Reader<'a> {
         }
         // What is older than this when reading begins is there to be read.
         let now = self.sink.converter.now();
-        self.sink.lanes.now = self.sink.converter.realtime(now);
+        let arrived = self.sink.converter.realtime(now);
         let progress = self.cpus.read().unwrap_or_else(|(cpu, error)| {
             if let Some(held_back) = self.report.allow(Instant::now()) {
                 tracing::warn!(held_back, "cannot read the events of CPU {cpu}: {error}");
@@ -205,7 +226,7 @@ impl<'a> Reader<'a> {
         let horizon = horizon.unwrap_or(now.saturating_sub(self.window));
         let Reader { cpus, instance, accounts, sink, .. } = self;
         cpus.merge(horizon, |cpu, time, item| match item {
-            Item::Event(record) => sink.event(instance, cpu, time, record),
+            Item::Event(record) => sink.event(instance, arrived, cpu, time, record),
             Item::Lost(lost) => {
                 let count = accounts.entry(cpu).or_default().settle(lost, || overrun(instance, cpu));
                 sink.lost(count, time);
@@ -262,7 +283,7 @@ impl Account {
 
 impl Sink<'_> {
     #[inline]
-    fn event(&mut self, instance: &Instance, cpu: u32, time: u64, record: &[u8]) {
+    fn event(&mut self, instance: &Instance, arrived: Timestamp, cpu: u32, time: u64, record: &[u8]) {
         let Sink { lanes, lane, table, names, calls, .. } = self;
         let lane = *lane;
         let Some(id) = record.first_chunk::<2>().map(|id| u16::from_ne_bytes(*id)) else {
@@ -288,27 +309,16 @@ impl Sink<'_> {
         };
         let pid =
             if plan.wants_comm() || slot.phase.is_some() { common_pid(&slot.format, record) } else { 0 };
-        let span = slot.phase.and_then(|phase| match phase {
-            EventFlags::START => {
-                if calls.len() >= MAX_CALLS {
-                    // Threads that were killed within a call.
-                    calls.clear();
-                }
-                self.last_span += 1;
-                calls.insert(pid, self.last_span);
-                Some((phase, self.last_span))
-            }
-            _ => calls.remove(&pid).map(|id| (phase, id)),
-        });
+        let span = slot.phase.and_then(|phase| calls.span(phase, pid));
         let comm = if plan.wants_comm() { names.get(pid) } else { &[] };
         if time < self.newest {
             self.stats.late.fetch_add(1, Ordering::Relaxed);
         } else {
             self.newest = time;
         }
-        let about = About { time: self.converter.realtime(time), cpu, comm, span };
+        let about = About { arrived, time: self.converter.realtime(time), cpu, comm, span };
         lanes.bytes(lane, record.len());
-        if plan.write(record, &about, lanes, lane, &mut self.scratch).is_err() {
+        if plan.write(record, &about, lanes, lane, &mut self.text).is_err() {
             lanes.reject(lane, Reason::Frame);
         }
     }
@@ -320,7 +330,7 @@ impl Sink<'_> {
         self.stats.lost.fetch_add(count, Ordering::Relaxed);
         self.lanes.missed(self.lane, count, self.time(time));
         self.names.clear();
-        self.calls.clear();
+        self.calls.under_way.clear();
     }
 
     #[cold]

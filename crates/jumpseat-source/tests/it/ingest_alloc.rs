@@ -1,6 +1,6 @@
 //! Ingest allocates per batch, not per event.
 
-use crate::ingest_support::Desk;
+use crate::ingest_support::{Desk, NOW};
 use jumpseat_source::event::Limits;
 use jumpseat_wire::encode::{Encoder, Record, Value};
 use support::alloc::allocations;
@@ -10,10 +10,10 @@ const EVENTS: usize = 20_000;
 /// Feeds `bytes` twice, to warm up and to count; returns allocations and batches of the second time.
 fn count(bytes: &[u8], again: &[u8]) -> (u64, u64) {
     let mut desk = Desk::new(Limits::default());
-    desk.intake.feed(bytes, &mut desk.shared, &mut desk.replies);
+    desk.intake.feed(bytes, NOW, &mut desk.shared, &mut desk.replies);
     desk.deliveries();
     let before = allocations();
-    let used = desk.intake.feed(again, &mut desk.shared, &mut desk.replies);
+    let used = desk.intake.feed(again, NOW, &mut desk.shared, &mut desk.replies);
     let allocations = allocations() - before;
     assert_eq!(used, again.len());
     let deliveries = desk.deliveries();

@@ -114,8 +114,7 @@ impl Desk {
     pub fn with(limits: Limits, registry: &RegistryConfig, room: usize) -> Desk {
         let (registry, definitions) = Registry::open(registry).expect("registry");
         let (out, deliveries) = bounded(room);
-        let mut lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
-        lanes.now = NOW;
+        let lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
         let shared = Shared::new(lanes, limits, "default").expect("default source");
         let intake = Intake::new(1, None, &shared);
         let inlet = Inlet::new(definitions, deliveries);
@@ -125,7 +124,7 @@ impl Desk {
     /// Bytes arrive.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.carry.extend_from_slice(bytes);
-        let used = self.intake.feed(&self.carry, &mut self.shared, &mut self.replies);
+        let used = self.intake.feed(&self.carry, NOW, &mut self.shared, &mut self.replies);
         self.carry.drain(..used);
     }
 
@@ -137,7 +136,7 @@ impl Desk {
     /// The connection's end.
     pub fn finish(&mut self) {
         let rest = std::mem::take(&mut self.carry);
-        self.intake.finish(&rest, &mut self.shared, &mut self.replies);
+        self.intake.finish(&rest, NOW, &mut self.shared, &mut self.replies);
     }
 
     /// What the core gets.

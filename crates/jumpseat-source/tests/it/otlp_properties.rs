@@ -206,7 +206,7 @@ proptest! {
                     scopes.map(|scope| scope.log_records.len() as u64).sum::<u64>()
                 }),
             };
-            let ours = desk.decoder.request(1, signal, &body);
+            let ours = desk.decoder.request(ARRIVAL, signal, &body);
             let (texts, tallies) = desk.records();
             prop_assert_eq!(texts.len() as u64, tallies.received);
             prop_assert_eq!(tallies.rejected_total(), ours.rejected + u64::from(ours.broken.is_some()));

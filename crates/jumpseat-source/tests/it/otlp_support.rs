@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use jumpseat_source::delivery::{Inlet, Tallies};
-use jumpseat_source::lanes::Lanes;
+use jumpseat_source::lanes::{Arrival, Lanes};
 use jumpseat_source::origin::Labels;
 use jumpseat_source::otlp::decode::{Decoder, Outcome, Signal};
 use jumpseat_source::otlp::{Limits, json};
@@ -109,6 +109,9 @@ pub struct Desk {
     pub services: Vec<(String, Option<String>)>,
 }
 
+/// How all requests get here.
+pub const ARRIVAL: Arrival = Arrival { conn: 1, time: NOW };
+
 pub const LIMITS: Limits = Limits { max_field: 1024, max_fields: 64 };
 
 impl Desk {
@@ -124,8 +127,7 @@ impl Desk {
     pub fn with_room(room: usize, limits: Limits, registry: &RegistryConfig, by_instance: bool) -> Desk {
         let (registry, definitions) = Registry::open(registry).expect("registry");
         let (out, deliveries) = bounded(room);
-        let mut lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
-        lanes.now = NOW;
+        let lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
         let decoder =
             Decoder::new(lanes, "otlp", by_instance, "localhost:4318", limits).expect("default source");
         let inlet = Inlet::new(definitions, deliveries);
@@ -133,18 +135,18 @@ impl Desk {
     }
 
     pub fn traces(&mut self, body: &[u8]) -> Outcome {
-        self.decoder.request(1, Signal::Traces, body)
+        self.decoder.request(ARRIVAL, Signal::Traces, body)
     }
 
     pub fn logs(&mut self, body: &[u8]) -> Outcome {
-        self.decoder.request(1, Signal::Logs, body)
+        self.decoder.request(ARRIVAL, Signal::Logs, body)
     }
 
     /// A request in JSON.
     pub fn json(&mut self, signal: Signal, body: &str) -> Outcome {
         let mut out = Vec::new();
         json::transcode(signal, body.as_bytes(), &mut out).expect("well-formed");
-        self.decoder.request(1, signal, &out)
+        self.decoder.request(ARRIVAL, signal, &out)
     }
 
     /// What the core gets, as text: `source: record`, and the sum of the accounting.

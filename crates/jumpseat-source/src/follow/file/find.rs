@@ -10,11 +10,11 @@ use super::positions::Position;
 use super::tail::{Fate, FileId, Mark, Tail, is_same, open};
 use super::{Files, Table, stream};
 use crate::follow::config::{From, source_of};
-use crate::follow::stream::{Desk, Stream};
+use crate::follow::stream::{Sink, Stream};
 
 impl Files {
     /// Looks for the files of a table.
-    pub(super) fn find(&mut self, table: usize, now: Instant, desk: &mut Desk) {
+    pub(super) fn find(&mut self, table: usize, now: Instant, sink: &mut Sink) {
         let config = &self.tables[table].config;
         let mut met = Vec::new();
         let mut directories: Vec<PathBuf> = Vec::new();
@@ -38,9 +38,9 @@ impl Files {
             match path {
                 Ok(path) => {
                     directory(&path);
-                    met.extend(self.meet(table, path, now, desk));
+                    met.extend(self.meet(table, path, now, sink));
                 }
-                Err(error) => self.complain(error.path(), error.error(), desk),
+                Err(error) => self.complain(error.path(), error.error(), sink),
             }
         }
         directories.sort_unstable();
@@ -61,12 +61,12 @@ impl Files {
     }
 
     /// Meets a path that is a table's: gives the number of its file, which is opened if it is new.
-    fn meet(&mut self, table: usize, path: PathBuf, now: Instant, desk: &mut Desk) -> Option<usize> {
+    fn meet(&mut self, table: usize, path: PathBuf, now: Instant, sink: &mut Sink) -> Option<usize> {
         let meta = match fs::metadata(&path) {
             Ok(meta) => meta,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
             Err(error) => {
-                self.complain(&path, &error, desk);
+                self.complain(&path, &error, sink);
                 return None;
             }
         };
@@ -83,16 +83,16 @@ impl Files {
         let (file, meta) = match open(&path) {
             Ok(opened) => opened,
             Err(error) => {
-                self.complain(&path, &error, desk);
+                self.complain(&path, &error, sink);
                 return None;
             }
         };
-        let before = self.replaced(table, &path, now, desk);
-        if self.is_full(table, &path, desk) {
+        let before = self.replaced(table, &path, now, sink);
+        if self.is_full(table, &path, sink) {
             return None;
         }
-        let stream = self.stream_of(table, &path, desk)?;
-        let (mark, after) = self.begin(table, &path, &file, &meta, now, desk);
+        let stream = self.stream_of(table, &path, sink)?;
+        let (mark, after) = self.begin(table, &path, &file, &meta, now, sink);
         let mut tail = Tail::new(table, path, file, &meta, stream, mark);
         tail.after = before.or(after);
         tracing::info!(offset = mark.offset, "{}: following", tail.path.display());
@@ -114,7 +114,7 @@ impl Files {
     }
 
     /// Notes that the name leads to another file from now on; gives the one that had it.
-    fn replaced(&mut self, table: usize, path: &Path, now: Instant, desk: &Desk) -> Option<FileId> {
+    fn replaced(&mut self, table: usize, path: &Path, now: Instant, sink: &Sink) -> Option<FileId> {
         let had =
             |tail: &Tail| tail.table == table && tail.path == path && !matches!(tail.fate, Fate::Replaced(_));
         let number = self.tails.iter().position(|tail| tail.as_ref().is_some_and(had))?;
@@ -123,13 +123,13 @@ impl Files {
         // What was written between its last turn and now must not be missed.
         tail.drained = false;
         let id = tail.id;
-        desk.stats.rotations.fetch_add(1, Ordering::Relaxed);
+        sink.stats.rotations.fetch_add(1, Ordering::Relaxed);
         tracing::info!("{}: was replaced", path.display());
         self.enqueue(number);
         Some(id)
     }
 
-    fn is_full(&mut self, table: usize, path: &Path, desk: &Desk) -> bool {
+    fn is_full(&mut self, table: usize, path: &Path, sink: &Sink) -> bool {
         let max = self.tables[table].config.max_files;
         let open = self.tables[table].files;
         // Those whose name another file has by now are over soon; yet there is a limit to them, too.
@@ -144,7 +144,7 @@ impl Files {
             return false;
         }
         if !std::mem::replace(&mut table.full, true) {
-            desk.stats.error();
+            sink.stats.error();
             let pattern = table.config.path.display();
             tracing::error!(
                 "{}: not followed: {pattern} matches more than {max} files; raise max_files",
@@ -162,7 +162,7 @@ impl Files {
         file: &fs::File,
         meta: &fs::Metadata,
         now: Instant,
-        desk: &mut Desk,
+        sink: &mut Sink,
     ) -> (Mark, Option<FileId>) {
         let Table { key, known, config, .. } = &self.tables[table];
         let waiting = &mut self.positions.waiting;
@@ -176,7 +176,7 @@ impl Files {
             waiting.iter().position(|position| position.table == *key && position.path == path)
         {
             let position = waiting.swap_remove(found);
-            return (Mark::default(), self.adopt(table, &position, now, desk));
+            return (Mark::default(), self.adopt(table, &position, now, sink));
         }
         let old = self.first && !known;
         let mark = match config.from {
@@ -187,7 +187,7 @@ impl Files {
     }
 
     /// Looks next to a path for the file that had it when the agent ran last, to read the rest of it.
-    fn adopt(&mut self, table: usize, position: &Position, now: Instant, desk: &mut Desk) -> Option<FileId> {
+    fn adopt(&mut self, table: usize, position: &Position, now: Instant, sink: &mut Sink) -> Option<FileId> {
         let entries = fs::read_dir(position.path.parent()?).ok()?;
         let (file, meta, path) = entries.flatten().find_map(|entry| {
             // Of most files the entry itself tells that they are not it.
@@ -202,7 +202,7 @@ impl Files {
         if self.by_id.contains_key(&(table, id)) {
             return Some(id);
         }
-        let stream = self.stream_of(table, &position.path, desk)?;
+        let stream = self.stream_of(table, &position.path, sink)?;
         let mut tail = Tail::new(table, path, file, &meta, stream, mark_of(position));
         tail.fate = Fate::Replaced(now);
         tracing::info!(offset = tail.offset, "{}: reading the rest", tail.path.display());
@@ -211,14 +211,14 @@ impl Files {
     }
 
     /// The source of a file.
-    fn stream_of(&mut self, table: usize, path: &Path, desk: &mut Desk) -> Option<Stream> {
+    fn stream_of(&mut self, table: usize, path: &Path, sink: &mut Sink) -> Option<Stream> {
         if let Some(stream) = self.tables[table].stream {
             return Some(stream);
         }
-        match stream(desk, &source_of(path), path) {
+        match stream(sink, &source_of(path), path) {
             Ok(stream) => Some(stream),
             Err(error) => {
-                self.complain(path, &error, desk);
+                self.complain(path, &error, sink);
                 None
             }
         }

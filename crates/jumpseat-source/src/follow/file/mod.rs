@@ -26,7 +26,7 @@ use super::StartError;
 use super::config::{FileConfig, source_of};
 use super::lines::Parser;
 use super::stats::Phase;
-use super::stream::{Desk, Format, Stream};
+use super::stream::{Format, Sink, Stream};
 use crate::Origin;
 use crate::report::Limiter;
 
@@ -82,7 +82,7 @@ impl Files {
     ///
     /// # Errors
     /// [`StartError`]: a table's source cannot be.
-    pub fn new(configs: &[FileConfig], positions: Positions, desk: &mut Desk) -> Result<Files, StartError> {
+    pub fn new(configs: &[FileConfig], positions: Positions, sink: &mut Sink) -> Result<Files, StartError> {
         let mut tables = Vec::new();
         let mut longest = 0;
         for config in configs {
@@ -95,7 +95,7 @@ impl Files {
                 None => Some(source_of(&config.path)),
             };
             let stream = match name {
-                Some(name) => Some(stream(desk, &name, &config.path)?),
+                Some(name) => Some(stream(sink, &name, &config.path)?),
                 None => None,
             };
             longest = longest.max(config.max_line);
@@ -158,15 +158,15 @@ impl Files {
     }
 
     /// One read for each file that may have something, as long as the core has room.
-    pub fn round(&mut self, desk: &mut Desk) {
+    pub fn round(&mut self, sink: &mut Sink) {
         for _ in 0..self.ready.len() {
-            if desk.lanes.is_stuck() {
+            if sink.lanes.is_stuck() {
                 return;
             }
             let Some(number) = self.ready.pop_front() else { return };
             if let Some(tail) = self.tails.get_mut(number).and_then(Option::as_mut) {
                 tail.queued = false;
-                self.turn(number, desk);
+                self.turn(number, sink);
             }
         }
     }
@@ -200,27 +200,27 @@ impl Files {
     }
 
     /// Writes the positions.
-    pub fn save(&mut self, desk: &Desk) {
+    pub fn save(&mut self, sink: &Sink) {
         let tables = self.tables.iter().map(|table| table.key.clone()).collect();
         let position = |tail: &Tail| tail.position(&self.tables[tail.table].key);
         let files = self.tails.iter().flatten().map(position).collect();
         match self.positions.save(tables, files) {
-            true => desk.stats.saves.fetch_add(1, Ordering::Relaxed),
-            false => desk.stats.errors.fetch_add(1, Ordering::Relaxed),
+            true => sink.stats.saves.fetch_add(1, Ordering::Relaxed),
+            false => sink.stats.errors.fetch_add(1, Ordering::Relaxed),
         };
     }
 
     /// Looks at all names and lengths, if it is time to.
-    pub fn look(&mut self, desk: &mut Desk) {
+    pub fn look(&mut self, sink: &mut Sink) {
         let begin = Instant::now();
         if self.next_look().is_none_or(|next| next > begin) {
             return;
         }
         self.wanted = false;
         for table in 0..self.tables.len() {
-            self.find(table, begin, desk);
+            self.find(table, begin, sink);
         }
-        self.check(begin, desk);
+        self.check(begin, sink);
         if std::mem::take(&mut self.first) {
             // From now on these tables are known, with or without files.
             self.positions.dirty = true;
@@ -231,7 +231,7 @@ impl Files {
     }
 
     /// Tells the account of each source how it stands.
-    pub fn account(&self, desk: &Desk, held: bool) {
+    pub fn account(&self, sink: &Sink, held: bool) {
         let mut sums: FxHashMap<usize, (u32, u64)> = FxHashMap::default();
         for stream in self.tables.iter().filter_map(|table| table.stream) {
             sums.insert(stream.slot, (0, 0));
@@ -242,7 +242,7 @@ impl Files {
             sum.1 += tail.size.saturating_sub(tail.handed.offset);
         }
         for (slot, (files, behind)) in sums {
-            let Some(stats) = desk.stats.slot(slot) else { continue };
+            let Some(stats) = sink.stats.slot(slot) else { continue };
             stats.files.store(files, Ordering::Relaxed);
             stats.behind.store(behind, Ordering::Relaxed);
             stats.set_phase(match files {
@@ -261,13 +261,13 @@ impl Files {
         }
     }
 
-    fn turn(&mut self, number: usize, desk: &mut Desk) {
-        if self.waits_for_another(number, desk) {
+    fn turn(&mut self, number: usize, sink: &mut Sink) {
+        if self.waits_for_another(number, sink) {
             return;
         }
         let Files { tails, tables, buffer, ahead, .. } = self;
         let Some(Some(tail)) = tails.get_mut(number) else { return };
-        let turn = tail.turn(&mut tables[tail.table].format, desk, buffer);
+        let turn = tail.turn(&mut tables[tail.table].format, sink, buffer);
         if tail.mark() != tail.handed {
             ahead.push(number);
         }
@@ -275,18 +275,18 @@ impl Files {
             Turn::More => self.enqueue(number),
             Turn::Drained => {}
             Turn::Broken => {
-                desk.stats.error();
+                sink.stats.error();
                 self.close(number, true);
             }
         }
     }
 
     /// Whether another file of the name has to be read to its end before. If it has been, its last line is taken.
-    fn waits_for_another(&mut self, number: usize, desk: &mut Desk) -> bool {
+    fn waits_for_another(&mut self, number: usize, sink: &mut Sink) -> bool {
         let Some(Some(tail)) = self.tails.get_mut(number) else { return true };
         let Some(before) = tail.after else { return false };
         // Until it has something to read, the one before may still get the rest of its last line.
-        if tail.look(desk).is_ok() && tail.size == 0 {
+        if tail.look(sink).is_ok() && tail.size == 0 {
             return true;
         }
         let key = (tail.table, before);
@@ -299,7 +299,7 @@ impl Files {
             }
             found => {
                 if let Some((other, _)) = found {
-                    self.finish_line(other, desk);
+                    self.finish_line(other, sink);
                 }
                 if let Some(Some(tail)) = self.tails.get_mut(number) {
                     tail.after = None;
@@ -309,10 +309,10 @@ impl Files {
         }
     }
 
-    fn finish_line(&mut self, number: usize, desk: &mut Desk) {
+    fn finish_line(&mut self, number: usize, sink: &mut Sink) {
         let Files { tails, tables, buffer, ahead, .. } = self;
         if let Some(Some(tail)) = tails.get_mut(number) {
-            tail.finish_line(&mut tables[tail.table].format, desk, buffer);
+            tail.finish_line(&mut tables[tail.table].format, sink, buffer);
             if tail.mark() != tail.handed {
                 ahead.push(number);
             }
@@ -320,10 +320,10 @@ impl Files {
     }
 
     /// Goes through the open files: what has grown is read, what has ended is closed.
-    fn check(&mut self, now: Instant, desk: &mut Desk) {
+    fn check(&mut self, now: Instant, sink: &mut Sink) {
         for number in 0..self.tails.len() {
             let Some(Some(tail)) = self.tails.get_mut(number) else { continue };
-            if tail.look(desk).is_ok() && tail.drained {
+            if tail.look(sink).is_ok() && tail.drained {
                 let quiet = tail.quiet(now);
                 let partial = Duration::from_millis(self.tables[tail.table].config.partial_ms);
                 let deleted = || tail.file().metadata().is_ok_and(|meta| meta.nlink() == 0);
@@ -338,7 +338,7 @@ impl Files {
                 let finish = tail.has_partial() && (quiet >= partial || over.is_some());
                 let known_on = matches!(tail.fate, Fate::Gone(_)) && !deleted();
                 if finish {
-                    self.finish_line(number, desk);
+                    self.finish_line(number, sink);
                 }
                 // What is not handed over yet is closed with a later look.
                 if over.is_some() && !finish && !self.ahead.contains(&number) {
@@ -366,8 +366,8 @@ impl Files {
     }
 
     #[cold]
-    fn complain(&mut self, path: &Path, error: &dyn std::error::Error, desk: &Desk) {
-        desk.stats.error();
+    fn complain(&mut self, path: &Path, error: &dyn std::error::Error, sink: &Sink) {
+        sink.stats.error();
         if let Some(held_back) = self.report.allow(Instant::now()) {
             tracing::error!(held_back, "{}: cannot follow: {error}", path.display());
         }
@@ -375,6 +375,6 @@ impl Files {
 }
 
 /// A source's stream, and what it is told about where it reads.
-fn stream(desk: &mut Desk, name: &str, path: &Path) -> Result<Stream, StartError> {
-    super::stream(desk, name, Origin { kind: "file", address: path.display().to_string(), service: None })
+fn stream(sink: &mut Sink, name: &str, path: &Path) -> Result<Stream, StartError> {
+    super::stream(sink, name, Origin { kind: "file", address: path.display().to_string(), service: None })
 }

@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 
 use super::positions::{self, Position, START};
 use crate::follow::lines::Splitter;
-use crate::follow::stream::{Desk, Format, Stream};
+use crate::follow::stream::{Format, Input, Sink, Stream};
 
 /// Most bytes of a turn, besides an incomplete line.
 pub const TURN: usize = 256 * 1024;
@@ -177,8 +177,8 @@ impl Tail {
     }
 
     /// Reads once, and takes the lines in. `buffer` holds a line of any allowed length and [`TURN`] bytes more.
-    pub fn turn(&mut self, format: &mut Format, desk: &mut Desk, buffer: &mut [u8]) -> Turn {
-        if self.look(desk).is_err() {
+    pub fn turn(&mut self, format: &mut Format, sink: &mut Sink, buffer: &mut [u8]) -> Turn {
+        if self.look(sink).is_err() {
             return Turn::Broken;
         }
         let read = match self.file.read_at(buffer, self.offset) {
@@ -189,12 +189,11 @@ impl Tail {
                 return Turn::Broken;
             }
         };
-        desk.arrived();
         // A file that was truncated under its writer begins with a hole, which reads as NULs, of any length.
         if !self.stream.splitter.skipping && buffer[..read].first() == Some(&0) {
             let hole = buffer[..read].iter().position(|byte| *byte != 0).unwrap_or(read);
             if hole < read {
-                self.stream.repaired(desk);
+                self.stream.repaired(sink);
             }
             self.stream.splitter.rescan();
             self.offset += hole as u64;
@@ -202,27 +201,26 @@ impl Tail {
             return Turn::More;
         }
         let place = Place { path: &self.path, offset: self.offset };
-        let used = self.stream.take(&buffer[..read], format, desk, &place);
+        let used = self.stream.take(Input::now(&buffer[..read]), format, sink, &place);
         self.offset += used as u64;
         if self.start.len() < START && used > 0 {
             self.learn_start();
         }
         // A file system may give less than there is.
         self.drained =
-            !desk.lanes.is_stuck() && (read == 0 || self.offset + (read - used) as u64 >= self.size);
+            !sink.lanes.is_stuck() && (read == 0 || self.offset + (read - used) as u64 >= self.size);
         if self.drained { Turn::Drained } else { Turn::More }
     }
 
     /// Takes a last line without a newline, as there is no more to come of it.
-    pub fn finish_line(&mut self, format: &mut Format, desk: &mut Desk, buffer: &mut [u8]) {
+    pub fn finish_line(&mut self, format: &mut Format, sink: &mut Sink, buffer: &mut [u8]) {
         if !self.has_partial() {
             return;
         }
         let room = buffer.len().min(format.limits.max_line);
         let Ok(read) = self.file.read_at(&mut buffer[..room], self.offset) else { return };
-        desk.arrived();
         let place = Place { path: &self.path, offset: self.offset };
-        self.stream.last(&buffer[..read], format, desk, &place);
+        self.stream.last(Input::now(&buffer[..read]), format, sink, &place);
         self.offset += read as u64;
     }
 
@@ -235,7 +233,7 @@ impl Tail {
     ///
     /// # Errors
     /// What the system says.
-    pub fn look(&mut self, desk: &Desk) -> io::Result<()> {
+    pub fn look(&mut self, sink: &Sink) -> io::Result<()> {
         let size = self.file.metadata()?.len();
         if size < self.offset || !self.begins_as_before() {
             let unread = self.size.saturating_sub(self.offset);
@@ -246,7 +244,7 @@ impl Tail {
                 "{}: was truncated; reading it from its beginning",
                 self.path.display()
             );
-            desk.stats.truncations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            sink.stats.truncations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             self.offset = 0;
             self.noted = None;
             self.start.clear();

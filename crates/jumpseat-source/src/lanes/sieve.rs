@@ -4,38 +4,12 @@
 
 use std::sync::Arc;
 
-use super::gate::{SampleBy, Settings};
-use super::registry::Registry;
+use crate::delivery::Cause;
+use crate::gate::{SampleBy, Settings};
+use crate::registry::Registry;
 use pcp_event::filter::{BoundFilter, FieldResolver};
 use pcp_event::{EventFlags, packed};
 use pcp_model::Pmid;
-
-/// Why a record was dropped. These are not losses: somebody asked for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Its source is switched off.
-    Disabled,
-    /// It did not pass its source's filter.
-    Filtered,
-    /// It was not in the sample.
-    Sampled,
-}
-
-impl Cause {
-    /// Every cause, in the order of [`super::Tallies::dropped`].
-    pub const ALL: [Cause; 3] = [Cause::Disabled, Cause::Filtered, Cause::Sampled];
-    /// How many there are.
-    pub const COUNT: usize = Cause::ALL.len();
-
-    /// The word for metrics.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Cause::Disabled => "disabled",
-            Cause::Filtered => "filtered",
-            Cause::Sampled => "sampled",
-        }
-    }
-}
 
 /// The settings of a source, ready for use on its records.
 #[derive(Debug)]

@@ -4,20 +4,22 @@
 //! else NDJSON. Every line or frame that carries an event is either accepted or rejected; the first
 //! rejection is kept for the summary, all are counted by reason and reported rate-limited.
 
+mod control;
+
 use std::time::{Duration, Instant};
 
 use memchr::memchr;
-use serde::Deserialize;
 use serde_json::json;
 
 use jumpseat_wire as wire;
 
-use super::binary::{self, Decoder};
+use super::binary::{self, Decoder, Destination};
 use super::clock::{Offset, SenderClock};
-use super::delivery::{MAX_SENDER_LOSS, Peer, Reason};
+use super::delivery::{ConnId, Peer, Reason};
 use super::event::{Event, Limits, Refusal};
-use super::lanes::{ConnId, LaneId, Lanes};
+use super::lanes::{Arrival, LaneId, Lanes};
 use super::ndjson::{self, Line};
+use super::registry::SourceRefused;
 use super::report::Limiter;
 use pcp_model::Timestamp;
 
@@ -42,11 +44,7 @@ impl Shared {
     ///
     /// # Errors
     /// The default source cannot exist.
-    pub fn new(
-        mut lanes: Lanes,
-        limits: Limits,
-        default_name: &str,
-    ) -> Result<Shared, super::registry::SourceRefused> {
+    pub fn new(mut lanes: Lanes, limits: Limits, default_name: &str) -> Result<Shared, SourceRefused> {
         Ok(Shared {
             default_source: lanes.source(default_name.as_bytes())?,
             default_name: default_name.to_owned(),
@@ -125,9 +123,15 @@ impl Intake {
         }
     }
 
-    /// Takes in the connection's bytes: those not consumed by the call before, and new ones. Returns how
-    /// many are consumed, which is all but an incomplete line or frame within the limit.
-    pub fn feed(&mut self, input: &[u8], shared: &mut Shared, replies: &mut Vec<u8>) -> usize {
+    /// Takes in the connection's bytes: those not consumed by the call before, and new ones, which were read at
+    /// `arrived`. Returns how many are consumed, which is all but an incomplete line or frame within the limit.
+    pub fn feed(
+        &mut self,
+        input: &[u8],
+        arrived: Timestamp,
+        shared: &mut Shared,
+        replies: &mut Vec<u8>,
+    ) -> usize {
         if self.broken {
             return input.len();
         }
@@ -145,14 +149,14 @@ impl Intake {
         }
         self.offset.adjust_to(self.clock);
         match self.framing {
-            Framing::Binary(_) => self.frames(input, shared, replies),
-            _ => self.lines(input, shared, replies),
+            Framing::Binary(_) => self.frames(input, arrived, shared, replies),
+            _ => self.lines(input, arrived, shared, replies),
         }
     }
 
-    /// The end of the connection's bytes: `rest` is what was not consumed. Hands over what is batched and
-    /// appends the summary.
-    pub fn finish(&mut self, rest: &[u8], shared: &mut Shared, replies: &mut Vec<u8>) {
+    /// The end of the connection's bytes, which came at `arrived`: `rest` is what was not consumed. Hands over what is
+    /// batched and appends the summary.
+    pub fn finish(&mut self, rest: &[u8], arrived: Timestamp, shared: &mut Shared, replies: &mut Vec<u8>) {
         if !rest.is_empty() && !self.broken {
             match self.framing {
                 Framing::Binary(_) => {
@@ -164,7 +168,7 @@ impl Intake {
                 _ => {
                     self.line += 1;
                     self.offset.adjust_to(self.clock);
-                    self.line(rest, false, shared, replies);
+                    self.line((rest, false), arrived, shared, replies);
                     shared.lanes.bytes(self.lane, rest.len());
                 }
             }
@@ -197,7 +201,13 @@ impl Intake {
         }
     }
 
-    fn lines(&mut self, input: &[u8], shared: &mut Shared, replies: &mut Vec<u8>) -> usize {
+    fn lines(
+        &mut self,
+        input: &[u8],
+        arrived: Timestamp,
+        shared: &mut Shared,
+        replies: &mut Vec<u8>,
+    ) -> usize {
         let max = shared.limits.max_line;
         let mut at = 0;
         // The bytes are told to the lanes in one go per call, not per line.
@@ -210,7 +220,7 @@ impl Intake {
                     at = input.len();
                 } else if rest.len() > max {
                     self.line += 1;
-                    self.oversized(rest, shared, replies);
+                    self.oversized(rest, arrived, shared, replies);
                     self.skipping = true;
                     at = input.len();
                 } else {
@@ -227,9 +237,9 @@ impl Intake {
                 let lane = self.lane;
                 self.line += 1;
                 if end > max {
-                    self.oversized(&rest[..end], shared, replies);
+                    self.oversized(&rest[..end], arrived, shared, replies);
                 } else {
-                    self.line(&rest[..end], false, shared, replies);
+                    self.line((&rest[..end], false), arrived, shared, replies);
                 }
                 if lane != self.lane {
                     shared.lanes.bytes(lane, at - start_of_lane);
@@ -241,21 +251,28 @@ impl Intake {
     }
 
     #[cold]
-    fn oversized(&mut self, line: &[u8], shared: &mut Shared, replies: &mut Vec<u8>) {
+    fn oversized(&mut self, line: &[u8], arrived: Timestamp, shared: &mut Shared, replies: &mut Vec<u8>) {
         let max = shared.limits.max_line;
         if shared.limits.truncate {
-            self.line(&line[..max.min(line.len())], true, shared, replies);
+            self.line((&line[..max.min(line.len())], true), arrived, shared, replies);
         } else {
             let refusal = Refusal::at(max, Reason::OversizeLine, "a line longer than the limit");
             self.reject(refusal, shared);
         }
     }
 
-    fn line(&mut self, line: &[u8], cut: bool, shared: &mut Shared, replies: &mut Vec<u8>) {
+    /// Takes in a line, or with `cut` the beginning of a longer one.
+    fn line(
+        &mut self,
+        (line, cut): (&[u8], bool),
+        arrived: Timestamp,
+        shared: &mut Shared,
+        replies: &mut Vec<u8>,
+    ) {
         let result = match ndjson::parse(line, &shared.limits, cut, &mut shared.event) {
-            Ok(Line::Event) => self.event(line, shared),
+            Ok(Line::Event) => self.event(line, arrived, shared),
             Ok(Line::Blank) => Ok(()),
-            Ok(Line::Control) => self.control(line, shared, replies),
+            Ok(Line::Control) => self.control(line, arrived, shared, replies),
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = result {
@@ -264,7 +281,7 @@ impl Intake {
     }
 
     #[inline]
-    fn event(&mut self, line: &[u8], shared: &mut Shared) -> Result<(), Refusal> {
+    fn event(&mut self, line: &[u8], arrived: Timestamp, shared: &mut Shared) -> Result<(), Refusal> {
         let Shared { lanes, event, default_source, .. } = shared;
         if self.clock != SenderClock::Realtime {
             event.take_time_of(self.offset, line)?;
@@ -274,72 +291,10 @@ impl Intake {
             // The registry counts what it refuses.
             Some(name) => lanes.source(event.text(line, name)).unwrap_or(*default_source),
         };
-        lanes.write(self.conn, lane, line, event)?;
+        lanes.write(Arrival { conn: self.conn, time: arrived }, lane, line, event)?;
         self.account.accepted += 1;
         self.account.truncated += u64::from(event.truncated);
         Ok(())
-    }
-
-    fn control(&mut self, line: &[u8], shared: &mut Shared, replies: &mut Vec<u8>) -> Result<(), Refusal> {
-        let control: ControlLine = serde_json::from_slice(line).map_err(|error| {
-            // The only words of a fixed set in it are those of clocks.
-            let detail = if error.to_string().starts_with("unknown variant") {
-                "not a clock: realtime, monotonic and boottime are allowed"
-            } else {
-                "not a control line: source, clock, ack, sync, missed and time are allowed"
-            };
-            Refusal::at(error.column().saturating_sub(1), Reason::Control, detail)
-        })?;
-        let Control { source, clock, ack, sync, missed, time } = control.jumpseat;
-        let mut refused = None;
-        if let Some(name) = &source {
-            self.lane = shared.lanes.source(name.as_bytes()).unwrap_or_else(|why| {
-                refused = Some(why.to_string());
-                shared.default_source
-            });
-            shared.lanes.peer(self.lane, self.peer);
-        }
-        if let Some(clock) = clock {
-            self.set_clock(clock);
-        }
-        if let Some(count) = missed.filter(|count| *count > 0) {
-            if count > MAX_SENDER_LOSS {
-                return Err(Refusal::at(0, Reason::Control, "more than 2^32 lost records at a time"));
-            }
-            let time = match &time {
-                None => shared.lanes.now,
-                Some(time) => self
-                    .time(time.as_text().as_bytes())
-                    .map_err(|detail| Refusal::at(0, Reason::Time, detail))?,
-            };
-            shared.lanes.missed(self.lane, count, time);
-        }
-        if ack {
-            let used = source.filter(|_| refused.is_none()).unwrap_or_else(|| shared.default_name.clone());
-            let hello = json!({"jumpseat": {"version": wire::VERSION, "source": used, "refused": refused}});
-            replies.extend_from_slice(format!("{hello}\n").as_bytes());
-        }
-        if let Some(token) = sync {
-            let (accepted, rejected, missed) = self.synced(shared);
-            let synced = json!({"jumpseat": {
-                "synced": token, "accepted": accepted, "rejected": rejected, "missed": missed,
-            }});
-            replies.extend_from_slice(format!("{synced}\n").as_bytes());
-        }
-        Ok(())
-    }
-
-    fn set_clock(&mut self, clock: SenderClock) {
-        self.clock = clock;
-        self.offset.adjust_to(clock);
-    }
-
-    /// A time of a control line.
-    fn time(&self, text: &[u8]) -> Result<Timestamp, &'static str> {
-        if self.clock == SenderClock::Realtime || ndjson::time::is_rfc3339(text) {
-            return ndjson::time::from_text(text);
-        }
-        ndjson::time::from_clock(text).map(|time| self.offset.realtime(time))
     }
 
     /// Hands over what is batched, and tells accepted, rejected and missed.
@@ -348,7 +303,18 @@ impl Intake {
         (self.account.accepted, self.account.rejected, shared.lanes.lost(self.conn))
     }
 
-    fn frames(&mut self, input: &[u8], shared: &mut Shared, replies: &mut Vec<u8>) -> usize {
+    fn set_clock(&mut self, clock: SenderClock) {
+        self.clock = clock;
+        self.offset.adjust_to(clock);
+    }
+
+    fn frames(
+        &mut self,
+        input: &[u8],
+        arrived: Timestamp,
+        shared: &mut Shared,
+        replies: &mut Vec<u8>,
+    ) -> usize {
         // Taken out for the loop, so that the rest of `self` stays usable.
         let Framing::Binary(mut decoder) = std::mem::replace(&mut self.framing, Framing::Unknown) else {
             return input.len();
@@ -356,10 +322,17 @@ impl Intake {
         decoder.offset = self.offset;
         let mut at = 0;
         loop {
-            let step = decoder.step(&input[at..], self.lane, self.conn, shared);
-            at += step.consumed;
-            self.line += u64::from(step.frame);
-            match step.outcome {
+            let mut destination = Destination {
+                lanes: &mut shared.lanes,
+                limits: &shared.limits,
+                lane: self.lane,
+                default_source: shared.default_source,
+                arrival: Arrival { conn: self.conn, time: arrived },
+            };
+            let taken = decoder.take(&input[at..], &mut destination);
+            at += taken.consumed;
+            self.line += u64::from(taken.frame);
+            match taken.outcome {
                 Ok(binary::Outcome::Incomplete) => break,
                 Ok(binary::Outcome::Nothing) => {}
                 Ok(binary::Outcome::Record { truncated }) => {
@@ -410,39 +383,6 @@ impl Intake {
                 "event refused: {}",
                 refusal.detail
             );
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ControlLine {
-    jumpseat: Control,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Control {
-    source: Option<String>,
-    clock: Option<SenderClock>,
-    ack: bool,
-    sync: Option<u64>,
-    missed: Option<u64>,
-    time: Option<ControlTime>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum ControlTime {
-    Text(String),
-    Nanos(i64),
-}
-
-impl ControlTime {
-    fn as_text(&self) -> String {
-        match self {
-            ControlTime::Text(text) => text.clone(),
-            ControlTime::Nanos(number) => number.to_string(),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::lanes::ConnId;
+use crate::delivery::ConnId;
 use pcp_event::batch::{Batch, record_time};
 use pcp_model::Timestamp;
 

@@ -1,0 +1,207 @@
+//! The payload of a frame, read from its start. Every read is checked against its end.
+
+use crate::clock::Offset;
+use crate::delivery::Reason;
+use crate::event::{Limits, Refusal};
+use jumpseat_wire::{MAX_INTERNED, MAX_NAME, MAX_NAME_BYTES, varint};
+use pcp_event::Param;
+use pcp_model::{Timestamp, ValueType};
+
+const SHORT: &str = "the frame ends too early";
+
+/// A position in a frame's payload, and what is read from there.
+pub(super) struct Reader<'a> {
+    payload: &'a [u8],
+    at: usize,
+    limits: &'a Limits,
+    is_truncated: bool,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(payload: &'a [u8], limits: &'a Limits) -> Reader<'a> {
+        Reader { payload, at: 0, limits, is_truncated: false }
+    }
+
+    /// Offset of the next byte.
+    #[inline]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    #[inline]
+    pub fn is_at_end(&self) -> bool {
+        self.at >= self.payload.len()
+    }
+
+    /// Whether a text was cut.
+    #[inline]
+    pub fn is_truncated(&self) -> bool {
+        self.is_truncated
+    }
+
+    #[inline]
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], Refusal> {
+        let end = self.at.checked_add(len);
+        match end.and_then(|end| self.payload.get(self.at..end)) {
+            Some(bytes) => {
+                self.at += len;
+                Ok(bytes)
+            }
+            None => Err(Refusal::at(self.at, Reason::Frame, SHORT)),
+        }
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+        match self.payload.get(self.at..).and_then(|rest| rest.first_chunk::<N>()) {
+            Some(bytes) => {
+                self.at += N;
+                Ok(*bytes)
+            }
+            None => Err(Refusal::at(self.at, Reason::Frame, SHORT)),
+        }
+    }
+
+    /// A number of 64 bits.
+    #[inline]
+    pub fn u64(&mut self) -> Result<u64, Refusal> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// The type of a field being defined.
+    pub fn value_type(&mut self) -> Result<ValueType, Refusal> {
+        let at = self.at;
+        let value_type = ValueType::from_code(self.byte()?.into());
+        if !(0..=7).contains(&value_type.code()) {
+            return Err(Refusal::at(at, Reason::Frame, "a field type that is not 0 to 7"));
+        }
+        Ok(value_type)
+    }
+
+    #[inline]
+    pub fn byte(&mut self) -> Result<u8, Refusal> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    #[inline]
+    pub fn varint(&mut self) -> Result<u64, Refusal> {
+        match self.payload.get(self.at) {
+            // Nearly all of them.
+            Some(byte) if byte & 0x80 == 0 => {
+                self.at += 1;
+                Ok(u64::from(*byte))
+            }
+            _ => match varint(self.payload.get(self.at..).unwrap_or_default()) {
+                Some((value, width)) => {
+                    self.at += width;
+                    Ok(value)
+                }
+                None => Err(Refusal::at(self.at, Reason::Frame, "a number is cut short or too long")),
+            },
+        }
+    }
+
+    /// A time in nanoseconds of the sender's clock, as real time.
+    #[inline]
+    pub fn time(&mut self, offset: Offset) -> Result<Timestamp, Refusal> {
+        let nanos = i64::from_le_bytes(self.array()?).saturating_add(offset.nanos);
+        let nsec = nanos.rem_euclid(1_000_000_000) as u32;
+        Ok(Timestamp { sec: nanos.div_euclid(1_000_000_000), nsec })
+    }
+
+    /// An id whose definition is in `table`.
+    #[inline]
+    pub fn defined<'t, T>(&mut self, table: &'t [T]) -> Result<&'t T, Refusal> {
+        let at = self.at;
+        let id = self.varint()?;
+        let index = id.checked_sub(1).and_then(|index| usize::try_from(index).ok());
+        index
+            .and_then(|index| table.get(index))
+            .ok_or_else(|| Refusal::at(at, Reason::Undefined, "a source or field never defined"))
+    }
+
+    /// The table index of an id being defined: known already, or the next.
+    pub fn new_id(&mut self, known: usize) -> Result<usize, Refusal> {
+        let at = self.at;
+        let id = self.varint()?;
+        match id.checked_sub(1).and_then(|index| usize::try_from(index).ok()) {
+            Some(index) if index <= known && index < MAX_INTERNED => Ok(index),
+            _ => Err(Refusal::at(at, Reason::Frame, "ids are handed out from 1 upwards, at most 4096")),
+        }
+    }
+
+    /// The rest of the payload: a name. `total` grows by it.
+    pub fn name(&mut self, total: &mut usize) -> Result<&'a str, Refusal> {
+        let at = self.at;
+        let name = self.bytes(self.payload.len() - self.at)?;
+        if name.len() > MAX_NAME {
+            return Err(Refusal::at(at, Reason::OversizeField, "a name longer than 255 bytes"));
+        }
+        if *total + name.len() > MAX_NAME_BYTES {
+            return Err(Refusal::at(
+                at,
+                Reason::OversizeField,
+                "more than 128 KiB of names on one connection",
+            ));
+        }
+        match std::str::from_utf8(name) {
+            Ok(text) if !text.contains('\0') => {
+                *total += name.len();
+                Ok(text)
+            }
+            _ => Err(Refusal::at(at, Reason::Encoding, "a name that is not UTF-8, or has a NUL")),
+        }
+    }
+
+    /// Refuses a frame in which there is more.
+    pub fn end(&self) -> Result<(), Refusal> {
+        if self.at == self.payload.len() {
+            return Ok(());
+        }
+        Err(Refusal::at(self.at, Reason::Frame, "a frame with more in it than there should be"))
+    }
+
+    /// A text, cut or refused when too long. PCP's texts cannot hold a NUL.
+    #[inline]
+    pub fn text(&mut self) -> Result<&'a [u8], Refusal> {
+        let text = self.limited()?;
+        if memchr::memchr(0, text).is_some() {
+            return Err(Refusal::at(self.at, Reason::Encoding, "a text with a NUL: send it as aggregate"));
+        }
+        Ok(text)
+    }
+
+    #[inline]
+    fn limited(&mut self) -> Result<&'a [u8], Refusal> {
+        let at = self.at;
+        let len = self.varint()?;
+        let bytes = self.bytes(usize::try_from(len).unwrap_or(usize::MAX))?;
+        if bytes.len() <= self.limits.max_field {
+            return Ok(bytes);
+        }
+        if !self.limits.truncate {
+            return Err(Refusal::at(at, Reason::OversizeField, "a text longer than the limit for fields"));
+        }
+        self.is_truncated = true;
+        let mut end = self.limits.max_field;
+        while end > 0 && bytes[end] & 0xc0 == 0x80 {
+            end -= 1;
+        }
+        Ok(&bytes[..end])
+    }
+
+    /// A value of a field's type.
+    #[inline]
+    pub fn value(&mut self, value_type: ValueType) -> Result<Param<'a>, Refusal> {
+        Ok(match value_type {
+            ValueType::I32 => Param::I32(i32::from_le_bytes(self.array()?)),
+            ValueType::U32 => Param::U32(u32::from_le_bytes(self.array()?)),
+            ValueType::I64 => Param::I64(i64::from_le_bytes(self.array()?)),
+            ValueType::U64 => Param::U64(u64::from_le_bytes(self.array()?)),
+            ValueType::Float => Param::Float(f32::from_le_bytes(self.array()?)),
+            ValueType::Double => Param::Double(f64::from_le_bytes(self.array()?)),
+            ValueType::String => Param::String(self.text()?),
+            _ => Param::Aggregate(self.limited()?),
+        })
+    }
+}

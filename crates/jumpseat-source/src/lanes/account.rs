@@ -1,0 +1,155 @@
+//! A lane's account: what happened since its last delivery, and the deliveries made of it.
+
+use super::types::EventTypes;
+use super::{BATCH_BYTES, LaneId};
+use crate::delivery::{ConnId, Delivery, Loss, Peer, Tallies};
+use crate::origin::{Labels, Origin};
+use pcp_event::batch::Batch;
+use pcp_model::Inst;
+
+/// First allocation of a batch whose predecessor was small.
+const MIN_BATCH: usize = 1024;
+
+/// One lane's account.
+#[derive(Debug)]
+pub(super) struct Account {
+    lane: LaneId,
+    source: Inst,
+    /// Since the last delivery, except for event types.
+    pub tallies: Tallies,
+    pub types: EventTypes,
+    pub peer: Option<Peer>,
+    /// Whether the lane is in the outbox's list of those that have something to hand over.
+    pub is_marked: bool,
+    missed: Option<Loss>,
+    /// Where the records come from, if the core has not been told yet.
+    origin: Option<Box<Origin>>,
+    /// Whether that alone is worth a delivery.
+    is_origin_due: bool,
+    /// What else is known of the source, if the core has not been told yet.
+    labels: Option<Box<Labels>>,
+    /// Which connections the batch's records are from, in order.
+    shares: Vec<(ConnId, u32)>,
+    /// Batch size to expect, in bytes.
+    expected: usize,
+}
+
+impl Account {
+    pub fn new(lane: LaneId, source: Inst, origin: Option<Origin>) -> Account {
+        Account {
+            lane,
+            source,
+            tallies: Tallies::default(),
+            types: EventTypes::default(),
+            peer: None,
+            is_marked: false,
+            missed: None,
+            origin: origin.map(Box::new),
+            is_origin_due: false,
+            labels: None,
+            shares: Vec::new(),
+            expected: MIN_BATCH,
+        }
+    }
+
+    pub fn lane(&self) -> LaneId {
+        self.lane
+    }
+
+    pub fn source(&self) -> Inst {
+        self.source
+    }
+
+    pub fn set_origin(&mut self, origin: Origin) {
+        self.origin = Some(Box::new(origin));
+        self.is_origin_due = true;
+    }
+
+    pub fn set_labels(&mut self, labels: Labels) {
+        self.labels = Some(Box::new(labels));
+    }
+
+    /// Counts a record that is in the batch to stay. Held records count only when they get there: what a delivery
+    /// says was received is what the core finds in it.
+    #[inline]
+    pub fn receive(&mut self, conn: ConnId) {
+        self.tallies.received += 1;
+        match self.shares.last_mut() {
+            Some((last, count)) if *last == conn => *count += 1,
+            _ => self.shares.push((conn, 1)),
+        }
+    }
+
+    pub fn add_loss(&mut self, loss: Loss) {
+        match &mut self.missed {
+            Some(missed) => {
+                missed.count = missed.count.saturating_add(loss.count);
+                missed.received += loss.received;
+                missed.time = loss.time;
+            }
+            None => self.missed = Some(loss),
+        }
+    }
+
+    /// Everything there is to tell, if there is anything. The shares stay until it is known whether it arrived.
+    pub fn delivery(&mut self, batch: &mut Batch) -> Option<Delivery> {
+        let is_counted = self.missed.is_some() || self.tallies != Tallies::default();
+        if batch.is_empty() && !is_counted && !self.is_origin_due && self.labels.is_none() {
+            return None;
+        }
+        let size = batch.bytes().len();
+        // Follows a growing stream at once and a drying one slowly: a batch that grows in steps copies its records
+        // at each.
+        self.expected = size.max(self.expected / 2).max(MIN_BATCH);
+        let capacity = (self.expected + self.expected / 8).min(BATCH_BYTES + BATCH_BYTES / 8);
+        let empty = if size == 0 { Batch::default() } else { Batch::with_capacity(capacity) };
+        let mut tallies = std::mem::take(&mut self.tallies);
+        self.types.drain_into(&mut tallies.types);
+        self.is_origin_due = false;
+        Some(Delivery {
+            source: self.source,
+            missed: self.missed.take(),
+            batch: std::mem::replace(batch, empty),
+            tallies,
+            peer: self.peer,
+            origin: self.origin.take(),
+            labels: self.labels.take(),
+        })
+    }
+
+    /// A delivery has arrived: what its records' connections lose from now on is none of them.
+    pub fn delivered(&mut self) {
+        self.shares.clear();
+    }
+
+    /// Takes back what could not be handed over, its records included: nothing is lost.
+    pub fn take_back(&mut self, delivery: Delivery, batch: &mut Batch) {
+        *batch = self.restore(delivery);
+    }
+
+    /// Takes back what could not be handed over. Its records become missed; `lose` is told whose they were.
+    pub fn lose(&mut self, delivery: Delivery, batch: &mut Batch, mut lose: impl FnMut(ConnId, u32)) {
+        let mut lost = self.restore(delivery);
+        if let Some(time) = lost.last_time() {
+            let count = lost.len() as u64;
+            self.add_loss(Loss { count, received: count, time });
+        }
+        for (conn, count) in self.shares.drain(..) {
+            lose(conn, count);
+        }
+        lost.clear();
+        *batch = lost;
+    }
+
+    /// Puts everything of a delivery back where it was but its records, which it gives.
+    fn restore(&mut self, delivery: Delivery) -> Batch {
+        let Delivery { missed, batch, mut tallies, origin, labels, .. } = delivery;
+        self.types.take_back(&mut tallies.types);
+        self.tallies = tallies;
+        self.missed = missed;
+        self.is_origin_due = origin.is_some();
+        self.origin = origin;
+        self.labels = labels;
+        batch
+    }
+}

@@ -1,0 +1,82 @@
+//! An event as a parser found it, written as a record.
+
+use super::record::{Arrival, At, Record};
+use super::{LaneId, Lanes};
+use crate::delivery::Reason;
+use crate::event::{Event, Refusal, Severity, SpanId, Text};
+use crate::registry::WellKnown;
+use pcp_event::{EventFlags, Param};
+
+impl Lanes {
+    /// Writes an event as a record. `input` is what the event was parsed from.
+    ///
+    /// # Errors
+    /// The record is too large.
+    pub fn write(
+        &mut self,
+        arrival: Arrival,
+        lane: LaneId,
+        input: &[u8],
+        event: &Event,
+    ) -> Result<(), Refusal> {
+        let event_type = event.event_type.map(|text| event.text(input, text));
+        let slot = self.type_slot(lane, event_type);
+        let mut record = self.begin(At {
+            arrival,
+            lane,
+            event_type: slot,
+            time: event.time.unwrap_or(arrival.time),
+            flags: record_flags(event),
+        });
+        put_identity(&mut record, input, event);
+        if let Some(event_type) = event_type {
+            record.known(WellKnown::Type, Param::String(event_type));
+        }
+        let text = |text: Text| Param::String(event.text(input, text));
+        match event.severity {
+            Some(Severity::Word(word)) => record.known(WellKnown::Severity, Param::String(word.as_bytes())),
+            Some(Severity::Text(t)) => record.known(WellKnown::Severity, text(t)),
+            None => {}
+        }
+        if let Some(message) = event.message {
+            record.known(WellKnown::Message, text(message));
+        }
+        for field in &event.fields {
+            record.field(event.text(input, field.name), event.param(input, field.value));
+        }
+        if event.truncated {
+            record.truncated();
+        }
+        record.commit().map_err(|_| {
+            Refusal::at(0, Reason::OversizeLine, "more fields than a record can hold (256 KiB packed)")
+        })
+    }
+}
+
+/// The span's id and its parent's, in front of all other parameters, as the flags say.
+#[inline]
+fn put_identity(record: &mut Record<'_>, input: &[u8], event: &Event) {
+    let text = |text: Text| Param::String(event.text(input, text));
+    match event.id {
+        Some(SpanId::U64(n)) => record.known(WellKnown::SpanIdU64, Param::U64(n)),
+        Some(SpanId::Text(t)) => record.known(WellKnown::SpanId, text(t)),
+        None => {}
+    }
+    match event.parent {
+        Some(SpanId::U64(n)) => record.known(WellKnown::ParentIdU64, Param::U64(n)),
+        Some(SpanId::Text(t)) => record.known(WellKnown::ParentId, text(t)),
+        None => {}
+    }
+}
+
+/// The flags of an event's record: PARENT only next to ID, as it speaks of the second parameter.
+fn record_flags(event: &Event) -> EventFlags {
+    let mut flags = if event.phase == EventFlags(0) { EventFlags::POINT } else { event.phase };
+    if event.id.is_some() {
+        flags |= EventFlags::ID;
+        if event.parent.is_some() {
+            flags |= EventFlags::PARENT;
+        }
+    }
+    flags
+}

@@ -1,0 +1,279 @@
+//! Lanes: for each source the batch being filled and its account, and the hand-over to the core.
+//!
+//! A source thread owns one [`Lanes`]. Every format writes its records the same way: [`Lanes::begin`], the
+//! parameters, [`Record::commit`]. They go straight into the batch, packed; a batch leaves when it has 64 KiB or when
+//! the thread has nothing more to read ([`Lanes::flush`]), so that a lone event does not wait for company. Nothing
+//! here waits for the core for longer than the configured patience. What cannot be handed over is counted with the
+//! time of the loss, and told before the next delivery of that source.
+//!
+//! * [`record`]: a record from its beginning to its commit; [`event`]: a parsed event as a record.
+//! * [`account`]: what is counted for a lane, and what goes into a delivery; [`types`]: events by their type.
+//! * [`policy`]: the settings of the source ([`super::gate`]), kept by [`sieve`] (drop or pass) and [`order`] (hold
+//!   until it is its turn), and the check of times.
+//! * [`outbox`]: the core's channel: hand over, hold, or lose and count.
+//!
+//! A loss is a barrier: what is held leaves before it.
+//!
+//! **Cost:** one allocation a batch. A record is one pass over its fields, a hash look-up each. Settings cost one
+//! relaxed load a record while there are none, and the check of the time two comparisons.
+
+mod account;
+mod event;
+mod order;
+mod outbox;
+mod policy;
+mod record;
+mod sieve;
+#[cfg(test)]
+mod tests;
+mod types;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use rustc_hash::FxHashMap;
+
+use super::delivery::{ConnId, Delivery, Loss, Peer, Reason};
+use super::origin::{Labels, Origin};
+use super::registry::{Registry, SourceRefused};
+use account::Account;
+use outbox::Outbox;
+use pcp_event::batch::Batch;
+use pcp_model::{Timestamp, ValueType};
+use policy::Policy;
+use record::FieldNames;
+
+pub use policy::CLOCK_FIELD;
+pub use record::{Arrival, At, InternedField, Record};
+pub use types::TypeSlot;
+
+/// A batch of this size leaves at once.
+pub const BATCH_BYTES: usize = 64 * 1024;
+/// The connection of records that are held although theirs is gone.
+const GONE: ConnId = ConnId::MAX;
+
+/// Tells the core that there is something in its channels.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// A source's lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaneId(u32);
+
+/// All lanes of a thread.
+pub struct Lanes {
+    lanes: Vec<Lane>,
+    by_name: FxHashMap<Box<[u8]>, LaneId>,
+    names: FieldNames,
+    outbox: Outbox,
+    /// Where sources are that do not tell for themselves.
+    default_origin: Option<Origin>,
+}
+
+/// One source's batch, its account, and what is done to its records. Apart, so that a record can be written into the
+/// batch while the other two are at hand.
+struct Lane {
+    batch: Batch,
+    account: Account,
+    policy: Policy,
+}
+
+impl Lanes {
+    /// Lanes that deliver to `out` and call `wake` after each delivery. `patience`: how long to wait for
+    /// room in a full channel before records are lost.
+    pub fn new(registry: Arc<Registry>, out: Sender<Delivery>, wake: Wake, patience: Duration) -> Lanes {
+        Lanes {
+            lanes: Vec::new(),
+            by_name: FxHashMap::default(),
+            names: FieldNames::new(registry),
+            outbox: Outbox::new(out, wake, patience),
+            default_origin: None,
+        }
+    }
+
+    /// The registry behind these lanes.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.names.registry
+    }
+
+    /// Whether the core is gone.
+    pub fn is_closed(&self) -> bool {
+        self.outbox.is_closed()
+    }
+
+    /// Where the records of all lanes come from that are made from now on, unless [`Lanes::origin`] says otherwise.
+    /// It is told along with the first records.
+    pub fn default_origin(&mut self, origin: Origin) {
+        self.default_origin = Some(origin);
+    }
+
+    /// Whether something still waits to be handed over after a [`Lanes::flush`]: for room, or for its turn in the
+    /// order of time. Flush again within 20 ms or so.
+    pub fn is_pending(&self) -> bool {
+        self.outbox.is_pending()
+    }
+
+    /// Whether the core's channel is full: what is handed over now may be lost.
+    pub fn is_full(&self) -> bool {
+        self.outbox.is_full()
+    }
+
+    /// From now on what finds the channel full is kept instead of lost, and goes with the next attempt. The caller
+    /// stops reading while [`Lanes::is_stuck`]: batches grow otherwise.
+    pub fn hold(&mut self) {
+        self.outbox.hold();
+    }
+
+    /// Whether the newest attempt to hand over failed, and what was to go is kept.
+    pub fn is_stuck(&self) -> bool {
+        self.outbox.is_stuck()
+    }
+
+    /// The lane of a source.
+    ///
+    /// # Errors
+    /// Why there cannot be a source of this name.
+    pub fn source(&mut self, name: &[u8]) -> Result<LaneId, SourceRefused> {
+        if let Some(lane) = self.by_name.get(name) {
+            return Ok(*lane);
+        }
+        let registry = &self.names.registry;
+        let source = registry.source(&String::from_utf8_lossy(name))?;
+        let id = LaneId(self.lanes.len() as u32);
+        self.lanes.push(Lane {
+            batch: Batch::default(),
+            account: Account::new(id, source, self.default_origin.clone()),
+            policy: Policy::new(registry.gate(source), registry),
+        });
+        self.by_name.insert(name.into(), id);
+        Ok(id)
+    }
+
+    /// The place where events of a type are counted.
+    #[inline]
+    pub fn type_slot(&mut self, lane: LaneId, event_type: Option<&[u8]>) -> TypeSlot {
+        let Lanes { lanes, names, .. } = self;
+        let account = &mut lanes[lane.0 as usize].account;
+        account.types.slot(&names.registry, account.source(), event_type)
+    }
+
+    /// Looks a field up once, for formats whose records have the same fields again and again.
+    pub fn intern(&mut self, name: &[u8], value_type: ValueType) -> InternedField {
+        self.names.intern(name, value_type)
+    }
+
+    /// Begins a record. It is part of its lane's batch, and counted, once [`Record::commit`] has returned `Ok`.
+    #[inline]
+    pub fn begin(&mut self, at: At) -> Record<'_> {
+        let Lane { batch, account, policy } = &mut self.lanes[at.lane.0 as usize];
+        Record::new(at, batch, account, policy, &mut self.names, &mut self.outbox)
+    }
+
+    /// Counts bytes of input.
+    #[inline]
+    pub fn bytes(&mut self, id: LaneId, bytes: usize) {
+        let account = self.changed(id);
+        account.tallies.bytes += bytes as u64;
+    }
+
+    /// Counts a refused event.
+    pub fn reject(&mut self, id: LaneId, reason: Reason) {
+        let account = self.changed(id);
+        account.tallies.rejected[reason as usize] += 1;
+    }
+
+    /// Notes who is sending.
+    pub fn peer(&mut self, id: LaneId, peer: Option<Peer>) {
+        self.lane(id).account.peer = peer;
+    }
+
+    /// Tells where a source's records come from. Once is enough, until it changes.
+    pub fn origin(&mut self, id: LaneId, origin: Origin) {
+        self.changed(id).set_origin(origin);
+    }
+
+    /// Tells what else is known of a source. Once is enough, until it changes.
+    pub fn labels(&mut self, id: LaneId, labels: Labels) {
+        self.changed(id).set_labels(labels);
+    }
+
+    /// Notes records that the sender lost before it sent what comes next.
+    pub fn missed(&mut self, id: LaneId, count: u64, time: Timestamp) {
+        self.release(id, true);
+        let Lanes { lanes, outbox, .. } = self;
+        let Lane { batch, account, .. } = &mut lanes[id.0 as usize];
+        // A delivery tells its loss before its records, so the records that came before the loss leave first.
+        outbox.hand_over(batch, account);
+        account.add_loss(Loss { count, received: 0, time });
+        outbox.mark(account);
+    }
+
+    /// How many accepted records of a connection could not be handed over so far.
+    pub fn lost(&self, conn: ConnId) -> u64 {
+        self.outbox.lost(conn)
+    }
+
+    /// Forgets a connection that is gone, so that its number can be used again. Flush first.
+    pub fn forget(&mut self, conn: ConnId) {
+        for lane in &mut self.lanes {
+            lane.policy.forget(conn, GONE);
+        }
+        self.outbox.forget(conn);
+        // Nobody asks for these.
+        self.outbox.forget(GONE);
+    }
+
+    /// Hands over everything that waits, except for records whose turn in the order of time has not come.
+    pub fn flush(&mut self) {
+        let mut waiting = self.outbox.take_waiting();
+        for id in &waiting {
+            self.lane(*id).account.is_marked = false;
+        }
+        for id in waiting.drain(..) {
+            self.release(id, false);
+            let Lanes { lanes, outbox, .. } = self;
+            let Lane { batch, account, policy } = &mut lanes[id.0 as usize];
+            // A lane that still cannot go marks itself again, for the next flush.
+            outbox.hand_over(batch, account);
+            if policy.holds_records() {
+                outbox.mark(account);
+            }
+        }
+        self.outbox.give_back(waiting);
+    }
+
+    #[inline]
+    fn lane(&mut self, id: LaneId) -> &mut Lane {
+        // Ids come from `source` alone, and lanes are never removed.
+        &mut self.lanes[id.0 as usize]
+    }
+
+    /// The account of a lane that has something to tell from now on.
+    #[inline]
+    fn changed(&mut self, id: LaneId) -> &mut Account {
+        let account = &mut self.lanes[id.0 as usize].account;
+        self.outbox.mark(account);
+        account
+    }
+
+    /// Moves what a lane holds to its batch: what is due by now, or everything.
+    fn release(&mut self, id: LaneId, everything: bool) {
+        let Lanes { lanes, names, outbox, .. } = self;
+        let Lane { batch, account, policy } = &mut lanes[id.0 as usize];
+        policy.release(everything, &names.registry, batch, account, outbox);
+    }
+}
+
+/// The thread ends: nobody will come back for records that still wait for their turn, so they leave now.
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        for index in 0..self.lanes.len() {
+            let id = LaneId(index as u32);
+            if self.lane(id).policy.puts_in_order() {
+                self.release(id, true);
+                let Lane { batch, account, .. } = &mut self.lanes[index];
+                self.outbox.hand_over(batch, account);
+            }
+        }
+    }
+}

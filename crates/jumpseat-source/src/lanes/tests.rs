@@ -1,0 +1,223 @@
+//! Batches, losses, settings and order, by what the core gets.
+
+use super::*;
+use crate::event::{Event, SpanId};
+use crate::gate::{IngestFilter, SampleBy, Settings};
+use crate::registry::RegistryConfig;
+use crossbeam_channel::{Receiver, bounded};
+use pcp_event::batch::record_time;
+use pcp_event::{EventFlags, packed};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+fn lanes(room: usize) -> (Lanes, Receiver<Delivery>, Arc<AtomicU32>) {
+    let (registry, _) = Registry::open(&RegistryConfig::new(400)).expect("in memory");
+    let (out, deliveries) = bounded(room);
+    let woken = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&woken);
+    let wake: Wake = Arc::new(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    (Lanes::new(registry, out, wake, Duration::ZERO), deliveries, woken)
+}
+
+const FIRST: Arrival = Arrival { conn: 1, time: Timestamp::new(0, 0) };
+
+fn write(lanes: &mut Lanes, lane: LaneId, conn: ConnId, sec: i64) {
+    let event = Event { time: Some(Timestamp::new(sec, 0)), ..Event::default() };
+    lanes.write(Arrival { conn, ..Arrival::default() }, lane, b"", &event).expect("fits");
+}
+
+#[test]
+fn what_cannot_be_handed_over_is_missed_before_the_next_delivery() {
+    let (mut lanes, deliveries, woken) = lanes(1);
+    let lane = lanes.source(b"app").expect("source");
+    write(&mut lanes, lane, 1, 10);
+    lanes.flush();
+    assert_eq!(woken.load(Ordering::Relaxed), 1);
+    write(&mut lanes, lane, 1, 11);
+    write(&mut lanes, lane, 2, 12);
+    lanes.reject(lane, Reason::Time);
+    lanes.flush();
+    assert!(lanes.is_pending());
+    write(&mut lanes, lane, 2, 13);
+    lanes.flush();
+    assert_eq!((lanes.lost(1), lanes.lost(2)), (1, 2));
+
+    let first = deliveries.try_recv().expect("the first");
+    assert_eq!((first.batch.len(), first.missed, first.tallies.received), (1, None, 1));
+    write(&mut lanes, lane, 2, 14);
+    lanes.flush();
+    let second = deliveries.try_recv().expect("the second");
+    assert_eq!(second.missed, Some(Loss { count: 3, received: 3, time: Timestamp::new(13, 0) }));
+    assert_eq!((second.batch.len(), second.tallies.received), (1, 4));
+    assert_eq!(second.tallies.types.iter().map(|(_, n)| n).sum::<u64>(), 4);
+    assert_eq!(second.tallies.rejected[Reason::Time as usize], 1);
+    lanes.flush();
+    assert!(!lanes.is_pending() && deliveries.is_empty());
+    drop(deliveries);
+    write(&mut lanes, lane, 2, 15);
+    lanes.flush();
+    assert!(lanes.is_closed());
+}
+
+#[test]
+fn what_is_held_waits_and_goes_whole() {
+    let (mut lanes, deliveries, _) = lanes(1);
+    lanes.hold();
+    let lane = lanes.source(b"app").expect("source");
+    for sec in 10..13 {
+        write(&mut lanes, lane, 1, sec);
+        lanes.flush();
+    }
+    assert!(lanes.is_stuck() && lanes.is_pending());
+    assert_eq!(deliveries.try_recv().expect("the first").batch.len(), 1);
+    lanes.flush();
+    let second = deliveries.try_recv().expect("the second");
+    assert_eq!((second.batch.len(), second.missed, second.tallies.received), (2, None, 2));
+    assert_eq!(second.tallies.types.iter().map(|(_, n)| n).sum::<u64>(), 2);
+    assert!(!lanes.is_stuck() && !lanes.is_pending() && lanes.lost(1) == 0);
+}
+
+#[test]
+fn a_full_batch_leaves_at_once_and_a_senders_loss_keeps_its_place() {
+    let (mut lanes, deliveries, _) = lanes(1000);
+    let lane = lanes.source(b"app").expect("source");
+    for sec in 0..4000 {
+        write(&mut lanes, lane, 1, sec);
+    }
+    assert!(!deliveries.is_empty());
+    lanes.missed(lane, 7, Timestamp::new(5000, 1));
+    write(&mut lanes, lane, 1, 5001);
+    lanes.flush();
+    let all: Vec<Delivery> = deliveries.try_iter().collect();
+    assert_eq!(all.iter().map(|d| d.batch.len()).sum::<usize>(), 4001);
+    let last = all.last().expect("several");
+    assert_eq!(last.missed, Some(Loss { count: 7, received: 0, time: Timestamp::new(5000, 1) }));
+    assert_eq!((last.batch.len(), last.tallies.received), (1, 1));
+    assert_eq!(lanes.source(b"app"), Ok(lane));
+}
+
+#[test]
+fn what_a_gate_keeps_back_is_dropped_and_counted_by_cause() {
+    let (mut lanes, deliveries, _) = lanes(1000);
+    let lane = lanes.source(b"app").expect("source");
+    let gate = lanes.registry().gate(0);
+    let mut counts = Vec::new();
+    for settings in [
+        Settings::default(),
+        Settings { enabled: false, ..Settings::default() },
+        Settings { filter: IngestFilter::parse("exists(nothing)").expect("a filter"), ..Settings::default() },
+        Settings { sample: 4, ..Settings::default() },
+        Settings::default(),
+    ] {
+        gate.set(settings);
+        (0..10).for_each(|sec| write(&mut lanes, lane, 1, sec));
+        lanes.flush();
+        let all: Vec<Delivery> = deliveries.try_iter().collect();
+        let [delivery] = &all[..] else { panic!("{all:?}") };
+        assert_eq!(delivery.tallies.received, 10);
+        assert_eq!(delivery.tallies.types.iter().map(|(_, n)| n).sum::<u64>(), 10);
+        counts.push((delivery.batch.len(), delivery.tallies.dropped));
+    }
+    let [all, none] = [(10, [0, 0, 0]), (0, [10, 0, 0])];
+    assert_eq!(counts, [all, none, (0, [0, 10, 0]), (3, [0, 0, 7]), all]);
+}
+
+#[test]
+fn a_trace_is_kept_or_dropped_as_a_whole() {
+    let (mut lanes, deliveries, _) = lanes(1000);
+    let gate = {
+        lanes.source(b"app").expect("source");
+        lanes.registry().gate(0)
+    };
+    gate.set(Settings { sample: 3, sample_by: SampleBy::Trace, ..Settings::default() });
+    let lane = lanes.source(b"app").expect("source");
+    for id in (0..300).chain(0..300) {
+        let event = Event { id: Some(SpanId::U64(id)), phase: EventFlags::START, ..Event::default() };
+        lanes.write(FIRST, lane, b"", &event).expect("fits");
+    }
+    lanes.flush();
+    let mut times = std::collections::HashMap::new();
+    for delivery in deliveries.try_iter() {
+        for at in 0..delivery.batch.len() {
+            let record = delivery.batch.get(at).expect("it is there");
+            let id = packed::params(record).next().expect("an id").bytes.to_vec();
+            *times.entry(id).or_insert(0) += 1;
+        }
+    }
+    assert!(times.values().all(|times| *times == 2), "{times:?}");
+    assert!((60..140).contains(&times.len()), "{} of 300", times.len());
+}
+
+#[test]
+fn what_is_held_leaves_in_order_and_before_a_loss_and_at_the_end() {
+    let (mut lanes, deliveries, _) = lanes(1000);
+    let lane = lanes.source(b"app").expect("source");
+    let window = Duration::from_secs(20);
+    lanes.registry().gate(0).set(Settings { order_window: window, ..Settings::default() });
+    let times = |delivery: &Delivery| -> Vec<i64> {
+        let batch = &delivery.batch;
+        (0..batch.len()).filter_map(|at| batch.get(at)).map(|record| record_time(record).sec).collect()
+    };
+    for sec in [103, 101, 102] {
+        write(&mut lanes, lane, 1, sec);
+    }
+    lanes.flush();
+    assert!(lanes.is_pending() && deliveries.is_empty(), "they wait");
+    lanes.missed(lane, 5, Timestamp::new(104, 0));
+    let first = deliveries.try_recv().expect("the loss ends their wait");
+    assert_eq!((times(&first), first.missed, first.tallies.received), (vec![101, 102, 103], None, 3));
+    write(&mut lanes, lane, 1, 102);
+    write(&mut lanes, lane, 1, 107);
+    write(&mut lanes, lane, 1, 106);
+    lanes.flush();
+    let second = deliveries.try_recv().expect("the loss");
+    assert_eq!((times(&second), second.missed.map(|loss| loss.count)), (vec![102], Some(5)));
+    assert_eq!((second.tallies.late, second.tallies.received), (1, 1));
+    write(&mut lanes, lane, 1, 150);
+    lanes.flush();
+    assert_eq!(times(&deliveries.try_recv().expect("a later one lets go of them")), [106, 107]);
+    drop(lanes);
+    assert_eq!(times(&deliveries.try_recv().expect("the end lets go of all")), [150]);
+}
+
+#[test]
+fn times_that_cannot_be_are_counted_and_flagged_if_asked() {
+    let (mut lanes, deliveries, _) = lanes(1000);
+    let lane = lanes.source(b"app").expect("source");
+    let arrival = Arrival { conn: 1, time: Timestamp::new(1_000_000, 0) };
+    let times = [1_000_000 - 86_401, 1_000_000 - 86_000, 1_000_000, 1_000_050, 1_000_061, i64::MAX, i64::MIN];
+    for flag_clock in [false, true] {
+        lanes.registry().gate(0).set(Settings { flag_clock, ..Settings::default() });
+        for sec in times {
+            let event = Event { time: Some(Timestamp::new(sec, 0)), ..Event::default() };
+            lanes.write(arrival, lane, b"", &event).expect("fits");
+        }
+        lanes.flush();
+        let delivery = deliveries.try_recv().expect("records");
+        assert_eq!((delivery.tallies.future, delivery.tallies.past), (2, 2));
+        let words: Vec<String> = (0..delivery.batch.len())
+            .filter_map(|at| packed::params(delivery.batch.get(at)?).last()?.text())
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        let expected: &[&str] = if flag_clock { &["past", "future", "future", "past"] } else { &[] };
+        assert_eq!(words, expected);
+    }
+}
+
+#[test]
+fn more_than_may_be_held_leaves_before_its_time() {
+    let (mut lanes, deliveries, _) = lanes(100_000);
+    let lane = lanes.source(b"app").expect("source");
+    lanes.registry().gate(0).set(Settings { order_window: Duration::from_secs(60), ..Settings::default() });
+    for n in 0..100_000 {
+        // All within the window.
+        let event = Event { time: Some(Timestamp::new(0, n ^ 1)), ..Event::default() };
+        lanes.write(FIRST, lane, b"", &event).expect("fits");
+    }
+    let left: usize = deliveries.try_iter().map(|delivery| delivery.batch.bytes().len()).sum();
+    assert!(left > 1_000_000, "{left} of 2.4 MB");
+    drop(lanes);
+    let rest: usize = deliveries.try_iter().map(|delivery| delivery.batch.bytes().len()).sum();
+    assert_eq!(left + rest, 2_400_000);
+}

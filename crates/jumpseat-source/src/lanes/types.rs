@@ -1,0 +1,108 @@
+//! The events of a source by their type, counted without a look at the registry for each.
+
+use rustc_hash::FxHashMap;
+
+use crate::registry::{MAX_TYPE_NAME, Registry};
+use pcp_event::EventFlags;
+use pcp_model::Inst;
+
+/// Most spellings of event types a lane remembers, and the longest; others cost a look at the registry
+/// each.
+const MAX_SPELLINGS: usize = 1024;
+const MAX_SPELLING: usize = 2 * MAX_TYPE_NAME;
+
+/// An event type's place in its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypeSlot(u32);
+
+impl TypeSlot {
+    /// No place: nothing is counted. Do not keep it, as a later look-up may find one.
+    pub const NONE: TypeSlot = TypeSlot(u32::MAX);
+}
+
+/// The event types of one lane.
+#[derive(Debug, Default)]
+pub(super) struct EventTypes {
+    by_spelling: FxHashMap<Box<[u8]>, TypeSlot>,
+    untyped: Option<TypeSlot>,
+    types: Vec<EventType>,
+}
+
+#[derive(Debug)]
+struct EventType {
+    id: Inst,
+    /// Events since the last delivery.
+    count: u64,
+    /// Whether the registry knows that there are spans of this type.
+    has_spans: bool,
+}
+
+impl EventTypes {
+    /// The place where events of a type are counted.
+    #[inline]
+    pub fn slot(&mut self, registry: &Registry, source: Inst, event_type: Option<&[u8]>) -> TypeSlot {
+        let known = match event_type {
+            Some(name) => self.by_spelling.get(name),
+            None => self.untyped.as_ref(),
+        };
+        match known {
+            Some(slot) => *slot,
+            None => self.new_slot(registry, source, event_type),
+        }
+    }
+
+    #[cold]
+    fn new_slot(&mut self, registry: &Registry, source: Inst, event_type: Option<&[u8]>) -> TypeSlot {
+        let Some(id) = registry.event_type(source, event_type) else {
+            // The disk is full, say. Not remembered, so that a later event tries again.
+            return TypeSlot::NONE;
+        };
+        // Several spellings, and all types beyond the cap, are one type to the registry.
+        let index = self.types.iter().position(|known| known.id == id).unwrap_or_else(|| {
+            self.types.push(EventType { id, count: 0, has_spans: false });
+            self.types.len() - 1
+        });
+        let slot = TypeSlot(index as u32);
+        match event_type {
+            None => self.untyped = Some(slot),
+            Some(name) if self.by_spelling.len() < MAX_SPELLINGS && name.len() <= MAX_SPELLING => {
+                self.by_spelling.insert(name.into(), slot);
+            }
+            Some(_) => {}
+        }
+        slot
+    }
+
+    /// Counts an event. Gives the instance id of its type if it begins or ends a span, for the first time for one of
+    /// its type: the registry has to know.
+    #[inline]
+    pub fn count(&mut self, slot: TypeSlot, flags: EventFlags) -> Option<Inst> {
+        let event_type = self.types.get_mut(slot.0 as usize)?;
+        event_type.count += 1;
+        // An END without a type has the name of its START, which came with a type of its own.
+        let is_span = flags.contains(EventFlags::START)
+            || flags.contains(EventFlags::END) && self.untyped != Some(slot);
+        if !is_span || event_type.has_spans {
+            return None;
+        }
+        event_type.has_spans = true;
+        Some(event_type.id)
+    }
+
+    /// Moves the counts into a delivery's: only types with events.
+    pub fn drain_into(&mut self, counts: &mut Vec<(Inst, u64)>) {
+        let counted = self.types.iter_mut().filter(|event_type| event_type.count > 0);
+        counts.extend(counted.map(|event_type| (event_type.id, std::mem::take(&mut event_type.count))));
+    }
+
+    /// Takes back the counts of a delivery that could not be handed over.
+    pub fn take_back(&mut self, counts: &mut Vec<(Inst, u64)>) {
+        for (id, count) in counts.drain(..) {
+            let known = self.types.iter_mut().find(|event_type| event_type.id == id);
+            debug_assert!(known.is_some(), "types are never removed, and {id} was counted here");
+            if let Some(event_type) = known {
+                event_type.count += count;
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What spans and log records have in common on their way into records.
+
+use std::ops::Range;
+
+use super::value::Limits;
+use super::wire::Place;
+use crate::delivery::Reason;
+use crate::event::{Event, Field, Refusal, Text};
+use crate::lanes::{Arrival, InternedField, LaneId, Lanes, Record};
+use pcp_event::Param;
+use pcp_model::{Timestamp, ValueType};
+
+/// An empty text.
+pub(super) const EMPTY: Text = Text::of_input(0, 0);
+
+/// To whom a span or log record belongs, and the request it is in.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub arrival: Arrival,
+    pub lane: LaneId,
+    pub body: &'a [u8],
+    /// The name of its scope.
+    pub scope: Option<&'a [u8]>,
+}
+
+/// What is used again for each span and log record.
+pub(super) struct Workspace {
+    pub limits: Limits,
+    /// Takes the attributes as fields, and what texts are not in the body as they are.
+    pub event: Event,
+    /// Where the attributes are.
+    pub attributes: Vec<Place>,
+    pub fields: OtlpFields,
+}
+
+/// The fields that OTLP itself gives records, looked up once.
+pub(super) struct OtlpFields {
+    pub trace_id: InternedField,
+    pub kind: InternedField,
+    pub status: InternedField,
+    pub duration: InternedField,
+    pub scope: InternedField,
+    pub trace_state: InternedField,
+    pub dropped_attributes: InternedField,
+    pub dropped_events: InternedField,
+    pub dropped_links: InternedField,
+}
+
+impl Workspace {
+    pub fn new(lanes: &mut Lanes, limits: Limits) -> Workspace {
+        Workspace { limits, event: Event::default(), attributes: Vec::new(), fields: OtlpFields::new(lanes) }
+    }
+
+    /// Makes it empty, keeping its memory.
+    pub fn clear(&mut self) {
+        self.event.clear();
+        self.attributes.clear();
+    }
+
+    /// Remembers the place of an attribute; beyond the limit it is cut off.
+    pub fn attribute(&mut self, place: Place) {
+        self.event.truncated |= !keep(&mut self.attributes, place, self.limits.max_fields);
+    }
+
+    /// Whether the event's fields in this range fit a record, next to texts of `others` bytes.
+    pub fn fits(&self, body: &[u8], fields: Range<usize>, others: usize) -> bool {
+        /// More than what OTLP itself adds to a record.
+        const HEAD: usize = 2048;
+        let sum: usize = self
+            .fields_in(fields)
+            .iter()
+            // The name, as it is part of the value where a field has no metric.
+            .map(|field| self.event.param(body, field.value).packed_len() + field.name.len() + 8)
+            .sum();
+        sum + others + HEAD <= pcp_event::batch::MAX_RECORD
+    }
+
+    pub fn fields_in(&self, range: Range<usize>) -> &[Field] {
+        let fields = self.event.fields.get(range);
+        debug_assert!(fields.is_some(), "ranges are of fields that are there, until the next clear");
+        fields.unwrap_or_default()
+    }
+
+    /// Adds the fields in this range to a record.
+    pub fn put_fields(&self, record: &mut Record<'_>, body: &[u8], range: Range<usize>) {
+        for field in self.fields_in(range) {
+            record.field(self.event.text(body, field.name), self.event.param(body, field.value));
+        }
+    }
+}
+
+impl OtlpFields {
+    fn new(lanes: &mut Lanes) -> OtlpFields {
+        let mut text = |name: &str| lanes.intern(name.as_bytes(), ValueType::String);
+        let (trace_id, kind, status) = (text("trace_id"), text("kind"), text("status"));
+        let (scope, trace_state) = (text("scope"), text("trace_state"));
+        let mut dropped = |name: &str| lanes.intern(name.as_bytes(), ValueType::U32);
+        OtlpFields {
+            dropped_attributes: dropped("dropped_attributes"),
+            dropped_events: dropped("dropped_events"),
+            dropped_links: dropped("dropped_links"),
+            duration: lanes.intern(b"duration_ns", ValueType::U64),
+            trace_id,
+            kind,
+            status,
+            scope,
+            trace_state,
+        }
+    }
+}
+
+/// Adds how many of something the sender dropped, if it did.
+pub(super) fn put_count(record: &mut Record<'_>, field: &InternedField, number: u64) {
+    if number > 0 {
+        record.interned(field, Param::U32(u32::try_from(number).unwrap_or(u32::MAX)));
+    }
+}
+
+/// Whether there was room for one more.
+pub(super) fn keep(places: &mut Vec<Place>, place: Place, most: usize) -> bool {
+    let has_room = places.len() < most;
+    if has_room {
+        places.push(place);
+    }
+    has_room
+}
+
+/// The refusal of what begins at this place and does not fit a record.
+#[cold]
+pub(super) fn oversize(at: usize) -> Refusal {
+    Refusal::at(at, Reason::OversizeLine, "more than a record can hold (256 KiB packed)")
+}
+
+/// A time as OTLP has it.
+#[inline]
+pub(super) fn time(nanos: u64) -> Timestamp {
+    // The quotient fits 63 bits, the remainder 30.
+    Timestamp::new((nanos / 1_000_000_000) as i64, (nanos % 1_000_000_000) as u32)
+}
+
+/// The bytes of an id as hexadecimal text; `None` unless there are as many as there must be and one is not zero.
+#[inline]
+pub(super) fn id<const BYTES: usize, const TEXT: usize>(body: &[u8], place: &Place) -> Option<[u8; TEXT]> {
+    const { assert!(TEXT == 2 * BYTES) };
+    let bytes: &[u8; BYTES] = body.get(place.clone())?.try_into().ok()?;
+    let mut text = [0; TEXT];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&super::value::hex(*byte));
+    }
+    bytes.iter().any(|byte| *byte != 0).then_some(text)
+}
