@@ -122,13 +122,7 @@ impl SocketConfig {
         if self.mode > 0o777 {
             return Err(format!("mode: {:o} is not between 0 and 0777", self.mode));
         }
-        if !super::registry::is_source_name(&self.source) {
-            return Err(format!(
-                "source: {:?} is no source name: 1 to {} bytes without blanks and control characters",
-                self.source,
-                super::registry::MAX_SOURCE_NAME
-            ));
-        }
+        super::registry::check_source_name(&self.source).map_err(|why| format!("source: {why}"))?;
         in_range("max_connections", self.max_connections, 1..=100_000)?;
         in_range("max_line", self.max_line, LINE_RANGE)?;
         in_range("max_field", self.max_field, 16..=*LINE_RANGE.end())?;

@@ -8,8 +8,7 @@
 //!
 //! * [`event`]: one event as a parser found it, and [`ndjson`], which fills it from a line of JSON.
 //! * [`binary`]: the compact framing with interned names (`docs/ingest-protocol.md`).
-//! * [`registry`]: names to ids for fields, sources and event types, shared by all source threads;
-//!   [`names`] decides what a field's metric is called.
+//! * [`registry`]: names to ids for fields, sources and event types, shared by all source threads.
 //! * [`lanes`]: one batch and its account per source, handed over as [`delivery::Delivery`]; records are dropped and
 //!   put in order there.
 //! * [`intake`]: a connection's protocol, sans-I/O; [`socket`]: the thread that listens.
@@ -36,7 +35,7 @@ pub mod gate;
 pub mod intake;
 pub mod lanes;
 pub mod listen;
-pub mod names;
+mod meaning;
 pub mod ndjson;
 pub mod origin;
 pub mod otlp;

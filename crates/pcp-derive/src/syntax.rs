@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::tree::Span;
+use pcp_model::text::cut;
 
 /// A text that is not an expression: where PCP says it goes wrong, and its words for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,9 +24,9 @@ impl SyntaxError {
 
     pub(super) fn new(position: i64, found: Span, text: Option<Cow<'static, str>>) -> SyntaxError {
         let text = text.map(|mut text| {
-            if text.len() > SyntaxError::MAX_TEXT {
-                let cut = (0..=SyntaxError::MAX_TEXT).rev().find(|&at| text.is_char_boundary(at));
-                text.to_mut().truncate(cut.unwrap_or(0));
+            let kept = cut(&text, SyntaxError::MAX_TEXT).len();
+            if kept < text.len() {
+                text.to_mut().truncate(kept);
             }
             text
         });

@@ -11,6 +11,7 @@ pub mod number;
 pub mod pmns;
 mod print;
 mod profile;
+pub mod text;
 #[cfg(feature = "time")]
 pub mod time;
 mod timestamp;

@@ -388,8 +388,7 @@ fn cut(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return Cow::Borrowed(text);
     }
-    let end = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-    Cow::Owned(format!("{}...", &text[..end]))
+    Cow::Owned(format!("{}...", pcp_model::text::cut(text, most)))
 }
 
 /// The dynamic subtree over [`State::derived`].

@@ -1,6 +1,5 @@
 //! `jumpseat.span.*`: what spans tell.
 
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::{BUCKETS, SOURCES, SPANS};
@@ -64,7 +63,7 @@ pub fn metrics() -> Vec<Metric<State>> {
         Metric::new("jumpseat.span.folded", ValueType::U64)
             .units(Units::COUNT)
             .counter()
-            .value(|state: &mut State| state.registry.spans_folded.load(Ordering::Relaxed)),
+            .value(|state: &mut State| state.registry.spans_folded()),
         Metric::new("jumpseat.span.open", ValueType::U64)
             .units(Units::COUNT)
             .value(|state: &mut State| state.spans.open() as u64),

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{FeedError, FeedOptions};
-use crate::registry::is_source_name;
+use crate::registry::{SOURCE_NAME_RULE, is_source_name};
 use jumpseat_wire::{self as wire, encode::Encoder};
 
 /// How long the server may take to answer.
@@ -59,7 +59,7 @@ impl Session {
         if let Some(name) = &options.source
             && !is_source_name(name)
         {
-            let why = "1 to 64 bytes without blanks, slashes, control characters and leading [".to_owned();
+            let why = SOURCE_NAME_RULE.to_owned();
             return Err(FeedError::Source { name: name.clone(), why });
         }
         let connect = |error| FeedError::Connect { socket: options.socket.clone(), error };

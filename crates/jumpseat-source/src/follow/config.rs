@@ -7,7 +7,8 @@ use serde::Deserialize;
 
 use crate::config::{LINE_RANGE, Oversize, in_range};
 use crate::event::Limits;
-use crate::registry::{MAX_SOURCE_NAME, cut, is_source_name};
+use crate::registry::{MAX_SOURCE_NAME, check_source_name};
+use pcp_model::text::cut;
 
 use super::lines::{Pattern, When};
 
@@ -331,12 +332,7 @@ fn check_limits(max_line: usize, max_field: usize) -> Result<(), String> {
 }
 
 fn check_source(source: Option<&str>) -> Result<(), String> {
-    match source {
-        Some(name) if !is_source_name(name) => Err(format!(
-            "source: {name:?} is no source name: 1 to {MAX_SOURCE_NAME} bytes without blanks, slashes and control characters"
-        )),
-        _ => Ok(()),
-    }
+    source.map_or(Ok(()), check_source_name).map_err(|why| format!("source: {why}"))
 }
 
 fn check_lines(format: FormatName, pattern: Option<&str>, time_format: Option<&str>) -> Result<(), String> {

@@ -93,42 +93,56 @@ impl Outbox {
     pub fn hand_over(&mut self, batch: &mut Batch, account: &mut Account) {
         let Some(delivery) = account.delivery(batch) else { return };
         match self.send(delivery) {
-            Ok(()) => {
+            Sent::Arrived => {
                 account.delivered();
                 self.is_moving = true;
                 (self.wake)();
+                return;
             }
-            Err(error) => {
-                self.is_moving = false;
-                self.is_closed |= matches!(error, SendTimeoutError::Disconnected(_));
-                let (SendTimeoutError::Timeout(delivery) | SendTimeoutError::Disconnected(delivery)) = error;
-                if self.keeps && !self.is_closed {
-                    account.take_back(delivery, batch);
-                } else {
-                    let lost = &mut self.lost;
-                    account.lose(delivery, batch, |conn, count| {
-                        *lost.entry(conn).or_insert(0) += u64::from(count);
-                    });
-                }
-                // What is left to tell goes with the next flush, even if no more records come.
-                self.mark(account);
+            Sent::Full(delivery) if self.keeps => account.take_back(delivery, batch),
+            Sent::Full(delivery) => self.lose(delivery, batch, account),
+            Sent::Closed(delivery) => {
+                self.is_closed = true;
+                self.lose(delivery, batch, account);
             }
         }
+        self.is_moving = false;
+        // What is left to tell goes with the next flush, even if no more records come.
+        self.mark(account);
     }
 
-    fn send(&self, delivery: Delivery) -> Result<(), SendTimeoutError<Delivery>> {
+    fn lose(&mut self, delivery: Delivery, batch: &mut Batch, account: &mut Account) {
+        account.lose(delivery, batch, |conn, count| {
+            *self.lost.entry(conn).or_insert(0) += u64::from(count);
+        });
+    }
+
+    fn send(&self, delivery: Delivery) -> Sent {
         // Once a wait was in vain the next records are lost at once: senders would otherwise be slowed down to one
         // batch per patience for as long as the core is behind.
         let is_worth_waiting = self.is_moving && !delivery.batch.is_empty() && !self.patience.is_zero();
         match self.out.try_send(delivery) {
-            Ok(()) => Ok(()),
+            Ok(()) => Sent::Arrived,
             Err(TrySendError::Full(delivery)) if is_worth_waiting => {
-                // The core may be asleep with a full channel only if it missed the call before.
+                // Whatever is in the channel, the core is to empty it now.
                 (self.wake)();
-                self.out.send_timeout(delivery, self.patience)
+                match self.out.send_timeout(delivery, self.patience) {
+                    Ok(()) => Sent::Arrived,
+                    Err(SendTimeoutError::Timeout(delivery)) => Sent::Full(delivery),
+                    Err(SendTimeoutError::Disconnected(delivery)) => Sent::Closed(delivery),
+                }
             }
-            Err(TrySendError::Full(delivery)) => Err(SendTimeoutError::Timeout(delivery)),
-            Err(TrySendError::Disconnected(delivery)) => Err(SendTimeoutError::Disconnected(delivery)),
+            Err(TrySendError::Full(delivery)) => Sent::Full(delivery),
+            Err(TrySendError::Disconnected(delivery)) => Sent::Closed(delivery),
         }
     }
+}
+
+/// What became of a delivery.
+enum Sent {
+    Arrived,
+    /// There is no room for it.
+    Full(Delivery),
+    /// Nobody is there to take it.
+    Closed(Delivery),
 }

@@ -9,15 +9,14 @@ pub(super) mod scan;
 pub mod time;
 
 use self::number::Number;
-use self::scan::Scanner;
+use self::scan::{Scanner, Stop};
 use super::delivery::Reason;
 use super::event::{Event, Field, Limits, Refusal, Severity, SpanId, Text, Value};
+use super::meaning::{Meaning, phase};
 use super::registry::MAX_FIELD_NAME;
 use jumpseat_wire::severity;
-use pcp_event::EventFlags;
 
-/// Deepest nesting of objects and arrays, the line's own object included.
-pub const MAX_DEPTH: usize = 32;
+pub use self::scan::MAX_DEPTH;
 
 /// Joined names may take this many times the length a line may have: short members of an object with a
 /// long name take twenty times their line otherwise.
@@ -53,11 +52,11 @@ pub fn parse(line: &[u8], limits: &Limits, cut: bool, event: &mut Event) -> Resu
     };
     let mut parser = Parser { scan: Scanner { line, at: 0 }, limits, cut, event };
     match parser.line() {
-        Err(refusal) if cut && refusal.detail == scan::ENDS => {
+        Err(Stop::End(_)) if cut => {
             event.truncated = true;
             Ok(Line::Event)
         }
-        other => other,
+        other => other.map_err(Refusal::from),
     }
 }
 
@@ -69,7 +68,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn line(&mut self) -> Result<Line, Refusal> {
+    fn line(&mut self) -> Result<Line, Stop> {
         match self.scan.peek() {
             None => return Ok(Line::Blank),
             Some(b'{') => self.scan.at += 1,
@@ -86,7 +85,7 @@ impl Parser<'_> {
     }
 
     /// The members of an object whose brace was consumed, and its closing brace.
-    fn members(&mut self, prefix: Option<Text>, depth: usize) -> Result<(), Refusal> {
+    fn members(&mut self, prefix: Option<Text>, depth: usize) -> Result<(), Stop> {
         if self.scan.peek() == Some(b'}') {
             self.scan.at += 1;
             return Ok(());
@@ -104,7 +103,7 @@ impl Parser<'_> {
                 Some(prefix) => {
                     if self.event.arena.len() > ARENA_PER_LINE * self.limits.max_line {
                         let detail = "too many long names in nested objects";
-                        return Err(Refusal::at(name_at, Reason::OversizeLine, detail));
+                        return Err(Refusal::at(name_at, Reason::OversizeLine, detail).into());
                     }
                     self.join(prefix, key)
                 }
@@ -112,7 +111,7 @@ impl Parser<'_> {
             if name.len() > MAX_FIELD_NAME {
                 if !self.limits.truncate {
                     let detail = "a member name longer than 128 bytes";
-                    return Err(Refusal::at(name_at, Reason::OversizeField, detail));
+                    return Err(Refusal::at(name_at, Reason::OversizeField, detail).into());
                 }
                 self.event.truncated = true;
             }
@@ -148,14 +147,14 @@ impl Parser<'_> {
         Text::of_arena(arena_start, self.event.arena.len())
     }
 
-    fn value(&mut self, name: Text, top: bool, depth: usize) -> Result<(), Refusal> {
+    fn value(&mut self, name: Text, top: bool, depth: usize) -> Result<(), Stop> {
         match self.scan.peek() {
             Some(b'"') => {
                 let at = self.scan.at;
                 let string = self.scan.string(&mut self.event.arena)?;
                 if string.ends_early {
                     if !self.cut {
-                        return Err(self.scan.refuse(scan::ENDS));
+                        return Err(Stop::End(self.scan.at));
                     }
                     self.event.truncated = true;
                 }
@@ -180,24 +179,24 @@ impl Parser<'_> {
         }
     }
 
-    fn text(&mut self, name: Text, top: bool, text: Text, partial: bool, at: usize) -> Result<(), Refusal> {
-        let known = if top { self.known(name) } else { Known::No };
-        if partial && !matches!(known, Known::No | Known::Message) {
+    fn text(&mut self, name: Text, top: bool, text: Text, partial: bool, at: usize) -> Result<(), Stop> {
+        let meaning = self.meaning(name, top);
+        if partial && !matches!(meaning, Meaning::Field | Meaning::Message) {
             // Half a time or half an identifier is worth nothing.
-            return Err(self.scan.refuse(scan::ENDS));
+            return Err(Stop::End(self.scan.at));
         }
-        match known {
-            Known::Time => {
+        match meaning {
+            Meaning::Time => {
                 let bytes = self.event.text(self.scan.line, text);
                 let is_number = !time::is_rfc3339(bytes);
                 self.event.time = match time::from_text(bytes) {
                     Ok(time) => Some(time),
-                    Err(detail) => return Err(Refusal::at(at, Reason::Time, detail)),
+                    Err(detail) => return Err(Refusal::at(at, Reason::Time, detail).into()),
                 };
                 self.event.time_number = is_number.then_some(text);
                 return Ok(());
             }
-            Known::Phase => match phase(self.event.text(self.scan.line, text)) {
+            Meaning::Phase => match phase(self.event.text(self.scan.line, text)) {
                 Some(flag) => {
                     self.event.phase = flag;
                     return Ok(());
@@ -208,7 +207,7 @@ impl Parser<'_> {
                     return Ok(());
                 }
             },
-            Known::Severity => {
+            Meaning::Severity => {
                 let word = severity::from_word(self.event.text(self.scan.line, text));
                 if let Some(word) = word {
                     self.event.severity = Some(Severity::Word(word));
@@ -218,45 +217,45 @@ impl Parser<'_> {
             _ => {}
         }
         let text = self.limited(text, at)?;
-        match known {
-            Known::Type => self.event.event_type = Some(text),
-            Known::Message => self.event.message = Some(text),
-            Known::Severity => self.event.severity = Some(Severity::Text(text)),
-            Known::Id => self.event.id = Some(SpanId::Text(text)),
-            Known::Parent => self.event.parent = Some(SpanId::Text(text)),
-            Known::Source => self.event.source = Some(text),
-            Known::No | Known::Time | Known::Phase => self.free(name, Value::Text(text)),
+        match meaning {
+            Meaning::Type => self.event.event_type = Some(text),
+            Meaning::Message => self.event.message = Some(text),
+            Meaning::Severity => self.event.severity = Some(Severity::Text(text)),
+            Meaning::Id => self.event.id = Some(SpanId::Text(text)),
+            Meaning::Parent => self.event.parent = Some(SpanId::Text(text)),
+            Meaning::Source => self.event.source = Some(text),
+            Meaning::Field | Meaning::Time | Meaning::Phase => self.free(name, Value::Text(text)),
         }
         Ok(())
     }
 
-    fn number(&mut self, name: Text, top: bool) -> Result<(), Refusal> {
+    fn number(&mut self, name: Text, top: bool) -> Result<(), Stop> {
         let start = self.scan.at;
         let number = self.scan.number()?;
         if self.cut && self.scan.at == self.scan.line.len() {
             // More digits may have been cut off.
-            return Err(self.scan.refuse(scan::ENDS));
+            return Err(Stop::End(self.scan.at));
         }
         let text = Text::of_input(start, self.scan.at);
-        let known = if top { self.known(name) } else { Known::No };
-        match (known, number) {
-            (Known::Time, _) => match time::from_decimal(&self.scan.line[start..self.scan.at]) {
+        let meaning = self.meaning(name, top);
+        match (meaning, number) {
+            (Meaning::Time, _) => match time::from_decimal(&self.scan.line[start..self.scan.at]) {
                 Ok(time) => {
                     self.event.time = Some(time);
                     self.event.time_number = Some(text);
                 }
-                Err(detail) => return Err(Refusal::at(start, Reason::Time, detail)),
+                Err(detail) => return Err(Refusal::at(start, Reason::Time, detail).into()),
             },
-            (Known::Severity, Number::I64(n)) if severity::from_number(n).is_some() => {
+            (Meaning::Severity, Number::I64(n)) if severity::from_number(n).is_some() => {
                 self.event.severity = severity::from_number(n).map(Severity::Word);
             }
-            (Known::Id, n) => self.event.id = Some(span_id(n, text)),
-            (Known::Parent, n) => self.event.parent = Some(span_id(n, text)),
-            (Known::Phase | Known::No, Number::I64(n)) => self.free(name, Value::I64(n)),
-            (Known::Phase | Known::No, Number::U64(n)) => self.free(name, Value::U64(n)),
-            (Known::Phase | Known::No, Number::Double(n)) => self.free(name, Value::Double(n)),
+            (Meaning::Id, n) => self.event.id = Some(span_id(n, text)),
+            (Meaning::Parent, n) => self.event.parent = Some(span_id(n, text)),
+            (Meaning::Phase | Meaning::Field, Number::I64(n)) => self.free(name, Value::I64(n)),
+            (Meaning::Phase | Meaning::Field, Number::U64(n)) => self.free(name, Value::U64(n)),
+            (Meaning::Phase | Meaning::Field, Number::Double(n)) => self.free(name, Value::Double(n)),
             // A number that fits no type is kept whole, as text.
-            (Known::Phase | Known::No, Number::Text) => {
+            (Meaning::Phase | Meaning::Field, Number::Text) => {
                 let text = self.limited(text, start)?;
                 self.free(name, Value::Text(text));
             }
@@ -265,11 +264,11 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn bool(&mut self, name: Text, top: bool, text: Text, value: bool) -> Result<(), Refusal> {
-        match if top { self.known(name) } else { Known::No } {
-            Known::No | Known::Phase => self.free(name, Value::Bool(value)),
-            Known::Time => {
-                return Err(Refusal::at(self.scan.at, Reason::Time, "a time is a number or a string"));
+    fn bool(&mut self, name: Text, top: bool, text: Text, value: bool) -> Result<(), Stop> {
+        match self.meaning(name, top) {
+            Meaning::Field | Meaning::Phase => self.free(name, Value::Bool(value)),
+            Meaning::Time => {
+                return Err(Refusal::at(self.scan.at, Reason::Time, "a time is a number or a string").into());
             }
             _ => return self.text(name, top, text, false, self.scan.at),
         }
@@ -286,47 +285,14 @@ impl Parser<'_> {
         self.event.limited(self.scan.line, self.limits, text, at)
     }
 
-    /// What a top-level member means. Only the first of each meaning counts; any further one is an
-    /// ordinary field, so that nothing is lost.
+    /// What a top-level member means.
     #[inline]
-    fn known(&self, name: Text) -> Known {
-        let event = &*self.event;
-        let (known, taken) = match event.text(self.scan.line, name) {
-            b"time" => (Known::Time, event.time.is_some()),
-            b"type" | b"event" => (Known::Type, event.event_type.is_some()),
-            b"message" | b"msg" => (Known::Message, event.message.is_some()),
-            b"severity" | b"level" => (Known::Severity, event.severity.is_some()),
-            b"span_id" | b"id" => (Known::Id, event.id.is_some()),
-            b"parent_id" | b"parent" => (Known::Parent, event.parent.is_some()),
-            b"phase" | b"ph" => (Known::Phase, event.phase != EventFlags(0)),
-            b"source" => (Known::Source, event.source.is_some()),
-            _ => return Known::No,
-        };
-        if taken { Known::No } else { known }
+    fn meaning(&self, name: Text, top: bool) -> Meaning {
+        if !top {
+            return Meaning::Field;
+        }
+        Meaning::of(self.event.text(self.scan.line, name)).unless_taken(self.event)
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Known {
-    No,
-    Time,
-    Type,
-    Message,
-    Severity,
-    Id,
-    Parent,
-    Phase,
-    Source,
-}
-
-/// The phase words, those of the Chrome trace format included.
-pub(super) fn phase(word: &[u8]) -> Option<EventFlags> {
-    Some(match word {
-        b"point" | b"instant" | b"i" | b"I" | b"n" => EventFlags::POINT,
-        b"start" | b"begin" | b"B" | b"b" => EventFlags::START,
-        b"end" | b"E" | b"e" => EventFlags::END,
-        _ => return None,
-    })
 }
 
 fn span_id(number: Number, text: Text) -> SpanId {

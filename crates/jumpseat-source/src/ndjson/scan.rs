@@ -1,12 +1,35 @@
 //! The JSON scanner: a position in a line, and the tokens from there.
 
-use super::MAX_DEPTH;
 use super::number::{self, Number};
 use crate::delivery::Reason;
 use crate::event::{Refusal, Text};
 
-/// The detail of a line that stops in the middle.
-pub const ENDS: &str = "the line ends in the middle of the object";
+/// Deepest nesting of objects and arrays, the line's own object included.
+pub const MAX_DEPTH: usize = 32;
+
+/// Why a line is not scanned any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It ends in the middle of the object, at this offset. To the beginning of a longer line that is no harm.
+    End(usize),
+    /// Something else is wrong with it.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Stop {
+        Stop::Refused(refusal)
+    }
+}
+
+impl From<Stop> for Refusal {
+    fn from(stop: Stop) -> Refusal {
+        match stop {
+            Stop::End(at) => Refusal::at(at, Reason::Syntax, "the line ends in the middle of the object"),
+            Stop::Refused(refusal) => refusal,
+        }
+    }
+}
 
 /// What stands for U+0000, which PCP's texts cannot hold.
 const NUL_REPLACEMENT: char = '\u{fffd}';
@@ -30,8 +53,8 @@ pub struct Str {
 
 impl Str {
     /// The text, if the string is whole.
-    pub fn whole(self) -> Result<Text, Refusal> {
-        if self.ends_early { Err(Refusal::at(self.end, Reason::Syntax, ENDS)) } else { Ok(self.text) }
+    pub fn whole(self) -> Result<Text, Stop> {
+        if self.ends_early { Err(Stop::End(self.end)) } else { Ok(self.text) }
     }
 }
 
@@ -47,16 +70,18 @@ impl Scanner<'_> {
         }
     }
 
-    /// A refusal at the current position; at the end of the line it is always [`ENDS`].
+    /// A refusal at the current position; at the end of the line whatever was expected is just not there.
     #[cold]
-    pub fn refuse(&self, detail: &'static str) -> Refusal {
-        let detail = if self.at >= self.line.len() { ENDS } else { detail };
-        Refusal::at(self.at, Reason::Syntax, detail)
+    pub fn refuse(&self, detail: &'static str) -> Stop {
+        if self.at >= self.line.len() {
+            return Stop::End(self.at);
+        }
+        Stop::Refused(Refusal::at(self.at, Reason::Syntax, detail))
     }
 
     /// Consumes this byte, blanks before it too.
     #[inline]
-    pub fn expect(&mut self, byte: u8, detail: &'static str) -> Result<(), Refusal> {
+    pub fn expect(&mut self, byte: u8, detail: &'static str) -> Result<(), Stop> {
         if self.peek() == Some(byte) {
             self.at += 1;
             return Ok(());
@@ -65,9 +90,9 @@ impl Scanner<'_> {
     }
 
     /// Consumes the opening bracket of a nested object or array, if another level is allowed.
-    pub fn enter(&mut self, depth: usize) -> Result<(), Refusal> {
+    pub fn enter(&mut self, depth: usize) -> Result<(), Stop> {
         if depth >= MAX_DEPTH {
-            return Err(Refusal::at(self.at, Reason::Depth, "nested deeper than 32 levels"));
+            return Err(Refusal::at(self.at, Reason::Depth, "nested deeper than 32 levels").into());
         }
         self.at += 1;
         Ok(())
@@ -89,7 +114,7 @@ impl Scanner<'_> {
     /// A string, at its opening quote. Texts without escapes stay in the line, others are put into
     /// `arena` with their escapes resolved.
     #[inline]
-    pub fn string(&mut self, arena: &mut Vec<u8>) -> Result<Str, Refusal> {
+    pub fn string(&mut self, arena: &mut Vec<u8>) -> Result<Str, Stop> {
         self.at += 1;
         let start = self.at;
         self.at = plain_end(self.line, start);
@@ -102,7 +127,7 @@ impl Scanner<'_> {
     }
 
     #[cold]
-    fn string_with_escapes(&mut self, start: usize, arena: &mut Vec<u8>) -> Result<Str, Refusal> {
+    fn string_with_escapes(&mut self, start: usize, arena: &mut Vec<u8>) -> Result<Str, Stop> {
         let arena_start = arena.len();
         arena.extend_from_slice(&self.line[start..self.at]);
         loop {
@@ -120,11 +145,11 @@ impl Scanner<'_> {
                         arena.extend_from_slice(&self.line[run..self.at]);
                         continue;
                     }
-                    Err(refusal) if refusal.detail == ENDS => {
+                    Err(Stop::End(_)) => {
                         self.at = self.line.len();
                         true
                     }
-                    Err(refusal) => return Err(refusal),
+                    Err(stop) => return Err(stop),
                 },
                 Some(_) => return Err(self.refuse("a control character in a string: write it as \\u00xx")),
                 None => true,
@@ -135,7 +160,7 @@ impl Scanner<'_> {
     }
 
     /// An escape sequence, at its backslash. Lone surrogates become U+FFFD, and so does U+0000.
-    fn escape(&mut self) -> Result<char, Refusal> {
+    fn escape(&mut self) -> Result<char, Stop> {
         self.at += 1;
         let simple = match self.line.get(self.at) {
             Some(byte @ (b'"' | b'\\' | b'/')) => char::from(*byte),
@@ -151,7 +176,7 @@ impl Scanner<'_> {
         Ok(simple)
     }
 
-    fn unicode_escape(&mut self) -> Result<char, Refusal> {
+    fn unicode_escape(&mut self) -> Result<char, Stop> {
         self.at += 1;
         let unit = self.hex4()?;
         if unit & 0xfc00 == 0xd800 && self.line[self.at..].starts_with(b"\\u") {
@@ -171,7 +196,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn hex4(&mut self) -> Result<u32, Refusal> {
+    fn hex4(&mut self) -> Result<u32, Stop> {
         let mut unit = 0;
         for _ in 0..4 {
             let digit = self.line.get(self.at).and_then(|byte| char::from(*byte).to_digit(16));
@@ -184,7 +209,7 @@ impl Scanner<'_> {
 
     /// A number, at its first byte.
     #[inline]
-    pub fn number(&mut self) -> Result<Number, Refusal> {
+    pub fn number(&mut self) -> Result<Number, Stop> {
         match number::scan(&self.line[self.at..]) {
             Ok((len, number)) => {
                 self.at += len;
@@ -198,7 +223,7 @@ impl Scanner<'_> {
     }
 
     /// `true`, `false` or `null`, at its first byte.
-    pub fn literal(&mut self, word: &'static str) -> Result<Text, Refusal> {
+    pub fn literal(&mut self, word: &'static str) -> Result<Text, Stop> {
         let start = self.at;
         for byte in word.bytes() {
             if self.line.get(self.at) != Some(&byte) {
@@ -210,7 +235,7 @@ impl Scanner<'_> {
     }
 
     /// Goes over any value, checking it. `depth` is that of what contains it.
-    pub fn skip_value(&mut self, depth: usize) -> Result<(), Refusal> {
+    pub fn skip_value(&mut self, depth: usize) -> Result<(), Stop> {
         match self.peek() {
             Some(b'"') => self.skip_string(),
             Some(b'[') => {
@@ -239,8 +264,8 @@ impl Scanner<'_> {
     fn skip_items(
         &mut self,
         close: u8,
-        mut item: impl FnMut(&mut Self) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+        mut item: impl FnMut(&mut Self) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         if self.peek() == Some(close) {
             self.at += 1;
             return Ok(());
@@ -258,7 +283,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn skip_string(&mut self) -> Result<(), Refusal> {
+    fn skip_string(&mut self) -> Result<(), Stop> {
         self.at += 1;
         loop {
             self.at = plain_end(self.line, self.at);

@@ -77,13 +77,7 @@ impl OtlpConfig {
         if self.listen.is_some() && self.listen == self.grpc {
             return Err("grpc: the address of listen; each needs one of its own".to_owned());
         }
-        if !crate::registry::is_source_name(&self.source) {
-            return Err(format!(
-                "source: {:?} is no source name: 1 to {} bytes without blanks, slashes and control characters",
-                self.source,
-                crate::registry::MAX_SOURCE_NAME
-            ));
-        }
+        crate::registry::check_source_name(&self.source).map_err(|why| format!("source: {why}"))?;
         in_range("max_connections", self.max_connections, 1..=10_000)?;
         in_range("max_body", self.max_body, 1024..=json::MAX_TEXT)?;
         in_range("max_decompressed", self.max_decompressed, 1024..=json::MAX_TEXT)?;

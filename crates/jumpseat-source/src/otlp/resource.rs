@@ -6,9 +6,8 @@ use super::value::{Attributes, Limits, find_text};
 use super::wire::{Fields, Place};
 use crate::event::{Event, Refusal, Value};
 use crate::lanes::{LaneId, Lanes};
-use crate::names::sanitize;
 use crate::origin::Origin;
-use crate::registry::{MAX_SOURCE_NAME, SourceRefused};
+use crate::registry::{MAX_SOURCE_NAME, SourceRefused, sanitize};
 
 /// Most resources that are remembered, and the longest; others are looked at anew each time.
 const MAX_KNOWN: usize = 1024;

@@ -9,7 +9,8 @@ use super::wire::{Fields, Place, Wire};
 use crate::delivery::Reason;
 use crate::event::{Event, Field, Refusal, Text, Value};
 use crate::ndjson::MAX_DEPTH;
-use crate::registry::{MAX_FIELD_NAME, cut};
+use crate::registry::MAX_FIELD_NAME;
+use pcp_model::text::cut;
 
 /// Most memory for the texts of one span, its events included, that are not in the body as they are.
 const MAX_ARENA: usize = 4 << 20;

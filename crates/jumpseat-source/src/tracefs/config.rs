@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use serde::Deserialize;
 
 use super::clock::TraceClock;
-use crate::registry::is_source_name;
+use crate::registry::check_source_name;
 use crate::size::ByteSize;
 
 /// A kernel source: which events of the Linux kernel it takes, and what for room.
@@ -61,13 +61,7 @@ const MAX_PREFIX: usize = 24;
 impl KernelConfig {
     /// Checks ranges and notations. The error names the key and what is allowed.
     pub fn validate(&self) -> Result<(), String> {
-        if !is_source_name(&self.source) {
-            return Err(format!(
-                "source: {:?} is no source name: 1 to {} bytes without blanks and control characters",
-                self.source,
-                crate::registry::MAX_SOURCE_NAME
-            ));
-        }
+        check_source_name(&self.source).map_err(|why| format!("source: {why}"))?;
         for text in &self.events {
             EventSpec::parse(text).map_err(|why| format!("events: {text:?}: {why}"))?;
         }

@@ -9,6 +9,7 @@ use bytes::BufMut;
 
 use super::put_stamp;
 use pcp_model::Timestamp;
+use pcp_model::text::cut;
 
 /// Bytes of a label.
 pub(super) const LABEL_LEN: usize = 808;
@@ -55,9 +56,9 @@ impl LabelInfo {
         out.put_u64(0);
         for text in [&self.host, &self.zone, &self.zone_info] {
             // A NUL at the end belongs to the field.
-            let len = (0..TEXT_LEN).rev().find(|&len| text.is_char_boundary(len)).unwrap_or(0);
-            out.put_slice(&text.as_bytes()[..len]);
-            out.put_bytes(0, TEXT_LEN - len);
+            let kept = cut(text, TEXT_LEN - 1);
+            out.put_slice(kept.as_bytes());
+            out.put_bytes(0, TEXT_LEN - kept.len());
         }
         out.put_u32(LABEL_LEN as u32);
         label

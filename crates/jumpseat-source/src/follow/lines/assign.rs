@@ -3,11 +3,10 @@
 use super::when::When;
 use crate::delivery::Reason;
 use crate::event::{Event, Field, Limits, Refusal, Severity, SpanId, Text, Value};
+use crate::meaning::{Meaning, phase};
 use crate::ndjson::number::{self, Number};
-use crate::ndjson::phase;
 use crate::registry::MAX_FIELD_NAME;
 use jumpseat_wire::severity;
-use pcp_event::EventFlags;
 use pcp_model::Timestamp;
 
 /// Puts members of a line into an event.
@@ -22,19 +21,6 @@ pub struct Assign<'a> {
     pub now: Timestamp,
     /// The line is the beginning of a longer one.
     pub cut: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Time,
-    Type,
-    Message,
-    Severity,
-    Id,
-    Parent,
-    Phase,
-    Source,
-    Field,
 }
 
 impl Assign<'_> {
@@ -54,41 +40,36 @@ impl Assign<'_> {
             }
             event.truncated = true;
         }
-        let part = part(event, event.text(self.line, name));
+        let meaning = meaning_of(event.text(self.line, name)).unless_taken(event);
         let bytes = event.text(self.line, value);
-        match part {
-            Part::Time => {
+        // What the value cannot be, such as a phase that is no word for one, is kept as a text.
+        match meaning {
+            Meaning::Time => {
                 let time = self.when.read(bytes, self.now);
                 event.time = Some(time.map_err(|detail| Refusal::at(at, Reason::Time, detail))?);
                 return Ok(());
             }
-            Part::Phase => {
+            Meaning::Phase => {
                 if let Some(flag) = phase(bytes) {
                     event.phase = flag;
                     return Ok(());
                 }
             }
-            Part::Severity => {
-                let number = std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
-                let word = severity::from_word(bytes).or_else(|| number.and_then(severity::from_number));
-                if let Some(word) = word {
+            Meaning::Severity => {
+                if let Some(word) = severity_word(bytes) {
                     event.severity = Some(Severity::Word(word));
                     return Ok(());
                 }
             }
-            Part::Id | Part::Parent => {
-                let id = match typed_value(bytes) {
-                    Some(Value::I64(n)) if n >= 0 => SpanId::U64(n as u64),
-                    Some(Value::U64(n)) => SpanId::U64(n),
-                    _ => SpanId::Text(event.limited(self.line, self.limits, value, at)?),
-                };
-                match part {
-                    Part::Id => event.id = Some(id),
-                    _ => event.parent = Some(id),
-                }
+            Meaning::Id => {
+                event.id = Some(self.span_id(event, value, at)?);
                 return Ok(());
             }
-            Part::Field if typed => {
+            Meaning::Parent => {
+                event.parent = Some(self.span_id(event, value, at)?);
+                return Ok(());
+            }
+            Meaning::Field if typed => {
                 if let Some(value) = typed_value(bytes) {
                     event.fields.push(Field { name, value });
                     return Ok(());
@@ -97,31 +78,38 @@ impl Assign<'_> {
             _ => {}
         }
         let value = event.limited(self.line, self.limits, value, at)?;
-        match part {
-            Part::Type => event.event_type = Some(value),
-            Part::Message => event.message = Some(value),
-            Part::Severity => event.severity = Some(Severity::Text(value)),
-            Part::Source => event.source = Some(value),
+        match meaning {
+            Meaning::Type => event.event_type = Some(value),
+            Meaning::Message => event.message = Some(value),
+            Meaning::Severity => event.severity = Some(Severity::Text(value)),
+            Meaning::Source => event.source = Some(value),
             _ => event.fields.push(Field { name, value: Value::Text(value) }),
         }
         Ok(())
     }
+
+    fn span_id(&self, event: &mut Event, value: Text, at: usize) -> Result<SpanId, Refusal> {
+        Ok(match typed_value(event.text(self.line, value)) {
+            Some(Value::I64(n)) if n >= 0 => SpanId::U64(n as u64),
+            Some(Value::U64(n)) => SpanId::U64(n),
+            _ => SpanId::Text(event.limited(self.line, self.limits, value, at)?),
+        })
+    }
 }
 
+/// What a name means: as on the ingest socket, and what loggers that write lines call these parts besides.
 #[inline]
-fn part(event: &Event, name: &[u8]) -> Part {
-    let (part, taken) = match name {
-        b"time" | b"ts" | b"timestamp" => (Part::Time, event.time.is_some()),
-        b"type" | b"event" => (Part::Type, event.event_type.is_some()),
-        b"message" | b"msg" => (Part::Message, event.message.is_some()),
-        b"severity" | b"level" | b"lvl" => (Part::Severity, event.severity.is_some()),
-        b"span_id" | b"id" => (Part::Id, event.id.is_some()),
-        b"parent_id" | b"parent" => (Part::Parent, event.parent.is_some()),
-        b"phase" | b"ph" => (Part::Phase, event.phase != EventFlags(0)),
-        b"source" => (Part::Source, event.source.is_some()),
-        _ => return Part::Field,
-    };
-    if taken { Part::Field } else { part }
+fn meaning_of(name: &[u8]) -> Meaning {
+    match name {
+        b"ts" | b"timestamp" => Meaning::Time,
+        b"lvl" => Meaning::Severity,
+        _ => Meaning::of(name),
+    }
+}
+
+fn severity_word(text: &[u8]) -> Option<&'static str> {
+    let number = || std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    severity::from_word(text).or_else(|| number().and_then(severity::from_number))
 }
 
 /// A text that is a number as JSON writes them, without an exponent: one in a text is more often part of a hexadecimal

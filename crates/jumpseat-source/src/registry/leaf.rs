@@ -15,7 +15,7 @@ const MAX_LEAF: usize = 80;
 
 /// Hands out leaf names and remembers which are taken.
 #[derive(Debug, Default)]
-pub struct LeafNames {
+pub(super) struct LeafNames {
     taken: HashSet<String>,
     /// The plain name each field got, or would have got, for its first type.
     seen: HashMap<String, String>,
@@ -47,7 +47,7 @@ impl LeafNames {
 
 /// A name the PMNS accepts: a letter, then letters, digits and underscores. Every other character
 /// becomes one underscore; a name that does not start with a letter gets an `f` in front.
-pub fn sanitize(field: &str) -> String {
+pub(crate) fn sanitize(field: &str) -> String {
     let mut leaf: String = field
         .chars()
         .take(MAX_LEAF)
@@ -60,7 +60,7 @@ pub fn sanitize(field: &str) -> String {
 }
 
 /// The word for a type in leaf names and in the id file.
-pub const fn type_word(value_type: ValueType) -> &'static str {
+pub(super) const fn type_word(value_type: ValueType) -> &'static str {
     match value_type {
         ValueType::I32 => "i32",
         ValueType::U32 => "u32",
@@ -74,7 +74,7 @@ pub const fn type_word(value_type: ValueType) -> &'static str {
 }
 
 /// The type of a [`type_word`].
-pub fn type_of_word(word: &str) -> Option<ValueType> {
+pub(super) fn type_of_word(word: &str) -> Option<ValueType> {
     Some(match word {
         "i32" => ValueType::I32,
         "u32" => ValueType::U32,

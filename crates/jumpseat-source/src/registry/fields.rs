@@ -1,0 +1,141 @@
+//! Fields of events: those that every agent has, their metrics, and each thread's memory of them.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::Registry;
+use super::leaf::type_word;
+use pcp_model::text::cut;
+use pcp_model::{Pmid, ValueType};
+
+/// First cluster of `jumpseat.field`; field `n` is item `n % 1024` of cluster `16 + n / 1024`.
+pub const FIELD_CLUSTER: u16 = 16;
+/// Most fields the sixteen clusters can hold.
+pub const MAX_FIELDS: usize = 16 * 1024;
+/// Longest field name in bytes.
+pub const MAX_FIELD_NAME: usize = 128;
+
+/// The fields every jumpseat agent has, with their fixed ids. Up to [`FIRST_FREE`] ids are reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum WellKnown {
+    /// Event type.
+    Type = 0,
+    /// Message text.
+    Message = 1,
+    /// Severity, one of [`jumpseat_wire::severity::WORDS`] where it was recognised.
+    Severity = 2,
+    /// Span id that is text.
+    SpanId = 3,
+    /// Parent span id that is text.
+    ParentId = 4,
+    /// Number of lost records, in the record that tells of them.
+    Missed = 5,
+    /// Span id that is a number.
+    SpanIdU64 = 6,
+    /// Parent span id that is a number.
+    ParentIdU64 = 7,
+    /// `name=value` of fields beyond the cap.
+    Other = 8,
+}
+
+/// First id of fields that come from events.
+pub const FIRST_FREE: usize = 16;
+
+pub(super) const WELL_KNOWN: [(&str, ValueType); 9] = [
+    ("type", ValueType::String),
+    ("message", ValueType::String),
+    ("severity", ValueType::String),
+    ("span_id", ValueType::String),
+    ("parent_id", ValueType::String),
+    ("missed", ValueType::U64),
+    ("span_id_u64", ValueType::U64),
+    ("parent_id_u64", ValueType::U64),
+    ("other", ValueType::String),
+];
+
+/// The PMID of field number `id`.
+pub const fn field_pmid(domain: u16, id: u16) -> Pmid {
+    Pmid::new(domain, FIELD_CLUSTER + id / 1024, id % 1024)
+}
+
+impl WellKnown {
+    /// The field's PMID.
+    pub const fn pmid(self, domain: u16) -> Pmid {
+        field_pmid(domain, self as u16)
+    }
+}
+
+/// What stands in the id file for a field: its type and its name.
+pub(super) fn file_text(field: &str, value_type: ValueType) -> String {
+    format!("{} {field}", type_word(value_type))
+}
+
+/// What stands in the id file for one of the first ids: a field that every agent has, or nothing yet.
+pub(super) fn reserved_text(id: usize) -> String {
+    match WELL_KNOWN.get(id) {
+        Some((name, value_type)) => file_text(name, *value_type),
+        None => format!("reserved {id}"),
+    }
+}
+
+/// Names are kept as they come, except that control characters become underscores, blanks at the end go, and what
+/// exceeds [`MAX_FIELD_NAME`] bytes is cut.
+pub(super) fn tidy_field(name: &str) -> String {
+    let tidy: String =
+        cut(name, MAX_FIELD_NAME).trim_end().chars().map(|c| if c.is_control() { '_' } else { c }).collect();
+    if tidy.is_empty() { "_".to_owned() } else { tidy }
+}
+
+/// Where a field's values go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldRef {
+    /// The field's own metric.
+    Own(Pmid),
+    /// [`WellKnown::Other`], as `name=value`.
+    Folded,
+}
+
+/// One thread's memory of fields: a look-up is one hash of the name, without a lock.
+///
+/// Holds only fields that have a metric of their own, in at most twice as many spellings (that
+/// [`Registry::field`] treats as the same) as there may be fields, none longer than a name may be.
+#[derive(Debug)]
+pub struct FieldCache {
+    registry: Arc<Registry>,
+    /// By name, then by type code. [`Pmid::NULL`]: not asked for yet.
+    known: FxHashMap<Box<[u8]>, [Pmid; 8]>,
+}
+
+impl FieldCache {
+    /// An empty cache in front of `registry`.
+    pub fn new(registry: Arc<Registry>) -> FieldCache {
+        FieldCache { registry, known: FxHashMap::default() }
+    }
+
+    /// The metric of a field. `name` is UTF-8 (anything else is read lossily).
+    #[inline]
+    pub fn field(&mut self, name: &[u8], value_type: ValueType) -> FieldRef {
+        let slot = value_type.code() as usize & 7;
+        match self.known.get(name) {
+            Some(by_type) if by_type[slot] != Pmid::NULL => FieldRef::Own(by_type[slot]),
+            _ => self.ask(name, value_type, slot),
+        }
+    }
+
+    #[cold]
+    fn ask(&mut self, name: &[u8], value_type: ValueType, slot: usize) -> FieldRef {
+        let field = self.registry.field(&String::from_utf8_lossy(name), value_type);
+        match field {
+            FieldRef::Own(pmid) => {
+                if self.known.len() < 2 * self.registry.max_fields() && name.len() <= MAX_FIELD_NAME {
+                    self.known.entry(name.into()).or_insert([Pmid::NULL; 8])[slot] = pmid;
+                }
+            }
+            // Not remembered, as there is no limit to such names.
+            FieldRef::Folded => {}
+        }
+        field
+    }
+}

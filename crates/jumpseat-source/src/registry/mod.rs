@@ -1,0 +1,572 @@
+//! Names to ids, for good: fields, sources and (source, event type) pairs.
+//!
+//! One [`Registry`] is shared by all source threads. It has a mutex for each kind of names that only they take, and
+//! only for names they have not met before: each thread keeps a [`FieldCache`] (and lanes keep theirs for event
+//! types), so that the cost per field of an event is one hash look-up without a lock. A new name is
+//! appended to its id file before anybody sees the id, then announced as a [`Definition`] on an
+//! unbounded channel. The channel is bounded all the same, by the caps on the number of names.
+//!
+//! What exceeds a cap is folded, never dropped: a field becomes `name=value` in `jumpseat.field.other`,
+//! an event type counts under `source/(other)`, a source becomes the listener's default source.
+//!
+//! * [`names`]: one kind of names: ids, cap, announcement.
+//! * [`fields`]: fields and their metrics; [`leaf`]: what a field's metric is called.
+//! * [`words`]: what names may be.
+
+mod fields;
+mod leaf;
+mod names;
+mod words;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use crossbeam_channel::{Receiver, unbounded};
+
+use super::gate::Gate;
+use super::rules::Rules;
+use leaf::{LeafNames, type_of_word};
+use names::{Cap, Kind, Names, NoId};
+use pcp_event::filter::FieldResolver;
+use pcp_ids::IdsError;
+use pcp_model::{Inst, Pmid, ValueType};
+
+pub use fields::{
+    FIELD_CLUSTER, FIRST_FREE, FieldCache, FieldRef, MAX_FIELD_NAME, MAX_FIELDS, WellKnown, field_pmid,
+};
+pub(crate) use leaf::sanitize;
+pub use words::{
+    MAX_SOURCE_NAME, MAX_TYPE_NAME, NotASourceName, OTHER_TYPES, SOURCE_NAME_RULE, UNTYPED,
+    check_source_name, is_source_name, tidy_type,
+};
+
+/// Serial of the id file, and of the instance domain, of sources.
+pub const SOURCE_SERIAL: u32 = 1;
+/// Serial of the id file, and of the instance domain, of (source, event type) pairs.
+pub const TYPE_SERIAL: u32 = 2;
+/// Serial of the id file, and of the instance domain, of spans.
+pub const SPAN_SERIAL: u32 = 6;
+/// Serial of the id file of fields.
+pub const FIELD_SERIAL: u32 = 4;
+
+/// A name the core has to know before the first delivery that uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Definition {
+    /// An instance of the sources' instance domain.
+    Source {
+        /// Instance id.
+        id: Inst,
+        /// Instance name.
+        name: String,
+        /// What it lets through.
+        gate: Arc<Gate>,
+    },
+    /// An instance of the (source, event type) instance domain.
+    EventType {
+        /// Instance id.
+        id: Inst,
+        /// The source's instance id.
+        source: Inst,
+        /// Instance name, `source/type`.
+        name: String,
+        /// The event type alone.
+        event_type: String,
+    },
+    /// An instance of the spans' instance domain.
+    Span {
+        /// Instance id.
+        id: Inst,
+        /// The source's instance id.
+        source: Inst,
+        /// Instance name, `source/span`.
+        name: String,
+        /// The span's name alone.
+        span: String,
+    },
+    /// A metric below `jumpseat.field`.
+    Field {
+        /// The metric.
+        pmid: Pmid,
+        /// The last component of the metric's name.
+        leaf: String,
+        /// The field's name as events carry it.
+        field: String,
+        /// Type of its values.
+        value_type: ValueType,
+    },
+}
+
+/// Where ids persist and how many there may be.
+#[derive(Clone, Debug)]
+pub struct RegistryConfig {
+    /// The agent's domain number.
+    pub domain: u16,
+    /// Directory of the id files; `None` keeps ids in memory only.
+    pub dir: Option<PathBuf>,
+    /// Most fields, the reserved ones included; at most [`MAX_FIELDS`].
+    pub max_fields: usize,
+    /// Most sources.
+    pub max_sources: usize,
+    /// Most (source, event type) pairs.
+    pub max_types: usize,
+    /// Most spans, counted as pairs of source and name.
+    pub max_spans: usize,
+    /// What sources let through.
+    pub rules: Rules,
+}
+
+impl RegistryConfig {
+    /// Defaults, in memory only.
+    pub fn new(domain: u16) -> RegistryConfig {
+        let rules = Rules::default();
+        RegistryConfig {
+            domain,
+            dir: None,
+            max_fields: 4096,
+            max_sources: 256,
+            max_types: 4096,
+            max_spans: 1000,
+            rules,
+        }
+    }
+}
+
+/// The registry could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// An id file could not be read or written.
+    #[error("id file {file}: {error}")]
+    File {
+        /// The file's name, `DOMAIN.SERIAL`.
+        file: String,
+        /// What went wrong.
+        error: IdsError,
+    },
+    /// An id file has names of another form.
+    #[error(
+        "id file {file}: id {id} is {found:?}, expected {expected}; restore the file, or remove it to start afresh"
+    )]
+    Content {
+        /// The file's name.
+        file: String,
+        /// The id.
+        id: Inst,
+        /// What the file has there.
+        found: String,
+        /// What should be there.
+        expected: String,
+    },
+}
+
+/// A source cannot have this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceRefused {
+    /// Not a valid name.
+    #[error("not a source name: {SOURCE_NAME_RULE}")]
+    Name,
+    /// The cap is reached.
+    #[error("there are as many sources as the configuration allows")]
+    Full,
+    /// The id could not be stored.
+    #[error("its id could not be stored")]
+    Store,
+}
+
+/// Names to ids. See the module's description.
+#[derive(Debug)]
+pub struct Registry {
+    domain: u16,
+    sources: Names<Sources>,
+    types: Names<EventTypes>,
+    spans: Names<Spans>,
+    fields: Names<Fields>,
+    /// Taken while the lock of the fields is held, by nobody else.
+    leaves: Mutex<LeafNames>,
+    /// Grows with each field.
+    generation: AtomicU64,
+    /// For gates of sources that are new.
+    rules: ArcSwap<Rules>,
+}
+
+#[derive(Debug)]
+struct Sources;
+#[derive(Debug)]
+struct EventTypes;
+#[derive(Debug)]
+struct Spans;
+#[derive(Debug)]
+struct Fields;
+
+/// A source and a name of an event type or span below it. The id file has them as `source/name`.
+#[derive(Clone, Debug)]
+struct Pair {
+    source: Inst,
+    name: String,
+}
+
+impl Kind for Sources {
+    const SERIAL: u32 = SOURCE_SERIAL;
+    const WHAT: &'static str = "source";
+    type Kept = Arc<Gate>;
+}
+
+impl Kind for EventTypes {
+    const SERIAL: u32 = TYPE_SERIAL;
+    const WHAT: &'static str = "event type";
+    type Kept = Pair;
+}
+
+impl Kind for Spans {
+    const SERIAL: u32 = SPAN_SERIAL;
+    const WHAT: &'static str = "span";
+    type Kept = ();
+}
+
+impl Kind for Fields {
+    const SERIAL: u32 = FIELD_SERIAL;
+    const MAX_ID: Inst = MAX_FIELDS as Inst - 1;
+    const WHAT: &'static str = "field";
+    type Kept = ();
+}
+
+impl Registry {
+    /// Loads the id files. The receiver first yields everything already known.
+    ///
+    /// # Errors
+    /// [`RegistryError`] when a file cannot be read, created or is not what this agent wrote.
+    pub fn open(config: &RegistryConfig) -> Result<(Arc<Registry>, Receiver<Definition>), RegistryError> {
+        let (announce, definitions) = unbounded();
+        let registry = Registry {
+            domain: config.domain,
+            sources: Names::load(config, config.max_sources, &announce)?,
+            types: Names::load(config, config.max_types, &announce)?,
+            fields: Names::load(config, config.max_fields.min(MAX_FIELDS), &announce)?,
+            spans: Names::load(config, config.max_spans, &announce)?,
+            leaves: Mutex::default(),
+            generation: AtomicU64::new(0),
+            rules: ArcSwap::from_pointee(config.rules.clone()),
+        };
+        registry.reserve_fields()?;
+        registry.restore_sources()?;
+        registry.announce_known()?;
+        Ok((Arc::new(registry), definitions))
+    }
+
+    /// The agent's domain number.
+    pub fn domain(&self) -> u16 {
+        self.domain
+    }
+
+    /// How often a source was refused and its events went to the default source instead.
+    pub fn sources_refused(&self) -> u64 {
+        self.sources.overflow()
+    }
+
+    /// How often an event type was refused and its events counted under [`OTHER_TYPES`] instead.
+    pub fn types_folded(&self) -> u64 {
+        self.types.overflow()
+    }
+
+    /// How many names of spans were refused and went under [`OTHER_TYPES`] instead.
+    pub fn spans_folded(&self) -> u64 {
+        self.spans.overflow()
+    }
+
+    /// The instance id of a source.
+    ///
+    /// # Errors
+    /// [`SourceRefused`]; the caller then uses its default source.
+    pub fn source(&self, name: &str) -> Result<Inst, SourceRefused> {
+        let id = if is_source_name(name) {
+            let define = |id| self.source_definition(id, name);
+            self.sources.define(name, Cap::Applies, define).map_err(|why| match why {
+                NoId::Full => SourceRefused::Full,
+                NoId::Store => SourceRefused::Store,
+            })
+        } else {
+            Err(SourceRefused::Name)
+        };
+        id.inspect_err(|_| self.sources.count_overflow())
+    }
+
+    /// What a source lets through.
+    pub fn gate(&self, source: Inst) -> Arc<Gate> {
+        let gate = self.sources.kept(source);
+        debug_assert!(gate.is_some(), "source {source} was never handed out");
+        gate.unwrap_or_default()
+    }
+
+    /// Replaces the rules for sources that are new from now on. The gates of the others are the caller's to set.
+    pub fn set_rules(&self, rules: Rules) {
+        self.rules.store(Arc::new(rules));
+    }
+
+    /// The instance id that events of this type (`None`: without a type) count under. `None` when not even the
+    /// id of [`OTHER_TYPES`] could be stored: such events count by source only.
+    pub fn event_type(&self, source: Inst, event_type: Option<&[u8]>) -> Option<Inst> {
+        let define = |name: &str| {
+            let text = self.text_of(source, name);
+            let pair = Pair { source, name: name.to_owned() };
+            self.types.define(&text, cap_of(name), |id| type_definition(id, &text, pair))
+        };
+        let name = event_type.map_or_else(|| UNTYPED.to_owned(), tidy_type);
+        match define(&name) {
+            Ok(id) => Some(id),
+            Err(_) if name == OTHER_TYPES => None,
+            Err(_) => {
+                self.types.count_overflow();
+                define(OTHER_TYPES).ok()
+            }
+        }
+    }
+
+    /// Makes known that spans are named like the event type that counts under this instance. Beyond the cap they go
+    /// under [`OTHER_TYPES`], one for each source.
+    pub fn span(&self, event_type: Inst) {
+        let pair = self.types.kept(event_type);
+        debug_assert!(pair.is_some(), "event type {event_type} was never handed out");
+        let Some(Pair { source, name }) = pair else { return };
+        let define = |name: &str| {
+            let text = self.text_of(source, name);
+            self.spans.define(&text, cap_of(name), |id| {
+                ((), Definition::Span { id, source, name: text.clone(), span: name.to_owned() })
+            })
+        };
+        if define(&name) == Err(NoId::Full) {
+            self.spans.count_overflow();
+            // What cannot be stored was complained about, and is tried again with the next lane.
+            let _ = define(OTHER_TYPES);
+        }
+    }
+
+    /// The metric of a field. Names are kept as they come, except that control characters become
+    /// underscores, blanks at the end go, and what exceeds [`MAX_FIELD_NAME`] bytes is cut.
+    pub fn field(&self, name: &str, value_type: ValueType) -> FieldRef {
+        let field = fields::tidy_field(name);
+        let text = fields::file_text(&field, value_type);
+        let id = self.fields.define(&text, Cap::Applies, |id| {
+            self.generation.fetch_add(1, Ordering::Relaxed);
+            ((), self.field_definition(id, &field, value_type))
+        });
+        id.map_or(FieldRef::Folded, |id| FieldRef::Own(self.pmid(id)))
+    }
+
+    /// Most fields.
+    fn max_fields(&self) -> usize {
+        self.fields.cap()
+    }
+
+    fn pmid(&self, id: Inst) -> Pmid {
+        debug_assert!((0..MAX_FIELDS as Inst).contains(&id), "ids of fields are bounded by their file");
+        field_pmid(self.domain, id as u16)
+    }
+
+    /// `source/name`, as in the id file and as the instance's name.
+    fn text_of(&self, source: Inst, name: &str) -> String {
+        let source_name = self.sources.name(source);
+        debug_assert!(source_name.is_some(), "source {source} was never handed out");
+        format!("{}/{name}", source_name.unwrap_or_default())
+    }
+
+    fn source_definition(&self, id: Inst, name: &str) -> (Arc<Gate>, Definition) {
+        let gate = Arc::new(Gate::new(self.rules.load().of(name).0));
+        (Arc::clone(&gate), Definition::Source { id, name: name.to_owned(), gate })
+    }
+
+    fn field_definition(&self, id: Inst, field: &str, value_type: ValueType) -> Definition {
+        let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        let leaf = leaves.allocate(field, value_type);
+        Definition::Field { pmid: self.pmid(id), leaf, field: field.to_owned(), value_type }
+    }
+
+    /// Puts the well-known fields at their ids in a new file, and checks them in an old one.
+    fn reserve_fields(&self) -> Result<(), RegistryError> {
+        (0..FIRST_FREE).try_for_each(|id| self.fields.reserve(id as Inst, &fields::reserved_text(id)))
+    }
+
+    /// The files are written one after the other. After a loss of power the one of sources can lack what the
+    /// one of event types already refers to: such a source is new again.
+    fn restore_sources(&self) -> Result<(), RegistryError> {
+        for (_, name) in self.types.all() {
+            if let Some((source, _)) = name.split_once('/')
+                && self.sources.get(source).is_none()
+                && is_source_name(source)
+            {
+                let (id, file) = (self.sources.restore(source)?, self.sources.file());
+                tracing::warn!("source {source} has event types but no id in {file}: it gets {id}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the core of all names but those of spans, which it is told as they come again: for most nobody asks any
+    /// more.
+    fn announce_known(&self) -> Result<(), RegistryError> {
+        self.sources.announce_known(|id, name| Ok(Some(self.source_definition(id, name))))?;
+        self.types.announce_known(|id, text| {
+            let known =
+                text.split_once('/').and_then(|(source, name)| Some((self.sources.get(source)?, name)));
+            let (source, name) = known.ok_or("source/type with a known source")?;
+            Ok(Some(type_definition(id, text, Pair { source, name: name.to_owned() })))
+        })?;
+        // In the order of ids, so that every field's metric is called as it was when the field was new.
+        self.fields.announce_known(|id, text| {
+            // Ids that wait for more fields that every agent has.
+            let is_unused = (fields::WELL_KNOWN.len()..FIRST_FREE).contains(&(id as usize));
+            let parsed = text.split_once(' ').and_then(|(word, field)| Some((type_of_word(word)?, field)));
+            match parsed {
+                Some((value_type, field)) if (id as usize) < MAX_FIELDS => {
+                    Ok(Some(((), self.field_definition(id, field, value_type))))
+                }
+                _ if is_unused => Ok(None),
+                _ => Err(format!("\"<type> <field name>\" with an id below {MAX_FIELDS}")),
+            }
+        })
+    }
+}
+
+/// One instance per source beyond the cap, so that nothing goes uncounted.
+fn cap_of(name: &str) -> Cap {
+    if name == OTHER_TYPES { Cap::Waived } else { Cap::Applies }
+}
+
+fn type_definition(id: Inst, text: &str, pair: Pair) -> (Pair, Definition) {
+    let Pair { source, name } = pair.clone();
+    (pair, Definition::EventType { id, source, name: text.to_owned(), event_type: name })
+}
+
+/// For filters on the threads of sources.
+impl FieldResolver for Registry {
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn resolve(&self, name: &str, found: &mut dyn FnMut(Pmid)) {
+        const TYPES: [ValueType; 8] = [
+            ValueType::I32,
+            ValueType::U32,
+            ValueType::I64,
+            ValueType::U64,
+            ValueType::Float,
+            ValueType::Double,
+            ValueType::String,
+            ValueType::Aggregate,
+        ];
+        let ids =
+            TYPES.into_iter().filter_map(|value_type| self.fields.get(&fields::file_text(name, value_type)));
+        ids.map(|id| self.pmid(id)).for_each(found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fields::WELL_KNOWN;
+    use super::*;
+    use pcp_ids::IdMap;
+
+    fn leaves(definitions: &Receiver<Definition>) -> Vec<String> {
+        definitions
+            .try_iter()
+            .filter_map(|definition| match definition {
+                Definition::Field { pmid, leaf, value_type, .. } => {
+                    Some(format!("{}.{} {leaf} {}", pmid.cluster(), pmid.item(), value_type.name()))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn ids_and_names_survive_a_restart() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let config = RegistryConfig { dir: Some(dir.path().to_owned()), ..RegistryConfig::new(400) };
+        let (registry, definitions) = Registry::open(&config).expect("open");
+        assert_eq!(leaves(&definitions).len(), WELL_KNOWN.len());
+        let app = registry.source("app").expect("source");
+        let kind = registry.event_type(app, Some(b"GET /x y")).expect("stored");
+        let fields = [
+            ("a.b", ValueType::I64),
+            ("a-b", ValueType::I64),
+            ("a.b", ValueType::Double),
+            ("odd\nname ", ValueType::String),
+        ];
+        let ids: Vec<FieldRef> = fields.iter().map(|(name, t)| registry.field(name, *t)).collect();
+        assert_eq!(ids[0], FieldRef::Own(Pmid::new(400, 16, 16)));
+        let told: Vec<Definition> = definitions.try_iter().collect();
+        assert_eq!(told.len(), 6);
+        assert!(told.contains(&Definition::EventType {
+            id: kind,
+            source: app,
+            name: "app/GET_/x_y".to_owned(),
+            event_type: "GET_/x_y".to_owned()
+        }));
+        drop(registry);
+
+        let (registry, definitions) = Registry::open(&config).expect("open again");
+        let again: Vec<Definition> = definitions.try_iter().collect();
+        assert!(told.iter().all(|definition| again.contains(definition)), "{told:?}\n{again:?}");
+        assert_eq!(registry.source("app"), Ok(app));
+        assert_eq!(registry.event_type(app, Some(b"GET /x y")), Some(kind));
+        assert_eq!(fields.iter().map(|(name, t)| registry.field(name, *t)).collect::<Vec<_>>(), ids);
+        assert!(definitions.try_recv().is_err(), "nothing is announced twice");
+        assert_eq!(
+            registry.field("a_b", ValueType::I64),
+            FieldRef::Own(Pmid::new(400, 16, 20)),
+            "the next free id"
+        );
+        assert_eq!(leaves(&definitions), ["16.20 a_b_3 64"]);
+    }
+
+    #[test]
+    fn a_source_that_only_its_event_types_remember_is_new_again() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        std::fs::write(dir.path().join("400.2"), "2 0 2147483647\n0 1 app/login\n").expect("write");
+        let config = RegistryConfig { dir: Some(dir.path().to_owned()), ..RegistryConfig::new(400) };
+        let (registry, definitions) = Registry::open(&config).expect("open");
+        let app = registry.source("app").expect("source");
+        let told: Vec<Definition> = definitions.try_iter().collect();
+        assert!(told.contains(&Definition::Source { id: app, name: "app".to_owned(), gate: Arc::default() }));
+        assert_eq!(registry.event_type(app, Some(b"login")), Some(0));
+    }
+
+    #[test]
+    fn beyond_the_caps_names_are_folded_and_counted() {
+        let config = RegistryConfig {
+            max_fields: FIRST_FREE + 1,
+            max_sources: 1,
+            max_types: 1,
+            ..RegistryConfig::new(400)
+        };
+        let (registry, _definitions) = Registry::open(&config).expect("open");
+        let mut cache = FieldCache::new(Arc::clone(&registry));
+        assert!(matches!(cache.field(b"one", ValueType::I64), FieldRef::Own(_)));
+        assert_eq!(cache.field(b"two", ValueType::I64), FieldRef::Folded);
+        assert_eq!(cache.field(b"one", ValueType::Double), FieldRef::Folded);
+        assert!(matches!(cache.field(b"one", ValueType::I64), FieldRef::Own(_)));
+
+        assert_eq!(registry.source("a"), Ok(0));
+        assert_eq!(registry.source("b"), Err(SourceRefused::Full));
+        for bad in ["", "[x", "a b", "a/b", "a\u{0}", &"n".repeat(65)] {
+            assert_eq!(registry.source(bad), Err(SourceRefused::Name), "{bad:?}");
+        }
+        assert_eq!(registry.sources_refused(), 7);
+
+        let first = registry.event_type(0, None);
+        let other = registry.event_type(0, Some(b"x"));
+        assert_ne!(first, other);
+        assert_eq!(registry.event_type(0, Some(b"y")), other);
+        assert_eq!(registry.types_folded(), 2);
+    }
+
+    #[test]
+    fn a_foreign_field_file_is_refused() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("400.4");
+        IdMap::load(Some(&path), i32::MAX).expect("new file").get_or_add("something else").expect("added");
+        let config = RegistryConfig { dir: Some(dir.path().to_owned()), ..RegistryConfig::new(400) };
+        let error = Registry::open(&config).expect_err("not ours").to_string();
+        assert!(error.contains("400.4") && error.contains("something else"), "{error}");
+    }
+}

@@ -1,0 +1,208 @@
+//! One kind of names and their ids: a file, a cap, a count of what the cap kept out, and the word to the core about
+//! each new name.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use rustc_hash::FxHashMap;
+
+use super::{Definition, RegistryConfig, RegistryError};
+use crate::report::Limiter;
+use pcp_ids::{IdMap, IdsError, MAX_ID};
+use pcp_model::Inst;
+
+/// What names are of.
+pub(super) trait Kind {
+    /// Serial of the id file.
+    const SERIAL: u32;
+    /// The largest id.
+    const MAX_ID: Inst = MAX_ID;
+    /// What a name is of, in messages.
+    const WHAT: &'static str;
+    /// What is kept of each name that the core knows.
+    type Kept;
+}
+
+/// All names of one kind.
+#[derive(Debug)]
+pub(super) struct Names<K: Kind> {
+    cap: usize,
+    /// Read by the core, which must not wait for a lock.
+    overflow: AtomicU64,
+    /// The id file's name, for messages.
+    file: String,
+    table: Mutex<Table<K::Kept>>,
+    kind: PhantomData<K>,
+}
+
+#[derive(Debug)]
+struct Table<T> {
+    ids: IdMap,
+    /// What is kept of the names that the core knows.
+    announced: FxHashMap<Inst, T>,
+    announce: Sender<Definition>,
+    report: Limiter,
+}
+
+/// Why a name has no id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoId {
+    /// The cap is reached.
+    Full,
+    /// It could not be stored.
+    Store,
+}
+
+/// Whether a new name counts against the cap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cap {
+    Applies,
+    /// For names that stand for all that is beyond it.
+    Waived,
+}
+
+impl<K: Kind> Names<K> {
+    /// Loads the id file. The core is told of nothing yet.
+    pub fn load(
+        config: &RegistryConfig,
+        cap: usize,
+        announce: &Sender<Definition>,
+    ) -> Result<Names<K>, RegistryError> {
+        let file = format!("{}.{}", config.domain, K::SERIAL);
+        let path = config.dir.as_ref().map(|dir| dir.join(&file));
+        let ids = IdMap::load(path.as_deref(), K::MAX_ID)
+            .map_err(|error| RegistryError::File { file: file.clone(), error })?;
+        let table = Table {
+            ids,
+            announced: FxHashMap::default(),
+            announce: announce.clone(),
+            report: Limiter::new(3, Duration::from_secs(60)),
+        };
+        Ok(Names { cap, overflow: AtomicU64::new(0), file, table: Mutex::new(table), kind: PhantomData })
+    }
+
+    /// Most names.
+    pub fn cap(&self) -> usize {
+        self.cap
+    }
+
+    /// The id file's name.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// How often a name was kept out.
+    pub fn overflow(&self) -> u64 {
+        self.overflow.load(Ordering::Relaxed)
+    }
+
+    /// Counts a name that was kept out.
+    pub fn count_overflow(&self) {
+        self.overflow.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The id of a name that has one.
+    pub fn get(&self, name: &str) -> Option<Inst> {
+        self.lock().ids.get(name)
+    }
+
+    /// The name of an id.
+    pub fn name(&self, id: Inst) -> Option<String> {
+        self.lock().ids.name(id).map(str::to_owned)
+    }
+
+    /// What is kept of a name that the core knows.
+    pub fn kept(&self, id: Inst) -> Option<K::Kept>
+    where
+        K::Kept: Clone,
+    {
+        self.lock().announced.get(&id).cloned()
+    }
+
+    /// The id of a name. A new one gets an id if there is room, and is on file before the core is told; the core is
+    /// told before anybody else sees the id, so that no record can get there first. `define` gives what is kept and
+    /// what the core is told; it is called only for a name that the core does not know.
+    pub fn define(
+        &self,
+        name: &str,
+        cap: Cap,
+        define: impl FnOnce(Inst) -> (K::Kept, Definition),
+    ) -> Result<Inst, NoId> {
+        let mut table = self.lock();
+        let id = match table.ids.get(name) {
+            Some(id) => id,
+            None if cap == Cap::Applies && table.ids.len() >= self.cap => return Err(NoId::Full),
+            None => table.ids.get_or_add(name).map_err(|error| {
+                table.complain(K::WHAT, name, &error);
+                NoId::Store
+            })?,
+        };
+        if !table.announced.contains_key(&id) {
+            table.announce(id, define(id));
+        }
+        Ok(id)
+    }
+
+    /// Binds a name to an id of its own, or checks that it is.
+    pub fn reserve(&self, id: Inst, name: &str) -> Result<(), RegistryError> {
+        self.lock().ids.reserve(id, name).map_err(|error| self.failed(error))
+    }
+
+    /// Gives a name an id without a word to the core: [`Names::announce_known`] follows.
+    pub fn restore(&self, name: &str) -> Result<Inst, RegistryError> {
+        self.lock().ids.get_or_add(name).map_err(|error| self.failed(error))
+    }
+
+    /// All names, in ascending order of id.
+    pub fn all(&self) -> Vec<(Inst, String)> {
+        self.lock().ids.iter().map(|(id, name)| (id, name.to_owned())).collect()
+    }
+
+    /// Tells the core of the names in the file. `define` reads one of them; `None` for what is no name.
+    ///
+    /// # Errors
+    /// `define` could not, and says what it expected.
+    pub fn announce_known(
+        &self,
+        mut define: impl FnMut(Inst, &str) -> Result<Option<(K::Kept, Definition)>, String>,
+    ) -> Result<(), RegistryError> {
+        for (id, name) in self.all() {
+            let defined = define(id, &name).map_err(|expected| RegistryError::Content {
+                file: self.file.clone(),
+                id,
+                found: name,
+                expected,
+            })?;
+            if let Some(defined) = defined {
+                self.lock().announce(id, defined);
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: IdsError) -> RegistryError {
+        RegistryError::File { file: self.file.clone(), error }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table<K::Kept>> {
+        // The table stays consistent at every step, so a panic elsewhere does not spoil it.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Table<T> {
+    fn announce(&mut self, id: Inst, (kept, definition): (T, Definition)) {
+        self.announced.insert(id, kept);
+        // Nobody listens any more only when the agent is shutting down.
+        let _ = self.announce.send(definition);
+    }
+
+    fn complain(&mut self, what: &str, name: &str, error: &IdsError) {
+        if let Some(held_back) = self.report.allow(Instant::now()) {
+            tracing::error!(name, held_back, "cannot store the id of a new {what}: {error}");
+        }
+    }
+}
