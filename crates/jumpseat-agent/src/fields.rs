@@ -110,7 +110,7 @@ fn describe(pmid: Pmid, name: &str) -> String {
         (WellKnown::Message, "The text of the event."),
         (
             WellKnown::Severity,
-            "How grave the event is: trace, debug, info, notice, warn, error, critical, alert or emergency.",
+            "How grave the event is: trace, debug, info, notice, warning, error, critical, alert or emergency.",
         ),
         (WellKnown::SpanId, "Identifies the traced activity (flag id)."),
         (WellKnown::ParentId, "Identifies the activity that the traced one is part of (flag parent)."),

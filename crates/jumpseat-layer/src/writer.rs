@@ -17,6 +17,7 @@ use tracing_core::{Level, Metadata};
 use super::lane::{self, Outlet, Shared};
 use super::message::{self, Message};
 use jumpseat_wire::encode::{EncodeError, Encoder, Id, Phase, Record, Value};
+use jumpseat_wire::severity::Severity;
 
 /// Messages are gathered for so long before they are sent.
 const GATHER: Duration = Duration::from_millis(2);
@@ -236,11 +237,11 @@ fn record<'a>(
     fields: &'a [(&'a [u8], Value<'a>)],
 ) -> Record<'a> {
     let severity = match *metadata.level() {
-        Level::ERROR => "error",
-        Level::WARN => "warning",
-        Level::INFO => "info",
-        Level::DEBUG => "debug",
-        _ => "trace",
+        Level::ERROR => Severity::Error,
+        Level::WARN => Severity::Warning,
+        Level::INFO => Severity::Info,
+        Level::DEBUG => Severity::Debug,
+        _ => Severity::Trace,
     };
     Record {
         time: Some(time),
@@ -252,7 +253,7 @@ fn record<'a>(
         source: None,
         // The name of an event is its place in the source code: its target groups better.
         event_type: Some(if metadata.is_span() { metadata.name() } else { metadata.target() }.as_bytes()),
-        severity: Some(severity.as_bytes()),
+        severity: Some(severity.word().as_bytes()),
         id: (span != 0).then_some(Id::U64(span)),
         parent: (parent != 0).then_some(Id::U64(parent)),
         message: match message {

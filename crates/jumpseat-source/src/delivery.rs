@@ -159,6 +159,16 @@ pub struct Loss {
 /// The number of a connection, as far as the accounting goes: unique among the live connections of a thread.
 pub type ConnId = u32;
 
+/// How an event got here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// The connection, for the account of what it lost.
+    pub conn: ConnId,
+    /// When its bytes were read, in real time: the time of events that have none, and what other times are checked
+    /// against. The default is no time, against which nothing is checked.
+    pub time: Timestamp,
+}
+
 /// The process at the other end of a connection, as the kernel vouches for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {

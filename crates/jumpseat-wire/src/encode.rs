@@ -4,11 +4,12 @@ use std::fmt;
 
 use rustc_hash::FxHashMap;
 
+use crate::severity::Severity;
 use crate::{
     CLOCK, FIELD, HELLO, MAX_INTERNED, MAX_NAME, MAX_NAME_BYTES, MISSED, RECORD, SOURCE, SYNC, TYPE, USE,
     flag,
 };
-use crate::{put_frame, put_text, put_varint, severity};
+use crate::{put_frame, put_text, put_varint};
 
 /// A span id to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +82,7 @@ pub struct Record<'a> {
     pub source: Option<&'a str>,
     /// The event type.
     pub event_type: Option<&'a [u8]>,
-    /// The severity: a spelling that [`severity::from_word`] knows goes as a code, others as a field.
+    /// The severity: a spelling that [`Severity::from_word`] knows goes as a code, others as a field.
     pub severity: Option<&'a [u8]>,
     /// The span.
     pub id: Option<Id<'a>>,
@@ -174,7 +175,7 @@ impl Encoder {
     /// # Errors
     /// [`EncodeError`]; nothing but definitions was appended then.
     pub fn record(&mut self, record: &Record<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let code = record.severity.and_then(severity::from_word);
+        let code = record.severity.and_then(Severity::from_word);
         let severity_text = record.severity.filter(|_| code.is_none()).map(Value::Text);
         let ids = [record.id, record.parent].into_iter().flatten();
         let ids_are_text = ids.clone().any(|id| matches!(id, Id::Text(_)));
@@ -203,9 +204,7 @@ impl Encoder {
                 put_varint(&mut payload, intern(&mut self.types, &mut self.name_bytes, TYPE, name, out)?)
             }
         }
-        payload.push(code.map_or(0, |word| {
-            severity::WORDS.iter().position(|known| *known == word).map_or(0, |index| index as u8 + 1)
-        }));
+        payload.push(code.map_or(0, Severity::code));
         for id in ids {
             put_id(&mut payload, id, ids_are_text);
         }

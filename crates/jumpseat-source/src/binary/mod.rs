@@ -10,7 +10,7 @@ use crate::delivery::{MAX_SENDER_LOSS, Reason};
 use crate::event::{Limits, Refusal};
 use crate::lanes::{Arrival, At, InternedField, LaneId, Lanes, Record, TypeSlot};
 use crate::registry::WellKnown;
-use jumpseat_wire::severity;
+use jumpseat_wire::severity::Severity;
 use jumpseat_wire::{CLOCK, FIELD, HELLO, MAX_VARINT, MISSED, RECORD, SOURCE, SYNC, TYPE, USE, flag, varint};
 use pcp_event::{EventFlags, Param};
 use pcp_model::Timestamp;
@@ -32,18 +32,18 @@ pub struct Destination<'a> {
 
 /// One frame taken off the input.
 #[derive(Debug)]
-pub struct Taken {
+pub struct TakenFrame {
     /// Bytes it used up.
     pub consumed: usize,
     /// Whether they began a frame.
     pub frame: bool,
     /// What they were.
-    pub outcome: Result<Outcome, Refusal>,
+    pub outcome: Result<Frame, Refusal>,
 }
 
 /// What a frame was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Frame {
     /// Nothing to do without more bytes.
     Incomplete,
     /// Something that only concerns the decoder.
@@ -91,14 +91,14 @@ impl Decoder {
     }
 
     /// Takes one frame off the start of `input`.
-    pub fn take(&mut self, input: &[u8], to: &mut Destination<'_>) -> Taken {
+    pub fn take(&mut self, input: &[u8], to: &mut Destination<'_>) -> TakenFrame {
         if self.skip > 0 {
             return self.skip(input);
         }
         if !self.greeted {
             return self.hello(input);
         }
-        let incomplete = Taken { consumed: 0, frame: false, outcome: Ok(Outcome::Incomplete) };
+        let incomplete = TakenFrame { consumed: 0, frame: false, outcome: Ok(Frame::Incomplete) };
         let Some((&kind, rest)) = input.split_first() else { return incomplete };
         let (len, width) = match varint(rest) {
             Some(found) => found,
@@ -107,7 +107,7 @@ impl Decoder {
                 // Without its length nobody knows where the next frame begins.
                 self.lost = true;
                 let refusal = Refusal::at(1, Reason::Frame, "not a frame length");
-                return Taken { consumed: input.len(), frame: true, outcome: Err(refusal) };
+                return TakenFrame { consumed: input.len(), frame: true, outcome: Err(refusal) };
             }
         };
         let head = 1 + width;
@@ -116,29 +116,29 @@ impl Decoder {
             let skipped = len.min((input.len() - head) as u64);
             self.skip = len - skipped;
             let refusal = Refusal::at(0, Reason::OversizeLine, "a frame longer than the limit");
-            return Taken { consumed: head + skipped as usize, frame: true, outcome: Err(refusal) };
+            return TakenFrame { consumed: head + skipped as usize, frame: true, outcome: Err(refusal) };
         }
         let end = head + len as usize;
         let Some(payload) = input.get(head..end) else { return incomplete };
         let outcome =
             if kind == RECORD { self.record(payload, to) } else { self.definition(kind, payload, to) };
-        Taken { consumed: end, frame: true, outcome }
+        TakenFrame { consumed: end, frame: true, outcome }
     }
 
     /// Skips more of an oversized frame.
-    fn skip(&mut self, input: &[u8]) -> Taken {
+    fn skip(&mut self, input: &[u8]) -> TakenFrame {
         let skipped = self.skip.min(input.len() as u64);
         self.skip -= skipped;
-        let outcome = Ok(if self.skip > 0 { Outcome::Incomplete } else { Outcome::Nothing });
-        Taken { consumed: skipped as usize, frame: false, outcome }
+        let outcome = Ok(if self.skip > 0 { Frame::Incomplete } else { Frame::Nothing });
+        TakenFrame { consumed: skipped as usize, frame: false, outcome }
     }
 
-    fn hello(&mut self, input: &[u8]) -> Taken {
-        let mut taken = Taken { consumed: 0, frame: false, outcome: Ok(Outcome::Incomplete) };
+    fn hello(&mut self, input: &[u8]) -> TakenFrame {
+        let mut taken = TakenFrame { consumed: 0, frame: false, outcome: Ok(Frame::Incomplete) };
         if input.starts_with(&HELLO) {
             self.greeted = true;
             taken.consumed = HELLO.len();
-            taken.outcome = Ok(Outcome::Nothing);
+            taken.outcome = Ok(Frame::Nothing);
         } else if input.len() >= HELLO.len() || !HELLO.starts_with(input) {
             self.lost = true;
             taken.consumed = input.len();
@@ -151,7 +151,7 @@ impl Decoder {
 
     /// A frame of any kind but a record: definitions for records to come, and what concerns the connection.
     #[cold]
-    fn definition(&mut self, kind: u8, payload: &[u8], to: &mut Destination<'_>) -> Result<Outcome, Refusal> {
+    fn definition(&mut self, kind: u8, payload: &[u8], to: &mut Destination<'_>) -> Result<Frame, Refusal> {
         let mut read = Reader::new(payload, to.limits);
         match kind {
             SOURCE => {
@@ -160,18 +160,18 @@ impl Decoder {
                 // The registry counts what it refuses.
                 let lane = to.lanes.source(name.as_bytes()).unwrap_or(to.default_source);
                 put(&mut self.sources, id, lane);
-                Ok(Outcome::Nothing)
+                Ok(Frame::Nothing)
             }
             USE => {
                 let lane = *read.defined(&self.sources)?;
                 read.end()?;
-                Ok(Outcome::Source(lane))
+                Ok(Frame::Source(lane))
             }
             TYPE => {
                 let id = read.new_id(self.types.len())?;
                 let name = read.name(&mut self.name_bytes)?.as_bytes().into();
                 put(&mut self.types, id, EventType { name, slot: None });
-                Ok(Outcome::Nothing)
+                Ok(Frame::Nothing)
             }
             FIELD => {
                 let id = read.new_id(self.fields.len())?;
@@ -179,12 +179,12 @@ impl Decoder {
                 let name = read.name(&mut self.name_bytes)?;
                 let field = to.lanes.intern(name.as_bytes(), value_type);
                 put(&mut self.fields, id, field);
-                Ok(Outcome::Nothing)
+                Ok(Frame::Nothing)
             }
             SYNC => {
                 let token = read.varint()?;
                 read.end()?;
-                Ok(Outcome::Sync(token))
+                Ok(Frame::Sync(token))
             }
             CLOCK => {
                 let clock = SenderClock::from_code(read.byte()?).ok_or_else(|| {
@@ -192,7 +192,7 @@ impl Decoder {
                     Refusal::at(0, Reason::Control, detail)
                 })?;
                 read.end()?;
-                Ok(Outcome::Clock(clock))
+                Ok(Frame::Clock(clock))
             }
             MISSED => self.missed(read, to),
             _ => Err(Refusal::at(0, Reason::Frame, "a frame of an unknown kind")),
@@ -200,7 +200,7 @@ impl Decoder {
     }
 
     /// Records that the sender lost.
-    fn missed(&self, mut read: Reader<'_>, to: &mut Destination<'_>) -> Result<Outcome, Refusal> {
+    fn missed(&self, mut read: Reader<'_>, to: &mut Destination<'_>) -> Result<Frame, Refusal> {
         let count = read.varint()?;
         if count > MAX_SENDER_LOSS {
             return Err(Refusal::at(0, Reason::Control, "more than 2^32 lost records at a time"));
@@ -210,10 +210,10 @@ impl Decoder {
         if count > 0 {
             to.lanes.missed(to.lane, count, time);
         }
-        Ok(Outcome::Nothing)
+        Ok(Frame::Nothing)
     }
 
-    fn record(&mut self, payload: &[u8], to: &mut Destination<'_>) -> Result<Outcome, Refusal> {
+    fn record(&mut self, payload: &[u8], to: &mut Destination<'_>) -> Result<Frame, Refusal> {
         let Decoder { offset, sources, types, fields, .. } = self;
         let mut read = Reader::new(payload, to.limits);
         let Head { flags, time, lane, slot, type_name, severity } =
@@ -229,8 +229,8 @@ impl Decoder {
         if let Some(name) = type_name {
             record.known(WellKnown::Type, Param::String(name));
         }
-        if let Some(word) = severity {
-            record.known(WellKnown::Severity, Param::String(word.as_bytes()));
+        if let Some(severity) = severity {
+            record.known(WellKnown::Severity, Param::String(severity.word().as_bytes()));
         }
         let message = read.text()?;
         if !message.is_empty() {
@@ -247,7 +247,7 @@ impl Decoder {
         record.commit().map_err(|_| {
             Refusal::at(0, Reason::OversizeLine, "more parameters than a record can hold (256 KiB packed)")
         })?;
-        Ok(Outcome::Record { truncated })
+        Ok(Frame::Record { truncated })
     }
 }
 
@@ -258,7 +258,7 @@ struct Head<'a> {
     lane: LaneId,
     slot: TypeSlot,
     type_name: Option<&'a [u8]>,
-    severity: Option<&'static str>,
+    severity: Option<Severity>,
 }
 
 #[inline]
@@ -287,8 +287,8 @@ fn head<'a>(
     let at = read.at();
     let severity = match read.byte()? {
         0 => None,
-        code => match severity::WORDS.get(usize::from(code) - 1) {
-            Some(word) => Some(*word),
+        code => match Severity::from_code(code) {
+            Some(severity) => Some(severity),
             None => return Err(Refusal::at(at, Reason::Frame, "a severity that is not 0 to 9")),
         },
     };

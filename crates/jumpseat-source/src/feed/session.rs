@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{FeedError, FeedOptions};
+use super::error::FeedError;
+use super::options::FeedOptions;
 use crate::registry::{SOURCE_NAME_RULE, is_source_name};
 use jumpseat_wire::{self as wire, encode::Encoder};
 

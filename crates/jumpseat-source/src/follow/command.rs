@@ -22,7 +22,7 @@ use nix::unistd::Pid;
 use super::config::Restart;
 use super::lines::{Piece, Splitter};
 use super::stats::Phase;
-use super::stream::{Format, Input, Sink, Stream};
+use super::stream::{Chunk, Format, Sink, Stream};
 use crate::report::Limiter;
 
 /// Most bytes of one read.
@@ -238,7 +238,7 @@ impl Job {
     }
 
     fn take(&mut self, input: &[u8], sink: &mut Sink) {
-        let used = self.stream.take(Input::now(input), &mut self.format, sink, &Place(&self.plan.name));
+        let used = self.stream.take(Chunk::now(input), &mut self.format, sink, &Place(&self.plan.name));
         self.left = sink.lanes.is_stuck();
         self.carry.clear();
         self.carry.extend_from_slice(&input[used..]);
@@ -248,7 +248,7 @@ impl Job {
     /// The last line need not have a newline.
     fn output_ended(&mut self, sink: &mut Sink) {
         let rest = std::mem::take(&mut self.carry);
-        self.stream.last(Input::now(&rest), &mut self.format, sink, &Place(&self.plan.name));
+        self.stream.last(Chunk::now(&rest), &mut self.format, sink, &Place(&self.plan.name));
         let now = Instant::now();
         if let State::Running(run) = &mut self.state {
             run.out = None;
@@ -278,7 +278,7 @@ impl Job {
             }
         }
         let rest = std::mem::take(&mut self.carry);
-        self.stream.last(Input::now(&rest), &mut self.format, sink, &Place(&self.plan.name));
+        self.stream.last(Chunk::now(&rest), &mut self.format, sink, &Place(&self.plan.name));
         self.read_errors();
         let State::Running(run) = &mut self.state else { return };
         let status = run.child.wait();

@@ -43,17 +43,17 @@ impl Sink {
 
 /// Bytes that were just read.
 #[derive(Clone, Copy, Debug)]
-pub struct Input<'a> {
+pub struct Chunk<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
     /// When they were read.
     pub arrived: Timestamp,
 }
 
-impl<'a> Input<'a> {
+impl<'a> Chunk<'a> {
     /// Bytes that were read right now.
-    pub fn now(bytes: &'a [u8]) -> Input<'a> {
-        Input { bytes, arrived: Timestamp::from(SystemTime::now()) }
+    pub fn now(bytes: &'a [u8]) -> Chunk<'a> {
+        Chunk { bytes, arrived: Timestamp::from(SystemTime::now()) }
     }
 }
 
@@ -82,7 +82,7 @@ impl Stream {
     /// line within the limit, and but lines that there was no room for. `place` says in messages where they are from.
     pub fn take(
         &mut self,
-        input: Input<'_>,
+        input: Chunk<'_>,
         format: &mut Format,
         sink: &mut Sink,
         place: &dyn Display,
@@ -101,7 +101,7 @@ impl Stream {
     }
 
     /// Takes what is left at the end: a last line without a newline.
-    pub fn last(&mut self, rest: Input<'_>, format: &mut Format, sink: &mut Sink, place: &dyn Display) {
+    pub fn last(&mut self, rest: Chunk<'_>, format: &mut Format, sink: &mut Sink, place: &dyn Display) {
         if let Some(piece) = self.splitter.last(rest.bytes) {
             self.piece(piece, rest.arrived, format, sink, place);
         }

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use jumpseat_wire as wire;
 
-use super::binary::{self, Decoder, Destination};
+use super::binary::{Decoder, Destination, Frame};
 use super::clock::{Offset, SenderClock};
 use super::delivery::{ConnId, Peer, Reason};
 use super::event::{Event, Limits, Refusal};
@@ -333,21 +333,21 @@ impl Intake {
             at += taken.consumed;
             self.line += u64::from(taken.frame);
             match taken.outcome {
-                Ok(binary::Outcome::Incomplete) => break,
-                Ok(binary::Outcome::Nothing) => {}
-                Ok(binary::Outcome::Record { truncated }) => {
+                Ok(Frame::Incomplete) => break,
+                Ok(Frame::Nothing) => {}
+                Ok(Frame::Record { truncated }) => {
                     self.account.accepted += 1;
                     self.account.truncated += u64::from(truncated);
                 }
-                Ok(binary::Outcome::Source(lane)) => {
+                Ok(Frame::Source(lane)) => {
                     self.lane = lane;
                     shared.lanes.peer(lane, self.peer);
                 }
-                Ok(binary::Outcome::Clock(clock)) => {
+                Ok(Frame::Clock(clock)) => {
                     self.set_clock(clock);
                     decoder.offset = self.offset;
                 }
-                Ok(binary::Outcome::Sync(token)) => {
+                Ok(Frame::Sync(token)) => {
                     let (accepted, rejected, missed) = self.synced(shared);
                     wire::put_ack(replies, token, accepted, rejected, missed);
                 }

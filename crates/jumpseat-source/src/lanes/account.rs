@@ -1,18 +1,23 @@
 //! A lane's account: what happened since its last delivery, and the deliveries made of it.
 
 use super::types::EventTypes;
-use super::{BATCH_BYTES, LaneId};
 use crate::delivery::{ConnId, Delivery, Loss, Peer, Tallies};
 use crate::origin::{Labels, Origin};
 use pcp_event::batch::Batch;
 use pcp_model::Inst;
 
+/// A batch of this size leaves at once.
+pub const BATCH_BYTES: usize = 64 * 1024;
 /// First allocation of a batch whose predecessor was small.
 const MIN_BATCH: usize = 1024;
 
+/// A source's lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaneId(pub(super) u32);
+
 /// One lane's account.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct LaneAccount {
     lane: LaneId,
     source: Inst,
     /// Since the last delivery, except for event types.
@@ -34,9 +39,9 @@ pub(super) struct Account {
     expected: usize,
 }
 
-impl Account {
-    pub fn new(lane: LaneId, source: Inst, origin: Option<Origin>) -> Account {
-        Account {
+impl LaneAccount {
+    pub fn new(lane: LaneId, source: Inst, origin: Option<Origin>) -> LaneAccount {
+        LaneAccount {
             lane,
             source,
             tallies: Tallies::default(),

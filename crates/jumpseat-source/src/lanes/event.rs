@@ -1,8 +1,9 @@
 //! An event as a parser found it, written as a record.
 
-use super::record::{Arrival, At, Record};
-use super::{LaneId, Lanes};
-use crate::delivery::Reason;
+use super::Lanes;
+use super::account::LaneId;
+use super::record::{At, Record};
+use crate::delivery::{Arrival, Reason};
 use crate::event::{Event, Refusal, Severity, SpanId, Text};
 use crate::registry::WellKnown;
 use pcp_event::{EventFlags, Param};

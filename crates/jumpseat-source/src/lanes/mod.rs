@@ -6,7 +6,8 @@
 //! here waits for the core for longer than the configured patience. What cannot be handed over is counted with the
 //! time of the loss, and told before the next delivery of that source.
 //!
-//! * [`record`]: a record from its beginning to its commit; [`event`]: a parsed event as a record.
+//! * [`record`]: a record from its beginning to its commit; [`fields`]: the look-ups that its fields take; [`event`]: a
+//!   parsed event as a record.
 //! * [`account`]: what is counted for a lane, and what goes into a delivery; [`types`]: events by their type.
 //! * [`policy`]: the settings of the source ([`super::gate`]), kept by [`sieve`] (drop or pass) and [`order`] (hold
 //!   until it is its turn), and the check of times.
@@ -19,6 +20,7 @@
 
 mod account;
 mod event;
+mod fields;
 mod order;
 mod outbox;
 mod policy;
@@ -37,28 +39,23 @@ use rustc_hash::FxHashMap;
 use super::delivery::{ConnId, Delivery, Loss, Peer, Reason};
 use super::origin::{Labels, Origin};
 use super::registry::{Registry, SourceRefused};
-use account::Account;
+use account::LaneAccount;
+use fields::FieldNames;
 use outbox::Outbox;
 use pcp_event::batch::Batch;
 use pcp_model::{Timestamp, ValueType};
 use policy::Policy;
-use record::FieldNames;
 
+pub use super::delivery::Arrival;
+pub use account::{BATCH_BYTES, LaneId};
+pub use fields::InternedField;
+pub use outbox::Wake;
 pub use policy::CLOCK_FIELD;
-pub use record::{Arrival, At, InternedField, Record};
+pub use record::{At, Record};
 pub use types::TypeSlot;
 
-/// A batch of this size leaves at once.
-pub const BATCH_BYTES: usize = 64 * 1024;
 /// The connection of records that are held although theirs is gone.
 const GONE: ConnId = ConnId::MAX;
-
-/// Tells the core that there is something in its channels.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
-
-/// A source's lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LaneId(u32);
 
 /// All lanes of a thread.
 pub struct Lanes {
@@ -74,7 +71,7 @@ pub struct Lanes {
 /// batch while the other two are at hand.
 struct Lane {
     batch: Batch,
-    account: Account,
+    account: LaneAccount,
     policy: Policy,
 }
 
@@ -93,7 +90,7 @@ impl Lanes {
 
     /// The registry behind these lanes.
     pub fn registry(&self) -> &Arc<Registry> {
-        &self.names.registry
+        self.names.registry()
     }
 
     /// Whether the core is gone.
@@ -137,12 +134,12 @@ impl Lanes {
         if let Some(lane) = self.by_name.get(name) {
             return Ok(*lane);
         }
-        let registry = &self.names.registry;
+        let registry = self.names.registry();
         let source = registry.source(&String::from_utf8_lossy(name))?;
         let id = LaneId(self.lanes.len() as u32);
         self.lanes.push(Lane {
             batch: Batch::default(),
-            account: Account::new(id, source, self.default_origin.clone()),
+            account: LaneAccount::new(id, source, self.default_origin.clone()),
             policy: Policy::new(registry.gate(source), registry),
         });
         self.by_name.insert(name.into(), id);
@@ -154,7 +151,7 @@ impl Lanes {
     pub fn type_slot(&mut self, lane: LaneId, event_type: Option<&[u8]>) -> TypeSlot {
         let Lanes { lanes, names, .. } = self;
         let account = &mut lanes[lane.0 as usize].account;
-        account.types.slot(&names.registry, account.source(), event_type)
+        account.types.slot(names.registry(), account.source(), event_type)
     }
 
     /// Looks a field up once, for formats whose records have the same fields again and again.
@@ -250,7 +247,7 @@ impl Lanes {
 
     /// The account of a lane that has something to tell from now on.
     #[inline]
-    fn changed(&mut self, id: LaneId) -> &mut Account {
+    fn changed(&mut self, id: LaneId) -> &mut LaneAccount {
         let account = &mut self.lanes[id.0 as usize].account;
         self.outbox.mark(account);
         account
@@ -260,7 +257,7 @@ impl Lanes {
     fn release(&mut self, id: LaneId, everything: bool) {
         let Lanes { lanes, names, outbox, .. } = self;
         let Lane { batch, account, policy } = &mut lanes[id.0 as usize];
-        policy.release(everything, &names.registry, batch, account, outbox);
+        policy.release(everything, names.registry(), batch, account, outbox);
     }
 }
 

@@ -34,9 +34,10 @@ pub struct Held {
     due: VecDeque<(Instant, Timestamp)>,
     /// The latest time since the last flush.
     fresh: Option<Timestamp>,
-    /// The latest time that has arrived, and that has left.
+    /// The latest time that has arrived.
     newest: Timestamp,
-    left: Timestamp,
+    /// The latest time that was released: what is earlier comes too late.
+    released: Timestamp,
 }
 
 /// In the order in which records leave.
@@ -61,7 +62,7 @@ impl Held {
             due: VecDeque::new(),
             fresh: None,
             newest: Timestamp::new(i64::MIN, 0),
-            left: Timestamp::new(i64::MIN, 0),
+            released: Timestamp::new(i64::MIN, 0),
         }
     }
 
@@ -83,7 +84,7 @@ impl Held {
     /// Takes a record in. False: it is too late to be put in order, and has to leave at once.
     pub fn push(&mut self, record: &[u8], conn: ConnId) -> bool {
         let time = record_time(record);
-        if time < self.left {
+        if time < self.released {
             return false;
         }
         let place = Place {
@@ -128,7 +129,7 @@ impl Held {
         let record = &self.bytes[first.start as usize..][..first.len as usize];
         // The caller hands batches over long before they are full.
         let _ = batch.push_packed(record);
-        self.left = self.left.max(time);
+        self.released = self.released.max(time);
         self.live -= record.len();
         if self.bytes.len() - self.live >= self.live.max(COMPACT) || self.live == 0 {
             self.compact();

@@ -1,14 +1,17 @@
 //! The way to the core: a bounded channel, and what happens when it is full.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{SendTimeoutError, Sender, TrySendError};
 use rustc_hash::FxHashMap;
 
-use super::account::Account;
-use super::{LaneId, Wake};
+use super::account::{LaneAccount, LaneId};
 use crate::delivery::{ConnId, Delivery};
 use pcp_event::batch::Batch;
+
+/// Tells the core that there is something in its channels.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// What hands over for all lanes of a thread.
 pub(super) struct Outbox {
@@ -70,7 +73,7 @@ impl Outbox {
 
     /// Notes that a lane has something to hand over.
     #[inline]
-    pub fn mark(&mut self, account: &mut Account) {
+    pub fn mark(&mut self, account: &mut LaneAccount) {
         if !account.is_marked {
             account.is_marked = true;
             self.marked.push(account.lane());
@@ -90,7 +93,7 @@ impl Outbox {
     }
 
     /// Sends what a lane has. When that fails, its records become missed, or are kept, and the rest stays.
-    pub fn hand_over(&mut self, batch: &mut Batch, account: &mut Account) {
+    pub fn hand_over(&mut self, batch: &mut Batch, account: &mut LaneAccount) {
         let Some(delivery) = account.delivery(batch) else { return };
         match self.send(delivery) {
             Sent::Arrived => {
@@ -111,7 +114,7 @@ impl Outbox {
         self.mark(account);
     }
 
-    fn lose(&mut self, delivery: Delivery, batch: &mut Batch, account: &mut Account) {
+    fn lose(&mut self, delivery: Delivery, batch: &mut Batch, account: &mut LaneAccount) {
         account.lose(delivery, batch, |conn, count| {
             *self.lost.entry(conn).or_insert(0) += u64::from(count);
         });

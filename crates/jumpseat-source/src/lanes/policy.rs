@@ -4,17 +4,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::BATCH_BYTES;
-use super::account::Account;
+use super::account::{BATCH_BYTES, LaneAccount};
+use super::fields::FieldNames;
 use super::order::Held;
 use super::outbox::Outbox;
-use super::record::{Arrival, FieldNames};
 use super::sieve::Sieve;
-use crate::delivery::{ConnId, Tallies};
+use crate::delivery::{Arrival, ConnId, Tallies};
 use crate::gate::{Gate, Settings};
 use crate::registry::Registry;
 use pcp_event::Param;
-use pcp_event::batch::Batch;
+use pcp_event::batch::{Batch, record_time};
 use pcp_model::Timestamp;
 
 /// The field of records whose time is suspect: `future` or `past`.
@@ -86,15 +85,16 @@ impl Policy {
     #[cold]
     pub fn apply(
         &mut self,
-        time: Timestamp,
         arrival: Arrival,
         batch: &mut Batch,
-        account: &mut Account,
+        account: &mut LaneAccount,
         names: &mut FieldNames,
         outbox: &mut Outbox,
     ) -> Verdict {
-        self.follow_gate(&names.registry);
-        let suspect = self.suspect(time, arrival.time);
+        self.follow_gate(names.registry());
+        let newest = batch.last().map(record_time);
+        debug_assert!(newest.is_some(), "a record was just committed");
+        let suspect = newest.and_then(|time| self.suspect(time, arrival.time));
         if let Some(suspect) = suspect {
             suspect.count(&mut account.tallies);
             if self.settings.flag_clock {
@@ -102,7 +102,7 @@ impl Policy {
             }
         }
         let Some(record) = batch.last() else { return Verdict::Gone };
-        if let Some(cause) = self.sieve.as_mut().and_then(|sieve| sieve.drops(record, &names.registry)) {
+        if let Some(cause) = self.sieve.as_mut().and_then(|sieve| sieve.drops(record, names.registry())) {
             account.tallies.received += 1;
             account.tallies.dropped[cause as usize] += 1;
             batch.truncate(batch.len() - 1);
@@ -148,7 +148,7 @@ impl Policy {
         everything: bool,
         registry: &Registry,
         batch: &mut Batch,
-        account: &mut Account,
+        account: &mut LaneAccount,
         outbox: &mut Outbox,
     ) {
         if self.held.is_none() {
@@ -175,7 +175,7 @@ impl Policy {
         &mut self,
         until: Option<Timestamp>,
         batch: &mut Batch,
-        account: &mut Account,
+        account: &mut LaneAccount,
         outbox: &mut Outbox,
     ) -> bool {
         let Some(conn) = self.held.as_mut().and_then(|held| held.release(until, batch)) else { return false };

@@ -1,28 +1,15 @@
 //! One record on its way into a lane's batch, with the look-ups that its fields take. The only way in.
 
-use std::io::Write;
-use std::sync::Arc;
-
-use super::account::Account;
+use super::account::{BATCH_BYTES, LaneAccount, LaneId};
+use super::fields::{FieldNames, InternedField};
 use super::outbox::Outbox;
 use super::policy::{Policy, Verdict};
 use super::types::TypeSlot;
-use super::{BATCH_BYTES, LaneId};
-use crate::delivery::ConnId;
-use crate::registry::{FieldCache, FieldRef, Registry, WellKnown};
+use crate::delivery::Arrival;
+use crate::registry::WellKnown;
 use pcp_event::batch::{Batch, RecordError, RecordWriter};
 use pcp_event::{EventFlags, Param};
-use pcp_model::{Pmid, Timestamp, ValueType};
-
-/// How an event got here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Arrival {
-    /// The connection, for the account of what it lost.
-    pub conn: ConnId,
-    /// When its bytes were read, in real time: the time of events that have none, and what other times are checked
-    /// against. The default is no time, against which nothing is checked.
-    pub time: Timestamp,
-}
+use pcp_model::Timestamp;
 
 /// What has to be known of a record before its first parameter.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +31,7 @@ pub struct At {
 pub struct Record<'a> {
     at: At,
     writer: RecordWriter<'a>,
-    account: &'a mut Account,
+    account: &'a mut LaneAccount,
     policy: &'a mut Policy,
     names: &'a mut FieldNames,
     outbox: &'a mut Outbox,
@@ -57,7 +44,7 @@ impl<'a> Record<'a> {
     pub(super) fn new(
         at: At,
         batch: &'a mut Batch,
-        account: &'a mut Account,
+        account: &'a mut LaneAccount,
         policy: &'a mut Policy,
         names: &'a mut FieldNames,
         outbox: &'a mut Outbox,
@@ -69,23 +56,23 @@ impl<'a> Record<'a> {
     /// Adds one of the fields that every agent has.
     #[inline]
     pub fn known(&mut self, field: WellKnown, value: Param<'_>) {
-        self.writer.param(field.pmid(self.names.domain), value);
+        self.writer.param(field.pmid(self.names.domain()), value);
     }
 
     /// Adds a field by its name; `name=value` where it has no metric of its own.
     #[inline]
     pub fn field(&mut self, name: &[u8], value: Param<'_>) {
-        match self.names.cache.field(name, value.value_type()) {
-            FieldRef::Own(pmid) => self.writer.param(pmid, value),
-            FieldRef::Folded => self.fold(name, &value),
+        match self.names.own(name, value.value_type()) {
+            Some(pmid) => self.writer.param(pmid, value),
+            None => self.fold(name, &value),
         }
     }
 
     /// Adds a field that was looked up before, with a value of its type.
     #[inline]
     pub fn interned(&mut self, field: &InternedField, value: Param<'_>) {
-        match &field.folded {
-            None => self.writer.param(field.pmid, value),
+        match field.folded_name() {
+            None => self.writer.param(field.pmid(), value),
             Some(name) => self.fold(name, &value),
         }
     }
@@ -108,12 +95,12 @@ impl<'a> Record<'a> {
         account.tallies.folded += folded;
         account.tallies.truncated += u64::from(is_truncated);
         if let Some(event_type) = account.types.count(at.event_type, at.flags) {
-            names.registry.span(event_type);
+            names.registry().span(event_type);
         }
         // Before the policy: what it drops or holds is to be told by the next flush all the same.
         outbox.mark(account);
         if policy.has_a_say(at.time, at.arrival.time)
-            && policy.apply(at.time, at.arrival, batch, account, names, outbox) == Verdict::Gone
+            && policy.apply(at.arrival, batch, account, names, outbox) == Verdict::Gone
         {
             return Ok(());
         }
@@ -126,77 +113,7 @@ impl<'a> Record<'a> {
 
     fn fold(&mut self, name: &[u8], value: &Param<'_>) {
         self.folded += 1;
-        let other = WellKnown::Other.pmid(self.names.domain);
-        let text = self.names.fold(name, value);
+        let (other, text) = self.names.fold(name, value);
         self.writer.param(other, Param::String(text));
-    }
-}
-
-/// A field that was looked up once.
-#[derive(Clone, Debug, PartialEq)]
-pub struct InternedField {
-    /// Its type.
-    pub value_type: ValueType,
-    /// Its metric; [`WellKnown::Other`] if it has none of its own.
-    pmid: Pmid,
-    /// Its name, if its values are folded.
-    folded: Option<Box<[u8]>>,
-}
-
-/// The names of fields, for the records of one thread.
-pub(super) struct FieldNames {
-    pub registry: Arc<Registry>,
-    cache: FieldCache,
-    /// Memory for `name=value`.
-    folded: Vec<u8>,
-    domain: u16,
-}
-
-impl FieldNames {
-    pub fn new(registry: Arc<Registry>) -> FieldNames {
-        FieldNames {
-            cache: FieldCache::new(Arc::clone(&registry)),
-            domain: registry.domain(),
-            folded: Vec::new(),
-            registry,
-        }
-    }
-
-    pub fn intern(&mut self, name: &[u8], value_type: ValueType) -> InternedField {
-        match self.cache.field(name, value_type) {
-            FieldRef::Own(pmid) => InternedField { value_type, pmid, folded: None },
-            FieldRef::Folded => {
-                let pmid = WellKnown::Other.pmid(self.domain);
-                InternedField { value_type, pmid, folded: Some(name.into()) }
-            }
-        }
-    }
-
-    /// The metric of a field, and the value that goes there.
-    pub fn resolve<'a>(&'a mut self, name: &[u8], value: Param<'a>) -> (Pmid, Param<'a>) {
-        match self.cache.field(name, value.value_type()) {
-            FieldRef::Own(pmid) => (pmid, value),
-            FieldRef::Folded => (WellKnown::Other.pmid(self.domain), Param::String(self.fold(name, &value))),
-        }
-    }
-
-    /// `name=value`, for fields without a metric of their own.
-    fn fold(&mut self, name: &[u8], value: &Param<'_>) -> &[u8] {
-        let out = &mut self.folded;
-        out.clear();
-        out.extend_from_slice(name);
-        out.push(b'=');
-        // Writing to a vector cannot fail.
-        let _ = match value {
-            Param::I32(n) => write!(out, "{n}"),
-            Param::U32(n) => write!(out, "{n}"),
-            Param::I64(n) => write!(out, "{n}"),
-            Param::U64(n) => write!(out, "{n}"),
-            Param::Float(n) => write!(out, "{n}"),
-            Param::Double(n) => write!(out, "{n}"),
-            Param::String(bytes) => out.write_all(bytes),
-            Param::Aggregate(bytes) => bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}")),
-        };
-        out
     }
 }

@@ -4,7 +4,7 @@
 //! themselves; no allocation once warm.
 
 use super::log;
-use super::record::{Context, Workspace};
+use super::record::{ScopeContext, Workspace};
 use super::resource::Resources;
 use super::span;
 use super::value::{Attributes, Limits};
@@ -49,7 +49,7 @@ pub struct Decoder {
 
 /// A request on its way.
 #[derive(Clone, Copy)]
-struct Request<'a> {
+struct ExportRequest<'a> {
     arrival: Arrival,
     signal: Signal,
     body: &'a [u8],
@@ -90,7 +90,7 @@ impl Decoder {
 
     /// Takes in a request and hands its records over. The connection is what the loss is told apart by.
     pub fn request(&mut self, arrival: Arrival, signal: Signal, body: &[u8]) -> Outcome {
-        let request = Request { arrival, signal, body };
+        let request = ExportRequest { arrival, signal, body };
         let mut outcome = Outcome::default();
         let lost = self.lanes.lost(arrival.conn);
         let mut fields = Fields::of(body, 0..body.len());
@@ -116,7 +116,12 @@ impl Decoder {
     }
 
     /// A `ResourceSpans` or `ResourceLogs`.
-    fn resource(&mut self, request: Request<'_>, place: Place, outcome: &mut Outcome) -> Result<(), Refusal> {
+    fn resource(
+        &mut self,
+        request: ExportRequest<'_>,
+        place: Place,
+        outcome: &mut Outcome,
+    ) -> Result<(), Refusal> {
         let body = request.body;
         // The resource may stand behind its spans, so it is looked for first.
         let mut lane = self.resources.default;
@@ -151,12 +156,12 @@ impl Decoder {
     /// A `ScopeSpans` or `ScopeLogs`.
     fn scope(
         &mut self,
-        request: Request<'_>,
+        request: ExportRequest<'_>,
         lane: LaneId,
         place: Place,
         outcome: &mut Outcome,
     ) -> Result<(), Refusal> {
-        let Request { arrival, signal, body } = request;
+        let ExportRequest { arrival, signal, body } = request;
         let mut scope = None;
         let mut fields = Fields::of(body, place.clone());
         loop {
@@ -167,7 +172,7 @@ impl Decoder {
                 None => break,
             }
         }
-        let context = Context { arrival, lane, body, scope: scope.as_deref() };
+        let context = ScopeContext { arrival, lane, body, scope: scope.as_deref() };
         let mut fields = Fields::of(body, place);
         loop {
             let at = fields.at();

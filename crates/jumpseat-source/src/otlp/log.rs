@@ -1,12 +1,12 @@
 //! A log record: a POINT with severity and message.
 
-use super::record::{Context, EMPTY, Workspace, id, oversize, put_count, time};
+use super::record::{EMPTY, ScopeContext, Workspace, id, oversize, put_count, time};
 use super::value::Attributes;
 use super::wire::{Fields, Place};
 use crate::event::{Refusal, Text};
 use crate::lanes::{At, Lanes};
 use crate::registry::WellKnown;
-use jumpseat_wire::severity;
+use jumpseat_wire::severity::Severity;
 use pcp_event::{EventFlags, Param};
 
 /// The event type of log records that have no event name.
@@ -40,7 +40,7 @@ struct Texts {
 pub(super) fn take(
     lanes: &mut Lanes,
     workspace: &mut Workspace,
-    context: Context<'_>,
+    context: ScopeContext<'_>,
     place: Place,
 ) -> Result<(), Refusal> {
     let at = place.start;
@@ -83,10 +83,10 @@ impl LogRecord {
         texts: &Texts,
         lanes: &mut Lanes,
         workspace: &Workspace,
-        context: Context<'_>,
+        context: ScopeContext<'_>,
         at: usize,
     ) -> Result<(), Refusal> {
-        let Context { arrival, lane, body, scope } = context;
+        let ScopeContext { arrival, lane, body, scope } = context;
         let Workspace { event, fields, .. } = workspace;
         let text = |text| event.text(body, text);
         let type_name = if texts.event_name.is_empty() { TYPE } else { text(texts.event_name) };
@@ -109,8 +109,8 @@ impl LogRecord {
         record.known(WellKnown::Type, Param::String(type_name));
         // The number is of a fixed list, the text is the sender's own word.
         let severity_text = text(texts.severity);
-        match severity::from_otlp(self.severity).or_else(|| severity::from_word(severity_text)) {
-            Some(word) => record.known(WellKnown::Severity, Param::String(word.as_bytes())),
+        match Severity::from_otlp(self.severity).or_else(|| Severity::from_word(severity_text)) {
+            Some(known) => record.known(WellKnown::Severity, Param::String(known.word().as_bytes())),
             None if severity_text.is_empty() => {}
             None => record.known(WellKnown::Severity, Param::String(severity_text)),
         }

@@ -15,7 +15,7 @@ pub(super) const EMPTY: Text = Text::of_input(0, 0);
 
 /// To whom a span or log record belongs, and the request it is in.
 #[derive(Clone, Copy)]
-pub(super) struct Context<'a> {
+pub(super) struct ScopeContext<'a> {
     pub arrival: Arrival,
     pub lane: LaneId,
     pub body: &'a [u8],

@@ -5,13 +5,14 @@
 
 use std::ops::Range;
 
-use super::record::{Context, EMPTY, Workspace, id, keep, oversize, put_count, time};
+use super::record::{EMPTY, ScopeContext, Workspace, id, keep, oversize, put_count, time};
 use super::value::Attributes;
 use super::wire::{Fields, Place};
 use crate::delivery::Reason;
 use crate::event::{Refusal, Text, Value};
 use crate::lanes::{At, Lanes, Record, TypeSlot};
 use crate::registry::WellKnown;
+use jumpseat_wire::severity::Severity;
 use pcp_event::batch::RecordError;
 use pcp_event::{EventFlags, Param};
 
@@ -60,7 +61,7 @@ pub(super) fn take(
     lanes: &mut Lanes,
     workspace: &mut Workspace,
     scratch: &mut Scratch,
-    context: Context<'_>,
+    context: ScopeContext<'_>,
     place: Place,
 ) -> Result<(), Refusal> {
     let at = place.start;
@@ -200,7 +201,7 @@ struct TypeName<'a> {
 }
 
 impl<'a> TypeName<'a> {
-    fn of(text: &'a [u8], lanes: &mut Lanes, context: Context<'_>) -> TypeName<'a> {
+    fn of(text: &'a [u8], lanes: &mut Lanes, context: ScopeContext<'_>) -> TypeName<'a> {
         let text = (!text.is_empty()).then_some(text);
         TypeName { text, slot: lanes.type_slot(context.lane, text) }
     }
@@ -210,7 +211,7 @@ impl<'a> TypeName<'a> {
 struct Writer<'a> {
     lanes: &'a mut Lanes,
     workspace: &'a Workspace,
-    context: Context<'a>,
+    context: ScopeContext<'a>,
     identity: &'a Identity,
     /// Start and end, in nanoseconds.
     times: (u64, u64),
@@ -252,7 +253,7 @@ impl Writer<'_> {
         let text = |text| Param::String(event.text(context.body, text));
         let mut record = self.begin(EventFlags::END, end, name);
         if texts.failed {
-            record.known(WellKnown::Severity, Param::String(b"error"));
+            record.known(WellKnown::Severity, Param::String(Severity::Error.word().as_bytes()));
         }
         if !texts.message.is_empty() {
             record.known(WellKnown::Message, text(texts.message));
@@ -279,7 +280,7 @@ impl Writer<'_> {
 
     /// Begins a record with what comes first in all of them: the ids that the flags speak of, and the type.
     fn begin(&mut self, phase: EventFlags, nanos: u64, name: TypeName<'_>) -> Record<'_> {
-        let Context { arrival, lane, .. } = self.context;
+        let ScopeContext { arrival, lane, .. } = self.context;
         // A span event has the span's id, but is nobody's child.
         let parent = self.identity.parent.as_ref().filter(|_| phase != EventFlags::POINT);
         let parent_flag = if parent.is_some() { EventFlags::PARENT } else { EventFlags(0) };

@@ -13,12 +13,13 @@
 //! * [`fields`]: fields and their metrics; [`leaf`]: what a field's metric is called.
 //! * [`words`]: what names may be.
 
+mod config;
+mod definition;
 mod fields;
 mod leaf;
 mod names;
 mod words;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,9 +31,10 @@ use super::rules::Rules;
 use leaf::{LeafNames, type_of_word};
 use names::{Cap, Kind, Names, NoId};
 use pcp_event::filter::FieldResolver;
-use pcp_ids::IdsError;
 use pcp_model::{Inst, Pmid, ValueType};
 
+pub use config::{RegistryConfig, RegistryError};
+pub use definition::Definition;
 pub use fields::{
     FIELD_CLUSTER, FIRST_FREE, FieldCache, FieldRef, MAX_FIELD_NAME, MAX_FIELDS, WellKnown, field_pmid,
 };
@@ -50,115 +52,6 @@ pub const TYPE_SERIAL: u32 = 2;
 pub const SPAN_SERIAL: u32 = 6;
 /// Serial of the id file of fields.
 pub const FIELD_SERIAL: u32 = 4;
-
-/// A name the core has to know before the first delivery that uses it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Definition {
-    /// An instance of the sources' instance domain.
-    Source {
-        /// Instance id.
-        id: Inst,
-        /// Instance name.
-        name: String,
-        /// What it lets through.
-        gate: Arc<Gate>,
-    },
-    /// An instance of the (source, event type) instance domain.
-    EventType {
-        /// Instance id.
-        id: Inst,
-        /// The source's instance id.
-        source: Inst,
-        /// Instance name, `source/type`.
-        name: String,
-        /// The event type alone.
-        event_type: String,
-    },
-    /// An instance of the spans' instance domain.
-    Span {
-        /// Instance id.
-        id: Inst,
-        /// The source's instance id.
-        source: Inst,
-        /// Instance name, `source/span`.
-        name: String,
-        /// The span's name alone.
-        span: String,
-    },
-    /// A metric below `jumpseat.field`.
-    Field {
-        /// The metric.
-        pmid: Pmid,
-        /// The last component of the metric's name.
-        leaf: String,
-        /// The field's name as events carry it.
-        field: String,
-        /// Type of its values.
-        value_type: ValueType,
-    },
-}
-
-/// Where ids persist and how many there may be.
-#[derive(Clone, Debug)]
-pub struct RegistryConfig {
-    /// The agent's domain number.
-    pub domain: u16,
-    /// Directory of the id files; `None` keeps ids in memory only.
-    pub dir: Option<PathBuf>,
-    /// Most fields, the reserved ones included; at most [`MAX_FIELDS`].
-    pub max_fields: usize,
-    /// Most sources.
-    pub max_sources: usize,
-    /// Most (source, event type) pairs.
-    pub max_types: usize,
-    /// Most spans, counted as pairs of source and name.
-    pub max_spans: usize,
-    /// What sources let through.
-    pub rules: Rules,
-}
-
-impl RegistryConfig {
-    /// Defaults, in memory only.
-    pub fn new(domain: u16) -> RegistryConfig {
-        let rules = Rules::default();
-        RegistryConfig {
-            domain,
-            dir: None,
-            max_fields: 4096,
-            max_sources: 256,
-            max_types: 4096,
-            max_spans: 1000,
-            rules,
-        }
-    }
-}
-
-/// The registry could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum RegistryError {
-    /// An id file could not be read or written.
-    #[error("id file {file}: {error}")]
-    File {
-        /// The file's name, `DOMAIN.SERIAL`.
-        file: String,
-        /// What went wrong.
-        error: IdsError,
-    },
-    /// An id file has names of another form.
-    #[error(
-        "id file {file}: id {id} is {found:?}, expected {expected}; restore the file, or remove it to start afresh"
-    )]
-    Content {
-        /// The file's name.
-        file: String,
-        /// The id.
-        id: Inst,
-        /// What the file has there.
-        found: String,
-        /// What should be there.
-        expected: String,
-    },
-}
 
 /// A source cannot have this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -178,10 +71,10 @@ pub enum SourceRefused {
 #[derive(Debug)]
 pub struct Registry {
     domain: u16,
-    sources: Names<Sources>,
-    types: Names<EventTypes>,
-    spans: Names<Spans>,
-    fields: Names<Fields>,
+    sources: Names<SourceKind>,
+    types: Names<TypeKind>,
+    spans: Names<SpanKind>,
+    fields: Names<FieldKind>,
     /// Taken while the lock of the fields is held, by nobody else.
     leaves: Mutex<LeafNames>,
     /// Grows with each field.
@@ -191,13 +84,13 @@ pub struct Registry {
 }
 
 #[derive(Debug)]
-struct Sources;
+struct SourceKind;
 #[derive(Debug)]
-struct EventTypes;
+struct TypeKind;
 #[derive(Debug)]
-struct Spans;
+struct SpanKind;
 #[derive(Debug)]
-struct Fields;
+struct FieldKind;
 
 /// A source and a name of an event type or span below it. The id file has them as `source/name`.
 #[derive(Clone, Debug)]
@@ -206,25 +99,25 @@ struct Pair {
     name: String,
 }
 
-impl Kind for Sources {
+impl Kind for SourceKind {
     const SERIAL: u32 = SOURCE_SERIAL;
     const WHAT: &'static str = "source";
     type Kept = Arc<Gate>;
 }
 
-impl Kind for EventTypes {
+impl Kind for TypeKind {
     const SERIAL: u32 = TYPE_SERIAL;
     const WHAT: &'static str = "event type";
     type Kept = Pair;
 }
 
-impl Kind for Spans {
+impl Kind for SpanKind {
     const SERIAL: u32 = SPAN_SERIAL;
     const WHAT: &'static str = "span";
     type Kept = ();
 }
 
-impl Kind for Fields {
+impl Kind for FieldKind {
     const SERIAL: u32 = FIELD_SERIAL;
     const MAX_ID: Inst = MAX_FIELDS as Inst - 1;
     const WHAT: &'static str = "field";

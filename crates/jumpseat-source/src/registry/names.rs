@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashMap;
 
-use super::{Definition, RegistryConfig, RegistryError};
+use super::config::{RegistryConfig, RegistryError};
+use super::definition::Definition;
 use crate::report::Limiter;
 use pcp_ids::{IdMap, IdsError, MAX_ID};
 use pcp_model::Inst;

@@ -65,7 +65,7 @@ struct Reader<'a> {
     instance: Instance,
     _tracefs: Tracefs,
     window: u64,
-    accounts: FxHashMap<u32, Account>,
+    accounts: FxHashMap<u32, CpuAccount>,
     sink: Sink<'a>,
     ticked: Instant,
     report: Limiter,
@@ -113,7 +113,7 @@ impl Calls {
 
 /// What a CPU's file `stats` says, as far as it has been told to clients.
 #[derive(Debug, Default)]
-struct Account {
+struct CpuAccount {
     /// Events overwritten before they were read.
     overrun: u64,
     /// Whether pages did not always say how many, so that the kernel's own sum decides.
@@ -263,7 +263,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Account {
+impl CpuAccount {
     /// How many were lost where a page says that some were, so that the sum of all is the kernel's own.
     fn settle(&mut self, lost: Lost, overrun: impl FnOnce() -> Option<u64>) -> u64 {
         let count = match lost {
@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn lost_events_sum_up_to_what_the_kernel_counts() {
-        let mut account = Account::default();
+        let mut account = CpuAccount::default();
         assert_eq!(account.settle(Lost::Count(5), || panic!("not asked")), 5);
         // 3 here, and 4 that a later page will tell of.
         assert_eq!(account.settle(Lost::Some, || Some(12)), 7);

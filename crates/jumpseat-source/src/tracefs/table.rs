@@ -40,7 +40,7 @@ pub struct Table {
 
 /// What became of the configuration.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct Enabled {
     /// Events enabled.
     pub enabled: u32,
     /// What could not be enabled, each with its reason.
@@ -49,9 +49,9 @@ pub struct Outcome {
 
 impl Table {
     /// Enables what the configuration says.
-    pub fn enable(config: &KernelConfig, instance: &Instance) -> (Table, Outcome) {
+    pub fn enable(config: &KernelConfig, instance: &Instance) -> (Table, Enabled) {
         let mut table = Table { spans: config.spans, comm: config.comm, ..Table::default() };
-        let mut outcome = Outcome::default();
+        let mut outcome = Enabled::default();
         // Written by the kernel of its own accord: markers.
         for event in ["print", "raw_data"] {
             if let Ok(format) = read_format(instance, "ftrace", event, "ftrace") {
@@ -96,7 +96,7 @@ impl Table {
         event: &str,
         shown: &str,
         filter: Option<&str>,
-        outcome: &mut Outcome,
+        outcome: &mut Enabled,
     ) {
         let enable = || {
             let format = read_format(instance, system, event, shown)?;

@@ -1,28 +1,10 @@
 //! The order of severities.
 
-/// How bad an event is. The order is that of syslog with `trace` below; names are those of syslog,
-/// of Rust's `tracing` and of OpenTelemetry.
+use jumpseat_wire::severity;
+
+/// How grave an event is, by any spelling of its word. The later is the graver, `trace` the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// Finest detail.
-    Trace,
-    /// For developers.
-    Debug,
-    /// Normal operation.
-    Info,
-    /// Normal but significant.
-    Notice,
-    /// Also `warning`.
-    Warn,
-    /// Also `err`.
-    Error,
-    /// Also `crit` and `fatal`.
-    Critical,
-    /// Somebody must act at once.
-    Alert,
-    /// Also `emerg` and `panic`.
-    Emergency,
-}
+pub struct Severity(severity::Severity);
 
 /// The names for messages.
 pub(super) const NAMES: &str = "trace, debug, info, notice, warn, error, critical, alert or emergency";
@@ -30,36 +12,15 @@ pub(super) const NAMES: &str = "trace, debug, info, notice, warn, error, critica
 impl Severity {
     /// The severity that a text names, in any case.
     pub fn from_name(name: &[u8]) -> Option<Severity> {
-        let mut lower = [0u8; 9];
-        let lower = lower.get_mut(..name.len())?;
-        lower.copy_from_slice(name);
-        lower.make_ascii_lowercase();
-        Some(match &*lower {
-            b"trace" => Severity::Trace,
-            b"debug" => Severity::Debug,
-            b"info" => Severity::Info,
-            b"notice" => Severity::Notice,
-            b"warn" | b"warning" => Severity::Warn,
-            b"error" | b"err" => Severity::Error,
-            b"critical" | b"crit" | b"fatal" => Severity::Critical,
-            b"alert" => Severity::Alert,
-            b"emergency" | b"emerg" | b"panic" => Severity::Emergency,
-            _ => return None,
-        })
+        severity::Severity::from_word(name).map(Severity)
     }
 
-    /// The canonical name.
+    /// The name as filters are printed: the word that is stored, but for `warn`.
     pub const fn name(self) -> &'static str {
-        match self {
-            Severity::Trace => "trace",
-            Severity::Debug => "debug",
-            Severity::Info => "info",
-            Severity::Notice => "notice",
-            Severity::Warn => "warn",
-            Severity::Error => "error",
-            Severity::Critical => "critical",
-            Severity::Alert => "alert",
-            Severity::Emergency => "emergency",
+        match self.0 {
+            // As short as people write it; printed filters and messages about them have always had it so.
+            severity::Severity::Warning => "warn",
+            other => other.word(),
         }
     }
 }
@@ -87,6 +48,18 @@ mod tests {
         }
         for other in ["", "warnings", "emergencyx", "5"] {
             assert_eq!(Severity::from_name(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn every_word_and_spelling_that_is_taken_in_can_be_filtered() {
+        for word in severity::WORDS {
+            assert!(Severity::from_name(word.as_bytes()).is_some(), "{word}");
+            let printed = Severity::from_name(word.as_bytes()).map(Severity::name);
+            assert!(printed.is_some_and(|name| NAMES.contains(name)), "{word}");
+        }
+        for (spelling, name) in [("severe", "error"), ("dbg", "debug"), ("verbose", "trace")] {
+            assert_eq!(Severity::from_name(spelling.as_bytes()).map(Severity::name), Some(name));
         }
     }
 }

@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 
 use super::positions::{self, Position, START};
 use crate::follow::lines::Splitter;
-use crate::follow::stream::{Format, Input, Sink, Stream};
+use crate::follow::stream::{Chunk, Format, Sink, Stream};
 
 /// Most bytes of a turn, besides an incomplete line.
 pub const TURN: usize = 256 * 1024;
@@ -201,7 +201,7 @@ impl Tail {
             return Turn::More;
         }
         let place = Place { path: &self.path, offset: self.offset };
-        let used = self.stream.take(Input::now(&buffer[..read]), format, sink, &place);
+        let used = self.stream.take(Chunk::now(&buffer[..read]), format, sink, &place);
         self.offset += used as u64;
         if self.start.len() < START && used > 0 {
             self.learn_start();
@@ -220,7 +220,7 @@ impl Tail {
         let room = buffer.len().min(format.limits.max_line);
         let Ok(read) = self.file.read_at(&mut buffer[..room], self.offset) else { return };
         let place = Place { path: &self.path, offset: self.offset };
-        self.stream.last(Input::now(&buffer[..read]), format, sink, &place);
+        self.stream.last(Chunk::now(&buffer[..read]), format, sink, &place);
         self.offset += read as u64;
     }
 

@@ -4,14 +4,17 @@
 //! as they are and judged by the server; otherwise they are parsed here first. The server's summary at
 //! the end tells what became of them.
 
+mod error;
 mod input;
+mod options;
 mod record;
 mod session;
 
+pub use error::FeedError;
+pub use options::{FeedOptions, LineKind};
 pub use record::record_of;
 
-use std::io::{self, Read};
-use std::path::PathBuf;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 use self::input::{LineReader, Position};
@@ -29,36 +32,6 @@ const MAX_LINE: usize = 1024 * 1024;
 const WRITE_BYTES: usize = 64 * 1024;
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-
-/// What to send where.
-#[derive(Clone, Debug)]
-pub struct FeedOptions {
-    /// The server's socket.
-    pub socket: PathBuf,
-    /// The source to name; `None` leaves it to the server.
-    pub source: Option<String>,
-    /// What the lines are.
-    pub lines: LineKind,
-    /// Use the binary framing.
-    pub binary: bool,
-    /// The clock of this machine that numeric times of JSON lines are of; `None` leaves it to the server, or is real time
-    /// in the binary framing.
-    pub clock: Option<SenderClock>,
-}
-
-/// What the input's lines are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LineKind {
-    /// A JSON object each.
-    Json,
-    /// A message each.
-    Plain {
-        /// The event type to give them.
-        event_type: Option<String>,
-        /// The severity to give them.
-        severity: Option<String>,
-    },
-}
 
 /// One input.
 pub struct Input {
@@ -117,67 +90,6 @@ pub struct Rejection {
     pub reason: String,
     /// The defect in words.
     pub detail: String,
-}
-
-/// A feed that could not be finished.
-#[derive(Debug, thiserror::Error)]
-pub enum FeedError {
-    /// There is no server.
-    #[error("cannot connect to {}: {error}{}", .socket.display(), connect_advice(.error))]
-    Connect {
-        /// The socket.
-        socket: PathBuf,
-        /// The system's answer.
-        error: io::Error,
-    },
-    /// The server does not take the source name.
-    #[error("source {name:?} was refused: {why}")]
-    Source {
-        /// The name.
-        name: String,
-        /// The server's word.
-        why: String,
-    },
-    /// Not a word for a severity.
-    #[error("{0:?} is no severity: use {list}", list = severity::WORDS.join(", "))]
-    Severity(String),
-    /// What answers is not jumpseat, or turned us away.
-    #[error("the server at {} answered {answer:?}", .socket.display())]
-    Answer {
-        /// The socket.
-        socket: PathBuf,
-        /// What it said.
-        answer: String,
-    },
-    /// The connection broke or the answer did not come.
-    #[error("the server is gone after {sent} events: {error}")]
-    Gone {
-        /// Events read by then.
-        sent: u64,
-        /// What happened.
-        error: io::Error,
-    },
-    /// An input cannot be read.
-    #[error("cannot read {input}: {error}")]
-    Input {
-        /// Its name.
-        input: String,
-        /// The system's answer.
-        error: io::Error,
-    },
-}
-
-fn connect_advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            "\nIs the agent running? Start `jumpseat serve` or the pmdajumpseat agent, or name its socket with \
-             --socket (the `path` of a [[socket]] in jumpseat.toml)."
-        }
-        io::ErrorKind::PermissionDenied => {
-            "\nYou may not write to this socket: its `mode` in jumpseat.toml decides who may."
-        }
-        _ => "",
-    }
 }
 
 /// Sends all inputs, one after the other, over one connection. `progress` is called now and then.

@@ -1,0 +1,35 @@
+//! What to send where.
+
+use std::path::PathBuf;
+
+use crate::clock::SenderClock;
+
+/// What to send where.
+#[derive(Clone, Debug)]
+pub struct FeedOptions {
+    /// The server's socket.
+    pub socket: PathBuf,
+    /// The source to name; `None` leaves it to the server.
+    pub source: Option<String>,
+    /// What the lines are.
+    pub lines: LineKind,
+    /// Use the binary framing.
+    pub binary: bool,
+    /// The clock of this machine that numeric times of JSON lines are of; `None` leaves it to the server, or is real time
+    /// in the binary framing.
+    pub clock: Option<SenderClock>,
+}
+
+/// What the input's lines are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LineKind {
+    /// A JSON object each.
+    Json,
+    /// A message each.
+    Plain {
+        /// The event type to give them.
+        event_type: Option<String>,
+        /// The severity to give them.
+        severity: Option<String>,
+    },
+}

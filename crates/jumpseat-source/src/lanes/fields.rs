@@ -1,0 +1,111 @@
+//! The fields of a thread's records: each looked up by its name, or once for all records that have it.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use crate::registry::{FieldCache, FieldRef, Registry, WellKnown};
+use pcp_event::Param;
+use pcp_model::{Pmid, ValueType};
+
+/// A field that was looked up once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InternedField {
+    /// Its type.
+    pub value_type: ValueType,
+    /// Its metric; [`WellKnown::Other`] if it has none of its own.
+    pmid: Pmid,
+    /// Its name, if its values are folded.
+    folded: Option<Box<[u8]>>,
+}
+
+impl InternedField {
+    #[inline]
+    pub(super) fn pmid(&self) -> Pmid {
+        self.pmid
+    }
+
+    /// Its name, if its values are folded.
+    #[inline]
+    pub(super) fn folded_name(&self) -> Option<&[u8]> {
+        self.folded.as_deref()
+    }
+}
+
+/// The names of fields, for the records of one thread.
+pub(super) struct FieldNames {
+    registry: Arc<Registry>,
+    cache: FieldCache,
+    /// Memory for `name=value`.
+    folded: Vec<u8>,
+    domain: u16,
+}
+
+impl FieldNames {
+    pub fn new(registry: Arc<Registry>) -> FieldNames {
+        FieldNames {
+            cache: FieldCache::new(Arc::clone(&registry)),
+            domain: registry.domain(),
+            folded: Vec::new(),
+            registry,
+        }
+    }
+
+    pub fn intern(&mut self, name: &[u8], value_type: ValueType) -> InternedField {
+        match self.own(name, value_type) {
+            Some(pmid) => InternedField { value_type, pmid, folded: None },
+            None => {
+                let pmid = WellKnown::Other.pmid(self.domain);
+                InternedField { value_type, pmid, folded: Some(name.into()) }
+            }
+        }
+    }
+
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    #[inline]
+    pub fn domain(&self) -> u16 {
+        self.domain
+    }
+
+    /// The field's own metric, if it has one.
+    #[inline]
+    pub fn own(&mut self, name: &[u8], value_type: ValueType) -> Option<Pmid> {
+        match self.cache.field(name, value_type) {
+            FieldRef::Own(pmid) => Some(pmid),
+            FieldRef::Folded => None,
+        }
+    }
+
+    /// The metric of a field, and the value that goes there.
+    pub fn resolve<'a>(&'a mut self, name: &[u8], value: Param<'a>) -> (Pmid, Param<'a>) {
+        match self.own(name, value.value_type()) {
+            Some(pmid) => (pmid, value),
+            None => {
+                let (pmid, text) = self.fold(name, &value);
+                (pmid, Param::String(text))
+            }
+        }
+    }
+
+    /// The metric of fields without one of their own, and `name=value` for it.
+    pub fn fold(&mut self, name: &[u8], value: &Param<'_>) -> (Pmid, &[u8]) {
+        let out = &mut self.folded;
+        out.clear();
+        out.extend_from_slice(name);
+        out.push(b'=');
+        // Writing to a vector cannot fail.
+        let _ = match value {
+            Param::I32(n) => write!(out, "{n}"),
+            Param::U32(n) => write!(out, "{n}"),
+            Param::I64(n) => write!(out, "{n}"),
+            Param::U64(n) => write!(out, "{n}"),
+            Param::Float(n) => write!(out, "{n}"),
+            Param::Double(n) => write!(out, "{n}"),
+            Param::String(bytes) => out.write_all(bytes),
+            Param::Aggregate(bytes) => bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}")),
+        };
+        (WellKnown::Other.pmid(self.domain), out)
+    }
+}

@@ -1,0 +1,69 @@
+//! Where ids are kept, how many there may be, and what can be wrong with their files.
+
+use std::path::PathBuf;
+
+use crate::rules::Rules;
+use pcp_ids::IdsError;
+use pcp_model::Inst;
+
+/// Where ids persist and how many there may be.
+#[derive(Clone, Debug)]
+pub struct RegistryConfig {
+    /// The agent's domain number.
+    pub domain: u16,
+    /// Directory of the id files; `None` keeps ids in memory only.
+    pub dir: Option<PathBuf>,
+    /// Most fields, the reserved ones included; at most [`super::MAX_FIELDS`].
+    pub max_fields: usize,
+    /// Most sources.
+    pub max_sources: usize,
+    /// Most (source, event type) pairs.
+    pub max_types: usize,
+    /// Most spans, counted as pairs of source and name.
+    pub max_spans: usize,
+    /// What sources let through.
+    pub rules: Rules,
+}
+
+impl RegistryConfig {
+    /// Defaults, in memory only.
+    pub fn new(domain: u16) -> RegistryConfig {
+        let rules = Rules::default();
+        RegistryConfig {
+            domain,
+            dir: None,
+            max_fields: 4096,
+            max_sources: 256,
+            max_types: 4096,
+            max_spans: 1000,
+            rules,
+        }
+    }
+}
+
+/// The registry could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// An id file could not be read or written.
+    #[error("id file {file}: {error}")]
+    File {
+        /// The file's name, `DOMAIN.SERIAL`.
+        file: String,
+        /// What went wrong.
+        error: IdsError,
+    },
+    /// An id file has names of another form.
+    #[error(
+        "id file {file}: id {id} is {found:?}, expected {expected}; restore the file, or remove it to start afresh"
+    )]
+    Content {
+        /// The file's name.
+        file: String,
+        /// The id.
+        id: Inst,
+        /// What the file has there.
+        found: String,
+        /// What should be there.
+        expected: String,
+    },
+}

@@ -1,0 +1,53 @@
+//! What the core is told of names.
+
+use std::sync::Arc;
+
+use crate::gate::Gate;
+use pcp_model::{Inst, Pmid, ValueType};
+
+/// A name the core has to know before the first delivery that uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Definition {
+    /// An instance of the sources' instance domain.
+    Source {
+        /// Instance id.
+        id: Inst,
+        /// Instance name.
+        name: String,
+        /// What it lets through.
+        gate: Arc<Gate>,
+    },
+    /// An instance of the (source, event type) instance domain.
+    EventType {
+        /// Instance id.
+        id: Inst,
+        /// The source's instance id.
+        source: Inst,
+        /// Instance name, `source/type`.
+        name: String,
+        /// The event type alone.
+        event_type: String,
+    },
+    /// An instance of the spans' instance domain.
+    Span {
+        /// Instance id.
+        id: Inst,
+        /// The source's instance id.
+        source: Inst,
+        /// Instance name, `source/span`.
+        name: String,
+        /// The span's name alone.
+        span: String,
+    },
+    /// A metric below `jumpseat.field`.
+    Field {
+        /// The metric.
+        pmid: Pmid,
+        /// The last component of the metric's name.
+        leaf: String,
+        /// The field's name as events carry it.
+        field: String,
+        /// Type of its values.
+        value_type: ValueType,
+    },
+}
