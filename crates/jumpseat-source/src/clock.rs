@@ -81,6 +81,7 @@ impl Offset {
             let before = nanos(ClockId::CLOCK_REALTIME)?;
             let other = other()?;
             let after = nanos(ClockId::CLOCK_REALTIME)?;
+            // The other clock was read somewhere between the two.
             let doubt = (after - before) / 2;
             Some((doubt, before + doubt - other))
         });

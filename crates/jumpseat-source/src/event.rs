@@ -157,6 +157,7 @@ impl Event {
     /// # Errors
     /// The number is no time.
     pub fn take_time_of(&mut self, offset: Offset, input: &[u8]) -> Result<(), Refusal> {
+        // A date says which clock it is of; only a bare number needs the sender's word for it.
         if let Some(number) = self.time_number {
             let column = number.input_range().map_or(0, |range| range.start);
             let time = super::ndjson::time::from_clock(self.text(input, number))
@@ -175,12 +176,14 @@ impl Event {
         if text.len() <= limits.max_field {
             return Ok(text);
         }
+        // Refused by default: half a text may say the opposite of the whole.
         if !limits.truncate {
             return Err(Refusal::at(at, Reason::OversizeField, "a text longer than the limit for fields"));
         }
         self.truncated = true;
         let bytes = self.text(input, text);
         let mut end = limits.max_field;
+        // Back to the first byte of a character.
         while end > 0 && bytes.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
             end -= 1;
         }

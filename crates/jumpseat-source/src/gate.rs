@@ -130,12 +130,14 @@ impl Gate {
 
     /// The settings, and the version they have at least.
     pub fn settings(&self) -> (u64, Arc<Settings>) {
+        // First the version, then the settings: these may be newer than it says, then they are taken once more.
         let version = self.version.load(Ordering::Acquire);
         (version, self.settings.load_full())
     }
 
     /// Puts settings into effect. Only the core does.
     pub fn set(&self, settings: Settings) {
+        // A store of the same value must not make the lanes forget where they are in their samples.
         if **self.settings.load() != settings {
             self.settings.store(Arc::new(settings));
             self.version.fetch_add(1, Ordering::Release);

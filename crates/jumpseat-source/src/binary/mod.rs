@@ -102,6 +102,7 @@ impl Decoder {
         let Some((&kind, rest)) = input.split_first() else { return incomplete };
         let (len, width) = match varint(rest) {
             Some(found) => found,
+            // More bytes may complete the number; so many cannot be cut short, only wrong.
             None if rest.len() < MAX_VARINT => return incomplete,
             None => {
                 // Without its length nobody knows where the next frame begins.
@@ -119,6 +120,8 @@ impl Decoder {
             return TakenFrame { consumed: head + skipped as usize, frame: true, outcome: Err(refusal) };
         }
         let end = head + len as usize;
+        // Nothing is consumed of half a frame: the caller gives it again with more behind it, so that no frame is
+        // ever copied together here.
         let Some(payload) = input.get(head..end) else { return incomplete };
         let outcome =
             if kind == RECORD { self.record(payload, to) } else { self.definition(kind, payload, to) };
@@ -140,6 +143,7 @@ impl Decoder {
             taken.consumed = HELLO.len();
             taken.outcome = Ok(Frame::Nothing);
         } else if input.len() >= HELLO.len() || !HELLO.starts_with(input) {
+            // Fewer bytes that agree so far may still have become the greeting; these cannot.
             self.lost = true;
             taken.consumed = input.len();
             taken.frame = true;
@@ -163,6 +167,7 @@ impl Decoder {
                 Ok(Frame::Nothing)
             }
             USE => {
+                // Only sources of this connection's own table: numbers of others mean nothing here.
                 let lane = *read.defined(&self.sources)?;
                 read.end()?;
                 Ok(Frame::Source(lane))
@@ -202,6 +207,7 @@ impl Decoder {
     /// Records that the sender lost.
     fn missed(&self, mut read: Reader<'_>, to: &mut Destination<'_>) -> Result<Frame, Refusal> {
         let count = read.varint()?;
+        // Counters of clients are sums of such numbers, and one that a sender made up would overflow them.
         if count > MAX_SENDER_LOSS {
             return Err(Refusal::at(0, Reason::Control, "more than 2^32 lost records at a time"));
         }
@@ -221,6 +227,7 @@ impl Decoder {
         let (arrival, event_type) = (to.arrival, slot);
         let mut record = to.lanes.begin(At { arrival, lane, event_type, time, flags: record_flags(flags) });
         if flags & EventFlags::ID.0 as u8 != 0 {
+            // The ids stand first in the frame as in the record, so one pass in order is enough.
             put_id(&mut record, &mut read, flags, (WellKnown::SpanIdU64, WellKnown::SpanId))?;
         }
         if flags & EventFlags::PARENT.0 as u8 != 0 {
@@ -233,10 +240,12 @@ impl Decoder {
             record.known(WellKnown::Severity, Param::String(severity.word().as_bytes()));
         }
         let message = read.text()?;
+        // An empty text stands for no message.
         if !message.is_empty() {
             record.known(WellKnown::Message, Param::String(message));
         }
         while !read.is_at_end() {
+            // A refusal here drops the record half written, which leaves no trace in the batch.
             let field = read.defined(fields)?;
             record.interned(field, read.value(field.value_type)?);
         }
@@ -275,6 +284,7 @@ fn head<'a>(
     let at = read.at();
     let event_type = match read.varint()? {
         0 => None,
+        // 0 is no type, so numbers begin at 1.
         id => match usize::try_from(id - 1).ok().and_then(|id| types.get_mut(id)) {
             Some(event_type) => Some(event_type),
             None => return Err(Refusal::at(at, Reason::Undefined, "an event type never defined")),
@@ -329,6 +339,7 @@ fn put_id(
 /// PCP's own flags of a record; PARENT only next to ID, as it speaks of the second parameter.
 #[inline]
 fn record_flags(flags: u8) -> EventFlags {
+    // The low bits are PCP's own; a sender that says nothing means a point in time.
     let point_start_end = u32::from(flags & 0x07);
     let phase = if point_start_end == 0 { EventFlags::POINT } else { EventFlags(point_start_end) };
     let id = EventFlags(u32::from(flags) & EventFlags::ID.0);

@@ -41,6 +41,7 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn bytes(&mut self, len: usize) -> Result<&'a [u8], Refusal> {
+        // The length is the sender's, up to 64 bits of it.
         let end = self.at.checked_add(len);
         match end.and_then(|end| self.payload.get(self.at..end)) {
             Some(bytes) => {
@@ -104,6 +105,7 @@ impl<'a> Reader<'a> {
     /// A time in nanoseconds of the sender's clock, as real time.
     #[inline]
     pub fn time(&mut self, offset: Offset) -> Result<Timestamp, Refusal> {
+        // Saturates: a time at the end of what the framing can hold stays there.
         let nanos = i64::from_le_bytes(self.array()?).saturating_add(offset.nanos);
         let nsec = nanos.rem_euclid(1_000_000_000) as u32;
         Ok(Timestamp { sec: nanos.div_euclid(1_000_000_000), nsec })
@@ -125,6 +127,7 @@ impl<'a> Reader<'a> {
         let at = self.at;
         let id = self.varint()?;
         match id.checked_sub(1).and_then(|index| usize::try_from(index).ok()) {
+            // Numbers without gaps make the table a vector, and a known one may be defined anew.
             Some(index) if index <= known && index < MAX_INTERNED => Ok(index),
             _ => Err(Refusal::at(at, Reason::Frame, "ids are handed out from 1 upwards, at most 4096")),
         }
@@ -137,6 +140,7 @@ impl<'a> Reader<'a> {
         if name.len() > MAX_NAME {
             return Err(Refusal::at(at, Reason::OversizeField, "a name longer than 255 bytes"));
         }
+        // A connection that defines names for ever would otherwise take memory for ever.
         if *total + name.len() > MAX_NAME_BYTES {
             return Err(Refusal::at(
                 at,
@@ -184,6 +188,7 @@ impl<'a> Reader<'a> {
         }
         self.is_truncated = true;
         let mut end = self.limits.max_field;
+        // Not into the middle of a character: what follows the cut must be the first byte of one.
         while end > 0 && bytes[end] & 0xc0 == 0x80 {
             end -= 1;
         }
@@ -201,6 +206,7 @@ impl<'a> Reader<'a> {
             ValueType::Float => Param::Float(f32::from_le_bytes(self.array()?)),
             ValueType::Double => Param::Double(f64::from_le_bytes(self.array()?)),
             ValueType::String => Param::String(self.text()?),
+            // Definitions allow no other type.
             _ => Param::Aggregate(self.limited()?),
         })
     }

@@ -94,8 +94,10 @@ impl Stream {
             self.piece(piece, input.arrived, format, sink, place);
         }
         if sink.lanes.is_stuck() {
+            // The caller gives the rest again, possibly from another buffer.
             self.splitter.rescan();
         }
+        // Only what was taken: the rest is read again and counts then.
         sink.lanes.bytes(self.lane, at);
         at
     }
@@ -139,6 +141,7 @@ impl Stream {
         let Format { parser, limits } = format;
         let Sink { lanes, stats, event, scratch, .. } = sink;
         let line = if cut { without_half_character(line) } else { line };
+        // JSON says in its own words what is wrong; other lines are better kept with a mark than lost.
         let (line, repaired) = if parser.repairs() { repair(line, scratch) } else { (line, false) };
         if repaired && let Some(slot) = stats.slot(self.slot) {
             slot.repaired.fetch_add(1, Ordering::Relaxed);

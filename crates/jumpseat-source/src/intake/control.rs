@@ -21,6 +21,7 @@ impl Intake {
         replies: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
         let Control { source, clock, ack, sync, missed, time } = parse(line)?;
+        // The source first: a loss and the acknowledgement are of the source that the same line names.
         let mut refused = None;
         if let Some(name) = &source {
             self.lane = shared.lanes.source(name.as_bytes()).unwrap_or_else(|why| {
@@ -50,6 +51,7 @@ impl Intake {
             replies.extend_from_slice(format!("{hello}\n").as_bytes());
         }
         if let Some(token) = sync {
+            // The answer says that all before it was handed over, so it is.
             let (accepted, rejected, missed) = self.synced(shared);
             let synced = json!({"jumpseat": {
                 "synced": token, "accepted": accepted, "rejected": rejected, "missed": missed,

@@ -136,6 +136,7 @@ impl Intake {
             return input.len();
         }
         if let Framing::Unknown = self.framing {
+            // No text begins with the first byte of the binary greeting, so one byte tells.
             match input.first() {
                 None => return 0,
                 Some(&wire::MAGIC_0) => {
@@ -221,11 +222,13 @@ impl Intake {
                 } else if rest.len() > max {
                     self.line += 1;
                     self.oversized(rest, arrived, shared, replies);
+                    // Its rest is skipped as it comes, so that it takes no memory.
                     self.skipping = true;
                     at = input.len();
                 } else {
                     self.scanned = rest.len();
                 }
+                // What is incomplete counts when it is given again.
                 shared.lanes.bytes(self.lane, at - start_of_lane);
                 return at;
             };
@@ -241,6 +244,7 @@ impl Intake {
                 } else {
                     self.line((&rest[..end], false), arrived, shared, replies);
                 }
+                // A control line has changed the source: what came before it is of the one before.
                 if lane != self.lane {
                     shared.lanes.bytes(lane, at - start_of_lane);
                     start_of_lane = at;
@@ -283,6 +287,7 @@ impl Intake {
     #[inline]
     fn event(&mut self, line: &[u8], arrived: Timestamp, shared: &mut Shared) -> Result<(), Refusal> {
         let Shared { lanes, event, default_source, .. } = shared;
+        // Nearly all senders use the real clock, and their times are right as they were parsed.
         if self.clock != SenderClock::Realtime {
             event.take_time_of(self.offset, line)?;
         }
@@ -351,6 +356,7 @@ impl Intake {
                     let (accepted, rejected, missed) = self.synced(shared);
                     wire::put_ack(replies, token, accepted, rejected, missed);
                 }
+                // The sender goes on as if nothing had happened, and so do we, unless the frames' bounds are lost.
                 Err(refusal) => {
                     self.reject(refusal, shared);
                     if decoder.is_lost() {
@@ -371,6 +377,7 @@ impl Intake {
         self.account.rejected += 1;
         shared.lanes.reject(self.lane, refusal.reason);
         let line = self.line;
+        // The first is kept, as the others are often its consequences.
         self.account.first_error.get_or_insert(FirstError { line, refusal });
         if let Some(held_back) = shared.report.allow(Instant::now()) {
             tracing::warn!(

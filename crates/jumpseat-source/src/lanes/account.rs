@@ -79,6 +79,7 @@ impl LaneAccount {
     #[inline]
     pub fn receive(&mut self, conn: ConnId) {
         self.tallies.received += 1;
+        // Connections take turns of many records, so this list is short.
         match self.shares.last_mut() {
             Some((last, count)) if *last == conn => *count += 1,
             _ => self.shares.push((conn, 1)),
@@ -90,6 +91,7 @@ impl LaneAccount {
             Some(missed) => {
                 missed.count = missed.count.saturating_add(loss.count);
                 missed.received += loss.received;
+                // The newest, as a missed record stands at the end of what is lost.
                 missed.time = loss.time;
             }
             None => self.missed = Some(loss),
@@ -139,6 +141,7 @@ impl LaneAccount {
             let count = lost.len() as u64;
             self.add_loss(Loss { count, received: count, time });
         }
+        // So a sender that asks how many were lost is told of its own.
         for (conn, count) in self.shares.drain(..) {
             lose(conn, count);
         }

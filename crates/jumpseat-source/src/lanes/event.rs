@@ -21,6 +21,7 @@ impl Lanes {
         event: &Event,
     ) -> Result<(), Refusal> {
         let event_type = event.event_type.map(|text| event.text(input, text));
+        // Before the record is begun, as it may have to ask the registry.
         let slot = self.type_slot(lane, event_type);
         let mut record = self.begin(At {
             arrival,
@@ -73,6 +74,8 @@ fn put_identity(record: &mut Record<'_>, input: &[u8], event: &Event) {
 /// The flags of an event's record: PARENT only next to ID, as it speaks of the second parameter.
 fn record_flags(event: &Event) -> EventFlags {
     let mut flags = if event.phase == EventFlags(0) { EventFlags::POINT } else { event.phase };
+    // A parent without an id is written, but no flag speaks of it: as the first parameter it would be taken for the
+    // id.
     if event.id.is_some() {
         flags |= EventFlags::ID;
         if event.parent.is_some() {

@@ -92,6 +92,7 @@ impl FieldNames {
     /// The metric of fields without one of their own, and `name=value` for it.
     pub fn fold(&mut self, name: &[u8], value: &Param<'_>) -> (Pmid, &[u8]) {
         let out = &mut self.folded;
+        // One buffer for all: the value is copied into the batch at once.
         out.clear();
         out.extend_from_slice(name);
         out.push(b'=');

@@ -84,6 +84,7 @@ impl Held {
     /// Takes a record in. False: it is too late to be put in order, and has to leave at once.
     pub fn push(&mut self, record: &[u8], conn: ConnId) -> bool {
         let time = record_time(record);
+        // Those released before it cannot be called back.
         if time < self.released {
             return false;
         }
@@ -109,7 +110,9 @@ impl Held {
         if let Some(fresh) = self.fresh.take() {
             self.due.push_back((now + self.window, fresh));
         }
+        // By the records' own clock: a later record shows that the window has passed, even if no time has.
         let mut until = (!self.is_empty()).then(|| minus(self.newest, self.window));
+        // By ours: nothing waits longer than the window, even if nothing comes any more.
         while let Some((_, time)) = self.due.front().filter(|(due, _)| *due <= now) {
             until = until.max(Some(*time));
             self.due.pop_front();
@@ -131,6 +134,7 @@ impl Held {
         let _ = batch.push_packed(record);
         self.released = self.released.max(time);
         self.live -= record.len();
+        // Half of it, so that each byte is moved at most about once more.
         if self.bytes.len() - self.live >= self.live.max(COMPACT) || self.live == 0 {
             self.compact();
         }

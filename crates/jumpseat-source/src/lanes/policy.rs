@@ -119,6 +119,7 @@ impl Policy {
             return Verdict::Stays;
         }
         batch.truncate(batch.len() - 1);
+        // The earliest leave before their time: order is worth less than the memory's bound.
         while self.held.as_ref().is_some_and(|held| held.is_full()) {
             self.release_one(None, batch, account, outbox);
         }

@@ -90,7 +90,9 @@ impl<'a> Record<'a> {
     /// It is too large; then it leaves no trace.
     #[inline]
     pub fn commit(self) -> Result<(), RecordError> {
+        // Taken apart, as the writer is used up while the rest still is needed.
         let Record { at, writer, account, policy, names, outbox, folded, is_truncated } = self;
+        // From here on the record is in the batch; counting comes only now, so that a refused one is not counted.
         let batch = writer.finish()?;
         account.tallies.folded += folded;
         account.tallies.truncated += u64::from(is_truncated);

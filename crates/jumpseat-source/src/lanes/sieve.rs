@@ -46,6 +46,7 @@ impl Sieve {
             return Some(Cause::Disabled);
         }
         if let Some(filter) = &mut self.filter {
+            // A field that the filter speaks of may be new since.
             filter.rebind(registry);
             if !filter.matches(record) {
                 return Some(Cause::Filtered);
@@ -59,8 +60,10 @@ impl Sieve {
         if self.settings.sample_by == SampleBy::Trace
             && let Some(hash) = self.trace_hash(record, registry)
         {
+            // No state: all records of a trace, on whichever agent, come to the same result.
             return hash.is_multiple_of(u64::from(of));
         }
+        // The first is kept, so that a source with few records is not silent.
         let first = self.counted == 0;
         self.counted = (self.counted + 1) % of;
         first

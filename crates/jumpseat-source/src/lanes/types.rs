@@ -64,6 +64,7 @@ impl EventTypes {
         });
         let slot = TypeSlot(index as u32);
         match event_type {
+            // Not among the spellings: an event with an empty type has one.
             None => self.untyped = Some(slot),
             Some(name) if self.by_spelling.len() < MAX_SPELLINGS && name.len() <= MAX_SPELLING => {
                 self.by_spelling.insert(name.into(), slot);

@@ -42,6 +42,8 @@ pub enum Line {
 /// A [`Refusal`] with the column of the defect. `event` then holds rubbish.
 pub fn parse(line: &[u8], limits: &Limits, cut: bool, event: &mut Event) -> Result<Line, Refusal> {
     event.clear();
+    // Once for the whole line: the scanner need not look at characters any more, and texts go into records
+    // as they are.
     let line = match std::str::from_utf8(line) {
         Ok(_) => line,
         // The end of a cut line may be in the middle of a character.
@@ -74,6 +76,7 @@ impl Parser<'_> {
             Some(b'{') => self.scan.at += 1,
             Some(_) => return Err(self.scan.refuse("expected an object: {")),
         }
+        // Only as the first member, so that events pay one comparison for it.
         if self.scan.peek_control() {
             return Ok(Line::Control);
         }
@@ -101,6 +104,7 @@ impl Parser<'_> {
             let name = match prefix {
                 None => key,
                 Some(prefix) => {
+                    // Checked before the join, which adds at most two names.
                     if self.event.arena.len() > ARENA_PER_LINE * self.limits.max_line {
                         let detail = "too many long names in nested objects";
                         return Err(Refusal::at(name_at, Reason::OversizeLine, detail).into());
@@ -135,6 +139,7 @@ impl Parser<'_> {
                 self.event.arena.push(b'.');
             }
             // Bounded: names beyond the limit are refused, and cut names need no more than this.
+            // One more byte than a name may have, so that it is still seen to be too long.
             let part = part.shortened(part.len().min(MAX_FIELD_NAME + 1));
             match part.input_range() {
                 Some(range) => self.event.arena.extend_from_slice(&self.scan.line[range]),
@@ -166,6 +171,7 @@ impl Parser<'_> {
             }
             Some(b'[') => {
                 let start = self.scan.at;
+                // Lists have no metric to be: they are checked and kept as the text they are.
                 self.scan.skip_value(depth)?;
                 let text = self.limited(Text::of_input(start, self.scan.at), start)?;
                 self.free(name, Value::Text(text));
@@ -193,6 +199,7 @@ impl Parser<'_> {
                     Ok(time) => Some(time),
                     Err(detail) => return Err(Refusal::at(at, Reason::Time, detail).into()),
                 };
+                // Kept, as it means another time if the sender's clock is not the real one.
                 self.event.time_number = is_number.then_some(text);
                 return Ok(());
             }
@@ -249,6 +256,7 @@ impl Parser<'_> {
             (Meaning::Severity, Number::I64(n)) if severity::from_number(n).is_some() => {
                 self.event.severity = severity::from_number(n).map(Severity::Word);
             }
+            // Before the types of fields: an id stays 64 bits wide or a text, and is never rounded.
             (Meaning::Id, n) => self.event.id = Some(span_id(n, text)),
             (Meaning::Parent, n) => self.event.parent = Some(span_id(n, text)),
             (Meaning::Phase | Meaning::Field, Number::I64(n)) => self.free(name, Value::I64(n)),

@@ -91,6 +91,7 @@ impl Scanner<'_> {
 
     /// Consumes the opening bracket of a nested object or array, if another level is allowed.
     pub fn enter(&mut self, depth: usize) -> Result<(), Stop> {
+        // Bounds the recursion, so that no line can overflow the stack.
         if depth >= MAX_DEPTH {
             return Err(Refusal::at(self.at, Reason::Depth, "nested deeper than 32 levels").into());
         }
@@ -106,6 +107,7 @@ impl Scanner<'_> {
         }
         let start = self.at;
         self.at += NAME.len();
+        // The refusal is thrown away: if this is no control line, it is an event with a field of this name.
         let control = self.expect(b':', "").is_ok() && self.peek() == Some(b'{');
         self.at = start;
         control
@@ -117,6 +119,7 @@ impl Scanner<'_> {
     pub fn string(&mut self, arena: &mut Vec<u8>) -> Result<Str, Stop> {
         self.at += 1;
         let start = self.at;
+        // Nearly all strings have no escape, and stay where they are.
         self.at = plain_end(self.line, start);
         if self.line.get(self.at) == Some(&b'"') {
             let text = Text::of_input(start, self.at);
@@ -129,6 +132,7 @@ impl Scanner<'_> {
     #[cold]
     fn string_with_escapes(&mut self, start: usize, arena: &mut Vec<u8>) -> Result<Str, Stop> {
         let arena_start = arena.len();
+        // From the first escape on there is no way around a copy.
         arena.extend_from_slice(&self.line[start..self.at]);
         loop {
             let ends_early = match self.line.get(self.at) {
@@ -179,6 +183,7 @@ impl Scanner<'_> {
     fn unicode_escape(&mut self) -> Result<char, Stop> {
         self.at += 1;
         let unit = self.hex4()?;
+        // A high surrogate: with a low one behind it they are one character.
         if unit & 0xfc00 == 0xd800 && self.line[self.at..].starts_with(b"\\u") {
             let before = self.at;
             self.at += 2;
@@ -187,6 +192,7 @@ impl Scanner<'_> {
                 let code = 0x1_0000 + ((unit & 0x3ff) << 10 | low & 0x3ff);
                 return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
             }
+            // Not a pair: the second escape stands for itself, and is read next.
             self.at = before;
         }
         match char::from_u32(unit) {
@@ -310,6 +316,7 @@ fn plain_end(line: &[u8], mut at: usize) -> usize {
         let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
         let quote = zero_bytes(word ^ (ONES * u64::from(b'"')));
         let backslash = zero_bytes(word ^ (ONES * u64::from(b'\\')));
+        // Bytes below 0x20 underflow into their high bit; `!word` takes out those that had it set before.
         let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
         let found = quote | backslash | control;
         if found != 0 {

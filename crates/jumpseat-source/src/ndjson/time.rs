@@ -4,8 +4,7 @@
 use pcp_model::Timestamp;
 
 const BAD_DATE: &str = "not a time: write RFC 3339, such as 2026-11-20T13:00:00.5Z, or a number";
-/// What [`from_rfc3339`] says of a time that lacks nothing but its zone.
-pub const NO_ZONE: &str = "a time without zone: add Z or an offset such as +01:00";
+const NO_ZONE: &str = "a time without zone: add Z or an offset such as +01:00";
 const BAD_NUMBER: &str = "a number that is no time in seconds, milli-, micro- or nanoseconds";
 
 /// A time in a string: RFC 3339, or a number as in [`from_decimal`].
@@ -28,48 +27,72 @@ pub fn is_rfc3339(text: &[u8]) -> bool {
 /// # Errors
 /// What is wrong with it.
 pub fn from_rfc3339(text: &[u8]) -> Result<Timestamp, &'static str> {
-    let [date @ .., _, _, _, _, _, _, _, _] = text.get(..19).ok_or(BAD_DATE)? else { return Err(BAD_DATE) };
-    let clock = &text[11..19];
-    if date[4] != b'-' || date[7] != b'-' || !matches!(date[10], b'T' | b't' | b' ') {
-        return Err(BAD_DATE);
-    }
-    if clock[2] != b':' || clock[5] != b':' {
-        return Err(BAD_DATE);
-    }
-    let year = two(&date[0..2])? * 100 + two(&date[2..4])?;
-    let (month, day) = (two(&date[5..7])?, two(&date[8..10])?);
-    let (hour, minute, second) = (two(&clock[0..2])?, two(&clock[3..5])?, two(&clock[6..8])?);
-    let date_ok = (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
-    if !date_ok || hour > 23 || minute > 59 || second > 60 {
-        return Err("a time with a part out of its range");
-    }
+    let Rfc3339 { utc, nsec, offset } = Rfc3339::parse(text)?;
+    Ok(Timestamp::new(utc - offset.ok_or(NO_ZONE)?, nsec))
+}
 
-    let mut rest = &text[19..];
-    let mut nsec = 0u32;
-    if let [b'.' | b',', fraction @ ..] = rest {
-        let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if digits == 0 {
+/// A date and a time of day as they are written.
+pub(crate) struct Rfc3339 {
+    /// Seconds since the epoch, read as if in UTC.
+    pub utc: i64,
+    /// Nanoseconds of the second.
+    pub nsec: u32,
+    /// Seconds that its zone is ahead of UTC, if it says so.
+    pub offset: Option<i64>,
+}
+
+impl Rfc3339 {
+    /// Parses RFC 3339 as [`from_rfc3339`] does, but for the zone, which may be missing.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &[u8]) -> Result<Rfc3339, &'static str> {
+        let [date @ .., _, _, _, _, _, _, _, _] = text.get(..19).ok_or(BAD_DATE)? else {
+            return Err(BAD_DATE);
+        };
+        let clock = &text[11..19];
+        if date[4] != b'-' || date[7] != b'-' || !matches!(date[10], b'T' | b't' | b' ') {
             return Err(BAD_DATE);
         }
-        let kept = fraction[..digits].iter().take(9);
-        let count = kept.len() as u32;
-        nsec = kept.fold(0, |n, digit| n * 10 + u32::from(digit - b'0')) * 10u32.pow(9 - count);
-        rest = &fraction[digits..];
-    }
-    let offset = match rest {
-        b"Z" | b"z" => 0,
-        [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] | [sign @ (b'+' | b'-'), h1, h2, m1, m2] => {
-            let (hours, minutes) = (two(&[*h1, *h2])?, two(&[*m1, *m2])?);
-            if hours > 23 || minutes > 59 {
-                return Err("a time with a part out of its range");
-            }
-            (hours * 3600 + minutes * 60) * if *sign == b'-' { -1 } else { 1 }
+        if clock[2] != b':' || clock[5] != b':' {
+            return Err(BAD_DATE);
         }
-        b"" => return Err(NO_ZONE),
-        _ => return Err(BAD_DATE),
-    };
-    let sec = days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset;
-    Ok(Timestamp::new(sec, nsec))
+        let year = two(&date[0..2])? * 100 + two(&date[2..4])?;
+        let (month, day) = (two(&date[5..7])?, two(&date[8..10])?);
+        let (hour, minute, second) = (two(&clock[0..2])?, two(&clock[3..5])?, two(&clock[6..8])?);
+        let date_ok = (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
+        if !date_ok || hour > 23 || minute > 59 || second > 60 {
+            return Err("a time with a part out of its range");
+        }
+
+        let mut rest = &text[19..];
+        let mut nsec = 0u32;
+        if let [b'.' | b',', fraction @ ..] = rest {
+            let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if digits == 0 {
+                return Err(BAD_DATE);
+            }
+            let kept = fraction[..digits].iter().take(9);
+            let count = kept.len() as u32;
+            nsec = kept.fold(0, |n, digit| n * 10 + u32::from(digit - b'0')) * 10u32.pow(9 - count);
+            rest = &fraction[digits..];
+        }
+        let offset = match rest {
+            b"Z" | b"z" => Some(0),
+            [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] | [sign @ (b'+' | b'-'), h1, h2, m1, m2] => {
+                let (hours, minutes) = (two(&[*h1, *h2])?, two(&[*m1, *m2])?);
+                if hours > 23 || minutes > 59 {
+                    return Err("a time with a part out of its range");
+                }
+                Some((hours * 3600 + minutes * 60) * if *sign == b'-' { -1 } else { 1 })
+            }
+            b"" => None,
+            _ => return Err(BAD_DATE),
+        };
+        // A leap second, 60, so becomes the second after it.
+        let utc = days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+        Ok(Rfc3339 { utc, nsec, offset })
+    }
 }
 
 /// Most digits of a number, so that it and its nanoseconds fit 128 bits.

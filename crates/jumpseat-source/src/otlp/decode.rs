@@ -92,6 +92,7 @@ impl Decoder {
     pub fn request(&mut self, arrival: Arrival, signal: Signal, body: &[u8]) -> Outcome {
         let request = ExportRequest { arrival, signal, body };
         let mut outcome = Outcome::default();
+        // The count goes on over requests of a connection.
         let lost = self.lanes.lost(arrival.conn);
         let mut fields = Fields::of(body, 0..body.len());
         let result = loop {
@@ -103,6 +104,7 @@ impl Decoder {
                 Err(refusal) => Err(refusal),
             };
             if let Err(refusal) = place.and_then(|place| self.resource(request, place, &mut outcome)) {
+                // Behind something that is no protobuf nothing can be found any more.
                 break Err(refusal);
             }
         };
@@ -110,6 +112,7 @@ impl Decoder {
             self.lanes.reject(self.resources.default, refusal.reason);
             outcome.broken = Some(refusal);
         }
+        // The answer says what was lost, so nothing may wait.
         self.lanes.flush();
         outcome.lost = self.lanes.lost(arrival.conn) - lost;
         outcome
@@ -188,6 +191,7 @@ impl Decoder {
                         Ok(()) => outcome.accepted += 1,
                         Err(refusal) => {
                             self.lanes.reject(lane, refusal.reason);
+                            // It does not spoil the others: its length tells where the next one begins.
                             outcome.rejected += 1;
                             outcome.first.get_or_insert(refusal);
                         }

@@ -97,6 +97,7 @@ impl Intake {
     /// # Errors
     /// What the client is to be told instead of an outcome.
     pub fn take(&mut self, export: Export<'_>) -> Result<Outcome, Refused> {
+        // Before anything is decoded: a client that is told to come again keeps its spans, and nothing is lost.
         if !self.has_room() {
             return Err(self.busy("the agent is behind"));
         }
@@ -105,6 +106,7 @@ impl Intake {
         let result = self.decode(export, &mut buffers);
         for buffer in [&mut buffers.plain, &mut buffers.transcoded] {
             buffer.clear();
+            // One large request does not set the memory for good.
             buffer.shrink_to(KEEP);
         }
         self.buffers = buffers;

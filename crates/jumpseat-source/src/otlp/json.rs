@@ -45,6 +45,7 @@ pub fn transcode(signal: Signal, text: &[u8], out: &mut Vec<u8>) -> Result<(), J
     let result = json.deserialize_map(Fields { message, out }).and_then(|()| json.end());
     result.map_err(|error| {
         let message = error.to_string();
+        // The parser has no other way to say that its limit of depth was reached.
         let reason = match message.contains("recursion limit") {
             true => Reason::Depth,
             false if std::str::from_utf8(text).is_err() => Reason::Encoding,
@@ -170,6 +171,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
         while let Some(field) = map.next_key_seed(Name(self.message))? {
             match field {
                 Some(field) => map.next_value_seed(Value { field, out: &mut *self.out })?,
+                // Newer clients may send more than this knows, as in protobuf.
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -319,6 +321,7 @@ impl<'de> Visitor<'de> for Value<'_> {
             Base64 => STANDARD.decode(text).map(|bytes| self.bytes(&bytes)).is_ok(),
             Double => text.parse().map(|number| self.double(number)).is_ok(),
             Varint | Fixed64 | Fixed32 => {
+                // 64-bit integers are text in protobuf's JSON, as numbers there have 53 bits.
                 let unsigned = text.parse::<u64>();
                 let number = unsigned.or_else(|_| text.parse::<i64>().map(|number| number as u64));
                 number.is_ok_and(|number| self.integer(number))

@@ -70,6 +70,7 @@ impl Workspace {
             .fields_in(fields)
             .iter()
             // The name, as it is part of the value where a field has no metric.
+            // Rounded up: a record that is refused at its commit would leave those before it behind.
             .map(|field| self.event.param(body, field.value).packed_len() + field.name.len() + 8)
             .sum();
         sum + others + HEAD <= pcp_event::batch::MAX_RECORD

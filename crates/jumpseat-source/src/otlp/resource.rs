@@ -57,6 +57,7 @@ impl Resources {
         event: &mut Event,
     ) -> Result<LaneId, Refusal> {
         let bytes = body.get(place.clone()).unwrap_or_default();
+        // A resource is the same bytes in each request of a program: no need to look into it.
         if let Some(lane) = self.known.get(bytes) {
             return Ok(*lane);
         }
@@ -73,6 +74,7 @@ impl Resources {
         let service = find_text(body, &attributes, b"service.name").filter(|name| !name.is_empty());
         let instance = find_text(body, &attributes, b"service.instance.id").filter(|_| self.by_instance);
         let lane = self.source(lanes, service, instance.filter(|id| !id.is_empty()));
+        // The default source has many senders, and so no service of its own.
         if lane != self.default {
             let origin = Origin {
                 kind: "otlp",
@@ -83,6 +85,7 @@ impl Resources {
             lanes.labels(lane, labels(body, &attributes, event)?);
         }
         if self.known.len() >= MAX_KNOWN {
+            // Starting anew is simpler than ageing, and costs one look at each resource.
             self.known.clear();
         }
         if bytes.len() <= MAX_KNOWN_LEN {

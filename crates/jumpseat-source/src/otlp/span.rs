@@ -67,6 +67,7 @@ pub(super) fn take(
     let at = place.start;
     workspace.clear();
     let span = Span::read(workspace, scratch, context.body, place)?;
+    // What can be wrong is found out before the first of its records is begun.
     let identity = Identity::of(&span, context.body, at)?;
     let times = span.times(at)?;
     let texts = Texts::of(&span, workspace, scratch, context.body)?;
@@ -180,6 +181,7 @@ impl Texts {
     /// Reads the texts and, as fields of the event, attributes and links.
     fn of(span: &Span, workspace: &mut Workspace, scratch: &Scratch, body: &[u8]) -> Result<Texts, Refusal> {
         let mut attributes = Attributes::new(body, &mut workspace.event, workspace.limits);
+        // Texts before attributes: what is cut for want of room is what comes last.
         let name = attributes.text(span.name.clone())?;
         let trace_state = attributes.text(span.trace_state.clone())?;
         let (failed, status, message) = status(&mut attributes, span.status.clone())?;
@@ -260,6 +262,7 @@ impl Writer<'_> {
         }
         record.interned(&fields.trace_id, Param::String(&identity.trace));
         record.interned(&fields.status, Param::String(texts.status));
+        // A clock that was set back makes an end before the start; a duration has no sign.
         record.interned(&fields.duration, Param::U64(end.saturating_sub(start)));
         if let Some(scope) = context.scope {
             record.interned(&fields.scope, Param::String(scope));
@@ -324,6 +327,7 @@ fn status(
 
 /// Each link as a field `link` of trace id and span id; its attributes below that name.
 fn links(attributes: &mut Attributes<'_>, links: &[Place]) -> Result<(), Refusal> {
+    // Which is nearly always so, and then the name would be copied for nothing.
     if links.is_empty() {
         return Ok(());
     }
@@ -363,6 +367,7 @@ fn points(workspace: &mut Workspace, scratch: &mut Scratch, body: &[u8]) -> Resu
     for place in &scratch.events {
         let first = event.fields.len();
         let mut point = Point { time: 0, name: EMPTY, dropped: 0, fields: first..first };
+        // Each event has a limit of its own, counted from the fields that are there by now.
         let mut attributes = Attributes::new(body, event, *limits);
         let mut fields = Fields::of(body, place.clone());
         loop {

@@ -108,6 +108,7 @@ impl<'a> Attributes<'a> {
         })?;
         let kept = cut(text, max).len();
         self.event.truncated |= kept < text.len();
+        // Most texts stay in the body; PCP's end at the first NUL, so one with a NUL is copied with that replaced.
         if memchr::memchr(0, &bytes[..kept]).is_none() {
             return Ok(Text::of_input(place.start, place.start + kept));
         }
@@ -134,6 +135,7 @@ impl<'a> Attributes<'a> {
                 None => break,
             }
         }
+        // A key without a value makes no field.
         let Some(value) = value else { return Ok(()) };
         let name = match prefix {
             None => self.cut_text(key, MAX_FIELD_NAME)?,
@@ -197,6 +199,7 @@ impl<'a> Attributes<'a> {
     fn hex(&mut self, place: Place) -> Result<Text, Refusal> {
         let start = self.begin(place.start)?;
         let max = self.limits.max_field;
+        // Two digits a byte, and one byte more so that the cut is seen.
         for byte in self.body.get(place).unwrap_or_default().iter().take(max / 2 + 1) {
             self.event.arena.extend_from_slice(&hex(*byte));
         }
@@ -219,6 +222,7 @@ impl<'a> Attributes<'a> {
     /// Begins a text in the arena.
     fn begin(&mut self, at: usize) -> Result<usize, Refusal> {
         match self.event.arena.len() {
+            // Joined names and lists can be many times their input: nested maps repeat all names above them.
             len if len > MAX_ARENA => {
                 Err(Refusal::at(at, Reason::OversizeLine, "nested values of more than 4 MiB"))
             }
@@ -283,6 +287,7 @@ impl Json<'_> {
             match fields.next()? {
                 Some((1, wire)) => {
                     let place = wire.place(at)?;
+                    // Enough is written; the rest is only checked.
                     if self.out.len() > self.end {
                         continue;
                     }

@@ -65,6 +65,7 @@ impl<'a> Fields<'a> {
             1 => Wire::Fixed64(u64::from_le_bytes(self.array()?)),
             2 => {
                 let at = self.at;
+                // Too long for this machine is too long for the message, too.
                 let len = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
                 match self.at.checked_add(len) {
                     Some(end) if end <= self.end => {
@@ -94,6 +95,7 @@ impl<'a> Fields<'a> {
         }
         let mut value = 0u64;
         for (index, &byte) in bytes.iter().take(10).enumerate() {
+            // The tenth byte has room for one bit only.
             if index == 9 && byte > 1 {
                 break;
             }

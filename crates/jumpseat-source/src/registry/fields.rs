@@ -117,6 +117,7 @@ impl FieldCache {
     /// The metric of a field. `name` is UTF-8 (anything else is read lossily).
     #[inline]
     pub fn field(&mut self, name: &[u8], value_type: ValueType) -> FieldRef {
+        // Types of events have the codes 0 to 7; the mask spares the check of bounds.
         let slot = value_type.code() as usize & 7;
         match self.known.get(name) {
             Some(by_type) if by_type[slot] != Pmid::NULL => FieldRef::Own(by_type[slot]),
@@ -129,6 +130,7 @@ impl FieldCache {
         let field = self.registry.field(&String::from_utf8_lossy(name), value_type);
         match field {
             FieldRef::Own(pmid) => {
+                // Bounded, as senders choose the spellings.
                 if self.known.len() < 2 * self.registry.max_fields() && name.len() <= MAX_FIELD_NAME {
                     self.known.entry(name.into()).or_insert([Pmid::NULL; 8])[slot] = pmid;
                 }

@@ -141,6 +141,7 @@ impl Registry {
             generation: AtomicU64::new(0),
             rules: ArcSwap::from_pointee(config.rules.clone()),
         };
+        // Before any event can get one of their ids.
         registry.reserve_fields()?;
         registry.restore_sources()?;
         registry.announce_known()?;
@@ -179,6 +180,7 @@ impl Registry {
                 NoId::Store => SourceRefused::Store,
             })
         } else {
+            // Not looked up: a name that cannot be is in no file.
             Err(SourceRefused::Name)
         };
         id.inspect_err(|_| self.sources.count_overflow())
@@ -201,6 +203,7 @@ impl Registry {
     pub fn event_type(&self, source: Inst, event_type: Option<&[u8]>) -> Option<Inst> {
         let define = |name: &str| {
             let text = self.text_of(source, name);
+            // Built before the lock of the types is taken: no two locks are held at once here.
             let pair = Pair { source, name: name.to_owned() };
             self.types.define(&text, cap_of(name), |id| type_definition(id, &text, pair))
         };
@@ -240,6 +243,7 @@ impl Registry {
         let field = fields::tidy_field(name);
         let text = fields::file_text(&field, value_type);
         let id = self.fields.define(&text, Cap::Applies, |id| {
+            // Filters that know fields by their numbers look again when this has changed.
             self.generation.fetch_add(1, Ordering::Relaxed);
             ((), self.field_definition(id, &field, value_type))
         });
@@ -264,6 +268,7 @@ impl Registry {
     }
 
     fn source_definition(&self, id: Inst, name: &str) -> (Arc<Gate>, Definition) {
+        // The gate is made with the name, so that the first record of a source finds its settings.
         let gate = Arc::new(Gate::new(self.rules.load().of(name).0));
         (Arc::clone(&gate), Definition::Source { id, name: name.to_owned(), gate })
     }
@@ -276,6 +281,7 @@ impl Registry {
 
     /// Puts the well-known fields at their ids in a new file, and checks them in an old one.
     fn reserve_fields(&self) -> Result<(), RegistryError> {
+        // A file in which these ids mean something else is not ours, and would give wrong names to all values.
         (0..FIRST_FREE).try_for_each(|id| self.fields.reserve(id as Inst, &fields::reserved_text(id)))
     }
 

@@ -135,12 +135,14 @@ impl<K: Kind> Names<K> {
         let mut table = self.lock();
         let id = match table.ids.get(name) {
             Some(id) => id,
+            // Only new names: lowering the cap must not take ids away from names that have them.
             None if cap == Cap::Applies && table.ids.len() >= self.cap => return Err(NoId::Full),
             None => table.ids.get_or_add(name).map_err(|error| {
                 table.complain(K::WHAT, name, &error);
                 NoId::Store
             })?,
         };
+        // The lock is held until the core was told, so nobody can overtake the definition with a record.
         if !table.announced.contains_key(&id) {
             table.announce(id, define(id));
         }
@@ -202,6 +204,7 @@ impl<T> Table<T> {
     }
 
     fn complain(&mut self, what: &str, name: &str, error: &IdsError) {
+        // A full disk would otherwise fill the log with every event.
         if let Some(held_back) = self.report.allow(Instant::now()) {
             tracing::error!(name, held_back, "cannot store the id of a new {what}: {error}");
         }

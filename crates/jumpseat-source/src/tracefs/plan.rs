@@ -143,6 +143,7 @@ impl Plan {
     pub fn new(format: &Format, lanes: &mut Lanes, lane: LaneId, comm: bool) -> Plan {
         let mut fields = Vec::new();
         for field in &format.fields {
+            // What they say is in the name of the event, or of use to the kernel only.
             if matches!(field.name.as_str(), "common_type" | "common_flags" | "common_preempt_count") {
                 continue;
             }
@@ -157,6 +158,7 @@ impl Plan {
             };
             fields.push(PlannedField { field: field.clone(), decode, to });
         }
+        // Events of the scheduler carry names themselves, and better ones.
         let has_comm = ["comm", "prev_comm"].iter().any(|name| format.field(name).is_some());
         Plan {
             slot: lanes.type_slot(lane, Some(format.name.as_bytes())),
@@ -186,6 +188,7 @@ impl Plan {
         lane: LaneId,
         text: &mut String,
     ) -> Result<(), Malformed> {
+        // Fields are read without another look at the record's length.
         if record.len() < self.least {
             return Err(Malformed);
         }
@@ -198,6 +201,7 @@ impl Plan {
             flags: about.span.map_or(EventFlags::POINT, |(phase, _)| phase | EventFlags::ID),
         });
         if let Some((_, id)) = about.span {
+            // First of all parameters, as the flag ID says.
             out.known(WellKnown::SpanIdU64, Param::U64(id));
         }
         out.known(WellKnown::Type, Param::String(&self.name));
@@ -236,6 +240,7 @@ fn text(bytes: &[u8]) -> &[u8] {
 fn numbers(out: &mut String, bytes: &[u8], width: u8, signed: bool) -> bool {
     out.clear();
     for chunk in bytes.chunks_exact(usize::from(width)) {
+        // Checked before each number: what goes beyond is at most one of them.
         if out.len() > MAX_LIST {
             return true;
         }

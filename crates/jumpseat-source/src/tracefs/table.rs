@@ -72,6 +72,7 @@ impl Table {
             }
         }
         for text in &config.probes {
+            // Checked with the configuration, too.
             let Ok(probe) = ProbeSpec::parse(text) else { continue };
             match instance.define(&probe) {
                 Ok(group) => {
@@ -144,6 +145,7 @@ impl Table {
             return;
         }
         if self.by_id.len() <= id {
+            // Numbers are small and dense: a vector is a look-up without a hash for each event.
             self.by_id.resize(id + 1, u16::MAX);
         }
         // Numbers have 16 bits, and the largest is never given out: there are fewer slots.

@@ -77,6 +77,18 @@ impl Assign<'_> {
             }
             _ => {}
         }
+        self.text(event, meaning, name, value, at)
+    }
+
+    /// Takes a member whose value is kept as text.
+    fn text(
+        &self,
+        event: &mut Event,
+        meaning: Meaning,
+        name: Text,
+        value: Text,
+        at: usize,
+    ) -> Result<(), Refusal> {
         let value = event.limited(self.line, self.limits, value, at)?;
         match meaning {
             Meaning::Type => event.event_type = Some(value),

@@ -9,6 +9,8 @@ use pcp_model::Timestamp;
 
 const BAD: &str = "not a time in one of the usual forms: say how it is written with time_format";
 const NOT_AS_TOLD: &str = "not a time as time_format says";
+/// Longest time without a zone, in bytes: with more digits than nanoseconds it is something else.
+const LONGEST_WITHOUT_ZONE: usize = 39;
 const RANGE: &str = "a time with a part out of its range";
 
 /// How times are written. Those without a zone are in the machine's.
@@ -58,10 +60,7 @@ impl When {
                 self.formatted("%d/%b/%Y:%H:%M:%S %z", text, now).ok_or(BAD)
             }
             [_, _, _, _, b'/', ..] => self.formatted("%Y/%m/%d %H:%M:%S%.f", text, now).ok_or(BAD),
-            [_, _, _, _, b'-', ..] => match time::from_rfc3339(text) {
-                Err(time::NO_ZONE) => self.without_zone(text),
-                other => other,
-            },
+            [_, _, _, _, b'-', ..] => self.rfc3339(text),
             [first, ..] if first.is_ascii_alphabetic() => self.syslog(text, now).ok_or(BAD),
             _ => time::from_text(text).map_err(|_| BAD),
         }
@@ -100,6 +99,7 @@ impl When {
 
     fn formatted(&self, format: &str, text: &[u8], now: Timestamp) -> Option<Timestamp> {
         let mut parts = BrokenDownTime::parse(format, text).ok()?;
+        // Such a time is complete by itself: neither the zone nor the year is ours to add.
         if parts.timestamp().is_some() || parts.offset().is_some() {
             return parts.to_timestamp().ok().map(from_jiff);
         }
@@ -119,6 +119,7 @@ impl When {
             _ => return None,
         };
         let time = self.local(civil)?;
+        // A line of December that is read in January is of the year before.
         if guessed && time.sec > now.sec + 86_400 {
             let before = civil.with().year(civil.year() - 1).build().ok()?;
             return self.local(before);
@@ -126,13 +127,17 @@ impl When {
         Some(time)
     }
 
-    /// RFC 3339 without a zone: read as if in UTC, then moved to the zone.
-    fn without_zone(&self, text: &[u8]) -> Result<Timestamp, &'static str> {
-        let mut zoned = [0u8; 40];
-        let room = zoned.get_mut(..=text.len()).ok_or(BAD)?;
-        room[..text.len()].copy_from_slice(text);
-        room[text.len()] = b'Z';
-        let utc = to_jiff(time::from_rfc3339(room)?).ok_or(RANGE)?;
+    /// RFC 3339, where there is no zone in ours.
+    fn rfc3339(&self, text: &[u8]) -> Result<Timestamp, &'static str> {
+        let time::Rfc3339 { utc, nsec, offset } = time::Rfc3339::parse(text)?;
+        if let Some(offset) = offset {
+            return Ok(Timestamp::new(utc - offset, nsec));
+        }
+        if text.len() > LONGEST_WITHOUT_ZONE {
+            return Err(BAD);
+        }
+        // Read as if in UTC, then the same date and time of day in the zone.
+        let utc = to_jiff(Timestamp::new(utc, nsec)).ok_or(RANGE)?;
         self.local(utc.to_zoned(TimeZone::UTC).datetime()).ok_or(RANGE)
     }
 
