@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * [`event`]: one event as a parser found it, and [`ndjson`], which fills it from a line of JSON.
-//! * [`binary`]: the compact framing with interned names (`docs/ingest-protocol.md`).
+//! * `binary`: the compact framing with interned names (`docs/ingest-protocol.md`).
 //! * [`registry`]: names to ids for fields, sources and event types, shared by all source threads.
 //! * [`lanes`]: one batch and its account per source, handed over as [`delivery::Delivery`]; records are dropped and
 //!   put in order there.
@@ -24,7 +24,7 @@
 //! holds: it only receives from the two channels. Bytes from outside never panic; whatever could not be
 //! kept is counted, by reason, where it happened.
 
-pub mod binary;
+mod binary;
 pub mod clock;
 pub mod config;
 pub mod delivery;

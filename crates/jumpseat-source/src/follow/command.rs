@@ -58,10 +58,10 @@ pub struct Job {
     /// Output of an incomplete line, or that there was no room for.
     carry: Vec<u8>,
     /// The carry may have whole lines.
-    left: bool,
+    has_unread: bool,
     started: bool,
     /// Runs in a row that have given no output.
-    pub barren: u32,
+    pub starts_without_output: u32,
     report: Limiter,
 }
 
@@ -98,9 +98,9 @@ impl Job {
             stream,
             state: State::Waiting(Instant::now()),
             carry: Vec::new(),
-            left: false,
+            has_unread: false,
             started: false,
-            barren: 0,
+            starts_without_output: 0,
             report: Limiter::new(10, Duration::from_secs(6)),
         }
     }
@@ -117,7 +117,7 @@ impl Job {
 
     /// Whether there are lines that only the core had no room for.
     pub fn has_work(&self) -> bool {
-        self.left
+        self.has_unread
     }
 
     /// When [`Job::tick`] has something to do.
@@ -132,8 +132,8 @@ impl Job {
     /// Starts it if it is time to, with what `command` gives; sees whether it has ended.
     pub fn tick(&mut self, now: Instant, sink: &mut Sink, command: impl FnOnce() -> Command) {
         match &mut self.state {
-            State::Waiting(at) if *at <= now && !self.left => self.start(now, sink, command()),
-            State::Running(run) if run.next_tick <= now && !self.left => {
+            State::Waiting(at) if *at <= now && !self.has_unread => self.start(now, sink, command()),
+            State::Running(run) if run.next_tick <= now && !self.has_unread => {
                 run.next_tick = now + TICK;
                 self.see_whether_ended(now, sink);
             }
@@ -144,11 +144,11 @@ impl Job {
     /// One read of each output, as far as the core has room.
     pub fn round(&mut self, sink: &mut Sink, buffer: &mut Vec<u8>) {
         self.read_errors();
-        if std::mem::take(&mut self.left) {
+        if std::mem::take(&mut self.has_unread) {
             let carry = std::mem::take(&mut self.carry);
             self.take(&carry, sink);
         }
-        if self.left || sink.lanes.is_stuck() {
+        if self.has_unread || sink.lanes.is_stuck() {
             return;
         }
         let State::Running(run) = &mut self.state else { return };
@@ -159,7 +159,7 @@ impl Job {
             Ok(0) => self.output_ended(sink),
             Ok(read) => {
                 run.empty = false;
-                self.barren = 0;
+                self.starts_without_output = 0;
                 buffer[..carried].copy_from_slice(&self.carry);
                 self.take(&buffer[..carried + read], sink);
             }
@@ -192,7 +192,7 @@ impl Job {
     /// What is going on.
     pub fn phase(&self, held: bool) -> Phase {
         match &self.state {
-            State::Running(_) if held && self.left => Phase::Held,
+            State::Running(_) if held && self.has_unread => Phase::Held,
             State::Running(_) => Phase::Running,
             State::Waiting(_) if self.started => Phase::Restarting,
             State::Waiting(_) => Phase::Waiting,
@@ -212,7 +212,7 @@ impl Job {
         {
             stats.restarts.fetch_add(1, Ordering::Relaxed);
         }
-        self.barren = self.barren.saturating_add(1);
+        self.starts_without_output = self.starts_without_output.saturating_add(1);
         match spawn(&mut command) {
             Ok((child, out, errors)) => {
                 tracing::info!(pid = child.id(), "{}: started", self.plan.name);
@@ -239,7 +239,7 @@ impl Job {
 
     fn take(&mut self, input: &[u8], sink: &mut Sink) {
         let used = self.stream.take(Chunk::now(input), &mut self.format, sink, &Place(&self.plan.name));
-        self.left = sink.lanes.is_stuck();
+        self.has_unread = sink.lanes.is_stuck();
         self.carry.clear();
         self.carry.extend_from_slice(&input[used..]);
         self.carry.shrink_to(READ);

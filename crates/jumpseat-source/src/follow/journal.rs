@@ -7,14 +7,14 @@ use super::config::{From, JournalConfig};
 /// After so many starts without any output the cursor is doubted: the journal it is of may be gone.
 const DOUBT: u32 = 3;
 
-/// The command that gives the entries after `cursor`. `barren`: how often it was started in a row without giving any.
-pub fn command(config: &JournalConfig, cursor: Option<&str>, barren: u32) -> Command {
+/// The command that gives the entries after `cursor`. `starts_without_output`: how often it was started in a row without giving any.
+pub fn command(config: &JournalConfig, cursor: Option<&str>, starts_without_output: u32) -> Command {
     let mut command = Command::new("journalctl");
     // All fields in full; otherwise long ones are left out. Without --merge, --follow shows the current boot only (systemd
     // 252), and what came last before the machine was started again would be lost.
     command.args(["--output=json", "--follow", "--all", "--quiet", "--merge"]);
     match (cursor, config.from) {
-        (Some(cursor), _) if barren <= DOUBT => {
+        (Some(cursor), _) if starts_without_output <= DOUBT => {
             command.arg("--no-tail").arg(format!("--after-cursor={cursor}"));
         }
         (None, From::Beginning) => {
@@ -39,8 +39,8 @@ pub fn command(config: &JournalConfig, cursor: Option<&str>, barren: u32) -> Com
 mod tests {
     use super::*;
 
-    fn words(config: &JournalConfig, cursor: Option<&str>, barren: u32) -> String {
-        let command = command(config, cursor, barren);
+    fn words(config: &JournalConfig, cursor: Option<&str>, starts_without_output: u32) -> String {
+        let command = command(config, cursor, starts_without_output);
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         words.join(" ")
     }

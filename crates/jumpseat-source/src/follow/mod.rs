@@ -196,16 +196,18 @@ impl Source {
 
     fn tick(&mut self, now: Instant, sink: &mut Sink, positions: &Positions) {
         let Source { job, kind, .. } = self;
-        let barren = job.barren;
+        let starts_without_output = job.starts_without_output;
         job.tick(now, sink, || match kind {
             Kind::Command(argv) => {
                 let mut command = Command::new(argv.first().map_or("", String::as_str));
                 command.args(argv.iter().skip(1));
                 command
             }
-            Kind::Journal(config) => {
-                journal::command(config, positions.journals.get(&config.source).map(String::as_str), barren)
-            }
+            Kind::Journal(config) => journal::command(
+                config,
+                positions.journals.get(&config.source).map(String::as_str),
+                starts_without_output,
+            ),
         });
     }
 

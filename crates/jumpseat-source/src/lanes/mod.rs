@@ -6,12 +6,12 @@
 //! here waits for the core for longer than the configured patience. What cannot be handed over is counted with the
 //! time of the loss, and told before the next delivery of that source.
 //!
-//! * [`record`]: a record from its beginning to its commit; [`fields`]: the look-ups that its fields take; [`event`]: a
+//! * `record`: a record from its beginning to its commit; `fields`: the look-ups that its fields take; `event`: a
 //!   parsed event as a record.
-//! * [`account`]: what is counted for a lane, and what goes into a delivery; [`types`]: events by their type.
-//! * [`policy`]: the settings of the source ([`super::gate`]), kept by [`sieve`] (drop or pass) and [`order`] (hold
+//! * `account`: what is counted for a lane, and what goes into a delivery; `types`: events by their type.
+//! * `policy`: the settings of the source ([`super::gate`]), kept by `sieve` (drop or pass) and `order` (hold
 //!   until it is its turn), and the check of times.
-//! * [`outbox`]: the core's channel: hand over, hold, or lose and count.
+//! * `outbox`: the core's channel: hand over, hold, or lose and count.
 //!
 //! A loss is a barrier: what is held leaves before it.
 //!

@@ -102,7 +102,7 @@ pub enum FieldRef {
 /// Holds only fields that have a metric of their own, in at most twice as many spellings (that
 /// [`Registry::field`] treats as the same) as there may be fields, none longer than a name may be.
 #[derive(Debug)]
-pub struct FieldCache {
+pub(crate) struct FieldCache {
     registry: Arc<Registry>,
     /// By name, then by type code. [`Pmid::NULL`]: not asked for yet.
     known: FxHashMap<Box<[u8]>, [Pmid; 8]>,

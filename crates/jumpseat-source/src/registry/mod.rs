@@ -1,7 +1,7 @@
 //! Names to ids, for good: fields, sources and (source, event type) pairs.
 //!
 //! One [`Registry`] is shared by all source threads. It has a mutex for each kind of names that only they take, and
-//! only for names they have not met before: each thread keeps a [`FieldCache`] (and lanes keep theirs for event
+//! only for names they have not met before: each thread keeps a `FieldCache` (and lanes keep theirs for event
 //! types), so that the cost per field of an event is one hash look-up without a lock. A new name is
 //! appended to its id file before anybody sees the id, then announced as a [`Definition`] on an
 //! unbounded channel. The channel is bounded all the same, by the caps on the number of names.
@@ -9,9 +9,9 @@
 //! What exceeds a cap is folded, never dropped: a field becomes `name=value` in `jumpseat.field.other`,
 //! an event type counts under `source/(other)`, a source becomes the listener's default source.
 //!
-//! * [`names`]: one kind of names: ids, cap, announcement.
-//! * [`fields`]: fields and their metrics; [`leaf`]: what a field's metric is called.
-//! * [`words`]: what names may be.
+//! * `names`: one kind of names: ids, cap, announcement.
+//! * `fields`: fields and their metrics; `leaf`: what a field's metric is called.
+//! * `words`: what names may be.
 
 mod config;
 mod definition;
@@ -35,9 +35,8 @@ use pcp_model::{Inst, Pmid, ValueType};
 
 pub use config::{RegistryConfig, RegistryError};
 pub use definition::Definition;
-pub use fields::{
-    FIELD_CLUSTER, FIRST_FREE, FieldCache, FieldRef, MAX_FIELD_NAME, MAX_FIELDS, WellKnown, field_pmid,
-};
+pub(crate) use fields::FieldCache;
+pub use fields::{FIELD_CLUSTER, FIRST_FREE, FieldRef, MAX_FIELD_NAME, MAX_FIELDS, WellKnown, field_pmid};
 pub(crate) use leaf::sanitize;
 pub use words::{
     MAX_SOURCE_NAME, MAX_TYPE_NAME, NotASourceName, OTHER_TYPES, SOURCE_NAME_RULE, UNTYPED,

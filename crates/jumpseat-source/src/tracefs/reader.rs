@@ -388,8 +388,8 @@ fn open_pipes(instance: &Instance) -> Result<Vec<(u32, File)>, TracefsError> {
         let path = instance.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
         let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(&path);
         let doing = "open the buffer of a CPU";
-        let told = |error| TracefsError::Setup { doing, reason: format!("{}: {error}", path.display()) };
-        Ok((cpu, file.map_err(told)?))
+        let failed = |error| TracefsError::Setup { doing, reason: format!("{}: {error}", path.display()) };
+        Ok((cpu, file.map_err(failed)?))
     };
     cpu_numbers(instance).into_iter().map(open).collect()
 }
