@@ -16,6 +16,9 @@ pub enum Stop {
     Refused(Refusal),
 }
 
+// As large as a refusal, so that results do not grow by the one case that is not.
+const _: () = assert!(size_of::<Stop>() == size_of::<Refusal>());
+
 impl From<Refusal> for Stop {
     fn from(refusal: Refusal) -> Stop {
         Stop::Refused(refusal)
