@@ -14,10 +14,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use common::{Times, race, rounds, time};
-use jumpseat::agent::{Fields, Spans};
+use jumpseat::agent::config::SpansConfig;
+use jumpseat::agent::{Fields, SourceSpans, Spans};
 use jumpseat::event::{Batch, EventFlags, Param};
 use jumpseat::model::{Inst, Pmid, Timestamp};
 use jumpseat::source::registry::WellKnown;
+use rustc_hash::FxHashMap;
 
 const DOMAIN: u16 = 400;
 /// Spans of a round, in batches as a busy source sends them.
@@ -33,13 +35,19 @@ fn main() {
         let texts: Vec<String> = (0..names).map(|name| format!("name{name}")).collect();
         let marks = marks(&texts, open);
         let batches: Vec<Batch> = marks.chunks(2 * BATCH as usize).map(batch).collect();
-        let mut ours = ours(names);
+        let (mut ours, mut open_spans) = ours(names);
         let mut floor = Floor::default();
         let fields = Fields::default();
         let [ours, floor] = race(
             rounds(20),
             [
-                &mut || time(|| batches.iter().for_each(|batch| ours.batch(0, "app", batch, &fields))),
+                &mut || {
+                    time(|| {
+                        for batch in &batches {
+                            ours.batch(&mut open_spans, (0, "app"), batch, &fields);
+                        }
+                    })
+                },
                 &mut || time(|| marks.iter().for_each(|mark| floor.take(mark))),
             ],
         );
@@ -64,10 +72,12 @@ fn points() {
     for n in 0..BATCH {
         put(&mut batch, &Mark { phase: EventFlags::POINT, id: n, nanos: n, name: Some("request") });
     }
-    let (mut spans, fields) = (ours(1), Fields::default());
+    let ((mut spans, mut open_spans), fields) = (ours(1), Fields::default());
     let passes = 1000;
     let mut work = || -> Duration {
-        time(|| (0..passes).for_each(|_| spans.batch(0, "app", black_box(&batch), &fields)))
+        time(|| {
+            (0..passes).for_each(|_| spans.batch(&mut open_spans, (0, "app"), black_box(&batch), &fields));
+        })
     };
     let [times] = race(rounds(20), [&mut work]);
     let ns = times.best.as_secs_f64() * 1e9 / (passes * BATCH) as f64;
@@ -78,12 +88,12 @@ fn points() {
     );
 }
 
-fn ours(names: u64) -> Spans {
-    let mut spans = Spans::new(DOMAIN);
+fn ours(names: u64) -> (Spans, FxHashMap<Inst, SourceSpans>) {
+    let mut spans = Spans::new(DOMAIN, SpansConfig::default());
     for name in 0..names {
         spans.define(name as Inst, 0, &format!("app/name{name}"), format!("name{name}"));
     }
-    spans
+    (spans, FxHashMap::default())
 }
 
 struct Mark<'a> {

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use jumpseat::agent::{self, Clients, Config, Seat, Setup, Signals};
+use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals};
 use jumpseat::pmda::log::{self, Log};
 use jumpseat::pmda::{Exit, Options, PmcdOptions, Transport, identity};
 use jumpseat::source::SocketConfig;
@@ -87,7 +87,7 @@ fn serve(options: &Options, config: &Config, file: Option<&Path>, log: &Path) ->
     };
     let state_dir = config.state_dir.clone().unwrap_or_else(agent::default_state_dir);
     let help = options.help_file.as_deref().map(read_help).transpose()?;
-    let mut seat = Seat::open(&Setup {
+    let mut running = RunningAgent::open(&Setup {
         config,
         domain,
         state_dir: Some(&state_dir),
@@ -101,10 +101,10 @@ fn serve(options: &Options, config: &Config, file: Option<&Path>, log: &Path) ->
     let attributes = PmcdOptions { identity: true, notready: config.notready, ..PmcdOptions::default() };
     if config.notready {
         // What takes time, reading the saved identifiers, is done by now.
-        seat.server.ready_when(|_| true);
+        running.server.ready_when(|_| true);
     }
-    seat.server.serve_pmcd(&options.transport, attributes, stay)?;
-    let exit = seat.server.run()?;
+    running.server.serve_pmcd(&options.transport, attributes, stay)?;
+    let exit = running.server.run()?;
     match exit {
         Exit::PmcdGone => tracing::info!("ended: pmcd has closed the connection"),
         Exit::Signal(number) => tracing::info!("ended by signal {number}"),

@@ -7,6 +7,7 @@ use nix::unistd::{AccessFlags, access, getuid};
 use serde::Deserialize;
 
 use super::clock::SenderClock;
+use super::setting::{InvalidKey, check_source, in_range};
 
 /// Where PCP keeps its sockets, and so the ingest socket of an agent under pmcd.
 const SYSTEM_PATH: &str = "/run/pcp/jumpseat.socket";
@@ -111,35 +112,27 @@ impl Default for SocketConfig {
 
 /// Smallest and largest [`SocketConfig::max_line`]. The upper end is that of a packed
 /// record ([`pcp_event::batch::MAX_RECORD`]).
-pub(super) const LINE_RANGE: std::ops::RangeInclusive<usize> = 256..=256 * 1024;
+pub(super) const LINE_RANGE: std::ops::RangeInclusive<u64> = 256..=256 * 1024;
 
 impl SocketConfig {
-    /// Checks ranges. The error names the key and what is allowed.
-    pub fn validate(&self) -> Result<(), String> {
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// The first key that is wrong.
+    pub fn validate(&self) -> Result<(), InvalidKey> {
         if self.path.as_os_str().is_empty() {
-            return Err("path: must not be empty".to_owned());
+            return Err(InvalidKey::other("path", "must not be empty"));
         }
         if self.mode > 0o777 {
-            return Err(format!("mode: {:o} is not between 0 and 0777", self.mode));
+            return Err(InvalidKey::other("mode", format!("{:o} is not between 0 and 0777", self.mode)));
         }
-        super::registry::check_source_name(&self.source).map_err(|why| format!("source: {why}"))?;
-        in_range("max_connections", self.max_connections, 1..=100_000)?;
-        in_range("max_line", self.max_line, LINE_RANGE)?;
-        in_range("max_field", self.max_field, 16..=*LINE_RANGE.end())?;
-        in_range("queue", self.queue, 1..=65_536)?;
-        in_range("patience_ms", self.patience_ms as usize, 0..=1000)
+        check_source(&self.source)?;
+        in_range("max_connections", self.max_connections as u64, 1..=100_000)?;
+        in_range("max_line", self.max_line as u64, LINE_RANGE)?;
+        in_range("max_field", self.max_field as u64, 16..=*LINE_RANGE.end())?;
+        in_range("queue", self.queue as u64, 1..=65_536)?;
+        in_range("patience_ms", self.patience_ms, 0..=1000)
     }
-}
-
-pub(super) fn in_range(
-    key: &str,
-    value: usize,
-    range: std::ops::RangeInclusive<usize>,
-) -> Result<(), String> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    Err(format!("{key}: {value} is not between {} and {}", range.start(), range.end()))
 }
 
 fn octal<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
@@ -154,7 +147,7 @@ mod tests {
 
     fn parse(json: &str) -> Result<SocketConfig, String> {
         let config: SocketConfig = serde_json::from_str(json).map_err(|e| e.to_string())?;
-        config.validate().map(|()| config)
+        config.validate().map_err(|invalid| invalid.to_string()).map(|()| config)
     }
 
     #[test]

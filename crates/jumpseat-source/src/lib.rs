@@ -18,6 +18,7 @@
 //! * [`gate`]: what a source lets through, as [`rules`] (the configuration) or a client has it.
 //! * [`tracefs`]: the events of the Linux kernel.
 //! * [`clock`]: from clocks of senders and of the kernel to real time.
+//! * [`setting`]: what can be wrong with a key of the configuration; [`size`] and [`interval`]: its units.
 //! * [`outlet`]: what a source thread is given; [`origin`]: what it tells about where it reads.
 //!
 //! **Invariants:** nothing here knows PDUs or the agent. The core never takes a lock that a source
@@ -33,6 +34,7 @@ pub mod feed;
 pub mod follow;
 pub mod gate;
 pub mod intake;
+pub mod interval;
 pub mod lanes;
 pub mod listen;
 mod meaning;
@@ -43,6 +45,7 @@ pub mod outlet;
 pub mod registry;
 pub mod report;
 pub mod rules;
+pub mod setting;
 pub mod size;
 pub mod socket;
 pub mod tracefs;
@@ -50,11 +53,13 @@ pub mod tracefs;
 pub use config::{Oversize, SocketConfig};
 pub use delivery::{Cause, Delivery, Inlet, Loss, Reason, Tallies};
 pub use gate::Gate;
+pub use interval::Interval;
 pub use origin::Origin;
 pub use otlp::OtlpStats;
 pub use outlet::Outlet;
 pub use registry::{Definition, Registry, RegistryConfig};
 pub use rules::Rules;
+pub use setting::{InvalidKey, InvalidValue};
 pub use size::ByteSize;
 
 /// The examples of README.md are tests.

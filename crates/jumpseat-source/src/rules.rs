@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::gate::{IngestFilter, MAX_ORDER_WINDOW, SampleBy, Settings};
+use super::setting::InvalidKey;
 use super::size::ByteSize;
 
 /// What a table `[[source]]` says. Keys that are not there leave what tables before it say, or the defaults.
@@ -27,41 +28,39 @@ pub struct SourceRule {
     /// Memory for the records; 0: no limit of its own.
     pub budget: Option<ByteSize>,
     /// How long records wait for earlier ones.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "crate::interval::duration")]
     pub order_window: Option<Duration>,
     /// Times further ahead of the clock than this are suspect.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "crate::interval::duration")]
     pub max_ahead: Option<Duration>,
     /// Times further behind the clock than this are suspect.
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "crate::interval::duration")]
     pub max_behind: Option<Duration>,
     /// Have records with a suspect time say so.
     pub flag_clock: Option<bool>,
 }
 
 impl SourceRule {
-    /// Checks what the form of the values does not tell. The error begins with the key.
+    /// Checks what the form of the values does not tell. `min_budget`: the least [`SourceRule::budget`] but 0, in bytes.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
-    pub fn validate(&self, min_budget: u64) -> Result<(), String> {
+    /// The first key that is wrong.
+    pub fn validate(&self, min_budget: u64) -> Result<(), InvalidKey> {
         if self.name.0.is_empty() {
-            return Err("name: must not be empty; \"*\" means every source".to_owned());
+            return Err(InvalidKey::other("name", "must not be empty; \"*\" means every source"));
         }
         if let Some(Err(error)) = self.filter.as_deref().map(IngestFilter::parse) {
-            return Err(format!("filter: {error}"));
+            return Err(InvalidKey { key: "filter", problem: error.into() });
         }
-        if let Some(bytes) = self.budget
-            && bytes.0 != 0
-            && bytes.0 < min_budget
+        if let Some(ByteSize(bytes)) = self.budget
+            && (1..min_budget).contains(&bytes)
         {
-            return Err(format!(
-                "budget: {} is below {min_budget} bytes (0 means no limit of its own)",
-                bytes.0
-            ));
+            let words = format!("{bytes} is below {min_budget} bytes (0 means no limit of its own)");
+            return Err(InvalidKey::other("budget", words));
         }
         if self.order_window.is_some_and(|window| window > MAX_ORDER_WINDOW) {
-            return Err(format!("order_window: more than {} s", MAX_ORDER_WINDOW.as_secs()));
+            let words = format!("more than {} s", MAX_ORDER_WINDOW.as_secs());
+            return Err(InvalidKey::other("order_window", words));
         }
         Ok(())
     }
@@ -133,30 +132,6 @@ impl Pattern {
     }
 }
 
-/// A span of time with a unit, as everywhere in the configuration.
-fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse_span(&text).map(Some).ok_or_else(|| {
-        let form = "a time with a unit, such as \"500ms\", \"1s\" or \"2min\"";
-        serde::de::Error::invalid_value(serde::de::Unexpected::Str(&text), &form)
-    })
-}
-
-/// Reads a number with a unit: `ms`, `s`, `min`, `h`.
-pub fn parse_span(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().ok()?;
-    let unit = match text[digits..].trim_start() {
-        "ms" => 1,
-        "s" | "sec" => 1000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    number.checked_mul(unit).map(Duration::from_millis)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,7 +174,8 @@ mod tests {
     fn what_cannot_be_is_refused_with_its_key() {
         let refused = |json: &str| {
             let rule: Result<SourceRule, _> = serde_json::from_str(json);
-            rule.map_err(|error| error.to_string()).and_then(|rule| rule.validate(65_536)).expect_err(json)
+            let checked = |rule: SourceRule| rule.validate(65_536).map_err(|invalid| invalid.to_string());
+            rule.map_err(|error| error.to_string()).and_then(checked).expect_err(json)
         };
         assert!(refused(r#"{"filter":"a =="}"#).starts_with("filter: column 5: "));
         assert!(refused(r#"{"budget":5}"#).starts_with("budget: 5 is below 65536"));

@@ -70,7 +70,7 @@ pub struct SocketStats {
 pub enum StartError {
     /// A configuration value out of its range.
     #[error("{0}")]
-    Config(String),
+    Config(crate::setting::InvalidKey),
     /// The socket.
     #[error(transparent)]
     Listen(#[from] ListenError),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use jumpseat::agent::{self, Clients, Config, Seat, Setup, Signals};
+use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals};
 use jumpseat::pmda::log::{self, Log};
 use jumpseat::pmda::{Exit, Listen, ServeError};
 use jumpseat::source::SocketConfig;
@@ -70,7 +70,7 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
 
     let state_dir = args.state_dir.clone().or(config.state_dir.clone()).unwrap_or_else(user_state_dir);
     let domain = args.domain.or(config.domain).unwrap_or(agent::DEFAULT_DOMAIN);
-    let mut seat = Seat::open(&Setup {
+    let mut running = RunningAgent::open(&Setup {
         config: &config,
         domain,
         state_dir: Some(&state_dir),
@@ -80,7 +80,9 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     })
     .map_err(|error| error.to_string())?;
     for addresses in addresses {
-        for bound in listen_to_those_there(&addresses, |address| seat.server.listen(&Listen::Tcp(address)))? {
+        for bound in
+            listen_to_those_there(&addresses, |address| running.server.listen(&Listen::Tcp(address)))?
+        {
             sayln!("PCP clients: {bound}");
             if let Listen::Tcp(bound) = bound
                 && std::io::stdout().is_terminal()
@@ -95,7 +97,7 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
             sayln!("    jumpseat feed --socket {} FILE", socket.path.display());
         }
     }
-    match seat.server.run().map_err(|error| error.to_string())? {
+    match running.server.run().map_err(|error| error.to_string())? {
         Exit::Signal(signal) => tracing::info!("ended by signal {signal}"),
         Exit::PmcdGone | Exit::Stopped => {}
     }

@@ -3,15 +3,14 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::NAME;
+use crate::identity::{NAME, derived_name};
 use crate::sampler::Handle;
 use pcp_derive::{BindError, BindErrorKind, Bound, BoundNode, Definition, Fact, Kind, Registry, Tree, parse};
 use pcp_model::{Desc, InDom, Pmid, ValueType};
 
+use super::catalogue::Catalogue;
 use super::files::Wanted;
 use super::foreign::{Foreign, Known, Needs};
-use super::full_name;
-use super::world::Catalogue;
 
 /// The domain of the collector's own metrics, which whoever serves clients directly has itself.
 const COLLECTOR_DOMAIN: u16 = 2;
@@ -20,20 +19,20 @@ const COLLECTOR_DOMAIN: u16 = 2;
 /// those made of something that has come, gone or changed. `changed` are operands that have.
 pub fn outdated(registry: &Registry, wanted: &[Wanted], changed: HashSet<Arc<str>>) -> HashSet<Arc<str>> {
     let new: HashMap<String, &str> =
-        wanted.iter().map(|wanted| (full_name(&wanted.name), wanted.expression.as_str())).collect();
+        wanted.iter().map(|wanted| (derived_name(&wanted.name), wanted.expression.as_str())).collect();
     let same = |definition: &Definition| new.get(&*definition.name) == Some(&&*definition.expression);
     let mut outdated: HashSet<Arc<str>> = HashSet::new();
-    let mut touched = changed;
-    touched.extend(new.keys().map(|name| name.as_str().into()));
+    let mut affected = changed;
+    affected.extend(new.keys().map(|name| name.as_str().into()));
     for definition in registry.definitions() {
         if same(definition) {
-            touched.remove(&definition.name);
+            affected.remove(&definition.name);
         } else {
-            touched.insert(definition.name.clone());
+            affected.insert(definition.name.clone());
             outdated.insert(definition.name.clone());
         }
     }
-    extend(registry, &mut outdated, |name, outdated| touched.contains(name) || outdated.contains(name));
+    extend(registry, &mut outdated, |name, outdated| affected.contains(name) || outdated.contains(name));
     outdated
 }
 
@@ -97,7 +96,7 @@ pub fn foreign_names<'a>(registry: &'a Registry, catalogue: &Catalogue, most: us
 
 /// Puts a definition into the registry, unless it is there. The engine's PMID, or why it cannot be used.
 pub fn register(registry: &mut Registry, catalogue: &Catalogue, wanted: &Wanted) -> Result<Pmid, String> {
-    let name = full_name(&wanted.name);
+    let name = derived_name(&wanted.name);
     if let Some(definition) = registry.find(&name) {
         return Ok(definition.pmid);
     }
@@ -129,17 +128,44 @@ pub fn check(
     domain: u16,
 ) -> Result<Option<Needs>, String> {
     let meta = bound.meta();
-    let taken =
-        |indom: InDom| indom.domain() == domain || foreign.direct && indom.domain() == COLLECTOR_DOMAIN;
-    let is_foreign = |indom: InDom| indom != InDom::NULL && indom.domain() != domain;
-    let known = |indom| {
-        let own = catalogue.by_pmid.values().map(|desc: &Desc| desc.indom);
-        own.chain(catalogue.foreign_meta.values().map(|meta| meta.indom)).any(|other| other == indom)
-    };
-    if meta.is_set() && !known(meta.indom) {
+    if meta.is_set() && !is_known(meta.indom, catalogue) {
         let also = if foreign.host.is_some() { ", nor one of its operands" } else { "" };
         return Err(format!("instance domain {} is not one of this agent's{also}", meta.indom));
     }
+    let mut needs = needs(bound, catalogue, foreign, domain)?;
+    if needs.operands.is_empty() {
+        // Without values of other agents it is computed in the fetch, from what the agent has.
+        return Ok(None);
+    }
+    if is_foreign(meta.indom, domain) {
+        if foreign.direct {
+            needs.indoms.insert(meta.indom);
+        } else if !foreign.is_here() {
+            return Err(format!(
+                "it has instances of {}, which clients would ask the pmcd of this host for: take a function \
+                 that makes one value of them, or scalar(x[instance])",
+                foreign.host.as_deref().unwrap_or_default()
+            ));
+        }
+    }
+    Ok(Some(needs))
+}
+
+/// Whether any metric that definitions may use has this instance domain.
+fn is_known(indom: InDom, catalogue: &Catalogue) -> bool {
+    let own = catalogue.by_pmid.values().map(|desc: &Desc| desc.indom);
+    own.chain(catalogue.foreign_meta.values().map(|meta| meta.indom)).any(|other| other == indom)
+}
+
+fn is_foreign(indom: InDom, domain: u16) -> bool {
+    indom != InDom::NULL && indom.domain() != domain
+}
+
+/// What the nodes of an expression need, or which of its operands cannot be one.
+fn needs(bound: &Bound, catalogue: &Catalogue, foreign: &Foreign, domain: u16) -> Result<Needs, String> {
+    // Whoever serves clients directly has the collector's domain itself, so its instances would be looked up here.
+    let taken =
+        |indom: InDom| indom.domain() == domain || foreign.direct && indom.domain() == COLLECTOR_DOMAIN;
     let mut needs = Needs::default();
     for (id, node) in bound.tree.iter() {
         let BoundNode { meta, fact, active: true } = *bound.node(id) else { continue };
@@ -163,28 +189,14 @@ pub fn check(
             }
         }
         let by_name = matches!(node.kind, Kind::Instance(..) | Kind::Match(..) | Kind::Constant(_));
-        if by_name && is_foreign(meta.indom) {
+        if by_name && is_foreign(meta.indom, domain) {
             needs.indoms.insert(meta.indom);
             // For a constant with instances: a sample is made of metrics.
             let of_it = catalogue.foreign_meta.iter().filter(|(_, other)| other.indom == meta.indom);
             needs.operands.extend(of_it.map(|(handle, _)| *handle).min());
         }
     }
-    if needs.operands.is_empty() {
-        return Ok(None);
-    }
-    if is_foreign(meta.indom) {
-        if foreign.direct {
-            needs.indoms.insert(meta.indom);
-        } else if !foreign.is_here() {
-            return Err(format!(
-                "it has instances of {}, which clients would ask the pmcd of this host for: take a function \
-                 that makes one value of them, or scalar(x[instance])",
-                foreign.host.as_deref().unwrap_or_default()
-            ));
-        }
-    }
-    Ok(Some(needs))
+    Ok(needs)
 }
 
 /// Why a definition does not bind, for people.

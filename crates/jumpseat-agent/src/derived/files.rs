@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use pcp_derive::{ConfigProblem, ConfigProblemKind, Dialect, RegisterError, Registry, is_name};
 
-use super::ROOT;
+use crate::identity::{DERIVED_ROOT as ROOT, NAME, derived_name};
 
 /// Longest file.
 pub const MAX_FILE: u64 = 1 << 20;
@@ -87,10 +87,10 @@ pub fn read(paths: Option<&[PathBuf]>, dialect: Dialect) -> Result<Definitions, 
     let mut found = Definitions::default();
     let mut registry = Registry::new(dialect);
     registry.set_limit(MAX_DEFINITIONS);
-    let (mut left, mut names) = (MAX_TOTAL, Names::default());
+    let (mut room, mut names) = (MAX_TOTAL, Names::default());
     for path in files {
         let contents = match paths {
-            Some(_) => contents(&path, &mut left)?,
+            Some(_) => contents(&path, &mut room)?,
             None => BUILT_IN.into(),
         };
         let before = registry.definitions().len();
@@ -112,7 +112,7 @@ pub fn read(paths: Option<&[PathBuf]>, dialect: Dialect) -> Result<Definitions, 
     }
     // Texts may stand in a later file than the definition.
     for wanted in &mut found.wanted {
-        let full = format!("{ROOT}.{}", wanted.name);
+        let full = derived_name(&wanted.name);
         let definition = registry.find(&wanted.name).or_else(|| registry.find(&full));
         if let Some(definition) = definition {
             wanted.oneline = definition.oneline.as_deref().map(str::to_owned);
@@ -156,7 +156,7 @@ impl Names {
         let below = name.strip_prefix(ROOT).and_then(|rest| rest.strip_prefix('.'));
         let below = match below {
             Some(below) => below,
-            None if name == crate::NAME || name.starts_with("jumpseat.") => {
+            None if name == NAME || name.starts_with("jumpseat.") => {
                 return Err(format!("derived metrics of this agent are below {ROOT}"));
             }
             None => name,
@@ -220,7 +220,7 @@ fn list(paths: &[PathBuf]) -> Result<Vec<PathBuf>, FilesError> {
 }
 
 /// A file's contents. The last line counts even if its line break is missing.
-fn contents(path: &Path, left: &mut u64) -> Result<Vec<u8>, FilesError> {
+fn contents(path: &Path, room: &mut u64) -> Result<Vec<u8>, FilesError> {
     let failed = |error| FilesError::Io { path: path.to_owned(), error };
     // Opening a pipe by mistake must not make the agent wait.
     let file = OpenOptions::new()
@@ -235,9 +235,9 @@ fn contents(path: &Path, left: &mut u64) -> Result<Vec<u8>, FilesError> {
     file.take(MAX_FILE + 1).read_to_end(&mut contents).map_err(failed)?;
     let beyond = match contents.len() as u64 {
         length if length > MAX_FILE => format!("longer than {MAX_FILE} bytes"),
-        length if length > *left => format!("with this file there are more than {MAX_TOTAL} bytes"),
+        length if length > *room => format!("with this file there are more than {MAX_TOTAL} bytes"),
         length => {
-            *left -= length;
+            *room -= length;
             if contents.last().is_some_and(|&last| last != b'\n') {
                 contents.push(b'\n');
             }

@@ -13,7 +13,8 @@ use pcp_client::{HostSpec, Place};
 use pcp_derive::Meta;
 use pcp_model::{InDom, PmError};
 
-use super::world::{Catalogue, Snapshot};
+use super::catalogue::Catalogue;
+use super::snapshot::Snapshot;
 
 /// Intervals after which a sample is too old to be served.
 const STALE: u32 = 3;
@@ -70,12 +71,12 @@ struct Interest {
     /// Clients that are there.
     clients: usize,
     /// When the last one went.
-    left: Instant,
+    idle_since: Instant,
 }
 
-impl Default for Foreign {
-    fn default() -> Foreign {
-        let config = DerivedConfig::default();
+impl Foreign {
+    /// None, and no thread that could ask for any.
+    pub fn new(config: &DerivedConfig) -> Foreign {
         Foreign {
             sampler: None,
             default_host: None,
@@ -92,9 +93,7 @@ impl Default for Foreign {
             plan: None,
         }
     }
-}
 
-impl Foreign {
     /// Metrics of other agents can be used from now on. Without a `host` here and in the configuration there
     /// are none.
     pub fn enable(&mut self, sampler: Sampler, host: Option<&str>, direct: bool) {
@@ -237,7 +236,7 @@ impl Foreign {
 
     /// Another client asks for the values of a definition.
     pub fn join(&mut self, local: u32) {
-        let none = || Interest { clients: 0, left: Instant::now() };
+        let none = || Interest { clients: 0, idle_since: Instant::now() };
         self.interest.entry(local).or_insert_with(none).clients += 1;
     }
 
@@ -246,7 +245,7 @@ impl Foreign {
         for local in locals {
             if let Some(interest) = self.interest.get_mut(local) {
                 interest.clients = interest.clients.saturating_sub(1);
-                interest.left = Instant::now();
+                interest.idle_since = Instant::now();
             }
         }
     }
@@ -254,7 +253,7 @@ impl Foreign {
     /// The definitions whose values somebody wants.
     pub fn interesting(&mut self) -> impl Iterator<Item = u32> {
         let linger = self.interval * LINGER;
-        self.interest.retain(|_, interest| interest.clients > 0 || interest.left.elapsed() <= linger);
+        self.interest.retain(|_, interest| interest.clients > 0 || interest.idle_since.elapsed() <= linger);
         self.interest.keys().copied()
     }
 

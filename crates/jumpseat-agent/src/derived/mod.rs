@@ -3,7 +3,7 @@
 //! ```text
 //! files --files--> definitions --reload--> Derived: registry, descriptors, texts, PMIDs
 //!                                              |
-//!          fetch of a client --> its Session: bindings and history <-- values of own metrics (world)
+//!          fetch of a client --> its Session: bindings and history <-- values of own metrics (session)
 //!                                              ^
 //!                  sampler --> Foreign: metadata, newest sample of other agents' metrics (foreign)
 //! ```
@@ -18,12 +18,13 @@
 //! and one pass over the instances for each node of the expressions. With operands of other agents: that
 //! pass once for each sample that the client's fetches find.
 
+mod catalogue;
 mod definitions;
 mod files;
 mod foreign;
-mod world;
+mod session;
+mod snapshot;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -32,29 +33,21 @@ use rustc_hash::FxHashMap;
 
 use pcp_derive::{Context, Dialect, Registry};
 use pcp_ids::{IdMap, IdsError};
-use pcp_model::{Desc, InDom, PmError, Pmid};
-use pcp_pmda::{Call, ClientId, Core, OwnMetrics, SetWriter, Subtree, TextKind};
+use pcp_model::{Desc, InDom, InstanceValue, PmError, Pmid};
+use pcp_pmda::{Call, ClientId};
 
-use super::State;
-use super::config::DerivedConfig;
-use super::sampler::Report;
-use files::{Definitions, FilesError, Wanted};
+use crate::config::DerivedConfig;
+use crate::identity::{DERIVED_CLUSTERS, DERIVED_NAMES, DERIVED_ROOT as ROOT, ITEMS, derived_pmid};
+use crate::sampler::Report;
+use catalogue::Metadata;
+use files::{Definitions, FilesError};
 use foreign::{Foreign, Needs};
-use world::{Metadata, Session, Snapshot};
+use session::Session;
+use snapshot::Snapshot;
 
-pub use world::Catalogue;
-
-/// The node of the name space.
-pub const ROOT: &str = "jumpseat.derived";
-/// Number of the file with the identifiers, which is also the serial no instance domain may have.
-pub const ID_SERIAL: u32 = 5;
-/// Clusters of derived metrics: 1,024 items each.
-pub const CLUSTERS: std::ops::RangeInclusive<u16> = 64..=127;
-const ITEMS: i32 = 1024;
-/// Longest text given out: well below the longest PDU of pmcd.
-const MAX_TEXT: usize = 8 << 10;
-/// Longest expression in a line of text.
-const MAX_ONELINE: usize = 80;
+pub use catalogue::Catalogue;
+pub use files::Wanted;
+pub use session::Computation;
 
 /// The derived metrics and their clients.
 pub struct Derived {
@@ -76,22 +69,28 @@ pub struct Derived {
     pub foreign: Foreign,
     generation: u64,
     reloads: u32,
+    /// What the configuration says; some of it comes into effect when the files are read.
+    config: DerivedConfig,
     /// [`DerivedConfig::history_budget`].
     history_budget: u64,
     /// [`DerivedConfig::max_operands`].
     max_operands: usize,
 }
 
+/// A definition, and what has become of it.
 #[derive(Clone, Debug, PartialEq)]
-struct Entry {
-    pmid: Pmid,
-    wanted: Wanted,
-    standing: Standing,
+pub struct Entry {
+    /// The metric, without a domain.
+    pub pmid: Pmid,
+    /// As its file has it.
+    pub wanted: Wanted,
+    /// Whether it can be used.
+    pub status: Status,
 }
 
 /// Whether a definition can be used.
 #[derive(Clone, Debug, PartialEq)]
-enum Standing {
+pub enum Status {
     Usable {
         /// The engine's PMID.
         engine: Pmid,
@@ -113,63 +112,75 @@ pub struct Counts {
     pub refused: u32,
 }
 
-impl Default for Derived {
-    fn default() -> Derived {
-        Derived::with_ids(Catalogue::default(), IdMap::in_memory(), 0)
-    }
-}
-
 impl Derived {
     /// No definitions yet. Numbers of names are kept in `dir`, or in memory only.
     ///
     /// # Errors
     /// Those of [`IdMap::load`].
-    pub fn open(catalogue: Catalogue, dir: Option<&Path>, domain: u16) -> Result<Derived, IdsError> {
-        let clusters = i32::from(CLUSTERS.end() - CLUSTERS.start()) + 1;
-        let file = dir.map(|dir| dir.join(InDom::new(domain, ID_SERIAL).to_string()));
-        Ok(Derived::with_ids(catalogue, IdMap::load(file.as_deref(), clusters * ITEMS - 1)?, domain))
-    }
-
-    fn with_ids(catalogue: Catalogue, ids: IdMap, domain: u16) -> Derived {
-        let (dialect, defaults) = (Dialect::default(), DerivedConfig::default());
-        Derived {
-            catalogue: Arc::new(catalogue),
+    pub fn open(config: DerivedConfig, dir: Option<&Path>, domain: u16) -> Result<Derived, IdsError> {
+        let file = dir.map(|dir| dir.join(InDom::new(domain, DERIVED_NAMES).to_string()));
+        let dialect = Dialect::default();
+        Ok(Derived {
+            catalogue: Arc::default(),
             domain,
-            ids,
+            ids: IdMap::load(file.as_deref(), DERIVED_CLUSTERS.len() as i32 * ITEMS - 1)?,
             dialect,
             registry: Arc::new(Registry::new(dialect)),
             binder: Context::new(),
             entries: BTreeMap::new(),
             by_pmid: FxHashMap::default(),
             sessions: FxHashMap::default(),
-            foreign: Foreign::default(),
+            foreign: Foreign::new(&config),
             generation: 0,
             reloads: 0,
-            history_budget: defaults.history_budget.0,
-            max_operands: defaults.max_operands as usize,
-        }
+            history_budget: config.history_budget.0,
+            max_operands: config.max_operands as usize,
+            config,
+        })
     }
 
-    /// Reads the definition files (again), and tells the log what is wrong with them.
-    ///
-    /// # Errors
-    /// Files that cannot be read or are too large; nothing has changed then.
-    pub fn reload(&mut self, config: &DerivedConfig) -> Result<(), FilesError> {
-        let dialect = if config.portable { Dialect::portable() } else { Dialect::default() };
-        let Definitions { wanted, problems } = files::read(config.files.as_deref(), dialect)?;
+    /// The agent's own metrics, which definitions may use: known once its tables are complete.
+    pub fn set_catalogue(&mut self, catalogue: Catalogue) {
+        self.catalogue = Arc::new(catalogue);
+    }
+
+    /// Another configuration holds from the next [`Derived::read`] on.
+    pub fn configure(&mut self, config: DerivedConfig) {
+        self.config = config;
+    }
+
+    /// Reads the definition files (again), and tells the log what is wrong with them and how many can be used. Whether
+    /// they could be read; otherwise nothing has changed.
+    pub fn read(&mut self) -> bool {
+        if let Err(error) = self.try_read() {
+            tracing::error!("derived metrics: {error}; nothing has changed");
+            return false;
+        }
+        let Counts { usable, waiting, refused } = self.counts();
+        let waiting = match waiting {
+            0 => String::new(),
+            number => format!(", {number} waiting for news of their operands"),
+        };
+        tracing::info!("derived metrics: {usable} usable, {refused} refused{waiting}");
+        true
+    }
+
+    fn try_read(&mut self) -> Result<(), FilesError> {
+        let dialect = if self.config.portable { Dialect::portable() } else { Dialect::default() };
+        let Definitions { wanted, problems } = files::read(self.config.files.as_deref(), dialect)?;
         for problem in problems {
             tracing::error!("{problem}");
         }
-        self.history_budget = config.history_budget.0;
+        self.history_budget = self.config.history_budget.0;
         let before = (self.foreign.host.clone(), self.max_operands);
-        self.max_operands = config.max_operands as usize;
-        self.foreign.configure(config);
+        self.max_operands = self.config.max_operands as usize;
+        self.foreign.configure(&self.config);
         // Where another pmcd is asked, or fewer metrics may be, what is made of them is judged anew.
         let same = before == (self.foreign.host.clone(), self.max_operands);
         let changed = if same { HashSet::new() } else { self.foreign.names() };
         self.replace(wanted, dialect, changed);
         for (name, entry) in &self.entries {
-            entry.tell_refusal(name);
+            entry.log_refusal(name);
         }
         self.reloads = self.reloads.wrapping_add(1);
         Ok(())
@@ -184,10 +195,10 @@ impl Derived {
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for entry in self.entries.values() {
-            match entry.standing {
-                Standing::Usable { .. } => counts.usable += 1,
-                Standing::Waiting => counts.waiting += 1,
-                Standing::Refused(_) => counts.refused += 1,
+            match entry.status {
+                Status::Usable { .. } => counts.usable += 1,
+                Status::Waiting => counts.waiting += 1,
+                Status::Refused(_) => counts.refused += 1,
             }
         }
         counts
@@ -232,7 +243,7 @@ impl Derived {
             match self.ids.get_or_add(&wanted.name) {
                 Ok(id) => {
                     let engine = definitions::register(registry, &self.catalogue, &wanted);
-                    registered.push((pmid(id), engine, wanted));
+                    registered.push((derived_pmid(id), engine, wanted));
                 }
                 Err(error) => {
                     // A metric without identity could mean another one tomorrow.
@@ -243,11 +254,11 @@ impl Derived {
         let waiting = self.name_operands();
         // Only now, as definitions may use later ones.
         for (pmid, engine, wanted) in registered {
-            let standing = match engine.and_then(|engine| self.bind(engine, pmid, &waiting)) {
+            let status = match engine.and_then(|engine| self.bind(engine, pmid, &waiting)) {
                 Ok(standing) => standing,
-                Err(reason) => Standing::Refused(reason),
+                Err(reason) => Status::Refused(reason),
             };
-            self.entries.insert(wanted.name.clone(), Entry { pmid, wanted, standing });
+            self.entries.insert(wanted.name.clone(), Entry { pmid, wanted, status });
         }
         // The reasons have been told better.
         self.binder.take_messages();
@@ -268,15 +279,15 @@ impl Derived {
         definitions::waiting(&self.registry, &self.foreign)
     }
 
-    fn bind(&mut self, engine: Pmid, pmid: Pmid, waiting: &HashSet<Arc<str>>) -> Result<Standing, String> {
+    fn bind(&mut self, engine: Pmid, pmid: Pmid, waiting: &HashSet<Arc<str>>) -> Result<Status, String> {
         let name = self.registry.find_pmid(engine).map(|definition| &definition.name);
         if name.is_some_and(|name| waiting.contains(name)) {
-            return Ok(Standing::Waiting);
+            return Ok(Status::Waiting);
         }
         match self.binder.binding(&self.registry, &mut Metadata(&self.catalogue), engine) {
             Ok(bound) => {
                 let needs = definitions::check(&bound, &self.catalogue, &self.foreign, self.domain)?;
-                Ok(Standing::Usable { engine, desc: bound.meta().desc(pmid), needs: needs.map(Arc::new) })
+                Ok(Status::Usable { engine, desc: bound.meta().desc(pmid), needs: needs.map(Arc::new) })
             }
             Err(Some(error)) => Err(definitions::reason(&error, &self.foreign, self.max_operands)),
             Err(None) => Err("the name is taken by another metric".to_owned()),
@@ -285,14 +296,14 @@ impl Derived {
 
     /// Other things have become known of these operands.
     fn learn(&mut self, changed: HashSet<Arc<str>>) {
-        let before: BTreeMap<String, Standing> =
-            self.entries.iter().map(|(name, entry)| (name.clone(), entry.standing.clone())).collect();
+        let before: BTreeMap<String, Status> =
+            self.entries.iter().map(|(name, entry)| (name.clone(), entry.status.clone())).collect();
         let wanted = self.entries.values().map(|entry| entry.wanted.clone()).collect();
         self.replace(wanted, self.dialect, changed);
         for (name, entry) in &self.entries {
-            match (&entry.standing, before.get(name)) {
-                (Standing::Refused(_), before) if before != Some(&entry.standing) => entry.tell_refusal(name),
-                (Standing::Usable { .. }, Some(Standing::Refused(_))) => {
+            match (&entry.status, before.get(name)) {
+                (Status::Refused(_), before) if before != Some(&entry.status) => entry.log_refusal(name),
+                (Status::Usable { .. }, Some(Status::Refused(_))) => {
                     tracing::info!("{ROOT}.{name} can be used now");
                 }
                 _ => {}
@@ -306,7 +317,7 @@ impl Derived {
         let (by_pmid, entries) = (&self.by_pmid, &self.entries);
         for local in self.foreign.interesting() {
             let entry = by_pmid.get(&local).and_then(|name| entries.get(name));
-            if let Some(Entry { standing: Standing::Usable { needs: Some(needs), .. }, .. }) = entry {
+            if let Some(Entry { status: Status::Usable { needs: Some(needs), .. }, .. }) = entry {
                 all.operands.extend(&needs.operands);
                 all.own.extend(&needs.own);
                 all.indoms.extend(&needs.indoms);
@@ -321,160 +332,113 @@ impl Derived {
         self.foreign.follow(&needs);
     }
 
-    fn entry(&self, pmid: Pmid) -> Option<&Entry> {
+    /// Changes whenever names, PMIDs or descriptors do.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// All definitions, by name below the root.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(name, entry)| (name.as_str(), entry))
+    }
+
+    /// The definition of a metric.
+    pub fn entry(&self, pmid: Pmid) -> Option<&Entry> {
         self.entries.get(self.by_pmid.get(&pmid.local())?)
+    }
+
+    /// Begins to compute a metric for a client. What comes out must be [given back](Derived::end).
+    ///
+    /// # Errors
+    /// The error of the value set: the definition cannot be used (yet), or there is no memory for another client.
+    pub fn begin(&mut self, call: &Call<'_>) -> Result<Computation, PmError> {
+        let (definition, needs) = match &self.entry(call.pmid).ok_or(PmError::PMID)?.status {
+            Status::Usable { engine, needs, .. } => (*engine, needs.clone()),
+            Status::Waiting => return Err(PmError::AGAIN),
+            Status::Refused(_) => return Err(PmError::BADDERIVE),
+        };
+        let mut session = match self.sessions.remove(&call.client) {
+            Some(session) => session,
+            None if self.history_bytes() as u64 >= self.history_budget => return Err(PmError::AGAIN),
+            None => Box::default(),
+        };
+        let snapshot = needs.map(|needs| {
+            if session.ask(call.pmid) {
+                self.foreign.join(call.pmid.local());
+                self.follow();
+            }
+            self.foreign.fresh(&needs)
+        });
+        let (registry, catalogue) = (Arc::clone(&self.registry), Arc::clone(&self.catalogue));
+        Ok(Computation { definition, registry, catalogue, session, snapshot })
+    }
+
+    /// Takes back what [`Derived::begin`] gave: the client's history.
+    pub fn end(&mut self, client: ClientId, computation: Computation) {
+        self.sessions.insert(client, computation.session);
+    }
+
+    /// Takes over what the sampler has found out, up to its sample: the values of this agent's own metrics at its time
+    /// are for the caller to read, [`OwnOperands::pmids`], and to give to [`Derived::set_sample`].
+    pub fn take_report(&mut self) -> Option<OwnOperands> {
+        let report = self.foreign.report()?;
+        Some(self.apply(report))
+    }
+
+    fn apply(&mut self, report: Report) -> OwnOperands {
+        let (changed, sample) = self.foreign.apply(report);
+        if !changed.is_empty() {
+            self.learn(changed);
+        }
+        OwnOperands { sample, needs: self.needs() }
+    }
+
+    /// Puts a report into effect, with the own values next to its sample, by [`Pmid::local`].
+    pub fn set_sample(
+        &mut self,
+        operands: OwnOperands,
+        own: FxHashMap<u32, Result<Vec<InstanceValue>, PmError>>,
+    ) {
+        if let Some(sample) = operands.sample {
+            self.foreign.set_newest(Snapshot { sample, own });
+        }
+        self.foreign.follow(&operands.needs);
+    }
+}
+
+/// The agent's own metrics that definitions have next to sampled ones: the values of a definition are of one time.
+pub struct OwnOperands {
+    sample: Option<Arc<crate::sampler::Sample>>,
+    needs: Needs,
+}
+
+impl OwnOperands {
+    /// Those whose values are wanted now, without a domain: none without a new sample.
+    pub fn pmids(&self) -> impl Iterator<Item = Pmid> {
+        let own = self.sample.iter().flat_map(|_| &self.needs.own);
+        own.map(|&local| Pmid(local))
     }
 }
 
 impl Entry {
-    fn desc(&self) -> Option<Desc> {
-        match self.standing {
-            Standing::Usable { desc, .. } => Some(desc),
-            Standing::Waiting | Standing::Refused(_) => None,
+    /// The metric's descriptor, if it can be used.
+    pub fn desc(&self) -> Option<Desc> {
+        match self.status {
+            Status::Usable { desc, .. } => Some(desc),
+            Status::Waiting | Status::Refused(_) => None,
         }
     }
 
-    fn tell_refusal(&self, name: &str) {
-        if let Standing::Refused(reason) = &self.standing {
+    fn log_refusal(&self, name: &str) {
+        if let Status::Refused(reason) = &self.status {
             tracing::error!("{}: {ROOT}.{name} cannot be used: {reason}", self.wanted.file.display());
         }
     }
 }
 
-/// Takes what the sampler has reported.
-pub fn take_report(core: &mut Core<State>) {
-    if let Some(report) = core.state.derived.foreign.report() {
-        apply(core, report);
-    }
-}
-
-/// Puts a report into effect. The agent's own metrics that definitions have next to sampled ones are read now:
-/// the values of a definition are of one time.
-fn apply(core: &mut Core<State>, report: Report) {
-    let (changed, sample) = core.state.derived.foreign.apply(report);
-    if !changed.is_empty() {
-        core.state.derived.learn(changed);
-    }
-    let needs = core.state.derived.needs();
-    if let Some(sample) = sample {
-        let mut own = FxHashMap::default();
-        for &local in &needs.own {
-            let mut values = Vec::new();
-            let read = core.own_values(Pmid(local), &mut values);
-            own.insert(local, read.map(|()| values));
-        }
-        core.state.derived.foreign.set_newest(Snapshot { sample, own });
-    }
-    core.state.derived.foreign.follow(&needs);
-}
-
 /// What a client sees of definitions without asking for values.
 fn seen(entries: &BTreeMap<String, Entry>) -> Vec<(Pmid, Option<Desc>)> {
     entries.values().map(|entry| (entry.pmid, entry.desc())).collect()
-}
-
-fn full_name(name: &str) -> String {
-    format!("{ROOT}.{name}")
-}
-
-/// The PMID of a name's number, without a domain.
-fn pmid(id: i32) -> Pmid {
-    // The map holds no larger or negative ids than there are items in the clusters.
-    Pmid::new(0, CLUSTERS.start() + (id / ITEMS) as u16, (id % ITEMS) as u16)
-}
-
-/// The start of a text, if it is longer than `most` bytes.
-fn cut(text: &str, most: usize) -> Cow<'_, str> {
-    if text.len() <= most {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(format!("{}...", pcp_model::text::cut(text, most)))
-}
-
-/// The dynamic subtree over [`State::derived`].
-pub struct DerivedMetrics;
-
-impl Subtree<State> for DerivedMetrics {
-    fn generation(&self, state: &State) -> u64 {
-        state.derived.generation
-    }
-
-    fn names(&self, state: &State, name: &mut dyn FnMut(&str, Pmid)) {
-        for (leaf, entry) in state.derived.entries.iter().filter(|(_, entry)| entry.desc().is_some()) {
-            name(leaf, entry.pmid);
-        }
-    }
-
-    fn unlisted(&self, state: &State, name: &mut dyn FnMut(&str, Pmid)) {
-        for (leaf, entry) in state.derived.entries.iter().filter(|(_, entry)| entry.desc().is_none()) {
-            name(leaf, entry.pmid);
-        }
-    }
-
-    fn desc(&self, state: &State, pmid: Pmid) -> Option<Desc> {
-        state.derived.entry(pmid)?.desc()
-    }
-
-    fn desc_error(&self, state: &State, pmid: Pmid) -> PmError {
-        match state.derived.entry(pmid).map(|entry| &entry.standing) {
-            Some(Standing::Waiting) => PmError::AGAIN,
-            _ => PmError::BADDERIVE,
-        }
-    }
-
-    fn compute(
-        &self,
-        own: &mut OwnMetrics<'_, State>,
-        call: &Call<'_>,
-        values: &mut SetWriter<'_>,
-    ) -> Result<(), PmError> {
-        let derived = &mut own.state.derived;
-        let (engine, needs) = match &derived.entry(call.pmid).ok_or(PmError::PMID)?.standing {
-            Standing::Usable { engine, needs, .. } => (*engine, needs.clone()),
-            Standing::Waiting => return Err(PmError::AGAIN),
-            Standing::Refused(_) => return Err(PmError::BADDERIVE),
-        };
-        let (registry, catalogue) = (Arc::clone(&derived.registry), Arc::clone(&derived.catalogue));
-        // Taken out of the state, which operands are read from meanwhile.
-        let mut session = match derived.sessions.remove(&call.client) {
-            Some(session) => session,
-            None if derived.history_bytes() as u64 >= derived.history_budget => return Err(PmError::AGAIN),
-            None => Box::default(),
-        };
-        let definition = (engine, &*registry, &*catalogue);
-        let result = match needs {
-            None => session.write(definition, own, call, values),
-            Some(needs) => {
-                if session.ask(call.pmid) {
-                    derived.foreign.join(call.pmid.local());
-                    derived.follow();
-                }
-                match derived.foreign.fresh(&needs) {
-                    Ok(snapshot) => session.write_sampled(definition, &snapshot, own, call, values),
-                    Err(error) => Err(error),
-                }
-            }
-        };
-        own.state.derived.sessions.insert(call.client, session);
-        result
-    }
-
-    fn text(&self, state: &State, pmid: Pmid, kind: TextKind) -> Option<String> {
-        let Entry { wanted: Wanted { expression, oneline, help, .. }, standing, .. } =
-            state.derived.entry(pmid)?;
-        if let Standing::Refused(reason) = standing {
-            let text = format!("cannot be used: {reason}");
-            return Some(cut(&text, if kind == TextKind::OneLine { MAX_ONELINE } else { MAX_TEXT }).into());
-        }
-        let text = match (kind, oneline, help) {
-            (TextKind::OneLine, Some(oneline), _) => oneline.clone(),
-            (TextKind::OneLine, None, _) => format!("derived: {}", cut(expression, MAX_ONELINE)),
-            (TextKind::Help, _, Some(help)) => help.clone(),
-            (TextKind::Help, Some(oneline), None) => format!("{oneline}\n\nDerived: {expression}"),
-            (TextKind::Help, None, None) => format!("Derived: {expression}"),
-        };
-        Some(cut(&text, MAX_TEXT).into())
-    }
 }
 
 #[cfg(test)]

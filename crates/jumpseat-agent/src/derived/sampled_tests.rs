@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 use super::tests::Fixture;
 use super::*;
 use crate::Clients;
+use crate::metrics::derived::read_own;
 use crate::sampler::{Handle, Metadata, Sample};
+use crate::state::State;
 use pcp_model::{
     IndomProfile, Inst, InstanceValue, PM_IN_NULL, ProfileState, Semantics, Timestamp, Units, Value,
     ValueType,
 };
-use pcp_pmda::Instances;
+use pcp_pmda::{Core, Instances, TextKind};
 
 /// Nobody is there: all reports are the test's.
 const NOWHERE: &str = "unix:/nowhere/pmcd.socket";
@@ -33,6 +35,12 @@ fn desc(name: &str) -> Result<Desc, PmError> {
     Ok(Desc { pmid: Pmid::new(60, 0, item), value_type, indom, semantics, units })
 }
 
+/// Puts a report into effect, as the event loop does.
+fn apply(core: &mut Core<State>, report: Report) {
+    let operands = core.state.derived.apply(report);
+    read_own(core, operands);
+}
+
 /// An agent under pmcd, and the reports it gets.
 struct Sampled {
     fixture: Fixture,
@@ -48,7 +56,7 @@ impl Sampled {
     fn with(definitions: &str, settings: impl FnOnce(&mut DerivedConfig)) -> Sampled {
         let fixture = Fixture::with(definitions, Clients::Pmcd, |config| {
             config.pmcd = Some(NOWHERE.to_owned());
-            config.sample_interval = crate::Interval(INTERVAL);
+            config.sample_interval = crate::config::Interval(INTERVAL);
             settings(config);
         });
         Sampled { fixture, metadata: Arc::default(), samples: 0 }
@@ -348,14 +356,16 @@ fn what_a_reload_no_longer_allows_is_refused_with_the_reason() {
     let mut sampled = Sampled::new("a = load\nb = sum(disk.busy)\n");
     sampled.learn(&["load", "disk.busy"]);
     assert_eq!(sampled.derived().counts(), Counts { usable: 2, waiting: 0, refused: 0 });
-    let mut config = sampled.fixture.core().state.configuration.1.clone();
+    let mut config = sampled.derived().config.clone();
     config.max_operands = 1;
-    sampled.derived().reload(&config).expect("the files are there");
+    sampled.derived().configure(config.clone());
+    assert!(sampled.derived().read(), "the files are there");
     assert_eq!(sampled.derived().counts().refused, 1);
     let text = sampled.help("b");
     assert!(text.contains("derived.max_operands (1)"), "{text}");
     config.pmcd = Some(String::new());
-    sampled.derived().reload(&config).expect("the files are there");
+    sampled.derived().configure(config.clone());
+    assert!(sampled.derived().read(), "the files are there");
     assert_eq!(sampled.derived().counts(), Counts { usable: 0, waiting: 0, refused: 2 });
 }
 
@@ -384,8 +394,8 @@ fn what_one_pmcd_has_said_does_not_count_for_another() {
     sampled.sample(1, &load);
     assert_eq!(sampled.fetch(client, &["l"]), [doubles(&[0.5])]);
     let state = &mut sampled.fixture.core().state;
-    state.configuration.1.pmcd = Some("unix:/elsewhere".to_owned());
-    assert!(state.read_derived());
+    state.derived.config.pmcd = Some("unix:/elsewhere".to_owned());
+    assert!(state.derived.read());
     assert_eq!(sampled.derived().counts(), Counts { usable: 0, waiting: 1, refused: 0 });
     assert_eq!(sampled.fetch(client, &["l"]), [Err(PmError::AGAIN)]);
     let (host, metadata) = (NOWHERE.to_owned(), Arc::clone(&sampled.metadata));

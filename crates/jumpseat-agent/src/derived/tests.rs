@@ -1,14 +1,16 @@
 //! The derived metrics of an agent in this process.
 
 use super::*;
-use crate::{Clients, Config, Seat, Setup, Signals};
+use crate::identity::derived_name;
+use crate::state::State;
+use crate::{Clients, Config, RunningAgent, Setup, Signals};
 use pcp_model::{IndomProfile, Profile, ProfileState, Timestamp, Value, ValueType};
 use pcp_pdu::{Frame, Pdu, ResultKind, ResultWriter};
-use pcp_pmda::Core;
+use pcp_pmda::{Core, TextKind};
 
 /// An agent whose definitions are in a file.
 pub(super) struct Fixture {
-    pub seat: Seat,
+    pub agent: RunningAgent,
     file: std::path::PathBuf,
     pub profile: Profile,
     _dir: tempfile::TempDir,
@@ -34,20 +36,20 @@ impl Fixture {
             help: None,
             signals: Signals::Leave,
         };
-        Fixture { seat: Seat::open(&setup).unwrap(), file, profile: Profile::default(), _dir: dir }
+        Fixture { agent: RunningAgent::open(&setup).unwrap(), file, profile: Profile::default(), _dir: dir }
     }
 
     pub fn core(&mut self) -> &mut Core<State> {
-        self.seat.server.core()
+        self.agent.server.core()
     }
 
     pub fn rewrite(&mut self, definitions: &str) -> bool {
         std::fs::write(&self.file, definitions).unwrap();
-        self.core().state.reload()
+        crate::reload::reload(&mut self.core().state)
     }
 
     pub fn pmid(&mut self, name: &str) -> Pmid {
-        self.core().pmid(&full_name(name)).unwrap()
+        self.core().pmid(&derived_name(name)).unwrap()
     }
 
     /// One fetch, at a time in seconds, with `jumpseat.control.recent` being `recent`.
@@ -152,7 +154,7 @@ fn a_reload_costs_the_history_of_what_has_changed_and_of_what_is_made_of_it() {
     assert_eq!(fixture.fetch(client, 4, 19, &names), [three(), Ok(vec![Value::I64(6)])]);
     // Files that cannot be read change nothing.
     std::fs::remove_file(&fixture.file).unwrap();
-    assert!(!fixture.core().state.reload());
+    assert!(!crate::reload::reload(&mut fixture.core().state));
     assert_eq!(fixture.fetch(client, 5, 22, &["same"]), [three()]);
 }
 
@@ -177,7 +179,7 @@ fn what_cannot_be_used_is_found_by_name_but_not_listed() {
     ] {
         let pmid = fixture.pmid(name);
         assert_eq!(fixture.core().desc(pmid), Err(PmError::BADDERIVE), "{name}");
-        assert_eq!(fixture.core().names(pmid).unwrap(), [full_name(name)]);
+        assert_eq!(fixture.core().names(pmid).unwrap(), [derived_name(name)]);
         let text = fixture.core().metric_text(pmid, TextKind::Help).unwrap();
         assert!(text.starts_with(&format!("cannot be used: {reason}")), "{name}: {text}");
         assert_eq!(fixture.fetch(client, 1, 1, &[name]), [Err(PmError::BADDERIVE)], "{name}");
@@ -200,7 +202,7 @@ fn texts_are_those_of_the_file_or_the_expression() {
     assert_eq!(texts("c"), ["derived: 1 + 1", "Derived: 1 + 1"]);
     let [oneline, help] = texts("d");
     assert!(oneline.len() < 100 && oneline.ends_with("..."), "{oneline}");
-    assert!(help.len() < MAX_TEXT + 10 && help.ends_with("..."), "{}", help.len());
+    assert!(help.len() < crate::metrics::derived::MAX_TEXT + 10 && help.ends_with("..."), "{}", help.len());
 }
 
 #[test]
@@ -216,7 +218,7 @@ fn operands_are_read_under_the_clients_profile() {
             name: name.to_owned(),
             gate: Default::default(),
         });
-        core.state.sources.get_mut(&id).unwrap().received = 5 + id as u64;
+        core.state.sources.get_mut(id).unwrap().account.received = 5 + id as u64;
     }
     let client = core.client_open();
     let names = ["all", "sum", "one", "set", "not"];
@@ -231,7 +233,7 @@ fn operands_are_read_under_the_clients_profile() {
     assert_eq!(some, [u64s(&[5]), u64s(&[5]), u64s(&[]), u32s(&[7]), u64s(&[])]);
     let pmid = fixture.pmid("all");
     let desc = fixture.core().desc(pmid).unwrap();
-    assert_eq!((desc.indom, desc.pmid), (sources, Pmid::new(400, *CLUSTERS.start(), 0)));
+    assert_eq!((desc.indom, desc.pmid), (sources, Pmid::new(400, *DERIVED_CLUSTERS.start(), 0)));
 }
 
 #[test]
@@ -239,7 +241,8 @@ fn the_definitions_that_are_shipped_are_right_and_portable() {
     let mut fixture = Fixture::new("");
     for portable in [false, true] {
         let config = DerivedConfig { portable, ..DerivedConfig::default() };
-        fixture.core().state.derived.reload(&config).unwrap();
+        fixture.core().state.derived.configure(config.clone());
+        assert!(fixture.core().state.derived.read());
         let entries = &fixture.core().state.derived.entries;
         assert!(entries.len() >= 5);
         for (name, entry) in entries {

@@ -1,7 +1,7 @@
 //! `jumpseat.client.*`: the accounting of each stream that a client reads.
 
-use super::STREAMS;
-use crate::State;
+use crate::identity::STREAMS;
+use crate::state::State;
 use pcp_event::log::CursorStats;
 use pcp_model::{Inst, Units, Value, ValueType};
 use pcp_pmda::Metric;
@@ -32,5 +32,5 @@ pub fn metrics() -> Vec<Metric<State>> {
 
 fn cursor(state: &State, inst: Inst) -> Option<CursorStats> {
     let stream = state.streams.get(inst)?;
-    state.sources.get(&stream.source)?.log.cursor_stats(stream.cursor)
+    state.sources.get(stream.source)?.log.cursor_stats(stream.cursor)
 }

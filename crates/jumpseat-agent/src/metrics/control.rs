@@ -3,8 +3,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::State;
 use crate::config::{ByteSize, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET, SAMPLE_INTERVAL};
+use crate::reload::reload;
+use crate::state::State;
 use pcp_model::{PmError, Units, Value, ValueType};
 use pcp_pmda::{Access, Metric};
 
@@ -101,7 +102,7 @@ pub fn metrics(access: &Access) -> Vec<Metric<State>> {
             .discrete()
             .value(|state: &mut State| state.derived.reloads())
             .store(|state, _, _, value| match value {
-                Value::U32(1) if state.reload() => Ok(()),
+                Value::U32(1) if reload(state) => Ok(()),
                 // The log has the reason.
                 Value::U32(1) => Err(PmError::GENERIC),
                 _ => Err(PmError::BADSTORE),

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use super::{SOURCES, TYPES};
-use crate::State;
+use crate::identity::{SOURCES, TYPES};
+use crate::state::State;
 use pcp_event::ArrayKind;
 use pcp_event::batch::MAX_RECORD;
 use pcp_model::{Inst, PM_IN_NULL, PmError, Units, Value, ValueType};
@@ -26,9 +26,11 @@ pub fn metrics() -> Vec<Metric<State>> {
         records("jumpseat.event.records", ArrayKind::Event),
         records("jumpseat.event.highres_records", ArrayKind::HighRes),
         Metric::new("jumpseat.event.recent", ValueType::Event).indom(SOURCES).set(recent),
-        Metric::new("jumpseat.event.count", ValueType::U64).counter().units(Units::COUNT).indom(TYPES).each(
-            |state: &mut State, _, inst| Ok(state.event_types.get(&inst).map(|of| Value::U64(of.count))),
-        ),
+        Metric::new("jumpseat.event.count", ValueType::U64)
+            .counter()
+            .units(Units::COUNT)
+            .indom(TYPES)
+            .each(|state: &mut State, _, inst| Ok(state.types.get(inst).map(|of| Value::U64(of.count)))),
     ]
 }
 
@@ -40,13 +42,12 @@ fn read(
     values: &mut SetWriter<'_>,
     kind: ArrayKind,
 ) -> Result<(), PmError> {
-    let State { sources, source_names, streams, fields, limits, first_served, .. } = state;
+    let State { sources, streams, fields, limits, first_served, .. } = state;
     let mut cursors = Vec::with_capacity(sources.len());
     streams.follow(call.client, kind, values.wants_all());
-    for (&inst, source) in &mut *sources {
+    for (&inst, source) in sources.iter_mut() {
         if values.wants(inst) {
-            let name = source_names.name(inst).unwrap_or_default();
-            let cursor = streams.open(call.client, inst, name, kind, &mut source.log, fields).cursor;
+            let cursor = streams.open((call.client, kind), inst, source, fields).cursor;
             if source.log.cursor_stats(cursor).is_some_and(|stats| stats.queued > 0 || stats.untold > 0) {
                 cursors.push((inst, cursor));
             }
@@ -58,7 +59,7 @@ fn read(
     cursors.rotate_left(first);
     *first_served = 0;
     for (inst, cursor) in cursors {
-        let Some(source) = sources.get_mut(&inst) else { continue };
+        let Some(source) = sources.get_mut(inst) else { continue };
         let room = values.room();
         if room < ROOM_FOR_ONE {
             *first_served = inst;
@@ -66,7 +67,7 @@ fn read(
         }
         values.events(inst, |out| {
             let outcome = source.log.read(cursor, kind, out, limit.min(room)).unwrap_or_default();
-            source.delivered += outcome.delivered;
+            source.account.delivered += outcome.delivered;
             outcome.records > 0
         })?;
     }
@@ -76,7 +77,7 @@ fn read(
 fn recent(state: &mut State, _: &Call<'_>, values: &mut SetWriter<'_>) -> Result<(), PmError> {
     let (number, limit) = (state.limits.recent as usize, state.limits.fetch_limit.0 as usize);
     let limit = (limit / state.sources.len().max(1)).max(ROOM_FOR_ONE);
-    for (&inst, source) in &state.sources {
+    for (&inst, source) in state.sources.iter() {
         if values.wants(inst) {
             let room = values.room();
             if room < ROOM_FOR_ONE {
@@ -102,7 +103,7 @@ fn filter(
     let State { streams, sources, fields, .. } = state;
     let source = (inst != PM_IN_NULL).then_some(inst);
     streams.set_filter(call.client, (kind, source), text, sources, fields).map_err(|refused| {
-        if let Some(held_back) = state.refused_filters.allow(Instant::now()) {
+        if let Some(held_back) = state.refused_stores.allow(Instant::now()) {
             tracing::warn!(held_back, "filter {text:?} refused: {refused}");
         }
         PmError::BADSTORE

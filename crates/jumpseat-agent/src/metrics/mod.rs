@@ -1,41 +1,33 @@
-//! The agent's metric tables, one file for each branch of the name space.
+//! The agent's metric tables, one file for each branch of the name space. Those of kinds of sources are with the kinds.
 
 mod client;
 mod control;
+pub(crate) mod derived;
 mod event;
-mod follow;
-mod kernel;
+mod field;
+pub(crate) mod labels;
 mod own;
 mod source;
 mod source_control;
 mod span;
 
-use super::State;
-use pcp_pmda::Metric;
+use pcp_pmda::{Access, Metric};
 
-/// Serial of the sources' instance domain.
-pub const SOURCES: u32 = jumpseat_source::registry::SOURCE_SERIAL;
-/// Serial of the instance domain of (source, event type) pairs.
-pub const TYPES: u32 = jumpseat_source::registry::TYPE_SERIAL;
-/// Serial of the instance domain of client streams.
-pub const STREAMS: u32 = 3;
-/// Serial of the spans' instance domain.
-pub const SPANS: u32 = jumpseat_source::registry::SPAN_SERIAL;
-/// Serial of the instance domain of spans and buckets.
-pub const BUCKETS: u32 = 7;
-/// Serial of the instance domain of (source, reason) pairs.
-pub const REASONS: u32 = 8;
+use crate::kinds;
+use crate::state::State;
 
-/// All metrics with a fixed name.
-pub fn all(access: &pcp_pmda::Access) -> Vec<Metric<State>> {
+pub use derived::DerivedMetrics;
+pub use field::FieldMetrics;
+
+/// All metrics with a fixed name. `access`: who may change the control metrics.
+pub fn all(access: &Access) -> Vec<Metric<State>> {
     let mut metrics = event::metrics();
     metrics.extend(source::metrics());
-    metrics.extend(kernel::metrics());
     metrics.extend(client::metrics());
     metrics.extend(control::metrics(access));
     metrics.extend(source_control::metrics(access));
     metrics.extend(span::metrics());
     metrics.extend(own::metrics());
-    metrics.extend(follow::metrics());
+    metrics.extend(kinds::ALL.iter().flat_map(|kind| kind.metrics()));
     metrics
 }

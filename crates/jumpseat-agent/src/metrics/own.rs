@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{SysconfVar, sysconf};
 
-use crate::State;
 use crate::sampler::{Phase, SamplerStats};
-use jumpseat_source::OtlpStats;
+use crate::state::State;
 use pcp_model::{PmError, Units, Value, ValueType};
 use pcp_pmda::Metric;
 
@@ -30,11 +29,6 @@ pub fn metrics() -> Vec<Metric<State>> {
                 state.derived.foreign.stats().map_or(0, |stats| load(counter(stats)))
             })
     };
-    let otlp = |name: &str, units, of: fn(&OtlpStats) -> &AtomicU64| {
-        Metric::new(format!("jumpseat.self.otlp.{name}"), ValueType::U64)
-            .units(units)
-            .value(move |state: &mut State| load(of(&state.otlp)))
-    };
     vec![
         Metric::new("jumpseat.self.version", ValueType::String)
             .discrete()
@@ -48,7 +42,7 @@ pub fn metrics() -> Vec<Metric<State>> {
         Metric::new("jumpseat.self.memory.resident", ValueType::U64)
             .units(Units::BYTE)
             .each(|_: &mut State, _, _| resident_bytes().map(|bytes| Some(Value::U64(bytes)))),
-        u64("memory.events", Units::BYTE, |state| state.event_memory() as u64),
+        u64("memory.events", Units::BYTE, |state| state.sources.memory() as u64),
         u64("memory.history", Units::BYTE, |state| state.derived.history_bytes() as u64),
         u64("requests.count", Units::COUNT, |state| load(&state.load.requests)).counter(),
         u64("requests.time", Units::NANOSECOND, |state| load(&state.load.request_nanos)).counter(),
@@ -56,7 +50,7 @@ pub fn metrics() -> Vec<Metric<State>> {
         u64("loop.count", Units::COUNT, |state| load(&state.load.wakeups)).counter(),
         u64("loop.time", Units::NANOSECOND, |state| load(&state.load.busy_nanos)).counter(),
         u32("clients", |state| load(&state.load.contexts) as u32),
-        u32("sources", |state| state.source_names.active().len() as u32),
+        u32("sources", |state| state.sources.len() as u32),
         u64("sources_refused", Units::COUNT, |state| state.registry.sources_refused()).counter(),
         u64("types_folded", Units::COUNT, |state| state.registry.types_folded()).counter(),
         u32("fields.known", |state| state.fields.count() as u32),
@@ -79,23 +73,6 @@ pub fn metrics() -> Vec<Metric<State>> {
             state.derived.foreign.stats().map_or(0, |stats| load(&stats.latency_nanos))
         }),
         u32("sampler.metrics", |state| state.derived.foreign.wanted() as u32),
-        u32("connections.active", |state| {
-            state.sockets.iter().map(|s| load(&s.connections)).sum::<u64>() as u32
-        }),
-        u64("connections.refused", Units::COUNT, |state| {
-            state.sockets.iter().map(|s| load(&s.refused)).sum()
-        })
-        .counter(),
-        u64("connections.dropped", Units::COUNT, |state| state.sockets.iter().map(|s| load(&s.unread)).sum())
-            .counter(),
-        otlp("connections", Units::COUNT, |stats| &stats.connections),
-        otlp("turned_away", Units::COUNT, |stats| &stats.turned_away).counter(),
-        otlp("requests", Units::COUNT, |stats| &stats.requests).counter(),
-        otlp("refused", Units::COUNT, |stats| &stats.refused).counter(),
-        otlp("busy", Units::COUNT, |stats| &stats.busy).counter(),
-        otlp("slow", Units::COUNT, |stats| &stats.slow).counter(),
-        otlp("bytes", Units::BYTE, |stats| &stats.bytes).counter(),
-        otlp("memory", Units::BYTE, |stats| &stats.memory),
     ]
 }
 

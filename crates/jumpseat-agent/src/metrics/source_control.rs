@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::SOURCES;
-use crate::State;
 use crate::config::{ByteSize, MIN_SOURCE_BUDGET};
-use crate::state::Source;
+use crate::identity::SOURCES;
+use crate::state::State;
+use crate::state::source::Source;
 use jumpseat_source::gate::{SampleBy, Settings};
 use jumpseat_source::rules::SourceRule;
 use pcp_model::{PmError, Units, Value, ValueType};
@@ -20,17 +20,20 @@ pub fn metrics(access: &Access) -> Vec<Metric<State>> {
             .indom(SOURCES)
             .discrete()
             .each(move |state: &mut State, _, inst| {
-                Ok(state.sources.get(&inst).map(|source| get(source, &source.gate.settings().1)))
+                Ok(state.sources.get(inst).map(|source| get(source, &source.gate.settings().1)))
             })
             .store(move |state: &mut State, _, inst, value| {
-                let source = state.sources.get(&inst).ok_or(PmError::INST)?;
+                let source = state.sources.get(inst).ok_or(PmError::INST)?;
                 let stored = match set(&source.stored, value) {
                     None => Err("not a value that it can have".to_owned()),
-                    Some(stored) => stored.validate(MIN_SOURCE_BUDGET).map(|()| stored),
+                    Some(stored) => match stored.validate(MIN_SOURCE_BUDGET) {
+                        Ok(()) => Ok(stored),
+                        Err(invalid) => Err(invalid.to_string()),
+                    },
                 };
                 let stored = stored.map_err(|problem| {
-                    let whose = state.source_names.name(inst).unwrap_or_default();
-                    if let Some(held_back) = state.refused_filters.allow(std::time::Instant::now()) {
+                    let whose = &source.name;
+                    if let Some(held_back) = state.refused_stores.allow(std::time::Instant::now()) {
                         tracing::warn!(
                             held_back,
                             "jumpseat.control.source.{name}[{whose}] = {value:?} refused: {problem}"

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use super::{BUCKETS, SOURCES, SPANS};
-use crate::State;
-use crate::spans::{OfSource, Span};
+use crate::identity::{SOURCES, SPAN_BUCKETS, SPANS};
+use crate::state::State;
+use crate::state::spans::{SourceSpans, Span};
 use pcp_model::{Units, Value, ValueType};
 use pcp_pmda::Metric;
 
@@ -25,14 +25,15 @@ pub fn metrics() -> Vec<Metric<State>> {
                 Ok(state.spans.get(inst).and_then(|span| value(span, slice)).map(Value::U64))
             })
     };
-    let of_source = |name: &str, value: fn(&OfSource) -> u64| {
+    let of_source = |name: &str, value: fn(&SourceSpans) -> u64| {
         Metric::new(format!("jumpseat.span.{name}"), ValueType::U64)
             .indom(SOURCES)
             .units(Units::COUNT)
             .counter()
             .each(move |state: &mut State, _, inst| {
-                state.spans.tick(Instant::now());
-                Ok(state.spans.of_source(inst).map(|source| Value::U64(value(source))))
+                state.spans.tick(&mut state.sources, Instant::now());
+                let spans = state.sources.get(inst).and_then(|source| source.spans.as_deref());
+                Ok(spans.map(|spans| Value::U64(value(spans))))
             })
     };
     vec![
@@ -50,7 +51,7 @@ pub fn metrics() -> Vec<Metric<State>> {
         now("p95", |span, slice| span.quantile(0.95, slice)),
         now("p99", |span, slice| span.quantile(0.99, slice)),
         Metric::new("jumpseat.span.histogram", ValueType::U64)
-            .indom(BUCKETS)
+            .indom(SPAN_BUCKETS)
             .units(Units::COUNT)
             .counter()
             .each(|state: &mut State, _, inst| {

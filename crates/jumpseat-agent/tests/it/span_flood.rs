@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 
 use crate::ingest_support::{Desk, NOW};
-use jumpseat_agent::{Fields, Spans};
+use jumpseat_agent::config::SpansConfig;
+use jumpseat_agent::{Fields, SourceSpans, Spans};
 use jumpseat_source::event::Limits;
 use jumpseat_source::registry::{Definition, RegistryConfig};
+use rustc_hash::FxHashMap;
 use support::alloc::held;
 
 const SPANS: usize = 1_000_000;
@@ -16,7 +18,12 @@ const OPEN: usize = 10_000;
 const ROOM: isize = (NAMES as isize + 1) * 20 * 1024 + OPEN as isize * 256 + 8 * 1024 * 1024;
 
 /// What the core makes of what a connection sent.
-fn take_in(desk: &mut Desk, spans: &mut Spans, fields: &Fields) -> usize {
+fn take_in(
+    desk: &mut Desk,
+    spans: &mut Spans,
+    open: &mut FxHashMap<i32, SourceSpans>,
+    fields: &Fields,
+) -> usize {
     desk.shared.lanes.flush();
     let mut names = 0;
     while let Some(delivery) = desk.inlet.take(|definition| {
@@ -25,7 +32,7 @@ fn take_in(desk: &mut Desk, spans: &mut Spans, fields: &Fields) -> usize {
             names += 1;
         }
     }) {
-        spans.batch(delivery.source, "default", &delivery.batch, fields);
+        spans.batch(open, (delivery.source, "default"), &delivery.batch, fields);
     }
     names
 }
@@ -34,8 +41,8 @@ fn take_in(desk: &mut Desk, spans: &mut Spans, fields: &Fields) -> usize {
 fn a_million_names_and_a_million_open_spans_have_their_bounds() {
     let registry = RegistryConfig { max_types: 220, max_spans: NAMES, ..RegistryConfig::new(400) };
     let mut desk = Desk::with(Limits::default(), &registry, 1000);
-    let mut spans = Spans::new(400);
-    spans.limits.max_open = OPEN as u32;
+    let limits = SpansConfig { max_open: OPEN as u32, ..SpansConfig::default() };
+    let (mut spans, mut open_spans) = (Spans::new(400, limits), FxHashMap::default());
     let fields = Fields::default();
     let mut text = String::with_capacity(A_TIME * 64);
     let (before, mut most, mut names) = (held(), 0, 0);
@@ -46,7 +53,7 @@ fn a_million_names_and_a_million_open_spans_have_their_bounds() {
         }
         let used = desk.intake.feed(text.as_bytes(), NOW, &mut desk.shared, &mut desk.replies);
         assert_eq!(used, text.len());
-        names += take_in(&mut desk, &mut spans, &fields);
+        names += take_in(&mut desk, &mut spans, &mut open_spans, &fields);
         most = most.max(held() - before);
         assert!(spans.open() <= OPEN && most < ROOM, "{} open, {most} of {ROOM} bytes", spans.open());
     }
@@ -64,7 +71,7 @@ fn a_million_names_and_a_million_open_spans_have_their_bounds() {
         writeln!(text, r#"{{"ph":"e","id":{n}}}"#).expect("a text takes all");
     }
     desk.intake.feed(text.as_bytes(), NOW, &mut desk.shared, &mut desk.replies);
-    take_in(&mut desk, &mut spans, &fields);
+    take_in(&mut desk, &mut spans, &mut open_spans, &fields);
     assert_eq!(spans.open(), 0);
     let ended: u64 = (0..).map_while(|inst| spans.get(inst)).map(|span| span.count).sum();
     assert_eq!(ended, OPEN as u64);

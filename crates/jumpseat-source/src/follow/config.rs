@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::config::{LINE_RANGE, Oversize, in_range};
+use crate::config::{LINE_RANGE, Oversize};
 use crate::event::Limits;
-use crate::registry::{MAX_SOURCE_NAME, check_source_name};
+use crate::registry::MAX_SOURCE_NAME;
+use crate::setting::{InvalidKey, check_source, in_range};
 use pcp_model::text::cut;
 
 use super::lines::{Pattern, When};
@@ -225,28 +226,30 @@ impl Default for JournalConfig {
 
 const MAX_LINE: usize = 64 * 1024;
 const MAX_FIELD: usize = 16 * 1024;
-const FIELD_RANGE: RangeInclusive<usize> = 16..=*LINE_RANGE.end();
+const FIELD_RANGE: RangeInclusive<u64> = 16..=*LINE_RANGE.end();
 /// A day.
-const MAX_BACKOFF: usize = 86_400_000;
+const MAX_BACKOFF: u64 = 86_400_000;
 
 impl FileConfig {
-    /// Checks what can be checked without the files. The error begins with the key and a colon.
-    pub fn validate(&self) -> Result<(), String> {
+    /// Checks what can be checked without the files.
+    ///
+    /// # Errors
+    /// The first key that is wrong.
+    pub fn validate(&self) -> Result<(), InvalidKey> {
         if self.path.as_os_str().is_empty() {
-            return Err(
-                "path: must be the path of a file, or a pattern such as \"/var/log/app/*.log\"".into()
-            );
+            let words = "must be the path of a file, or a pattern such as \"/var/log/app/*.log\"";
+            return Err(InvalidKey::other("path", words));
         }
         if self.path.to_str().is_none_or(|path| path.contains('\0')) {
-            return Err("path: not UTF-8, or with a NUL".into());
+            return Err(InvalidKey::other("path", "not UTF-8, or with a NUL"));
         }
         if let Err(error) = glob::Pattern::new(&self.path.to_string_lossy()) {
-            return Err(format!("path: {}: {}", self.path.display(), error.msg));
+            return Err(InvalidKey::other("path", format!("{}: {}", self.path.display(), error.msg)));
         }
-        check_source(self.source.as_deref())?;
+        self.source.as_deref().map_or(Ok(()), check_source)?;
         check_lines(self.format, self.pattern.as_deref(), self.time_format.as_deref())?;
-        in_range("max_files", self.max_files, 1..=65_536)?;
-        in_range("partial_ms", self.partial_ms as usize, 100..=MAX_BACKOFF)?;
+        in_range("max_files", self.max_files as u64, 1..=65_536)?;
+        in_range("partial_ms", self.partial_ms, 100..=MAX_BACKOFF)?;
         check_limits(self.max_line, self.max_field)
     }
 
@@ -261,20 +264,24 @@ impl FileConfig {
 }
 
 impl CommandConfig {
-    /// Checks what can be checked without running it. The error begins with the key and a colon.
-    pub fn validate(&self) -> Result<(), String> {
+    /// Checks what can be checked without running it.
+    ///
+    /// # Errors
+    /// The first key that is wrong.
+    pub fn validate(&self) -> Result<(), InvalidKey> {
         let argv = self.run.argv();
         let empty = match &self.run {
             Run::Shell(text) => text.trim().is_empty(),
             Run::Argv(argv) => argv.first().is_none_or(String::is_empty),
         };
         if empty || argv.iter().any(|word| word.contains('\0')) {
-            return Err("run: must be a program and its arguments in a list, or text for the shell".into());
+            let words = "must be a program and its arguments in a list, or text for the shell";
+            return Err(InvalidKey::other("run", words));
         }
-        check_source(self.source.as_deref())?;
+        self.source.as_deref().map_or(Ok(()), check_source)?;
         check_lines(self.format, self.pattern.as_deref(), self.time_format.as_deref())?;
-        in_range("backoff_ms", self.backoff_ms as usize, 10..=MAX_BACKOFF)?;
-        in_range("max_backoff_ms", self.max_backoff_ms as usize, self.backoff_ms as usize..=MAX_BACKOFF)?;
+        in_range("backoff_ms", self.backoff_ms, 10..=MAX_BACKOFF)?;
+        in_range("max_backoff_ms", self.max_backoff_ms, self.backoff_ms..=MAX_BACKOFF)?;
         check_limits(self.max_line, self.max_field)
     }
 
@@ -295,19 +302,24 @@ impl CommandConfig {
 }
 
 impl JournalConfig {
-    /// Checks ranges and names. The error begins with the key and a colon.
-    pub fn validate(&self) -> Result<(), String> {
-        check_source(Some(&self.source))?;
+    /// Checks ranges and names.
+    ///
+    /// # Errors
+    /// The first key that is wrong.
+    pub fn validate(&self) -> Result<(), InvalidKey> {
+        check_source(&self.source)?;
         for (key, words) in [("units", &self.units), ("matches", &self.matches)] {
             if let Some(word) = words.iter().find(|word| word.is_empty() || word.starts_with('-')) {
-                return Err(format!("{key}: {word:?} is none"));
+                return Err(InvalidKey::other(key, format!("{word:?} is none")));
             }
         }
         if let Some(word) = self.matches.iter().find(|word| !word.contains('=')) {
-            return Err(format!("matches: {word:?} is no match: write FIELD=value"));
+            let words = format!("{word:?} is no match: write FIELD=value");
+            return Err(InvalidKey::other("matches", words));
         }
         if let Some(field) = self.fields.iter().find(|field| !is_journal_field(field)) {
-            return Err(format!("fields: {field:?} is no journal field, such as \"_SYSTEMD_UNIT\""));
+            let words = format!("{field:?} is no journal field, such as \"_SYSTEMD_UNIT\"");
+            return Err(InvalidKey::other("fields", words));
         }
         check_limits(self.max_line, self.max_field)
     }
@@ -326,29 +338,28 @@ fn limits(max_line: usize, max_field: usize, oversize: Oversize) -> Limits {
     Limits { max_line, max_field, truncate: oversize == Oversize::Truncate }
 }
 
-fn check_limits(max_line: usize, max_field: usize) -> Result<(), String> {
-    in_range("max_line", max_line, LINE_RANGE)?;
-    in_range("max_field", max_field, FIELD_RANGE)
+fn check_limits(max_line: usize, max_field: usize) -> Result<(), InvalidKey> {
+    in_range("max_line", max_line as u64, LINE_RANGE)?;
+    in_range("max_field", max_field as u64, FIELD_RANGE)
 }
 
-fn check_source(source: Option<&str>) -> Result<(), String> {
-    source.map_or(Ok(()), check_source_name).map_err(|why| format!("source: {why}"))
-}
-
-fn check_lines(format: FormatName, pattern: Option<&str>, time_format: Option<&str>) -> Result<(), String> {
+fn check_lines(
+    format: FormatName,
+    pattern: Option<&str>,
+    time_format: Option<&str>,
+) -> Result<(), InvalidKey> {
     match (format, pattern) {
         (FormatName::Plain, None) => {
-            return Err(
-                "pattern: format \"plain\" needs one, such as '^(?<time>\\S+) (?<message>.*)$'".into()
-            );
+            let words = "format \"plain\" needs one, such as '^(?<time>\\S+) (?<message>.*)$'";
+            return Err(InvalidKey::other("pattern", words));
         }
         (FormatName::Plain, Some(pattern)) => {
-            drop(Pattern::new(pattern).map_err(|why| format!("pattern: {why}"))?)
+            drop(Pattern::new(pattern).map_err(|why| InvalidKey::other("pattern", why.to_string()))?);
         }
-        (_, Some(_)) => return Err("pattern: is for format = \"plain\" only".into()),
+        (_, Some(_)) => return Err(InvalidKey::other("pattern", "is for format = \"plain\" only")),
         (_, None) => {}
     }
-    When::new(time_format).map(drop).map_err(|why| format!("time_format: {why}"))
+    When::new(time_format).map(drop).map_err(|why| InvalidKey::other("time_format", why))
 }
 
 /// A source's name made of a file's: without directories and the last extension, blanks and the like replaced.
@@ -365,12 +376,12 @@ mod tests {
 
     fn file(json: &str) -> Result<FileConfig, String> {
         let config: FileConfig = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        config.validate().map(|()| config)
+        config.validate().map_err(|invalid| invalid.to_string()).map(|()| config)
     }
 
     fn command(json: &str) -> Result<CommandConfig, String> {
         let config: CommandConfig = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        config.validate().map(|()| config)
+        config.validate().map_err(|invalid| invalid.to_string()).map(|()| config)
     }
 
     #[test]
@@ -416,9 +427,9 @@ mod tests {
     fn journals_are_checked() {
         assert_eq!(JournalConfig::default().validate(), Ok(()));
         let config = JournalConfig { matches: vec!["-x".into()], ..JournalConfig::default() };
-        assert!(config.validate().is_err_and(|error| error.starts_with("matches: ")));
+        assert!(config.validate().is_err_and(|error| error.to_string().starts_with("matches: ")));
         let config = JournalConfig { fields: vec!["unit".into()], ..JournalConfig::default() };
-        assert!(config.validate().is_err_and(|error| error.starts_with("fields: \"unit\"")));
+        assert!(config.validate().is_err_and(|error| error.to_string().starts_with("fields: \"unit\"")));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use super::json;
 use super::value::Limits;
+use crate::setting::{InvalidKey, check_source, in_range};
 
 /// Where OTLP is taken in, and how much of it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -70,24 +71,27 @@ impl OtlpConfig {
         self.listen.is_some() || self.grpc.is_some()
     }
 
-    /// Checks ranges. The error begins with the key and tells what is allowed.
-    pub fn validate(&self) -> Result<(), String> {
-        address("listen", self.listen.as_deref())?;
-        address("grpc", self.grpc.as_deref())?;
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// The first key that is wrong.
+    pub fn validate(&self) -> Result<(), InvalidKey> {
+        check_address("listen", self.listen.as_deref())?;
+        check_address("grpc", self.grpc.as_deref())?;
         if self.listen.is_some() && self.listen == self.grpc {
-            return Err("grpc: the address of listen; each needs one of its own".to_owned());
+            return Err(InvalidKey::duplicate("grpc", "the address of listen; each needs one of its own"));
         }
-        crate::registry::check_source_name(&self.source).map_err(|why| format!("source: {why}"))?;
-        in_range("max_connections", self.max_connections, 1..=10_000)?;
-        in_range("max_body", self.max_body, 1024..=json::MAX_TEXT)?;
-        in_range("max_decompressed", self.max_decompressed, 1024..=json::MAX_TEXT)?;
-        in_range("max_memory", self.max_memory, self.max_body..=1 << 30)?;
-        in_range("max_field", self.max_field, 16..=64 * 1024)?;
-        in_range("max_fields", self.max_fields, 1..=4096)?;
-        in_range("timeout_ms", self.timeout_ms as usize, 100..=3_600_000)?;
-        in_range("idle_ms", self.idle_ms as usize, 100..=3_600_000)?;
-        in_range("queue", self.queue, 1..=65_536)?;
-        in_range("patience_ms", self.patience_ms as usize, 0..=1000)
+        check_source(&self.source)?;
+        in_range("max_connections", self.max_connections as u64, 1..=10_000)?;
+        in_range("max_body", self.max_body as u64, 1024..=json::MAX_TEXT as u64)?;
+        in_range("max_decompressed", self.max_decompressed as u64, 1024..=json::MAX_TEXT as u64)?;
+        in_range("max_memory", self.max_memory as u64, self.max_body as u64..=1 << 30)?;
+        in_range("max_field", self.max_field as u64, 16..=64 * 1024)?;
+        in_range("max_fields", self.max_fields as u64, 1..=4096)?;
+        in_range("timeout_ms", self.timeout_ms, 100..=3_600_000)?;
+        in_range("idle_ms", self.idle_ms, 100..=3_600_000)?;
+        in_range("queue", self.queue as u64, 1..=65_536)?;
+        in_range("patience_ms", self.patience_ms, 0..=1000)
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -95,19 +99,15 @@ impl OtlpConfig {
     }
 }
 
-fn address(key: &str, address: Option<&str>) -> Result<(), String> {
+fn check_address(key: &'static str, address: Option<&str>) -> Result<(), InvalidKey> {
     let Some(address) = address else { return Ok(()) };
     match address.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(()),
-        _ => Err(format!("{key}: {address:?} is not host and port, such as \"localhost:4318\"")),
+        _ => {
+            let words = format!("{address:?} is not host and port, such as \"localhost:4318\"");
+            Err(InvalidKey::other(key, words))
+        }
     }
-}
-
-fn in_range(key: &str, value: usize, range: std::ops::RangeInclusive<usize>) -> Result<(), String> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    Err(format!("{key}: {value} is not between {} and {}", range.start(), range.end()))
 }
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
             (r#"{"timeout_ms":1}"#, "timeout_ms: 1 is not between 100 and 3600000"),
         ] {
             let config: OtlpConfig = serde_json::from_str(json).expect("well-formed");
-            let error = config.validate().expect_err(json);
+            let error = config.validate().expect_err(json).to_string();
             assert!(error.starts_with(part), "{json}: {error}");
         }
         assert!(serde_json::from_str::<OtlpConfig>(r#"{"bind":"x"}"#).is_err());

@@ -45,7 +45,7 @@ const LISTENERS: usize = usize::MAX - 1;
 pub enum StartError {
     /// A configuration value out of its range.
     #[error("{0}")]
-    Config(String),
+    Config(crate::setting::InvalidKey),
     /// The address cannot be listened on.
     #[error("{address}: cannot listen: {error}; stop what listens there, or configure another address")]
     Listen {

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use serde::Deserialize;
 
 use super::clock::TraceClock;
-use crate::registry::check_source_name;
+use crate::setting::{InvalidKey, check_source, in_range};
 use crate::size::ByteSize;
 
 /// A kernel source: which events of the Linux kernel it takes, and what for room.
@@ -59,37 +59,35 @@ const WINDOW_RANGE: RangeInclusive<u64> = 0..=10_000;
 const MAX_PREFIX: usize = 24;
 
 impl KernelConfig {
-    /// Checks ranges and notations. The error names the key and what is allowed.
-    pub fn validate(&self) -> Result<(), String> {
-        check_source_name(&self.source).map_err(|why| format!("source: {why}"))?;
+    /// Checks ranges and notations.
+    ///
+    /// # Errors
+    /// The first key that is wrong.
+    pub fn validate(&self) -> Result<(), InvalidKey> {
+        check_source(&self.source)?;
         for text in &self.events {
-            EventSpec::parse(text).map_err(|why| format!("events: {text:?}: {why}"))?;
+            EventSpec::parse(text).map_err(|why| InvalidKey::notation("events", text, why))?;
         }
         let mut names = std::collections::HashSet::new();
         for text in &self.probes {
-            let probe = ProbeSpec::parse(text).map_err(|why| format!("probes: {text:?}: {why}"))?;
+            let probe = ProbeSpec::parse(text).map_err(|why| InvalidKey::notation("probes", text, why))?;
             if !names.insert(probe.name) {
-                return Err(format!("probes: {text:?}: there are two probes of this name"));
+                return Err(InvalidKey::notation("probes", text, "there are two probes of this name"));
             }
         }
-        if !BUFFER_RANGE.contains(&self.buffer_size.0) {
-            let (least, most) = (BUFFER_RANGE.start(), BUFFER_RANGE.end());
-            return Err(format!("buffer_size: {} is not between {least} and {most}", self.buffer_size.0));
-        }
-        if !WINDOW_RANGE.contains(&self.window_ms) {
-            let (least, most) = (WINDOW_RANGE.start(), WINDOW_RANGE.end());
-            return Err(format!("window_ms: {} is not between {least} and {most}", self.window_ms));
-        }
+        in_range("buffer_size", self.buffer_size.0, BUFFER_RANGE)?;
+        in_range("window_ms", self.window_ms, WINDOW_RANGE)?;
         let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if !self.instance.starts_with(|c: char| c.is_ascii_alphabetic())
             || !self.instance.chars().all(letters)
             || self.instance.len() > MAX_PREFIX
         {
-            return Err(format!(
-                "instance: {:?} is not a letter and up to {} letters, digits and underscores",
+            let words = format!(
+                "{:?} is not a letter and up to {} letters, digits and underscores",
                 self.instance,
                 MAX_PREFIX - 1
-            ));
+            );
+            return Err(InvalidKey::other("instance", words));
         }
         Ok(())
     }
@@ -215,7 +213,7 @@ mod tests {
     fn keys_are_checked() {
         let parse = |json: &str| {
             let config: KernelConfig = serde_json::from_str(json).map_err(|error| error.to_string())?;
-            config.validate().map(|()| config)
+            config.validate().map_err(|invalid| invalid.to_string()).map(|()| config)
         };
         assert_eq!(parse("{}"), Ok(KernelConfig::default()));
         for (json, part) in [

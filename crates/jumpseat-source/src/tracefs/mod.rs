@@ -122,7 +122,7 @@ fn advice_io(error: &io::Error) -> &'static str {
 pub enum StartError {
     /// A configuration value out of its range.
     #[error("{0}")]
-    Config(String),
+    Config(crate::setting::InvalidKey),
     /// The source's name.
     #[error("source {name}: {why}")]
     Source {

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use jumpseat::agent::{self, Config, Seat, Setup, Signals};
+use jumpseat::agent::{self, Config, RunningAgent, Setup, Signals};
 use jumpseat::client::group::FetchGroup;
 use jumpseat::client::{Context, Options};
 use jumpseat::pmda::{Handle, Listen};
@@ -151,11 +151,11 @@ impl Agent {
             let _ = ready.send(
                 opened
                     .as_ref()
-                    .map(|(seat, address, handle)| (*address, handle.clone(), seat.kernel_sources()))
+                    .map(|(running, address, handle)| (*address, handle.clone(), running.kernel_sources()))
                     .map_err(|e| e.clone()),
             );
-            if let Ok((mut seat, ..)) = opened
-                && let Err(error) = seat.server.run()
+            if let Ok((mut running, ..)) = opened
+                && let Err(error) = running.server.run()
             {
                 eprintln!("jumpseat demo: {error}");
             }
@@ -212,7 +212,7 @@ fn what_next() -> String {
     .concat()
 }
 
-type Opened = (Seat, SocketAddr, Handle);
+type Opened = (RunningAgent, SocketAddr, Handle);
 
 fn open(config: &Config, listen: SocketAddr) -> Result<Opened, String> {
     let setup = Setup {
@@ -223,11 +223,11 @@ fn open(config: &Config, listen: SocketAddr) -> Result<Opened, String> {
         signals: Signals::Leave,
         clients: agent::Clients::Alone,
     };
-    let mut seat = Seat::open(&setup).map_err(|error| error.to_string())?;
-    match seat.server.listen(&Listen::Tcp(listen)).map_err(|error| error.to_string())? {
+    let mut running = RunningAgent::open(&setup).map_err(|error| error.to_string())?;
+    match running.server.listen(&Listen::Tcp(listen)).map_err(|error| error.to_string())? {
         Listen::Tcp(address) => {
-            let handle = seat.server.handle();
-            Ok((seat, address, handle))
+            let handle = running.server.handle();
+            Ok((running, address, handle))
         }
         Listen::Unix { .. } => Err("not a TCP address".into()),
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use clap::Args;
-use jumpseat::agent::{self, Clients, Config, Seat, Setup, Signals};
+use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals};
 use jumpseat::client::Context;
 use jumpseat::derive::{BindError, BindErrorKind, ConfigProblem, Dialect, Level, Meta, Registry, Source};
 use jumpseat::model::{InDom, PmError, Pmid, Semantics, Units, UnitsVocabulary, ValueType};
@@ -66,7 +66,9 @@ impl MetadataArgs {
                 signals: Signals::Leave,
                 clients: Clients::Alone,
             };
-            return Ok(Some(Metadata::Agent(Box::new(Seat::open(&setup).map_err(io::Error::other)?))));
+            return Ok(Some(Metadata::Agent(Box::new(
+                RunningAgent::open(&setup).map_err(io::Error::other)?,
+            ))));
         }
         let Some(file) = &self.metrics else {
             return Ok(None);
@@ -135,7 +137,7 @@ pub enum Metadata {
     /// From a collector.
     Host(Box<Context>),
     /// From the agent's own tables.
-    Agent(Box<Seat>),
+    Agent(Box<RunningAgent>),
 }
 
 impl Source for Metadata {
@@ -143,7 +145,7 @@ impl Source for Metadata {
         match self {
             Metadata::File(metrics) => metrics.get(name).map(|(pmid, _)| *pmid).ok_or(PmError::NAME),
             Metadata::Host(context) => context.pmid(name).map_err(|_| PmError::NAME),
-            Metadata::Agent(seat) => seat.server.core().pmid(name),
+            Metadata::Agent(running) => running.server.core().pmid(name),
         }
     }
 
@@ -153,7 +155,7 @@ impl Source for Metadata {
                 metrics.values().find(|(other, _)| *other == pmid).map(|(_, meta)| *meta).ok_or(PmError::PMID)
             }
             Metadata::Host(context) => context.desc(pmid).map(Meta::from).map_err(|_| PmError::PMID),
-            Metadata::Agent(seat) => seat.server.core().desc(pmid).map(Meta::from),
+            Metadata::Agent(running) => running.server.core().desc(pmid).map(Meta::from),
         }
     }
 }

@@ -4,7 +4,6 @@
 //! that neither a fetch nor `jumpseat.client` takes longer per stream the more there are. Filters take no
 //! more than [`FILTER_BUDGET`] over all clients; equal texts are kept once.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,12 +11,13 @@ use rustc_hash::FxHashMap;
 
 use pcp_event::ArrayKind;
 use pcp_event::filter::{Filter, FilterError};
-use pcp_event::log::{CursorId, EventLog};
+use pcp_event::log::CursorId;
 use pcp_model::Inst;
 use pcp_pmda::{ClientId, Instances};
 
 use super::fields::Fields;
-use super::state::Source;
+use super::source::Source;
+use super::sources::Sources;
 
 /// One client's place in one source's log.
 #[derive(Debug)]
@@ -72,11 +72,11 @@ pub enum FilterRefused {
     Full,
 }
 
-/// What a client has stored. It holds for streams it may open later, too.
+/// A filter that a client has stored. It holds for streams it may open later, too.
 #[derive(Debug)]
-struct Wish {
+struct FilterRule {
     kind: ArrayKind,
-    /// For which source; `None` is every source without a wish of its own.
+    /// For which source; `None` is every source without a filter of its own.
     source: Option<Inst>,
     stored: Arc<Stored>,
 }
@@ -102,7 +102,7 @@ struct Client {
     /// In the order they were opened; none goes before its client.
     streams: Vec<Stream>,
     by_source: FxHashMap<(Inst, ArrayKind), usize>,
-    wishes: Vec<Wish>,
+    filters: Vec<FilterRule>,
     /// The metrics of which it wanted all instances when it fetched them last.
     follows: Vec<ArrayKind>,
 }
@@ -132,14 +132,12 @@ fn first_number() -> Inst {
 }
 
 impl Streams {
-    /// The client's stream of `source`, beginning at the log's end if this is the first time it asks.
+    /// The client's stream of a source, beginning at the log's end if this is the first time it asks.
     pub fn open(
         &mut self,
-        client: ClientId,
+        (client, kind): (ClientId, ArrayKind),
         source: Inst,
-        source_name: &str,
-        kind: ArrayKind,
-        log: &mut EventLog,
+        Source { name, log, .. }: &mut Source,
         fields: &Fields,
     ) -> &mut Stream {
         let state = client_entry(&mut self.by_client, &mut self.last_serial, client);
@@ -147,13 +145,13 @@ impl Streams {
             return &mut state.streams[at];
         }
         let cursor = log.join();
-        let filter = state.wish(source, kind).map(|wish| Arc::clone(&wish.stored));
+        let filter = state.filter_for(source, kind).map(|rule| Arc::clone(&rule.stored));
         if let Some(stored) = &filter {
             log.set_filter(cursor, stored.filter.clone(), fields);
         }
         self.last_inst = self.last_inst.checked_add(1).unwrap_or(0);
         let inst = self.last_inst;
-        let name = format!("{}/{source_name}/{}", state.serial, kind_word(kind));
+        let name = format!("{}/{name}/{}", state.serial, kind_word(kind));
         // The serial makes the name new and the counter the id; a stream whose instance were refused
         // all the same would only be missing from jumpseat.client.
         let _ = self.names.add_as(inst, &name);
@@ -174,7 +172,7 @@ impl Streams {
     }
 
     /// Opens streams of a new source for those who follow all sources: its first records are for them, too.
-    pub fn new_source(&mut self, source: Inst, name: &str, log: &mut EventLog, fields: &Fields) {
+    pub fn new_source(&mut self, inst: Inst, source: &mut Source, fields: &Fields) {
         let followers = self.by_client.iter().flat_map(|(client, state)| {
             let client = *client;
             state.follows.iter().map(move |kind| (client, *kind))
@@ -182,7 +180,7 @@ impl Streams {
         let mut followers: Vec<_> = followers.collect();
         followers.sort_unstable_by_key(|(client, _)| *client);
         for (client, kind) in followers {
-            self.open(client, source, name, kind, log, fields);
+            self.open((client, kind), inst, source, fields);
         }
     }
 
@@ -196,21 +194,21 @@ impl Streams {
         client: ClientId,
         (kind, source): (ArrayKind, Option<Inst>),
         text: &str,
-        sources: &mut BTreeMap<Inst, Source>,
+        sources: &mut Sources,
         fields: &Fields,
     ) -> Result<(), FilterRefused> {
         let stored = self.stored(text)?;
         let state = client_entry(&mut self.by_client, &mut self.last_serial, client);
-        state.wishes.retain(|old| old.kind != kind || source.is_some() && old.source != source);
+        state.filters.retain(|old| old.kind != kind || source.is_some() && old.source != source);
         for stream in &mut state.streams {
             if stream.kind == kind && source.is_none_or(|source| source == stream.source) {
                 stream.filter = Some(Arc::clone(&stored));
-                if let Some(Source { log, .. }) = sources.get_mut(&stream.source) {
-                    log.set_filter(stream.cursor, stored.filter.clone(), fields);
+                if let Some(source) = sources.get_mut(stream.source) {
+                    source.log.set_filter(stream.cursor, stored.filter.clone(), fields);
                 }
             }
         }
-        state.wishes.push(Wish { kind, source, stored });
+        state.filters.push(FilterRule { kind, source, stored });
         Ok(())
     }
 
@@ -253,22 +251,25 @@ impl Streams {
     }
 
     /// Forgets a client and gives up its places.
-    pub fn end(&mut self, client: ClientId, sources: &mut BTreeMap<Inst, Source>) {
+    pub fn end(&mut self, client: ClientId, sources: &mut Sources) {
         let Some(state) = self.by_client.remove(&client) else { return };
         for stream in state.streams {
             self.owner.remove(&stream.inst);
             self.names.forget(stream.inst);
-            if let Some(Source { log, .. }) = sources.get_mut(&stream.source) {
-                log.leave(stream.cursor);
+            if let Some(source) = sources.get_mut(stream.source) {
+                source.log.leave(stream.cursor);
             }
         }
     }
 }
 
 impl Client {
-    fn wish(&self, source: Inst, kind: ArrayKind) -> Option<&Wish> {
-        let of_kind = || self.wishes.iter().filter(|w| w.kind == kind);
-        of_kind().find(|w| w.source == Some(source)).or_else(|| of_kind().find(|w| w.source.is_none()))
+    /// The one for the source itself, else the one for all.
+    fn filter_for(&self, source: Inst, kind: ArrayKind) -> Option<&FilterRule> {
+        let of_kind = || self.filters.iter().filter(|rule| rule.kind == kind);
+        of_kind()
+            .find(|rule| rule.source == Some(source))
+            .or_else(|| of_kind().find(|rule| rule.source.is_none()))
     }
 }
 

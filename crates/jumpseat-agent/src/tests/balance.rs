@@ -9,10 +9,11 @@ use bytes::BytesMut;
 use crossbeam_channel::Sender;
 use proptest::prelude::*;
 
-use super::config::{ByteSize, EventsConfig};
-use super::state::State;
-use super::streams::FILTER_BUDGET;
-use super::{DEFAULT_DOMAIN, agent};
+use crate::DEFAULT_DOMAIN;
+use crate::agent::agent;
+use crate::config::{ByteSize, Config, EventsConfig};
+use crate::state::State;
+use crate::state::streams::FILTER_BUDGET;
 use jumpseat_source::delivery::{Loss, Tallies};
 use jumpseat_source::registry::{FieldRef, RegistryConfig, WellKnown};
 use jumpseat_source::{Delivery, Inlet, Registry};
@@ -85,7 +86,7 @@ struct Stream {
     joined: u64,
     delivered: u64,
     /// Sum of the missed records' counts.
-    told: u64,
+    reported: u64,
     last: Option<i64>,
 }
 
@@ -123,7 +124,9 @@ impl Bench {
             ..EventsConfig::default()
         };
         let (out, deliveries) = crossbeam_channel::bounded(4);
-        let state = State::new(Arc::clone(&registry), Inlet::new(definitions, deliveries), limits);
+        let config = Config { events: limits, ..Config::default() };
+        let inlet = Inlet::new(definitions, deliveries);
+        let state = State::open(&config, Arc::clone(&registry), inlet, None, None).unwrap();
         let mut core = agent(state, DEFAULT_DOMAIN, None, &Access::Anyone).build().unwrap();
         let clients = std::array::from_fn(|_| core.client_open());
         Bench {
@@ -222,7 +225,7 @@ impl Bench {
                 let params: Vec<_> = record.params().collect();
                 match (record.missed(), params.first()) {
                     (Some(missed), None) => {
-                        stream.told += missed as u64;
+                        stream.reported += missed as u64;
                         counted = Some(missed as u64);
                     }
                     (None, Some(param)) if param.pmid == WellKnown::Missed.pmid(DEFAULT_DOMAIN) => {
@@ -311,7 +314,7 @@ impl Bench {
                 get(&delivered) + get(&filtered) + get(&missed) + get(&queued),
                 "{client:?} {source} {kind:?}"
             );
-            assert!(stream.told <= get(&missed), "told of more than were missed");
+            assert!(stream.reported <= get(&missed), "told of more than were missed");
         }
     }
 
@@ -327,7 +330,7 @@ impl Bench {
         assert!(queued.values().all(|&count| count == 0), "{queued:?}");
         for (&(client, source, kind), stream) in &self.streams {
             let inst = self.core.state.streams.find(client, source as Inst, kind).unwrap().inst;
-            assert_eq!(stream.told, missed[&inst], "{client:?} {source} {kind:?}");
+            assert_eq!(stream.reported, missed[&inst], "{client:?} {source} {kind:?}");
         }
     }
 }

@@ -1,74 +1,24 @@
 //! `jumpseat.field.*`: the descriptors of event parameters, one metric for each field name and type.
 
-use rustc_hash::FxHashMap;
-
 use jumpseat_source::registry::WellKnown;
-use pcp_event::filter::FieldResolver;
-use pcp_model::{Desc, InDom, PmError, Pmid, Semantics, Units, ValueType};
+use pcp_event::filter::FieldResolver as _;
+use pcp_model::{Desc, InDom, PmError, Pmid, Semantics, Units};
 use pcp_pmda::{LabelList, Subtree, TextKind};
 
-use super::State;
-
-/// The fields known so far. Grows only: an archive may hold any parameter ever sent.
-#[derive(Debug, Default)]
-pub struct Fields {
-    by_pmid: FxHashMap<u32, Field>,
-    /// Every PMID of a field name, for filters, which name fields and not metrics.
-    by_name: FxHashMap<String, Vec<Pmid>>,
-    generation: u64,
-}
-
-#[derive(Debug)]
-struct Field {
-    leaf: String,
-    name: String,
-    value_type: ValueType,
-}
-
-impl Fields {
-    /// Takes in a field. Its metric can be looked up from now on.
-    pub fn define(&mut self, pmid: Pmid, leaf: String, name: String, value_type: ValueType) {
-        let pmids = self.by_name.entry(name.clone()).or_default();
-        if !pmids.contains(&pmid) {
-            pmids.push(pmid);
-        }
-        self.by_pmid.insert(pmid.local(), Field { leaf, name, value_type });
-        self.generation += 1;
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.by_pmid.len()
-    }
-
-    fn get(&self, pmid: Pmid) -> Option<&Field> {
-        self.by_pmid.get(&pmid.local())
-    }
-}
-
-impl FieldResolver for Fields {
-    fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    fn resolve(&self, name: &str, found: &mut dyn FnMut(Pmid)) {
-        for &pmid in self.by_name.get(name).into_iter().flatten() {
-            found(pmid);
-        }
-    }
-}
+use crate::identity::label;
+use crate::state::State;
 
 /// The dynamic subtree over [`State::fields`].
 pub struct FieldMetrics;
 
 impl Subtree<State> for FieldMetrics {
     fn generation(&self, state: &State) -> u64 {
-        state.fields.generation
+        state.fields.generation()
     }
 
     fn names(&self, state: &State, name: &mut dyn FnMut(&str, Pmid)) {
-        for (&local, field) in &state.fields.by_pmid {
-            name(&field.leaf, Pmid(local));
+        for (pmid, field) in state.fields.iter() {
+            name(&field.leaf, pmid);
         }
     }
 
@@ -98,7 +48,7 @@ impl Subtree<State> for FieldMetrics {
 
     fn labels(&self, state: &State, pmid: Pmid, labels: &mut LabelList) -> Result<(), PmError> {
         match state.fields.get(pmid) {
-            Some(field) => Ok(labels.add("field", field.name.as_str())?),
+            Some(field) => Ok(labels.add(label::FIELD, field.name.as_str())?),
             None => Ok(()),
         }
     }

@@ -1,100 +1,29 @@
-//! The agent, and what the sampler knows, as the expression engine sees them: metadata at any time, values
-//! and instances within a fetch.
+//! The agent, and what the sampler knows, as the expression engine sees them within a fetch; and what each client has
+//! computed so far.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::State;
-use crate::sampler::{self, Handle};
 use pcp_derive::{Column, Context, Meta, Registry, Sample, Source, Values};
-use pcp_model::{Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Profile, Value};
+use pcp_model::{InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Profile, Value};
 use pcp_pmda::{Call, Instances, OwnMetrics, SetWriter};
 
-/// The metrics that definitions may use, by name and PMID.
-#[derive(Clone, Debug, Default)]
-pub struct Catalogue {
-    /// The agent's own. These never change.
-    pub by_name: FxHashMap<String, Desc>,
-    pub by_pmid: FxHashMap<u32, Desc>,
-    /// Those of other agents that definitions name and pmcd knows, and their metadata.
-    pub foreign: FxHashMap<Arc<str>, Handle>,
-    pub foreign_meta: FxHashMap<Handle, Meta>,
-}
-
-impl Catalogue {
-    /// Of these metrics.
-    pub fn new<'a>(metrics: impl Iterator<Item = (&'a str, Desc)>) -> Catalogue {
-        let mut catalogue = Catalogue::default();
-        for (name, desc) in metrics {
-            catalogue.by_name.insert(name.to_owned(), desc);
-            catalogue.by_pmid.insert(desc.pmid.local(), desc);
-        }
-        catalogue
-    }
-
-    /// The metadata of a metric, by the PMID that [`Metadata`] gave it.
-    pub fn meta(&self, pmid: Pmid) -> Option<Meta> {
-        match Handle::of(pmid) {
-            Some(handle) => self.foreign_meta.get(&handle).copied(),
-            None => self.by_pmid.get(&pmid.local()).copied().map(Meta::from),
-        }
-    }
-}
-
-/// The metadata of all metrics that definitions may use, for binding without evaluating.
-pub struct Metadata<'a>(pub &'a Catalogue);
-
-impl Source for Metadata<'_> {
-    fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
-        let own = self.0.by_name.get(name).map(|desc| desc.pmid);
-        own.or_else(|| Some(self.0.foreign.get(name)?.pmid())).ok_or(PmError::NAME)
-    }
-
-    fn meta(&mut self, pmid: Pmid) -> Result<Meta, PmError> {
-        self.0.meta(pmid).ok_or(PmError::PMID)
-    }
-}
-
-/// A sample, with the values that the agent's own metrics had when it came.
-#[derive(Debug)]
-pub struct Snapshot {
-    pub sample: Arc<sampler::Sample>,
-    /// By [`Pmid::local`].
-    pub own: FxHashMap<u32, Result<Vec<InstanceValue>, PmError>>,
-}
-
-impl Snapshot {
-    /// The instances of a domain of another agent.
-    fn instances(&self, indom: InDom) -> Result<&Instances, PmError> {
-        match self.sample.indoms.get(&indom) {
-            Some(Ok(instances)) => Ok(instances),
-            Some(Err(error)) => Err(*error),
-            None => Err(PmError::INDOM),
-        }
-    }
-
-    fn values(&self, pmid: Pmid) -> Result<&[InstanceValue], PmError> {
-        let values = match Handle::of(pmid) {
-            Some(handle) => self.sample.values.get(&handle),
-            None => self.own.get(&pmid.local()),
-        };
-        values.map_or(Err(PmError::AGAIN), |values| values.as_deref().map_err(|error| *error))
-    }
-}
+use super::catalogue::{Catalogue, Metadata};
+use super::snapshot::Snapshot;
 
 /// The agent within a fetch. The engine asks for operands and instances by turns, never for one within
 /// the other, so the cell is never borrowed twice.
-struct World<'a, 'b> {
-    own: RefCell<&'a mut OwnMetrics<'b, State>>,
+struct Operands<'a, 'b, S> {
+    own: RefCell<&'a mut OwnMetrics<'b, S>>,
     catalogue: &'a Catalogue,
     call: Call<'a>,
     /// Where values come from, if not from the agent as it is now.
     snapshot: Option<&'a Snapshot>,
 }
 
-impl World<'_, '_> {
+impl<S> Operands<'_, '_, S> {
     fn with_instances<T>(
         &self,
         indom: InDom,
@@ -107,10 +36,10 @@ impl World<'_, '_> {
     }
 }
 
-/// Instances and metadata of a [`World`].
-struct WorldSource<'w, 'a, 'b>(&'w World<'a, 'b>);
+/// Instances and metadata of [`Operands`].
+struct OperandSource<'o, 'a, 'b, S>(&'o Operands<'a, 'b, S>);
 
-impl Source for WorldSource<'_, '_, '_> {
+impl<S> Source for OperandSource<'_, '_, '_, S> {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         Metadata(self.0.catalogue).pmid(name)
     }
@@ -141,19 +70,19 @@ impl Source for WorldSource<'_, '_, '_> {
     }
 }
 
-/// Values of a [`World`], and room for them.
-struct WorldSample<'w, 'a, 'b> {
-    world: &'w World<'a, 'b>,
-    values: &'w mut Vec<InstanceValue>,
+/// Values of [`Operands`], and room for them.
+struct OperandValues<'o, 'a, 'b, S> {
+    operands: &'o Operands<'a, 'b, S>,
+    values: &'o mut Vec<InstanceValue>,
 }
 
-impl Sample for WorldSample<'_, '_, '_> {
+impl<S> Sample for OperandValues<'_, '_, '_, S> {
     fn operand(&mut self, pmid: Pmid, column: &mut Column) -> Result<(), PmError> {
-        if let Some(snapshot) = self.world.snapshot {
+        if let Some(snapshot) = self.operands.snapshot {
             return column.extend(snapshot.values(pmid)?);
         }
         self.values.clear();
-        self.world.own.borrow_mut().values(&self.world.call, pmid, self.values)?;
+        self.operands.own.borrow_mut().values(&self.operands.call, pmid, self.values)?;
         column.extend(self.values)
     }
 }
@@ -205,10 +134,10 @@ impl Session {
     ///
     /// # Errors
     /// The error of the value set.
-    pub fn write(
+    pub fn write<S>(
         &mut self,
         (definition, registry, catalogue): (Pmid, &Registry, &Catalogue),
-        own: &mut OwnMetrics<'_, State>,
+        own: &mut OwnMetrics<'_, S>,
         call: &Call<'_>,
         values: &mut SetWriter<'_>,
     ) -> Result<(), PmError> {
@@ -216,11 +145,11 @@ impl Session {
             self.fetch = call.fetch.number;
             self.context.begin_fetch();
         }
-        let world = World { own: RefCell::new(own), catalogue, call: *call, snapshot: None };
-        let mut source = WorldSource(&world);
+        let operands = Operands { own: RefCell::new(own), catalogue, call: *call, snapshot: None };
+        let mut source = OperandSource(&operands);
         // Binds it, if this client has not used it before.
         self.context.meta(registry, &mut source, definition)?;
-        let mut sample = WorldSample { world: &world, values: &mut self.values };
+        let mut sample = OperandValues { operands: &operands, values: &mut self.values };
         let column = self.context.evaluate(definition, call.fetch.time, &mut sample, &mut source)?;
         write(column, values);
         Ok(())
@@ -231,11 +160,11 @@ impl Session {
     ///
     /// # Errors
     /// The error of the value set.
-    pub fn write_sampled(
+    pub fn write_sampled<S>(
         &mut self,
         (definition, registry, catalogue): (Pmid, &Registry, &Catalogue),
         snapshot: &Snapshot,
-        own: &mut OwnMetrics<'_, State>,
+        own: &mut OwnMetrics<'_, S>,
         call: &Call<'_>,
         values: &mut SetWriter<'_>,
     ) -> Result<(), PmError> {
@@ -247,13 +176,13 @@ impl Session {
         }
         let everything = Profile::default();
         let call = Call { profile: &everything, ..*call };
-        let world = World { own: RefCell::new(own), catalogue, call, snapshot: Some(snapshot) };
-        let mut source = WorldSource(&world);
+        let operands = Operands { own: RefCell::new(own), catalogue, call, snapshot: Some(snapshot) };
+        let mut source = OperandSource(&operands);
         self.sampled.meta(registry, &mut source, definition)?;
         let empty = || Computed { sample: 0, column: Err(PmError::AGAIN) };
         let computed = self.results.entry(definition).or_insert_with(empty);
         if computed.sample != number {
-            let mut sample = WorldSample { world: &world, values: &mut self.values };
+            let mut sample = OperandValues { operands: &operands, values: &mut self.values };
             let time = snapshot.sample.time;
             let column = self.sampled.evaluate(definition, time, &mut sample, &mut source);
             computed.sample = number;
@@ -272,6 +201,38 @@ impl Session {
         let columns = self.results.values().filter_map(|computed| computed.column.as_ref().ok());
         let results: usize = columns.map(bytes).sum();
         self.context.history_bytes() + self.sampled.history_bytes() + results
+    }
+}
+
+/// A definition on its way to a client's values, with all that takes. Taken out of the state, which operands are read
+/// from meanwhile.
+pub struct Computation {
+    /// The engine's PMID.
+    pub definition: Pmid,
+    pub registry: Arc<Registry>,
+    pub catalogue: Arc<Catalogue>,
+    pub session: Box<Session>,
+    /// For one that is computed from samples: the newest, or why there is none.
+    pub snapshot: Option<Result<Arc<Snapshot>, PmError>>,
+}
+
+impl Computation {
+    /// Writes the values.
+    ///
+    /// # Errors
+    /// The error of the value set.
+    pub fn write<S>(
+        &mut self,
+        own: &mut OwnMetrics<'_, S>,
+        call: &Call<'_>,
+        values: &mut SetWriter<'_>,
+    ) -> Result<(), PmError> {
+        let definition = (self.definition, &*self.registry, &*self.catalogue);
+        match &self.snapshot {
+            None => self.session.write(definition, own, call, values),
+            Some(Ok(snapshot)) => self.session.write_sampled(definition, snapshot, own, call, values),
+            Some(Err(error)) => Err(*error),
+        }
     }
 }
 

@@ -13,28 +13,31 @@
 //! of the name. No allocation once the tables have grown.
 
 mod buckets;
+mod source;
 mod stats;
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use hashlink::LinkedHashMap;
-use rustc_hash::{FxBuildHasher, FxHashMap};
-use serde::Deserialize;
+use rustc_hash::FxHashMap;
 
 use super::fields::Fields;
-use super::interval::Interval;
+use crate::config::SpansConfig;
+use crate::identity::{bucket_inst, bucket_of};
 use jumpseat_source::registry::{OTHER_TYPES, UNTYPED, WellKnown, tidy_type};
 use jumpseat_wire::severity;
 use pcp_event::EventFlags;
 use pcp_event::batch::{Batch, record_time};
 use pcp_event::filter::FieldResolver;
 use pcp_event::packed::{PackedParam, flags, params};
-use pcp_model::{Inst, Pmid, Timestamp, ValueType};
+use pcp_model::{Inst, Pmid, ValueType};
 use pcp_pmda::Instances;
 
-use buckets::{COARSE, coarse_name};
+use buckets::coarse_name;
+use source::{EarlyEnd, OpenSpan};
 use stats::SLICES;
+
+pub use source::{SourceSpans, SpansBySource};
 pub use stats::Span;
 
 /// Most ENDs of a source that wait for their START.
@@ -42,40 +45,7 @@ pub const MAX_EARLY: usize = 4096;
 /// Most spellings of names that a source remembers, and the longest; others cost a look-up each.
 const MAX_SPELLINGS: usize = 4096;
 const MAX_SPELLING: usize = 128;
-/// Instances of buckets have the span's instance times this in their number.
-const BUCKETS: Inst = 128;
-const _: () = assert!(COARSE <= BUCKETS as usize);
-
-/// Limits of the span metrics.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SpansConfig {
-    /// Number of span names over all sources; spans of further ones count as `SOURCE/(other)`.
-    pub max_names: u32,
-    /// Number of open spans over all sources.
-    pub max_open: u32,
-    /// A span that has not ended after this is given up on.
-    pub max_age: Interval,
-    /// How long an END waits for a START that comes later.
-    pub grace: Interval,
-    /// How far back quantiles and the longest duration reach.
-    pub window: Interval,
-}
-
-impl Default for SpansConfig {
-    fn default() -> SpansConfig {
-        let seconds = |number| Interval(Duration::from_secs(number));
-        SpansConfig {
-            max_names: 1000,
-            max_open: 65_536,
-            max_age: seconds(3600),
-            grace: seconds(1),
-            window: seconds(60),
-        }
-    }
-}
-
-/// All spans.
+/// The span names of all sources and their figures. What is open is with the sources ([`SpansBySource`]).
 #[derive(Debug)]
 pub struct Spans {
     /// Limits, as configured.
@@ -87,7 +57,9 @@ pub struct Spans {
     /// Spans whose name has no instance at all, as its id could not be stored.
     pub untold: u64,
     by_inst: FxHashMap<Inst, Span>,
-    sources: FxHashMap<Inst, OfSource>,
+    /// Sources that have sent anything that begins or ends a span.
+    sources: usize,
+    /// Open spans, over all sources.
     open: usize,
     keys: RandomState,
     domain: u16,
@@ -98,44 +70,16 @@ pub struct Spans {
     generation: Option<u64>,
 }
 
-/// The spans of one source.
-#[derive(Debug, Default)]
-pub struct OfSource {
-    /// STARTs and ENDs that are no part of a span: without an id, or an END whose START never came.
-    pub orphans: u64,
-    /// STARTs with the id of an open span.
-    pub duplicates: u64,
-    /// Spans that ended before they began, by their times.
-    pub backwards: u64,
-    spellings: FxHashMap<Box<[u8]>, Inst>,
-    open: LinkedHashMap<u64, Open, FxBuildHasher>,
-    early: LinkedHashMap<u64, Early, FxBuildHasher>,
-}
-
-#[derive(Debug)]
-struct Open {
-    name: Option<Inst>,
-    began: Timestamp,
-    arrived: Instant,
-}
-
-#[derive(Debug)]
-struct Early {
-    ended: Timestamp,
-    failed: bool,
-    arrived: Instant,
-}
-
 impl Spans {
-    /// No spans yet.
-    pub fn new(domain: u16) -> Spans {
+    /// No spans yet, of sources of this agent's domain.
+    pub fn new(domain: u16, limits: SpansConfig) -> Spans {
         Spans {
-            limits: SpansConfig::default(),
+            limits,
             names: Instances::in_memory(),
             buckets: Instances::in_memory(),
             untold: 0,
             by_inst: FxHashMap::default(),
-            sources: FxHashMap::default(),
+            sources: 0,
             open: 0,
             keys: RandomState::new(),
             domain,
@@ -158,14 +102,10 @@ impl Spans {
         self.by_inst.get(&inst)
     }
 
-    /// The figures of a source, once it has sent anything that begins or ends a span.
-    pub fn of_source(&self, source: Inst) -> Option<&OfSource> {
-        self.sources.get(&source)
-    }
-
     /// The name of an instance of a bucket, and the bucket.
     pub fn of_bucket(&self, inst: Inst) -> Option<(&Span, usize)> {
-        Some((self.get(inst / BUCKETS)?, (inst % BUCKETS) as usize))
+        let (span, bucket) = bucket_of(inst);
+        Some((self.get(span)?, bucket))
     }
 
     /// Where a bucket ends, as text.
@@ -184,8 +124,14 @@ impl Spans {
         now.saturating_duration_since(self.started).as_millis() as u64 / length
     }
 
-    /// Takes in the records of a batch.
-    pub fn batch(&mut self, source: Inst, source_name: &str, batch: &Batch, fields: &Fields) {
+    /// Takes in the records of a batch of a source.
+    pub fn batch(
+        &mut self,
+        sources: &mut impl SpansBySource,
+        (source, source_name): (Inst, &str),
+        batch: &Batch,
+        fields: &Fields,
+    ) {
         const MARKS: u32 = EventFlags::START.0 | EventFlags::END.0;
         let mut now = None;
         for record in (0..batch.len()).filter_map(|at| batch.get(at)) {
@@ -193,26 +139,31 @@ impl Spans {
             if flags.0 & MARKS == 0 {
                 continue;
             }
+            // Most batches of most sources have none: neither the clock is read for them nor anything looked up.
             let now = *now.get_or_insert_with(|| {
                 self.look_up(fields);
+                if sources.spans(source).is_none() {
+                    sources.begin(source);
+                    self.sources += 1;
+                }
                 let now = Instant::now();
-                self.sources.entry(source).or_default();
-                self.tick_source(source, now);
+                if let Some(of) = sources.spans(source) {
+                    self.expire(of, now);
+                }
                 now
             });
-            self.record(source, source_name, flags, record, now);
+            self.record(sources, (source, source_name), flags, record, now);
         }
     }
 
     /// Gives up on what has waited for too long.
-    pub fn tick(&mut self, now: Instant) {
-        let sources: Vec<Inst> = self.sources.keys().copied().collect();
-        sources.into_iter().for_each(|source| self.tick_source(source, now));
+    pub fn tick(&mut self, sources: &mut impl SpansBySource, now: Instant) {
+        sources.all().for_each(|(_, of)| self.expire(of, now));
     }
 
-    fn tick_source(&mut self, source: Inst, now: Instant) {
+    fn expire(&mut self, of: &mut SourceSpans, now: Instant) {
         let (max_age, grace) = (self.limits.max_age.0, self.limits.grace.0);
-        let Some(of) = self.sources.get_mut(&source) else { return };
+        // Both are in the order of arrival, so the first that may stay ends the search.
         while of.early.front().is_some_and(|(_, end)| now.duration_since(end.arrived) > grace) {
             of.early.pop_front();
             of.orphans += 1;
@@ -222,9 +173,15 @@ impl Spans {
         {
             let name = open.name;
             of.open.pop_front();
-            self.open -= 1;
+            self.closed();
             give_up(&mut self.by_inst, name);
         }
+    }
+
+    /// One span less is open.
+    fn closed(&mut self) {
+        debug_assert!(self.open > 0, "each open span was counted");
+        self.open -= 1;
     }
 
     fn look_up(&mut self, fields: &Fields) {
@@ -238,78 +195,88 @@ impl Spans {
         }
     }
 
-    fn record(&mut self, source: Inst, source_name: &str, flags: EventFlags, record: &[u8], now: Instant) {
+    fn record(
+        &mut self,
+        sources: &mut impl SpansBySource,
+        (source, source_name): (Inst, &str),
+        flags: EventFlags,
+        record: &[u8],
+        now: Instant,
+    ) {
         let time = record_time(record);
-        let Some(of) = self.sources.get_mut(&source) else { return };
+        let Some(of) = sources.spans(source) else { return };
         let Some(id) = params(record).next().filter(|_| flags.contains(EventFlags::ID)) else {
             of.orphans += 1;
             return;
         };
+        // Keyed, so that nobody can choose ids that collide; ids of different types are different ids.
         let id = self.keys.hash_one((id.value_type, id.bytes));
         if flags.contains(EventFlags::START) {
             let name = params(record)
                 .find(|param| param.pmid == WellKnown::Type.pmid(self.domain))
                 .and_then(PackedParam::text);
-            let name = self.name(source, source_name, name);
-            self.start(source, id, name, time, now);
+            let name = self.name(of, source_name, name);
+            self.start(sources, source, id, OpenSpan { name, began: time, arrived: now });
         }
-        if flags.contains(EventFlags::END) {
+        if flags.contains(EventFlags::END)
+            && let Some(of) = sources.spans(source)
+        {
             let failed = params(record).skip(1).any(|param| self.is_failure(param));
-            self.end(source, id, time, failed, now);
+            self.end(of, id, EarlyEnd { ended: time, failed, arrived: now });
         }
     }
 
-    fn start(&mut self, source: Inst, id: u64, name: Option<Inst>, began: Timestamp, now: Instant) {
-        let Some(of) = self.sources.get_mut(&source) else { return };
+    fn start(&mut self, sources: &mut impl SpansBySource, source: Inst, id: u64, span: OpenSpan) {
+        let Some(of) = sources.spans(source) else { return };
         if let Some(end) = of.early.remove(&id) {
-            if end.ended >= began {
-                return self.complete(source, name, began, end.ended, end.failed, now);
+            if end.ended >= span.began {
+                return self.complete(of, &span, &EarlyEnd { arrived: span.arrived, ..end });
             }
+            // It ended an earlier span with this id, whose START never came.
             of.orphans += 1;
         }
         if let Some(old) = of.open.remove(&id) {
             of.duplicates += 1;
-            self.open -= 1;
+            self.closed();
             give_up(&mut self.by_inst, old.name);
         }
         if self.open >= self.limits.max_open as usize {
-            self.make_room(source);
+            self.make_room(sources, source);
         }
         if self.limits.max_open == 0 {
-            return give_up_unseen(&mut self.by_inst, name);
+            return give_up_unseen(&mut self.by_inst, span.name);
         }
-        if let Some(of) = self.sources.get_mut(&source) {
-            of.open.insert(id, Open { name, began, arrived: now });
-            self.open += 1;
-            if let Some(span) = name.and_then(|name| self.by_inst.get_mut(&name)) {
-                span.active += 1;
+        if let Some(of) = sources.spans(source) {
+            if let Some(figures) = span.name.and_then(|name| self.by_inst.get_mut(&name)) {
+                figures.active += 1;
             }
+            of.open.insert(id, span);
+            self.open += 1;
         }
     }
 
-    /// Gives up on the oldest open span of the source that has the most: of this one, if it has its share.
-    fn make_room(&mut self, source: Inst) {
-        let share = self.limits.max_open as usize / self.sources.len().max(1);
-        let open = |of: Option<&OfSource>| of.map_or(0, |of| of.open.len());
-        let most = || self.sources.iter().max_by_key(|(_, of)| of.open.len()).map(|(source, _)| *source);
-        let own = open(self.sources.get(&source));
-        let victim = if own >= share && own > 0 { Some(source) } else { most() };
-        if let Some((_, open)) =
-            victim.and_then(|victim| self.sources.get_mut(&victim)).and_then(|of| of.open.pop_front())
-        {
-            self.open -= 1;
+    /// Gives up on the oldest open span of the source that has the most: of this one, if it has its share, so that one
+    /// that floods never takes the others' spans.
+    fn make_room(&mut self, sources: &mut impl SpansBySource, source: Inst) {
+        let share = self.limits.max_open as usize / self.sources.max(1);
+        let own = sources.spans(source).map_or(0, |of| of.open.len());
+        let victim = match own >= share && own > 0 {
+            true => sources.spans(source),
+            false => sources.all().map(|(_, of)| of).max_by_key(|of| of.open.len()),
+        };
+        if let Some((_, open)) = victim.and_then(|of| of.open.pop_front()) {
+            self.closed();
             give_up(&mut self.by_inst, open.name);
         }
     }
 
-    fn end(&mut self, source: Inst, id: u64, ended: Timestamp, failed: bool, now: Instant) {
-        let Some(of) = self.sources.get_mut(&source) else { return };
+    fn end(&mut self, of: &mut SourceSpans, id: u64, end: EarlyEnd) {
         if let Some(open) = of.open.remove(&id) {
-            self.open -= 1;
+            self.closed();
             if let Some(span) = open.name.and_then(|name| self.by_inst.get_mut(&name)) {
                 span.active -= 1;
             }
-            return self.complete(source, open.name, open.began, ended, failed, now);
+            return self.complete(of, &open, &end);
         }
         if of.early.remove(&id).is_some() {
             of.orphans += 1;
@@ -317,32 +284,23 @@ impl Spans {
         if of.early.len() >= MAX_EARLY && of.early.pop_front().is_some() {
             of.orphans += 1;
         }
-        of.early.insert(id, Early { ended, failed, arrived: now });
+        of.early.insert(id, end);
     }
 
-    fn complete(
-        &mut self,
-        source: Inst,
-        name: Option<Inst>,
-        began: Timestamp,
-        ended: Timestamp,
-        failed: bool,
-        now: Instant,
-    ) {
-        let nanos = ended.as_nanos() - began.as_nanos();
-        if nanos < 0
-            && let Some(of) = self.sources.get_mut(&source)
-        {
+    /// Counts a span whose both ends are there. `end.arrived`: when the later of them came.
+    fn complete(&mut self, of: &mut SourceSpans, open: &OpenSpan, end: &EarlyEnd) {
+        let nanos = end.ended.as_nanos() - open.began.as_nanos();
+        if nanos < 0 {
             of.backwards += 1;
         }
-        let slice = self.slice(now);
-        let Some((inst, span)) = name.and_then(|name| Some((name, self.by_inst.get_mut(&name)?))) else {
+        let slice = self.slice(end.arrived);
+        let Some((inst, span)) = open.name.and_then(|name| Some((name, self.by_inst.get_mut(&name)?))) else {
             self.untold += 1;
             return;
         };
         let nanos = u64::try_from(nanos.max(0)).unwrap_or(u64::MAX);
-        if let Some(bucket) = span.ended(nanos, failed, slice)
-            && let Some(id) = inst.checked_mul(BUCKETS).and_then(|first| first.checked_add(bucket as Inst))
+        if let Some(bucket) = span.ended(nanos, end.failed, slice)
+            && let Some(id) = bucket_inst(inst, bucket)
             && let Some(name) = self.names.name(inst)
         {
             // Made of the span's own instance and name, so that it is as new and as lasting as that.
@@ -351,9 +309,8 @@ impl Spans {
     }
 
     /// The instance of a name, as an event has it.
-    fn name(&mut self, source: Inst, source_name: &str, name: Option<&[u8]>) -> Option<Inst> {
+    fn name(&self, of: &mut SourceSpans, source_name: &str, name: Option<&[u8]>) -> Option<Inst> {
         let spelling = name.unwrap_or_default();
-        let of = self.sources.get_mut(&source)?;
         if let Some(inst) = of.spellings.get(spelling) {
             return Some(*inst);
         }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 
 const DOMAIN: u16 = 400;
@@ -5,6 +7,7 @@ const DOMAIN: u16 = 400;
 /// Spans of one source, whose names are `a`, `(none)` and `(other)`.
 struct Bench {
     spans: Spans,
+    sources: FxHashMap<Inst, SourceSpans>,
     fields: Fields,
 }
 
@@ -18,14 +21,15 @@ fn bench() -> Bench {
     let mut fields = Fields::default();
     field(&mut fields, 20, "status", ValueType::String);
     field(&mut fields, 21, "error", ValueType::U32);
-    let mut spans = Spans::new(DOMAIN);
+    let mut spans = Spans::new(DOMAIN, SpansConfig::default());
     for (id, name) in ["a", UNTYPED, OTHER_TYPES].into_iter().enumerate() {
         spans.define(id as Inst, 0, &format!("app/{name}"), name.to_owned());
     }
-    Bench { spans, fields }
+    Bench { spans, sources: FxHashMap::default(), fields }
 }
 
 use pcp_event::Param;
+use pcp_model::Timestamp;
 
 type Mark<'a> = (EventFlags, i64, u64, Option<&'a str>, &'a [(Pmid, Param<'a>)]);
 
@@ -42,7 +46,7 @@ impl Bench {
             fields.iter().for_each(|(pmid, value)| record.param(*pmid, *value));
             record.commit().unwrap();
         }
-        self.spans.batch(0, "app", &batch, &self.fields);
+        self.spans.batch(&mut self.sources, (0, "app"), &batch, &self.fields);
     }
 
     fn span(&self, inst: Inst) -> (u64, u64, u64, u32, u64) {
@@ -51,7 +55,7 @@ impl Bench {
     }
 
     fn source(&self) -> (u64, u64, u64) {
-        let source = self.spans.of_source(0).expect("it has sent something");
+        let source = self.sources.get(&0).expect("it has sent something");
         (source.orphans, source.duplicates, source.backwards)
     }
 }
@@ -111,7 +115,7 @@ fn ends_wait_for_their_start_and_ids_that_come_twice_are_told() {
     bench.send(&[(START, 80, 2, Some("a"), &[]), (END, 75, 2, None, &[])]);
     assert_eq!((bench.span(0), bench.source()), ((2, 0, 30, 0, 1), (2, 1, 1)));
     bench.send(&[(END, 1, 9, None, &[])]);
-    bench.spans.tick(Instant::now() + Duration::from_secs(3));
+    bench.spans.tick(&mut bench.sources, Instant::now() + Duration::from_secs(3));
     assert_eq!(bench.source().0, 3, "nobody came for it");
 }
 
@@ -132,6 +136,6 @@ fn a_million_open_spans_and_lonely_ends_are_bounded() {
     // The oldest gave way.
     bench.send(&[(END, 5, 99_999, None, &[]), (END, 5, 5, None, &[])]);
     assert_eq!(bench.span(0), (1, 0, 5, 999, 99_000));
-    bench.spans.tick(Instant::now() + Duration::from_secs(4000));
+    bench.spans.tick(&mut bench.sources, Instant::now() + Duration::from_secs(4000));
     assert_eq!((bench.spans.open(), bench.span(0)), (0, (1, 0, 5, 0, 99_999)));
 }

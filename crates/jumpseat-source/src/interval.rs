@@ -36,8 +36,24 @@ impl<'de> Deserialize<'de> for Interval {
     }
 }
 
+/// Reads a number with a unit: `ms`, `s`, `min`, `h`.
 fn parse(text: &str) -> Option<Interval> {
-    jumpseat_source::rules::parse_span(text).map(Interval)
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let millis = match text[digits..].trim_start() {
+        "ms" => 1,
+        "s" | "sec" => 1000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    number.checked_mul(millis).map(Duration::from_millis).map(Interval)
+}
+
+/// Reads an [`Interval`] into a field that is an optional [`Duration`].
+pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    Interval::deserialize(deserializer).map(|Interval(time)| Some(time))
 }
 
 #[cfg(test)]

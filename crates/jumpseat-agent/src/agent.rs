@@ -1,0 +1,223 @@
+//! Puts the agent together and starts its sources.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use jumpseat_source::registry::{RegistryConfig, RegistryError};
+use jumpseat_source::tracefs::KernelStats;
+use jumpseat_source::{Inlet, Outlet, Registry, Rules};
+use pcp_ids::IdsError;
+use pcp_pmda::{Access, Agent, BuildError, Indom, ServeError, Server};
+
+use crate::config::Config;
+use crate::derived::Catalogue;
+use crate::identity::{
+    DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
+};
+use crate::kinds::{self, StartError};
+use crate::metrics::{self, DerivedMetrics, FieldMetrics, labels};
+use crate::reload::reload;
+use crate::sampler::Sampler;
+use crate::state::State;
+use crate::{HELP, PMNS};
+
+/// Why the agent cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The files with identifiers.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The file with the numbers of derived metrics.
+    #[error(transparent)]
+    Derived(#[from] IdsError),
+    /// The tables do not fit together; a defect of this program.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The event loop.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// A source.
+    #[error(transparent)]
+    Source(#[from] StartError),
+}
+
+/// What becomes of SIGTERM, SIGINT and SIGHUP.
+#[derive(Clone, Copy, Debug)]
+pub enum Signals<'a> {
+    /// They are left as they are.
+    Leave,
+    /// The first two end the event loop, SIGHUP reads limits and derived metrics again.
+    Handle {
+        /// The configuration file to read them from.
+        reload: Option<&'a Path>,
+    },
+}
+
+/// How to set up the agent.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// What the configuration says. Its `domain` and `state_dir` are suggestions to whoever makes this.
+    pub config: &'a Config,
+    /// The domain number.
+    pub domain: u16,
+    /// Where identifiers are kept; `None` keeps them in memory.
+    pub state_dir: Option<&'a Path>,
+    /// Help text in place of the built-in [`HELP`], and the name it goes by in errors.
+    pub help: Option<(&'a str, &'a str)>,
+    /// What becomes of signals.
+    pub signals: Signals<'a>,
+    /// Who asks the agent, and so knows the instances of other agents' domains.
+    pub clients: Clients,
+}
+
+/// Who asks the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clients {
+    /// pmcd does. It is also asked for metrics of other agents, unless the configuration names another one.
+    Pmcd,
+    /// Clients themselves do. Metrics of other agents are had only of a pmcd that the configuration names.
+    Direct,
+    /// There is no thread for metrics of other agents: definitions that use them are refused.
+    Alone,
+}
+
+/// The agent, with its source threads running. They end when this is dropped.
+pub struct RunningAgent {
+    /// The event loop: tell it whom to serve, then run it.
+    pub server: Server<State>,
+    kernels: Vec<Arc<KernelStats>>,
+    /// Running as long as this lives.
+    _threads: kinds::Threads,
+}
+
+impl RunningAgent {
+    /// Puts the agent together and starts its sources.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing is left running then.
+    pub fn open(setup: &Setup<'_>) -> Result<RunningAgent, OpenError> {
+        let &Setup { config, domain, state_dir, help, signals, clients } = setup;
+        let (registry, definitions) = Registry::open(&registry_config(config, domain, state_dir))?;
+        let (hand_over, deliveries) = crossbeam_channel::bounded(kinds::queue(config));
+        let inlet = Inlet::new(definitions, deliveries);
+        let reload_from = match signals {
+            Signals::Leave => None,
+            Signals::Handle { reload } => reload,
+        };
+        let state = State::open(config, Arc::clone(&registry), inlet, state_dir, reload_from)?;
+
+        let mut server = Server::new(agent(state, domain, help, &access(config)).build()?)?;
+        if let Signals::Handle { .. } = signals {
+            // Before there are source threads, which must not get them.
+            server.handle_signals()?;
+            server.on_reload(|state| {
+                reload(state);
+            });
+        }
+        server.on_wake(|core| {
+            core.state.drain();
+            metrics::derived::take_report(core);
+        });
+        join(&mut server, clients);
+        server.core().state.derived.read();
+
+        let handle = server.handle();
+        let outlet = Outlet {
+            registry,
+            out: hand_over,
+            wake: Arc::new(move || handle.wake()),
+            state_dir: state_dir.map(Path::to_owned),
+        };
+        let threads = kinds::start(config, &outlet, &mut server.core().state)?;
+        let kernels = server.core().state.threads.shared().collect();
+        Ok(RunningAgent { server, kernels, _threads: threads })
+    }
+
+    /// What the kernel sources tell of themselves.
+    pub fn kernel_sources(&self) -> Vec<Arc<KernelStats>> {
+        self.kernels.clone()
+    }
+}
+
+/// Gives the state what only a complete event loop has: its counters, the metrics that definitions may use, and a way
+/// to be woken by the sampler.
+fn join(server: &mut Server<State>, clients: Clients) {
+    let (load, handle) = (server.stats(), server.handle());
+    let catalogue = Catalogue::new(server.core().fixed_metrics());
+    let state = &mut server.core().state;
+    state.load = load;
+    state.derived.set_catalogue(catalogue);
+    if clients != Clients::Alone {
+        let sampler = Sampler::new(Arc::new(move || handle.wake()));
+        let host = (clients == Clients::Pmcd).then_some("local:");
+        state.derived.foreign.enable(sampler, host, clients == Clients::Direct);
+    }
+}
+
+fn registry_config(config: &Config, domain: u16, dir: Option<&Path>) -> RegistryConfig {
+    RegistryConfig {
+        domain,
+        dir: dir.map(Path::to_owned),
+        max_fields: config.fields.max as usize,
+        max_sources: config.events.max_sources as usize,
+        max_types: config.events.max_types as usize,
+        max_spans: config.spans.max_names as usize,
+        rules: Rules(config.source.clone()),
+    }
+}
+
+/// The agent's tables over its state. `help`: the name of a file and its text, in place of the built-in ones.
+pub fn agent(state: State, domain: u16, help: Option<(&str, &str)>, access: &Access) -> Agent<State> {
+    let (help_file, help) = help.unwrap_or(("help/jumpseat", HELP));
+    Agent::new(NAME, domain, state)
+        .pmns("pmns/jumpseat", PMNS)
+        .help(help_file, help)
+        .indom(Indom::of(SOURCES, |state: &State| state.sources.names()))
+        .indom(Indom::of(TYPES, |state: &State| state.types.names()))
+        .indom(Indom::of(REASONS, |state: &State| state.sources.reasons()))
+        .indom(Indom::of(SPANS, |state: &State| &state.spans.names))
+        .indom(Indom::of(SPAN_BUCKETS, |state: &State| &state.spans.buckets))
+        .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
+        .metrics(metrics::all(access))
+        .subtree(FIELD_ROOT, FieldMetrics)
+        .subtree(DERIVED_ROOT, DerivedMetrics)
+        .labels(|state, target, labels| labels::add(state, target, labels).map_err(Into::into))
+        .label_generation(State::label_generation)
+        .on_client_end(State::client_end)
+        .foreign_instances(|state, indom| state.derived.foreign.instances(indom))
+}
+
+/// Who may change the control metrics. Under pmcd its own access control comes first; clients over TCP have
+/// no user, and pmcd by default lets none of them store.
+fn access(config: &Config) -> Access {
+    let Access::Users { mut uids, unknown } = Access::root_or_self(false) else { return Access::Anyone };
+    for name in &config.control.users {
+        match nix::unistd::User::from_name(name) {
+            Ok(Some(user)) => uids.push(user.uid.as_raw()),
+            _ => tracing::warn!("control.users: there is no user {name:?} on this machine"),
+        }
+    }
+    Access::Users { uids, unknown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_help_and_tables_fit_together() {
+        let config = Config::default();
+        let agent = RunningAgent::open(&Setup {
+            config: &config,
+            domain: crate::DEFAULT_DOMAIN,
+            state_dir: None,
+            help: None,
+            signals: Signals::Leave,
+            clients: Clients::Alone,
+        });
+        if let Err(error) = agent {
+            panic!("{error}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The table `[fields]`.
+
+use serde::Deserialize;
+
+use super::problem::{OutOfRange, limit};
+
+/// Largest number of field metrics: 16 clusters of 1,024 items.
+pub const MAX_FIELDS: u32 = 16 * 1024;
+
+/// Limits of the field metrics.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FieldsConfig {
+    /// Number of metrics below `jumpseat.field`; fields beyond are folded into one.
+    pub max: u32,
+}
+
+impl Default for FieldsConfig {
+    fn default() -> FieldsConfig {
+        FieldsConfig { max: 4096 }
+    }
+}
+
+impl FieldsConfig {
+    pub(crate) fn check(&self) -> Result<(), OutOfRange> {
+        limit((16..=MAX_FIELDS).contains(&self.max), ("fields", "max"), self.max, || {
+            format!("16 to {MAX_FIELDS}")
+        })
+    }
+}

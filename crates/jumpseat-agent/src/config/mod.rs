@@ -1,0 +1,95 @@
+//! What the configuration file says: TOML, every key optional.
+//!
+//! This is the data, one file for each table of the agent's own; a kind of source has its tables with it, in
+//! `jumpseat_source`. [`Config::load`] (`load.rs`) reads a file and checks all of it.
+
+mod derived;
+pub(crate) mod document;
+mod events;
+mod fields;
+mod problem;
+mod spans;
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use jumpseat_source::SocketConfig;
+use jumpseat_source::follow::{CommandConfig, FileConfig, JournalConfig};
+use jumpseat_source::otlp::OtlpConfig;
+use jumpseat_source::rules::SourceRule;
+use jumpseat_source::tracefs::KernelConfig;
+
+pub use derived::{DerivedConfig, MAX_OPERANDS, SAMPLE_INTERVAL};
+pub use events::{EventsConfig, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET};
+pub use fields::{FieldsConfig, MAX_FIELDS};
+pub use jumpseat_source::{ByteSize, Interval};
+pub use problem::{ConfigError, ConfigProblem, InvalidTable, OutOfRange};
+pub use spans::{MAX_OPEN_SPANS, MAX_SPANS, SPAN_WINDOW, SpansConfig};
+
+pub use document::FormError;
+
+use problem::limit;
+
+/// Everything the configuration file says. Keys that are not there take the defaults that
+/// `install/jumpseat.toml` spells out.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The agent's domain number; option `-d` takes precedence.
+    pub domain: Option<u16>,
+    /// Where identifiers are kept across restarts; `None` is PCP's own place for it.
+    pub state_dir: Option<PathBuf>,
+    /// pmcd.conf says `notready` for this agent: pmcd waits until the agent says that it is.
+    pub notready: bool,
+    /// Limits of the event logs.
+    pub events: EventsConfig,
+    /// Limits of the field metrics.
+    pub fields: FieldsConfig,
+    /// The derived metrics.
+    pub derived: DerivedConfig,
+    /// Who may change the control metrics.
+    pub control: ControlConfig,
+    /// The ingest sockets.
+    pub socket: Vec<SocketConfig>,
+    /// OpenTelemetry's protocol.
+    pub otlp: OtlpConfig,
+    /// Limits of the span metrics.
+    pub spans: SpansConfig,
+    /// What is to be done with the records of single sources.
+    pub source: Vec<SourceRule>,
+    /// Files to follow.
+    pub file: Vec<FileConfig>,
+    /// Commands whose output is a source.
+    pub command: Vec<CommandConfig>,
+    /// Systemd journals.
+    pub journal: Vec<JournalConfig>,
+    /// The kernel sources.
+    pub kernel: Vec<KernelConfig>,
+}
+
+/// Who may change the control metrics, on top of pmcd's own access control.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ControlConfig {
+    /// User names besides root and the user the agent runs as.
+    pub users: Vec<String>,
+}
+
+impl Config {
+    /// Has relative paths of definitions and of files to follow begin at a directory.
+    pub(crate) fn start_paths_at(&mut self, directory: &Path) {
+        let files = self.file.iter_mut().map(|file| &mut file.path);
+        for path in self.derived.files.iter_mut().flatten().chain(files) {
+            *path = directory.join(&*path);
+        }
+    }
+
+    /// Checks the keys outside of all tables.
+    pub(crate) fn check_agent(&self) -> Result<(), OutOfRange> {
+        let named = self.state_dir.as_ref().is_none_or(|dir| !dir.as_os_str().is_empty());
+        limit(named, ("", "state_dir"), "\"\"", || "the path of a directory".to_owned())?;
+        let Some(domain) = self.domain else { return Ok(()) };
+        limit((1..=510).contains(&domain), ("", "domain"), domain, || "1 to 510".to_owned())
+    }
+}

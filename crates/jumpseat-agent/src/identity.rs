@@ -1,0 +1,234 @@
+//! Every number and name that archives and other programs remember: none of them ever changes or means another thing.
+//!
+//! A PMID is (domain, cluster, item); the items are in `pmns/jumpseat`. The serial of an instance domain is also that
+//! of the file that keeps its identifiers, `DOMAIN.SERIAL`, so no two things share one.
+
+use std::ops::RangeInclusive;
+
+use jumpseat_source::Reason;
+use jumpseat_source::registry;
+use pcp_model::{Inst, Pmid};
+
+/// The agent's domain number unless something else is said.
+pub const DEFAULT_DOMAIN: u16 = 400;
+/// The agent's name, under pmcd and in the name space.
+pub const NAME: &str = "jumpseat";
+/// The node of the name space with the descriptors of event parameters.
+pub const FIELD_ROOT: &str = "jumpseat.field";
+/// The node of the name space with the derived metrics.
+pub const DERIVED_ROOT: &str = "jumpseat.derived";
+
+/// Serial of the sources' instance domain.
+pub const SOURCES: u32 = registry::SOURCE_SERIAL;
+/// Serial of the instance domain of (source, event type) pairs.
+pub const TYPES: u32 = registry::TYPE_SERIAL;
+/// Serial of the instance domain of client streams.
+pub const STREAMS: u32 = 3;
+/// Serial of the file with the names of derived metrics; no instance domain has it.
+pub const DERIVED_NAMES: u32 = 5;
+/// Serial of the spans' instance domain.
+pub const SPANS: u32 = registry::SPAN_SERIAL;
+/// Serial of the instance domain of spans and buckets of durations.
+pub const SPAN_BUCKETS: u32 = 7;
+/// Serial of the instance domain of (source, reason) pairs.
+pub const REASONS: u32 = 8;
+
+/// Clusters of derived metrics: [`ITEMS`] each.
+pub const DERIVED_CLUSTERS: RangeInclusive<u16> = 64..=127;
+/// Items of a cluster, as a PMID has room for.
+pub const ITEMS: i32 = 1024;
+
+/// Instances of reasons have the source's instance times this in their number: most reasons that input can be refused
+/// for, now and ever.
+const REASONS_PER_SOURCE: Inst = 32;
+const _: () = assert!(Reason::COUNT <= REASONS_PER_SOURCE as usize);
+/// Instances of buckets have the span's instance times this in their number.
+const BUCKETS_PER_SPAN: Inst = 128;
+
+/// Names of labels.
+pub mod label {
+    /// Of the domain: the agent's name.
+    pub const AGENT: &str = "agent";
+    /// Of a cluster: what its metrics are about.
+    pub const ABOUT: &str = "about";
+    /// Of an instance domain: what its instances are, as PCP's own agents say it.
+    pub const INDOM_NAME: &str = "indom_name";
+    /// The source that an instance is of.
+    pub const SOURCE: &str = "source";
+    /// The kind of a source.
+    pub const KIND: &str = "kind";
+    /// Where a source reads.
+    pub const ADDRESS: &str = "address";
+    /// The service that a sender says it is.
+    pub const SERVICE: &str = "service";
+    /// The event type that an instance is of.
+    pub const TYPE: &str = "type";
+    /// The span that an instance is of.
+    pub const SPAN: &str = "span";
+    /// The end of a bucket.
+    pub const BELOW: &str = "below";
+    /// The reason that an instance is of.
+    pub const REASON: &str = "reason";
+    /// The metric that gives a stream.
+    pub const METRIC: &str = "metric";
+    /// The field that a metric describes.
+    pub const FIELD: &str = "field";
+}
+
+/// What the metrics of a cluster are about.
+pub fn about(cluster: u16) -> &'static str {
+    match cluster {
+        0 => "agent",
+        1 => "events",
+        2 => "sources",
+        3 => "clients",
+        4 => "spans",
+        7 => "kernel",
+        cluster if DERIVED_CLUSTERS.contains(&cluster) => "derived",
+        // The sixteen clusters of fields; clients may ask for any other as well.
+        _ => "fields",
+    }
+}
+
+/// What the instances of a domain are.
+pub fn indom_name(serial: u32) -> Option<&'static str> {
+    match serial {
+        SOURCES => Some("per source"),
+        TYPES => Some("per source and event type"),
+        STREAMS => Some("per client stream"),
+        REASONS => Some("per source and reason"),
+        SPANS => Some("per source and span"),
+        SPAN_BUCKETS => Some("per source, span and duration"),
+        _ => None,
+    }
+}
+
+/// The name of a derived metric by what it is called below the root.
+pub fn derived_name(below: &str) -> String {
+    format!("{DERIVED_ROOT}.{below}")
+}
+
+/// The PMID of a derived metric by its name's number, without a domain.
+pub fn derived_pmid(id: i32) -> Pmid {
+    debug_assert!(
+        (0..ITEMS * DERIVED_CLUSTERS.len() as i32).contains(&id),
+        "the file of names holds no others"
+    );
+    Pmid::new(0, DERIVED_CLUSTERS.start() + (id / ITEMS) as u16, (id % ITEMS) as u16)
+}
+
+/// The instance of a source and a reason; the first ones of so many sources have one.
+pub fn reason_inst(source: Inst, reason: Reason) -> Option<Inst> {
+    source.checked_mul(REASONS_PER_SOURCE)?.checked_add(reason as Inst)
+}
+
+/// The source and the reason of an instance.
+pub fn reason_of(inst: Inst) -> (Inst, Option<Reason>) {
+    (inst / REASONS_PER_SOURCE, Reason::ALL.get((inst % REASONS_PER_SOURCE) as usize).copied())
+}
+
+/// The instance of a span and a bucket; the first ones of so many spans have one.
+pub fn bucket_inst(span: Inst, bucket: usize) -> Option<Inst> {
+    let bucket = Inst::try_from(bucket).ok().filter(|bucket| *bucket < BUCKETS_PER_SPAN);
+    debug_assert!(bucket.is_some(), "more buckets than there is room for in an instance");
+    span.checked_mul(BUCKETS_PER_SPAN)?.checked_add(bucket?)
+}
+
+/// The span and the bucket of an instance.
+pub fn bucket_of(inst: Inst) -> (Inst, usize) {
+    (inst / BUCKETS_PER_SPAN, (inst % BUCKETS_PER_SPAN) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use jumpseat_source::registry::{FIELD_CLUSTER, FIELD_SERIAL, WellKnown};
+
+    use super::*;
+
+    /// The numbers in archives and in files of identifiers that exist. A change here is a change of what they mean.
+    #[test]
+    fn numbers_never_change() {
+        assert_eq!((NAME, DEFAULT_DOMAIN), ("jumpseat", 400));
+        assert_eq!((FIELD_ROOT, DERIVED_ROOT), ("jumpseat.field", "jumpseat.derived"));
+        let serials = [SOURCES, TYPES, STREAMS, FIELD_SERIAL, DERIVED_NAMES, SPANS, SPAN_BUCKETS, REASONS];
+        assert_eq!(serials, [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!((FIELD_CLUSTER, DERIVED_CLUSTERS, ITEMS), (16, 64..=127, 1024));
+        assert_eq!((REASONS_PER_SOURCE, BUCKETS_PER_SPAN), (32, 128));
+        assert_eq!(derived_pmid(0), Pmid::new(0, 64, 0));
+        assert_eq!(derived_pmid(2 * 1024 + 3), Pmid::new(0, 66, 3));
+        assert_eq!(WellKnown::Missed.pmid(400), Pmid::new(400, 16, 5));
+        assert_eq!(registry::field_pmid(400, 1024 + 7), Pmid::new(400, 17, 7));
+        assert_eq!(bucket_inst(3, 5), Some(389));
+        assert_eq!(bucket_of(389), (3, 5));
+        let words: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
+        let kept = [
+            "syntax",
+            "encoding",
+            "time",
+            "depth",
+            "control",
+            "frame",
+            "undefined",
+            "oversize_line",
+            "oversize_field",
+            "compression",
+            "protocol",
+            "body",
+            "unmatched",
+        ];
+        assert_eq!(words[..kept.len()], kept, "a new reason goes behind those there are");
+        for (number, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason_inst(2, reason), Some(64 + number as Inst));
+            assert_eq!(reason_of(64 + number as Inst), (2, Some(reason)));
+        }
+    }
+
+    #[test]
+    fn words_in_labels_never_change() {
+        use label::*;
+        let names = [
+            AGENT, ABOUT, INDOM_NAME, SOURCE, KIND, ADDRESS, SERVICE, TYPE, SPAN, BELOW, REASON, METRIC,
+            FIELD,
+        ];
+        let kept = [
+            "agent",
+            "about",
+            "indom_name",
+            "source",
+            "kind",
+            "address",
+            "service",
+            "type",
+            "span",
+            "below",
+            "reason",
+            "metric",
+            "field",
+        ];
+        assert_eq!(names, kept);
+        let clusters = [0, 1, 2, 3, 4, 7, 16, 31, 64, 127].map(about);
+        let kept = [
+            "agent", "events", "sources", "clients", "spans", "kernel", "fields", "fields", "derived",
+            "derived",
+        ];
+        assert_eq!(clusters, kept);
+        let indoms = [1, 2, 3, 6, 7, 8].map(|serial| indom_name(serial).expect("one of ours"));
+        let kept = [
+            "per source",
+            "per source and event type",
+            "per client stream",
+            "per source and span",
+            "per source, span and duration",
+            "per source and reason",
+        ];
+        assert_eq!(indoms, kept);
+    }
+
+    #[test]
+    fn the_name_space_has_the_clusters_that_labels_tell_of() {
+        let items = crate::PMNS.lines().filter_map(|line| line.split_once("JUMPSEAT:")?.1.split_once(':'));
+        let clusters: std::collections::BTreeSet<u16> =
+            items.filter_map(|(cluster, _)| cluster.parse().ok()).collect();
+        assert_eq!(clusters, [0, 1, 2, 3, 4, 7].into());
+    }
+}

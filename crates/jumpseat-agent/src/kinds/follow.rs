@@ -1,0 +1,94 @@
+//! Files, commands and journals: `[[file]]`, `[[command]]` and `[[journal]]`, and `jumpseat.self.follow.*`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jumpseat_source::follow::stats::SourceStats;
+use jumpseat_source::follow::{
+    self, CommandConfig, FileConfig, Follow, FollowConfig, FollowStats, JournalConfig,
+};
+use jumpseat_source::{InvalidKey, Outlet};
+use pcp_model::{Units, Value, ValueType};
+use pcp_pmda::Metric;
+
+use crate::config::{Config, InvalidTable};
+use crate::identity::SOURCES;
+use crate::state::State;
+
+use super::{Kind, Running, StartError, check_tables, load};
+
+/// All that one thread follows.
+pub struct Followed;
+
+impl Kind for Followed {
+    fn check(&self, config: &Config) -> Result<(), InvalidTable> {
+        check_tables("file", &config.file, FileConfig::validate, |before, this| {
+            (before.path == this.path && before.source == this.source)
+                .then(|| InvalidKey::duplicate("path", "two tables have the same path and source"))
+        })?;
+        check_tables("command", &config.command, CommandConfig::validate, |_, _| None)?;
+        check_tables("journal", &config.journal, JournalConfig::validate, |before, this| {
+            (before.source == this.source)
+                .then(|| InvalidKey::duplicate("source", "two journals have the same source"))
+        })
+    }
+
+    fn sources(&self, config: &Config) -> usize {
+        config.file.len() + config.command.len() + config.journal.len()
+    }
+
+    fn queue(&self, config: &Config) -> usize {
+        if self.sources(config) == 0 { 0 } else { follow::QUEUE }
+    }
+
+    fn start(&self, config: &Config, outlet: &Outlet, running: &mut Running<'_>) -> Result<(), StartError> {
+        let follow = FollowConfig {
+            files: config.file.clone(),
+            commands: config.command.clone(),
+            journals: config.journal.clone(),
+        };
+        if follow.is_empty() {
+            return Ok(());
+        }
+        let source = Follow::start(&follow, config.events.max_sources as usize, outlet)
+            .map_err(|error| StartError::new("files and commands".to_owned(), error))?;
+        running.count_in(Arc::clone(&source.stats));
+        running.add(source);
+        Ok(())
+    }
+
+    fn metrics(&self) -> Vec<Metric<State>> {
+        let of = |name: &str, value_type, value: fn(&SourceStats) -> Option<Value>| {
+            Metric::new(format!("jumpseat.self.follow.{name}"), value_type).indom(SOURCES).each(
+                move |state: &mut State, _, inst| {
+                    Ok(state.threads.of::<FollowStats>().find_map(|follow| follow.of(inst)).and_then(value))
+                },
+            )
+        };
+        let all = |name: &str, counter: fn(&FollowStats) -> &AtomicU64| {
+            Metric::new(format!("jumpseat.self.follow.{name}"), ValueType::U64)
+                .units(Units::COUNT)
+                .counter()
+                .value(move |state: &mut State| -> u64 {
+                    state.threads.of::<FollowStats>().map(|follow| load(counter(follow))).sum()
+                })
+        };
+        vec![
+            of("files", ValueType::U32, |source| Some(Value::U32(source.files.load(Ordering::Relaxed))))
+                .units(Units::COUNT),
+            of("behind", ValueType::U64, |source| Some(Value::U64(load(&source.behind)))).units(Units::BYTE),
+            of("state", ValueType::String, |source| Some(source.phase().word().into())).discrete(),
+            of("restarts", ValueType::U64, |source| Some(Value::U64(load(&source.restarts))))
+                .units(Units::COUNT)
+                .counter(),
+            of("status", ValueType::I32, |source| source.status().map(Value::I32)).discrete(),
+            of("repaired", ValueType::U64, |source| Some(Value::U64(load(&source.repaired))))
+                .units(Units::COUNT)
+                .counter(),
+            all("rotations", |follow| &follow.rotations),
+            all("truncations", |follow| &follow.truncations),
+            all("errors", |follow| &follow.errors),
+            all("saves", |follow| &follow.saves),
+        ]
+    }
+}

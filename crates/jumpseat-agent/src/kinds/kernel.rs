@@ -1,0 +1,71 @@
+//! Events of the Linux kernel: `[[kernel]]`, and `jumpseat.kernel.*`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use jumpseat_source::tracefs::{self, KernelConfig, KernelStats, TracefsSource};
+use jumpseat_source::{InvalidKey, Outlet};
+use pcp_model::{Inst, Units, Value, ValueType};
+use pcp_pmda::Metric;
+
+use crate::config::{Config, InvalidTable};
+use crate::identity::SOURCES;
+use crate::state::State;
+
+use super::{Kind, Running, StartError, check_tables, load};
+
+/// The kernel sources.
+pub struct Kernel;
+
+impl Kind for Kernel {
+    fn check(&self, config: &Config) -> Result<(), InvalidTable> {
+        check_tables("kernel", &config.kernel, KernelConfig::validate, |before, this| {
+            (before.source == this.source)
+                .then(|| InvalidKey::duplicate("source", "two kernel sources have the same name"))
+        })
+    }
+
+    fn sources(&self, config: &Config) -> usize {
+        config.kernel.len()
+    }
+
+    fn queue(&self, config: &Config) -> usize {
+        config.kernel.len() * tracefs::QUEUE
+    }
+
+    fn start(&self, config: &Config, outlet: &Outlet, running: &mut Running<'_>) -> Result<(), StartError> {
+        for kernel in &config.kernel {
+            let source = TracefsSource::start(kernel, outlet)
+                .map_err(|error| StartError::new(format!("kernel source {}", kernel.source), error))?;
+            running.count_in(Arc::clone(&source.stats));
+            running.add(source);
+        }
+        Ok(())
+    }
+
+    fn metrics(&self) -> Vec<Metric<State>> {
+        let of = |name: &str, value: fn(&KernelStats) -> &AtomicU64| {
+            Metric::new(format!("jumpseat.kernel.{name}"), ValueType::U64)
+                .indom(SOURCES)
+                .units(Units::COUNT)
+                .each(move |state: &mut State, _, inst| {
+                    Ok(kernel(state, inst).map(|stats| Value::U64(load(value(stats)))))
+                })
+        };
+        vec![
+            Metric::new("jumpseat.kernel.state", ValueType::String).indom(SOURCES).discrete().each(
+                |state: &mut State, _, inst| {
+                    Ok(kernel(state, inst).map(|stats| Value::from(stats.state().to_owned())))
+                },
+            ),
+            of("enabled", |stats| &stats.enabled),
+            of("refused", |stats| &stats.refused),
+            of("lost", |stats| &stats.lost).counter(),
+            of("late", |stats| &stats.late).counter(),
+        ]
+    }
+}
+
+fn kernel(state: &State, inst: Inst) -> Option<&KernelStats> {
+    state.threads.of::<KernelStats>().find(|stats| stats.source == inst)
+}

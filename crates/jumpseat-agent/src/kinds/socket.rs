@@ -1,0 +1,66 @@
+//! The ingest sockets: `[[socket]]`, and `jumpseat.self.connections.*`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use jumpseat_source::socket::{SocketSource, SocketStats};
+use jumpseat_source::{InvalidKey, Outlet, SocketConfig};
+use pcp_model::{Units, Value, ValueType};
+use pcp_pmda::Metric;
+
+use crate::config::{Config, InvalidTable};
+use crate::state::State;
+
+use super::{Kind, Running, StartError, check_tables, load};
+
+/// The ingest sockets.
+pub struct Sockets;
+
+impl Kind for Sockets {
+    fn check(&self, config: &Config) -> Result<(), InvalidTable> {
+        check_tables("socket", &config.socket, SocketConfig::validate, |before, this| {
+            (before.path == this.path)
+                .then(|| InvalidKey::duplicate("path", "two sockets have the same path"))
+        })
+    }
+
+    fn sources(&self, config: &Config) -> usize {
+        config.socket.len()
+    }
+
+    fn queue(&self, config: &Config) -> usize {
+        config.socket.iter().map(|socket| socket.queue).sum()
+    }
+
+    fn start(&self, config: &Config, outlet: &Outlet, running: &mut Running<'_>) -> Result<(), StartError> {
+        for socket in &config.socket {
+            let (registry, wake) = (Arc::clone(&outlet.registry), Arc::clone(&outlet.wake));
+            let source =
+                SocketSource::start(socket, registry, outlet.out.clone(), wake).map_err(|error| {
+                    StartError::new(format!("ingest socket {}", socket.path.display()), error)
+                })?;
+            running.count_in(Arc::clone(&source.stats));
+            running.add(source);
+        }
+        Ok(())
+    }
+
+    fn metrics(&self) -> Vec<Metric<State>> {
+        let sum = |state: &State, counter: fn(&SocketStats) -> &AtomicU64| -> u64 {
+            state.threads.of::<SocketStats>().map(|stats| load(counter(stats))).sum()
+        };
+        let counter = |name: &str, counter: fn(&SocketStats) -> &AtomicU64| {
+            Metric::new(format!("jumpseat.self.connections.{name}"), ValueType::U64)
+                .units(Units::COUNT)
+                .counter()
+                .value(move |state: &mut State| sum(state, counter))
+        };
+        vec![
+            Metric::new("jumpseat.self.connections.active", ValueType::U32)
+                .units(Units::COUNT)
+                .value(move |state: &mut State| Value::U32(sum(state, |stats| &stats.connections) as u32)),
+            counter("refused", |stats| &stats.refused),
+            counter("dropped", |stats| &stats.unread),
+        ]
+    }
+}

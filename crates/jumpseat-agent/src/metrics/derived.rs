@@ -1,0 +1,105 @@
+//! `jumpseat.derived.*`: what clients see of the derived metrics.
+
+use std::borrow::Cow;
+
+use rustc_hash::FxHashMap;
+
+use pcp_model::{Desc, PmError, Pmid};
+use pcp_pmda::{Call, Core, OwnMetrics, SetWriter, Subtree, TextKind};
+
+use crate::derived::{Entry, OwnOperands, Status, Wanted};
+use crate::state::State;
+
+/// Longest text given out: well below the longest PDU of pmcd.
+pub(crate) const MAX_TEXT: usize = 8 << 10;
+/// Longest expression in a line of text.
+const MAX_ONELINE: usize = 80;
+
+/// The dynamic subtree over [`State::derived`].
+pub struct DerivedMetrics;
+
+impl Subtree<State> for DerivedMetrics {
+    fn generation(&self, state: &State) -> u64 {
+        state.derived.generation()
+    }
+
+    fn names(&self, state: &State, name: &mut dyn FnMut(&str, Pmid)) {
+        for (leaf, entry) in state.derived.entries().filter(|(_, entry)| entry.desc().is_some()) {
+            name(leaf, entry.pmid);
+        }
+    }
+
+    fn unlisted(&self, state: &State, name: &mut dyn FnMut(&str, Pmid)) {
+        for (leaf, entry) in state.derived.entries().filter(|(_, entry)| entry.desc().is_none()) {
+            name(leaf, entry.pmid);
+        }
+    }
+
+    fn desc(&self, state: &State, pmid: Pmid) -> Option<Desc> {
+        state.derived.entry(pmid)?.desc()
+    }
+
+    fn desc_error(&self, state: &State, pmid: Pmid) -> PmError {
+        match state.derived.entry(pmid).map(|entry| &entry.status) {
+            Some(Status::Waiting) => PmError::AGAIN,
+            _ => PmError::BADDERIVE,
+        }
+    }
+
+    fn compute(
+        &self,
+        own: &mut OwnMetrics<'_, State>,
+        call: &Call<'_>,
+        values: &mut SetWriter<'_>,
+    ) -> Result<(), PmError> {
+        let mut computation = own.state.derived.begin(call)?;
+        let result = computation.write(own, call, values);
+        // Also after an error: the client keeps its history.
+        own.state.derived.end(call.client, computation);
+        result
+    }
+
+    fn text(&self, state: &State, pmid: Pmid, kind: TextKind) -> Option<String> {
+        let Entry { wanted: Wanted { expression, oneline, help, .. }, status, .. } =
+            state.derived.entry(pmid)?;
+        if let Status::Refused(reason) = status {
+            let text = format!("cannot be used: {reason}");
+            return Some(cut(&text, if kind == TextKind::OneLine { MAX_ONELINE } else { MAX_TEXT }).into());
+        }
+        let text = match (kind, oneline, help) {
+            (TextKind::OneLine, Some(oneline), _) => oneline.clone(),
+            (TextKind::OneLine, None, _) => format!("derived: {}", cut(expression, MAX_ONELINE)),
+            (TextKind::Help, _, Some(help)) => help.clone(),
+            (TextKind::Help, Some(oneline), None) => format!("{oneline}\n\nDerived: {expression}"),
+            (TextKind::Help, None, None) => format!("Derived: {expression}"),
+        };
+        Some(cut(&text, MAX_TEXT).into())
+    }
+}
+
+/// Takes what the sampler has reported. The agent's own metrics that definitions have next to sampled ones are read
+/// now: the values of a definition are of one time.
+pub fn take_report(core: &mut Core<State>) {
+    if let Some(operands) = core.state.derived.take_report() {
+        read_own(core, operands);
+    }
+}
+
+/// Reads them, and completes the sample with them.
+pub fn read_own(core: &mut Core<State>, operands: OwnOperands) {
+    let mut own = FxHashMap::default();
+    for pmid in operands.pmids() {
+        let mut values = Vec::new();
+        let read = core.own_values(pmid, &mut values);
+        own.insert(pmid.local(), read.map(|()| values));
+    }
+    core.state.derived.set_sample(operands, own);
+}
+
+/// The start of a text, if it is longer than `most` bytes.
+fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{}...", pcp_model::text::cut(text, most)))
+}

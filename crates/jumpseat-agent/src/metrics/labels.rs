@@ -1,0 +1,97 @@
+//! The labels of the agent, its instance domains, clusters and instances.
+
+use pcp_model::Inst;
+use pcp_pmda::{LabelError, LabelList, LabelTarget};
+
+use crate::identity::{
+    NAME, REASONS, SOURCES, SPAN_BUCKETS, SPANS, STREAMS, TYPES, about, indom_name, label, reason_of,
+};
+use crate::state::State;
+use crate::state::source::Source;
+use crate::state::spans::{Span, Spans};
+use crate::state::streams::kind_word;
+
+/// Adds the labels of a target.
+///
+/// # Errors
+/// There is no room for more.
+pub fn add(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(), LabelError> {
+    match target {
+        LabelTarget::Domain => labels.add(label::AGENT, NAME),
+        LabelTarget::Cluster(cluster) => labels.add(label::ABOUT, about(cluster)),
+        LabelTarget::InDom(indom) => {
+            indom_name(indom.serial()).map_or(Ok(()), |name| labels.add(label::INDOM_NAME, name))
+        }
+        LabelTarget::Item(_) => Ok(()),
+        LabelTarget::Instance(indom, inst) => {
+            of_instance(state, indom.serial(), inst, labels).unwrap_or(Ok(()))
+        }
+    }
+}
+
+/// The labels of an instance; `None` for one that is not there.
+fn of_instance(
+    state: &State,
+    serial: u32,
+    inst: Inst,
+    labels: &mut LabelList,
+) -> Option<Result<(), LabelError>> {
+    Some(match serial {
+        SOURCES => of_source(state.sources.get(inst)?, labels),
+        TYPES => {
+            let pair = state.types.get(inst)?;
+            with_source(state, pair.source, labels, |labels| {
+                labels.add(label::TYPE, pair.event_type.as_str())
+            })
+        }
+        SPANS => of_span(state, state.spans.get(inst)?, labels),
+        SPAN_BUCKETS => {
+            let (span, bucket) = state.spans.of_bucket(inst)?;
+            of_span(state, span, labels).and_then(|()| labels.add(label::BELOW, Spans::bucket_name(bucket)))
+        }
+        REASONS => {
+            let (source, reason) = reason_of(inst);
+            with_source(state, source, labels, |labels| {
+                reason.map_or(Ok(()), |reason| labels.add(label::REASON, reason.word()))
+            })
+        }
+        STREAMS => {
+            let stream = state.streams.get(inst)?;
+            with_source(state, stream.source, labels, |labels| {
+                labels.add(label::METRIC, kind_word(stream.kind))
+            })
+        }
+        _ => return None,
+    })
+}
+
+fn of_span(state: &State, span: &Span, labels: &mut LabelList) -> Result<(), LabelError> {
+    with_source(state, span.source, labels, |labels| labels.add(label::SPAN, span.name.as_str()))
+}
+
+/// The source's name, and more.
+fn with_source(
+    state: &State,
+    source: Inst,
+    labels: &mut LabelList,
+    more: impl FnOnce(&mut LabelList) -> Result<(), LabelError>,
+) -> Result<(), LabelError> {
+    let source = state.sources.get(source);
+    debug_assert!(source.is_some(), "an instance of a source that was never announced");
+    labels.add(label::SOURCE, source.map_or("", |source| &source.name))?;
+    more(labels)
+}
+
+fn of_source(source: &Source, labels: &mut LabelList) -> Result<(), LabelError> {
+    labels.add(label::SOURCE, &*source.name)?;
+    if let Some(origin) = &source.sender.origin {
+        labels.add(label::KIND, origin.kind)?;
+        labels.add(label::ADDRESS, origin.address.as_str())?;
+        origin.service.as_ref().map_or(Ok(()), |service| labels.add(label::SERVICE, service.as_str()))?;
+    }
+    for (name, value) in source.sender.labels.iter().flat_map(|given| given.iter()) {
+        // What the sender calls like one of ours, or what is too much, is left out.
+        let _ = labels.add_optional(name, value.as_str());
+    }
+    Ok(())
+}

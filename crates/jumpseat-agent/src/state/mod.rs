@@ -1,0 +1,221 @@
+//! What the agent knows: sources with their event logs, client streams, fields, limits.
+//!
+//! Owned by the event loop; no locks. A delivery is moved into its source's log in O(1) (batches are
+//! not copied unless small); a fetch costs a hash look-up for each source plus the copy of what the
+//! client has not read.
+//!
+//! **Architecture invariant:** nothing here knows a metric table, a kind of source, or how a configuration file is read;
+//! those know the state.
+
+mod event_types;
+pub(crate) mod fields;
+pub(crate) mod source;
+mod sources;
+pub(crate) mod spans;
+pub(crate) mod streams;
+mod threads;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jumpseat_source::report::Limiter;
+use jumpseat_source::rules::SourceRule;
+use jumpseat_source::{Definition, Delivery, Inlet, Registry, Rules};
+use pcp_ids::IdsError;
+use pcp_model::Inst;
+use pcp_pmda::{ClientId, Stats};
+
+use crate::config::{Config, EventsConfig};
+use crate::derived::Derived;
+
+use event_types::EventTypes;
+use fields::Fields;
+use source::Source;
+use sources::Sources;
+use spans::Spans;
+use streams::Streams;
+use threads::ThreadStats;
+
+/// Everything the metric tables read and write.
+pub struct State {
+    /// Where source threads hand over.
+    inlet: Inlet,
+    /// Shared with the source threads; only its counters are read here.
+    pub(crate) registry: Arc<Registry>,
+    /// The sources.
+    pub(crate) sources: Sources,
+    /// Events by source and type.
+    pub(crate) types: EventTypes,
+    /// What spans tell, by source and name.
+    pub(crate) spans: Spans,
+    /// Event fields.
+    pub(crate) fields: Fields,
+    /// Values of fields that went into [`WellKnown::Other`](jumpseat_source::registry::WellKnown::Other).
+    pub(crate) fields_folded: u64,
+    /// Cursors and filters of clients.
+    pub(crate) streams: Streams,
+    /// Metrics computed from others.
+    pub(crate) derived: Derived,
+    /// The source that a fetch of records serves first: one that the answer before had no room for.
+    pub(crate) first_served: Inst,
+    /// Limits, as configured or stored.
+    pub(crate) limits: EventsConfig,
+    /// The configuration file, to be read again.
+    pub(crate) config_file: Option<PathBuf>,
+    /// What the event loop counts, once there is one.
+    pub(crate) load: Arc<Stats>,
+    /// What the source threads count.
+    pub(crate) threads: ThreadStats,
+    /// When the agent started.
+    pub(crate) started: Instant,
+    /// Holds back messages about what clients store and is refused: nobody may fill the log with them.
+    pub(crate) refused_stores: Limiter,
+}
+
+impl State {
+    /// The state at start-up: what the registry knows already, and nothing received. `dir`: where the identifiers are
+    /// kept that are not the registry's; `None` keeps them in memory. `config_file`: where the configuration is from,
+    /// if it is to be read again.
+    ///
+    /// # Errors
+    /// The file with the numbers of derived metrics.
+    pub(crate) fn open(
+        config: &Config,
+        registry: Arc<Registry>,
+        inlet: Inlet,
+        dir: Option<&Path>,
+        config_file: Option<&Path>,
+    ) -> Result<State, IdsError> {
+        let domain = registry.domain();
+        let mut state = State {
+            inlet,
+            registry,
+            sources: Sources::new(Rules(config.source.clone())),
+            types: EventTypes::new(),
+            spans: Spans::new(domain, config.spans.clone()),
+            fields: Fields::default(),
+            fields_folded: 0,
+            streams: Streams::default(),
+            derived: Derived::open(config.derived.clone(), dir, domain)?,
+            first_served: 0,
+            limits: config.events.clone(),
+            config_file: config_file.map(Path::to_owned),
+            load: Arc::default(),
+            threads: ThreadStats::default(),
+            started: Instant::now(),
+            refused_stores: Limiter::new(3, Duration::from_secs(10)),
+        };
+        state.drain();
+        Ok(state)
+    }
+
+    /// Takes what the source threads have handed over by now. Never blocks, and ends even if they hand
+    /// over faster than this takes: each hand-over wakes the event loop again.
+    pub(crate) fn drain(&mut self) {
+        let mut definitions = Vec::new();
+        // At least one round, for definitions that came alone.
+        for _ in 0..=self.inlet.waiting() {
+            let delivery = self.inlet.take(|definition| definitions.push(definition));
+            for definition in definitions.drain(..) {
+                self.define(definition);
+            }
+            match delivery {
+                Some(delivery) => self.deliver(delivery),
+                None => break,
+            }
+        }
+    }
+
+    /// Forgets a client.
+    pub(crate) fn client_end(&mut self, client: ClientId) {
+        self.streams.end(client, &mut self.sources);
+        self.derived.client_end(client);
+    }
+
+    /// Puts another configuration into effect, as far as it can change while the agent runs. Limits and settings of
+    /// sources that were stored give way. Definitions of derived metrics are not read yet.
+    pub(crate) fn configure(&mut self, config: Config) {
+        self.derived.configure(config.derived);
+        self.set_limits(config.events);
+        self.registry.set_rules(Rules(config.source.clone()));
+        self.sources.set_rules(Rules(config.source), &self.limits);
+        self.spans.limits = config.spans;
+    }
+
+    /// Puts what clients have stored for a source into effect, on top of what the configuration says.
+    pub(crate) fn store_rule(&mut self, inst: Inst, stored: SourceRule) {
+        self.sources.store_rule(inst, stored, &self.limits);
+    }
+
+    /// Shares the memory for records out anew, after its limits have changed.
+    pub(crate) fn share_budget(&mut self) {
+        self.sources.share_budget(&self.limits);
+    }
+
+    /// Changes how many records `jumpseat.event.recent` holds.
+    pub(crate) fn set_recent(&mut self, number: u32) {
+        self.limits.recent = number;
+        for (_, source) in self.sources.iter_mut() {
+            source.log.set_recent(number as usize);
+        }
+    }
+
+    /// Puts limits into effect, but for the numbers of names: those hold from start to end.
+    pub(crate) fn set_limits(&mut self, limits: EventsConfig) {
+        let EventsConfig { max_sources, max_types, .. } = self.limits;
+        self.limits = EventsConfig { max_sources, max_types, ..limits };
+        self.share_budget();
+        self.set_recent(self.limits.recent);
+    }
+
+    /// Changes whenever labels do: when a source, an event type or a stream is new, or a source reads elsewhere.
+    pub(crate) fn label_generation(&self) -> u64 {
+        let instances = [&self.spans.names, &self.spans.buckets, self.types.names()];
+        let instances: usize = instances.map(|instances| instances.active().len()).iter().sum();
+        self.sources.label_generation() + instances as u64 + self.streams.opened()
+    }
+
+    /// Takes in a name that the registry has announced.
+    pub(crate) fn define(&mut self, definition: Definition) {
+        match definition {
+            Definition::Source { id, name, gate } => {
+                let budget = self.sources.budget(&self.limits);
+                let source = Source::new(name.into(), &self.limits, budget, self.registry.domain(), gate);
+                if let Some(source) = self.sources.add(id, source, &self.limits) {
+                    self.streams.new_source(id, source, &self.fields);
+                }
+            }
+            Definition::EventType { id, source, name, event_type } => {
+                self.types.add(id, &name, source, event_type);
+            }
+            Definition::Span { id, source, name, span } => self.spans.define(id, source, &name, span),
+            Definition::Field { pmid, leaf, field, value_type } => {
+                self.fields.define(pmid, leaf, field, value_type);
+            }
+        }
+    }
+
+    fn deliver(&mut self, mut delivery: Delivery) {
+        let inst = delivery.source;
+        // Before the records: their share of the memory must be theirs when they come in.
+        self.sources.activate(inst, &self.limits);
+        self.sources.update_sender(&mut delivery);
+        let Some(source) = self.sources.get_mut(inst) else {
+            // The registry announces a source before its first delivery.
+            tracing::error!("a delivery for source {inst} that was never announced");
+            return;
+        };
+        // Before records with new fields come in, the filters must know those fields.
+        source.log.bind_fields(&self.fields);
+        // A loss goes into the log where it happened: before the batch.
+        source.enter(&delivery);
+        self.fields_folded += delivery.tallies.folded;
+        self.types.count(&delivery.tallies.types);
+        let name = Arc::clone(&source.name);
+        self.spans.batch(&mut self.sources, (inst, &name), &delivery.batch, &self.fields);
+        if let Some(source) = self.sources.get_mut(inst) {
+            source.log.append(delivery.batch);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! One tracing source: its records, what has become of its input, and what is let through.
+
+use std::sync::Arc;
+
+use jumpseat_source::delivery::Peer;
+use jumpseat_source::origin::Labels;
+use jumpseat_source::registry::WellKnown;
+use jumpseat_source::rules::SourceRule;
+use jumpseat_source::{Cause, Delivery, Gate, Origin, Reason, Tallies};
+use pcp_event::log::{EventLog, LogConfig};
+use pcp_model::Timestamp;
+
+use crate::config::EventsConfig;
+
+use super::spans::SourceSpans;
+
+/// One tracing source.
+pub struct Source {
+    /// Its name, which is that of its instance.
+    pub name: Arc<str>,
+    /// The records.
+    pub log: EventLog,
+    /// What has become of its input.
+    pub account: Account,
+    /// The spans that are open, once it has sent anything that begins or ends one.
+    pub spans: Option<Box<SourceSpans>>,
+    /// Who sends, and from where.
+    pub sender: Sender,
+    /// What it lets through. Shared with the threads that take its input in.
+    pub gate: Arc<Gate>,
+    /// What clients have stored, in place of what the configuration says.
+    pub stored: SourceRule,
+    /// Most memory for its records, in bytes; 0: no limit of its own.
+    pub budget: u64,
+    /// Something has come from it since the start.
+    pub active: bool,
+}
+
+/// Events of a source by what has become of them, since the start.
+#[derive(Debug, Default)]
+pub struct Account {
+    /// Events sent, those lost before the log included.
+    pub received: u64,
+    /// Events lost before the log.
+    pub missed: u64,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// Events refused as malformed.
+    pub malformed: u64,
+    /// Events refused because of their size.
+    pub oversized: u64,
+    /// Events refused, by reason.
+    pub rejected: [u64; Reason::COUNT],
+    /// Events dropped because somebody asked for it.
+    pub dropped: [u64; Cause::COUNT],
+    /// Events with a time too far ahead.
+    pub future: u64,
+    /// Events with a time too far behind.
+    pub past: u64,
+    /// Events that came too late to be put in order.
+    pub late: u64,
+    /// Events with something cut.
+    pub truncated: u64,
+    /// Records delivered, over all streams that ever were.
+    pub delivered: u64,
+    /// Time of the newest event.
+    pub last_time: Option<Timestamp>,
+}
+
+/// What is known of who sends.
+#[derive(Debug, Default)]
+pub struct Sender {
+    /// The process that sent last.
+    pub peer: Option<Peer>,
+    /// Where the source reads, once it has told.
+    pub origin: Option<Box<Origin>>,
+    /// What else its sender says of itself, for labels.
+    pub labels: Option<Box<Labels>>,
+}
+
+impl Source {
+    /// A source that has sent nothing yet. `budget`: memory for its records, in bytes.
+    pub fn new(name: Arc<str>, limits: &EventsConfig, budget: usize, domain: u16, gate: Arc<Gate>) -> Source {
+        Source {
+            name,
+            log: EventLog::new(LogConfig {
+                budget,
+                recent: limits.recent as usize,
+                missed_pmid: WellKnown::Missed.pmid(domain),
+            }),
+            account: Account::default(),
+            spans: None,
+            sender: Sender::default(),
+            gate,
+            stored: SourceRule::default(),
+            budget: 0,
+            active: false,
+        }
+    }
+
+    /// How it is: `disabled`, `active`, or `silent` if nothing has come from it since the start.
+    pub fn phase(&self) -> &'static str {
+        match (self.gate.settings().1.enabled, self.active) {
+            (false, _) => "disabled",
+            (true, true) => "active",
+            (true, false) => "silent",
+        }
+    }
+
+    /// Enters what was lost before the records of a delivery, and what was counted on the way.
+    pub fn enter(&mut self, delivery: &Delivery) {
+        let account = &mut self.account;
+        let mut lost_here = 0;
+        if let Some(loss) = delivery.missed {
+            // What a sender says it lost itself was sent, though it never arrived here. Not all of an absurd
+            // number is believed, so that the log's count is the one that balances.
+            let believed = self.log.append_missed(loss.count, loss.time);
+            account.missed += believed;
+            account.received += believed;
+            lost_here = loss.received;
+        }
+        account.enter(&delivery.tallies, lost_here);
+        account.last_time = delivery.batch.last_time().max(account.last_time);
+    }
+}
+
+impl Account {
+    /// `lost_here`: those received of which the loss before the batch has told already.
+    fn enter(&mut self, tallies: &Tallies, lost_here: u64) {
+        debug_assert!(lost_here <= tallies.received, "what is lost here was received");
+        self.received += tallies.received - lost_here;
+        self.bytes += tallies.bytes;
+        self.truncated += tallies.truncated;
+        self.future += tallies.future;
+        self.past += tallies.past;
+        self.late += tallies.late;
+        add(&mut self.dropped, &tallies.dropped);
+        add(&mut self.rejected, &tallies.rejected);
+        for (reason, count) in Reason::ALL.iter().zip(tallies.rejected) {
+            match reason {
+                Reason::OversizeLine | Reason::OversizeField => self.oversized += count,
+                _ => self.malformed += count,
+            }
+        }
+    }
+}
+
+impl Sender {
+    /// Takes over what a delivery says that is news. Whether labels made of it are others now.
+    pub fn update(&mut self, delivery: &mut Delivery) -> bool {
+        self.peer = delivery.peer.or(self.peer);
+        let mut changed = false;
+        if delivery.origin.is_some() && delivery.origin != self.origin {
+            self.origin = delivery.origin.take();
+            changed = true;
+        }
+        if delivery.labels.is_some() && delivery.labels != self.labels {
+            self.labels = delivery.labels.take();
+            changed = true;
+        }
+        changed
+    }
+}
+
+fn add<const N: usize>(sums: &mut [u64; N], news: &[u64; N]) {
+    sums.iter_mut().zip(news).for_each(|(sum, new)| *sum += new);
+}

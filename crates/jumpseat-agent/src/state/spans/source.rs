@@ -1,0 +1,74 @@
+//! The open spans of one source.
+
+use std::time::Instant;
+
+use hashlink::LinkedHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use pcp_model::{Inst, Timestamp};
+
+/// The spans of one source. Ids are hashes with a key of this process.
+#[derive(Debug, Default)]
+pub struct SourceSpans {
+    /// STARTs and ENDs that are no part of a span: without an id, or an END whose START never came.
+    pub orphans: u64,
+    /// STARTs with the id of an open span.
+    pub duplicates: u64,
+    /// Spans that ended before they began, by their times.
+    pub backwards: u64,
+    /// Instances of names as events have them, so that a name is tidied and looked up once.
+    pub(super) spellings: FxHashMap<Box<[u8]>, Inst>,
+    /// By id, in the order in which they began.
+    pub(super) open: LinkedHashMap<u64, OpenSpan, FxBuildHasher>,
+    /// ENDs that wait for their START, by id, in the order in which they came.
+    pub(super) early: LinkedHashMap<u64, EarlyEnd, FxBuildHasher>,
+}
+
+/// A span that has begun.
+#[derive(Debug)]
+pub(super) struct OpenSpan {
+    /// The instance of its name, if it has one.
+    pub name: Option<Inst>,
+    /// The time of its START.
+    pub began: Timestamp,
+    /// When its START came.
+    pub arrived: Instant,
+}
+
+/// An END, before its START has come or together with it.
+#[derive(Debug)]
+pub(super) struct EarlyEnd {
+    /// Its time.
+    pub ended: Timestamp,
+    /// It says that the span has failed.
+    pub failed: bool,
+    /// When it came.
+    pub arrived: Instant,
+}
+
+/// Where the spans of each source are: with the source itself.
+pub trait SpansBySource {
+    /// Those of a source that has [begun](SpansBySource::begin).
+    fn spans(&mut self, source: Inst) -> Option<&mut SourceSpans>;
+
+    /// A source begins to have spans, without any yet.
+    fn begin(&mut self, source: Inst);
+
+    /// All sources that have begun.
+    fn all(&mut self) -> impl Iterator<Item = (Inst, &mut SourceSpans)>;
+}
+
+/// Spans without all else that a source has.
+impl SpansBySource for FxHashMap<Inst, SourceSpans> {
+    fn spans(&mut self, source: Inst) -> Option<&mut SourceSpans> {
+        self.get_mut(&source)
+    }
+
+    fn begin(&mut self, source: Inst) {
+        self.entry(source).or_default();
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = (Inst, &mut SourceSpans)> {
+        self.iter_mut().map(|(source, spans)| (*source, spans))
+    }
+}
