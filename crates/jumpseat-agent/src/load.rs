@@ -26,7 +26,8 @@ impl Config {
     /// # Errors
     /// The first thing that is wrong.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
-        let invalid = |line, problem| ConfigError::Invalid { path: path.to_owned(), line, problem };
+        let invalid =
+            |line, problem| ConfigError::Invalid { path: path.to_owned(), line, problem: Box::new(problem) };
         let document = Document::parse(text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start);
             invalid(Some(line_at(text, offset)), ConfigProblem::Syntax(error.message().to_owned()))

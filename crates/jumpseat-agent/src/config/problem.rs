@@ -28,7 +28,7 @@ pub enum ConfigError {
         /// Line in the file, from 1; `None` where what is wrong is not in the file.
         line: Option<usize>,
         /// What is wrong.
-        problem: ConfigProblem,
+        problem: Box<ConfigProblem>,
     },
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use crate::config::DerivedConfig;
-use crate::sampler::{self, Handle, Plan, Report, Sampler};
+use crate::sampler::{self, Handle, Report, Sampler, SamplingPlan};
 use pcp_client::{HostSpec, Place};
 use pcp_derive::Meta;
 use pcp_model::{InDom, PmError};
@@ -63,7 +63,7 @@ pub struct Foreign {
     newest: Option<Arc<Snapshot>>,
     /// Definitions that clients have asked for, by [`pcp_model::Pmid::local`].
     interest: FxHashMap<u32, Interest>,
-    plan: Option<Plan>,
+    plan: Option<SamplingPlan>,
 }
 
 #[derive(Debug)]
@@ -187,7 +187,7 @@ impl Foreign {
 
     /// Takes over what the sampler has found out. The names that mean something else than before, and the
     /// sample, if there is a new one.
-    pub fn apply(&mut self, report: Report) -> (HashSet<Arc<str>>, Option<Arc<sampler::Sample>>) {
+    pub fn apply(&mut self, report: Report) -> (HashSet<Arc<str>>, Option<Arc<sampler::ForeignSample>>) {
         let Report { host, metadata, sample } = report;
         let mut changed = HashSet::new();
         if self.host.as_ref() != Some(&host) {
@@ -260,7 +260,7 @@ impl Foreign {
     /// Has the sampler get this from now on.
     pub fn follow(&mut self, needs: &Needs) {
         let Some(sampler) = &mut self.sampler else { return };
-        let plan = Plan {
+        let plan = SamplingPlan {
             host: self.host.clone().unwrap_or_default(),
             interval: self.interval,
             budget: self.budget,

@@ -408,7 +408,7 @@ impl Derived {
 
 /// The agent's own metrics that definitions have next to sampled ones: the values of a definition are of one time.
 pub struct OwnOperands {
-    sample: Option<Arc<crate::sampler::Sample>>,
+    sample: Option<Arc<crate::sampler::ForeignSample>>,
     needs: Needs,
 }
 

@@ -6,7 +6,7 @@ use super::tests::Fixture;
 use super::*;
 use crate::Clients;
 use crate::metrics::derived::read_own;
-use crate::sampler::{Handle, Metadata, Sample};
+use crate::sampler::{ForeignSample, Handle, Metadata};
 use crate::state::State;
 use pcp_model::{
     IndomProfile, Inst, InstanceValue, PM_IN_NULL, ProfileState, Semantics, Timestamp, Units, Value,
@@ -77,7 +77,7 @@ impl Sampled {
         self.report(None);
     }
 
-    fn report(&mut self, sample: Option<Arc<Sample>>) {
+    fn report(&mut self, sample: Option<Arc<ForeignSample>>) {
         let metadata = Arc::clone(&self.metadata);
         let host = self.derived().foreign.host.clone().unwrap();
         apply(self.fixture.core(), Report { host, metadata, sample });
@@ -94,7 +94,7 @@ impl Sampled {
         for (id, name) in [(0, "sda"), (1, "sdb")] {
             disks.add_as(id, name).unwrap();
         }
-        self.report(Some(Arc::new(Sample {
+        self.report(Some(Arc::new(ForeignSample {
             number: self.samples,
             time: Timestamp::new(time, 0),
             taken: Instant::now().checked_sub(ago).unwrap(),

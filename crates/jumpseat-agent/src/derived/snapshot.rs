@@ -11,7 +11,7 @@ use pcp_pmda::Instances;
 /// A sample, with the values that the agent's own metrics had when it came.
 #[derive(Debug)]
 pub struct Snapshot {
-    pub sample: Arc<sampler::Sample>,
+    pub sample: Arc<sampler::ForeignSample>,
     /// By [`Pmid::local`].
     pub own: FxHashMap<u32, Result<Vec<InstanceValue>, PmError>>,
 }

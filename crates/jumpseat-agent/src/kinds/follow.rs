@@ -15,12 +15,12 @@ use crate::config::{Config, InvalidTable};
 use crate::identity::SOURCES;
 use crate::state::State;
 
-use super::{Kind, Running, StartError, check_tables, load};
+use super::kind::{Running, SourceKind, StartError, check_tables, load};
 
 /// All that one thread follows.
 pub struct Followed;
 
-impl Kind for Followed {
+impl SourceKind for Followed {
     fn check(&self, config: &Config) -> Result<(), InvalidTable> {
         check_tables("file", &config.file, FileConfig::validate, |before, this| {
             (before.path == this.path && before.source == this.source)

@@ -12,12 +12,12 @@ use crate::config::{Config, InvalidTable};
 use crate::identity::SOURCES;
 use crate::state::State;
 
-use super::{Kind, Running, StartError, check_tables, load};
+use super::kind::{Running, SourceKind, StartError, check_tables, load};
 
 /// The kernel sources.
 pub struct Kernel;
 
-impl Kind for Kernel {
+impl SourceKind for Kernel {
     fn check(&self, config: &Config) -> Result<(), InvalidTable> {
         check_tables("kernel", &config.kernel, KernelConfig::validate, |before, this| {
             (before.source == this.source)

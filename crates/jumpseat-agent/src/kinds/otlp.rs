@@ -11,12 +11,12 @@ use pcp_pmda::Metric;
 use crate::config::{Config, InvalidTable};
 use crate::state::State;
 
-use super::{Kind, Running, StartError, load};
+use super::kind::{Running, SourceKind, StartError, load};
 
 /// OTLP over HTTP and over gRPC, which count together.
 pub struct Otlp;
 
-impl Kind for Otlp {
+impl SourceKind for Otlp {
     fn check(&self, config: &Config) -> Result<(), InvalidTable> {
         config.otlp.validate().map_err(|invalid| InvalidTable { table: "otlp", nth: 0, invalid })
     }

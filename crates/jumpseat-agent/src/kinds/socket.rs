@@ -11,12 +11,12 @@ use pcp_pmda::Metric;
 use crate::config::{Config, InvalidTable};
 use crate::state::State;
 
-use super::{Kind, Running, StartError, check_tables, load};
+use super::kind::{Running, SourceKind, StartError, check_tables, load};
 
 /// The ingest sockets.
 pub struct Sockets;
 
-impl Kind for Sockets {
+impl SourceKind for Sockets {
     fn check(&self, config: &Config) -> Result<(), InvalidTable> {
         check_tables("socket", &config.socket, SocketConfig::validate, |before, this| {
             (before.path == this.path)

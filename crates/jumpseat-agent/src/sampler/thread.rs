@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rustc_hash::FxHashMap;
 
+use super::exchange::{ForeignSample, Handle, Metadata, Report, SamplingPlan, is_passing};
 use super::link::Link;
 use super::mailbox::Poster;
-use super::{Handle, Metadata, Phase, Plan, Report, Sample, SamplerStats, Wake};
+use super::stats::{Phase, SamplerStats};
 use pcp_client::ClientError;
 use pcp_model::{Desc, InDom, Instance, InstanceValue, PmError, Pmid};
 use pcp_pdu::{StateChange, ValueRef};
@@ -26,7 +27,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const LOOK_AFTER: Duration = Duration::from_secs(60);
 
 /// Does what the plans say until there can be no more of them.
-pub fn run(plans: Receiver<Plan>, reports: &Poster<Report>, stats: &SamplerStats, wake: &Wake) {
+pub fn run(plans: Receiver<SamplingPlan>, reports: &Poster<Report>, stats: &SamplerStats, wake: &dyn Fn()) {
     let Ok(plan) = plans.recv() else { return };
     let mut thread = Thread {
         report: Report { host: plan.host.clone(), ..Report::default() },
@@ -44,7 +45,7 @@ pub fn run(plans: Receiver<Plan>, reports: &Poster<Report>, stats: &SamplerStats
     };
     loop {
         let due = thread.due();
-        thread.tell_phase();
+        thread.publish_phase();
         let plan = match due {
             Some(due) => plans.recv_deadline(due),
             None => plans.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -54,7 +55,7 @@ pub fn run(plans: Receiver<Plan>, reports: &Poster<Report>, stats: &SamplerStats
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 thread.step();
-                thread.tell_phase();
+                thread.publish_phase();
                 reports.post(thread.report.clone());
                 wake();
             }
@@ -63,7 +64,7 @@ pub fn run(plans: Receiver<Plan>, reports: &Poster<Report>, stats: &SamplerStats
 }
 
 struct Thread<'a> {
-    plan: Plan,
+    plan: SamplingPlan,
     stats: &'a SamplerStats,
     link: Option<Link>,
     connected_before: bool,
@@ -110,7 +111,7 @@ impl Thread<'_> {
         }
     }
 
-    fn tell_phase(&self) {
+    fn publish_phase(&self) {
         self.stats.set_phase(match &self.link {
             _ if self.plan.names.is_empty() => Phase::Off,
             None if self.backoff > 0 => Phase::Unreachable,
@@ -120,7 +121,7 @@ impl Thread<'_> {
         });
     }
 
-    fn take(&mut self, plan: Plan) {
+    fn take(&mut self, plan: SamplingPlan) {
         if plan.host != self.plan.host || plan.names.is_empty() {
             self.link = None;
             (self.backoff, self.retry) = (0, Instant::now());
@@ -233,7 +234,7 @@ impl Thread<'_> {
         let indoms = self.instances.iter().map(|(&indom, (_, known))| (indom, known.clone())).collect();
         self.samples += 1;
         self.stats.samples.fetch_add(1, Ordering::Relaxed);
-        let sample = Sample { number: self.samples, time, taken, values, indoms };
+        let sample = ForeignSample { number: self.samples, time, taken, values, indoms };
         self.report.sample = Some(Arc::new(sample));
         // Also when a value is not of the type that its metric had.
         let renaming = [StateChange::ADD, StateChange::RESTART, StateChange::NAMES];
@@ -290,9 +291,4 @@ fn block_size(value: ValueRef<'_>) -> usize {
         ValueRef::InSitu(_) => 0,
         ValueRef::Block(block) => block.len(),
     }
-}
-
-/// Whether a metric may well have a descriptor later.
-pub fn is_passing(error: PmError) -> bool {
-    [PmError::AGAIN, PmError::NOAGENT, PmError::PMDANOTREADY, PmError::PMDAREADY].contains(&error)
 }
