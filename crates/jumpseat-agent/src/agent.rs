@@ -45,7 +45,7 @@ pub enum OpenError {
 /// What becomes of SIGTERM, SIGINT and SIGHUP.
 #[derive(Clone, Copy, Debug)]
 pub enum Signals<'a> {
-    /// They are left as they are.
+    /// The agent does nothing about them.
     Leave,
     /// The first two end the event loop, SIGHUP reads limits and derived metrics again.
     Handle {

@@ -27,7 +27,7 @@ pub struct DerivedConfig {
     /// Take the language of PCP's own derived metrics only, without this engine's additions.
     pub portable: bool,
     /// Memory for the values that derived metrics remember, of all clients. When it is used up, clients that
-    /// come new are told to come again.
+    /// come new get `PM_ERR_AGAIN`.
     pub history_budget: ByteSize,
     /// The pmcd that is asked for metrics of other agents, as a host specification. `None` is the one of this
     /// host for an agent under pmcd, and none for others.

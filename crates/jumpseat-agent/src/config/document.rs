@@ -72,7 +72,7 @@ pub struct FormError {
 enum Subject {
     /// Not known yet.
     Unknown,
-    /// A key, or a table as a whole: told by its place alone, as the message names it if that makes sense.
+    /// A key, or a table as a whole: the message names it, so its place is enough.
     Header(Range<usize>),
     /// The value of a key, with the tables it is in.
     Value(String, Range<usize>),
@@ -242,5 +242,62 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
         debug_assert!(self.entry.is_some(), "a value is asked for after its key");
         let Some((key, value)) = self.entry else { return Err(FormError::custom("a value without a key")) };
         seed.deserialize(Value(value)).map_err(|error| error.within(key.get_ref(), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_found_however_they_are_written() {
+        let text = "a.x = 1\n\n[[b]]\ny = [\n  1,\n]\n[[b]]\n\n[c]\n";
+        let document = Document::parse(text).expect("it is TOML");
+        for (table, nth, key, line) in [
+            ("a", 0, "x", Some(1)),
+            ("b", 0, "y", Some(4)),
+            ("b", 1, "y", Some(7)),
+            ("b", 2, "y", None),
+            ("c", 0, "z", Some(9)),
+            ("d", 0, "z", None),
+            ("", 0, "c", Some(9)),
+            ("", 0, "z", None),
+        ] {
+            assert_eq!(document.line_of_key(table, nth, key), line, "{table} {nth} {key}");
+        }
+    }
+
+    #[test]
+    fn an_error_tells_the_key_with_its_tables_and_where_the_value_is() {
+        let error = |text: &str| {
+            let document = Document::parse(text).expect("it is TOML");
+            let error = document.read::<BTreeMap<String, BTreeMap<String, Vec<u16>>>>().expect_err(text);
+            (error.to_string(), line_at(text, error.offset()))
+        };
+        let number = "a whole number, 0 or more";
+        for (text, message, line) in [
+            (
+                "[a]\nb = [1,\n2]\nc = [\n'x']",
+                format!("a.c: invalid type: string \"x\", expected {number}"),
+                4,
+            ),
+            ("a = { b = [70000] }", format!("a.b: invalid value: integer `70000`, expected {number}"), 1),
+            (
+                "a.b = [0x1_0000_0000_0000_0000]",
+                format!("a.b: invalid value: a number beyond 64 bits, expected {number}"),
+                1,
+            ),
+            ("a.b = [1979-05-27]", format!("a.b: invalid type: a date or a time, expected {number}"), 1),
+            (
+                "[a]\n[a.b]\n",
+                "invalid type: map, expected tables of this name in double brackets, such as [[socket]]"
+                    .to_owned(),
+                2,
+            ),
+        ] {
+            assert_eq!(error(text), (message, line));
+        }
     }
 }

@@ -11,8 +11,8 @@
 //! Each client has a [`Session`] from its first fetch of a derived metric until it goes, so `rate` and
 //! `delta` see that client's own intervals. A reload replaces what has changed, and whatever is made of
 //! what has changed; all else keeps its history. So does news of what an operand of another agent is.
-//! Definitions that cannot be used keep their name and PMID (a client that asks is told `PM_ERR_BADDERIVE`)
-//! but are not listed, as in PCP; nor are those whose operands pmcd has not told of yet (`PM_ERR_AGAIN`).
+//! Definitions that cannot be used keep their name and PMID (a client that asks gets `PM_ERR_BADDERIVE`)
+//! but are not listed, as in PCP; nor are those with operands whose metadata pmcd has not given yet (`PM_ERR_AGAIN`).
 //!
 //! Cost of a fetch: the operands' callbacks once for each fetch, however many derived metrics it asks for,
 //! and one pass over the instances for each node of the expressions. With operands of other agents: that
@@ -98,7 +98,7 @@ pub enum Status {
         /// For one that is computed from samples.
         needs: Option<Arc<Needs>>,
     },
-    /// It has operands that pmcd has not told of yet.
+    /// It has operands whose metadata pmcd has not given yet.
     Waiting,
     /// Why not.
     Refused(String),
@@ -222,9 +222,14 @@ impl Derived {
         self.follow();
     }
 
-    /// Puts definitions in place of those before. Unchanged ones keep their history, unless operands among
-    /// `changed` are in them.
-    fn replace(&mut self, wanted: Vec<Wanted>, dialect: Dialect, changed: HashSet<Arc<str>>) {
+    /// Puts definitions in place of those before, which come back. Unchanged ones keep their history, unless operands
+    /// among `changed` are in them.
+    fn replace(
+        &mut self,
+        wanted: Vec<Wanted>,
+        dialect: Dialect,
+        changed: HashSet<Arc<str>>,
+    ) -> BTreeMap<String, Entry> {
         let before = std::mem::take(&mut self.entries);
         let registry = Arc::make_mut(&mut self.registry);
         if self.dialect != dialect {
@@ -236,6 +241,8 @@ impl Derived {
                 session.forget();
             }
         }
+        // A definition that stays in the registry keeps the engine's PMID, and with it each client's history. So only
+        // those go whose meaning has changed, by their own text or by what they are made of.
         let outdated = definitions::outdated(registry, &wanted, changed);
         registry.retain(|definition| !outdated.contains(&definition.name));
         let mut registered = Vec::with_capacity(wanted.len());
@@ -255,26 +262,29 @@ impl Derived {
         // Only now, as definitions may use later ones.
         for (pmid, engine, wanted) in registered {
             let status = match engine.and_then(|engine| self.bind(engine, pmid, &waiting)) {
-                Ok(standing) => standing,
+                Ok(status) => status,
                 Err(reason) => Status::Refused(reason),
             };
             self.entries.insert(wanted.name.clone(), Entry { pmid, wanted, status });
         }
-        // The reasons have been told better.
+        // What the engine would log is in the status, in words of this agent.
         self.binder.take_messages();
         self.by_pmid = self.entries.iter().map(|(name, e)| (e.pmid.local(), name.clone())).collect();
         if seen(&before) != seen(&self.entries) {
             self.generation += 1;
         }
         self.follow();
+        before
     }
 
     /// Settles which operands are other agents', and gives the definitions that wait for news of them; those
     /// that are refused for naming too many are not among them.
     fn name_operands(&mut self) -> HashSet<Arc<str>> {
+        // Without a pmcd to ask, a name that is not the agent's own is no operand, and is refused by its name.
         let most = if self.foreign.host.is_some() { self.max_operands } else { 0 };
         let names = definitions::foreign_names(&self.registry, &self.catalogue, most);
         self.foreign.set_names(&names);
+        // Clients that compute at the moment keep the catalogue they have begun with.
         self.foreign.fill(Arc::make_mut(&mut self.catalogue));
         definitions::waiting(&self.registry, &self.foreign)
     }
@@ -294,14 +304,13 @@ impl Derived {
         }
     }
 
-    /// Other things have become known of these operands.
+    /// Judges the definitions anew that have these operands, of which other things have become known.
     fn learn(&mut self, changed: HashSet<Arc<str>>) {
-        let before: BTreeMap<String, Status> =
-            self.entries.iter().map(|(name, entry)| (name.clone(), entry.status.clone())).collect();
         let wanted = self.entries.values().map(|entry| entry.wanted.clone()).collect();
-        self.replace(wanted, self.dialect, changed);
+        let before = self.replace(wanted, self.dialect, changed);
+        // Only what is news: a definition that stays refused has been in the log.
         for (name, entry) in &self.entries {
-            match (&entry.status, before.get(name)) {
+            match (&entry.status, before.get(name).map(|entry| &entry.status)) {
                 (Status::Refused(_), before) if before != Some(&entry.status) => entry.log_refusal(name),
                 (Status::Usable { .. }, Some(Status::Refused(_))) => {
                     tracing::info!("{ROOT}.{name} can be used now");
@@ -359,6 +368,7 @@ impl Derived {
         };
         let mut session = match self.sessions.remove(&call.client) {
             Some(session) => session,
+            // Those that are there keep what they have: a history cut short would give wrong rates.
             None if self.history_bytes() as u64 >= self.history_budget => return Err(PmError::AGAIN),
             None => Box::default(),
         };

@@ -90,7 +90,7 @@ fn of_source(source: &Source, labels: &mut LabelList) -> Result<(), LabelError> 
         origin.service.as_ref().map_or(Ok(()), |service| labels.add(label::SERVICE, service.as_str()))?;
     }
     for (name, value) in source.sender.labels.iter().flat_map(|given| given.iter()) {
-        // What the sender calls like one of ours, or what is too much, is left out.
+        // A label that the sender names like one of ours, or that is too much, is dropped without an error.
         let _ = labels.add_optional(name, value.as_str());
     }
     Ok(())

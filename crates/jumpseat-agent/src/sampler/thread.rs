@@ -147,7 +147,7 @@ impl Thread<'_> {
         };
         self.stats.errors.fetch_add(1, Ordering::Relaxed);
         if self.backoff == 1 {
-            // The first attempt to mend it has failed, too. Further ones are told by the counter.
+            // The first attempt to mend it has failed, too. Further ones are in the counter, not in the log.
             tracing::warn!("derived metrics: no samples from {}: {error}; trying again", self.plan.host);
         }
         self.link = None;
@@ -213,7 +213,7 @@ impl Thread<'_> {
         let fetched = link.fetch(&pmids)?;
         let taken = Instant::now();
         self.stats.latency_nanos.store((taken - begun).as_nanos() as u64, Ordering::Relaxed);
-        let mut left = self.plan.budget;
+        let mut room = self.plan.budget;
         let mut retyped = false;
         let mut values = FxHashMap::default();
         for (&(handle, desc), set) in wanted.iter().zip(fetched.sets()) {
@@ -221,7 +221,7 @@ impl Thread<'_> {
                 let mut decoded = Vec::with_capacity(set.len());
                 for (inst, value) in set.iter() {
                     let size = size_of::<InstanceValue>() + block_size(value);
-                    left = left.checked_sub(size).ok_or(PmError::TOOBIG)?;
+                    room = room.checked_sub(size).ok_or(PmError::TOOBIG)?;
                     let value = value.to_value(desc.value_type).inspect_err(|_| retyped = true)?;
                     decoded.push(InstanceValue { inst, value });
                 }

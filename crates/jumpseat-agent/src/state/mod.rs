@@ -212,6 +212,8 @@ impl State {
         source.enter(&delivery);
         self.fields_folded += delivery.tallies.folded;
         self.types.count(&delivery.tallies.types);
+        // Spans look at the records while they are still in the batch: the log takes it as a whole, and may drop some
+        // of them at once. Room for open spans is made at the cost of any source, so all are needed, not only this.
         let name = Arc::clone(&source.name);
         self.spans.batch(&mut self.sources, (inst, &name), &delivery.batch, &self.fields);
         if let Some(source) = self.sources.get_mut(inst) {

@@ -72,7 +72,7 @@ pub struct Account {
 pub struct Sender {
     /// The process that sent last.
     pub peer: Option<Peer>,
-    /// Where the source reads, once it has told.
+    /// Where the source reads, once it is known.
     pub origin: Option<Box<Origin>>,
     /// What else its sender says of itself, for labels.
     pub labels: Option<Box<Labels>>,
@@ -125,7 +125,7 @@ impl Source {
 }
 
 impl Account {
-    /// `lost_here`: those received of which the loss before the batch has told already.
+    /// `lost_here`: those received that are counted with the loss before the batch already.
     fn enter(&mut self, tallies: &Tallies, lost_here: u64) {
         debug_assert!(lost_here <= tallies.received, "what is lost here was received");
         self.received += tallies.received - lost_here;

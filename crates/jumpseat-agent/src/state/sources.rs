@@ -24,7 +24,7 @@ pub struct Sources {
     reasons: Instances,
     /// How many have sent something.
     active: usize,
-    /// How often one of them has told something else for its labels.
+    /// How often the labels of one of them have changed.
     label_changes: u64,
     /// What the configuration says of single sources.
     rules: Rules,
@@ -94,7 +94,7 @@ impl Sources {
             return None;
         }
         self.by_inst.insert(inst, source);
-        // The rules may have changed since its gate was made.
+        // The registry made its gate under the rules of that time; they may have changed since.
         self.store_rule(inst, SourceRule::default(), limits);
         self.by_inst.get_mut(&inst)
     }

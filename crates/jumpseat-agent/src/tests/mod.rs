@@ -1,3 +1,4 @@
 //! Tests of the agent as a whole, in this process.
 
 mod balance;
+mod cycles;
