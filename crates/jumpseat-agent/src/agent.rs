@@ -99,6 +99,7 @@ impl RunningAgent {
     pub fn open(setup: &Setup<'_>) -> Result<RunningAgent, OpenError> {
         let &Setup { config, domain, state_dir, help, signals, clients } = setup;
         let (registry, definitions) = Registry::open(&registry_config(config, domain, state_dir))?;
+        // Bounded by what the sources' queues add up to: each waits, and then counts losses, by itself.
         let (hand_over, deliveries) = crossbeam_channel::bounded(kinds::queue(config));
         let inlet = Inlet::new(definitions, deliveries);
         let reload_from = match signals {
@@ -120,6 +121,8 @@ impl RunningAgent {
             metrics::derived::take_report(core);
         });
         join(&mut server, clients);
+        // After the sampler is there, or definitions with operands of other agents would be refused first and then not.
+        // What is wrong with the files is in the log; an agent without derived metrics is better than none.
         server.core().state.derived.read();
 
         let handle = server.handle();
@@ -129,6 +132,7 @@ impl RunningAgent {
             wake: Arc::new(move || handle.wake()),
             state_dir: state_dir.map(Path::to_owned),
         };
+        // Last: from here on threads hand over, and everything must be there that takes it.
         let threads = kinds::start(config, &outlet, &mut server.core().state)?;
         let kernels = server.core().state.threads.shared().collect();
         Ok(RunningAgent { server, kernels, _threads: threads })
@@ -195,6 +199,7 @@ fn access(config: &Config) -> Access {
     for name in &config.control.users {
         match nix::unistd::User::from_name(name) {
             Ok(Some(user)) => uids.push(user.uid.as_raw()),
+            // One who is gone must not keep the agent from starting.
             _ => tracing::warn!("control.users: there is no user {name:?} on this machine"),
         }
     }

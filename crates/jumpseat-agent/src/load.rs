@@ -36,6 +36,7 @@ impl Config {
             .read()
             .map_err(|error| invalid(Some(line_at(text, error.offset())), ConfigProblem::Form(error)))?;
         check(&config).map_err(|problem| {
+            // The first line that people have to change, as far as there is one.
             let line = match &problem {
                 ConfigProblem::Table(table) => {
                     document.line_of_key(table.table, table.nth, table.invalid.key)

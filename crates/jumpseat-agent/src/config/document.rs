@@ -46,10 +46,12 @@ impl<'a> Document<'a> {
             return Some(line_at(self.text, found.span().start));
         }
         let table = match self.root.get_ref().get(table)? {
+            // `[[table]]`: the parser makes an array of tables of all with this name.
             table if table.get_ref().is_array() => table.get_ref().get(nth)?,
             table => table,
         };
         let found = table.get_ref().as_table().and_then(|table| table.get_key_value(key));
+        // A limit may be wrong because of a key that is not there; its table is where to put it.
         let span = found.map_or_else(|| table.span(), |(key, _)| key.span());
         Some(line_at(self.text, span.start))
     }
@@ -94,9 +96,11 @@ impl FormError {
     /// Says of an error that came out of a value under which key that was.
     fn within(self, key: &str, value: &Spanned<DeValue<'_>>) -> FormError {
         let subject = match self.subject {
+            // A table where there should be none, or the other way round: the message is about the brackets.
             Subject::Unknown if value.get_ref().is_table() => Subject::Header(value.span()),
             Subject::Unknown => Subject::Value(key.to_owned(), value.span()),
             Subject::Value(inner, span) => Subject::Value(format!("{key}.{inner}"), span),
+            // A key that does not exist is not made clearer by the tables it is in: the line is.
             header @ Subject::Header(_) => header,
         };
         FormError { subject, ..self }
@@ -152,6 +156,7 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FormError> {
         match self.0.get_ref() {
             DeValue::String(text) => visitor.visit_str(text),
+            // The parser has checked the digits and taken out the underscores, but not the size.
             DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
                 Ok(number) => visitor.visit_i64(number),
                 Err(_) => {
@@ -192,6 +197,7 @@ impl<'de> Deserializer<'de> for Value<'_, '_> {
         visitor: V,
     ) -> Result<V::Value, FormError> {
         match self.0.get_ref() {
+            // All enums of the configuration are words.
             DeValue::String(text) => visitor.visit_enum((**text).into_deserializer()),
             _ => Err(FormError::custom("wanted string or table")),
         }

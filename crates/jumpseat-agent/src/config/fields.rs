@@ -2,10 +2,12 @@
 
 use serde::Deserialize;
 
+use jumpseat_source::registry;
+
 use super::problem::{OutOfRange, limit};
 
-/// Largest number of field metrics: 16 clusters of 1,024 items.
-pub const MAX_FIELDS: u32 = 16 * 1024;
+/// Largest number of field metrics: what their clusters have room for.
+pub const MAX_FIELDS: u32 = registry::MAX_FIELDS as u32;
 
 /// Limits of the field metrics.
 #[derive(Clone, Debug, Deserialize)]

@@ -22,6 +22,7 @@ pub fn outdated(registry: &Registry, wanted: &[Wanted], changed: HashSet<Arc<str
         wanted.iter().map(|wanted| (derived_name(&wanted.name), wanted.expression.as_str())).collect();
     let same = |definition: &Definition| new.get(&*definition.name) == Some(&&*definition.expression);
     let mut outdated: HashSet<Arc<str>> = HashSet::new();
+    // Names first, then whatever is made of them, level by level.
     let mut affected = changed;
     affected.extend(new.keys().map(|name| name.as_str().into()));
     for definition in registry.definitions() {
@@ -87,6 +88,7 @@ pub fn foreign_names<'a>(registry: &'a Registry, catalogue: &Catalogue, most: us
         };
         let names = names(&definition.tree).map(|(name, _)| name);
         let new: BTreeSet<&str> = names.filter(is_foreign).collect();
+        // All operands of a definition or none: with some of them it could not be computed, yet they would be asked for.
         if all.len() + new.len() <= most {
             all.extend(new);
         }
@@ -168,6 +170,7 @@ fn needs(bound: &Bound, catalogue: &Catalogue, foreign: &Foreign, domain: u16) -
         |indom: InDom| indom.domain() == domain || foreign.direct && indom.domain() == COLLECTOR_DOMAIN;
     let mut needs = Needs::default();
     for (id, node) in bound.tree.iter() {
+        // Branches that a condition on metadata has decided against need nothing.
         let BoundNode { meta, fact, active: true } = *bound.node(id) else { continue };
         let named = match &node.kind {
             Kind::Metric(name) => Some((&**name, fact)),

@@ -93,6 +93,7 @@ pub fn read(paths: Option<&[PathBuf]>, dialect: Dialect) -> Result<Definitions, 
             Some(_) => contents(&path, &mut room)?,
             None => BUILT_IN.into(),
         };
+        // One registry for all files: a later file may use names of an earlier one, and not define them again.
         let before = registry.definitions().len();
         let shown = path.display().to_string();
         let problems = registry.load(&contents).problems;
@@ -202,6 +203,7 @@ fn list(paths: &[PathBuf]) -> Result<Vec<PathBuf>, FilesError> {
                 if metadata.is_file() {
                     inside.push(path);
                 }
+                // A directory given by mistake may have any number of files.
                 if inside.len() > MAX_FILES {
                     break;
                 }

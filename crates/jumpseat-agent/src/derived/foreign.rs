@@ -106,6 +106,7 @@ impl Foreign {
     pub fn configure(&mut self, config: &DerivedConfig) {
         let host = config.pmcd.clone().or_else(|| self.default_host.clone());
         let host = host.filter(|host| self.sampler.is_some() && !host.is_empty());
+        // What one pmcd has said says nothing about another.
         if self.host != host {
             (self.metadata, self.newest) = (Arc::default(), None);
         }
@@ -194,6 +195,7 @@ impl Foreign {
             // From before another one was to be asked.
             return (changed, None);
         }
+        // The thread makes new ones only when something has changed: most reports are samples alone.
         if !Arc::ptr_eq(&self.metadata, &metadata) {
             let differs = |handle| known(&self.metadata, handle) != known(&metadata, handle);
             let names = self.handles.iter().filter(|(_, handle)| differs(**handle));
@@ -216,6 +218,7 @@ impl Foreign {
     pub fn fresh(&self, needs: &Needs) -> Result<Arc<Snapshot>, PmError> {
         let fresh = |snapshot: &&Arc<Snapshot>| {
             let sample = &snapshot.sample;
+            // A plan that has changed meanwhile may want more than the sample has: then the next one is waited for.
             sample.taken.elapsed() <= self.interval * STALE
                 && needs.operands.iter().all(|handle| sample.values.contains_key(handle))
                 && needs.indoms.iter().all(|indom| sample.indoms.contains_key(indom))
@@ -252,6 +255,7 @@ impl Foreign {
 
     /// The definitions whose values somebody wants.
     pub fn interesting(&mut self) -> impl Iterator<Item = u32> {
+        // A tool that runs once a minute must not find an agent that has to connect first, each time.
         let linger = self.interval * LINGER;
         self.interest.retain(|_, interest| interest.clients > 0 || interest.idle_since.elapsed() <= linger);
         self.interest.keys().copied()
@@ -272,6 +276,7 @@ impl Foreign {
             indoms: needs.indoms.iter().copied().collect(),
             lookups: self.lookups,
         };
+        // The thread takes up each plan that comes; one that says the same would only wake it.
         if self.plan.as_ref() != Some(&plan) {
             sampler.follow(plan.clone());
             self.plan = Some(plan);
@@ -293,6 +298,7 @@ fn known(metadata: &sampler::Metadata, handle: Handle) -> Known {
     match metadata.get(&handle) {
         None => Known::Waiting,
         Some(Ok(desc)) => Known::Metric(handle, Meta::from(*desc)),
+        // The agent behind it may only be restarting: refusing the definition would make it vanish from the name space.
         Some(Err(error)) if sampler::is_passing(*error) => Known::Waiting,
         Some(Err(error)) => Known::Unknown(*error),
     }

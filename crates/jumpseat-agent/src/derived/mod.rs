@@ -176,6 +176,7 @@ impl Derived {
         self.max_operands = self.config.max_operands as usize;
         self.foreign.configure(&self.config);
         // Where another pmcd is asked, or fewer metrics may be, what is made of them is judged anew.
+        // Only read anew, so that clients' histories survive a reload of the same.
         let same = before == (self.foreign.host.clone(), self.max_operands);
         let changed = if same { HashSet::new() } else { self.foreign.names() };
         self.replace(wanted, dialect, changed);

@@ -141,6 +141,7 @@ impl Session {
         call: &Call<'_>,
         values: &mut SetWriter<'_>,
     ) -> Result<(), PmError> {
+        // All metrics of a fetch see the same values of their operands.
         if self.fetch != call.fetch.number {
             self.fetch = call.fetch.number;
             self.context.begin_fetch();
@@ -172,8 +173,10 @@ impl Session {
         if self.sample != number {
             self.sample = number;
             self.sampled.begin_fetch();
+            // Those of definitions that are gone would stay for as long as the client does.
             self.results.retain(|pmid, _| registry.find_pmid(*pmid).is_some());
         }
+        // Evaluated once for a sample, whatever the client's profile is in this fetch, or `rate` would lose instances.
         let everything = Profile::default();
         let call = Call { profile: &everything, ..*call };
         let operands = Operands { own: RefCell::new(own), catalogue, call, snapshot: Some(snapshot) };

@@ -44,6 +44,7 @@ fn read(
 ) -> Result<(), PmError> {
     let State { sources, streams, fields, limits, first_served, .. } = state;
     let mut cursors = Vec::with_capacity(sources.len());
+    // Who wants all instances also wants the first records of sources that do not exist yet.
     streams.follow(call.client, kind, values.wants_all());
     for (&inst, source) in sources.iter_mut() {
         if values.wants(inst) {
@@ -53,6 +54,7 @@ fn read(
             }
         }
     }
+    // An equal part for each that has something, so that one with a flood leaves room for the others.
     let limit = (limits.fetch_limit.0 as usize / cursors.len().max(1)).max(ROOM_FOR_ONE);
     // Those for whom an answer had no room come first in the next.
     let first = cursors.iter().position(|&(inst, _)| inst >= *first_served).unwrap_or(0);
@@ -60,6 +62,7 @@ fn read(
     *first_served = 0;
     for (inst, cursor) in cursors {
         let Some(source) = sources.get_mut(inst) else { continue };
+        // Reading without room would have to give records back, and a cursor only goes forward.
         let room = values.room();
         if room < ROOM_FOR_ONE {
             *first_served = inst;

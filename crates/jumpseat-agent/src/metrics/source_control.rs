@@ -33,6 +33,7 @@ pub fn metrics(access: &Access) -> Vec<Metric<State>> {
                 };
                 let stored = stored.map_err(|problem| {
                     let whose = &source.name;
+                    // Whoever may store may not fill the log.
                     if let Some(held_back) = state.refused_stores.allow(std::time::Instant::now()) {
                         tracing::warn!(
                             held_back,

@@ -122,6 +122,7 @@ impl Thread<'_> {
     }
 
     fn take(&mut self, plan: SamplingPlan) {
+        // Without names there is nothing to ask for, and a connection is a client that pmcd counts.
         if plan.host != self.plan.host || plan.names.is_empty() {
             self.link = None;
             (self.backoff, self.retry) = (0, Instant::now());
@@ -160,6 +161,7 @@ impl Thread<'_> {
     fn try_step(&mut self) -> Result<(), ClientError> {
         if self.link.is_none() {
             self.link = Some(Link::connect(&self.plan.host)?);
+            // PMIDs and instances may be others after pmcd or an agent has been restarted.
             self.looked_up = None;
             self.instances.clear();
             if self.connected_before {
@@ -195,6 +197,7 @@ impl Thread<'_> {
             self.known.insert(handle, found);
         }
         self.looked_up = Some(Instant::now());
+        // The event loop tells by the address whether anything has changed.
         if *self.report.metadata != self.known {
             self.report.metadata = Arc::new(self.known.clone());
         }

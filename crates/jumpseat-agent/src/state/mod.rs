@@ -163,6 +163,7 @@ impl State {
 
     /// Puts limits into effect, but for the numbers of names: those hold from start to end.
     pub(crate) fn set_limits(&mut self, limits: EventsConfig) {
+        // The registry and the threads have sized their tables by these at the start.
         let EventsConfig { max_sources, max_types, .. } = self.limits;
         self.limits = EventsConfig { max_sources, max_types, ..limits };
         self.share_budget();

@@ -136,6 +136,7 @@ impl Account {
         self.late += tallies.late;
         add(&mut self.dropped, &tallies.dropped);
         add(&mut self.rejected, &tallies.rejected);
+        // The same once more, as the two sums that are looked at first.
         for (reason, count) in Reason::ALL.iter().zip(tallies.rejected) {
             match reason {
                 Reason::OversizeLine | Reason::OversizeField => self.oversized += count,
@@ -148,6 +149,7 @@ impl Account {
 impl Sender {
     /// Takes over what a delivery says that is news. Whether labels made of it are others now.
     pub fn update(&mut self, delivery: &mut Delivery) -> bool {
+        // Of connections that tell no peer, TCP ones, the last one that did stays.
         self.peer = delivery.peer.or(self.peer);
         let mut changed = false;
         if delivery.origin.is_some() && delivery.origin != self.origin {

@@ -105,6 +105,7 @@ impl Sources {
         source.active = true;
         self.active += 1;
         for reason in Reason::ALL {
+            // Instances are 31 bits: sources with very large ones have no instances of reasons, and lose nothing else.
             let Some(inst) = reason_inst(inst, reason) else { continue };
             announced(self.reasons.add_as(inst, &format!("{}/{}", source.name, reason.word())), &source.name);
         }
@@ -122,6 +123,7 @@ impl Sources {
     /// Memory for the records of one more source, in bytes: its budget, or an equal share of the total if that is
     /// less. Those that have sent nothing since the start, only known from earlier runs, take no share.
     pub fn budget(&self, limits: &EventsConfig) -> usize {
+        // Hundreds of sources may be known from earlier runs; memory set aside for them would be taken from those that send.
         let share = limits.total_budget.0 / self.active.max(1) as u64;
         share.min(limits.source_budget.0) as usize
     }
@@ -130,6 +132,7 @@ impl Sources {
     pub fn share_budget(&mut self, limits: &EventsConfig) {
         let budget = self.budget(limits);
         for source in self.by_inst.values_mut() {
+            // A source's own limit only lowers what it gets: the total must hold.
             let own = if source.budget == 0 { usize::MAX } else { source.budget as usize };
             source.log.set_budget(budget.min(own));
         }

@@ -149,6 +149,7 @@ impl Streams {
         if let Some(stored) = &filter {
             log.set_filter(cursor, stored.filter.clone(), fields);
         }
+        // Never a negative one, which would mean no instance at all.
         self.last_inst = self.last_inst.checked_add(1).unwrap_or(0);
         let inst = self.last_inst;
         let name = format!("{}/{name}/{}", state.serial, kind_word(kind));
@@ -178,6 +179,7 @@ impl Streams {
             state.follows.iter().map(move |kind| (client, *kind))
         });
         let mut followers: Vec<_> = followers.collect();
+        // The order of a hash table must not decide which instance a stream gets.
         followers.sort_unstable_by_key(|(client, _)| *client);
         for (client, kind) in followers {
             self.open((client, kind), inst, source, fields);
@@ -199,6 +201,7 @@ impl Streams {
     ) -> Result<(), FilterRefused> {
         let stored = self.stored(text)?;
         let state = client_entry(&mut self.by_client, &mut self.last_serial, client);
+        // One for all sources replaces those for single ones: who stores it means all.
         state.filters.retain(|old| old.kind != kind || source.is_some() && old.source != source);
         for stream in &mut state.streams {
             if stream.kind == kind && source.is_none_or(|source| source == stream.source) {
@@ -219,6 +222,7 @@ impl Streams {
         }
         let filter = Filter::parse(text)?.map(Arc::new);
         let stored = Arc::new(Stored { text: text.into(), filter });
+        // Only here, where a filter is new: those that nobody has any more need not be counted.
         self.filters.retain(|_, stored| stored.strong_count() > 0);
         if self.filter_memory() + stored.memory() > FILTER_BUDGET {
             return Err(FilterRefused::Full);

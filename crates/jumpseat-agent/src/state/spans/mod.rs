@@ -185,6 +185,7 @@ impl Spans {
     }
 
     fn look_up(&mut self, fields: &Fields) {
+        // Fields only ever come new, and seldom: the PMIDs are looked up again when one has.
         if self.generation == Some(fields.generation()) {
             return;
         }
@@ -240,6 +241,7 @@ impl Spans {
             self.closed();
             give_up(&mut self.by_inst, old.name);
         }
+        // After an open span with the same id has gone, whose place this one takes.
         if self.open >= self.limits.max_open as usize {
             self.make_room(sources, source);
         }
@@ -281,6 +283,7 @@ impl Spans {
         if of.early.remove(&id).is_some() {
             of.orphans += 1;
         }
+        // The oldest gives way: its START is the least likely to come.
         if of.early.len() >= MAX_EARLY && of.early.pop_front().is_some() {
             of.orphans += 1;
         }
@@ -314,9 +317,11 @@ impl Spans {
         if let Some(inst) = of.spellings.get(spelling) {
             return Some(*inst);
         }
+        // The registry has counted the event under the tidied name, or under `(other)` when there were too many.
         let tidy = name.map_or_else(|| UNTYPED.to_owned(), tidy_type);
         let find = |name: &str| self.names.ids().get(&format!("{source_name}/{name}"));
         let inst = find(&tidy).or_else(|| find(OTHER_TYPES))?;
+        // A sender may write a name in endlessly many ways: those beyond cost a look-up each, and no memory.
         if of.spellings.len() < MAX_SPELLINGS && spelling.len() <= MAX_SPELLING {
             of.spellings.insert(spelling.into(), inst);
         }

@@ -57,9 +57,11 @@ impl Span {
     pub fn ended(&mut self, nanos: u64, failed: bool, now: u64) -> Option<usize> {
         self.count += 1;
         self.errors += u64::from(failed);
+        // A counter wraps; 584 years of durations are a defect of a sender's clock.
         self.time = self.time.wrapping_add(nanos);
         let bucket = fine(nanos);
         let at = (now % SLICES) as usize;
+        // Slices take the most memory of a span: those of a name that is seldom used are made when they are needed.
         while self.slices.len() <= at {
             // Of a time that was never.
             self.slices.push(Slice { number: u64::MAX, longest: 0, counts: Box::new([0; FINE]) });
