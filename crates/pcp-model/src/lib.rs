@@ -3,11 +3,14 @@
 //! **Invariant:** nothing here knows bytes on a wire, files, sockets or clocks. Every other part of
 //! the crate speaks in these types.
 
+pub mod c_number;
 mod desc;
 mod error;
 mod ident;
 mod label;
-pub mod number;
+mod number;
+mod number_convert;
+mod number_parse;
 pub mod pmns;
 mod print;
 mod profile;
@@ -20,14 +23,13 @@ mod units_convert;
 mod units_extra;
 mod units_parse;
 mod value;
-mod value_convert;
-mod value_parse;
 
 pub use desc::{Desc, Semantics, ValueType};
 pub use error::PmError;
 pub use ident::{InDom, Inst, PM_IN_NULL, ParseIdentError, Pmid};
 pub use label::{Label, LabelFlags, LabelKind, LabelSet};
-pub use print::{PrintOptions, RawValue, number_text};
+pub use number::Number;
+pub use print::{PrintOptions, UntypedValue, number_text};
 pub use profile::{IndomProfile, Profile, ProfileState, ProfileView};
 pub use timestamp::Timestamp;
 pub use units::Units;

@@ -1,267 +1,75 @@
-//! Numbers as C reads and prints them: PCP's texts are those of `strtod(3)` and `printf(3)`.
+//! A number of one of PCP's six arithmetic types.
 
-use std::borrow::Cow;
+use std::fmt;
 
-/// A number at the front of a text, as `strtod(3)` finds it.
+use super::ValueType;
+
+/// A number, in the type in which it came. Under [`Value`](super::Value)s, parameters of event records and
+/// outputs of fetch groups: how PCP converts and reads numbers is said here, once.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prefix<'a> {
-    /// The number.
-    pub value: f64,
-    /// What follows it.
-    pub rest: &'a [u8],
-    /// It is too large for a double, or too small for a normal one (`ERANGE`).
-    pub out_of_range: bool,
+pub enum Number {
+    /// 32-bit signed integer.
+    I32(i32),
+    /// 32-bit unsigned integer.
+    U32(u32),
+    /// 64-bit signed integer.
+    I64(i64),
+    /// 64-bit unsigned integer.
+    U64(u64),
+    /// Single precision.
+    Float(f32),
+    /// Double precision.
+    Double(f64),
 }
 
-/// The number at the front of a text: white space, a sign, then decimal or hexadecimal digits with point
-/// and exponent, `inf`, `infinity`, `nan` or `nan(...)` in any case. `None` if there is none.
-pub fn parse_prefix(text: &[u8]) -> Option<Prefix<'_>> {
-    let text = skip_white(text);
-    let (negative, body) = match text.first()? {
-        b'-' => (true, &text[1..]),
-        b'+' => (false, &text[1..]),
-        _ => (false, text),
-    };
-    let special = |value, rest| Some(Prefix { value, rest, out_of_range: false });
-    let found = if let Some(rest) = strip_word(body, b"infinity").or_else(|| strip_word(body, b"inf")) {
-        special(f64::INFINITY, rest)
-    } else if let Some(rest) = strip_word(body, b"nan") {
-        special(f64::NAN, after_nan(rest))
-    } else {
-        let (value, rest, zero) = match hexadecimal(body) {
-            Some(number) => number,
-            None => decimal(body)?,
-        };
-        let out_of_range = value.is_infinite() || !zero && value < f64::MIN_POSITIVE;
-        Some(Prefix { value, rest, out_of_range })
-    };
-    found.map(|found| Prefix { value: if negative { -found.value } else { found.value }, ..found })
-}
-
-/// `%.*g`: `precision` significant digits at most, no trailing zeros, with an exponent if that is below -4
-/// or not below the precision.
-pub fn general(value: f64, precision: usize) -> String {
-    if !value.is_finite() {
-        return special(value).to_owned();
-    }
-    let precision = precision.clamp(1, MOST_DIGITS);
-    let scientific = format!("{value:.*e}", precision - 1);
-    let Some((mantissa, power)) = scientific.split_once('e') else {
-        return scientific;
-    };
-    let power: i32 = power.parse().unwrap_or(0);
-    if power < -4 || power >= precision as i32 {
-        return with_exponent(without_zeros(mantissa), power);
-    }
-    let decimals = (precision as i32 - 1 - power).unsigned_abs() as usize;
-    without_zeros(&format!("{value:.decimals$}")).to_owned()
-}
-
-/// `%.*e`: one digit, point, `precision` digits, and an exponent of two digits at least.
-pub fn exponential(value: f64, precision: usize) -> String {
-    if !value.is_finite() {
-        return special(value).to_owned();
-    }
-    let digits = precision.min(MOST_DIGITS);
-    let scientific = format!("{value:.digits$e}");
-    match scientific.split_once('e') {
-        Some((mantissa, power)) => {
-            with_exponent(&with_zeros(mantissa, precision - digits), power.parse().unwrap_or(0))
-        }
-        None => scientific,
-    }
-}
-
-/// `%.*f`.
-pub fn fixed(value: f64, precision: usize) -> String {
-    if !value.is_finite() {
-        return special(value).to_owned();
-    }
-    let digits = precision.min(MOST_DIGITS);
-    with_zeros(&format!("{value:.digits$}"), precision - digits).into_owned()
-}
-
-/// More digits than any double has: beyond are zeros. (`format!` panics from 65,536 on.)
-const MOST_DIGITS: usize = 1100;
-
-fn with_zeros(digits: &str, zeros: usize) -> Cow<'_, str> {
-    if zeros == 0 { digits.into() } else { (digits.to_owned() + &"0".repeat(zeros)).into() }
-}
-
-fn special(value: f64) -> &'static str {
-    match (value.is_nan(), value.is_sign_negative()) {
-        (true, false) => "nan",
-        (true, true) => "-nan",
-        (false, false) => "inf",
-        (false, true) => "-inf",
-    }
-}
-
-fn with_exponent(mantissa: &str, power: i32) -> String {
-    let sign = if power < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", power.unsigned_abs())
-}
-
-fn without_zeros(digits: &str) -> &str {
-    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
-}
-
-/// The rest after white space as `isspace(3)` has it.
-pub fn skip_white(text: &[u8]) -> &[u8] {
-    let end = text.iter().position(|&byte| !is_white(byte)).unwrap_or(text.len());
-    &text[end..]
-}
-
-/// Whether `isspace(3)` holds.
-pub fn is_white(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r')
-}
-
-/// The rest of `text` after `word` (any case).
-pub fn strip_word<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
-    let (head, rest) = text.split_at_checked(word.len())?;
-    head.eq_ignore_ascii_case(word).then_some(rest)
-}
-
-/// The rest after the characters in parentheses that may follow `nan`.
-fn after_nan(text: &[u8]) -> &[u8] {
-    let inside = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    match text.strip_prefix(b"(") {
-        Some(body) => {
-            let end = body.iter().position(|byte| !inside(byte)).unwrap_or(body.len());
-            body[end..].strip_prefix(b")").unwrap_or(text)
-        }
-        None => text,
-    }
-}
-
-/// A decimal number, what follows it, and whether all of its digits are zeros.
-fn decimal(text: &[u8]) -> Option<(f64, &[u8], bool)> {
-    let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let mut end = digits(0);
-    let mut count = end;
-    if text.get(end) == Some(&b'.') {
-        let fraction = digits(end + 1);
-        count += fraction;
-        end += 1 + fraction;
-    }
-    if count == 0 {
-        return None;
-    }
-    let mantissa = end;
-    if matches!(text.get(end), Some(b'e' | b'E')) {
-        let sign = usize::from(matches!(text.get(end + 1), Some(b'+' | b'-')));
-        let power = digits((end + 1 + sign).min(text.len()));
-        if power > 0 {
-            end += 1 + sign + power;
+impl Number {
+    /// The type of this number; one of [`ValueType::NUMERIC`].
+    pub const fn value_type(self) -> ValueType {
+        match self {
+            Number::I32(_) => ValueType::I32,
+            Number::U32(_) => ValueType::U32,
+            Number::I64(_) => ValueType::I64,
+            Number::U64(_) => ValueType::U64,
+            Number::Float(_) => ValueType::Float,
+            Number::Double(_) => ValueType::Double,
         }
     }
-    let zero = text[..mantissa].iter().all(|byte| matches!(byte, b'0' | b'.'));
-    let number = std::str::from_utf8(&text[..end]).ok()?.parse().ok()?;
-    Some((number, &text[end..], zero))
+
+    /// In double precision; 64-bit integers are rounded.
+    #[inline]
+    pub const fn to_f64(self) -> f64 {
+        match self {
+            Number::I32(v) => v as f64,
+            Number::U32(v) => v as f64,
+            Number::I64(v) => v as f64,
+            Number::U64(v) => v as f64,
+            Number::Float(v) => v as f64,
+            Number::Double(v) => v,
+        }
+    }
 }
 
-/// `0x` with hexadecimal digits and an optional binary exponent.
-fn hexadecimal(text: &[u8]) -> Option<(f64, &[u8], bool)> {
-    let body = strip_word(text, b"0x")?;
-    let (mut mantissa, mut power, mut any, mut point, mut end) = (0u64, 0i32, false, false, 0);
-    for &byte in body {
-        match char::from(byte).to_digit(16) {
-            Some(digit) => {
-                any = true;
-                if mantissa >> 60 == 0 {
-                    mantissa = mantissa << 4 | u64::from(digit);
-                    power -= if point { 4 } else { 0 };
-                } else {
-                    // Beyond 60 bits only "something was there" matters for the rounding.
-                    mantissa |= u64::from(digit != 0);
-                    power = power.saturating_add(if point { 0 } else { 4 });
-                }
+impl fmt::Display for Number {
+    /// As Rust prints it; what `pmPrintValue(3)` prints is [`Value::print`](super::Value::print).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Number::I32(v) => v.fmt(f),
+            Number::U32(v) => v.fmt(f),
+            Number::I64(v) => v.fmt(f),
+            Number::U64(v) => v.fmt(f),
+            Number::Float(v) => v.fmt(f),
+            Number::Double(v) => v.fmt(f),
+        }
+    }
+}
+
+macro_rules! from_number {
+    ($($rust:ty => $variant:ident),* $(,)?) => {
+        $(impl From<$rust> for Number {
+            fn from(value: $rust) -> Number {
+                Number::$variant(value)
             }
-            None if byte == b'.' && !point => point = true,
-            None => break,
-        }
-        end += 1;
-    }
-    if !any {
-        return None;
-    }
-    let mut rest = &body[end..];
-    if let Some(after) = strip_word(rest, b"p") {
-        let (negative, digits) = match after.first() {
-            Some(b'-') => (true, &after[1..]),
-            Some(b'+') => (false, &after[1..]),
-            _ => (false, after),
-        };
-        let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if count > 0 {
-            let exponent = digits[..count]
-                .iter()
-                .fold(0i32, |e, digit| e.saturating_mul(10).saturating_add(i32::from(digit - b'0')))
-                .min(100_000);
-            power = power.saturating_add(if negative { -exponent } else { exponent });
-            rest = &digits[count..];
-        }
-    }
-    // Two steps, so that neither factor overflows while the product does not.
-    let half = power / 2;
-    let number = mantissa as f64 * 2f64.powi(half) * 2f64.powi(power - half);
-    Some((number, rest, mantissa == 0))
+        })*
+    };
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn digits_are_those_of_printf() {
-        for (value, g8, g16) in [
-            (0.0, "0", "0"),
-            (-0.0, "-0", "-0"),
-            (100_000_000.0, "1e+08", "100000000"),
-            (12_345_678.0, "12345678", "12345678"),
-            (0.0001, "0.0001", "0.0001"),
-            (0.000_01, "1e-05", "1e-05"),
-            (0.1 + 0.2, "0.3", "0.3"),
-            (99_999_999.5, "1e+08", "99999999.5"),
-            (f64::MAX, "1.7976931e+308", "1.797693134862316e+308"),
-            (f64::INFINITY, "inf", "inf"),
-            (-f64::NAN, "-nan", "-nan"),
-        ] {
-            assert_eq!((general(value, 8).as_str(), general(value, 16).as_str()), (g8, g16));
-        }
-        assert_eq!(general(2.5, 1), "2");
-        assert_eq!(general(0.5, 0), "0.5");
-        assert_eq!(exponential(123_456.78, 6), "1.234568e+05");
-        assert_eq!(exponential(0.0, 3), "0.000e+00");
-        assert_eq!(exponential(1e-300, 0), "1e-300");
-        assert_eq!(fixed(2.125, 2), "2.12");
-        // The smallest double has the most digits.
-        let least = f64::from_bits(1);
-        assert_eq!(fixed(least, 70_000), fixed(least, 1074) + &"0".repeat(70_000 - 1074));
-        assert_eq!(exponential(1.0, 70_000), format!("1.{}e+00", "0".repeat(70_000)));
-        assert_eq!(general(0.1, 70_000), general(0.1, 60));
-    }
-
-    #[test]
-    fn prefixes_are_those_of_strtod() {
-        for (text, value, rest) in [
-            ("1e3x", 1000.0, "x"),
-            (" +5m", 5.0, "m"),
-            ("0x10", 16.0, ""),
-            ("0x", 0.0, "x"),
-            ("1e", 1.0, "e"),
-            (".5.", 0.5, "."),
-            ("-INFinite", f64::NEG_INFINITY, "inite"),
-            ("infinity", f64::INFINITY, ""),
-        ] {
-            let found = parse_prefix(text.as_bytes()).unwrap();
-            assert_eq!((found.value, found.rest, found.out_of_range), (value, rest.as_bytes(), false));
-        }
-        assert!(parse_prefix(b"nan(0x1)s").is_some_and(|found| found.value.is_nan() && found.rest == b"s"));
-        assert!(parse_prefix(b"1e400").is_some_and(|found| found.out_of_range));
-        for text in ["", " ", "-", ".", "x", "- 1", "+-1"] {
-            assert_eq!(parse_prefix(text.as_bytes()), None, "{text}");
-        }
-    }
-}
+from_number!(i32 => I32, u32 => U32, i64 => I64, u64 => U64, f32 => Float, f64 => Double);

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::number::{exponential, fixed, general};
+use super::c_number::{exponential, fixed, general};
 use super::{Value, ValueType};
 
 /// How [`Value::print`] prints.
@@ -23,7 +23,7 @@ impl PrintOptions {
 
 /// A value in the encoding in which it was delivered, for values that are not of their metric's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RawValue<'a> {
+pub enum UntypedValue<'a> {
     /// 32 bits.
     InSitu(u32),
     /// A value block.
@@ -56,7 +56,7 @@ impl Value {
             }
             Value::String(text) => quoted(out, width, text),
             Value::Aggregate(payload) => {
-                RawValue::Block { kind: ValueType::Aggregate, payload }.print(width, out);
+                UntypedValue::Block { kind: ValueType::Aggregate, payload }.print(width, out);
             }
             Value::Event(array) | Value::HighResEvent(array) => {
                 out.extend_from_slice(record_count(array).as_bytes());
@@ -73,19 +73,19 @@ impl Value {
                 quoted(out, 0, &[&text[..SHORT_STRING_CUT], b"..."].concat());
             }
             Value::Aggregate(payload) => {
-                RawValue::Block { kind: ValueType::Aggregate, payload }.print_short(out);
+                UntypedValue::Block { kind: ValueType::Aggregate, payload }.print_short(out);
             }
             _ => self.print(PrintOptions::default(), out),
         }
     }
 }
 
-impl RawValue<'_> {
+impl UntypedValue<'_> {
     /// Appends what `pmPrintValue(3)` prints for a value whose type is unknown, or not that of its metric:
     /// every reading that makes sense, then the bytes in hexadecimal. Each part has `width` bytes at least.
     pub fn print(&self, width: usize, out: &mut Vec<u8>) {
         match *self {
-            RawValue::InSitu(word) => {
+            UntypedValue::InSitu(word) => {
                 padded(out, width, word);
                 let float = f32::from_bits(word);
                 if !float.is_nan() {
@@ -95,13 +95,13 @@ impl RawValue<'_> {
                 out.extend_from_slice(b" 0x");
                 padded(out, if width > 2 { width - 2 } else { width }, format!("{word:x}"));
             }
-            RawValue::Block { kind, payload } => print_block(&host_order(kind, payload), width, out),
+            UntypedValue::Block { kind, payload } => print_block(&host_order(kind, payload), width, out),
         }
     }
 
     /// Appends the text of `pmAtomStr(3)` for an aggregate: type, length and the first twelve bytes.
     pub fn print_short(&self, out: &mut Vec<u8>) {
-        let RawValue::Block { kind, payload } = *self else {
+        let UntypedValue::Block { kind, payload } = *self else {
             return self.print(0, out);
         };
         // Writing to a Vec does not fail.

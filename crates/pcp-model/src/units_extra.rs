@@ -6,7 +6,7 @@
 use std::fmt::{self, Write};
 
 use super::Units;
-use super::number::{skip_white, strip_word};
+use super::c_number::{skip_white, strip_word};
 
 /// What [`Units::extra`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Text to units, as `pmParseUnitsStr(3)` does it (spec `units.md` 6 and 14).
 
 use super::Units;
-use super::number::{self, is_white, skip_white, strip_word};
+use super::c_number::{is_white, parse_prefix, skip_white, strip_word};
 use super::units_extra::ExtraUnit;
 
 /// Why a text is not a units specification. The texts are those of PCP.
@@ -101,7 +101,7 @@ impl Part {
                 }
                 rest = after;
             } else if matches!(first, b'-' | b'.' | b'0'..=b'9') {
-                let (number, after) = match number::parse_prefix(rest) {
+                let (number, after) = match parse_prefix(rest) {
                     Some(found) if !found.out_of_range => (found.value, found.rest),
                     _ => return Err(UnitsParseError::Number),
                 };

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Inst, PM_IN_NULL, PmError, Pmid, Timestamp, ValueType};
+use super::{Inst, Number, PM_IN_NULL, PmError, Pmid, Timestamp, ValueType};
 
 /// One value of a metric. Text is bytes: PCP promises no encoding; neither text nor aggregates carry
 /// a terminating NUL here.
@@ -46,18 +46,69 @@ impl Value {
             Value::HighResEvent(_) => ValueType::HighResEvent,
         }
     }
+
+    /// The number, if it is one.
+    #[inline]
+    pub const fn number(&self) -> Option<Number> {
+        Some(match *self {
+            Value::I32(v) => Number::I32(v),
+            Value::U32(v) => Number::U32(v),
+            Value::I64(v) => Number::I64(v),
+            Value::U64(v) => Number::U64(v),
+            Value::Float(v) => Number::Float(v),
+            Value::Double(v) => Number::Double(v),
+            _ => return None,
+        })
+    }
+
+    /// This value as another type: numbers as [`Number::convert`] does, text and aggregates only to what they are.
+    ///
+    /// # Errors
+    /// Those of [`Number::convert`]; `PM_ERR_CONV` for pairs of types that do not convert.
+    pub fn convert(&self, to: ValueType) -> Result<Value, PmError> {
+        match self {
+            Value::String(_) if to == ValueType::String => Ok(self.clone()),
+            Value::Aggregate(_) if to == ValueType::Aggregate => Ok(self.clone()),
+            _ => self.number().ok_or(PmError::CONV)?.convert(to).map(Value::from),
+        }
+    }
+
+    /// The value a text stands for in a type: itself, or what [`Number::parse`] reads.
+    ///
+    /// # Errors
+    /// Those of [`Number::parse`]; `PM_ERR_TYPE` for a type that is not of numbers or text.
+    pub fn parse(text: &str, to: ValueType) -> Result<Value, PmError> {
+        match to {
+            ValueType::String => Ok(Value::String(Bytes::copy_from_slice(text.as_bytes()))),
+            _ => Number::parse(text, to).map(Value::from),
+        }
+    }
+}
+
+impl From<Number> for Value {
+    #[inline]
+    fn from(number: Number) -> Value {
+        match number {
+            Number::I32(v) => Value::I32(v),
+            Number::U32(v) => Value::U32(v),
+            Number::I64(v) => Value::I64(v),
+            Number::U64(v) => Value::U64(v),
+            Number::Float(v) => Value::Float(v),
+            Number::Double(v) => Value::Double(v),
+        }
+    }
 }
 
 macro_rules! from_number {
-    ($($rust:ty => $variant:ident),* $(,)?) => {
+    ($($rust:ty),*) => {
         $(impl From<$rust> for Value {
             fn from(value: $rust) -> Value {
-                Value::$variant(value)
+                Number::from(value).into()
             }
         })*
     };
 }
-from_number!(i32 => I32, u32 => U32, i64 => I64, u64 => U64, f32 => Float, f64 => Double);
+from_number!(i32, u32, i64, u64, f32, f64);
 
 impl From<&'static str> for Value {
     fn from(text: &'static str) -> Value {

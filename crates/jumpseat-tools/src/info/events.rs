@@ -3,7 +3,7 @@
 use byteorder::NetworkEndian;
 use bytes::Bytes;
 use pcp_event::{ArrayKind, ArrayReader, EventFlags, Param};
-use pcp_model::{Pmid, PrintOptions, RawValue, Value, ValueType};
+use pcp_model::{Pmid, PrintOptions, UntypedValue, Value, ValueType};
 use pcp_pdu::ValueRef;
 
 use super::Info;
@@ -117,7 +117,7 @@ fn print(param: Param<'_>, value_type: ValueType, out: &mut Vec<u8>) {
         kind == value_type || (kind == ValueType::Aggregate && value_type == ValueType::AggregateStatic);
     match same {
         true => value.print(PrintOptions::width(1), out),
-        false => RawValue::Block { kind, payload: &payload }.print(1, out),
+        false => UntypedValue::Block { kind, payload: &payload }.print(1, out),
     }
 }
 
@@ -126,7 +126,7 @@ fn print_word(word: u32, value_type: ValueType, out: &mut Vec<u8>) {
         ValueType::I32 => Value::I32(word as i32).print(PrintOptions::width(1), out),
         // Whoever packed it may have taken one for the other.
         ValueType::U32 => Value::U32(word).print(PrintOptions::width(1), out),
-        _ => RawValue::InSitu(word).print(1, out),
+        _ => UntypedValue::InSitu(word).print(1, out),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Numbers with a point, in columns: four digits or so, whatever their size (spec `tools.md` 5.6).
 
-use pcp_model::number::fixed;
+use pcp_model::c_number::fixed;
 
 /// A number in a column, its blanks included: so that points are about below each other, numbers that take less
 /// digits have blanks after them.
@@ -34,7 +34,7 @@ pub fn real(value: f64, width: usize, counter: bool) -> String {
 
 /// `%.3E`.
 fn upper(value: f64) -> String {
-    pcp_model::number::exponential(value, 3).to_uppercase()
+    pcp_model::c_number::exponential(value, 3).to_uppercase()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Values as the tools print them.
 
 use pcp_event::print_value;
-use pcp_model::{PrintOptions, RawValue, ValueType};
+use pcp_model::{PrintOptions, UntypedValue, ValueType};
 use pcp_pdu::ValueRef;
 
 use super::clock::Clock;
@@ -22,13 +22,13 @@ pub fn print(
     }
 }
 
-fn raw(value: ValueRef<'_>) -> RawValue<'_> {
+fn raw(value: ValueRef<'_>) -> UntypedValue<'_> {
     match value {
-        ValueRef::InSitu(word) => RawValue::InSitu(u32::from_be_bytes(word)),
+        ValueRef::InSitu(word) => UntypedValue::InSitu(u32::from_be_bytes(word)),
         ValueRef::Block([code, _, _, _, payload @ ..]) => {
-            RawValue::Block { kind: ValueType::from_code((*code).into()), payload }
+            UntypedValue::Block { kind: ValueType::from_code((*code).into()), payload }
         }
-        ValueRef::Block(_) => RawValue::Block { kind: ValueType::Unknown, payload: &[] },
+        ValueRef::Block(_) => UntypedValue::Block { kind: ValueType::Unknown, payload: &[] },
     }
 }
 

@@ -6,7 +6,7 @@ use super::window::Reference;
 use super::zone::{MONTHS, WEEKDAYS};
 use super::{TimeError, Zone};
 use crate::Timestamp;
-use crate::number::{parse_prefix, skip_white};
+use crate::c_number::{parse_prefix, skip_white};
 
 /// The instant a text stands for, from `reference.start` and, if it is finite, `reference.end`.
 pub(super) fn parse_instant(text: &str, reference: &Reference, zone: &Zone) -> Result<Timestamp, TimeError> {

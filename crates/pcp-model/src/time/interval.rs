@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::TimeError;
-use crate::number::{parse_prefix, skip_white};
+use crate::c_number::{parse_prefix, skip_white};
 
 /// The time a text such as `1 hour 30 min` stands for: numbers with units, added up; a number without a
 /// unit is of seconds. Unlike PCP it refuses `nan`, and numbers of 2^63 seconds and more everywhere.

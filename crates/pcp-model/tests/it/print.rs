@@ -3,7 +3,7 @@
 use crate::units_support::{bytes, code, rows, word};
 use bytes::Bytes;
 use pcp_event::EventFlags;
-use pcp_model::{InDom, PmError, Pmid, PrintOptions, RawValue, Semantics, Value, ValueType, number_text};
+use pcp_model::{InDom, PmError, Pmid, PrintOptions, UntypedValue, Semantics, Value, ValueType, number_text};
 use serde_json::Value as Json;
 
 /// The rows of the table, with the results of 6.3.8 where those differ.
@@ -35,12 +35,12 @@ fn payload(row: &Json) -> Vec<u8> {
 }
 
 /// A value of its own type, or `None` for what never becomes one.
-fn value(kind: ValueType, raw: &RawValue<'_>) -> Option<Value> {
+fn value(kind: ValueType, raw: &UntypedValue<'_>) -> Option<Value> {
     Some(match (*raw, kind) {
-        (RawValue::InSitu(word), ValueType::I32) => Value::I32(word as i32),
-        (RawValue::InSitu(word), ValueType::U32) => Value::U32(word),
-        (RawValue::InSitu(word), ValueType::Float) => Value::Float(f32::from_bits(word)),
-        (RawValue::Block { kind: block, payload }, kind) if block == kind => match kind {
+        (UntypedValue::InSitu(word), ValueType::I32) => Value::I32(word as i32),
+        (UntypedValue::InSitu(word), ValueType::U32) => Value::U32(word),
+        (UntypedValue::InSitu(word), ValueType::Float) => Value::Float(f32::from_bits(word)),
+        (UntypedValue::Block { kind: block, payload }, kind) if block == kind => match kind {
             ValueType::I64 => Value::I64(i64::from_be_bytes(payload.try_into().ok()?)),
             ValueType::U64 => Value::U64(u64::from_be_bytes(payload.try_into().ok()?)),
             ValueType::Float => Value::Float(f32::from_be_bytes(payload.try_into().ok()?)),
@@ -64,10 +64,10 @@ fn print_value() {
                 bad += 1;
                 continue;
             }
-            "insitu" => RawValue::InSitu(word(&row["lval"])),
+            "insitu" => UntypedValue::InSitu(word(&row["lval"])),
             _ => {
                 bytes = payload(row);
-                RawValue::Block { kind: ValueType::from_code(code(&row["vtype"])), payload: &bytes }
+                UntypedValue::Block { kind: ValueType::from_code(code(&row["vtype"])), payload: &bytes }
             }
         };
         let kind = ValueType::from_code(code(&row["type"]));
@@ -78,9 +78,9 @@ fn print_value() {
                 typed += 1;
                 value.print(PrintOptions::width(width), &mut out);
             }
-            (None, RawValue::InSitu(word)) if kind == ValueType::Event => {
+            (None, UntypedValue::InSitu(word)) if kind == ValueType::Event => {
                 control += 1;
-                out = RawValue::log_control(word).into_bytes();
+                out = UntypedValue::log_control(word).into_bytes();
             }
             (None, raw) => {
                 untyped += 1;
@@ -123,7 +123,7 @@ fn atom_str() {
             }
             ValueType::Aggregate | ValueType::AggregateStatic if row.get("vbuf").is_some() => {
                 let kind = ValueType::from_code(code(&row["vtype"]));
-                RawValue::Block { kind, payload: &bytes(&row["vbuf"]) }.print_short(&mut out);
+                UntypedValue::Block { kind, payload: &bytes(&row["vbuf"]) }.print_short(&mut out);
             }
             kind @ (ValueType::Event | ValueType::HighResEvent) => {
                 // A header word, then the number of records, here in the order of the machine.

@@ -1,44 +1,41 @@
-//! Values from one type to another, as `pmExtractValue(3)` does it (spec `units.md` 9.2).
+//! Numbers from one type to another, as `pmExtractValue(3)` does it (spec `units.md` 9.2).
 
-use super::{PmError, Value, ValueType};
+use super::{Number, PmError, ValueType};
 
-impl Value {
-    /// This value as another type. Conversions round or cut as PCP does, and keep its quirks: NaN and
+impl Number {
+    /// This number as another type. Conversions round or cut as PCP does, and keep its quirks: NaN and
     /// doubles below -2^63 convert to the smallest signed integer without an error, and 64-bit values
     /// below -2^31 wrap when cut to 32 bits.
     ///
     /// # Errors
-    /// `PM_ERR_CONV` for pairs of types that do not convert, `PM_ERR_TRUNC` for numbers too large for
+    /// `PM_ERR_CONV` for a type that is not one of numbers, `PM_ERR_TRUNC` for numbers too large for
     /// the type, `PM_ERR_SIGN` for negative numbers to an unsigned type.
-    pub fn convert(&self, to: ValueType) -> Result<Value, PmError> {
+    pub fn convert(self, to: ValueType) -> Result<Number, PmError> {
         match self {
-            Value::I32(v) => integer(i128::from(*v), to),
-            Value::U32(v) => integer(i128::from(*v), to),
-            Value::I64(v) => integer(i128::from(*v), to),
-            Value::U64(v) => integer(i128::from(*v), to),
-            Value::Float(v) => float(f64::from(*v), to, &FLOAT_LIMITS),
-            Value::Double(v) => float(*v, to, &DOUBLE_LIMITS),
-            Value::String(_) if to == ValueType::String => Ok(self.clone()),
-            Value::Aggregate(_) if to == ValueType::Aggregate => Ok(self.clone()),
-            _ => Err(PmError::CONV),
+            Number::I32(v) => integer(v.into(), to),
+            Number::U32(v) => integer(v.into(), to),
+            Number::I64(v) => integer(v.into(), to),
+            Number::U64(v) => integer(v.into(), to),
+            Number::Float(v) => float(v.into(), to, &FLOAT_LIMITS),
+            Number::Double(v) => float(v, to, &DOUBLE_LIMITS),
         }
     }
 }
 
-fn integer(value: i128, to: ValueType) -> Result<Value, PmError> {
+fn integer(value: i128, to: ValueType) -> Result<Number, PmError> {
     let below = |limit: i128| if value > limit { Err(PmError::TRUNC) } else { Ok(value) };
     let natural = || if value < 0 { Err(PmError::SIGN) } else { Ok(()) };
     match to {
-        ValueType::I32 => below(i32::MAX.into()).map(|v| Value::I32(v as i32)),
-        ValueType::I64 => below(i64::MAX.into()).map(|v| Value::I64(v as i64)),
+        ValueType::I32 => below(i32::MAX.into()).map(|v| Number::I32(v as i32)),
+        ValueType::I64 => below(i64::MAX.into()).map(|v| Number::I64(v as i64)),
         ValueType::U32 => {
             natural()?;
-            below(u32::MAX.into()).map(|v| Value::U32(v as u32))
+            below(u32::MAX.into()).map(|v| Number::U32(v as u32))
         }
-        ValueType::U64 => natural().map(|()| Value::U64(value as u64)),
+        ValueType::U64 => natural().map(|()| Number::U64(value as u64)),
         // Every source fits i128, so this is one rounding straight from the integer.
-        ValueType::Float => Ok(Value::Float(value as f32)),
-        ValueType::Double => Ok(Value::Double(value as f64)),
+        ValueType::Float => Ok(Number::Float(value as f32)),
+        ValueType::Double => Ok(Number::Double(value as f64)),
         _ => Err(PmError::CONV),
     }
 }
@@ -57,31 +54,31 @@ const DOUBLE_LIMITS: Limits = Limits { i32: 2_147_483_647.0, u32: 4_294_967_295.
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 const TWO_64: f64 = 18_446_744_073_709_551_616.0;
 
-fn float(value: f64, to: ValueType, limits: &Limits) -> Result<Value, PmError> {
+fn float(value: f64, to: ValueType, limits: &Limits) -> Result<Number, PmError> {
     let natural = || if value < 0.0 { Err(PmError::SIGN) } else { Ok(()) };
     let below = |limit: f64| if value >= limit { Err(PmError::TRUNC) } else { Ok(()) };
     Ok(match to {
-        ValueType::I32 if value.is_nan() => Value::I32(i32::MIN),
+        ValueType::I32 if value.is_nan() => Number::I32(i32::MIN),
         ValueType::I32 if value.abs() >= limits.i32 => return Err(PmError::TRUNC),
-        ValueType::I32 => Value::I32(value as i32),
+        ValueType::I32 => Number::I32(value as i32),
         ValueType::U32 => {
             below(limits.u32)?;
             natural()?;
-            Value::U32(value as u32)
+            Number::U32(value as u32)
         }
-        ValueType::I64 if value.is_nan() => Value::I64(i64::MIN),
+        ValueType::I64 if value.is_nan() => Number::I64(i64::MIN),
         ValueType::I64 => {
             below(TWO_63)?;
-            Value::I64(value as i64)
+            Number::I64(value as i64)
         }
-        ValueType::U64 if value.is_nan() => Value::U64(1 << 63),
+        ValueType::U64 if value.is_nan() => Number::U64(1 << 63),
         ValueType::U64 => {
             below(TWO_64)?;
             natural()?;
-            Value::U64(value as u64)
+            Number::U64(value as u64)
         }
-        ValueType::Float => Value::Float(value as f32),
-        ValueType::Double => Value::Double(value),
+        ValueType::Float => Number::Float(value as f32),
+        ValueType::Double => Number::Double(value),
         _ => return Err(PmError::CONV),
     })
 }
@@ -89,6 +86,7 @@ fn float(value: f64, to: ValueType, limits: &Limits) -> Result<Value, PmError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Value;
 
     #[test]
     fn limits_are_those_of_the_library() {

@@ -1,34 +1,31 @@
-//! Text to values, as `pmstore(1)` and fetch groups read it (spec `units.md` 10).
+//! Text to numbers, as `pmstore(1)` and fetch groups read it (spec `units.md` 10).
 
-use bytes::Bytes;
+use super::c_number::{parse_prefix, skip_white};
+use super::{Number, PmError, ValueType};
 
-use super::number::{parse_prefix, skip_white};
-use super::{PmError, Value, ValueType};
-
-impl Value {
-    /// The value a text stands for in a type: `__pmStringValue` of libpcp. Numbers are as C's `strtol` and
+impl Number {
+    /// The number a text stands for in a type: `__pmStringValue` of libpcp. Numbers are as C's `strtol` and
     /// `strtod` take them: after white space, with a sign; whole numbers also in hexadecimal. As in C a
     /// negative text is a large unsigned number. The empty text is zero. Unlike PCP before 7.2 a zero is a
     /// valid `FLOAT`.
     ///
     /// # Errors
-    /// `PM_ERR_TYPE` for text that is not a number, has something after it, or a type that is not of
-    /// numbers or text; `ERANGE` for a number beyond the type.
-    pub fn parse(text: &str, to: ValueType) -> Result<Value, PmError> {
+    /// `PM_ERR_TYPE` for text that is not a number or has something after it, or a type that is not one of
+    /// numbers; `ERANGE` for a number beyond the type.
+    pub fn parse(text: &str, to: ValueType) -> Result<Number, PmError> {
         match to {
-            ValueType::I32 => i32::try_from(integer(text)?.signed()?).map(Value::I32).map_err(|_| RANGE),
-            ValueType::U32 => u32::try_from(integer(text)?.unsigned()?).map(Value::U32).map_err(|_| RANGE),
-            ValueType::I64 => integer(text)?.signed().map(Value::I64),
-            ValueType::U64 => integer(text)?.unsigned().map(Value::U64),
+            ValueType::I32 => i32::try_from(integer(text)?.signed()?).map(Number::I32).map_err(|_| RANGE),
+            ValueType::U32 => u32::try_from(integer(text)?.unsigned()?).map(Number::U32).map_err(|_| RANGE),
+            ValueType::I64 => integer(text)?.signed().map(Number::I64),
+            ValueType::U64 => integer(text)?.unsigned().map(Number::U64),
             ValueType::Float => float(text).and_then(|v| {
                 let magnitude = v.abs();
                 let fits = v == 0.0
                     || v.is_nan()
                     || (f32::MIN_POSITIVE.into()..=f32::MAX.into()).contains(&magnitude);
-                if fits { Ok(Value::Float(v as f32)) } else { Err(RANGE) }
+                if fits { Ok(Number::Float(v as f32)) } else { Err(RANGE) }
             }),
-            ValueType::Double => float(text).map(Value::Double),
-            ValueType::String => Ok(Value::String(Bytes::copy_from_slice(text.as_bytes()))),
+            ValueType::Double => float(text).map(Number::Double),
             _ => Err(PmError::TYPE),
         }
     }
@@ -107,6 +104,7 @@ fn float(text: &str) -> Result<f64, PmError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Value;
 
     #[test]
     fn numbers_are_those_of_c() {
