@@ -53,7 +53,7 @@ pub use index::IndexEntry;
 pub use indoms::OnDisk;
 pub use label::Label;
 pub use reader::{Archive, Direction, Place, RecordPlace, Step};
-pub use record::{Record, Set, Values};
+pub use record::Record;
 pub use replay::{Replay, ReplayError, ReplayMode};
 pub use write::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};
 

@@ -6,9 +6,9 @@ use super::error::ArchiveError;
 use super::interpolate::Interpolator;
 use super::interpolated::RuleOptions;
 use super::reader::{Archive, Direction, Place, RecordPlace, Step};
-use super::record::{Record, Set};
+use super::record::Record;
 use pcp_model::{InDom, Inst, PmError, Pmid, Profile, Timestamp};
-use pcp_pdu::Fetched;
+use pcp_pdu::{Fetched, SetRef};
 
 /// What a fetch gives (`pmSetMode(3)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,7 +279,7 @@ impl Replay {
         if passed || !(any || record.sets().any(|set| wanted.contains_key(&set.pmid))) {
             return Ok(None);
         }
-        let mut found: Vec<Option<Set<'_>>> = vec![None; pmids.len()];
+        let mut found: Vec<Option<SetRef<'_>>> = vec![None; pmids.len()];
         for set in record.sets() {
             if let Some(number) = wanted.get(&set.pmid) {
                 found[*number].get_or_insert(set);
@@ -297,7 +297,7 @@ impl Replay {
 }
 
 /// Appends the values of those instances that are wanted, or why there are none; no values where there is no set.
-fn push_set(pmid: Pmid, set: Option<Set<'_>>, wanted: impl Fn(Inst) -> bool, out: &mut Fetched) {
+fn push_set(pmid: Pmid, set: Option<SetRef<'_>>, wanted: impl Fn(Inst) -> bool, out: &mut Fetched) {
     let values = match set.map(|set| set.values) {
         Some(Err(error)) => return out.push_error(pmid, error),
         Some(Ok(values)) => Some(values),

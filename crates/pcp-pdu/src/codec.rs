@@ -157,10 +157,6 @@ impl<'a> Reader<'a> {
         self.take(field, 4).map(|mut bytes| bytes.get_i32())
     }
 
-    pub fn i64(&mut self, field: &'static str) -> Result<i64, PduError> {
-        self.take(field, 8).map(|mut bytes| bytes.get_i64())
-    }
-
     /// A count of items that take at least `item` bytes each, so that it is safe to allocate for.
     pub fn count(&mut self, field: &'static str, item: usize) -> Result<usize, PduError> {
         let word = self.i32(field)?;

@@ -160,6 +160,13 @@ pub enum Unsendable {
         /// The instance.
         inst: Inst,
     },
+    /// What was to be copied as a value block is not one.
+    NotABlock {
+        /// The metric.
+        pmid: Pmid,
+        /// The instance.
+        inst: Inst,
+    },
     /// A field exceeds its limit.
     Limit {
         /// The field.
@@ -191,18 +198,27 @@ pub enum Unsendable {
     },
 }
 
-impl EncodeError {
+impl Unsendable {
     /// The code to report in place of what could not be sent.
     pub const fn pm_error(&self) -> PmError {
-        match self.reason {
+        match self {
             Unsendable::TooLong { .. } | Unsendable::ValueTooLong { .. } | Unsendable::Limit { .. } => {
                 PmError::TOOBIG
             }
             Unsendable::Empty { .. } => PmError::TOOSMALL,
-            Unsendable::MixedFormats { .. } | Unsendable::NotAnEventArray { .. } => PmError::CONV,
+            Unsendable::MixedFormats { .. }
+            | Unsendable::NotAnEventArray { .. }
+            | Unsendable::NotABlock { .. } => PmError::CONV,
             Unsendable::BadLabel { .. } => PmError::LABEL,
             Unsendable::NotAnError { .. } | Unsendable::Misuse { .. } => PmError::BOTCH,
         }
+    }
+}
+
+impl EncodeError {
+    /// The code to report in place of what could not be sent.
+    pub const fn pm_error(&self) -> PmError {
+        self.reason.pm_error()
     }
 }
 
@@ -217,6 +233,9 @@ impl fmt::Display for EncodeError {
             Unsendable::MixedFormats { pmid } => write!(f, "values of {pmid} differ in format"),
             Unsendable::NotAnEventArray { pmid, inst } => {
                 write!(f, "the value of {pmid}, instance {inst}, is not a packed event array")
+            }
+            Unsendable::NotABlock { pmid, inst } => {
+                write!(f, "the value of {pmid}, instance {inst}, is not a block")
             }
             Unsendable::Limit { field, value, max } => write!(f, "{field} is {value}, at most {max} fit"),
             Unsendable::Empty { field } => write!(f, "{field} is empty"),

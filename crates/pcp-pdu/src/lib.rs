@@ -30,8 +30,8 @@ mod pmns;
 mod profile;
 mod result;
 mod result_writer;
+pub mod sets;
 mod text;
-mod value;
 
 use bytes::{Bytes, BytesMut};
 
@@ -43,7 +43,7 @@ pub use creds::{Cred, CredFlags, Creds, PROTOCOL_VERSION};
 pub use error::{Challenge, ErrorPdu, Features, StateChange};
 pub use fault::{EncodeError, PduError, Problem, Unsendable};
 pub use fetch::Fetch;
-pub use fetched::{Fetched, SetRef, ValueRef, ValuesRef};
+pub use fetched::Fetched;
 pub use frame::{Frame, FrameError, FrameReader, HEADER_LEN};
 pub use instance::{InstanceEntry, InstanceList, InstanceReq};
 pub use label::{LabelPdu, LabelTarget, label_text};
@@ -51,8 +51,8 @@ pub use pmns::{NodeKind, PmnsChild, PmnsIds, PmnsNames};
 pub use profile::ProfilePdu;
 pub use result::{RawInstanceValue, RawValueSet, ResultKind, ResultPdu};
 pub use result_writer::ResultWriter;
+pub use sets::{Block, RawValue, SetRef, Sets, SetsError, SetsWriter, TypedRef, ValueRef, ValuesRef};
 pub use text::{TextLevel, TextPdu, TextReq, TextTarget};
-pub use value::{Block, RawValue};
 
 use codec::{Reader, Writer};
 
@@ -114,8 +114,8 @@ impl Pdu {
         let mut r = Reader::new(frame);
         Ok(match frame.kind {
             kind::ERROR => Pdu::Error(ErrorPdu::decode(&mut r)?),
-            kind::RESULT => Pdu::Result(ResultPdu::decode(&mut r, ResultKind::Micro)?),
-            kind::HIGHRES_RESULT => Pdu::HighResResult(ResultPdu::decode(&mut r, ResultKind::HighRes)?),
+            kind::RESULT => Pdu::Result(ResultPdu::decode(frame, ResultKind::Micro)?),
+            kind::HIGHRES_RESULT => Pdu::HighResResult(ResultPdu::decode(frame, ResultKind::HighRes)?),
             kind::PROFILE => Pdu::Profile(ProfilePdu::decode(&mut r)?),
             kind::FETCH => Pdu::Fetch(Fetch::decode(&mut r)?),
             kind::HIGHRES_FETCH => Pdu::HighResFetch(Fetch::decode(&mut r)?),

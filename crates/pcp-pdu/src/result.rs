@@ -3,31 +3,26 @@
 //! ```text
 //! RESULT          12 sec i32 | 16 usec i32 | 20 numpmid i32          | 24 sets | blocks
 //! HIGHRES_RESULT  12 numpmid i32 | 16 sec i64 | 24 nsec i64          | 32 sets | blocks
-//! set   := pmid u32 | numval i32, if > 0: | valfmt i32 | numval x { inst i32 | word }
-//! word  := the value (valfmt 0), or its block's offset from the start of the PDU in words (1, 2)
-//! block := type:8 len:24 | len - 4 bytes, padded with '~' to a multiple of 4
 //! ```
 //!
-//! Cost of decoding: two passes over the sets, one allocation for each metric with values; blocks are
-//! slices of the frame. Blocks must tile the space behind the sets, in any order; in the order of their
-//! values, which is what everybody sends, that is checked without memory.
+//! Sets and blocks: [`super::sets`]. Here values are taken out of them one by one, for who has to keep them: cost of
+//! decoding is one allocation for each metric with values; blocks are slices of the frame. Results that are
+//! fetched again and again are better [`super::Fetched`].
 
 use byteorder::{BigEndian, ByteOrder};
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 
-use super::codec::{MAX_LEN, Reader, Writer, pad4};
+use super::codec::{MAX_LEN, Writer};
 use super::fault::{EncodeError, PduError, Problem, Unsendable};
-use super::value::{BLOCK_HEADER, Block, DPTR, INSITU, MAX_BLOCK, RawValue, SPTR};
-use super::{HEADER_LEN, events, kind};
+use super::frame::Frame;
+use super::sets::{
+    Block, RawValue, SetHead, SetRef, SetsError, SetsWriter, ValueRef, WORD, check_tiling, count_of_sets,
+};
+use super::{HEADER_LEN, kind};
 use pcp_model::{Inst, InstanceValue, PmError, Pmid, Timestamp, ValueSet, ValueType};
 
-const WORD: usize = 4;
 const MICRO_HEADER: usize = 24;
 pub(super) const HIGHRES_HEADER: usize = 32;
-/// A set without values.
-const MIN_SET_LEN: usize = 8;
-/// An instance and its value word.
-pub(super) const VALUE_LEN: usize = 8;
 
 /// Which of the two result PDUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +47,40 @@ impl ResultKind {
         match self {
             ResultKind::Micro => MICRO_HEADER,
             ResultKind::HighRes => HIGHRES_HEADER,
+        }
+    }
+
+    /// The result PDU with this type number.
+    pub(super) const fn of(kind: u32) -> Option<ResultKind> {
+        match kind {
+            kind::RESULT => Some(ResultKind::Micro),
+            kind::HIGHRES_RESULT => Some(ResultKind::HighRes),
+            _ => None,
+        }
+    }
+
+    /// The timestamp and the number of sets, out of everything behind the PDU's header. A fraction outside the second
+    /// is clamped, so that the seconds (an agent's flags) stay what they are.
+    pub(super) fn read(self, body: &[u8]) -> Result<(Timestamp, usize), PduError> {
+        let error = |offset, problem| PduError { kind: self.kind(), offset, problem };
+        let need = self.header_len() - HEADER_LEN;
+        let Some((mut fields, sets)) = body.split_at_checked(need) else {
+            return Err(error(HEADER_LEN, Problem::Truncated { field: "header", need, have: body.len() }));
+        };
+        let (timestamp, place, numpmid) = match self {
+            ResultKind::Micro => {
+                let (sec, usec) = (fields.get_i32(), fields.get_i32());
+                let nsec = usec.clamp(0, 999_999) as u32 * 1000;
+                (Timestamp { sec: sec.into(), nsec }, MICRO_HEADER - WORD, fields.get_i32())
+            }
+            ResultKind::HighRes => {
+                let (numpmid, sec, nsec) = (fields.get_i32(), fields.get_i64(), fields.get_i64());
+                (Timestamp { sec, nsec: nsec.clamp(0, 999_999_999) as u32 }, HEADER_LEN, numpmid)
+            }
+        };
+        match count_of_sets(numpmid, sets.len()) {
+            Some(count) => Ok((timestamp, count)),
+            None => Err(error(place, Problem::Count { field: "numpmid", count: numpmid })),
         }
     }
 
@@ -136,227 +165,64 @@ impl RawValueSet {
     }
 }
 
+/// The body of a PDU lacks the header that places of blocks count from.
+const BODY_BIAS: u32 = (HEADER_LEN / WORD) as u32;
+
 impl ResultPdu {
-    pub(super) fn decode(r: &mut Reader<'_>, kind: ResultKind) -> Result<ResultPdu, PduError> {
-        let (timestamp, count) = match kind {
-            ResultKind::Micro => {
-                let (sec, usec) = (r.i32("sec")?, r.i32("usec")?);
-                (micro_time(sec, usec), r.count("numpmid", MIN_SET_LEN)?)
-            }
-            ResultKind::HighRes => {
-                // numpmid comes before the timestamp here.
-                let place = r.place();
-                let numpmid = r.i32("numpmid")?;
-                let (sec, nsec) = (r.i64("sec")?, r.i64("nsec")?);
-                match usize::try_from(numpmid) {
-                    Ok(count) if count <= r.remaining() / MIN_SET_LEN => (nano_time(sec, nsec), count),
-                    _ => {
-                        let problem = Problem::Count { field: "numpmid", count: numpmid };
-                        return Err(r.error_at(place, problem));
-                    }
-                }
-            }
-        };
-        let mut tiling = Tiling { next: end_of_sets(r, count)?, strays: Vec::new(), events: Vec::new() };
-        let mut sets = Vec::with_capacity(count);
-        for _ in 0..count {
-            sets.push(take_set(r, &mut tiling)?);
-        }
-        tiling.finish(r)?;
+    pub(super) fn decode(frame: &Frame, kind: ResultKind) -> Result<ResultPdu, PduError> {
+        let (timestamp, count) = kind.read(&frame.body)?;
+        let sets = take_sets(frame, kind.header_len() - HEADER_LEN, count)
+            .map_err(|error| error.in_pdu(kind.kind(), HEADER_LEN))?;
         Ok(ResultPdu { timestamp, sets })
     }
 
     pub(super) fn encode(&self, w: &mut Writer<'_>, kind: ResultKind) -> Result<(), EncodeError> {
-        let (mut sets_len, mut blocks_len) = (0, 0);
-        for set in &self.sets {
-            let (set_len, block_len) = lengths(set).map_err(|reason| w.error(reason))?;
-            sets_len += set_len;
-            blocks_len += block_len;
-        }
-        let mut at = kind.header_len() + sets_len;
-        if at + blocks_len > MAX_LEN {
-            return Err(w.error(Unsendable::TooLong { max: MAX_LEN }));
-        }
-        w.reserve(at + blocks_len);
-        w.bytes(&kind.fields(self.timestamp, self.sets.len() as i32)[..kind.header_len() - HEADER_LEN]);
-        for set in &self.sets {
-            w.u32(set.pmid.0);
-            let values = match &set.values {
-                Ok(values) => values,
-                Err(error) => {
-                    w.i32(error.0);
-                    continue;
-                }
-            };
-            w.count("numval", values.len())?;
-            if let Some(first) = values.first() {
-                w.i32(first.value.format());
-            }
-            for RawInstanceValue { inst, value } in values {
-                w.i32(*inst);
-                match value {
-                    RawValue::InSitu(word) => w.bytes(word),
-                    RawValue::Block(block) => {
-                        w.u32((at / WORD) as u32);
-                        at += pad4(block.0.len());
-                    }
-                }
-            }
-        }
-        let values = self.sets.iter().filter_map(|set| set.values.as_ref().ok()).flatten();
-        for RawInstanceValue { value, .. } in values {
-            if let RawValue::Block(block) = value {
-                w.bytes(&block.0);
-                w.pad(block.0.len());
-            }
-        }
+        let mut sets = SetsWriter::new(0, MAX_LEN - kind.header_len());
+        self.put_sets(&mut sets, kind).map_err(|reason| w.error(reason))?;
+        w.reserve(kind.header_len() + sets.len());
+        w.bytes(&kind.fields(self.timestamp, sets.count())[..kind.header_len() - HEADER_LEN]);
+        sets.parts().into_iter().for_each(|part| w.bytes(part));
         Ok(())
+    }
+
+    fn put_sets(&self, out: &mut SetsWriter, kind: ResultKind) -> Result<(), Unsendable> {
+        for set in &self.sets {
+            match &set.values {
+                Ok(values) => {
+                    out.begin_set(set.pmid)?;
+                    values.iter().try_for_each(|value| out.raw(value.inst, &value.value))?;
+                    out.end_set()?;
+                }
+                Err(error) => out.set_error(set.pmid, *error)?,
+            }
+        }
+        out.place_blocks((kind.header_len() + out.sets_len()) / WORD)
     }
 }
 
-/// A fraction outside the second is clamped, so that the seconds (an agent's flags) stay what they are.
-fn micro_time(sec: i32, usec: i32) -> Timestamp {
-    Timestamp { sec: sec.into(), nsec: usec.clamp(0, 999_999) as u32 * 1000 }
-}
-
-fn nano_time(sec: i64, nsec: i64) -> Timestamp {
-    Timestamp { sec, nsec: nsec.clamp(0, 999_999_999) as u32 }
-}
-
-/// Where the value sets end, checking their counts. `r` stays at the first set.
-fn end_of_sets(r: &Reader<'_>, count: usize) -> Result<usize, PduError> {
-    let mut r = r.clone();
+/// The `count` sets that begin at `start` of a frame's body.
+fn take_sets(frame: &Frame, start: usize, count: usize) -> Result<Vec<RawValueSet>, SetsError> {
+    let body = &frame.body[..];
+    let mut heads = Vec::with_capacity(count);
+    let mut at = start;
     for _ in 0..count {
-        r.u32("pmid")?;
-        let numval = r.i32("numval")?;
-        if numval > 0 {
-            r.i32("valfmt")?;
-            let place = r.place();
-            let values = numval as usize;
-            if values > r.remaining() / VALUE_LEN {
-                return Err(r.error_at(place - 8, Problem::Count { field: "numval", count: numval }));
-            }
-            r.take("values", values * VALUE_LEN)?;
-        }
+        let head = SetHead::read(body, at)?;
+        at = head.end();
+        heads.push(head);
     }
-    Ok(r.place())
-}
-
-fn take_set(r: &mut Reader<'_>, tiling: &mut Tiling) -> Result<RawValueSet, PduError> {
-    let pmid = Pmid(r.u32("pmid")?);
-    let numval = r.i32("numval")?;
-    if numval <= 0 {
-        let values = if numval < 0 { Err(PmError(numval)) } else { Ok(Vec::new()) };
-        return Ok(RawValueSet { pmid, values });
-    }
-    let valfmt = r.i32("valfmt")?;
-    if !matches!(valfmt, INSITU | DPTR | SPTR) {
-        return Err(r.error_before(Problem::Value { field: "valfmt", value: valfmt }));
-    }
-    // `end_of_sets` has found this many values.
-    let mut values = Vec::with_capacity(numval as usize);
-    for _ in 0..numval {
-        let inst = r.i32("inst")?;
-        let word = r.u32("value")?;
-        let value = match valfmt {
-            INSITU => RawValue::InSitu(word.to_be_bytes()),
-            _ => RawValue::Block(take_block(r, word, tiling)?),
-        };
-        values.push(RawInstanceValue { inst, value });
-    }
-    Ok(RawValueSet { pmid, values: Ok(values) })
-}
-
-/// The block at word `word` of the PDU.
-fn take_block(r: &Reader<'_>, word: u32, tiling: &mut Tiling) -> Result<Block, PduError> {
-    let place = r.place() - WORD;
-    let fault = |what| r.error_at(place, Problem::Blocks { what });
-    let start = (word as usize).checked_mul(WORD).ok_or(fault("outside the PDU"))?;
-    let header = r.bytes_at(start, start.saturating_add(BLOCK_HEADER)).ok_or(fault("outside the PDU"))?;
-    let word = (&header[..]).get_u32();
-    let (value_type, len) = ((word >> 24) as u8, word as usize & MAX_BLOCK);
-    if len < BLOCK_HEADER {
-        return Err(r.error_at(start, Problem::Blocks { what: "shorter than its header" }));
-    }
-    let end = start + pad4(len);
-    let Some(padded) = r.bytes_at(start, end) else {
-        return Err(r.error_at(start, Problem::Blocks { what: "runs past the end" }));
+    check_tiling(body, at, BODY_BIAS, heads.iter().copied(), &mut Vec::new())?;
+    let raw = |(inst, value): (Inst, ValueRef<'_>)| RawInstanceValue {
+        inst,
+        value: match value {
+            ValueRef::InSitu(word) => RawValue::InSitu(word),
+            ValueRef::Block(block) => RawValue::Block(Block(frame.body.slice_ref(block))),
+        },
     };
-    tiling.add(start, end);
-    let block = padded.slice(..len);
-    if matches!(value_type, events::EVENT | events::HIGHRES_EVENT) {
-        tiling.events.push((start, block.clone()));
-    }
-    Ok(Block(block))
-}
-
-/// Checks that blocks fill the space behind the value sets without gap or overlap.
-struct Tiling {
-    /// Everything before this offset is taken.
-    next: usize,
-    /// Blocks that did not start at `next` when they came.
-    strays: Vec<(usize, usize)>,
-    /// Event arrays and where they start. They are looked into when it is known that no two values
-    /// share one, or a small PDU could cost a lot of time.
-    events: Vec<(usize, Bytes)>,
-}
-
-impl Tiling {
-    fn add(&mut self, start: usize, end: usize) {
-        if start == self.next {
-            self.next = end;
-        } else {
-            self.strays.push((start, end));
-        }
-    }
-
-    fn finish(mut self, r: &Reader<'_>) -> Result<(), PduError> {
-        self.strays.sort_unstable();
-        for (start, end) in self.strays {
-            if start < self.next {
-                return Err(r.error_at(start, Problem::Blocks { what: "overlaps another" }));
-            }
-            if start > self.next {
-                return Err(r.error_at(self.next, Problem::Blocks { what: "missing here" }));
-            }
-            self.next = end;
-        }
-        let extra = r.pdu_len() - self.next;
-        if extra != 0 {
-            return Err(r.error_at(self.next, Problem::Trailing { extra }));
-        }
-        for (start, array) in self.events {
-            events::check(&array)
-                .map_err(|(offset, field)| r.error_at(start + offset, Problem::EventArray { field }))?;
-        }
-        Ok(())
-    }
-}
-
-/// Bytes a set takes among the sets, and among the blocks.
-fn lengths(set: &RawValueSet) -> Result<(usize, usize), Unsendable> {
-    let values = match &set.values {
-        Ok(values) => values,
-        Err(error) if error.0 < 0 => return Ok((MIN_SET_LEN, 0)),
-        Err(error) => return Err(Unsendable::NotAnError { code: error.0 }),
+    let raw_set = |SetRef { pmid, values }: SetRef<'_>| RawValueSet {
+        pmid,
+        values: values.map(|values| values.iter().map(raw).collect()),
     };
-    let mut blocks = 0;
-    let in_situ = values.iter().filter(|v| matches!(v.value, RawValue::InSitu(_))).count();
-    if in_situ != 0 && in_situ != values.len() {
-        return Err(Unsendable::MixedFormats { pmid: set.pmid });
-    }
-    for value in values {
-        if let RawValue::Block(block) = &value.value {
-            // Wrong counts in an event array crash pmcd 6.0.3.
-            let event = matches!(block.value_type(), events::EVENT | events::HIGHRES_EVENT);
-            if event && events::check(&block.0).is_err() {
-                return Err(Unsendable::NotAnEventArray { pmid: set.pmid, inst: value.inst });
-            }
-            blocks += pad4(block.0.len());
-        }
-    }
-    let valfmt = if values.is_empty() { 0 } else { WORD };
-    Ok((MIN_SET_LEN + valfmt + values.len() * VALUE_LEN, blocks))
+    Ok(heads.iter().map(|head| raw_set(head.set(body, body, BODY_BIAS))).collect())
 }
 
 #[cfg(test)]
@@ -365,6 +231,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::codec::testing::*;
+    use crate::sets::MAX_BLOCK;
     use crate::{Frame, Pdu, kind};
     use pcp_model::{PM_IN_NULL, Value};
 

@@ -1,29 +1,16 @@
 //! A RESULT or HIGHRES_RESULT written value by value: the answer to a fetch.
 //!
-//! Sets and blocks grow in two buffers of their own, which one `writev(2)` sends. Offsets of blocks
-//! are counted from the start of the block buffer and moved by [`ResultWriter::finish`], when the length
-//! of the sets is known.
-//!
-//! Cost: per value one write of 8 bytes and, unless the value is in place, one of its block; `finish`
-//! steps over the sets once and touches every offset. Event arrays are written by their owner straight
-//! into the block buffer. No allocation once the buffers have grown to the size of the largest answer.
+//! The sets are [`SetsWriter`]'s; the header is put in front of them when the result is finished, in the room that
+//! they leave there. Cost and memory are those of the sets.
 
 use byteorder::{BigEndian, ByteOrder};
 
-use super::codec::{MAX_LEN, PAD, pad4};
+use super::codec::MAX_LEN;
 use super::fault::{EncodeError, Unsendable};
-use super::result::{HIGHRES_HEADER, ResultKind, VALUE_LEN};
-use super::value::{BLOCK_HEADER, DPTR, INSITU, MAX_BLOCK, RawValue, SPTR};
-use super::{HEADER_LEN, events, kind};
-use pcp_model::{Inst, PmError, Pmid, Timestamp, Value, ValueType};
-
-const WORD: usize = 4;
-/// The header of either kind ends here in the buffer of the sets.
-const SETS: usize = HIGHRES_HEADER;
-/// Offsets within a set.
-const NUMVAL: usize = 4;
-const VALFMT: usize = 8;
-const VALUES: usize = 12;
+use super::result::{HIGHRES_HEADER, ResultKind};
+use super::sets::{RawValue, SetsWriter, WORD};
+use super::{HEADER_LEN, kind};
+use pcp_model::{Inst, PmError, Pmid, Timestamp, Value};
 
 /// Writes one result at a time. Order of calls: [`reset`](ResultWriter::reset), then for each metric
 /// [`set_error`](ResultWriter::set_error), or [`begin_set`](ResultWriter::begin_set), values and
@@ -33,25 +20,9 @@ const VALUES: usize = 12;
 /// an error with [`fail_set`](ResultWriter::fail_set).
 #[derive(Debug)]
 pub struct ResultWriter {
-    /// Room for the longer header, then the sets.
-    head: Vec<u8>,
-    blocks: Vec<u8>,
+    /// With room for the longer header.
+    sets: SetsWriter,
     max_len: usize,
-    sets: i32,
-    open: Option<OpenSet>,
-    /// Only `reset` is allowed: `finish` was called, or a closure of `event_block` destroyed blocks.
-    spent: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct OpenSet {
-    pmid: Pmid,
-    /// Where the set begins in `head`.
-    start: usize,
-    /// Length of `blocks` when it began.
-    blocks: usize,
-    values: i32,
-    in_situ: bool,
 }
 
 impl Default for ResultWriter {
@@ -63,54 +34,41 @@ impl Default for ResultWriter {
 impl ResultWriter {
     /// A writer of results of at most `max_len` bytes, header included.
     pub fn new(max_len: usize) -> ResultWriter {
-        ResultWriter {
-            head: vec![0; SETS],
-            blocks: Vec::new(),
-            max_len: max_len.min(MAX_LEN),
-            sets: 0,
-            open: None,
-            spent: false,
-        }
+        let max_len = max_len.min(MAX_LEN);
+        ResultWriter { sets: SetsWriter::new(HIGHRES_HEADER, max_len), max_len }
     }
 
     /// Starts a new result; the buffers keep their memory.
     pub fn reset(&mut self) {
-        self.head.truncate(SETS);
-        self.blocks.clear();
-        self.sets = 0;
-        self.open = None;
-        self.spent = false;
+        self.sets.reset();
     }
 
     /// Gives memory beyond `bytes` per buffer back, for instance after an unusually large answer.
     pub fn shrink_to(&mut self, bytes: usize) {
-        self.head.shrink_to(bytes);
-        self.blocks.shrink_to(bytes);
+        self.sets.shrink_to(bytes);
     }
 
     /// Bytes of the result so far, as a HIGHRES_RESULT.
     pub fn len(&self) -> usize {
-        self.head.len() + self.blocks.len()
+        self.sets.len()
     }
 
     /// Whether there is no set yet.
     pub fn is_empty(&self) -> bool {
-        self.head.len() == SETS
+        self.sets.is_empty()
     }
 
     /// Bytes that event arrays may still take; never more than one array can have.
     pub fn room(&self) -> usize {
-        let used = self.len() + VALUES + VALUE_LEN;
-        self.max_len.saturating_sub(used).min(MAX_BLOCK & !3)
+        self.sets.room()
     }
 
     /// A metric without values: the reason.
     ///
     /// # Errors
     /// `error` is not negative, or a set is open.
-    pub fn set_error(&mut self, pmid: Pmid, error: PmError) -> Result<(), EncodeError> {
-        self.begin_set(pmid)?;
-        self.fail_set(error).inspect_err(|_| self.cancel())
+    pub fn set_error(&mut self, pmid: Pmid, code: PmError) -> Result<(), EncodeError> {
+        self.sets.set_error(pmid, code).map_err(error)
     }
 
     /// Begins the set of a metric.
@@ -118,72 +76,35 @@ impl ResultWriter {
     /// # Errors
     /// A set is open.
     pub fn begin_set(&mut self, pmid: Pmid) -> Result<(), EncodeError> {
-        if self.open.is_some() {
-            return Err(error(Unsendable::Misuse { call: "begin_set" }));
-        }
-        let start = self.head.len();
-        self.open = Some(OpenSet { pmid, start, blocks: self.blocks.len(), values: 0, in_situ: false });
-        let mut set = [0; NUMVAL + WORD];
-        BigEndian::write_u32(&mut set, pmid.0);
-        self.head.extend_from_slice(&set);
-        Ok(())
+        self.sets.begin_set(pmid).map_err(error)
     }
 
     /// Adds a value. All values of a set are of one type.
     ///
     /// # Errors
-    /// The value or the result would be too long; the value is of another format than the set's
-    /// others; an event value is not a packed array; no set is open.
+    /// As [`SetsWriter::value`].
     #[inline]
     pub fn value(&mut self, inst: Inst, value: &Value) -> Result<(), EncodeError> {
-        match value {
-            Value::I32(v) => self.in_situ(inst, v.to_be_bytes()),
-            Value::U32(v) => self.in_situ(inst, v.to_be_bytes()),
-            Value::Float(v) => self.number(inst, ValueType::Float, v.to_be_bytes()),
-            Value::I64(v) => self.number(inst, ValueType::I64, v.to_be_bytes()),
-            Value::U64(v) => self.number(inst, ValueType::U64, v.to_be_bytes()),
-            Value::Double(v) => self.number(inst, ValueType::Double, v.to_be_bytes()),
-            Value::String(text) => self.string(inst, text),
-            Value::Aggregate(bytes) => self.block(inst, ValueType::Aggregate, bytes, b""),
-            Value::Event(array) | Value::HighResEvent(array) => {
-                self.check_counts(inst, array)?;
-                self.event_block(inst, |out| out.extend_from_slice(array))
-            }
-        }
+        self.sets.value(inst, value).map_err(error)
     }
 
     /// Adds a string value without a copy of its own; `text` has no NUL.
     ///
     /// # Errors
-    /// As [`ResultWriter::value`].
+    /// As [`SetsWriter::value`].
     pub fn string(&mut self, inst: Inst, text: &[u8]) -> Result<(), EncodeError> {
-        self.block(inst, ValueType::String, text, b"\0")
+        self.sets.string(inst, text).map_err(error)
     }
 
     /// Adds a value as it came in another result.
     ///
     /// # Errors
-    /// As [`ResultWriter::value`].
+    /// As [`SetsWriter::value`].
     pub fn raw(&mut self, inst: Inst, value: &RawValue) -> Result<(), EncodeError> {
-        match value {
-            RawValue::InSitu(word) => self.in_situ(inst, *word),
-            RawValue::Block(block) => {
-                let set = self.check(inst, false, block.bytes().len(), "raw")?;
-                if matches!(block.value_type(), events::EVENT | events::HIGHRES_EVENT) {
-                    self.check_counts(inst, block.bytes())?;
-                }
-                self.push(set, inst, value.format());
-                self.blocks.extend_from_slice(block.bytes());
-                self.pad();
-                Ok(())
-            }
-        }
+        self.sets.raw(inst, value).map_err(error)
     }
 
-    /// Adds the event array that `write` appends to the block buffer: complete and in network order,
-    /// header word included, as `event` packs it. If it appends nothing, there is no value.
-    /// `write` must leave alone what it finds in the buffer. Its counts of records and parameters are
-    /// taken on trust here, and nowhere else: wrong ones crash pmcd 6.0.3.
+    /// Adds the event array that `write` appends to the block buffer: see [`SetsWriter::event_block`].
     ///
     /// # Errors
     /// What was appended is not an array, or it or the result would be too long (see
@@ -193,26 +114,7 @@ impl ResultWriter {
         inst: Inst,
         write: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> Result<R, EncodeError> {
-        let set = self.check(inst, false, 0, "event_block")?;
-        let start = self.blocks.len();
-        let outcome = write(&mut self.blocks);
-        let Some(array) = self.blocks.get(start..) else {
-            self.spent = true;
-            return Err(error(Unsendable::Misuse { call: "event_block" }));
-        };
-        if array.is_empty() {
-            return Ok(outcome);
-        }
-        let len = array.len();
-        if let Err(error) =
-            check_array(set.pmid, inst, array).and(self.fits(set.pmid, inst, len, pad4(len) - len))
-        {
-            self.blocks.truncate(start);
-            return Err(error);
-        }
-        self.push_at(set, inst, SPTR, start);
-        self.pad();
-        Ok(outcome)
+        self.sets.event_block(inst, write).map_err(error)
     }
 
     /// Ends the open set. Without any value it says that there are none.
@@ -220,9 +122,7 @@ impl ResultWriter {
     /// # Errors
     /// No set is open.
     pub fn end_set(&mut self) -> Result<(), EncodeError> {
-        let set = self.open.take().ok_or(error(Unsendable::Misuse { call: "end_set" }))?;
-        self.close(set.start, set.values);
-        Ok(())
+        self.sets.end_set().map_err(error)
     }
 
     /// Ends the open set with an error in place of the values it has so far.
@@ -230,12 +130,7 @@ impl ResultWriter {
     /// # Errors
     /// `code` is not negative, or no set is open.
     pub fn fail_set(&mut self, code: PmError) -> Result<(), EncodeError> {
-        if code.0 >= 0 {
-            return Err(error(Unsendable::NotAnError { code: code.0 }));
-        }
-        let set = self.rollback("fail_set")?;
-        self.close(set.start, code.0);
-        Ok(())
+        self.sets.fail_set(code).map_err(error)
     }
 
     /// Ends the open set without the values it has so far: the metric has none.
@@ -243,9 +138,7 @@ impl ResultWriter {
     /// # Errors
     /// No set is open.
     pub fn clear_set(&mut self) -> Result<(), EncodeError> {
-        let set = self.rollback("clear_set")?;
-        self.close(set.start, 0);
-        Ok(())
+        self.sets.clear_set().map_err(error)
     }
 
     /// The result: header and sets, then blocks. From an agent to pmcd: [`ResultKind::Micro`], a zero
@@ -260,196 +153,27 @@ impl ResultWriter {
         timestamp: Timestamp,
         from: i32,
     ) -> Result<[&[u8]; 2], EncodeError> {
-        if self.open.is_some() || self.spent {
-            return Err(EncodeError { kind: kind.kind(), reason: Unsendable::Misuse { call: "finish" } });
-        }
-        let skip = SETS - kind.header_len();
+        let error = |reason| EncodeError { kind: kind.kind(), reason };
+        self.sets.check_complete().map_err(error)?;
+        let skip = HIGHRES_HEADER - kind.header_len();
         let len = self.len() - skip;
         if len > self.max_len {
-            let reason = Unsendable::TooLong { max: self.max_len };
-            return Err(EncodeError { kind: kind.kind(), reason });
+            return Err(error(Unsendable::TooLong { max: self.max_len }));
         }
-        let (header, sets) = self.head.split_at_mut(SETS);
-        move_offsets(sets, ((kind.header_len() + sets.len()) / WORD) as u32);
-        let header = &mut header[skip..];
+        self.sets.place_blocks((kind.header_len() + self.sets.sets_len()) / WORD).map_err(error)?;
+        let fields = kind.fields(timestamp, self.sets.count());
+        let header = &mut self.sets.lead_mut()[skip..];
         BigEndian::write_u32(&mut header[0..], len as u32);
         BigEndian::write_u32(&mut header[4..], kind.kind());
         BigEndian::write_i32(&mut header[8..], from);
-        let fields = kind.fields(timestamp, self.sets);
         header[HEADER_LEN..].copy_from_slice(&fields[..kind.header_len() - HEADER_LEN]);
-        // The sets' offsets are final now: finishing twice would move them again.
-        self.spent = true;
-        Ok([&self.head[skip..], &self.blocks])
-    }
-
-    #[inline]
-    fn in_situ(&mut self, inst: Inst, word: [u8; 4]) -> Result<(), EncodeError> {
-        let set = self.check(inst, true, 0, "value")?;
-        self.push_word(set, inst, INSITU, word);
-        Ok(())
-    }
-
-    #[inline]
-    fn number<const N: usize>(
-        &mut self,
-        inst: Inst,
-        value_type: ValueType,
-        data: [u8; N],
-    ) -> Result<(), EncodeError> {
-        let set = self.check(inst, false, BLOCK_HEADER + N, "value")?;
-        self.push(set, inst, DPTR);
-        self.blocks.extend_from_slice(&block_header(value_type, N));
-        self.blocks.extend_from_slice(&data);
-        Ok(())
-    }
-
-    fn block(
-        &mut self,
-        inst: Inst,
-        value_type: ValueType,
-        data: &[u8],
-        tail: &[u8],
-    ) -> Result<(), EncodeError> {
-        let len = data.len() + tail.len();
-        let set = self.check(inst, false, BLOCK_HEADER + len, "value")?;
-        self.push(set, inst, DPTR);
-        self.blocks.extend_from_slice(&block_header(value_type, len));
-        self.blocks.extend_from_slice(data);
-        self.blocks.extend_from_slice(tail);
-        self.pad();
-        Ok(())
-    }
-
-    /// The open set, if a value in this format with a block of `len` bytes may join it.
-    #[inline]
-    fn check(
-        &self,
-        inst: Inst,
-        in_situ: bool,
-        len: usize,
-        call: &'static str,
-    ) -> Result<OpenSet, EncodeError> {
-        let set = self.open.ok_or(error(Unsendable::Misuse { call }))?;
-        if set.values > 0 && set.in_situ != in_situ {
-            return Err(error(Unsendable::MixedFormats { pmid: set.pmid }));
-        }
-        self.fits(set.pmid, inst, len, pad4(len))?;
-        Ok(OpenSet { in_situ, ..set })
-    }
-
-    /// Whether a block of `len` bytes can be sent for which `more` bytes, with padding, are yet to be written.
-    #[inline]
-    fn fits(&self, pmid: Pmid, inst: Inst, len: usize, more: usize) -> Result<(), EncodeError> {
-        if len > MAX_BLOCK {
-            return Err(error(Unsendable::ValueTooLong { pmid, inst, len }));
-        }
-        // `more` is bounded by MAX_BLOCK here, the buffers by memory: no overflow.
-        if self.len() + WORD + VALUE_LEN + more > self.max_len {
-            return Err(error(Unsendable::TooLong { max: self.max_len }));
-        }
-        Ok(())
-    }
-
-    /// An event array from outside this crate's builders has to prove its counts.
-    fn check_counts(&self, inst: Inst, array: &[u8]) -> Result<(), EncodeError> {
-        let pmid = self.open.map_or(Pmid::NULL, |set| set.pmid);
-        events::check(array).map_err(|_| error(Unsendable::NotAnEventArray { pmid, inst }))
-    }
-
-    #[inline]
-    fn push(&mut self, set: OpenSet, inst: Inst, format: i32) {
-        self.push_at(set, inst, format, self.blocks.len());
-    }
-
-    #[inline]
-    fn push_at(&mut self, set: OpenSet, inst: Inst, format: i32, block: usize) {
-        self.push_word(set, inst, format, ((block / WORD) as u32).to_be_bytes());
-    }
-
-    #[inline]
-    fn push_word(&mut self, set: OpenSet, inst: Inst, format: i32, word: [u8; 4]) {
-        if set.values == 0 {
-            self.head.extend_from_slice(&format.to_be_bytes());
-        }
-        let mut value = [0; VALUE_LEN];
-        BigEndian::write_i32(&mut value, inst);
-        value[WORD..].copy_from_slice(&word);
-        self.head.extend_from_slice(&value);
-        self.open = Some(OpenSet { values: set.values + 1, ..set });
-    }
-
-    fn pad(&mut self) {
-        let len = self.blocks.len();
-        self.blocks.resize(pad4(len), PAD);
-    }
-
-    /// Drops the open set's values.
-    fn rollback(&mut self, call: &'static str) -> Result<OpenSet, EncodeError> {
-        let set = self.open.take().ok_or(error(Unsendable::Misuse { call }))?;
-        self.head.truncate(set.start + VALFMT);
-        self.blocks.truncate(set.blocks);
-        Ok(set)
-    }
-
-    /// Drops the open set altogether.
-    fn cancel(&mut self) {
-        if let Ok(set) = self.rollback("cancel") {
-            self.head.truncate(set.start);
-        }
-    }
-
-    fn close(&mut self, start: usize, numval: i32) {
-        // `begin_set` wrote this word.
-        BigEndian::write_i32(&mut self.head[start + NUMVAL..], numval);
-        self.sets += 1;
+        let [head, blocks] = self.sets.parts();
+        Ok([&head[skip..], blocks])
     }
 }
 
 fn error(reason: Unsendable) -> EncodeError {
     EncodeError { kind: kind::RESULT, reason }
-}
-
-fn block_header(value_type: ValueType, data: usize) -> [u8; 4] {
-    ((value_type.code() as u32) << 24 | (BLOCK_HEADER + data) as u32).to_be_bytes()
-}
-
-/// Whether `array` has the header word of an event array of its length.
-fn check_array(pmid: Pmid, inst: Inst, array: &[u8]) -> Result<(), EncodeError> {
-    const MIN_ARRAY: usize = 8;
-    let len = array.len();
-    if len > MAX_BLOCK {
-        return Err(error(Unsendable::ValueTooLong { pmid, inst, len }));
-    }
-    if len >= MIN_ARRAY {
-        let word = BigEndian::read_u32(array);
-        let event = matches!((word >> 24) as u8, events::EVENT | events::HIGHRES_EVENT);
-        if event && word as usize & MAX_BLOCK == len {
-            return Ok(());
-        }
-    }
-    Err(error(Unsendable::NotAnEventArray { pmid, inst }))
-}
-
-/// Adds `base` words to the offsets of all blocks.
-fn move_offsets(mut sets: &mut [u8], base: u32) {
-    // The sets are as this file wrote them: whole.
-    while !sets.is_empty() {
-        let numval = BigEndian::read_i32(&sets[NUMVAL..]);
-        if numval <= 0 {
-            sets = &mut sets[VALFMT..];
-            continue;
-        }
-        let end = VALUES + numval as usize * VALUE_LEN;
-        let (set, rest) = sets.split_at_mut(end);
-        if BigEndian::read_i32(&set[VALFMT..]) != INSITU {
-            for value in set[VALUES..].as_chunks_mut::<VALUE_LEN>().0 {
-                let word = &mut value[WORD..];
-                let offset = BigEndian::read_u32(word) + base;
-                BigEndian::write_u32(word, offset);
-            }
-        }
-        sets = rest;
-    }
 }
 
 #[cfg(test)]
@@ -458,6 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::sets::MAX_BLOCK;
     use crate::codec::testing::*;
     use crate::result::tests::arb_sets;
     use crate::{Block, Pdu, RawInstanceValue, RawValueSet, ResultPdu};
@@ -651,19 +376,6 @@ mod tests {
             reason(w.finish(ResultKind::Micro, Timestamp::default(), 0).map(|_| ())),
             misuse("finish")
         );
-    }
-
-    #[test]
-    fn a_warm_writer_keeps_its_memory_until_told() {
-        let mut w = ResultWriter::default();
-        w.begin_set(METRIC).unwrap();
-        w.value(0, &Value::Aggregate(vec![0; 100_000].into())).unwrap();
-        w.end_set().unwrap();
-        let capacity = w.blocks.capacity();
-        w.reset();
-        assert_eq!(w.blocks.capacity(), capacity);
-        w.shrink_to(1000);
-        assert!(w.blocks.capacity() < 100_000);
     }
 
     #[test]

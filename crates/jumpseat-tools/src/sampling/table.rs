@@ -2,8 +2,7 @@
 
 use pcp_client::{Context, ContextKind};
 use pcp_event::print_value;
-use pcp_model::{Desc, InDom, Inst, PrintOptions, Semantics, Timestamp, Value, ValueType, number};
-use pcp_pdu::{ValueRef, ValuesRef};
+use pcp_model::{Desc, InDom, Inst, PrintOptions, Semantics, Timestamp, Value, ValueType, c_number};
 
 use super::rate::{self, number as as_number};
 use super::real::real;
@@ -244,7 +243,7 @@ impl Table {
             Value::Float(_) | Value::Double(_) => {
                 let v = as_number(value).unwrap_or_default();
                 match self.precision {
-                    Some(digits) => format!("{:>1$}", number::fixed(v, digits), self.width),
+                    Some(digits) => format!("{:>1$}", c_number::fixed(v, digits), self.width),
                     None => real(v, self.width, self.counter),
                 }
             }

@@ -12,8 +12,8 @@
 //! with one write each, and nothing points to what is not there yet. Files come into being with the first
 //! record, never with a label alone, which readers refuse too.
 //!
-//! **Cost of a record:** one walk over its values, one copy, one write. No allocation once the buffer has
-//! grown to the size of the largest.
+//! **Cost of a record:** one walk over its values, two copies (sets and blocks grow apart, and then go to one buffer),
+//! one write. No allocation once the buffers have grown to the size of the largest.
 
 mod append;
 mod error;

@@ -1,103 +1,76 @@
-//! A record of values (spec `archive.md` 7).
+//! A record of values (spec `archive.md` 7), the same as is read in [`crate::record`]:
 //!
 //! ```text
-//! record := len | stamp | numpmid | set* | block* | len
-//! set    := pmid | numval, if > 0: | valfmt | numval x { inst | word }
-//! word   := the value (valfmt 0), or its block's place: (word - 2) * 4 bytes from the record's start
-//! block  := type:8 len:24 | len - 4 bytes, padded to a multiple of 4 with '~'
+//! record := len | stamp | numpmid | sets | blocks | len
 //! ```
 
-use byteorder::{BigEndian, ByteOrder};
 use bytes::BufMut;
 
 use super::{STAMP_LEN, put_stamp};
+use crate::record::{BIAS, LEN};
 use pcp_model::{Pmid, Timestamp};
-use pcp_pdu::{Fetched, ValueRef};
+use pcp_pdu::{Fetched, SetsWriter, Unsendable};
 
+const HEADER: usize = LEN + STAMP_LEN + 4;
+/// What places of blocks are counted in.
 const WORD: usize = 4;
-const SETS: usize = WORD + STAMP_LEN + WORD;
-/// By how many words a block's place is larger than its offset in the record.
-const BIAS: usize = 2;
-const IN_SITU: u32 = 0;
-const POINTER: u32 = 1;
-const PAD: u8 = b'~';
 
-/// Appends the record of a fetch; false, and nothing, if it is too large. `logged` gives the identifier that a
-/// metric has in the archive.
-pub(super) fn put_values(
-    out: &mut Vec<u8>,
-    time: Timestamp,
-    fetched: &Fetched,
-    logged: impl Fn(Pmid) -> Pmid,
-) -> bool {
-    let start = out.len();
-    let values = |count: usize| if count == 0 { 0 } else { WORD + count * 2 * WORD };
-    let sets = fetched.sets().map(|set| 2 * WORD + set.values.map_or(0, |v| values(v.len())));
-    let mut at = start + SETS;
-    // Sets are filled in while blocks are appended behind them.
-    out.resize(at + sets.sum::<usize>(), 0);
-    put_head(&mut out[start..at], time, fetched.len());
-    let put = |out: &mut Vec<u8>, at: &mut usize, word: u32| {
-        BigEndian::write_u32(&mut out[*at..], word);
-        *at += WORD;
-    };
-    for set in fetched.sets() {
-        put(out, &mut at, logged(set.pmid).0);
-        let values = match set.values {
-            Err(error) => {
-                put(out, &mut at, error.0 as u32);
-                continue;
-            }
-            Ok(values) => values,
-        };
-        put(out, &mut at, values.len() as u32);
-        let format = match values.get(0) {
-            None => continue,
-            Some((_, ValueRef::InSitu(_))) => IN_SITU,
-            Some((_, ValueRef::Block(_))) => POINTER,
-        };
-        put(out, &mut at, format);
-        for (inst, value) in values.iter() {
-            put(out, &mut at, inst as u32);
-            match value {
-                ValueRef::InSitu(word) => put(out, &mut at, u32::from_be_bytes(word)),
-                ValueRef::Block(block) => {
-                    let place = (out.len() - start) / WORD + BIAS;
-                    put(out, &mut at, place as u32);
-                    out.extend_from_slice(block);
-                    out.put_bytes(PAD, block.len().next_multiple_of(WORD) - block.len());
-                }
-            }
-        }
+/// Writes records of values; its buffers are used again.
+#[derive(Debug)]
+pub(super) struct RecordWriter {
+    sets: SetsWriter,
+}
+
+impl RecordWriter {
+    pub fn new() -> RecordWriter {
+        RecordWriter { sets: SetsWriter::new(HEADER, i32::MAX as usize - LEN) }
     }
-    finish(out, start)
-}
 
-/// Appends a record without values, behind which no value has to do with those in front.
-pub(super) fn put_mark(out: &mut Vec<u8>, time: Timestamp) {
-    let start = out.len();
-    out.resize(start + SETS, 0);
-    put_head(&mut out[start..], time, 0);
-    finish(out, start);
-}
+    /// Appends the record of a fetch; false, and nothing, if it is too large. `logged` gives the identifier that a
+    /// metric has in the archive.
+    pub fn put(
+        &mut self,
+        out: &mut Vec<u8>,
+        time: Timestamp,
+        fetched: &Fetched,
+        logged: impl Fn(Pmid) -> Pmid,
+    ) -> bool {
+        self.sets.reset();
+        self.put_sets(fetched, logged).is_ok() && self.finish(out, time)
+    }
 
-fn put_head(mut head: &mut [u8], time: Timestamp, sets: usize) {
-    head.put_u32(0);
-    put_stamp(&mut head, time);
-    head.put_u32(sets as u32);
-}
+    /// Appends a record without values, behind which no value has to do with those in front.
+    pub fn put_mark(&mut self, out: &mut Vec<u8>, time: Timestamp) {
+        self.sets.reset();
+        let fits = self.finish(out, time);
+        debug_assert!(fits, "a mark is short");
+    }
 
-/// Writes the record's length at both of its ends.
-fn finish(out: &mut Vec<u8>, start: usize) -> bool {
-    match i32::try_from(out.len() - start + WORD) {
-        Ok(len) => {
-            BigEndian::write_i32(&mut out[start..], len);
-            out.put_i32(len);
-            true
+    fn put_sets(&mut self, fetched: &Fetched, logged: impl Fn(Pmid) -> Pmid) -> Result<(), Unsendable> {
+        for set in fetched.sets() {
+            let pmid = logged(set.pmid);
+            match set.values {
+                Ok(values) => {
+                    self.sets.begin_set(pmid)?;
+                    values.iter().try_for_each(|(inst, value)| self.sets.push(inst, value))?;
+                    self.sets.end_set()?;
+                }
+                Err(error) => self.sets.set_error(pmid, error)?,
+            }
         }
-        Err(_) => {
-            out.truncate(start);
-            false
-        }
+        self.sets.place_blocks((HEADER + self.sets.sets_len()) / WORD + BIAS as usize)
+    }
+
+    /// Puts the header in front, and the length at both ends.
+    fn finish(&mut self, out: &mut Vec<u8>, time: Timestamp) -> bool {
+        let Ok(len) = i32::try_from(self.sets.len() + LEN) else { return false };
+        let numpmid = self.sets.count();
+        let mut header = self.sets.lead_mut();
+        header.put_i32(len);
+        put_stamp(&mut header, time);
+        header.put_i32(numpmid);
+        self.sets.parts().into_iter().for_each(|part| out.extend_from_slice(part));
+        out.put_i32(len);
+        true
     }
 }

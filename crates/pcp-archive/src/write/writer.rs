@@ -10,7 +10,8 @@ use nix::fcntl::Flock;
 use super::error::WriteError;
 use super::files::Growing;
 use super::label::{LABEL_LEN, LabelInfo, Role};
-use super::{indom, metadata, put_stamp, record};
+use super::record::RecordWriter;
+use super::{indom, metadata, put_stamp};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, Pmid, Timestamp};
 use pcp_pdu::{Fetched, LabelTarget, TextLevel, TextTarget};
 
@@ -54,6 +55,7 @@ pub struct ArchiveWriter {
     batch: Vec<u8>,
     /// Room for a label, then the record.
     record: Vec<u8>,
+    values: RecordWriter,
     files: Option<Files>,
     last: Last,
 }
@@ -119,6 +121,7 @@ impl ArchiveWriter {
             texts: HashMap::new(),
             batch: Vec::new(),
             record: Vec::new(),
+            values: RecordWriter::new(),
             files: None,
             last: Last::default(),
         }
@@ -259,7 +262,7 @@ impl ArchiveWriter {
         let time = fetched.timestamp;
         self.check_time(time)?;
         self.begin_record();
-        match record::put_values(&mut self.record, time, fetched, ArchiveWriter::logged) {
+        match self.values.put(&mut self.record, time, fetched, ArchiveWriter::logged) {
             true => self.commit(Last { time: Some(time), is_mark: false }),
             false => Err(WriteError::TooLarge),
         }
@@ -275,7 +278,7 @@ impl ArchiveWriter {
             Some(last) if !self.last.is_mark => {
                 let time = Timestamp::from_nanos(last.as_nanos() + MARK_AFTER);
                 self.begin_record();
-                record::put_mark(&mut self.record, time);
+                self.values.put_mark(&mut self.record, time);
                 self.commit(Last { time: Some(time), is_mark: true })
             }
             _ => Ok(()),

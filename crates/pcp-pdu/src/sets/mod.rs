@@ -1,0 +1,56 @@
+//! Value sets: how the values of metrics lie in results and in the records of archives (spec `wire.md` 7,
+//! `archive.md` 7). The one place that knows this layout.
+//!
+//! ```text
+//! set   := pmid u32 | numval i32, if > 0: | valfmt i32 | numval x { inst i32 | word }
+//! word  := the value (valfmt 0), or where its block is (1, 2)
+//! block := type:8 len:24 | len - 4 bytes, padded with '~' to a multiple of 4
+//! ```
+//!
+//! All numbers are in network order. A negative `numval` is the error for which the metric has no values. Blocks
+//! stand behind the last set. A block's place is its offset in words from the start of a PDU; who looks at
+//! other bytes than a whole PDU says by how much places are larger than offsets, the *bias*: 3 words for the
+//! body of a PDU, 2 in the records of archives.
+//!
+//! [`Sets`] reads them in place, [`SetsWriter`] writes them. [`ResultPdu`](super::ResultPdu),
+//! [`Fetched`](super::Fetched), [`ResultWriter`](super::ResultWriter) and the records of `pcp-archive` put their
+//! headers around that.
+//!
+//! **Two ways to check.** In a PDU, blocks must tile the space behind the sets and event arrays must hold what they
+//! promise, or the peer is not to be trusted. An archive is refused only for what cannot be read: loggers of all
+//! ages wrote those.
+
+mod check;
+mod value;
+mod view;
+mod writer;
+
+pub(crate) use check::check_tiling;
+pub use check::SetsError;
+pub use value::{Block, RawValue, TypedRef, ValueRef};
+pub use view::{SetRef, Sets, ValuesRef};
+pub(crate) use view::{SetHead, count_of_sets};
+pub use writer::SetsWriter;
+
+/// What places of blocks are counted in.
+pub(crate) const WORD: usize = 4;
+/// Identifier and number of values: a set without values.
+pub(crate) const SET_HEADER: usize = 8;
+/// An instance and its word.
+pub(crate) const VALUE_LEN: usize = 8;
+/// A block's header word.
+pub(crate) const BLOCK_HEADER: usize = 4;
+/// Longest block a header word can express, and the bits of that word which are the length.
+pub(crate) const MAX_BLOCK: usize = 0xff_ffff;
+
+/// `valfmt` of values in place, of blocks, and of blocks whose sender keeps their memory. The last two
+/// mean the same to the receiver.
+const INSITU: i32 = 0;
+const DPTR: i32 = 1;
+const SPTR: i32 = 2;
+
+/// The offset in bytes of what is at a place. Beyond all data if the place lies in front of it.
+#[inline]
+fn offset_of(place: u32, bias: u32) -> usize {
+    (place as usize).wrapping_sub(bias as usize).saturating_mul(WORD)
+}

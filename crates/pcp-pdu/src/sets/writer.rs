@@ -1,0 +1,477 @@
+//! Value sets written value by value.
+//!
+//! Sets and blocks grow in two buffers of their own, which one `writev(2)` sends. Places of blocks
+//! are counted from the start of the block buffer and moved by [`SetsWriter::place_blocks`], when the length
+//! of the sets is known.
+//!
+//! Cost: per value one write of 8 bytes and, unless the value is in place, one of its block; `place_blocks`
+//! steps over the sets once and touches every place. Event arrays are written by their owner straight
+//! into the block buffer. No allocation once the buffers have grown to the size of the largest answer.
+
+use byteorder::{BigEndian, ByteOrder};
+
+use super::value::{block_at, block_format, block_header};
+use super::{BLOCK_HEADER, DPTR, INSITU, MAX_BLOCK, RawValue, SET_HEADER, SPTR, SetHead, VALUE_LEN, ValueRef, WORD};
+use crate::codec::{PAD, pad4};
+use crate::events;
+use crate::fault::Unsendable;
+use pcp_model::{Inst, PmError, Pmid, Value, ValueType};
+
+/// Where a set has its number of values.
+const NUMVAL: usize = 4;
+
+/// Writes value sets. Order of calls: for each metric [`set_error`](SetsWriter::set_error), or
+/// [`begin_set`](SetsWriter::begin_set), values and one that ends the set; last,
+/// [`place_blocks`](SetsWriter::place_blocks).
+///
+/// A call that fails adds nothing: the caller can go on with other values, or turn the whole set into
+/// an error with [`fail_set`](SetsWriter::fail_set).
+#[derive(Clone, Debug)]
+pub struct SetsWriter {
+    /// Room for what the owner puts in front, then the sets.
+    head: Vec<u8>,
+    lead: usize,
+    blocks: Vec<u8>,
+    max_len: usize,
+    count: i32,
+    open: Option<OpenSet>,
+    /// Only `reset` is allowed: places are final, or a closure of `event_block` destroyed blocks.
+    spent: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenSet {
+    pmid: Pmid,
+    /// Where the set begins in `head`.
+    start: usize,
+    /// Length of `blocks` when it began.
+    blocks: usize,
+    values: i32,
+    in_situ: bool,
+}
+
+impl Default for SetsWriter {
+    /// With nothing in front, and as long as places of blocks can say.
+    fn default() -> SetsWriter {
+        SetsWriter::new(0, (u32::MAX as usize).saturating_mul(WORD))
+    }
+}
+
+impl SetsWriter {
+    /// A writer of at most `max_len` bytes, with room for `lead` bytes in front of the sets, whole words.
+    pub fn new(lead: usize, max_len: usize) -> SetsWriter {
+        debug_assert!(lead.is_multiple_of(WORD), "sets begin at a word");
+        SetsWriter {
+            head: vec![0; lead],
+            lead,
+            blocks: Vec::new(),
+            max_len,
+            count: 0,
+            open: None,
+            spent: false,
+        }
+    }
+
+    /// Forgets all sets; the buffers keep their memory.
+    pub fn reset(&mut self) {
+        self.head.truncate(self.lead);
+        self.blocks.clear();
+        self.count = 0;
+        self.open = None;
+        self.spent = false;
+    }
+
+    /// Gives memory beyond `bytes` per buffer back, for instance after an unusually large answer.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        self.head.shrink_to(bytes);
+        self.blocks.shrink_to(bytes);
+    }
+
+    /// Bytes so far, those in front of the sets included.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.blocks.len()
+    }
+
+    /// Whether there is no set yet.
+    pub fn is_empty(&self) -> bool {
+        self.head.len() == self.lead
+    }
+
+    /// How many sets there are.
+    pub fn count(&self) -> i32 {
+        self.count
+    }
+
+    /// Bytes of the sets, without what is in front of them and without blocks.
+    pub fn sets_len(&self) -> usize {
+        self.head.len() - self.lead
+    }
+
+    /// Bytes that event arrays may still take; never more than one array can have.
+    pub fn room(&self) -> usize {
+        let used = self.len() + SET_HEADER + WORD + VALUE_LEN;
+        self.max_len.saturating_sub(used).min(MAX_BLOCK & !3)
+    }
+
+    /// What is in front of the sets, to be filled in.
+    pub fn lead_mut(&mut self) -> &mut [u8] {
+        &mut self.head[..self.lead]
+    }
+
+    /// What is in front and the sets; then the blocks.
+    pub fn parts(&self) -> [&[u8]; 2] {
+        [&self.head, &self.blocks]
+    }
+
+    /// A metric without values: the reason.
+    ///
+    /// # Errors
+    /// `error` is not negative, or a set is open.
+    pub fn set_error(&mut self, pmid: Pmid, error: PmError) -> Result<(), Unsendable> {
+        self.begin_set(pmid)?;
+        self.fail_set(error).inspect_err(|_| self.cancel_set())
+    }
+
+    /// Begins the set of a metric.
+    ///
+    /// # Errors
+    /// A set is open.
+    pub fn begin_set(&mut self, pmid: Pmid) -> Result<(), Unsendable> {
+        if self.open.is_some() {
+            return Err(Unsendable::Misuse { call: "begin_set" });
+        }
+        let start = self.head.len();
+        self.open = Some(OpenSet { pmid, start, blocks: self.blocks.len(), values: 0, in_situ: false });
+        let mut set = [0; SET_HEADER];
+        BigEndian::write_u32(&mut set, pmid.0);
+        self.head.extend_from_slice(&set);
+        Ok(())
+    }
+
+    /// Adds a value. All values of a set are of one type.
+    ///
+    /// # Errors
+    /// The value or the whole would be too long; the value is of another format than the set's
+    /// others; an event value is not a packed array; no set is open.
+    #[inline]
+    pub fn value(&mut self, inst: Inst, value: &Value) -> Result<(), Unsendable> {
+        match value {
+            Value::I32(v) => self.in_situ(inst, v.to_be_bytes()),
+            Value::U32(v) => self.in_situ(inst, v.to_be_bytes()),
+            Value::Float(v) => self.number(inst, ValueType::Float, v.to_be_bytes()),
+            Value::I64(v) => self.number(inst, ValueType::I64, v.to_be_bytes()),
+            Value::U64(v) => self.number(inst, ValueType::U64, v.to_be_bytes()),
+            Value::Double(v) => self.number(inst, ValueType::Double, v.to_be_bytes()),
+            Value::String(text) => self.string(inst, text),
+            Value::Aggregate(bytes) => self.block(inst, ValueType::Aggregate, bytes, b""),
+            Value::Event(array) | Value::HighResEvent(array) => {
+                self.check_counts(inst, array)?;
+                self.event_block(inst, |out| out.extend_from_slice(array))
+            }
+        }
+    }
+
+    /// Adds a string value without a copy of its own; `text` has no NUL.
+    ///
+    /// # Errors
+    /// As [`SetsWriter::value`].
+    pub fn string(&mut self, inst: Inst, text: &[u8]) -> Result<(), Unsendable> {
+        self.block(inst, ValueType::String, text, b"\0")
+    }
+
+    /// Adds a value as it came in another result.
+    ///
+    /// # Errors
+    /// As [`SetsWriter::value`].
+    pub fn raw(&mut self, inst: Inst, value: &RawValue) -> Result<(), Unsendable> {
+        let RawValue::Block(block) = value else { return self.push(inst, value.view()) };
+        if matches!(block.value_type(), events::EVENT | events::HIGHRES_EVENT) {
+            self.check_counts(inst, block.bytes())?;
+        }
+        self.copy(inst, block.bytes(), block_format(block.value_type()))
+    }
+
+    /// Adds a value from sets that were checked, as it is. Nobody looks into event arrays again.
+    ///
+    /// # Errors
+    /// As [`SetsWriter::value`], and bytes that are no block.
+    #[inline]
+    pub fn push(&mut self, inst: Inst, value: ValueRef<'_>) -> Result<(), Unsendable> {
+        match value {
+            ValueRef::InSitu(word) => self.in_situ(inst, word),
+            ValueRef::Block(block) => match block_at(block, 0) {
+                Some(block) => self.copy(inst, block, DPTR),
+                None => Err(Unsendable::NotABlock { pmid: self.pmid(), inst }),
+            },
+        }
+    }
+
+    /// Adds the event array that `write` appends to the block buffer: complete and in network order,
+    /// header word included, as `event` packs it. If it appends nothing, there is no value.
+    /// `write` must leave alone what it finds in the buffer. Its counts of records and parameters are
+    /// taken on trust here, and nowhere else: wrong ones crash pmcd 6.0.3.
+    ///
+    /// # Errors
+    /// What was appended is not an array, or it or the whole would be too long (see
+    /// [`SetsWriter::room`]); no set is open.
+    pub fn event_block<R>(
+        &mut self,
+        inst: Inst,
+        write: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> Result<R, Unsendable> {
+        let set = self.check(inst, false, 0, "event_block")?;
+        let start = self.blocks.len();
+        let outcome = write(&mut self.blocks);
+        let Some(array) = self.blocks.get(start..) else {
+            // Places already given out point behind the end now.
+            self.spent = true;
+            return Err(Unsendable::Misuse { call: "event_block" });
+        };
+        if array.is_empty() {
+            return Ok(outcome);
+        }
+        let len = array.len();
+        // The array is in the buffer already: only its padding is yet to come.
+        let fits = check_array(set.pmid, inst, array).and(self.fits(set.pmid, inst, len, pad4(len) - len));
+        if let Err(error) = fits {
+            self.blocks.truncate(start);
+            return Err(error);
+        }
+        self.push_place(set, inst, SPTR, start);
+        self.pad();
+        Ok(outcome)
+    }
+
+    /// Ends the open set. Without any value it says that there are none.
+    ///
+    /// # Errors
+    /// No set is open.
+    pub fn end_set(&mut self) -> Result<(), Unsendable> {
+        self.end_indexed().map(drop)
+    }
+
+    /// Ends the open set, and says where in [`SetsWriter::parts`] its values are.
+    pub(crate) fn end_indexed(&mut self) -> Result<SetHead, Unsendable> {
+        let set = self.open.take().ok_or(Unsendable::Misuse { call: "end_set" })?;
+        self.close(set.start, set.values);
+        let blocks = set.values > 0 && !set.in_situ;
+        Ok(SetHead { pmid: set.pmid, numval: set.values, blocks, at: set.start + SET_HEADER + WORD })
+    }
+
+    /// Ends the open set with an error in place of the values it has so far.
+    ///
+    /// # Errors
+    /// `code` is not negative, or no set is open.
+    pub fn fail_set(&mut self, code: PmError) -> Result<(), Unsendable> {
+        if code.0 >= 0 {
+            return Err(Unsendable::NotAnError { code: code.0 });
+        }
+        let set = self.rollback("fail_set")?;
+        self.close(set.start, code.0);
+        Ok(())
+    }
+
+    /// Ends the open set without the values it has so far: the metric has none.
+    ///
+    /// # Errors
+    /// No set is open.
+    pub fn clear_set(&mut self) -> Result<(), Unsendable> {
+        let set = self.rollback("clear_set")?;
+        self.close(set.start, 0);
+        Ok(())
+    }
+
+    /// Drops the open set altogether, if there is one.
+    pub fn cancel_set(&mut self) {
+        if let Ok(set) = self.rollback("cancel_set") {
+            self.head.truncate(set.start);
+        }
+    }
+
+    /// Makes places final: the block buffer will stand at the place `first`, in words. Writing anything else
+    /// needs a [`SetsWriter::reset`] before.
+    ///
+    /// # Errors
+    /// The whole is too long, a set is open, places are final, or an event array's writer destroyed blocks.
+    pub fn place_blocks(&mut self, first: usize) -> Result<(), Unsendable> {
+        self.check_complete()?;
+        let first = u32::try_from(first).map_err(|_| Unsendable::TooLong { max: self.max_len })?;
+        // Twice would move them again.
+        self.spent = true;
+        let mut at = self.lead;
+        while at < self.head.len() {
+            let Ok(set) = SetHead::read(&self.head, at) else {
+                debug_assert!(false, "the sets are as this file wrote them: whole");
+                break;
+            };
+            at = set.end();
+            if set.blocks {
+                for pair in self.head[set.at..at].as_chunks_mut::<VALUE_LEN>().0 {
+                    let place = BigEndian::read_u32(&pair[WORD..]) + first;
+                    BigEndian::write_u32(&mut pair[WORD..], place);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// A set is open, places are final, or an event array's writer destroyed blocks.
+    pub(crate) fn check_complete(&self) -> Result<(), Unsendable> {
+        match self.open.is_some() || self.spent {
+            true => Err(Unsendable::Misuse { call: "finish" }),
+            false => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn in_situ(&mut self, inst: Inst, word: [u8; WORD]) -> Result<(), Unsendable> {
+        let set = self.check(inst, true, 0, "value")?;
+        self.push_word(set, inst, INSITU, word);
+        Ok(())
+    }
+
+    #[inline]
+    fn number<const N: usize>(
+        &mut self,
+        inst: Inst,
+        value_type: ValueType,
+        data: [u8; N],
+    ) -> Result<(), Unsendable> {
+        let set = self.check(inst, false, BLOCK_HEADER + N, "value")?;
+        self.push_place(set, inst, DPTR, self.blocks.len());
+        self.blocks.extend_from_slice(&block_header(value_type as u8, N));
+        self.blocks.extend_from_slice(&data);
+        Ok(())
+    }
+
+    fn block(&mut self, inst: Inst, value_type: ValueType, data: &[u8], tail: &[u8]) -> Result<(), Unsendable> {
+        let len = data.len() + tail.len();
+        let set = self.check(inst, false, BLOCK_HEADER + len, "value")?;
+        self.push_place(set, inst, DPTR, self.blocks.len());
+        self.blocks.extend_from_slice(&block_header(value_type as u8, len));
+        self.blocks.extend_from_slice(data);
+        self.blocks.extend_from_slice(tail);
+        self.pad();
+        Ok(())
+    }
+
+    /// Adds a block that has its header word.
+    #[inline]
+    fn copy(&mut self, inst: Inst, block: &[u8], format: i32) -> Result<(), Unsendable> {
+        let set = self.check(inst, false, block.len(), "raw")?;
+        self.push_place(set, inst, format, self.blocks.len());
+        self.blocks.extend_from_slice(block);
+        self.pad();
+        Ok(())
+    }
+
+    /// The open set, if a value in this format with a block of `len` bytes may join it.
+    #[inline]
+    fn check(
+        &self,
+        inst: Inst,
+        in_situ: bool,
+        len: usize,
+        call: &'static str,
+    ) -> Result<OpenSet, Unsendable> {
+        let set = self.open.ok_or(Unsendable::Misuse { call })?;
+        if set.values > 0 && set.in_situ != in_situ {
+            return Err(Unsendable::MixedFormats { pmid: set.pmid });
+        }
+        self.fits(set.pmid, inst, len, pad4(len))?;
+        Ok(OpenSet { in_situ, ..set })
+    }
+
+    /// Whether a block of `len` bytes can be written for which `more` bytes, with padding, are yet to come.
+    #[inline]
+    fn fits(&self, pmid: Pmid, inst: Inst, len: usize, more: usize) -> Result<(), Unsendable> {
+        if len > MAX_BLOCK {
+            return Err(Unsendable::ValueTooLong { pmid, inst, len });
+        }
+        // `more` is bounded by MAX_BLOCK here, the buffers by memory: no overflow.
+        if self.len() + WORD + VALUE_LEN + more > self.max_len {
+            return Err(Unsendable::TooLong { max: self.max_len });
+        }
+        Ok(())
+    }
+
+    /// An event array from outside this crate's builders has to prove its counts.
+    fn check_counts(&self, inst: Inst, array: &[u8]) -> Result<(), Unsendable> {
+        events::check(array).map_err(|_| Unsendable::NotAnEventArray { pmid: self.pmid(), inst })
+    }
+
+    fn pmid(&self) -> Pmid {
+        self.open.map_or(Pmid::NULL, |set| set.pmid)
+    }
+
+    #[inline]
+    fn push_place(&mut self, set: OpenSet, inst: Inst, format: i32, block: usize) {
+        self.push_word(set, inst, format, ((block / WORD) as u32).to_be_bytes());
+    }
+
+    #[inline]
+    fn push_word(&mut self, set: OpenSet, inst: Inst, format: i32, [w, o, r, d]: [u8; WORD]) {
+        if set.values == 0 {
+            self.head.extend_from_slice(&format.to_be_bytes());
+        }
+        let [i, n, s, t] = inst.to_be_bytes();
+        self.head.extend_from_slice(&[i, n, s, t, w, o, r, d]);
+        self.open = Some(OpenSet { values: set.values + 1, ..set });
+    }
+
+    #[inline]
+    fn pad(&mut self) {
+        let len = self.blocks.len();
+        self.blocks.resize(pad4(len), PAD);
+    }
+
+    /// Drops the open set's values.
+    fn rollback(&mut self, call: &'static str) -> Result<OpenSet, Unsendable> {
+        let set = self.open.take().ok_or(Unsendable::Misuse { call })?;
+        self.head.truncate(set.start + SET_HEADER);
+        self.blocks.truncate(set.blocks);
+        Ok(set)
+    }
+
+    fn close(&mut self, start: usize, numval: i32) {
+        // `begin_set` wrote this word.
+        BigEndian::write_i32(&mut self.head[start + NUMVAL..], numval);
+        self.count += 1;
+    }
+}
+
+/// Whether `array` has the header word of an event array of its length.
+fn check_array(pmid: Pmid, inst: Inst, array: &[u8]) -> Result<(), Unsendable> {
+    const MIN_ARRAY: usize = 8;
+    let len = array.len();
+    if len > MAX_BLOCK {
+        return Err(Unsendable::ValueTooLong { pmid, inst, len });
+    }
+    if len >= MIN_ARRAY {
+        let word = BigEndian::read_u32(array);
+        let event = matches!((word >> 24) as u8, events::EVENT | events::HIGHRES_EVENT);
+        if event && word as usize & MAX_BLOCK == len {
+            return Ok(());
+        }
+    }
+    Err(Unsendable::NotAnEventArray { pmid, inst })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warm_writer_keeps_its_memory_until_told() {
+        let mut w = SetsWriter::default();
+        w.begin_set(Pmid::new(29, 0, 10)).unwrap();
+        w.value(0, &Value::Aggregate(vec![0; 100_000].into())).unwrap();
+        w.end_set().unwrap();
+        let capacity = w.blocks.capacity();
+        w.reset();
+        assert_eq!(w.blocks.capacity(), capacity);
+        w.shrink_to(1000);
+        assert!(w.blocks.capacity() < 100_000);
+    }
+}
