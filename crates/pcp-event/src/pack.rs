@@ -13,7 +13,7 @@
 
 use byteorder::ByteOrder;
 
-use pcp_model::{Pmid, Timestamp, ValueType};
+use pcp_model::{Number, Pmid, Timestamp, ValueType};
 
 /// Bytes before the first record: header word and record count.
 pub const ARRAY_HEADER: usize = 8;
@@ -138,6 +138,20 @@ pub enum Param<'a> {
 }
 
 impl Param<'_> {
+    /// The number, if it is one.
+    #[inline]
+    pub const fn number(&self) -> Option<Number> {
+        Some(match *self {
+            Param::I32(v) => Number::I32(v),
+            Param::U32(v) => Number::U32(v),
+            Param::I64(v) => Number::I64(v),
+            Param::U64(v) => Number::U64(v),
+            Param::Float(v) => Number::Float(v),
+            Param::Double(v) => Number::Double(v),
+            Param::String(_) | Param::Aggregate(_) => return None,
+        })
+    }
+
     /// The type in the parameter's header word.
     pub const fn value_type(&self) -> ValueType {
         match self {

@@ -114,7 +114,7 @@ impl Fetched {
     /// `PM_ERR_TOOBIG` for a value longer than a block can be, `PM_ERR_CONV` for one of another format than
     /// the set's others.
     pub fn push_value(&mut self, inst: Inst, value: &Value) -> Result<(), PmError> {
-        self.appended.value(inst, value).map_err(|reason| reason.pm_error())
+        self.appended.value(inst, value).map_err(|error| error.pm_error())
     }
 
     /// Appends a value as it is, in network order, to the set that was begun. All values of a set are of one format.
@@ -123,7 +123,7 @@ impl Fetched {
     /// `PM_ERR_CONV` for a value of another format than the set's others, or bytes that are no block.
     #[inline]
     pub fn push(&mut self, inst: Inst, value: ValueRef<'_>) -> Result<(), PmError> {
-        self.appended.push(inst, value).map_err(|reason| reason.pm_error())
+        self.appended.push(inst, value).map_err(|error| error.pm_error())
     }
 
     /// Ends the set that was begun.

@@ -13,7 +13,7 @@ use byteorder::{BigEndian, ByteOrder};
 use bytes::Buf;
 
 use super::codec::{MAX_LEN, Writer};
-use super::fault::{EncodeError, PduError, Problem, Unsendable};
+use super::fault::{EncodeError, PduError, Problem};
 use super::frame::Frame;
 use super::sets::{
     Block, RawValue, SetHead, SetRef, SetsError, SetsWriter, ValueRef, WORD, check_tiling, count_of_sets,
@@ -177,15 +177,15 @@ impl ResultPdu {
     }
 
     pub(super) fn encode(&self, w: &mut Writer<'_>, kind: ResultKind) -> Result<(), EncodeError> {
-        let mut sets = SetsWriter::new(0, MAX_LEN - kind.header_len());
-        self.put_sets(&mut sets, kind).map_err(|reason| w.error(reason))?;
+        let mut sets = SetsWriter::with_lead(0, MAX_LEN - kind.header_len());
+        self.put_sets(&mut sets, kind).map_err(|error| w.error(error.reason))?;
         w.reserve(kind.header_len() + sets.len());
         w.bytes(&kind.fields(self.timestamp, sets.count())[..kind.header_len() - HEADER_LEN]);
         sets.parts().into_iter().for_each(|part| w.bytes(part));
         Ok(())
     }
 
-    fn put_sets(&self, out: &mut SetsWriter, kind: ResultKind) -> Result<(), Unsendable> {
+    fn put_sets(&self, out: &mut SetsWriter, kind: ResultKind) -> Result<(), EncodeError> {
         for set in &self.sets {
             match &set.values {
                 Ok(values) => {
@@ -230,6 +230,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Unsendable;
     use crate::codec::testing::*;
     use crate::sets::MAX_BLOCK;
     use crate::{Frame, Pdu, kind};

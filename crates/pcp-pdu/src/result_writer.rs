@@ -5,175 +5,62 @@
 
 use byteorder::{BigEndian, ByteOrder};
 
+use super::HEADER_LEN;
 use super::codec::MAX_LEN;
 use super::fault::{EncodeError, Unsendable};
 use super::result::{HIGHRES_HEADER, ResultKind};
-use super::sets::{RawValue, SetsWriter, WORD};
-use super::{HEADER_LEN, kind};
-use pcp_model::{Inst, PmError, Pmid, Timestamp, Value};
+use super::sets::{SetsWriter, WORD};
+use pcp_model::Timestamp;
 
-/// Writes one result at a time. Order of calls: [`reset`](ResultWriter::reset), then for each metric
-/// [`set_error`](ResultWriter::set_error), or [`begin_set`](ResultWriter::begin_set), values and
-/// [`end_set`](ResultWriter::end_set); last, [`finish`](ResultWriter::finish).
-///
-/// A call that fails adds nothing: the caller can go on with other values, or turn the whole set into
-/// an error with [`fail_set`](ResultWriter::fail_set).
-#[derive(Debug)]
-pub struct ResultWriter {
-    /// With room for the longer header.
-    sets: SetsWriter,
-    max_len: usize,
-}
+/// What [`SetsWriter`] is called where it writes results one after the other.
+pub type ResultWriter = SetsWriter;
 
-impl Default for ResultWriter {
-    fn default() -> ResultWriter {
-        ResultWriter::new(MAX_LEN)
+impl Default for SetsWriter {
+    fn default() -> SetsWriter {
+        SetsWriter::new(MAX_LEN)
     }
 }
 
-impl ResultWriter {
-    /// A writer of results of at most `max_len` bytes, header included.
-    pub fn new(max_len: usize) -> ResultWriter {
-        let max_len = max_len.min(MAX_LEN);
-        ResultWriter { sets: SetsWriter::new(HIGHRES_HEADER, max_len), max_len }
-    }
-
-    /// Starts a new result; the buffers keep their memory.
-    pub fn reset(&mut self) {
-        self.sets.reset();
-    }
-
-    /// Gives memory beyond `bytes` per buffer back, for instance after an unusually large answer.
-    pub fn shrink_to(&mut self, bytes: usize) {
-        self.sets.shrink_to(bytes);
-    }
-
-    /// Bytes of the result so far, as a HIGHRES_RESULT.
-    pub fn len(&self) -> usize {
-        self.sets.len()
-    }
-
-    /// Whether there is no set yet.
-    pub fn is_empty(&self) -> bool {
-        self.sets.is_empty()
-    }
-
-    /// Bytes that event arrays may still take; never more than one array can have.
-    pub fn room(&self) -> usize {
-        self.sets.room()
-    }
-
-    /// A metric without values: the reason.
-    ///
-    /// # Errors
-    /// `error` is not negative, or a set is open.
-    pub fn set_error(&mut self, pmid: Pmid, code: PmError) -> Result<(), EncodeError> {
-        self.sets.set_error(pmid, code).map_err(error)
-    }
-
-    /// Begins the set of a metric.
-    ///
-    /// # Errors
-    /// A set is open.
-    pub fn begin_set(&mut self, pmid: Pmid) -> Result<(), EncodeError> {
-        self.sets.begin_set(pmid).map_err(error)
-    }
-
-    /// Adds a value. All values of a set are of one type.
-    ///
-    /// # Errors
-    /// As [`SetsWriter::value`].
-    #[inline]
-    pub fn value(&mut self, inst: Inst, value: &Value) -> Result<(), EncodeError> {
-        self.sets.value(inst, value).map_err(error)
-    }
-
-    /// Adds a string value without a copy of its own; `text` has no NUL.
-    ///
-    /// # Errors
-    /// As [`SetsWriter::value`].
-    pub fn string(&mut self, inst: Inst, text: &[u8]) -> Result<(), EncodeError> {
-        self.sets.string(inst, text).map_err(error)
-    }
-
-    /// Adds a value as it came in another result.
-    ///
-    /// # Errors
-    /// As [`SetsWriter::value`].
-    pub fn raw(&mut self, inst: Inst, value: &RawValue) -> Result<(), EncodeError> {
-        self.sets.raw(inst, value).map_err(error)
-    }
-
-    /// Adds the event array that `write` appends to the block buffer: see [`SetsWriter::event_block`].
-    ///
-    /// # Errors
-    /// What was appended is not an array, or it or the result would be too long (see
-    /// [`ResultWriter::room`]); no set is open.
-    pub fn event_block<R>(
-        &mut self,
-        inst: Inst,
-        write: impl FnOnce(&mut Vec<u8>) -> R,
-    ) -> Result<R, EncodeError> {
-        self.sets.event_block(inst, write).map_err(error)
-    }
-
-    /// Ends the open set. Without any value it says that there are none.
-    ///
-    /// # Errors
-    /// No set is open.
-    pub fn end_set(&mut self) -> Result<(), EncodeError> {
-        self.sets.end_set().map_err(error)
-    }
-
-    /// Ends the open set with an error in place of the values it has so far.
-    ///
-    /// # Errors
-    /// `code` is not negative, or no set is open.
-    pub fn fail_set(&mut self, code: PmError) -> Result<(), EncodeError> {
-        self.sets.fail_set(code).map_err(error)
-    }
-
-    /// Ends the open set without the values it has so far: the metric has none.
-    ///
-    /// # Errors
-    /// No set is open.
-    pub fn clear_set(&mut self) -> Result<(), EncodeError> {
-        self.sets.clear_set().map_err(error)
+/// Results.
+impl SetsWriter {
+    /// A writer of results of at most `max_len` bytes, header included: there is room for the longer of the two.
+    pub fn new(max_len: usize) -> SetsWriter {
+        SetsWriter::with_lead(HIGHRES_HEADER, max_len.min(MAX_LEN))
     }
 
     /// The result: header and sets, then blocks. From an agent to pmcd: [`ResultKind::Micro`], a zero
     /// timestamp (or [`super::StateChange`] bits as its seconds) and `from` 0. Writing another result
-    /// needs a [`ResultWriter::reset`] before.
+    /// needs a [`SetsWriter::reset`] before.
     ///
     /// # Errors
-    /// The result is too long, a set is open, or an event array's writer destroyed blocks.
+    /// The result is too long, a set is open, an event array's writer destroyed blocks, or this is no
+    /// writer of results.
     pub fn finish(
         &mut self,
         kind: ResultKind,
         timestamp: Timestamp,
         from: i32,
     ) -> Result<[&[u8]; 2], EncodeError> {
-        let error = |reason| EncodeError { kind: kind.kind(), reason };
-        self.sets.check_complete().map_err(error)?;
+        let in_kind = |error: EncodeError| EncodeError { kind: kind.kind(), ..error };
+        self.check_complete().map_err(in_kind)?;
+        if self.lead_mut().len() != HIGHRES_HEADER {
+            return Err(EncodeError { kind: kind.kind(), reason: Unsendable::Misuse { call: "finish" } });
+        }
         let skip = HIGHRES_HEADER - kind.header_len();
         let len = self.len() - skip;
         if len > self.max_len {
-            return Err(error(Unsendable::TooLong { max: self.max_len }));
+            return Err(EncodeError { kind: kind.kind(), reason: Unsendable::TooLong { max: self.max_len } });
         }
-        self.sets.place_blocks((kind.header_len() + self.sets.sets_len()) / WORD).map_err(error)?;
-        let fields = kind.fields(timestamp, self.sets.count());
-        let header = &mut self.sets.lead_mut()[skip..];
+        self.place_blocks((kind.header_len() + self.sets_len()) / WORD).map_err(in_kind)?;
+        let fields = kind.fields(timestamp, self.count());
+        let header = &mut self.lead_mut()[skip..];
         BigEndian::write_u32(&mut header[0..], len as u32);
         BigEndian::write_u32(&mut header[4..], kind.kind());
         BigEndian::write_i32(&mut header[8..], from);
         header[HEADER_LEN..].copy_from_slice(&fields[..kind.header_len() - HEADER_LEN]);
-        let [head, blocks] = self.sets.parts();
+        let [head, blocks] = self.parts();
         Ok([&head[skip..], blocks])
     }
-}
-
-fn error(reason: Unsendable) -> EncodeError {
-    EncodeError { kind: kind::RESULT, reason }
 }
 
 #[cfg(test)]
@@ -185,8 +72,8 @@ mod tests {
     use crate::sets::MAX_BLOCK;
     use crate::codec::testing::*;
     use crate::result::tests::arb_sets;
-    use crate::{Block, Pdu, RawInstanceValue, RawValueSet, ResultPdu};
-    use pcp_model::PM_IN_NULL;
+    use crate::{Block, Pdu, RawInstanceValue, RawValue, RawValueSet, ResultPdu};
+    use pcp_model::{PM_IN_NULL, PmError, Pmid, Value};
 
     const METRIC: Pmid = Pmid::new(29, 0, 10);
     const EMPTY_ARRAY: &[u8] = &[9, 0, 0, 8, 0, 0, 0, 0];

@@ -9,7 +9,7 @@ use bytes::BufMut;
 use super::{STAMP_LEN, put_stamp};
 use crate::record::{BIAS, LEN};
 use pcp_model::{Pmid, Timestamp};
-use pcp_pdu::{Fetched, SetsWriter, Unsendable};
+use pcp_pdu::{EncodeError, Fetched, SetsWriter};
 
 const HEADER: usize = LEN + STAMP_LEN + 4;
 /// What places of blocks are counted in.
@@ -23,7 +23,7 @@ pub(super) struct RecordWriter {
 
 impl RecordWriter {
     pub fn new() -> RecordWriter {
-        RecordWriter { sets: SetsWriter::new(HEADER, i32::MAX as usize - LEN) }
+        RecordWriter { sets: SetsWriter::with_lead(HEADER, i32::MAX as usize - LEN) }
     }
 
     /// Appends the record of a fetch; false, and nothing, if it is too large. `logged` gives the identifier that a
@@ -46,7 +46,7 @@ impl RecordWriter {
         debug_assert!(fits, "a mark is short");
     }
 
-    fn put_sets(&mut self, fetched: &Fetched, logged: impl Fn(Pmid) -> Pmid) -> Result<(), Unsendable> {
+    fn put_sets(&mut self, fetched: &Fetched, logged: impl Fn(Pmid) -> Pmid) -> Result<(), EncodeError> {
         for set in fetched.sets() {
             let pmid = logged(set.pmid);
             match set.values {

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use super::scalar::Scalar;
-use pcp_model::{PmError, Value, ValueType};
+use pcp_model::{Number, PmError, ValueType};
 
 /// A value of the type that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,6 +22,20 @@ pub enum Atom<'a> {
     Double(f64),
     /// Text; bytes that are not UTF-8 are replaced.
     String(&'a str),
+}
+
+impl From<Number> for Atom<'_> {
+    #[inline]
+    fn from(number: Number) -> Self {
+        match number {
+            Number::I32(v) => Atom::I32(v),
+            Number::U32(v) => Atom::U32(v),
+            Number::I64(v) => Atom::I64(v),
+            Number::U64(v) => Atom::U64(v),
+            Number::Float(v) => Atom::Float(v),
+            Number::Double(v) => Atom::Double(v),
+        }
+    }
 }
 
 impl fmt::Display for Atom<'_> {
@@ -46,17 +60,6 @@ pub(super) enum Cell {
     Text { set: bool, text: String },
 }
 
-/// [`Atom`] without the text.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Number {
-    I32(i32),
-    U32(u32),
-    I64(i64),
-    U64(u64),
-    Float(f32),
-    Double(f64),
-}
-
 impl Cell {
     /// An empty cell for an output type.
     pub fn new(to: ValueType) -> Cell {
@@ -77,14 +80,7 @@ impl Cell {
     /// The value.
     pub fn get(&self) -> Option<Atom<'_>> {
         match self {
-            Cell::Number(number) => number.map(|number| match number {
-                Number::I32(v) => Atom::I32(v),
-                Number::U32(v) => Atom::U32(v),
-                Number::I64(v) => Atom::I64(v),
-                Number::U64(v) => Atom::U64(v),
-                Number::Float(v) => Atom::Float(v),
-                Number::Double(v) => Atom::Double(v),
-            }),
+            Cell::Number(number) => number.map(Atom::from),
             Cell::Text { set, text } => set.then_some(Atom::String(text)),
         }
     }
@@ -97,12 +93,11 @@ impl Cell {
             (Cell::Text { set, text }, value) => {
                 text.clear();
                 match *value {
-                    Scalar::I32(v) => push(text, v),
-                    Scalar::U32(v) => push(text, v),
-                    Scalar::I64(v) => push(text, v),
-                    Scalar::U64(v) => push(text, v),
-                    Scalar::Float(v) => push_scientific(text, v.into(), 9),
-                    Scalar::Double(v) => push_scientific(text, v, 17),
+                    // As C prints them where PCP casts a number to text.
+                    Scalar::Number(Number::Float(v)) => push_scientific(text, v.into(), 9),
+                    Scalar::Number(Number::Double(v)) => push_scientific(text, v, 17),
+                    // Writing to a string does not fail.
+                    Scalar::Number(number) => drop(write!(text, "{number}")),
                     Scalar::Text(bytes) => push_lossy(text, bytes),
                 }
                 *set = true;
@@ -123,20 +118,6 @@ impl Cell {
             }
         }
         Ok(())
-    }
-}
-
-impl Number {
-    pub fn from_value(value: &Value) -> Option<Number> {
-        Some(match *value {
-            Value::I32(v) => Number::I32(v),
-            Value::U32(v) => Number::U32(v),
-            Value::I64(v) => Number::I64(v),
-            Value::U64(v) => Number::U64(v),
-            Value::Float(v) => Number::Float(v),
-            Value::Double(v) => Number::Double(v),
-            _ => return None,
-        })
     }
 }
 
@@ -191,11 +172,6 @@ fn push_scientific(text: &mut String, value: f64, digits: usize) {
     if text.len() - at < 2 {
         text.insert(at, '0');
     }
-}
-
-fn push(text: &mut String, number: impl fmt::Display) {
-    // Writing to a string does not fail.
-    let _ = write!(text, "{number}");
 }
 
 fn push_lossy(text: &mut String, bytes: &[u8]) {
@@ -261,57 +237,57 @@ mod tests {
     #[test]
     fn both_paths_cast_as_captured() {
         check(
-            Scalar::I32(-1),
+            Scalar::Number(Number::I32(-1)),
             "-1 | SIGN | -1 | SIGN | -1e0 | -1e0 | `-1`",
             "-1 | SIGN | -1 | SIGN | -1e0 | -1e0 | `-1.00000000000000000e+00`",
         );
         check(
-            Scalar::U32(u32::MAX),
+            Scalar::Number(Number::U32(u32::MAX)),
             "TRUNC | 4294967295 | 4294967295 | 4294967295 | 4.2949673e9 | 4.294967295e9 | `4294967295`",
             "TRUNC | 4294967295 | 4294967295 | 4294967295 | 4.2949673e9 | 4.294967295e9 | `4.29496729500000000e+09`",
         );
         check(
-            Scalar::I64(-1_099_511_627_776),
+            Scalar::Number(Number::I64(-1_099_511_627_776)),
             "0 | SIGN | -1099511627776 | SIGN | -1.0995116e12 | -1.099511627776e12 | `-1099511627776`",
             "TRUNC | SIGN | -1099511627776 | SIGN | -1.0995116e12 | -1.099511627776e12 | `-1.09951162777600000e+12`",
         );
         check(
-            Scalar::I64(i64::MAX),
+            Scalar::Number(Number::I64(i64::MAX)),
             "TRUNC | TRUNC | 9223372036854775807 | 9223372036854775807 | 9.223372e18 | 9.223372036854776e18 | `9223372036854775807`",
             "TRUNC | TRUNC | TRUNC | 9223372036854775808 | 9.223372e18 | 9.223372036854776e18 | `9.22337203685477581e+18`",
         );
         check(
-            Scalar::U64(u64::MAX),
+            Scalar::Number(Number::U64(u64::MAX)),
             "TRUNC | TRUNC | TRUNC | 18446744073709551615 | 1.8446744e19 | 1.8446744073709552e19 | `18446744073709551615`",
             "TRUNC | TRUNC | TRUNC | TRUNC | 1.8446744e19 | 1.8446744073709552e19 | `1.84467440737095516e+19`",
         );
         check(
-            Scalar::Float(0.1),
+            Scalar::Number(Number::Float(0.1)),
             "0 | 0 | 0 | 0 | 1e-1 | 1.0000000149011612e-1 | `1.000000015e-01`",
             "0 | 0 | 0 | 0 | 1e-1 | 1.0000000149011612e-1 | `1.00000001490116119e-01`",
         );
         check(
-            Scalar::Double(-0.75),
+            Scalar::Number(Number::Double(-0.75)),
             "0 | SIGN | 0 | SIGN | -7.5e-1 | -7.5e-1 | `-7.50000000000000000e-01`",
             "0 | SIGN | 0 | SIGN | -7.5e-1 | -7.5e-1 | `-7.50000000000000000e-01`",
         );
         check(
-            Scalar::Double(2_147_483_647.0),
+            Scalar::Number(Number::Double(2_147_483_647.0)),
             "TRUNC | 2147483647 | 2147483647 | 2147483647 | 2.1474836e9 | 2.147483647e9 | `2.14748364700000000e+09`",
             "2147483647 | 2147483647 | 2147483647 | 2147483647 | 2.1474836e9 | 2.147483647e9 | `2.14748364700000000e+09`",
         );
         check(
-            Scalar::Double(4_294_967_295.0),
+            Scalar::Number(Number::Double(4_294_967_295.0)),
             "TRUNC | TRUNC | 4294967295 | 4294967295 | 4.2949673e9 | 4.294967295e9 | `4.29496729500000000e+09`",
             "TRUNC | 4294967295 | 4294967295 | 4294967295 | 4.2949673e9 | 4.294967295e9 | `4.29496729500000000e+09`",
         );
         check(
-            Scalar::Double(1e300),
+            Scalar::Number(Number::Double(1e300)),
             "TRUNC | TRUNC | TRUNC | TRUNC | inf | 1e300 | `1.00000000000000005e+300`",
             "TRUNC | TRUNC | TRUNC | TRUNC | TRUNC | 1e300 | `1.00000000000000005e+300`",
         );
         check(
-            Scalar::Double(f64::NAN),
+            Scalar::Number(Number::Double(f64::NAN)),
             "-2147483648 | 0 | -9223372036854775808 | 9223372036854775808 | NaN | NaN | `nan`",
             "-2147483648 | 0 | -9223372036854775808 | 9223372036854775808 | NaN | NaN | `nan`",
         );

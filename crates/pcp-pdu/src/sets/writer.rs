@@ -14,15 +14,16 @@ use super::value::{block_at, block_format, block_header};
 use super::{BLOCK_HEADER, DPTR, INSITU, MAX_BLOCK, RawValue, SET_HEADER, SPTR, SetHead, VALUE_LEN, ValueRef, WORD};
 use crate::codec::{PAD, pad4};
 use crate::events;
-use crate::fault::Unsendable;
+use crate::fault::{EncodeError, Unsendable};
+use crate::kind;
 use pcp_model::{Inst, PmError, Pmid, Value, ValueType};
 
 /// Where a set has its number of values.
 const NUMVAL: usize = 4;
 
-/// Writes value sets. Order of calls: for each metric [`set_error`](SetsWriter::set_error), or
+/// Writes value sets. Order of calls: [`reset`](SetsWriter::reset), then for each metric [`set_error`](SetsWriter::set_error), or
 /// [`begin_set`](SetsWriter::begin_set), values and one that ends the set; last,
-/// [`place_blocks`](SetsWriter::place_blocks).
+/// [`finish`](SetsWriter::finish) for a result, [`place_blocks`](SetsWriter::place_blocks) for anything else.
 ///
 /// A call that fails adds nothing: the caller can go on with other values, or turn the whole set into
 /// an error with [`fail_set`](SetsWriter::fail_set).
@@ -32,7 +33,7 @@ pub struct SetsWriter {
     head: Vec<u8>,
     lead: usize,
     blocks: Vec<u8>,
-    max_len: usize,
+    pub(crate) max_len: usize,
     count: i32,
     open: Option<OpenSet>,
     /// Only `reset` is allowed: places are final, or a closure of `event_block` destroyed blocks.
@@ -50,16 +51,9 @@ struct OpenSet {
     in_situ: bool,
 }
 
-impl Default for SetsWriter {
-    /// With nothing in front, and as long as places of blocks can say.
-    fn default() -> SetsWriter {
-        SetsWriter::new(0, (u32::MAX as usize).saturating_mul(WORD))
-    }
-}
-
 impl SetsWriter {
-    /// A writer of at most `max_len` bytes, with room for `lead` bytes in front of the sets, whole words.
-    pub fn new(lead: usize, max_len: usize) -> SetsWriter {
+    /// A writer of at most `max_len` bytes, with room for `lead` of them in front of the sets, whole words.
+    pub fn with_lead(lead: usize, max_len: usize) -> SetsWriter {
         debug_assert!(lead.is_multiple_of(WORD), "sets begin at a word");
         SetsWriter {
             head: vec![0; lead],
@@ -127,7 +121,7 @@ impl SetsWriter {
     ///
     /// # Errors
     /// `error` is not negative, or a set is open.
-    pub fn set_error(&mut self, pmid: Pmid, error: PmError) -> Result<(), Unsendable> {
+    pub fn set_error(&mut self, pmid: Pmid, error: PmError) -> Result<(), EncodeError> {
         self.begin_set(pmid)?;
         self.fail_set(error).inspect_err(|_| self.cancel_set())
     }
@@ -136,9 +130,9 @@ impl SetsWriter {
     ///
     /// # Errors
     /// A set is open.
-    pub fn begin_set(&mut self, pmid: Pmid) -> Result<(), Unsendable> {
+    pub fn begin_set(&mut self, pmid: Pmid) -> Result<(), EncodeError> {
         if self.open.is_some() {
-            return Err(Unsendable::Misuse { call: "begin_set" });
+            return Err(error(Unsendable::Misuse { call: "begin_set" }));
         }
         let start = self.head.len();
         self.open = Some(OpenSet { pmid, start, blocks: self.blocks.len(), values: 0, in_situ: false });
@@ -154,7 +148,7 @@ impl SetsWriter {
     /// The value or the whole would be too long; the value is of another format than the set's
     /// others; an event value is not a packed array; no set is open.
     #[inline]
-    pub fn value(&mut self, inst: Inst, value: &Value) -> Result<(), Unsendable> {
+    pub fn value(&mut self, inst: Inst, value: &Value) -> Result<(), EncodeError> {
         match value {
             Value::I32(v) => self.in_situ(inst, v.to_be_bytes()),
             Value::U32(v) => self.in_situ(inst, v.to_be_bytes()),
@@ -175,7 +169,7 @@ impl SetsWriter {
     ///
     /// # Errors
     /// As [`SetsWriter::value`].
-    pub fn string(&mut self, inst: Inst, text: &[u8]) -> Result<(), Unsendable> {
+    pub fn string(&mut self, inst: Inst, text: &[u8]) -> Result<(), EncodeError> {
         self.block(inst, ValueType::String, text, b"\0")
     }
 
@@ -183,7 +177,7 @@ impl SetsWriter {
     ///
     /// # Errors
     /// As [`SetsWriter::value`].
-    pub fn raw(&mut self, inst: Inst, value: &RawValue) -> Result<(), Unsendable> {
+    pub fn raw(&mut self, inst: Inst, value: &RawValue) -> Result<(), EncodeError> {
         let RawValue::Block(block) = value else { return self.push(inst, value.view()) };
         if matches!(block.value_type(), events::EVENT | events::HIGHRES_EVENT) {
             self.check_counts(inst, block.bytes())?;
@@ -196,12 +190,12 @@ impl SetsWriter {
     /// # Errors
     /// As [`SetsWriter::value`], and bytes that are no block.
     #[inline]
-    pub fn push(&mut self, inst: Inst, value: ValueRef<'_>) -> Result<(), Unsendable> {
+    pub fn push(&mut self, inst: Inst, value: ValueRef<'_>) -> Result<(), EncodeError> {
         match value {
             ValueRef::InSitu(word) => self.in_situ(inst, word),
             ValueRef::Block(block) => match block_at(block, 0) {
                 Some(block) => self.copy(inst, block, DPTR),
-                None => Err(Unsendable::NotABlock { pmid: self.pmid(), inst }),
+                None => Err(error(Unsendable::NotABlock { pmid: self.pmid(), inst })),
             },
         }
     }
@@ -218,14 +212,14 @@ impl SetsWriter {
         &mut self,
         inst: Inst,
         write: impl FnOnce(&mut Vec<u8>) -> R,
-    ) -> Result<R, Unsendable> {
+    ) -> Result<R, EncodeError> {
         let set = self.check(inst, false, 0, "event_block")?;
         let start = self.blocks.len();
         let outcome = write(&mut self.blocks);
         let Some(array) = self.blocks.get(start..) else {
             // Places already given out point behind the end now.
             self.spent = true;
-            return Err(Unsendable::Misuse { call: "event_block" });
+            return Err(error(Unsendable::Misuse { call: "event_block" }));
         };
         if array.is_empty() {
             return Ok(outcome);
@@ -246,13 +240,13 @@ impl SetsWriter {
     ///
     /// # Errors
     /// No set is open.
-    pub fn end_set(&mut self) -> Result<(), Unsendable> {
+    pub fn end_set(&mut self) -> Result<(), EncodeError> {
         self.end_indexed().map(drop)
     }
 
     /// Ends the open set, and says where in [`SetsWriter::parts`] its values are.
-    pub(crate) fn end_indexed(&mut self) -> Result<SetHead, Unsendable> {
-        let set = self.open.take().ok_or(Unsendable::Misuse { call: "end_set" })?;
+    pub(crate) fn end_indexed(&mut self) -> Result<SetHead, EncodeError> {
+        let set = self.open.take().ok_or(error(Unsendable::Misuse { call: "end_set" }))?;
         self.close(set.start, set.values);
         let blocks = set.values > 0 && !set.in_situ;
         Ok(SetHead { pmid: set.pmid, numval: set.values, blocks, at: set.start + SET_HEADER + WORD })
@@ -262,9 +256,9 @@ impl SetsWriter {
     ///
     /// # Errors
     /// `code` is not negative, or no set is open.
-    pub fn fail_set(&mut self, code: PmError) -> Result<(), Unsendable> {
+    pub fn fail_set(&mut self, code: PmError) -> Result<(), EncodeError> {
         if code.0 >= 0 {
-            return Err(Unsendable::NotAnError { code: code.0 });
+            return Err(error(Unsendable::NotAnError { code: code.0 }));
         }
         let set = self.rollback("fail_set")?;
         self.close(set.start, code.0);
@@ -275,7 +269,7 @@ impl SetsWriter {
     ///
     /// # Errors
     /// No set is open.
-    pub fn clear_set(&mut self) -> Result<(), Unsendable> {
+    pub fn clear_set(&mut self) -> Result<(), EncodeError> {
         let set = self.rollback("clear_set")?;
         self.close(set.start, 0);
         Ok(())
@@ -293,9 +287,9 @@ impl SetsWriter {
     ///
     /// # Errors
     /// The whole is too long, a set is open, places are final, or an event array's writer destroyed blocks.
-    pub fn place_blocks(&mut self, first: usize) -> Result<(), Unsendable> {
+    pub fn place_blocks(&mut self, first: usize) -> Result<(), EncodeError> {
         self.check_complete()?;
-        let first = u32::try_from(first).map_err(|_| Unsendable::TooLong { max: self.max_len })?;
+        let first = u32::try_from(first).map_err(|_| error(Unsendable::TooLong { max: self.max_len }))?;
         // Twice would move them again.
         self.spent = true;
         let mut at = self.lead;
@@ -317,15 +311,15 @@ impl SetsWriter {
 
     /// # Errors
     /// A set is open, places are final, or an event array's writer destroyed blocks.
-    pub(crate) fn check_complete(&self) -> Result<(), Unsendable> {
+    pub(crate) fn check_complete(&self) -> Result<(), EncodeError> {
         match self.open.is_some() || self.spent {
-            true => Err(Unsendable::Misuse { call: "finish" }),
+            true => Err(error(Unsendable::Misuse { call: "finish" })),
             false => Ok(()),
         }
     }
 
     #[inline]
-    fn in_situ(&mut self, inst: Inst, word: [u8; WORD]) -> Result<(), Unsendable> {
+    fn in_situ(&mut self, inst: Inst, word: [u8; WORD]) -> Result<(), EncodeError> {
         let set = self.check(inst, true, 0, "value")?;
         self.push_word(set, inst, INSITU, word);
         Ok(())
@@ -337,7 +331,7 @@ impl SetsWriter {
         inst: Inst,
         value_type: ValueType,
         data: [u8; N],
-    ) -> Result<(), Unsendable> {
+    ) -> Result<(), EncodeError> {
         let set = self.check(inst, false, BLOCK_HEADER + N, "value")?;
         self.push_place(set, inst, DPTR, self.blocks.len());
         self.blocks.extend_from_slice(&block_header(value_type as u8, N));
@@ -345,7 +339,7 @@ impl SetsWriter {
         Ok(())
     }
 
-    fn block(&mut self, inst: Inst, value_type: ValueType, data: &[u8], tail: &[u8]) -> Result<(), Unsendable> {
+    fn block(&mut self, inst: Inst, value_type: ValueType, data: &[u8], tail: &[u8]) -> Result<(), EncodeError> {
         let len = data.len() + tail.len();
         let set = self.check(inst, false, BLOCK_HEADER + len, "value")?;
         self.push_place(set, inst, DPTR, self.blocks.len());
@@ -358,7 +352,7 @@ impl SetsWriter {
 
     /// Adds a block that has its header word.
     #[inline]
-    fn copy(&mut self, inst: Inst, block: &[u8], format: i32) -> Result<(), Unsendable> {
+    fn copy(&mut self, inst: Inst, block: &[u8], format: i32) -> Result<(), EncodeError> {
         let set = self.check(inst, false, block.len(), "raw")?;
         self.push_place(set, inst, format, self.blocks.len());
         self.blocks.extend_from_slice(block);
@@ -374,10 +368,10 @@ impl SetsWriter {
         in_situ: bool,
         len: usize,
         call: &'static str,
-    ) -> Result<OpenSet, Unsendable> {
-        let set = self.open.ok_or(Unsendable::Misuse { call })?;
+    ) -> Result<OpenSet, EncodeError> {
+        let set = self.open.ok_or(error(Unsendable::Misuse { call }))?;
         if set.values > 0 && set.in_situ != in_situ {
-            return Err(Unsendable::MixedFormats { pmid: set.pmid });
+            return Err(error(Unsendable::MixedFormats { pmid: set.pmid }));
         }
         self.fits(set.pmid, inst, len, pad4(len))?;
         Ok(OpenSet { in_situ, ..set })
@@ -385,20 +379,20 @@ impl SetsWriter {
 
     /// Whether a block of `len` bytes can be written for which `more` bytes, with padding, are yet to come.
     #[inline]
-    fn fits(&self, pmid: Pmid, inst: Inst, len: usize, more: usize) -> Result<(), Unsendable> {
+    fn fits(&self, pmid: Pmid, inst: Inst, len: usize, more: usize) -> Result<(), EncodeError> {
         if len > MAX_BLOCK {
-            return Err(Unsendable::ValueTooLong { pmid, inst, len });
+            return Err(error(Unsendable::ValueTooLong { pmid, inst, len }));
         }
         // `more` is bounded by MAX_BLOCK here, the buffers by memory: no overflow.
         if self.len() + WORD + VALUE_LEN + more > self.max_len {
-            return Err(Unsendable::TooLong { max: self.max_len });
+            return Err(error(Unsendable::TooLong { max: self.max_len }));
         }
         Ok(())
     }
 
     /// An event array from outside this crate's builders has to prove its counts.
-    fn check_counts(&self, inst: Inst, array: &[u8]) -> Result<(), Unsendable> {
-        events::check(array).map_err(|_| Unsendable::NotAnEventArray { pmid: self.pmid(), inst })
+    fn check_counts(&self, inst: Inst, array: &[u8]) -> Result<(), EncodeError> {
+        events::check(array).map_err(|_| error(Unsendable::NotAnEventArray { pmid: self.pmid(), inst }))
     }
 
     fn pmid(&self) -> Pmid {
@@ -427,8 +421,8 @@ impl SetsWriter {
     }
 
     /// Drops the open set's values.
-    fn rollback(&mut self, call: &'static str) -> Result<OpenSet, Unsendable> {
-        let set = self.open.take().ok_or(Unsendable::Misuse { call })?;
+    fn rollback(&mut self, call: &'static str) -> Result<OpenSet, EncodeError> {
+        let set = self.open.take().ok_or(error(Unsendable::Misuse { call }))?;
         self.head.truncate(set.start + SET_HEADER);
         self.blocks.truncate(set.blocks);
         Ok(set)
@@ -441,12 +435,16 @@ impl SetsWriter {
     }
 }
 
+fn error(reason: Unsendable) -> EncodeError {
+    EncodeError { kind: kind::RESULT, reason }
+}
+
 /// Whether `array` has the header word of an event array of its length.
-fn check_array(pmid: Pmid, inst: Inst, array: &[u8]) -> Result<(), Unsendable> {
+fn check_array(pmid: Pmid, inst: Inst, array: &[u8]) -> Result<(), EncodeError> {
     const MIN_ARRAY: usize = 8;
     let len = array.len();
     if len > MAX_BLOCK {
-        return Err(Unsendable::ValueTooLong { pmid, inst, len });
+        return Err(error(Unsendable::ValueTooLong { pmid, inst, len }));
     }
     if len >= MIN_ARRAY {
         let word = BigEndian::read_u32(array);
@@ -455,7 +453,7 @@ fn check_array(pmid: Pmid, inst: Inst, array: &[u8]) -> Result<(), Unsendable> {
             return Ok(());
         }
     }
-    Err(Unsendable::NotAnEventArray { pmid, inst })
+    Err(error(Unsendable::NotAnEventArray { pmid, inst }))
 }
 
 #[cfg(test)]
