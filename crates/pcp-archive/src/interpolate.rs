@@ -12,6 +12,8 @@
 //! 40 bytes for each value queued, at most [`QUEUE`] of them and what one record holds.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
@@ -19,7 +21,7 @@ use super::error::{ArchiveError, Problem};
 use super::interpolated::{Bounds, Held, Moment, Rule, RuleOptions};
 use super::reader::{Archive, Direction, Place, Step};
 use super::record::Record;
-use super::tracked::{Along, Far, Metric, Sample, Slot, alive, along, find};
+use super::tracked::{Along, Far, Metric, QueuedValue, Reached, Slot, alive, along};
 use pcp_model::{PM_IN_NULL, PmError, Pmid, Profile, Timestamp, ValueType};
 use pcp_pdu::{Fetched, ValueRef};
 
@@ -33,20 +35,27 @@ pub(super) struct Interpolator {
     direction: Direction,
     metrics: Vec<Metric>,
     by_pmid: FxHashMap<Pmid, usize>,
+    profile: Profile,
+    /// The time of the fetch before.
+    last: Option<Along>,
+    reading: Reading,
+}
+
+/// How far the archive has been read, and what is in the queues because of it: the values themselves are with their
+/// instances.
+struct Reading {
     /// Where reading goes on, once there is a place.
     ahead: Option<Place>,
     /// Time of the last record read there.
     read_to: Along,
     /// Whether there was nothing more.
     ended: bool,
-    /// Marks in the queue; of those passed, the last.
-    marks: VecDeque<Along>,
-    queued: usize,
-    /// The time of the fetch before.
-    last: Option<Along>,
-    profile: Profile,
     /// Where the archive ended when it was asked last.
     end: Option<Place>,
+    /// Marks in the queue; of those passed, the last.
+    marks: VecDeque<Along>,
+    /// Values in all queues.
+    queued: usize,
     /// The metrics of the last record's sets, in their order: the next one's are the same nearly always.
     layout: Vec<(Pmid, Option<usize>)>,
 }
@@ -60,15 +69,9 @@ impl Interpolator {
             direction: Direction::Forward,
             metrics: Vec::new(),
             by_pmid: FxHashMap::default(),
-            ahead: None,
-            read_to: Along::MIN,
-            ended: false,
-            marks: VecDeque::new(),
-            queued: 0,
-            last: None,
             profile: Profile::default(),
-            end: None,
-            layout: Vec::new(),
+            last: None,
+            reading: Reading::new(),
         }
     }
 
@@ -80,28 +83,31 @@ impl Interpolator {
 
     /// Forgets where it is, and the values.
     pub fn reset(&mut self) {
-        self.ahead = None;
-        self.end = None;
-        self.layout.clear();
-        self.read_to = Along::MIN;
-        self.ended = false;
-        self.marks.clear();
-        self.queued = 0;
-        self.last = None;
-        for metric in &mut self.metrics {
-            metric.had_values = false;
-            for slot in &mut metric.slots {
-                slot.samples.clear();
-                slot.far = None;
-            }
+        self.forget_values();
+        self.forget_last();
+    }
+
+    /// Forgets what was read.
+    fn forget_values(&mut self) {
+        self.reading = Reading::new();
+        for slot in self.metrics.iter_mut().flat_map(|metric| &mut metric.slots) {
+            slot.queue.clear();
+            slot.far = None;
         }
+    }
+
+    /// Forgets that there was a fetch: the next one continues nothing.
+    fn forget_last(&mut self) {
+        self.last = None;
+        self.metrics.iter_mut().for_each(|metric| metric.had_values = false);
     }
 
     /// Reading may go on where it ended: the archive has grown.
     pub fn grown(&mut self) {
-        self.ended = false;
-        self.end = None;
+        self.reading.ended = false;
+        self.reading.end = None;
         let slots = self.metrics.iter_mut().flat_map(|metric| &mut metric.slots);
+        // A value that was not found may be there now; those that were found stay the first ones.
         slots
             .filter(|slot| slot.far.as_ref().is_some_and(|far| far.value.is_none()))
             .for_each(|slot| slot.far = None);
@@ -132,13 +138,11 @@ impl Interpolator {
         }
         let now = self.along(time);
         if new || self.last.is_some_and(|last| now < last) {
-            let had: Vec<bool> = self.metrics.iter().map(|metric| metric.had_values).collect();
-            let last = self.last;
-            self.reset();
-            if last.is_some_and(|last| last < now) {
-                // Another set of metrics at the next time is still the next sample.
-                self.last = last;
-                self.metrics.iter_mut().zip(had).for_each(|(metric, had)| metric.had_values = had);
+            // The queues lack the values of what is new, and what lies before the last time has been dropped from
+            // them. Another set of metrics at the next time is still the next sample, though.
+            self.forget_values();
+            if self.last.is_none_or(|last| now <= last) {
+                self.forget_last();
             }
         }
         self.read_ahead(archive, time, now)?;
@@ -202,26 +206,26 @@ impl Interpolator {
 
     /// Reads until every wanted instance has what is around `now`.
     fn read_ahead(&mut self, archive: &mut Archive, time: Timestamp, now: Along) -> Result<(), ArchiveError> {
-        let first = self.ahead.is_none();
-        let mut at = match self.ahead {
+        let first = self.reading.ahead.is_none();
+        let mut at = match self.reading.ahead {
             Some(at) => at,
             None => archive.seek(time, self.direction)?,
         };
         let from = at;
         let mut missing = if self.mark_at_or_behind(now) { 0 } else { self.missing(now) };
-        while !self.ended && (self.read_to <= now || (missing > 0 && self.queued < QUEUE)) {
+        while !self.reading.ended && (self.reading.read_to <= now || (missing > 0 && self.reading.queued < QUEUE)) {
             let Some((step, after)) = self.step(archive, at)? else {
-                self.ended = true;
+                self.reading.ended = true;
                 break;
             };
             if self.take(archive, step, now, &mut missing)? {
                 missing = 0;
             }
             at = after;
-            self.ahead = Some(at);
+            self.reading.ahead = Some(at);
         }
-        self.ahead = Some(at);
-        if missing > 0 && !self.ended {
+        self.reading.ahead = Some(at);
+        if missing > 0 && !self.reading.ended {
             self.look_far(archive, at, now)?;
         }
         if first {
@@ -234,10 +238,10 @@ impl Interpolator {
         let step = match self.direction {
             Direction::Forward => {
                 // Behind the last good record there may be something that is not one.
-                if self.end.is_none_or(|end| at >= end) {
-                    self.end = Some(archive.last()?);
+                if self.reading.end.is_none_or(|end| at >= end) {
+                    self.reading.end = Some(archive.last()?);
                 }
-                if self.end.is_some_and(|end| at >= end) { None } else { archive.next(at)? }
+                if self.reading.end.is_some_and(|end| at >= end) { None } else { archive.next(at)? }
             }
             Direction::Backward => archive.previous(at)?,
         };
@@ -263,71 +267,44 @@ impl Interpolator {
         if record.is_mark() {
             return Ok(self.mark(at, now));
         }
-        self.read_to = self.read_to.max(at);
-        let after_mark = self.marks.back() == Some(&at);
+        self.reading.read_to = self.reading.read_to.max(at);
+        // A mark at the record's own time was read before it, going either way: it does not hide these values.
+        let after_mark = self.reading.marks.back() == Some(&at);
+        let Interpolator { direction, metrics, by_pmid, reading, .. } = self;
         for (number, set) in record.sets().enumerate() {
-            let known = match self.layout.get(number) {
-                Some((pmid, known)) if *pmid == set.pmid => *known,
-                _ => {
-                    let known = self.by_pmid.get(&set.pmid).copied();
-                    self.layout.truncate(number);
-                    self.layout.push((set.pmid, known));
-                    known
-                }
+            let known = reading.known(number, set.pmid, by_pmid);
+            let (Some(metric), Ok(values)) = (known.and_then(|known| metrics.get_mut(known)), set.values) else {
+                continue;
             };
-            let Some(metric) = known.and_then(|known| self.metrics.get_mut(known)) else { continue };
-            let needs_ahead = metric.needs_ahead(self.direction);
-            let (Ok(values), rule) = (set.values, &mut metric.rule) else { continue };
-            let mut hint = 0;
-            for (inst, value) in values.iter() {
-                let Some(number) = find(&metric.slots, &metric.by_inst, inst, &mut hint) else {
-                    continue;
-                };
-                let slot = &mut metric.slots[number];
+            let needs_ahead = metric.needs_ahead(*direction);
+            metric.each_value(values, |slot, rule, value| {
                 if !slot.wanted {
-                    continue;
+                    return Ok(());
                 }
-                let Some(held) = rule.hold(value) else {
-                    return Err(ArchiveError::new(
-                        std::path::Path::new(&set.pmid.to_string()),
-                        None,
-                        Problem::Record("value of another type than its metric"),
-                    ));
-                };
-                let sample = Sample { at, after_mark, value: held };
-                match slot.samples.back_mut() {
-                    // Nobody will ask for the one before.
-                    Some(back) if at <= now => *back = sample,
-                    back => {
-                        let first = at >= now
-                            && back.is_none_or(|back| back.at < now)
-                            && needs_ahead
-                            && slot.far.as_ref().is_none_or(|far| far.at < now)
-                            && alive(slot.life, now);
-                        if first {
-                            *missing = missing.saturating_sub(1);
-                        }
-                        slot.samples.push_back(sample);
-                        self.queued += 1;
-                    }
+                let value = rule.hold(value).ok_or_else(|| other_type(set.pmid))?;
+                let reached = slot.read_ahead(QueuedValue { at, after_mark, value }, now);
+                reading.queued += usize::from(reached != Reached::Before);
+                if reached == Reached::Next && needs_ahead {
+                    *missing = missing.saturating_sub(1);
                 }
-            }
+                Ok(())
+            })?;
         }
         Ok(false)
     }
 
     /// Queues a mark. Whether it is at or behind `now`.
     fn mark(&mut self, at: Along, now: Along) -> bool {
-        self.read_to = self.read_to.max(at);
+        self.reading.read_to = self.reading.read_to.max(at);
         if at <= now {
-            self.marks.clear();
+            self.reading.marks.clear();
         }
-        self.marks.push_back(at);
+        self.reading.marks.push_back(at);
         at >= now
     }
 
     fn mark_at_or_behind(&self, now: Along) -> bool {
-        self.marks.back().is_some_and(|mark| *mark >= now)
+        self.reading.marks.back().is_some_and(|mark| *mark >= now)
     }
 
     /// How many instances lack a value at or behind `now`.
@@ -398,26 +375,22 @@ impl Interpolator {
 
     fn each_value(&mut self, record: &Record<'_>, mut each: impl FnMut(&mut Slot, &mut Rule, ValueRef<'_>)) {
         for set in record.sets() {
-            let Some(metric) = self.by_pmid.get(&set.pmid).map(|metric| &mut self.metrics[*metric]) else {
-                continue;
-            };
-            let (Ok(values), rule) = (set.values, &mut metric.rule) else { continue };
-            let mut hint = 0;
-            for (inst, value) in values.iter() {
-                if let Some(number) = find(&metric.slots, &metric.by_inst, inst, &mut hint) {
-                    each(&mut metric.slots[number], rule, value);
-                }
-            }
+            let metric = self.by_pmid.get(&set.pmid).and_then(|number| self.metrics.get_mut(*number));
+            let (Some(metric), Ok(values)) = (metric, set.values) else { continue };
+            let Ok(()) = metric.each_value(values, |slot, rule, value| {
+                each(slot, rule, value);
+                Ok::<(), Infallible>(())
+            });
         }
     }
 
     /// Looks for the values in front of the place where reading ahead began.
     fn look_back(&mut self, archive: &mut Archive, mut at: Place, now: Along) -> Result<(), ArchiveError> {
         let lacks = |slot: &Slot| {
-            slot.wanted && alive(slot.life, now) && slot.samples.front().is_none_or(|sample| sample.at > now)
+            slot.wanted && alive(slot.life, now) && slot.queue.front().is_none_or(|value| value.at > now)
         };
         // A mark in front of `now`, or at its time, ends it all.
-        if self.marks.front().is_some_and(|mark| *mark <= now) {
+        if self.reading.marks.front().is_some_and(|mark| *mark <= now) {
             return Ok(());
         }
         let mut missing: usize =
@@ -430,7 +403,7 @@ impl Interpolator {
             let place = match step {
                 None => return Ok(()),
                 Some(Step::Gap(time, _)) => {
-                    self.marks.push_front(self.along(time));
+                    self.reading.marks.push_front(self.along(time));
                     return Ok(());
                 }
                 Some(Step::Record(place, after)) => {
@@ -441,7 +414,7 @@ impl Interpolator {
             let record = archive.record(place)?;
             let found_at = along(self.start, self.direction, record.timestamp);
             if record.is_mark() {
-                self.marks.push_front(found_at);
+                self.reading.marks.push_front(found_at);
                 return Ok(());
             }
             let mut found = 0;
@@ -450,11 +423,11 @@ impl Interpolator {
                     && lacks(slot)
                     && let Some(held) = rule.hold(value)
                 {
-                    slot.samples.push_front(Sample { at: found_at, after_mark: false, value: held });
+                    slot.queue.push_front(QueuedValue { at: found_at, after_mark: false, value: held });
                     found += 1;
                 }
             });
-            self.queued += found;
+            self.reading.queued += found;
             missing = missing.saturating_sub(found);
         }
         Ok(())
@@ -463,20 +436,20 @@ impl Interpolator {
     /// Forgets what lies before the last values not behind `now`.
     fn pass(&mut self, now: Along) {
         for slot in self.metrics.iter_mut().flat_map(|metric| &mut metric.slots) {
-            while slot.samples.get(1).is_some_and(|sample| sample.at <= now) {
-                slot.samples.pop_front();
-                self.queued = self.queued.saturating_sub(1);
+            while slot.queue.get(1).is_some_and(|value| value.at <= now) {
+                slot.queue.pop_front();
+                self.reading.queued = self.reading.queued.saturating_sub(1);
             }
         }
-        while self.marks.get(1).is_some_and(|mark| *mark <= now) {
-            self.marks.pop_front();
+        while self.reading.marks.get(1).is_some_and(|mark| *mark <= now) {
+            self.reading.marks.pop_front();
         }
     }
 
     fn answer(&mut self, metric: usize, clock: &mut Clock, out: &mut Fetched) {
         let now = clock.now;
-        let passed = self.marks.front().copied().filter(|mark| *mark <= now);
-        let next_mark = self.marks.iter().copied().find(|mark| *mark >= now);
+        let passed = self.reading.marks.front().copied().filter(|mark| *mark <= now);
+        let next_mark = self.reading.marks.iter().copied().find(|mark| *mark >= now);
         let metric = &mut self.metrics[metric];
         let rule = &metric.rule;
         let behind_mark = match (self.last, passed) {
@@ -503,6 +476,41 @@ impl Interpolator {
         metric.had_values = had_values;
         out.end_set();
     }
+}
+
+impl Reading {
+    fn new() -> Reading {
+        Reading {
+            ahead: None,
+            read_to: Along::MIN,
+            ended: false,
+            end: None,
+            marks: VecDeque::new(),
+            queued: 0,
+            layout: Vec::new(),
+        }
+    }
+
+    /// The metric of a record's set, by the number of the set; `None` if nobody asked for it.
+    #[inline]
+    fn known(&mut self, number: usize, pmid: Pmid, by_pmid: &FxHashMap<Pmid, usize>) -> Option<usize> {
+        match self.layout.get(number) {
+            Some((same, known)) if *same == pmid => *known,
+            _ => {
+                // What follows in the layout is likely to have moved, too.
+                let known = by_pmid.get(&pmid).copied();
+                self.layout.truncate(number);
+                self.layout.push((pmid, known));
+                known
+            }
+        }
+    }
+}
+
+#[cold]
+fn other_type(pmid: Pmid) -> ArchiveError {
+    let problem = Problem::Record("value of another type than its metric");
+    ArchiveError::new(Path::new(&pmid.to_string()), None, problem)
 }
 
 /// Turns times in the direction of travel into those that values are computed with. Most instances have their values

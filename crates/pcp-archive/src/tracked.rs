@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::interpolated::{Held, Rule, RuleOptions};
 use super::reader::{Archive, Direction};
 use pcp_model::{Desc, InDom, Inst, PM_IN_NULL, Pmid, Timestamp};
+use pcp_pdu::{ValueRef, ValuesRef};
 
 /// Nanoseconds since the start of the archive, negated when going backward.
 pub(super) type Along = i64;
@@ -33,16 +34,28 @@ pub(super) struct Slot {
     /// Within which times it is looked for.
     pub life: (Along, Along),
     /// One not behind the time of the last fetch, if there is one, and those ahead of it.
-    pub samples: VecDeque<Sample>,
+    pub queue: VecDeque<QueuedValue>,
     /// What the first value beyond the queue is.
     pub far: Option<Far>,
 }
 
-pub(super) struct Sample {
+/// A value that was read, at or ahead of the time asked for.
+pub(super) struct QueuedValue {
     pub at: Along,
     /// Whether a mark of the same time comes before it.
     pub after_mark: bool,
     pub value: Held,
+}
+
+/// What a value that was read is to its instance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reached {
+    /// It took the place of the one before; the queue is as long as it was.
+    Before,
+    /// It is behind others in the queue, or in front of the time asked for.
+    Queued,
+    /// It is the first one at or behind the time asked for: nothing more is missing.
+    Next,
 }
 
 /// A value or the end, and nothing of the instance between the queue and it.
@@ -61,7 +74,7 @@ impl Metric {
             by_inst: FxHashMap::default(),
             had_values: false,
         };
-        let slot = |inst, life| Slot { inst, wanted: true, life, samples: VecDeque::new(), far: None };
+        let slot = |inst, life| Slot { inst, wanted: true, life, queue: VecDeque::new(), far: None };
         if desc.indom == InDom::NULL {
             metric.slots.push(slot(PM_IN_NULL, FOREVER));
         } else if let Some((lives, largest)) = archive.lives(desc.indom) {
@@ -91,6 +104,21 @@ impl Metric {
         direction == Direction::Backward || self.rule.needs_next()
     }
 
+    /// Calls `each` for the values whose instances there are, up to the first that it refuses.
+    pub fn each_value<E>(
+        &mut self,
+        values: ValuesRef<'_>,
+        mut each: impl FnMut(&mut Slot, &mut Rule, ValueRef<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut hint = 0;
+        for (inst, value) in values.iter() {
+            if let Some(number) = find(&self.slots, &self.by_inst, inst, &mut hint) {
+                each(&mut self.slots[number], &mut self.rule, value)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Turns the times to the other direction.
     pub fn turn(&mut self) {
         for Slot { life: (birth, death), .. } in &mut self.slots {
@@ -102,9 +130,24 @@ impl Metric {
 const FOREVER: (Along, Along) = (Along::MIN, Along::MAX);
 
 impl Slot {
+    /// Queues a value that was read ahead; at or in front of `now` only the last one counts, so it takes the place of
+    /// the one before.
+    #[inline]
+    pub fn read_ahead(&mut self, value: QueuedValue, now: Along) -> Reached {
+        let at = value.at;
+        if let Some(back) = self.queue.back_mut().filter(|_| at <= now) {
+            *back = value;
+            return Reached::Before;
+        }
+        let is_next = at >= now && self.lacks_next(now);
+        self.queue.push_back(value);
+        if is_next { Reached::Next } else { Reached::Queued }
+    }
+
+    /// Whether a value at or behind `now` is wanted and not known, nor known not to be.
     pub fn lacks_next(&self, now: Along) -> bool {
         self.wanted
-            && self.samples.back().is_none_or(|sample| sample.at < now)
+            && self.queue.back().is_none_or(|value| value.at < now)
             && self.far.as_ref().is_none_or(|far| far.at < now)
             && alive(self.life, now)
     }
@@ -116,14 +159,14 @@ impl Slot {
         passed: Option<Along>,
         next_mark: Option<Along>,
     ) -> [Option<(Along, &Held)>; 2] {
-        fn pair(sample: &Sample) -> (Along, &Held) {
+        fn pair(sample: &QueuedValue) -> (Along, &Held) {
             (sample.at, &sample.value)
         }
-        let before = self.samples.front().filter(|sample| sample.at <= now);
+        let before = self.queue.front().filter(|value| value.at <= now);
         let before = before.filter(|sample| {
             passed.is_none_or(|mark| mark < sample.at || (mark == sample.at && sample.after_mark))
         });
-        let queued = self.samples.iter().find(|sample| sample.at >= now);
+        let queued = self.queue.iter().find(|value| value.at >= now);
         let after = match queued {
             Some(sample) => {
                 let free = next_mark
@@ -150,7 +193,7 @@ pub(super) fn alive((birth, death): (Along, Along), now: Along) -> bool {
 
 /// The slot of an instance: records have instances in the same order again and again. The value of a singular
 /// metric has any instance in ancient archives.
-pub(super) fn find(
+fn find(
     slots: &[Slot],
     by_inst: &FxHashMap<Inst, usize>,
     inst: Inst,
