@@ -1,7 +1,7 @@
 //! Scale conversion, as `pmConvScale(3)` does it (spec `units.md` 7 and 14).
 
 use super::units_extra::Affine;
-use super::{PmError, Units, UnitsVocabulary, Value};
+use super::{Number, PmError, Units, UnitsVocabulary, Value};
 
 /// Highest scale of space (Ebyte) and of time (hour) that converts.
 const MAX_SPACE: u8 = 6;
@@ -27,59 +27,19 @@ impl Conversion {
     /// scales without a length.
     pub fn new(from: Units, to: Units, words: UnitsVocabulary) -> Result<Conversion, PmError> {
         let extra = words == UnitsVocabulary::Extra;
-        let counted = |units: Units| {
-            let none = (units.dim_space, units.dim_time, units.dim_count) == (0, 0, 0);
-            if none && (!extra || units.extra_unit().is_none()) {
-                Units { dim_count: 1, ..units }
-            } else {
-                units
-            }
-        };
-        let (from, to) = (counted(from), counted(to));
-        let unit_of = |units: Units| units.extra_unit().map_or(0, |extra| extra.unit);
-        if from.dim_space != to.dim_space
-            || from.dim_time != to.dim_time
-            || from.dim_count != to.dim_count
-            || extra && unit_of(from) != unit_of(to)
-        {
+        let (from, to) = (counted(from, extra), counted(to, extra));
+        if !same_dimension(from, to, extra) {
             return Err(PmError::CONV);
         }
         let mut factor = Factor { mult: 1, div: 1 };
-        if from.dim_space != 0 {
-            if from.scale_space > MAX_SPACE || to.scale_space > MAX_SPACE {
-                return Err(PmError::UNIT);
-            }
-            // Relative to Mbyte, as the wrapping products depend on the canonical scale.
-            let below = |scale: u8| 1i64 << (10 * 2u8.saturating_sub(scale));
-            let above = |scale: u8| 1i64 << (10 * scale.saturating_sub(2));
-            let (down, up) = (below(from.scale_space), above(from.scale_space));
-            factor.apply(
-                from.dim_space,
-                down.wrapping_mul(above(to.scale_space)),
-                up.wrapping_mul(below(to.scale_space)),
-            );
-        }
-        if from.dim_time != 0 {
-            if from.scale_time > MAX_TIME || to.scale_time > MAX_TIME {
-                return Err(PmError::UNIT);
-            }
-            const BELOW: [i64; 6] = [1_000_000_000, 1_000_000, 1_000, 1, 1, 1];
-            const ABOVE: [i64; 6] = [1, 1, 1, 1, 60, 3_600];
-            let (i, o) = (usize::from(from.scale_time), usize::from(to.scale_time));
-            factor.apply(from.dim_time, BELOW[i].wrapping_mul(ABOVE[o]), ABOVE[i].wrapping_mul(BELOW[o]));
-        }
-        // A metric with an extra unit only has no count, but PCP converts its count scale all the same.
-        let dim_count =
-            if (from.dim_space, from.dim_time, from.dim_count) == (0, 0, 0) { 1 } else { from.dim_count };
-        if dim_count != 0 {
-            let ten = |power: i8| 10i64.pow(u32::from(power.max(0).unsigned_abs()));
-            let (i, o) = (from.scale_count, to.scale_count);
-            factor.apply(dim_count, ten(-i).wrapping_mul(ten(o)), ten(i).wrapping_mul(ten(-o)));
-        }
+        factor.space(from, to)?;
+        factor.time(from, to)?;
+        factor.count(from, to);
         if factor.div == 0 {
             // PCP dies of a division by zero here.
             return Err(PmError::CONV);
         }
+        // Exact where it can be: multiplying by one whole number does not round.
         if factor.mult.wrapping_rem(factor.div) == 0 {
             factor = Factor { mult: factor.mult.wrapping_div(factor.div), div: 1 };
         }
@@ -136,21 +96,42 @@ impl Conversion {
         self.extra.map_or(value, |extra| extra.apply(value))
     }
 
+    /// A number in the new scale, of the same type.
+    pub fn number(&self, number: Number) -> Number {
+        match number {
+            Number::I32(v) => Number::I32(self.i32(v)),
+            Number::U32(v) => Number::U32(self.u32(v)),
+            Number::I64(v) => Number::I64(self.i64(v)),
+            Number::U64(v) => Number::U64(self.u64(v)),
+            Number::Float(v) => Number::Float(self.f32(v)),
+            Number::Double(v) => Number::Double(self.f64(v)),
+        }
+    }
+
     /// Any numeric value in the new scale.
     ///
     /// # Errors
     /// `PM_ERR_CONV` for values that are not numbers.
     pub fn value(&self, value: &Value) -> Result<Value, PmError> {
-        Ok(match value {
-            Value::I32(v) => Value::I32(self.i32(*v)),
-            Value::U32(v) => Value::U32(self.u32(*v)),
-            Value::I64(v) => Value::I64(self.i64(*v)),
-            Value::U64(v) => Value::U64(self.u64(*v)),
-            Value::Float(v) => Value::Float(self.f32(*v)),
-            Value::Double(v) => Value::Double(self.f64(*v)),
-            _ => return Err(PmError::CONV),
-        })
+        value.number().map(|number| self.number(number).into()).ok_or(PmError::CONV)
     }
+}
+
+/// Units without dimension as the number of things that they count for.
+fn counted(units: Units, extra: bool) -> Units {
+    let none = (units.dim_space, units.dim_time, units.dim_count) == (0, 0, 0);
+    match none && (!extra || units.extra_unit().is_none()) {
+        true => Units { dim_count: 1, ..units },
+        false => units,
+    }
+}
+
+fn same_dimension(from: Units, to: Units, extra: bool) -> bool {
+    let dimension = |units: Units| {
+        let unit = units.extra_unit().filter(|_| extra).map_or(0, |extra| extra.unit);
+        (units.dim_space, units.dim_time, units.dim_count, unit)
+    };
+    dimension(from) == dimension(to)
 }
 
 struct Factor {
@@ -159,6 +140,48 @@ struct Factor {
 }
 
 impl Factor {
+    fn space(&mut self, from: Units, to: Units) -> Result<(), PmError> {
+        if from.dim_space == 0 {
+            return Ok(());
+        }
+        if from.scale_space > MAX_SPACE || to.scale_space > MAX_SPACE {
+            return Err(PmError::UNIT);
+        }
+        // Relative to Mbyte, as the wrapping products depend on the canonical scale.
+        let below = |scale: u8| 1i64 << (10 * 2u8.saturating_sub(scale));
+        let above = |scale: u8| 1i64 << (10 * scale.saturating_sub(2));
+        let (i, o) = (from.scale_space, to.scale_space);
+        self.apply(from.dim_space, below(i).wrapping_mul(above(o)), above(i).wrapping_mul(below(o)));
+        Ok(())
+    }
+
+    fn time(&mut self, from: Units, to: Units) -> Result<(), PmError> {
+        // Relative to seconds.
+        const BELOW: [i64; 6] = [1_000_000_000, 1_000_000, 1_000, 1, 1, 1];
+        const ABOVE: [i64; 6] = [1, 1, 1, 1, 60, 3_600];
+        if from.dim_time == 0 {
+            return Ok(());
+        }
+        if from.scale_time > MAX_TIME || to.scale_time > MAX_TIME {
+            return Err(PmError::UNIT);
+        }
+        let (i, o) = (usize::from(from.scale_time), usize::from(to.scale_time));
+        self.apply(from.dim_time, BELOW[i].wrapping_mul(ABOVE[o]), ABOVE[i].wrapping_mul(BELOW[o]));
+        Ok(())
+    }
+
+    fn count(&mut self, from: Units, to: Units) {
+        // A metric with an extra unit only has no count, but PCP converts its count scale all the same.
+        let none = (from.dim_space, from.dim_time, from.dim_count) == (0, 0, 0);
+        let dim_count = if none { 1 } else { from.dim_count };
+        if dim_count == 0 {
+            return;
+        }
+        let ten = |power: i8| 10i64.pow(u32::from(power.max(0).unsigned_abs()));
+        let (i, o) = (from.scale_count, to.scale_count);
+        self.apply(dim_count, ten(-i).wrapping_mul(ten(o)), ten(i).wrapping_mul(ten(-o)));
+    }
+
     /// One dimension: `down` divides and `up` multiplies, once per power.
     fn apply(&mut self, power: i8, down: i64, up: i64) {
         let (down, up) = if power > 0 { (down, up) } else { (up, down) };

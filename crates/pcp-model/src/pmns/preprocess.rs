@@ -52,86 +52,112 @@ struct Preprocessor<'a> {
     open: usize,
 }
 
+/// Where reading a file is.
+struct Place {
+    /// The file and the line as they are reported: a line directive changes them.
+    file: Arc<str>,
+    number: usize,
+    /// Inside a conditional: its line, and whether what follows counts.
+    conditional: Option<(usize, bool)>,
+}
+
+impl Place {
+    fn counts(&self) -> bool {
+        self.conditional.is_none_or(|(_, counts)| counts)
+    }
+}
+
 impl Preprocessor<'_> {
     fn file(&mut self, name: &str, source: &str) -> Result<(), PmnsError> {
         self.open += 1;
         let source = without_comments(source)
             .map_err(|line| PmnsError::at_line(name, line, Problem::UnfinishedComment))?;
-        let mut file: Arc<str> = name.into();
-        let mut number: usize = 0;
-        // Inside a conditional: its line, and whether what follows counts.
-        let mut conditional: Option<(usize, bool)> = None;
+        let mut at = Place { file: name.into(), number: 0, conditional: None };
         for text in source.lines() {
-            number = number.saturating_add(1);
-            let counts = conditional.is_none_or(|(_, counts)| counts);
+            at.number = at.number.saturating_add(1);
             // Blanks before a directive are forgiven, which pmcpp(1) does not do.
-            let Some(directive) = text.trim_start().strip_prefix('#') else {
-                if counts {
+            match text.trim_start().strip_prefix('#') {
+                Some(directive) => self.directive(text, directive, &mut at)?,
+                None if at.counts() => {
                     let text = tidy(&substitute(text, &|word| self.value(word)));
-                    self.out.push(Line { file: file.clone(), number, text });
+                    self.out.push(Line { file: at.file.clone(), number: at.number, text });
                 }
-                continue;
-            };
-            let bad =
-                |problem| PmnsError { text: text.to_owned(), ..PmnsError::at_line(&file, number, problem) };
-            let (name, rest) = split_word(directive);
-            match name {
-                "define" | "undef" | "ifdef" | "ifndef" => {
-                    let (word, value) = split_word(rest);
-                    let problem = match word {
-                        "" => Some(Problem::NoMacroName),
-                        word if !is_macro_name(word) => Some(Problem::MacroName(word.to_owned())),
-                        _ => None,
-                    };
-                    if let Some(problem) = problem {
-                        return Err(bad(problem));
-                    }
-                    let defined = self.value(word).is_some();
-                    match name {
-                        "define" if counts => self.define(word, value).map_err(bad)?,
-                        "undef" if counts => drop(self.macros.remove(word)),
-                        "define" | "undef" => {}
-                        _ if conditional.is_some() => return Err(bad(Problem::NestedConditional)),
-                        name => conditional = Some((number, defined == (name == "ifdef"))),
-                    }
-                }
-                "else" => match &mut conditional {
-                    Some((_, counts)) => *counts = !*counts,
-                    None => return Err(bad(Problem::NoConditional("else"))),
-                },
-                "endif" if conditional.take().is_none() => {
-                    return Err(bad(Problem::NoConditional("endif")));
-                }
-                "endif" => {}
-                _ if !counts => {}
-                "include" => match self.includes {
-                    Includes::From(dirs) => {
-                        let wanted = include_name(rest).map_err(bad)?;
-                        if self.open == MAX_OPEN {
-                            return Err(bad(Problem::TooDeep));
-                        }
-                        let Some((name, source)) = open(wanted, dirs) else {
-                            return Err(bad(Problem::IncludeFile(wanted.to_owned())));
-                        };
-                        self.file(&name, &source)?;
-                    }
-                    Includes::Refused => return Err(bad(Problem::Directive(name.to_owned()))),
-                },
-                // What a preprocessor leaves: the line that follows is that line of that file.
-                line => match (line.parse::<usize>(), quoted(rest)) {
-                    (Ok(line), Some(name)) => {
-                        file = name.into();
-                        number = line.saturating_sub(1);
-                    }
-                    _ => return Err(bad(Problem::Directive(name.to_owned()))),
-                },
+                None => {}
             }
         }
         self.open -= 1;
-        match conditional {
+        match at.conditional {
             Some((line, _)) => Err(PmnsError::at_line(name, line, Problem::UnfinishedConditional)),
             None => Ok(()),
         }
+    }
+
+    /// Does what a directive says; `text` is the whole line.
+    fn directive(&mut self, text: &str, directive: &str, at: &mut Place) -> Result<(), PmnsError> {
+        let (file, line) = (at.file.clone(), at.number);
+        let bad = |problem| PmnsError { text: text.to_owned(), ..PmnsError::at_line(&file, line, problem) };
+        let (name, rest) = split_word(directive);
+        match name {
+            "define" | "undef" | "ifdef" | "ifndef" => self.about_macro(name, rest, at).map_err(bad),
+            "else" => match &mut at.conditional {
+                Some((_, counts)) => {
+                    *counts = !*counts;
+                    Ok(())
+                }
+                None => Err(bad(Problem::NoConditional("else"))),
+            },
+            "endif" => {
+                at.conditional.take().map(drop).ok_or_else(|| bad(Problem::NoConditional("endif")))
+            }
+            _ if !at.counts() => Ok(()),
+            "include" => {
+                let (name, source) = self.include(rest).map_err(bad)?;
+                self.file(&name, &source)
+            }
+            // What a preprocessor leaves: the line that follows is that line of that file.
+            line => match (line.parse::<usize>(), quoted(rest)) {
+                (Ok(line), Some(name)) => {
+                    at.file = name.into();
+                    at.number = line.saturating_sub(1);
+                    Ok(())
+                }
+                _ => Err(bad(Problem::Directive(name.to_owned()))),
+            },
+        }
+    }
+
+    /// The directives whose first word is the name of a macro, which is checked even where they do not count.
+    fn about_macro(&mut self, directive: &str, rest: &str, at: &mut Place) -> Result<(), Problem> {
+        let (word, value) = split_word(rest);
+        if word.is_empty() {
+            return Err(Problem::NoMacroName);
+        }
+        if !is_macro_name(word) {
+            return Err(Problem::MacroName(word.to_owned()));
+        }
+        match directive {
+            "define" if at.counts() => self.define(word, value)?,
+            "undef" if at.counts() => drop(self.macros.remove(word)),
+            "define" | "undef" => {}
+            _ if at.conditional.is_some() => return Err(Problem::NestedConditional),
+            _ => {
+                let defined = self.value(word).is_some();
+                at.conditional = Some((at.number, defined == (directive == "ifdef")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The file to be read in place of an `#include`: its name, and its text.
+    fn include(&self, rest: &str) -> Result<(String, String), Problem> {
+        let Includes::From(dirs) = self.includes else {
+            return Err(Problem::Directive("include".to_owned()));
+        };
+        let wanted = include_name(rest)?;
+        if self.open == MAX_OPEN {
+            return Err(Problem::TooDeep);
+        }
+        open(wanted, dirs).ok_or_else(|| Problem::IncludeFile(wanted.to_owned()))
     }
 
     /// What a macro stands for.

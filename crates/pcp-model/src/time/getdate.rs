@@ -12,8 +12,9 @@ use crate::Timestamp;
 
 /// The instant, or `None` if the text is not a date.
 pub(super) fn getdate(text: &str, reference: &Reference, zone: &Zone) -> Option<Timestamp> {
-    let mut parser = Parser { tokens: tokens(text)?, at: 0, found: Found::default() };
-    while !parser.rest().is_empty() {
+    let tokens = tokens(text)?;
+    let mut parser = Parser { rest: &tokens, found: Found::default() };
+    while !parser.rest.is_empty() {
         parser.item()?;
     }
     let found = parser.found;
@@ -106,6 +107,7 @@ impl Found {
             base
         };
         sec = sec.checked_add(self.seconds)?;
+        // Months come after seconds, and weekdays after both: each step starts from the date the one before gave.
         if self.months != 0 {
             let t = zone.civil(sec);
             let months =
@@ -167,22 +169,19 @@ fn days_in(year: i64, month: i64) -> Option<i64> {
     })
 }
 
-struct Parser {
-    tokens: Vec<Token>,
-    at: usize,
+struct Parser<'a> {
+    /// What has not been taken yet.
+    rest: &'a [Token],
     found: Found,
 }
 
-impl Parser {
-    fn rest(&self) -> &[Token] {
-        self.tokens.get(self.at..).unwrap_or_default()
-    }
-
+impl Parser<'_> {
     /// Takes one item. `None` if none can start here.
     fn item(&mut self) -> Option<()> {
         use Token::{Ago, Dst, Mark, Meridian, Midnight, Month, Number, Signed, Weekday};
-        let rest = self.rest().to_vec();
-        let taken = match *rest.as_slice() {
+        let rest = self.rest;
+        // Of two items that begin alike the longer one comes first.
+        let taken = match *rest {
             [Number(hour), Mark(b':'), Number(minute), Mark(b':'), Number(second), ..] => {
                 self.time(hour, minute, second);
                 5 + self.time_end(rest.get(5))
@@ -269,7 +268,7 @@ impl Parser {
             }
             _ => return None,
         };
-        self.at += taken;
+        self.rest = rest.get(taken..)?;
         Some(())
     }
 
