@@ -16,7 +16,7 @@ impl<'a> Scalar<'a> {
     ///
     /// # Errors
     /// `PM_ERR_CONV`: the value is of another type.
-    #[inline]
+    #[inline(always)] // one value of many: the type is known outside the loop
     pub fn of(value: ValueRef<'a>, from: ValueType) -> Result<Scalar<'a>, PmError> {
         match value.typed(from)? {
             TypedRef::Number(number) => Ok(Scalar::Number(number)),

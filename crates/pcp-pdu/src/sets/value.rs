@@ -66,6 +66,7 @@ impl<'a> ValueRef<'a> {
     ///
     /// # Errors
     /// `PM_ERR_CONV`: the value is no string.
+    #[inline]
     pub fn text(self) -> Result<&'a [u8], PmError> {
         match self {
             ValueRef::Block([code, _, _, _, text @ ..]) if holds(*code, ValueType::String) => {
