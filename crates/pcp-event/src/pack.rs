@@ -11,6 +11,7 @@
 //! `pmUnpackEventRecords(3)` reads) and on the wire; only the byte order differs, so everything here
 //! is generic over [`ByteOrder`].
 
+use bitflags::bitflags;
 use byteorder::ByteOrder;
 
 use pcp_model::{Number, Pmid, Timestamp, ValueType};
@@ -60,37 +61,20 @@ impl ArrayKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct EventFlags(pub u32);
 
-impl EventFlags {
-    /// A single observation.
-    pub const POINT: EventFlags = EventFlags(0x1);
-    /// Begin of a traced activity.
-    pub const START: EventFlags = EventFlags(0x2);
-    /// End of a traced activity.
-    pub const END: EventFlags = EventFlags(0x4);
-    /// The first parameter identifies the trace.
-    pub const ID: EventFlags = EventFlags(0x8);
-    /// The second parameter identifies the parent.
-    pub const PARENT: EventFlags = EventFlags(0x10);
-    /// The record stands for lost records. No other bit may be set with it.
-    pub const MISSED: EventFlags = EventFlags(0x8000_0000);
-
-    /// Whether all bits of `other` are set.
-    pub const fn contains(self, other: EventFlags) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl std::ops::BitOr for EventFlags {
-    type Output = EventFlags;
-
-    fn bitor(self, other: EventFlags) -> EventFlags {
-        EventFlags(self.0 | other.0)
-    }
-}
-
-impl std::ops::BitOrAssign for EventFlags {
-    fn bitor_assign(&mut self, other: EventFlags) {
-        self.0 |= other.0;
+bitflags! {
+    impl EventFlags: u32 {
+        /// A single observation.
+        const POINT = 0x1;
+        /// Begin of a traced activity.
+        const START = 0x2;
+        /// End of a traced activity.
+        const END = 0x4;
+        /// The first parameter identifies the trace.
+        const ID = 0x8;
+        /// The second parameter identifies the parent.
+        const PARENT = 0x10;
+        /// The record stands for lost records. No other bit may be set with it.
+        const MISSED = 0x8000_0000;
     }
 }
 

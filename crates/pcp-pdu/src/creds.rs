@@ -5,6 +5,8 @@
 //! credential := type:8 data:24; type 1 (version): version:8 flags:16
 //! ```
 
+use bitflags::bitflags;
+
 use super::codec::{Reader, Writer};
 use super::fault::{EncodeError, PduError, Problem, Unsendable};
 
@@ -46,32 +48,24 @@ pub enum Cred {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CredFlags(pub u16);
 
-impl CredFlags {
-    /// Client: start TLS.
-    pub const SECURE: CredFlags = CredFlags(0x1);
-    /// Client: historic.
-    pub const COMPRESS: CredFlags = CredFlags(0x2);
-    /// Client: start SASL. Agent: send me my clients' user, group and process ids.
-    pub const AUTH: CredFlags = CredFlags(0x4);
-    /// Client: insists on SASL.
-    pub const CREDS_REQD: CredFlags = CredFlags(0x8);
-    /// Client: acknowledge the start of TLS.
-    pub const SECURE_ACK: CredFlags = CredFlags(0x10);
-    /// Client: an ATTR with a container name follows. Agent: send me my clients' containers.
-    pub const CONTAINER: CredFlags = CredFlags(0x40);
-    /// Client: has a certificate.
-    pub const CERT_REQD: CredFlags = CredFlags(0x80);
-    /// All bits a client may send; pmcd answers others with an error.
-    pub const CLIENT: CredFlags = CredFlags(0xdf);
-
-    /// Whether all bits of `other` are set.
-    pub const fn contains(self, other: CredFlags) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// The bits of both.
-    pub const fn union(self, other: CredFlags) -> CredFlags {
-        CredFlags(self.0 | other.0)
+bitflags! {
+    impl CredFlags: u16 {
+        /// Client: start TLS.
+        const SECURE = 0x1;
+        /// Client: historic.
+        const COMPRESS = 0x2;
+        /// Client: start SASL. Agent: send me my clients' user, group and process ids.
+        const AUTH = 0x4;
+        /// Client: insists on SASL.
+        const CREDS_REQD = 0x8;
+        /// Client: acknowledge the start of TLS.
+        const SECURE_ACK = 0x10;
+        /// Client: an ATTR with a container name follows. Agent: send me my clients' containers.
+        const CONTAINER = 0x40;
+        /// Client: has a certificate.
+        const CERT_REQD = 0x80;
+        /// All bits a client may send; pmcd answers others with an error.
+        const CLIENT = 0xdf;
     }
 }
 

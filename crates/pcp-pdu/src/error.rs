@@ -5,6 +5,8 @@
 //! challenge := 0:1 version:7 licensed:8 features:16
 //! ```
 
+use bitflags::bitflags;
+
 use super::codec::{Reader, Writer};
 use super::fault::PduError;
 use pcp_model::PmError;
@@ -123,36 +125,28 @@ impl Challenge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Features(pub u16);
 
-impl Features {
-    /// TLS is possible.
-    pub const SECURE: Features = Features(0x1);
-    /// Historic.
-    pub const COMPRESS: Features = Features(0x2);
-    /// SASL is possible.
-    pub const AUTH: Features = Features(0x4);
-    /// SASL is required.
-    pub const CREDS_REQD: Features = Features(0x8);
-    /// The start of TLS is acknowledged.
-    pub const SECURE_ACK: Features = Features(0x10);
-    /// The container attribute is understood.
-    pub const CONTAINER: Features = Features(0x40);
-    /// A client certificate is required.
-    pub const CERT_REQD: Features = Features(0x80);
-    /// LABEL_REQ is understood.
-    pub const LABELS: Features = Features(0x200);
-    /// HIGHRES_FETCH is understood.
-    pub const HIGHRES: Features = Features(0x400);
-    /// DESC_IDS is understood.
-    pub const DESCS: Features = Features(0x800);
-
-    /// Whether all bits of `other` are set.
-    pub const fn contains(self, other: Features) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// The bits of both.
-    pub const fn union(self, other: Features) -> Features {
-        Features(self.0 | other.0)
+bitflags! {
+    impl Features: u16 {
+        /// TLS is possible.
+        const SECURE = 0x1;
+        /// Historic.
+        const COMPRESS = 0x2;
+        /// SASL is possible.
+        const AUTH = 0x4;
+        /// SASL is required.
+        const CREDS_REQD = 0x8;
+        /// The start of TLS is acknowledged.
+        const SECURE_ACK = 0x10;
+        /// The container attribute is understood.
+        const CONTAINER = 0x40;
+        /// A client certificate is required.
+        const CERT_REQD = 0x80;
+        /// LABEL_REQ is understood.
+        const LABELS = 0x200;
+        /// HIGHRES_FETCH is understood.
+        const HIGHRES = 0x400;
+        /// DESC_IDS is understood.
+        const DESCS = 0x800;
     }
 }
 
@@ -162,28 +156,20 @@ impl Features {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct StateChange(pub u32);
 
-impl StateChange {
-    /// An agent was added.
-    pub const ADD: StateChange = StateChange(1);
-    /// An agent was restarted.
-    pub const RESTART: StateChange = StateChange(2);
-    /// An agent is gone.
-    pub const DROP: StateChange = StateChange(4);
-    /// Labels changed.
-    pub const LABELS: StateChange = StateChange(8);
-    /// The name space changed.
-    pub const NAMES: StateChange = StateChange(16);
-    /// The host's name changed (from PCP 6.3).
-    pub const HOSTNAME: StateChange = StateChange(32);
-
-    /// Whether all bits of `other` are set.
-    pub const fn contains(self, other: StateChange) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// The bits of both.
-    pub const fn union(self, other: StateChange) -> StateChange {
-        StateChange(self.0 | other.0)
+bitflags! {
+    impl StateChange: u32 {
+        /// An agent was added.
+        const ADD = 1;
+        /// An agent was restarted.
+        const RESTART = 2;
+        /// An agent is gone.
+        const DROP = 4;
+        /// Labels changed.
+        const LABELS = 8;
+        /// The name space changed.
+        const NAMES = 16;
+        /// The host's name changed (from PCP 6.3).
+        const HOSTNAME = 32;
     }
 }
 
