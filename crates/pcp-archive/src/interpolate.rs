@@ -213,7 +213,9 @@ impl Interpolator {
         };
         let from = at;
         let mut missing = if self.mark_at_or_behind(now) { 0 } else { self.missing(now) };
-        while !self.reading.ended && (self.reading.read_to <= now || (missing > 0 && self.reading.queued < QUEUE)) {
+        while !self.reading.ended
+            && (self.reading.read_to <= now || (missing > 0 && self.reading.queued < QUEUE))
+        {
             let Some((step, after)) = self.step(archive, at)? else {
                 self.reading.ended = true;
                 break;
@@ -273,7 +275,8 @@ impl Interpolator {
         let Interpolator { direction, metrics, by_pmid, reading, .. } = self;
         for (number, set) in record.sets().enumerate() {
             let known = reading.known(number, set.pmid, by_pmid);
-            let (Some(metric), Ok(values)) = (known.and_then(|known| metrics.get_mut(known)), set.values) else {
+            let (Some(metric), Ok(values)) = (known.and_then(|known| metrics.get_mut(known)), set.values)
+            else {
                 continue;
             };
             let needs_ahead = metric.needs_ahead(*direction);

@@ -10,9 +10,9 @@ use super::error::Problem;
 use super::fields::{Fields, Stamp};
 use pcp_model::Timestamp;
 
-/// An archive's label.
+/// An archive's label (`pmLogLabel`): what it is of, not what [`pcp_model::Label`]s say of its metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Label {
+pub struct LogLabel {
     /// Version of the format: 2 or 3.
     pub version: u8,
     /// Process id of the logger.
@@ -47,7 +47,7 @@ const V2_HOST: usize = 64;
 const V2_ZONE: usize = 40;
 const V3_TEXT: usize = 256;
 
-impl Label {
+impl LogLabel {
     /// Bytes of the label record.
     pub(super) fn len(&self) -> u64 {
         u64::from(if self.version == 2 { V2_LEN } else { V3_LEN })
@@ -59,12 +59,12 @@ impl Label {
     }
 
     /// Whether a file with this label belongs to the archive with that one.
-    pub(super) fn same_logger(&self, other: &Label) -> bool {
+    pub(super) fn same_logger(&self, other: &LogLabel) -> bool {
         self.version == other.version && self.pid == other.pid && self.host == other.host
     }
 
     /// Decodes the label in the first bytes of a file.
-    pub(super) fn decode(bytes: &[u8], role: Role) -> Result<Label, Problem> {
+    pub(super) fn decode(bytes: &[u8], role: Role) -> Result<LogLabel, Problem> {
         let mut fields = Fields(bytes);
         let (Some(len), Some(magic)) = (fields.u32(), fields.u32()) else { return Err(Problem::NoData) };
         let version = match (len, magic) {
@@ -75,7 +75,7 @@ impl Label {
             _ => return Err(Problem::Label("wrong length")),
         };
         let (label, volume, trailer) =
-            Label::fields(version, &mut fields).ok_or(Problem::Label("truncated"))?;
+            LogLabel::fields(version, &mut fields).ok_or(Problem::Label("truncated"))?;
         if trailer != len {
             return Err(Problem::Label("length at its end differs from that at its start"));
         }
@@ -90,7 +90,7 @@ impl Label {
         Ok(label)
     }
 
-    fn fields(version: u8, fields: &mut Fields<'_>) -> Option<(Label, i32, u32)> {
+    fn fields(version: u8, fields: &mut Fields<'_>) -> Option<(LogLabel, i32, u32)> {
         let pid = fields.i32()?;
         let (start, volume, features, host, zone, zone_info);
         if version == 2 {
@@ -110,7 +110,7 @@ impl Label {
             zone_info = text(fields.bytes(V3_TEXT)?);
         }
         let trailer = fields.u32()?;
-        Some((Label { version, pid, start, host, zone, zone_info, features }, volume, trailer))
+        Some((LogLabel { version, pid, start, host, zone, zone_info, features }, volume, trailer))
     }
 }
 

@@ -51,7 +51,7 @@ mod write;
 pub use error::{ArchiveError, Attribute, Problem};
 pub use index::IndexEntry;
 pub use indoms::OnDisk;
-pub use label::Label;
+pub use label::LogLabel;
 pub use reader::{Archive, Direction, Place, RecordPlace, Step};
 pub use record::Record;
 pub use replay::{Replay, ReplayError, ReplayMode};

@@ -7,7 +7,7 @@ use super::error::{ArchiveError, Problem};
 use super::fields::Stamp;
 use super::files::{FileSet, Member};
 use super::index::{self, IndexEntry};
-use super::label::{Label, MAX_LABEL, Role};
+use super::label::{LogLabel, MAX_LABEL, Role};
 use super::metadata::Metadata;
 use super::record::Record;
 use super::source::{Frame, Source};
@@ -20,7 +20,7 @@ const OPEN_VOLUMES: usize = 2;
 pub(super) struct Part {
     /// The name it was asked for by.
     pub name: PathBuf,
-    pub label: Label,
+    pub label: LogLabel,
     pub index: Vec<IndexEntry>,
     files: FileSet,
     /// The volumes there are, by number.
@@ -347,10 +347,10 @@ fn size_of(volumes: &[(u32, Member)]) -> (usize, u64) {
 }
 
 /// Opens a member and decodes its label. Something must follow the label.
-fn open_member(member: &Member, role: Role) -> Result<(Source, Label), ArchiveError> {
+fn open_member(member: &Member, role: Role) -> Result<(Source, LogLabel), ArchiveError> {
     let mut source = Source::open(member)?;
     let label =
-        Label::decode(source.bytes(0, MAX_LABEL)?, role).map_err(|problem| source.error(0, problem))?;
+        LogLabel::decode(source.bytes(0, MAX_LABEL)?, role).map_err(|problem| source.error(0, problem))?;
     if source.bytes(label.len(), 1)?.is_empty() {
         return Err(source.error(label.len(), Problem::NoData));
     }

@@ -7,7 +7,7 @@ use super::error::{ArchiveError, Problem};
 use super::files::archives_in;
 use super::index::IndexEntry;
 use super::indoms::{Life, OnDisk};
-use super::label::Label;
+use super::label::LogLabel;
 use super::labels;
 use super::metadata::Metadata;
 use super::part::{Part, Spot};
@@ -97,12 +97,12 @@ impl Archive {
     }
 
     /// The label; of several archives, the first one's.
-    pub fn label(&self) -> &Label {
+    pub fn label(&self) -> &LogLabel {
         &self.parts[0].label
     }
 
     /// The labels of all archives, by start.
-    pub fn labels_of_all(&self) -> impl Iterator<Item = &Label> {
+    pub fn labels_of_all(&self) -> impl Iterator<Item = &LogLabel> {
         self.parts.iter().map(|part| &part.label)
     }
 

@@ -193,12 +193,7 @@ pub(super) fn alive((birth, death): (Along, Along), now: Along) -> bool {
 
 /// The slot of an instance: records have instances in the same order again and again. The value of a singular
 /// metric has any instance in ancient archives.
-fn find(
-    slots: &[Slot],
-    by_inst: &FxHashMap<Inst, usize>,
-    inst: Inst,
-    hint: &mut usize,
-) -> Option<usize> {
+fn find(slots: &[Slot], by_inst: &FxHashMap<Inst, usize>, inst: Inst, hint: &mut usize) -> Option<usize> {
     let number = match slots {
         [Slot { inst: PM_IN_NULL, .. }] => 0,
         slots if slots.get(*hint).is_some_and(|slot| slot.inst == inst) => *hint,

@@ -36,14 +36,8 @@ pub enum ValueType {
 
 impl ValueType {
     /// The types of numbers, in the order of their codes; those of [`Number`](super::Number).
-    pub const NUMERIC: [ValueType; 6] = [
-        ValueType::I32,
-        ValueType::U32,
-        ValueType::I64,
-        ValueType::U64,
-        ValueType::Float,
-        ValueType::Double,
-    ];
+    pub const NUMERIC: [ValueType; 6] =
+        [ValueType::I32, ValueType::U32, ValueType::I64, ValueType::U64, ValueType::Float, ValueType::Double];
 
     /// The type of a number from the wire; anything undefined is [`ValueType::Unknown`].
     pub const fn from_code(code: i32) -> ValueType {

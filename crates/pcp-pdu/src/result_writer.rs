@@ -69,9 +69,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::sets::MAX_BLOCK;
     use crate::codec::testing::*;
     use crate::result::tests::arb_sets;
+    use crate::sets::MAX_BLOCK;
     use crate::{Block, Pdu, RawInstanceValue, RawValue, RawValueSet, ResultPdu};
     use pcp_model::{PM_IN_NULL, PmError, Pmid, Value};
 

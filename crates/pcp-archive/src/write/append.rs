@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use byteorder::{BigEndian, ByteOrder};
 
-use super::super::{Archive, Label};
+use super::super::{Archive, LogLabel};
 use super::error::WriteError;
 use super::files::Growing;
 use super::label::{LABEL_LEN, LabelInfo, MAGIC, Role};
@@ -160,7 +160,7 @@ fn instances(archive: &mut Archive, indom: InDom) -> Vec<Instance> {
     instances.map(instance).collect()
 }
 
-fn info(label: &Label) -> LabelInfo {
+fn info(label: &LogLabel) -> LabelInfo {
     LabelInfo {
         host: label.host.clone(),
         zone: label.zone.clone(),

@@ -75,7 +75,10 @@ mod tests {
     fn parameters_are_taken_as_their_field_says() {
         use ValueType as T;
         assert_eq!(Scalar::of_param(Param::I32(-1), T::U32), Ok(Scalar::Number(Number::U32(u32::MAX))));
-        assert_eq!(Scalar::of_param(Param::U32(0x3fc0_0000), T::Float), Ok(Scalar::Number(Number::Float(1.5))));
+        assert_eq!(
+            Scalar::of_param(Param::U32(0x3fc0_0000), T::Float),
+            Ok(Scalar::Number(Number::Float(1.5)))
+        );
         assert_eq!(Scalar::of_param(Param::U32(1), T::I64), Err(PmError::CONV));
         assert_eq!(Scalar::of_param(Param::I64(1), T::I64), Ok(Scalar::Number(Number::I64(1))));
         assert_eq!(Scalar::of_param(Param::I64(1), T::U64), Err(PmError::CONV));

@@ -106,9 +106,7 @@ impl Preprocessor<'_> {
                 }
                 None => Err(bad(Problem::NoConditional("else"))),
             },
-            "endif" => {
-                at.conditional.take().map(drop).ok_or_else(|| bad(Problem::NoConditional("endif")))
-            }
+            "endif" => at.conditional.take().map(drop).ok_or_else(|| bad(Problem::NoConditional("endif"))),
             _ if !at.counts() => Ok(()),
             "include" => {
                 let (name, source) = self.include(rest).map_err(bad)?;

@@ -3,7 +3,7 @@
 use crate::units_support::{bytes, code, rows, word};
 use bytes::Bytes;
 use pcp_event::EventFlags;
-use pcp_model::{InDom, PmError, Pmid, PrintOptions, UntypedValue, Semantics, Value, ValueType, number_text};
+use pcp_model::{InDom, PmError, Pmid, PrintOptions, Semantics, UntypedValue, Value, ValueType, number_text};
 use serde_json::Value as Json;
 
 /// The rows of the table, with the results of 6.3.8 where those differ.

@@ -77,7 +77,10 @@ fn check_events(data: &[u8], bias: u32, heads: impl Iterator<Item = SetHead>) ->
             let span = span(&values, pair, head.at + number * VALUE_LEN + WORD)?;
             let array = super::value::block_at(data, span.start).filter(|_| is_events(span.value_type));
             if let Some(Err((offset, field))) = array.map(events::check) {
-                return Err(SetsError { offset: span.start + offset, problem: Problem::EventArray { field } });
+                return Err(SetsError {
+                    offset: span.start + offset,
+                    problem: Problem::EventArray { field },
+                });
             }
         }
     }

@@ -25,11 +25,11 @@ mod value;
 mod view;
 mod writer;
 
-pub(crate) use check::check_tiling;
 pub use check::SetsError;
+pub(crate) use check::check_tiling;
 pub use value::{Block, RawValue, TypedRef, ValueRef};
-pub use view::{SetRef, Sets, ValuesRef};
 pub(crate) use view::{SetHead, count_of_sets};
+pub use view::{SetRef, Sets, ValuesRef};
 pub use writer::SetsWriter;
 
 /// What places of blocks are counted in.

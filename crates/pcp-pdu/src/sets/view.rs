@@ -143,7 +143,8 @@ impl SetHead {
     /// The set, whose instances and words are in `words`, and whose blocks are in `data`.
     #[inline]
     pub fn set<'a>(&self, words: &'a [u8], data: &'a [u8], bias: u32) -> SetRef<'a> {
-        let values = if self.numval < 0 { Err(PmError(self.numval)) } else { Ok(self.values(words, data, bias)) };
+        let values =
+            if self.numval < 0 { Err(PmError(self.numval)) } else { Ok(self.values(words, data, bias)) };
         SetRef { pmid: self.pmid, values }
     }
 

@@ -11,7 +11,9 @@
 use byteorder::{BigEndian, ByteOrder};
 
 use super::value::{block_at, block_format, block_header};
-use super::{BLOCK_HEADER, DPTR, INSITU, MAX_BLOCK, RawValue, SET_HEADER, SPTR, SetHead, VALUE_LEN, ValueRef, WORD};
+use super::{
+    BLOCK_HEADER, DPTR, INSITU, MAX_BLOCK, RawValue, SET_HEADER, SPTR, SetHead, VALUE_LEN, ValueRef, WORD,
+};
 use crate::codec::{PAD, pad4};
 use crate::events;
 use crate::fault::{EncodeError, Unsendable};
@@ -339,7 +341,13 @@ impl SetsWriter {
         Ok(())
     }
 
-    fn block(&mut self, inst: Inst, value_type: ValueType, data: &[u8], tail: &[u8]) -> Result<(), EncodeError> {
+    fn block(
+        &mut self,
+        inst: Inst,
+        value_type: ValueType,
+        data: &[u8],
+        tail: &[u8],
+    ) -> Result<(), EncodeError> {
         let len = data.len() + tail.len();
         let set = self.check(inst, false, BLOCK_HEADER + len, "value")?;
         self.push_place(set, inst, DPTR, self.blocks.len());
