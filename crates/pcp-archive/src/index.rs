@@ -7,7 +7,7 @@
 
 use super::error::ArchiveError;
 use super::fields::{Fields, Stamp};
-use super::source::Source;
+use super::member::MemberReader;
 use pcp_model::Timestamp;
 
 /// An entry of the index.
@@ -29,7 +29,7 @@ const MAX_ENTRIES: usize = 1 << 24;
 /// Adds the entries of an index file from `at` on. Returns where it ended.
 pub(super) fn load(
     entries: &mut Vec<IndexEntry>,
-    source: &mut Source,
+    source: &mut MemberReader,
     mut at: u64,
     stamp: Stamp,
 ) -> Result<u64, ArchiveError> {

@@ -89,6 +89,7 @@ impl History {
     /// Adds the record whose head has been read; `fields` is what follows, up to the trailer.
     pub fn add(&mut self, head: &Head, mut fields: Fields<'_>) -> Result<(), Malformed> {
         const NO_INSTANCES: [i32; 2] = [0, -1];
+        // Such a record leaves the domain as it was.
         let mut peek = fields;
         if peek.i32().is_some_and(|count| NO_INSTANCES.contains(&count)) {
             return Ok(());
@@ -116,10 +117,12 @@ impl History {
         }
         deleted.sort_unstable();
         named.sort_by_key(|(id, _)| *id);
+        // Records of one stamp stay in the order of the file: the last one holds.
         let at = self.records.partition_point(|record| record.stamp <= head.stamp);
         let entries = self.store(at, &named)?;
         let kind = if head.delta { Kind::Delta } else { Kind::Full };
         let record = Record { stamp: head.stamp, kind, entries, deleted };
+        // A record that says the same again would only make `lives` slower.
         let twin = at.checked_sub(1).and_then(|before| self.records.get(before));
         if twin.is_some_and(|twin| *twin == record) {
             return Ok(());
@@ -137,6 +140,7 @@ impl History {
         let known = at.checked_sub(1).and_then(|before| self.records.get(before));
         let mut known = known.map_or(&[][..], |record| &record.entries).iter().peekable();
         for (id, name) in named {
+            // Both are sorted by id, so that one walk finds all names that have not changed.
             while known.next_if(|entry| entry.id < *id).is_some() {}
             let same = known
                 .peek()
@@ -176,6 +180,7 @@ impl History {
             return;
         }
         let (mut at, mut entries) = match (self.built.take(), full) {
+            // What was built goes on only if no full record in between makes it void.
             (Some((at, entries)), full) if at <= number && full.is_none_or(|full| full <= at) => {
                 (at, entries)
             }
@@ -234,7 +239,7 @@ impl History {
         text(&self.names, life.name)
     }
 
-    /// Whether no record told any instance.
+    /// Whether there is no record with instances.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }

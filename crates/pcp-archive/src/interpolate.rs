@@ -127,6 +127,7 @@ impl Interpolator {
         out: &mut Fetched,
     ) -> Result<(), ArchiveError> {
         if self.direction != direction {
+            // Every time that is kept runs the other way now.
             self.reset();
             self.direction = direction;
             self.metrics.iter_mut().for_each(Metric::turn);
@@ -212,7 +213,10 @@ impl Interpolator {
             None => archive.seek(time, self.direction)?,
         };
         let from = at;
+        // Behind a mark there is nothing that could be interpolated with.
         let mut missing = if self.mark_at_or_behind(now) { 0 } else { self.missing(now) };
+        // Up to `now` everything is read, as counters and marks in between matter; beyond it only what is missing, and no
+        // more of it than fits into memory.
         while !self.reading.ended
             && (self.reading.read_to <= now || (missing > 0 && self.reading.queued < QUEUE))
         {
@@ -231,6 +235,7 @@ impl Interpolator {
             self.look_far(archive, at, now)?;
         }
         if first {
+            // Reading begins at `now`. Later fetches have passed what is in front of them.
             self.look_back(archive, from, now)?;
         }
         Ok(())
@@ -300,6 +305,7 @@ impl Interpolator {
     fn mark(&mut self, at: Along, now: Along) -> bool {
         self.reading.read_to = self.reading.read_to.max(at);
         if at <= now {
+            // Of marks that are passed only the last one hides anything.
             self.reading.marks.clear();
         }
         self.reading.marks.push_back(at);
@@ -341,6 +347,7 @@ impl Interpolator {
                 break;
             }
             if found_at < now {
+                // A record out of order.
                 continue;
             }
             missing = missing.saturating_sub(self.each_lacking(&record, now, |slot, held| {
@@ -348,6 +355,7 @@ impl Interpolator {
             }));
         }
         let (direction, metrics) = (self.direction, self.metrics.iter_mut());
+        // So that it is not looked for again at the next fetch.
         let needing = metrics.filter(|metric| metric.needs_ahead(direction));
         for slot in needing.flat_map(|metric| &mut metric.slots).filter(|slot| slot.lacks_next(now)) {
             slot.far = Some(Far { at: end, value: None });
@@ -426,6 +434,7 @@ impl Interpolator {
                     && lacks(slot)
                     && let Some(held) = rule.hold(value)
                 {
+                    // Found going against the direction: it is the last one in front of `now`.
                     slot.queue.push_front(QueuedValue { at: found_at, after_mark: false, value: held });
                     found += 1;
                 }
@@ -463,11 +472,13 @@ impl Interpolator {
         metric.had_values = false;
         out.begin_set(metric.pmid);
         if rule.is_counter() && behind_mark {
+            // A client that has a value from before the gap would compute a rate over it.
             return out.end_set();
         }
         for slot in metric.slots.iter().filter(|slot| slot.wanted) {
             let around = slot.around(now, passed, next_mark);
             let exact = |side: &Option<(Along, &Held)>| side.is_some_and(|(at, _)| at == now);
+            // Gone or not yet there; what was recorded at this very time is believed more than the domain.
             let dead = !alive(slot.life, now) && !exact(&around[0]) && !exact(&around[1]);
             match rule.value(&clock.bounds(around)) {
                 Ok(Some(_)) if dead && !rule.needs_both() => {}

@@ -96,6 +96,7 @@ impl Rule {
                     ValueRef::InSitu(word) => (true, word),
                     ValueRef::Block(block) => (false, *block.get(4..)?.first_chunk()?),
                 };
+                // The first value decides: answers have to be in one format.
                 let as_before = *self.float_in_situ.get_or_insert(in_situ) == in_situ;
                 as_before.then(|| Held::Number(u32::from_be_bytes(word).into()))
             }
@@ -155,6 +156,7 @@ impl Rule {
             ValueType::I32 => {
                 let (b, a) = (before as i32, after as i32);
                 if self.options.wrap && a < b {
+                    // The way round the type's range, not the way back.
                     let diff = f64::from((a as u32).wrapping_sub(b as u32));
                     return u64::from((b as u32).wrapping_add((0.5 + part(diff)) as u32));
                 }

@@ -36,6 +36,7 @@ mod interpolate;
 mod interpolated;
 mod label;
 mod labels;
+mod member;
 mod metadata;
 mod names;
 mod packed;
@@ -44,7 +45,6 @@ mod reader;
 mod record;
 mod replay;
 mod seek_points;
-mod source;
 mod tracked;
 mod write;
 

@@ -16,8 +16,8 @@ use super::error::{ArchiveError, Attribute, Problem};
 use super::fields::{Fields, Stamp};
 use super::indoms::{Head, History};
 use super::labels::Labels;
+use super::member::MemberReader;
 use super::names::Names;
-use super::source::Source;
 use pcp_model::{Desc, InDom, PmError, Pmid, Semantics, Units, ValueType};
 use pcp_pdu::{TextLevel, TextTarget};
 
@@ -66,7 +66,7 @@ impl Metadata {
     /// # Errors
     /// [`Problem::Record`], [`Problem::RecordType`], [`Problem::Changed`], or the system's. What was read
     /// before stays, and `at` is at the record that is wrong.
-    pub fn load(&mut self, source: &mut Source, at: &mut u64) -> Result<(), ArchiveError> {
+    pub fn load(&mut self, source: &mut MemberReader, at: &mut u64) -> Result<(), ArchiveError> {
         loop {
             let mut fields = Fields(source.bytes(*at, HEADER)?);
             let (Some(len), Some(kind)) = (fields.u32(), fields.u32()) else { return Ok(()) };
@@ -201,7 +201,7 @@ impl Metadata {
 }
 
 /// Whether the text record at `at` says of what it is and how long.
-fn text_bits_are_right(source: &mut Source, at: u64) -> Result<bool, ArchiveError> {
+fn text_bits_are_right(source: &mut MemberReader, at: u64) -> Result<bool, ArchiveError> {
     let bits = Fields(source.bytes(at + HEADER as u64, 4)?).u32();
     let one = |bits: u32| bits == 1;
     Ok(bits.is_none_or(|bits| {

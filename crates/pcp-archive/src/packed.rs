@@ -100,16 +100,19 @@ impl Packed {
         let reaches = |plain: u64| plain.next_multiple_of(PIECE as u64) <= start;
         let nearest = self.points.partition_point(|point| reaches(point.plain)).saturating_sub(1);
         let decoding = self.decoder.as_ref().map(|decoder| decoder.at);
+        // Going on is cheaper than starting anew, unless a point lies between the decoder and the piece.
         if decoding.is_none_or(|at| !reaches(at) || at < self.points[nearest].plain) {
             self.decoder = None;
             self.decoder = Some(self.decoder_at(nearest)?);
         }
         while let Some(at) = self.decoder.as_ref().map(|decoder| decoder.at) {
             let skip = (at.next_multiple_of(PIECE as u64) - at) as usize;
+            // The part of a piece in front of a seek point's is decoded and dropped: half a piece is of no use.
             let want = if skip > 0 { skip } else { PIECE };
             let piece = match self.decode(want) {
                 Ok(piece) => piece,
                 Err(error) => {
+                    // Where the stream is after an error, nobody knows.
                     self.decoder = None;
                     return Err(error);
                 }
@@ -142,8 +145,8 @@ impl Packed {
         let mut out = Vec::with_capacity(want);
         while out.len() < want {
             let Some(decoder) = &mut self.decoder else { break };
-            let left = decoder.stop.map_or(u64::MAX, |stop| stop - decoder.at);
-            let part = left.min((want - out.len()) as u64);
+            let remaining = decoder.stop.map_or(u64::MAX, |stop| stop - decoder.at);
+            let part = remaining.min((want - out.len()) as u64);
             let got = (&mut decoder.stream).take(part).read_to_end(&mut out)? as u64;
             decoder.at += got;
             if got == part && got > 0 {
@@ -152,7 +155,7 @@ impl Packed {
             let at = decoder.at;
             let next = self.points.partition_point(|point| point.plain <= at).saturating_sub(1);
             let point = self.points[next];
-            if left == got && point.plain == at && point.plain_end.is_some_and(|end| end > at) {
+            if remaining == got && point.plain == at && point.plain_end.is_some_and(|end| end > at) {
                 // The end of a block: the next one has a decoder of its own.
                 self.decoder = Some(self.decoder_at(next)?);
             } else {

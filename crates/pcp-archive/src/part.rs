@@ -8,9 +8,9 @@ use super::fields::Stamp;
 use super::files::{FileSet, Member};
 use super::index::{self, IndexEntry};
 use super::label::{LogLabel, MAX_LABEL, Role};
+use super::member::{Frame, MemberReader};
 use super::metadata::Metadata;
 use super::record::Record;
-use super::source::{Frame, Source};
 use pcp_model::Timestamp;
 
 /// Volumes whose files stay open.
@@ -26,7 +26,7 @@ pub(super) struct Part {
     /// The volumes there are, by number.
     volumes: Vec<(u32, Member)>,
     /// Those open, the last used in front.
-    open: Vec<(usize, Source)>,
+    open: Vec<(usize, MemberReader)>,
     /// The entries of the index that can be searched: times and places grow.
     marks: Vec<IndexMark>,
     meta_at: u64,
@@ -133,13 +133,14 @@ impl Part {
         let size = size_of(&self.volumes);
         let grown = std::mem::replace(&mut self.size, size) != size;
         if grown {
-            let mut meta = Source::open(&self.files.meta)?;
+            let mut meta = MemberReader::open(&self.files.meta)?;
             match metadata.load(&mut meta, &mut self.meta_at) {
                 // The logger is in the middle of a record.
                 Err(ArchiveError { problem: Problem::Record(_), .. }) | Ok(()) => {}
                 Err(error) => return Err(error),
             }
-            if let Some(mut index) = self.files.index.as_ref().and_then(|index| Source::open(index).ok())
+            if let Some(mut index) =
+                self.files.index.as_ref().and_then(|index| MemberReader::open(index).ok())
                 && self.index_at > 0
             {
                 self.load_index(&mut index)?;
@@ -189,7 +190,7 @@ impl Part {
     pub fn record(&mut self, volume: usize, frame: Frame) -> Result<Record<'_>, ArchiveError> {
         self.volume(volume)?;
         let (stamp, path) = (self.stamp(), &self.volumes[volume].1.path);
-        // The volume just used is in front.
+        // The volume just used is in front. Not by `volume`, whose borrow would hide the path of an error.
         let bytes = self.open[0].1.record(frame)?;
         Record::new(bytes, stamp).map_err(|what| ArchiveError::new(path, frame.at, Problem::Record(what)))
     }
@@ -254,6 +255,7 @@ impl Part {
         if len <= first {
             return None;
         }
+        // Nearly always the file ends with a whole record, and its trailer tells where that begins.
         let frame = self.volume(volume).ok()?.frame_before(len, first).ok();
         if let Some(time) = frame.and_then(|frame| self.good(volume, frame)) {
             return Some(End { time, spot: Spot { volume, offset: len } });
@@ -270,6 +272,7 @@ impl Part {
         let mut at = back.unwrap_or(first);
         let mut end = None;
         while let Some(frame) = self.volume(volume).ok()?.frame(at).ok().flatten() {
+            // Behind a record that is damaged, nothing can be trusted to be one.
             let Some(time) = self.good(volume, frame) else { break };
             at = frame.end();
             end = Some(End { time, spot: Spot { volume, offset: at } });
@@ -300,7 +303,7 @@ impl Part {
         }
     }
 
-    fn load_index(&mut self, source: &mut Source) -> Result<(), ArchiveError> {
+    fn load_index(&mut self, source: &mut MemberReader) -> Result<(), ArchiveError> {
         let known = self.index.len();
         self.index_at = index::load(&mut self.index, source, self.index_at, self.label.stamp())?;
         for entry in &self.index[known..] {
@@ -317,7 +320,7 @@ impl Part {
     }
 
     /// The file of a volume, opened and checked.
-    fn volume(&mut self, volume: usize) -> Result<&mut Source, ArchiveError> {
+    fn volume(&mut self, volume: usize) -> Result<&mut MemberReader, ArchiveError> {
         match self.open.iter().position(|(open, _)| *open == volume) {
             Some(0) => {}
             Some(at) => self.open.swap(0, at),
@@ -332,7 +335,7 @@ impl Part {
     }
 
     /// Opens a member that must have a label like that of the first volume.
-    fn member(&self, member: &Member, role: Role) -> Result<Source, ArchiveError> {
+    fn member(&self, member: &Member, role: Role) -> Result<MemberReader, ArchiveError> {
         let (source, label) = open_member(member, role)?;
         match label.same_logger(&self.label) {
             true => Ok(source),
@@ -347,8 +350,8 @@ fn size_of(volumes: &[(u32, Member)]) -> (usize, u64) {
 }
 
 /// Opens a member and decodes its label. Something must follow the label.
-fn open_member(member: &Member, role: Role) -> Result<(Source, LogLabel), ArchiveError> {
-    let mut source = Source::open(member)?;
+fn open_member(member: &Member, role: Role) -> Result<(MemberReader, LogLabel), ArchiveError> {
+    let mut source = MemberReader::open(member)?;
     let label =
         LogLabel::decode(source.bytes(0, MAX_LABEL)?, role).map_err(|problem| source.error(0, problem))?;
     if source.bytes(label.len(), 1)?.is_empty() {

@@ -9,10 +9,10 @@ use super::index::IndexEntry;
 use super::indoms::{Life, OnDisk};
 use super::label::LogLabel;
 use super::labels;
+use super::member::Frame;
 use super::metadata::Metadata;
 use super::part::{Part, Spot};
 use super::record::Record;
-use super::source::Frame;
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Timestamp};
 use pcp_pdu::{LabelTarget, TextLevel, TextTarget};
 
@@ -201,6 +201,7 @@ impl Archive {
         match direction {
             Direction::Forward => {
                 let mut at = Place { part, spot: self.parts[part].before(time)? };
+                // The index knows a record now and then; the rest of the way only times are read, not values.
                 while let Some(step) = self.next(at)? {
                     let (found, after) = self.time_of(step)?;
                     if found >= time {
@@ -287,8 +288,8 @@ impl Archive {
 
     /// All instance domains that have a record, sorted.
     pub fn indoms(&self) -> Vec<InDom> {
-        let told = self.metadata.indoms.iter().filter(|(_, history)| !history.is_empty());
-        let mut indoms: Vec<InDom> = told.map(|(indom, _)| *indom).collect();
+        let with_records = self.metadata.indoms.iter().filter(|(_, history)| !history.is_empty());
+        let mut indoms: Vec<InDom> = with_records.map(|(indom, _)| *indom).collect();
         indoms.sort_unstable();
         indoms
     }

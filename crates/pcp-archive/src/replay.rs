@@ -206,6 +206,7 @@ impl Replay {
         if now < self.archive.label().start.as_nanos() - SLACK {
             return Ok(true);
         }
+        // Asking for the end costs a look at the file, which may grow: only beyond the end known.
         if now > self.end.as_nanos() + SLACK {
             self.end = self.archive.end()?;
             return Ok(time > self.end);
@@ -221,6 +222,7 @@ impl Replay {
         out: &mut Fetched,
     ) -> Result<(), ReplayError> {
         self.wanted.clear();
+        // A metric that is asked for twice has its set in both places.
         for (number, pmid) in pmids.iter().enumerate() {
             self.wanted.entry(*pmid).or_insert(number);
         }
@@ -272,6 +274,7 @@ impl Replay {
         let record: Record<'_> = archive.record(place)?;
         // Where all values are computed, any record will do.
         let any = pmids.iter().all(|pmid| pmid.is_derived());
+        // Records out of order are skipped, or time would run back for who fetches.
         let passed = match direction {
             Direction::Forward => record.timestamp < *origin,
             Direction::Backward => record.timestamp > *origin,

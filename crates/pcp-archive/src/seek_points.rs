@@ -64,6 +64,7 @@ pub(super) fn find(file: &File, compression: Compression) -> io::Result<(Vec<See
 /// ```
 fn xz(file: &File, packed_len: u64) -> Option<(Vec<SeekPoint>, u64)> {
     let mut points = Vec::new();
+    // An index stands behind its blocks, so a file is read from its end.
     let mut end = packed_len;
     while end > 0 {
         let footer = read(file, end.checked_sub(12)?, 12)?;
@@ -87,6 +88,7 @@ fn xz(file: &File, packed_len: u64) -> Option<(Vec<SeekPoint>, u64)> {
         let mut block_end = index_at;
         let mut stream = Vec::with_capacity(blocks.len());
         for (unpadded, plain) in blocks.into_iter().rev() {
+            // The index has lengths without padding; blocks begin at multiples of four.
             let at = block_end.checked_sub(unpadded.checked_next_multiple_of(4)?)?;
             stream.push((at, block_end, plain));
             block_end = at;

@@ -92,6 +92,7 @@ fn go_on(
     label: LabelInfo,
     options: WriteOptions,
 ) -> Result<ArchiveWriter, WriteError> {
+    // Before anything is looked at: who holds the lock may be writing.
     let lock = index.lock()?;
     let mut volumes = volumes(base)?;
     let entries = entries(&index)?;
@@ -132,6 +133,7 @@ fn go_on(
         Files { start: known.start, meta, volume, number, index, indexed, before: 0, _lock: lock },
         Last { time: Some(time), is_mark },
     );
+    // Nobody knows what happened between the recorders.
     writer.mark()?;
     Ok(writer)
 }
@@ -224,6 +226,8 @@ fn cut(mut file: Growing, known: impl Iterator<Item = u64>) -> Result<Option<(Gr
             break;
         }
         let len = u64::from(file.word(at)?);
+        // Behind what the index points to, a write was under way when the writer died; in front of it the record was
+        // whole once, and has been damaged since.
         let torn = len > left && at >= known;
         // Zeros are what a machine leaves that lost its power.
         if torn || (len == 0 && file.is_zero(at)?) {

@@ -18,7 +18,7 @@ const WINDOW: usize = 256 * 1024;
 const STEP: usize = 1024 * 1024;
 
 /// A member that can be read from any place.
-pub(super) struct Source {
+pub(super) struct MemberReader {
     member: Member,
     raw: Raw,
     /// Where the window starts.
@@ -49,15 +49,15 @@ impl Frame {
 /// Length word in front of a record, and behind it.
 pub(super) const WORD: usize = 4;
 
-impl Source {
-    pub fn open(member: &Member) -> Result<Source, ArchiveError> {
+impl MemberReader {
+    pub fn open(member: &Member) -> Result<MemberReader, ArchiveError> {
         let failed = |error| ArchiveError::io(&member.path, error);
         let file = File::open(&member.path).map_err(failed)?;
         let raw = match member.compression {
             Compression::None => Raw::Plain(file),
             packed => Raw::Packed(Box::new(Packed::new(file, packed).map_err(failed)?)),
         };
-        Ok(Source { member: member.clone(), raw, start: 0, window: Vec::new(), filled: 0 })
+        Ok(MemberReader { member: member.clone(), raw, start: 0, window: Vec::new(), filled: 0 })
     }
 
     /// Length of the uncompressed file; may grow while it is being written. Costs reading a compressed
@@ -128,6 +128,7 @@ impl Source {
 
     fn checked(&self, at: u64, len: u32) -> Result<Frame, ArchiveError> {
         match usize::try_from(len) {
+            // PCP's own lengths are signed.
             Ok(len) if len >= 2 * WORD && len <= i32::MAX as usize => Ok(Frame { at, len }),
             _ => Err(self.bad(at, "impossible length")),
         }
@@ -142,13 +143,16 @@ impl Source {
     fn fill(&mut self, at: u64, len: usize) -> io::Result<()> {
         let end = at.saturating_add(len as u64);
         let backward = at < self.start;
+        // Going backward the window ends with what was asked for: what comes next lies in front of it.
         self.start = if backward { end.saturating_sub(WINDOW as u64).min(at) } else { at };
         let want = if backward { (end - self.start) as usize } else { len.max(WINDOW) };
         self.filled = 0;
+        // One huge record must not hold its memory for as long as the archive is open.
         if self.window.len() > 8 * WINDOW && want <= WINDOW {
             self.window = Vec::new();
         }
         while self.filled < want {
+            // `want` is the word of a length field: believed only as far as there are bytes.
             let room = want.min(self.filled + STEP);
             if self.window.len() < room {
                 self.window.resize(room, 0);
