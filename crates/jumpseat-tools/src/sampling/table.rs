@@ -3,6 +3,7 @@
 use pcp_client::{Context, ContextKind};
 use pcp_event::print_value;
 use pcp_model::{Desc, InDom, Inst, PrintOptions, Semantics, Timestamp, Value, ValueType, c_number};
+use pcp_pdu::{ValueRef, ValuesRef};
 
 use super::rate::{self, number as as_number};
 use super::real::real;
