@@ -6,7 +6,9 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{print_ratio, race, rounds};
-use jumpseat::derive::{Column, Context, Dialect, Level, Meta, Registry, Sample, Source, Values};
+use jumpseat::derive::{
+    Column, DerivedContext, Dialect, Level, Meta, MetricSource, OperandValues, Registry, Values,
+};
 use jumpseat::model::{
     FetchResult, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Semantics, Timestamp, Units, Value,
     ValueSet, ValueType,
@@ -35,7 +37,7 @@ fn expression(n: usize) -> String {
 /// The metrics m.n0 to m.n9: U64 counters.
 struct Metrics;
 
-impl Source for Metrics {
+impl MetricSource for Metrics {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         let item = name.strip_prefix("m.n").and_then(|item| item.parse().ok()).ok_or(PmError::NAME)?;
         Ok(Pmid::new(245, 0, item))
@@ -54,7 +56,7 @@ fn value(record: u64, metric: u64, instance: u64) -> u64 {
 /// A record's values, as the archive has them.
 struct Record(u64);
 
-impl Sample for Record {
+impl OperandValues for Record {
     fn operand(&mut self, pmid: Pmid, column: &mut Column) -> Result<(), PmError> {
         let metric = u64::from(pmid.item());
         column.ids.extend(0..INSTANCES as Inst);
@@ -76,10 +78,10 @@ fn registry(count: usize) -> (Registry, Vec<Pmid>) {
 fn register() -> Duration {
     let start = Instant::now();
     let (registry, _) = registry(DEFINITIONS);
-    let mut context = Context::new();
+    let mut context = DerivedContext::new();
     for n in 0..DEFINITIONS {
-        let pmid = context.pmid(&registry, &format!("d.n{n}")).expect("is registered");
-        context.meta(&registry, &mut Metrics, pmid).expect("binds");
+        let pmid = context.refresh(&registry).pmid(&format!("d.n{n}")).expect("is registered");
+        context.attach(&registry, &mut Metrics).meta(pmid).expect("binds");
     }
     start.elapsed()
 }
@@ -87,9 +89,11 @@ fn register() -> Duration {
 /// The time of a fetch, from operands to columns; or to a whole fetch result.
 fn evaluate(whole_result: bool) -> Duration {
     let (registry, pmids) = registry(EXPRESSIONS);
-    let mut context = Context::new();
+    let mut context = DerivedContext::new();
     let mut wanted = pmids.clone();
-    context.expand(&registry, &mut Metrics, &mut wanted);
+    let mut metrics = Metrics;
+    let mut context = context.attach(&registry, &mut metrics);
+    context.expand(&mut wanted);
     let base: Vec<FetchResult> = (0..RECORDS).map(|record| base(record, &wanted)).collect();
     let mut start = Instant::now();
     for (record, result) in (0..).zip(base) {
@@ -97,13 +101,13 @@ fn evaluate(whole_result: bool) -> Duration {
             start = Instant::now();
         }
         if whole_result {
-            std::hint::black_box(context.rewrite(&registry, &mut Metrics, &pmids, result));
+            std::hint::black_box(context.answer(&pmids, &result));
             continue;
         }
         context.begin_fetch();
+        let mut answers = context.answers(&pmids, result.timestamp);
         for &pmid in &pmids {
-            let column = context.evaluate(pmid, result.timestamp, &mut Record(record), &mut Metrics);
-            std::hint::black_box(column.expect("has values"));
+            std::hint::black_box(answers.answer(pmid, &mut Record(record)).values().expect("has values"));
         }
     }
     start.elapsed() / (RECORDS - 2) as u32
@@ -149,11 +153,11 @@ fn main() {
     // Values one by one are four times the memory of columns; for clients that want them all the same.
     print_ratio(&format!("{what}, to a fetch result"), values, "values", &results, ("libpcp", &theirs), 10.0);
     let (registry, pmids) = registry(EXPRESSIONS);
-    let mut context = Context::new();
+    let mut context = DerivedContext::new();
     let mut wanted = pmids.clone();
-    context.expand(&registry, &mut Metrics, &mut wanted);
+    context.attach(&registry, &mut Metrics).expand(&mut wanted);
     for record in 0..3 {
-        context.rewrite(&registry, &mut Metrics, &pmids, base(record, &wanted));
+        context.attach(&registry, &mut Metrics).answer(&pmids, &base(record, &wanted));
     }
     let stateful: usize = (0..EXPRESSIONS)
         .map(|n| expression(n).matches("rate(").count() + expression(n).matches("delta(").count())

@@ -16,7 +16,7 @@ use super::error::{ClientError, Result};
 use super::namespace::{NameSpace, Renamed};
 use super::provider::{self, Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
 use super::registry::{self, SharedRegistry};
-use pcp_derive::{HelpKind, Level, is_derived};
+use pcp_derive::{Answer, Column, DerivedContext, HelpKind, Level};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
 use pcp_pdu::{Fetched, LabelTarget, StateChange, TextLevel, TextTarget};
 
@@ -26,7 +26,7 @@ pub struct Context {
     profile: Profile,
     profile_version: u64,
     registry: SharedRegistry,
-    derived: pcp_derive::Context,
+    derived: DerivedContext,
     fetch: Prepared,
     /// Something was started and is not over.
     pending: bool,
@@ -54,7 +54,7 @@ impl Context {
             profile: Profile::default(),
             profile_version: 0,
             registry,
-            derived: pcp_derive::Context::new(),
+            derived: DerivedContext::new(),
             fetch: Prepared::default(),
             pending: false,
         }
@@ -65,7 +65,7 @@ impl Context {
     #[must_use]
     pub fn with_names(self, names: Arc<NameSpace>) -> Context {
         let provider = Box::new(Renamed { source: self.provider, names });
-        Context { provider, fetch: Prepared::default(), derived: pcp_derive::Context::new(), ..self }
+        Context { provider, fetch: Prepared::default(), derived: DerivedContext::new(), ..self }
     }
 
     /// Leaves names out that the archive has no metrics for, where there are names from a file
@@ -110,11 +110,11 @@ impl Context {
     /// name at all.
     pub fn lookup_names(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>> {
         let found = self.provider.lookup_names(names);
-        let registry = registry::snapshot(&self.registry);
+        let derived = self.derived.refresh(&registry::snapshot(&self.registry));
         let mut pmids = match found {
             Ok(pmids) => pmids,
             Err(ClientError::Pcp(error)) if names.len() == 1 => {
-                return match names.iter().find_map(|name| self.derived.pmid(&registry, name)) {
+                return match names.iter().find_map(|name| derived.pmid(name)) {
                     Some(pmid) => Ok(vec![Some(pmid)]),
                     None => Err(error.into()),
                 };
@@ -122,7 +122,7 @@ impl Context {
             Err(error) => return Err(error),
         };
         for (pmid, name) in pmids.iter_mut().zip(names).filter(|(pmid, _)| pmid.is_none()) {
-            *pmid = self.derived.pmid(&registry, name);
+            *pmid = derived.pmid(name);
         }
         Ok(pmids)
     }
@@ -140,8 +140,8 @@ impl Context {
     /// # Errors
     /// `PM_ERR_PMID`, `PM_ERR_NOAGENT`.
     pub fn names_of(&mut self, pmid: Pmid) -> Result<Vec<String>> {
-        if is_derived(pmid)
-            && let Some(name) = self.derived.name(&registry::snapshot(&self.registry), pmid)
+        if pmid.is_derived()
+            && let Some(name) = self.derived.refresh(&registry::snapshot(&self.registry)).name(pmid)
         {
             return Ok(vec![name.to_string()]);
         }
@@ -158,14 +158,14 @@ impl Context {
             Err(error) if !matches!(error, ClientError::Pcp(_)) => return Err(error),
             real => real,
         };
-        let registry = registry::snapshot(&self.registry);
+        let derived = self.derived.refresh(&registry::snapshot(&self.registry));
         let mut children = match &real {
             Ok(children) => children.clone(),
             Err(_) => Vec::new(),
         };
         let below = if name.is_empty() { 0 } else { name.len() + 1 };
         let mut found = false;
-        for (full, _) in self.derived.names(&registry, name) {
+        for (full, _) in derived.names(name) {
             found = true;
             let Some(rest) = full.get(below..) else { continue };
             let (node, leaf) = rest.split_once('.').map_or((rest, true), |(node, _)| (node, false));
@@ -188,14 +188,14 @@ impl Context {
             real => real,
         };
         let registry = registry::snapshot(&self.registry);
+        let derived = self.derived.refresh(&registry);
         let derived: Vec<(String, Pmid)> =
-            self.derived.names(&registry, name).map(|(name, pmid)| (name.to_string(), pmid)).collect();
+            derived.names(name).map(|(name, pmid)| (name.to_string(), pmid)).collect();
         let recorded = self.provider.kind() == ContextKind::Archive;
         let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
+        let mut attached = self.derived.attach(&registry, &mut metrics);
         let all = recorded && registry.dialect().level < Level::V721;
-        let bound = |(name, pmid): (String, Pmid)| {
-            (all || self.derived.meta(&registry, &mut metrics, pmid).is_ok()).then_some(name)
-        };
+        let bound = |(name, pmid): (String, Pmid)| (all || attached.meta(pmid).is_ok()).then_some(name);
         let derived: Vec<String> = derived.into_iter().filter_map(bound).collect();
         match real {
             Ok(mut names) => {
@@ -224,18 +224,19 @@ impl Context {
     /// # Errors
     /// Those of the source as a whole; a metric's own is in its place.
     pub fn descs(&mut self, pmids: &[Pmid]) -> Result<Vec<std::result::Result<Desc, PmError>>> {
-        if !pmids.iter().any(|&pmid| is_derived(pmid)) {
+        if !pmids.iter().any(|&pmid| pmid.is_derived()) {
             return self.provider.descs(pmids);
         }
-        let real: Vec<Pmid> = pmids.iter().copied().filter(|&pmid| !is_derived(pmid)).collect();
+        let real: Vec<Pmid> = pmids.iter().copied().filter(|&pmid| !pmid.is_derived()).collect();
         self.expect_idle()?;
         let real = if real.is_empty() { Vec::new() } else { self.provider.descs(&real)? };
         let mut real = real.into_iter();
         let registry = registry::snapshot(&self.registry);
         let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
-        let desc = |&pmid: &Pmid| match is_derived(pmid) {
+        let mut attached = self.derived.attach(&registry, &mut metrics);
+        let desc = |&pmid: &Pmid| match pmid.is_derived() {
             false => real.next().unwrap_or(Err(PmError::IPC)),
-            true => self.derived.meta(&registry, &mut metrics, pmid).map(|meta| meta.desc(pmid)),
+            true => attached.meta(pmid).map(|meta| meta.desc(pmid)),
         };
         Ok(pmids.iter().map(desc).collect())
     }
@@ -271,13 +272,12 @@ impl Context {
     /// `PM_ERR_TEXT` where there is none.
     pub fn text(&mut self, target: TextTarget, level: TextLevel) -> Result<String> {
         match target {
-            TextTarget::Metric(pmid) if is_derived(pmid) => {
+            TextTarget::Metric(pmid) if pmid.is_derived() => {
                 let kind = match level {
                     TextLevel::OneLine => HelpKind::Oneline,
                     TextLevel::Help => HelpKind::Help,
                 };
-                let registry = registry::snapshot(&self.registry);
-                Ok(self.derived.help(&registry, pmid, kind)?)
+                Ok(self.derived.refresh(&registry::snapshot(&self.registry)).help(pmid, kind)?)
             }
             _ => match (self.provider.text(target, level)?, level) {
                 (text, TextLevel::Help) if text.is_empty() => self.provider.text(target, TextLevel::OneLine),
@@ -351,12 +351,12 @@ impl Context {
         self.fetch.valid = false;
         let registry = registry::snapshot(&self.registry);
         let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
-        let added = self.derived.add(&registry, &mut metrics, name, expression);
+        let added = self.derived.attach(&registry, &mut metrics).add(name, expression);
         added.map_err(|error| ClientError::Derived(Box::new(error)))
     }
 
     /// The engine's part of the context, to ask about definitions and set limits.
-    pub fn derived(&mut self) -> &mut pcp_derive::Context {
+    pub fn derived(&mut self) -> &mut DerivedContext {
         self.fetch.valid = false;
         &mut self.derived
     }
@@ -499,7 +499,7 @@ impl Context {
     /// Finds out what a fetch has to ask the provider for.
     fn prepare(&mut self, pmids: &[Pmid]) {
         let fetch = &mut self.fetch;
-        if !pmids.iter().any(|&pmid| is_derived(pmid)) {
+        if !pmids.iter().any(|&pmid| pmid.is_derived()) {
             fetch.request.clear();
             fetch.request.extend_from_slice(pmids);
             fetch.derived = false;
@@ -515,7 +515,7 @@ impl Context {
         fetch.valid = true;
         fetch.expanded.clone_from(&fetch.request);
         let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
-        self.derived.expand(&registry, &mut metrics, &mut fetch.expanded);
+        self.derived.attach(&registry, &mut metrics).expand(&mut fetch.expanded);
         fetch.places.clear();
         for (at, &pmid) in fetch.expanded.iter().enumerate() {
             fetch.places.entry(pmid).or_insert(at);
@@ -528,36 +528,37 @@ impl Context {
             return Ok(());
         }
         let fetch = &self.fetch;
-        let any_bound = fetch.request.iter().any(|&pmid| self.derived.is_bound(pmid));
         let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
-        self.derived.begin_fetch();
+        // As definitions stood when the fetch was prepared: what has been defined since was not asked about.
+        let mut attached = self.derived.attach_as_is(&mut metrics);
+        attached.begin_fetch();
+        let mut answers = attached.answers(&fetch.request, out.timestamp);
         out.set_aside();
         for (at, &pmid) in fetch.request.iter().enumerate() {
-            if !self.derived.is_bound(pmid) {
-                match any_bound && self.derived.knows(pmid) {
-                    true => out.push_error(pmid, PmError::PMID),
-                    false => out.keep(at),
-                }
-                continue;
-            }
-            let mut operands = Operands { fetched: out, places: &fetch.places };
-            match self.derived.evaluate(pmid, operands.fetched.timestamp, &mut operands, &mut metrics) {
-                Err(error) => out.push_error(pmid, error),
-                Ok(column) => {
-                    out.begin_set(pmid);
-                    let values = column.ids.iter().enumerate();
-                    let pushed = values.map(|(at, &inst)| match column.values.get(at) {
-                        Some(value) => out.push_value(inst, &value),
-                        None => Ok(()),
-                    });
-                    match pushed.collect::<std::result::Result<(), _>>() {
-                        Ok(()) => out.end_set(),
-                        Err(error) => out.fail_set(error),
-                    }
-                }
+            match answers.answer(pmid, &mut Operands { fetched: out, places: &fetch.places }) {
+                Answer::Values(column) => push(out, pmid, column),
+                Answer::Error(error) => out.push_error(pmid, error),
+                Answer::OfSource => out.keep(at),
             }
         }
         Ok(())
+    }
+}
+
+/// Appends a computed set; in place of values that do not fit into a result stands the reason.
+fn push(out: &mut Fetched, pmid: Pmid, column: &Column) {
+    out.begin_set(pmid);
+    let mut values = column.ids.iter().enumerate();
+    let pushed = values.try_for_each(|(at, &inst)| match column.values.get(at) {
+        Some(value) => out.push_value(inst, &value),
+        None => {
+            debug_assert!(false, "a column has a value for each of its instances");
+            Ok(())
+        }
+    });
+    match pushed {
+        Ok(()) => out.end_set(),
+        Err(error) => out.fail_set(error),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::provider::Provider;
-use pcp_derive::{Column, Meta, Sample, Source, Values};
+use pcp_derive::{Column, Meta, MetricSource, OperandValues, Values};
 use pcp_model::{InDom, Inst, Instance, PmError, Pmid, Profile, Value, ValueType};
 use pcp_pdu::{Fetched, ValueRef};
 
@@ -29,7 +29,7 @@ impl<'a> Metrics<'a> {
     }
 }
 
-impl Source for Metrics<'_> {
+impl MetricSource for Metrics<'_> {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         let pmids = self.provider.lookup_names(&[name]).map_err(|error| error.code())?;
         pmids.first().copied().flatten().ok_or(PmError::NAME)
@@ -73,7 +73,7 @@ pub(super) struct Operands<'a> {
     pub places: &'a HashMap<Pmid, usize>,
 }
 
-impl Sample for Operands<'_> {
+impl OperandValues for Operands<'_> {
     fn operand(&mut self, pmid: Pmid, column: &mut Column) -> Result<(), PmError> {
         let Some(set) = self.places.get(&pmid).and_then(|&at| self.fetched.operand(at)) else {
             return Ok(());
@@ -91,6 +91,10 @@ impl Sample for Operands<'_> {
             column.push(inst, &delivered(value, expected)?)?;
         }
         Ok(())
+    }
+
+    fn own_error(&self, pmid: Pmid) -> Option<PmError> {
+        self.fetched.operand(*self.places.get(&pmid)?)?.values.err()
     }
 }
 

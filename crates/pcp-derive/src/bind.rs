@@ -8,14 +8,13 @@ use std::sync::Arc;
 
 use super::diagnostic::{BindError, BindErrorKind};
 use super::dialect::{Dialect, Level};
+use super::functions::Call;
 use super::meta::Meta;
 use super::nodes::binary::Scaling;
 use super::nodes::ternary::{Absent, Selection};
-use super::nodes::{
-    Operand, Problem, Rules, aggregate, beyond, binary, constant, history, rescale, ternary, unary,
-};
-use super::tree::{Kind, NodeId, Tags, Tree};
-use pcp_model::{Conversion, PmError, Pmid, Units, ValueType};
+use super::nodes::{BrokenRule, Operand, Rules, binary, constant, ternary, unary};
+use super::tree::{BinaryOp, Kind, NodeId, Tags, Tree};
+use pcp_model::{PmError, Pmid, ValueType};
 
 /// A definition bound in a context.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,8 +77,6 @@ pub enum Fact {
     Scaled(Scaling),
     /// Which side of a ternary counts, if its guard is known.
     Guard(Option<Selection>),
-    /// How values are rescaled.
-    Conversion(Conversion),
 }
 
 /// What a name is.
@@ -306,111 +303,124 @@ impl Binder<'_> {
     fn check(&self, tree: &Tree, nodes: &mut [BoundNode]) -> Result<()> {
         let unknown_from = first_unknown(nodes);
         for (id, node) in tree.iter() {
-            let at = id.index();
-            if !nodes[at].active {
+            if !nodes[id.index()].active {
                 continue;
             }
-            let problem = |context: String, text: Problem| BindError {
-                node: id,
-                span: node.span,
-                kind: BindErrorKind::Semantic { context, text },
-                operands: node.kind.operands().map(|x| (tree.node(x).span, nodes[x.index()].meta)).collect(),
-            };
-            let label = |id| Label(tree, nodes_fact(nodes, id), id);
-            let meta = |id: NodeId| nodes[id.index()].meta;
-            let operand =
-                |id| Operand { meta: meta(id), constant: matches!(tree.kind(id), Kind::Constant(_)) };
-            let call = |word: &str, x| format!("{word}({})", label(x).argument());
-            let (result, fact) = match &node.kind {
+            let check = Check { tree, nodes, id, rules: self.rules, unknown_from: &unknown_from };
+            let (meta, fact) = match &node.kind {
+                // What names mean was settled by the first pass.
                 Kind::Metric(_) | Kind::Constant(_) | Kind::NoValue(_) | Kind::Anon(_) | Kind::Defined(_) => {
                     continue;
                 }
-                &Kind::Negate(x) => {
-                    let result = unary::bind_negate(meta(x));
-                    (result.map_err(|text| problem(format!("- {}", label(x)), text))?, Fact::None)
-                }
-                &Kind::Not(x) => (unary::bind_not(meta(x)), Fact::None),
-                &Kind::Binary { op, left, right } => {
-                    let result = binary::bind(op, operand(left), operand(right), self.rules);
-                    let context = || format!("{} {} {}", label(left), op.symbol(), label(right));
-                    let (meta, scaling) = result.map_err(|text| problem(context(), text))?;
-                    (meta, Fact::Scaled(scaling))
-                }
-                &Kind::Ternary { guard, yes, no } => {
-                    let selection = match nodes[at].fact {
-                        Fact::Guard(selection) => selection,
-                        _ => None,
-                    };
-                    let sides = match selection {
-                        Some(Selection::Yes) => [Some(yes), None],
-                        Some(Selection::No) => [None, Some(no)],
-                        None => [Some(yes), Some(no)],
-                    };
-                    for side in sides.into_iter().flatten() {
-                        let range = tree.below(side);
-                        let unknown = unknown_from.get(range.start).copied().flatten();
-                        if let Some(unknown) = unknown.filter(|unknown| range.contains(unknown)) {
-                            let operand = &tree.nodes()[unknown];
-                            return Err(BindError {
-                                node: id,
-                                span: operand.span,
-                                kind: BindErrorKind::UnknownInTernary(named(&operand.kind)),
-                                operands: Vec::new(),
-                            });
-                        }
-                    }
-                    let (a, b) = (meta(yes), meta(no));
-                    let absent = match (tree.kind(yes), tree.kind(no)) {
-                        (Kind::NoValue(_), _) => Absent::Yes,
-                        (_, Kind::NoValue(_)) => Absent::No,
-                        _ if nodes_fact(nodes, yes) == Fact::NoValue => Absent::Yes,
-                        _ if nodes_fact(nodes, no) == Fact::NoValue => Absent::No,
-                        _ => Absent::None,
-                    };
-                    if selection.is_none() && absent == Absent::None {
-                        ternary::bind_operands(a, b, self.rules)
-                            .map_err(|text| problem(format!("{} : {}", label(yes), label(no)), text))?;
-                    }
-                    let context = || format!("{} ? {} : {}", label(guard), label(yes), label(no));
-                    ternary::bind_guard(meta(guard), a, b).map_err(|text| problem(context(), text))?;
-                    (ternary::result(a, b, selection, absent), Fact::Guard(selection))
-                }
-                &Kind::Aggregate(function, x) => {
-                    let result = aggregate::bind(function, meta(x));
-                    (result.map_err(|text| problem(call(function.name(), x), text))?, Fact::None)
-                }
-                &Kind::Delta(x) => {
-                    let result = history::bind_delta(meta(x));
-                    (result.map_err(|text| problem(call("DELTA", x), text))?, Fact::None)
-                }
-                &Kind::Rate(x) => {
-                    let result = history::bind_rate(meta(x));
-                    (result.map_err(|text| problem(call("RATE", x), text))?, Fact::None)
-                }
-                &Kind::Instant(x) => (history::bind_instant(meta(x)), Fact::None),
-                &Kind::Scalar(x) => (aggregate::bind_scalar(meta(x)), Fact::None),
-                &Kind::Instance(_, x) | &Kind::Match(_, x) => (meta(x), Fact::None),
-                &Kind::Rescale(units, x) => {
-                    let context = || format!("{} RESCALE {}", label(x), self.units_text(units));
-                    let (meta, conversion) =
-                        rescale::bind(meta(x), units, self.rules).map_err(|text| problem(context(), text))?;
-                    (meta, Fact::Conversion(conversion))
-                }
-                &Kind::Beyond(function, x) => {
-                    let word = function.word().to_uppercase();
-                    let result = beyond::bind(function, meta(x));
-                    (result.map_err(|text| problem(call(&word, x), text))?, Fact::None)
-                }
+                &Kind::Negate(x) => (check.negate(x)?, Fact::None),
+                &Kind::Not(x) => (unary::bind_not(check.meta(x)), Fact::None),
+                &Kind::Binary { op, left, right } => check.binary(op, left, right)?,
+                &Kind::Ternary { guard, yes, no } => check.ternary(guard, yes, no)?,
+                Kind::Instance(_, x) => (check.meta(*x), Fact::None),
+                Kind::Call(call, x) => (check.call(call, *x)?, Fact::None),
             };
-            nodes[at].meta = result;
-            nodes[at].fact = fact;
+            let bound = &mut nodes[id.index()];
+            (bound.meta, bound.fact) = (meta, fact);
         }
         Ok(())
     }
+}
 
-    fn units_text(&self, units: Units) -> String {
-        let text = if self.rules.extra_units { units.with_extra().to_string() } else { units.to_string() };
-        if text.is_empty() { "none".to_owned() } else { text }
+/// The type rule of one node, whose operands have been through theirs.
+struct Check<'a> {
+    tree: &'a Tree,
+    nodes: &'a [BoundNode],
+    id: NodeId,
+    rules: Rules<'a>,
+    unknown_from: &'a [Option<usize>],
+}
+
+impl<'a> Check<'a> {
+    fn meta(&self, id: NodeId) -> Meta {
+        self.nodes[id.index()].meta
+    }
+
+    fn label(&self, id: NodeId) -> Label<'a> {
+        Label(self.tree, nodes_fact(self.nodes, id), id)
+    }
+
+    /// A broken rule, at a place that PCP puts like this.
+    fn broken(&self, context: String, text: BrokenRule) -> BindError {
+        let node = self.tree.node(self.id);
+        let operands = node.kind.operands().map(|x| (self.tree.node(x).span, self.meta(x))).collect();
+        BindError {
+            node: self.id,
+            span: node.span,
+            kind: BindErrorKind::Semantic { context, text },
+            operands,
+        }
+    }
+
+    fn negate(&self, x: NodeId) -> Result<Meta> {
+        unary::bind_negate(self.meta(x)).map_err(|text| self.broken(format!("- {}", self.label(x)), text))
+    }
+
+    fn binary(&self, op: BinaryOp, left: NodeId, right: NodeId) -> Result<(Meta, Fact)> {
+        let operand =
+            |id| Operand { meta: self.meta(id), constant: matches!(self.tree.kind(id), Kind::Constant(_)) };
+        let context = || format!("{} {} {}", self.label(left), op.symbol(), self.label(right));
+        let (meta, scaling) = binary::bind(op, operand(left), operand(right), self.rules)
+            .map_err(|text| self.broken(context(), text))?;
+        Ok((meta, Fact::Scaled(scaling)))
+    }
+
+    fn call(&self, call: &Call, x: NodeId) -> Result<Meta> {
+        let context = || call.rules().in_message(self.label(x).text(), self.rules);
+        call.rules().bind(self.meta(x), self.rules).map_err(|text| self.broken(context(), text))
+    }
+
+    fn ternary(&self, guard: NodeId, yes: NodeId, no: NodeId) -> Result<(Meta, Fact)> {
+        let selection = match self.nodes[self.id.index()].fact {
+            Fact::Guard(selection) => selection,
+            _ => None,
+        };
+        match selection {
+            Some(Selection::Yes) => self.expect_known(yes)?,
+            Some(Selection::No) => self.expect_known(no)?,
+            None => {
+                self.expect_known(yes)?;
+                self.expect_known(no)?;
+            }
+        }
+        let is_unknown = |id| nodes_fact(self.nodes, id) == Fact::NoValue;
+        // Written out on one side counts before unknown on the other.
+        let absent = match (self.tree.kind(yes), self.tree.kind(no)) {
+            (Kind::NoValue(_), _) => Absent::Yes,
+            (_, Kind::NoValue(_)) => Absent::No,
+            _ if is_unknown(yes) => Absent::Yes,
+            _ if is_unknown(no) => Absent::No,
+            _ => Absent::None,
+        };
+        let (a, b) = (self.meta(yes), self.meta(no));
+        // A side that never counts, or has no values, may be of any type.
+        if selection.is_none() && absent == Absent::None {
+            let context = || format!("{} : {}", self.label(yes), self.label(no));
+            ternary::bind_operands(a, b, self.rules).map_err(|text| self.broken(context(), text))?;
+        }
+        let context = || format!("{} ? {} : {}", self.label(guard), self.label(yes), self.label(no));
+        ternary::bind_guard(self.meta(guard), a, b).map_err(|text| self.broken(context(), text))?;
+        Ok((ternary::result(a, b, selection, absent), Fact::Guard(selection)))
+    }
+
+    /// Names that do not exist were let through below ternaries; on a side that counts they may not be.
+    fn expect_known(&self, side: NodeId) -> Result<()> {
+        let range = self.tree.below(side);
+        let unknown = self.unknown_from.get(range.start).copied().flatten();
+        let Some(unknown) = unknown.filter(|unknown| range.contains(unknown)) else {
+            return Ok(());
+        };
+        let operand = &self.tree.nodes()[unknown];
+        Err(BindError {
+            node: self.id,
+            span: operand.span,
+            kind: BindErrorKind::UnknownInTernary(named(&operand.kind)),
+            operands: Vec::new(),
+        })
     }
 }
 
@@ -430,7 +440,10 @@ fn named(kind: &Kind) -> Box<str> {
             constant.tags.as_ref().and_then(|tags| tags.meta.clone()).unwrap_or_default()
         }
         Kind::NoValue(tags) => tags.meta.clone().unwrap_or_default(),
-        _ => Box::default(),
+        _ => {
+            debug_assert!(false, "only nodes with names can be unknown");
+            Box::default()
+        }
     }
 }
 
@@ -465,11 +478,11 @@ fn decide_guards(tree: &Tree, nodes: &mut [BoundNode]) {
                 Some(whole.bytes().any(|digit| digit != b'0'))
             }
             &Kind::Not(x) => of(x).map(|x| !x),
-            &Kind::Binary { op: super::tree::BinaryOp::Or, left, right } => match of(left) {
+            &Kind::Binary { op: BinaryOp::Or, left, right } => match of(left) {
                 Some(false) => of(right),
                 left => left,
             },
-            &Kind::Binary { op: super::tree::BinaryOp::And, left, right } => match of(left) {
+            &Kind::Binary { op: BinaryOp::And, left, right } => match of(left) {
                 Some(true) => of(right),
                 left => left,
             },
@@ -499,18 +512,14 @@ fn decide_guards(tree: &Tree, nodes: &mut [BoundNode]) {
 /// An operand as PCP's messages show it.
 struct Label<'a>(&'a Tree, Fact, NodeId);
 
-impl Label<'_> {
-    fn text(&self) -> Option<&str> {
+impl<'a> Label<'a> {
+    /// Names and numbers only.
+    fn text(&self) -> Option<&'a str> {
         match self.0.kind(self.2) {
             Kind::Metric(name) if self.1 != Fact::NoValue => Some(name),
             Kind::Constant(constant) => Some(&constant.digits),
             _ => None,
         }
-    }
-
-    /// As the argument of a function.
-    fn argument(&self) -> &str {
-        self.text().unwrap_or("(null)")
     }
 }
 

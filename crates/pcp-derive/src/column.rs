@@ -58,6 +58,20 @@ impl Values {
         self.len() == 0
     }
 
+    /// The type; strings, aggregates and events are all the same here.
+    #[cfg(test)]
+    pub(super) fn value_type(&self) -> ValueType {
+        match self {
+            Values::I32(_) => ValueType::I32,
+            Values::U32(_) => ValueType::U32,
+            Values::I64(_) => ValueType::I64,
+            Values::U64(_) => ValueType::U64,
+            Values::Float(_) => ValueType::Float,
+            Values::Double(_) => ValueType::Double,
+            Values::Other(_) => ValueType::Unknown,
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         with_values!(self, values => values.clear());
     }
@@ -130,6 +144,37 @@ impl Column {
     pub(super) fn clear(&mut self) {
         self.ids.clear();
         self.values.clear();
+    }
+
+    /// Empties a column that evaluation has met with operands which the type rules keep from it.
+    pub(super) fn not_of_its_type(&mut self) {
+        debug_assert!(false, "the type rules let no such operands through");
+        self.clear();
+    }
+
+    /// Bytes held for numbers and their instances.
+    pub(super) fn capacity_bytes(&self) -> usize {
+        let value = match &self.values {
+            Values::I32(values) => 4 * values.capacity(),
+            Values::U32(values) => 4 * values.capacity(),
+            Values::Float(values) => 4 * values.capacity(),
+            Values::I64(values) => 8 * values.capacity(),
+            Values::U64(values) => 8 * values.capacity(),
+            Values::Double(values) => 8 * values.capacity(),
+            Values::Other(_) => 0,
+        };
+        value + 4 * self.ids.capacity()
+    }
+
+    /// Appends a number of the column's type.
+    pub(super) fn push_number<T: Number>(&mut self, inst: Inst, number: T) {
+        match T::of_mut(&mut self.values) {
+            Some(values) => {
+                values.push(number);
+                self.ids.push(inst);
+            }
+            None => debug_assert!(false, "the type rules say which type the results have"),
+        }
     }
 
     pub(super) fn copy_from(&mut self, from: &Column) {

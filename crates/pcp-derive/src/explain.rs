@@ -2,6 +2,8 @@
 //! factors, operands before operators, as `pmRegisterDerived(3)` shows it for its example.
 
 use super::bind::{Bound, Fact};
+use super::functions::Availability;
+use super::meta::units_text;
 use super::nodes::binary::{ScaleFactor, Scaling};
 use super::nodes::ternary::Selection;
 use super::tree::{Kind, NodeId, Tree};
@@ -17,10 +19,7 @@ pub fn explain(bound: &Bound) -> String {
     for (id, _) in tree.iter() {
         let node = bound.node(id);
         let meta = node.meta;
-        let units = match meta.units.extra {
-            0 => meta.units.to_string(),
-            _ => meta.units.with_extra().to_string(),
-        };
+        let units = units_text(meta.units);
         let expression = format!("{}{}", "  ".repeat(depths[id.index()].min(MAX_INDENT)), outline(tree, id));
         rows.push(if node.active {
             [
@@ -62,14 +61,7 @@ fn outline(tree: &Tree, id: NodeId) -> String {
         Kind::NoValue(_) => "novalue(...)".to_owned(),
         Kind::Anon(value_type) => format!("anon(PM_TYPE_{})", value_type.name()),
         Kind::Defined(name) => format!("defined({name})"),
-        Kind::Aggregate(function, _) => format!("{}(...)", function.word()),
-        Kind::Delta(_) => "delta(...)".to_owned(),
-        Kind::Rate(_) => "rate(...)".to_owned(),
-        Kind::Instant(_) => "instant(...)".to_owned(),
-        Kind::Scalar(_) => "scalar(...)".to_owned(),
-        Kind::Match(..) => "matchinst(...)".to_owned(),
-        Kind::Rescale(..) => "rescale(...)".to_owned(),
-        Kind::Beyond(function, _) => format!("{}(...)", function.word()),
+        Kind::Call(call, _) => format!("{}(...)", call.word()),
         Kind::Instance(..) | Kind::Negate(_) | Kind::Not(_) | Kind::Binary { .. } | Kind::Ternary { .. } => {
             "(...)".to_owned()
         }
@@ -80,11 +72,15 @@ fn outline(tree: &Tree, id: NodeId) -> String {
         &Kind::Binary { op, left, right } => format!("{} {} {}", short(left), op.symbol(), short(right)),
         &Kind::Ternary { guard, yes, no } => format!("{} ? {} : {}", short(guard), short(yes), short(no)),
         Kind::Instance(name, x) => format!("{}[{name}]", short(*x)),
-        Kind::Aggregate(function, x) => format!("{}({})", function.word(), short(*x)),
-        &Kind::Delta(x) => format!("delta({})", short(x)),
-        &Kind::Rate(x) => format!("rate({})", short(x)),
-        &Kind::Instant(x) => format!("instant({})", short(x)),
-        &Kind::Scalar(x) => format!("scalar({})", short(x)),
+        Kind::Call(call, x) => {
+            let rules = call.rules();
+            let alone = rules.before().is_empty() && rules.behind().is_empty();
+            // There is room for the operand only where nothing else is in the parentheses.
+            match alone && rules.function().availability != Availability::BeyondPcp {
+                true => format!("{}({})", call.word(), short(*x)),
+                false => short(id),
+            }
+        }
         _ => short(id),
     }
 }

@@ -6,7 +6,8 @@
 use logos::Logos;
 
 use super::dialect::{Dialect, Level};
-use super::tree::{AggregateFn, Span, WindowFn};
+use super::functions::Function;
+use super::tree::{BinaryOp, Span};
 
 /// Tokens that a regular grammar can tell.
 #[derive(Logos, Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,14 +23,19 @@ enum Raw {
     Quote,
     #[token("[")]
     Bracket,
-    #[token("+")]
-    Plus,
-    #[token("-")]
-    Minus,
-    #[token("*")]
-    Star,
-    #[token("/")]
-    Slash,
+    #[token("+", |_| BinaryOp::Plus)]
+    #[token("-", |_| BinaryOp::Minus)]
+    #[token("*", |_| BinaryOp::Star)]
+    #[token("/", |_| BinaryOp::Slash)]
+    #[token("<", |_| BinaryOp::Lt)]
+    #[token("<=", |_| BinaryOp::Leq)]
+    #[token("==", |_| BinaryOp::Eq)]
+    #[token(">=", |_| BinaryOp::Geq)]
+    #[token(">", |_| BinaryOp::Gt)]
+    #[token("!=", |_| BinaryOp::Neq)]
+    #[token("&&", |_| BinaryOp::And)]
+    #[token("||", |_| BinaryOp::Or)]
+    Operator(BinaryOp),
     #[token("(")]
     Open,
     #[token(")")]
@@ -40,22 +46,6 @@ enum Raw {
     Colon,
     #[token(",")]
     Comma,
-    #[token("<")]
-    Lt,
-    #[token("<=")]
-    Leq,
-    #[token("==")]
-    Eq,
-    #[token(">=")]
-    Geq,
-    #[token(">")]
-    Gt,
-    #[token("!=")]
-    Neq,
-    #[token("&&")]
-    And,
-    #[token("||")]
-    Or,
     #[token("!")]
     Not,
     #[token("=")]
@@ -70,60 +60,26 @@ pub(super) enum Token<'a> {
     Double(&'a str),
     Name(&'a str),
     /// A function's name with `(` right behind it (which is the next token).
-    Function(Function),
+    Function(&'static Function),
     Keyword(Keyword),
     String(&'a str),
     /// What is between brackets, escapes included.
     InstName(&'a str),
     /// What is between slashes, escapes included.
     Pattern(&'a str),
-    Plus,
-    Minus,
-    Star,
-    Slash,
+    /// Between two operands; `-` may also stand before one.
+    Operator(BinaryOp),
     Open,
     Close,
     Quest,
     Colon,
     Comma,
-    Lt,
-    Leq,
-    Eq,
-    Geq,
-    Gt,
-    Neq,
-    And,
-    Or,
     Not,
     Assign,
     /// The end of the expression.
     End,
     /// Not a token, and why.
     Bad(&'static str),
-}
-
-/// The words that are functions when `(` follows directly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Function {
-    Aggregate(AggregateFn),
-    Delta,
-    Rate,
-    Instant,
-    Anon,
-    Defined,
-    Mkconst,
-    NoValue,
-    Rescale,
-    Matchinst,
-    Scalar,
-    // Beyond PCP.
-    TopK,
-    BottomK,
-    Quantile,
-    Stddev,
-    Abs,
-    Clamp,
-    Window(WindowFn),
 }
 
 /// The words that cannot be metric names anywhere.
@@ -149,62 +105,22 @@ impl Keyword {
     }
 }
 
-impl Function {
-    fn of(word: &str, dialect: &Dialect) -> Option<Function> {
-        let pcp = match word {
-            "avg" => Function::Aggregate(AggregateFn::Avg),
-            "count" => Function::Aggregate(AggregateFn::Count),
-            "max" => Function::Aggregate(AggregateFn::Max),
-            "min" => Function::Aggregate(AggregateFn::Min),
-            "sum" => Function::Aggregate(AggregateFn::Sum),
-            "delta" => Function::Delta,
-            "rate" => Function::Rate,
-            "instant" => Function::Instant,
-            "anon" => Function::Anon,
-            "defined" => Function::Defined,
-            "mkconst" => Function::Mkconst,
-            "novalue" if dialect.level >= Level::V638 => Function::NoValue,
-            "rescale" => Function::Rescale,
-            "matchinst" => Function::Matchinst,
-            "scalar" => Function::Scalar,
-            _ if dialect.beyond_pcp => return Function::beyond_pcp(word),
-            _ => return None,
-        };
-        Some(pcp)
-    }
-
-    fn beyond_pcp(word: &str) -> Option<Function> {
-        Some(match word {
-            "topk" => Function::TopK,
-            "bottomk" => Function::BottomK,
-            "quantile" => Function::Quantile,
-            "stddev" => Function::Stddev,
-            "abs" => Function::Abs,
-            "clamp" => Function::Clamp,
-            "avg_over" => Function::Window(WindowFn::Avg),
-            "min_over" => Function::Window(WindowFn::Min),
-            "max_over" => Function::Window(WindowFn::Max),
-            "sum_over" => Function::Window(WindowFn::Sum),
-            _ => return None,
-        })
-    }
-}
-
 /// Hands out tokens, one at a time, so that the parser can say where `/` starts a pattern.
 pub(super) struct Lexer<'a> {
     inner: logos::Lexer<'a, Raw>,
     dialect: Dialect,
-    in_matchinst: bool,
+    /// Between the parentheses of a function that takes a pattern.
+    in_pattern_call: bool,
 }
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a str, dialect: Dialect) -> Lexer<'a> {
-        Lexer { inner: Raw::lexer(text), dialect, in_matchinst: false }
+        Lexer { inner: Raw::lexer(text), dialect, in_pattern_call: false }
     }
 
-    /// The closing parenthesis of a `matchinst` has been accepted: `/` divides again.
-    pub(super) fn leave_matchinst(&mut self) {
-        self.in_matchinst = false;
+    /// The closing parenthesis of a function that takes a pattern has been accepted: `/` divides again.
+    pub(super) fn leave_pattern_call(&mut self) {
+        self.in_pattern_call = false;
     }
 
     /// The next token and where it is. After [`Token::End`] it is that for ever.
@@ -226,27 +142,16 @@ impl<'a> Lexer<'a> {
                 Some(text) => Token::InstName(text),
                 None => Token::Bad("unterminated instance name"),
             },
-            Ok(Raw::Slash) if self.in_matchinst => match self.quoted(b'/', true) {
+            Ok(Raw::Operator(BinaryOp::Slash)) if self.in_pattern_call => match self.quoted(b'/', true) {
                 Some(text) => Token::Pattern(text),
                 None => Token::Bad("unterminated pattern"),
             },
-            Ok(Raw::Slash) => Token::Slash,
-            Ok(Raw::Plus) => Token::Plus,
-            Ok(Raw::Minus) => Token::Minus,
-            Ok(Raw::Star) => Token::Star,
+            Ok(Raw::Operator(op)) => Token::Operator(op),
             Ok(Raw::Open) => Token::Open,
             Ok(Raw::Close) => Token::Close,
             Ok(Raw::Quest) => Token::Quest,
             Ok(Raw::Colon) => Token::Colon,
             Ok(Raw::Comma) => Token::Comma,
-            Ok(Raw::Lt) => Token::Lt,
-            Ok(Raw::Leq) => Token::Leq,
-            Ok(Raw::Eq) => Token::Eq,
-            Ok(Raw::Geq) => Token::Geq,
-            Ok(Raw::Gt) => Token::Gt,
-            Ok(Raw::Neq) => Token::Neq,
-            Ok(Raw::And) => Token::And,
-            Ok(Raw::Or) => Token::Or,
             Ok(Raw::Not) => Token::Not,
             Ok(Raw::Assign) => Token::Assign,
         };
@@ -270,9 +175,12 @@ impl<'a> Lexer<'a> {
         if let Some(keyword) = Keyword::of(word, &self.dialect) {
             return Token::Keyword(keyword);
         }
-        match Function::of(word, &self.dialect).filter(|_| self.inner.remainder().starts_with('(')) {
+        if !self.inner.remainder().starts_with('(') {
+            return Token::Name(word);
+        }
+        match Function::of(word, &self.dialect) {
             Some(function) => {
-                self.in_matchinst |= function == Function::Matchinst;
+                self.in_pattern_call |= function.takes_pattern;
                 Token::Function(function)
             }
             None => Token::Name(word),
@@ -321,7 +229,7 @@ mod tests {
         assert_eq!(tokens("4294967296"), [Token::Bad("Constant value too large")]);
         assert_eq!(tokens("a..b type"), [Token::Name("a..b"), Token::Keyword(Keyword::Type)]);
         assert_eq!(tokens("rate (a)")[0], Token::Name("rate"));
-        assert_eq!(tokens("rate(a)")[0], Token::Function(Function::Rate));
+        assert!(matches!(tokens("rate(a)")[0], Token::Function(function) if function.word == "rate"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use pcp_model::{Desc, InDom, Pmid, Semantics, Units, ValueType};
 
 /// Metadata of a node: a descriptor without its PMID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Meta {
     /// Type of every value.
     pub value_type: ValueType,
@@ -65,6 +65,14 @@ impl From<Desc> for Meta {
             semantics: Semantics::from_code(desc.semantics.code()),
             units: desc.units,
         }
+    }
+}
+
+/// Units as they can be read again: with the extra unit where there is one.
+pub(super) fn units_text(units: Units) -> String {
+    match units.extra {
+        0 => units.to_string(),
+        _ => units.with_extra().to_string(),
     }
 }
 

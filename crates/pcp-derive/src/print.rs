@@ -1,135 +1,147 @@
-//! A tree as an expression again, every operator in parentheses.
+//! Trees as text: as an expression again, every operator in parentheses, and as PCP shows them.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
-use super::tree::{BeyondFn, Kind, NodeId, Tags, Tree};
+use super::meta::units_text;
+use super::tree::{Kind, NodeId, Tags, Tree};
+use pcp_model::InDom;
 
-enum Item {
+/// What a node is written as.
+enum Part {
     Node(NodeId),
     Text(Cow<'static, str>),
+}
+
+impl From<&'static str> for Part {
+    fn from(text: &'static str) -> Part {
+        Part::Text(text.into())
+    }
+}
+
+impl From<String> for Part {
+    fn from(text: String) -> Part {
+        Part::Text(text.into())
+    }
+}
+
+impl From<NodeId> for Part {
+    fn from(id: NodeId) -> Part {
+        Part::Node(id)
+    }
+}
+
+macro_rules! parts {
+    ($($part:expr),* $(,)?) => {
+        vec![$(Part::from($part)),*]
+    };
 }
 
 impl Tree {
     /// The expression, with every operator in parentheses: parsing it gives the same tree.
     pub fn to_expression(&self) -> String {
         let mut out = String::new();
-        let mut todo = Vec::new();
-        if !self.nodes().is_empty() {
-            todo.push(Item::Node(self.root()));
-        }
-        while let Some(item) = todo.pop() {
-            match item {
-                Item::Text(text) => out.push_str(&text),
-                // Pushed last part first.
-                Item::Node(id) => todo.extend(parts(self.kind(id)).into_iter().rev()),
-            }
-        }
+        // Writing to a String does not fail.
+        let _ = self.write(&mut out, as_expression);
         out
     }
+
+    /// Writes the tree as the parts of its nodes. A loop, as trees may be deeper than the stack.
+    fn write(&self, out: &mut dyn Write, parts: fn(&Kind) -> Vec<Part>) -> fmt::Result {
+        let mut todo = Vec::new();
+        if !self.nodes().is_empty() {
+            todo.push(Part::Node(self.root()));
+        }
+        while let Some(part) = todo.pop() {
+            match part {
+                Part::Text(text) => out.write_str(&text)?,
+                // Pushed last part first.
+                Part::Node(id) => todo.extend(parts(self.kind(id)).into_iter().rev()),
+            }
+        }
+        Ok(())
+    }
 }
 
-fn parts(kind: &Kind) -> Vec<Item> {
-    let text = |text: &'static str| Item::Text(Cow::Borrowed(text));
-    let owned = |text: String| Item::Text(Cow::Owned(text));
-    let call = |word: &'static str, x: NodeId| vec![text(word), text("("), Item::Node(x), text(")")];
+impl fmt::Display for Tree {
+    /// The tree in brackets with PCP's names for the nodes: `(PLUS a (STAR b c))`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, as_tree)
+    }
+}
+
+fn as_expression(kind: &Kind) -> Vec<Part> {
     match kind {
-        Kind::Metric(name) => vec![owned(name.to_string())],
-        Kind::Constant(constant) => vec![owned(match &constant.tags {
+        Kind::Metric(name) => parts![name.to_string()],
+        Kind::Constant(constant) => parts![match &constant.tags {
             None => constant.digits.to_string(),
             Some(tags) => format!("mkconst({},{})", constant.digits, tags_text(tags)),
-        })],
-        Kind::NoValue(tags) => vec![owned(format!("novalue({})", tags_text(tags)))],
-        Kind::Anon(value_type) => vec![owned(format!("anon(PM_TYPE_{})", value_type.name()))],
-        Kind::Defined(name) => vec![owned(format!("defined({name})"))],
-        &Kind::Negate(x) => vec![text("(-"), Item::Node(x), text(")")],
-        &Kind::Not(x) => vec![text("(!"), Item::Node(x), text(")")],
-        &Kind::Binary { op, left, right } => {
-            vec![
-                text("("),
-                Item::Node(left),
-                owned(format!(" {} ", op.symbol())),
-                Item::Node(right),
-                text(")"),
-            ]
-        }
-        &Kind::Ternary { guard, yes, no } => vec![
-            text("("),
-            Item::Node(guard),
-            text(" ? "),
-            Item::Node(yes),
-            text(" : "),
-            Item::Node(no),
-            text(")"),
-        ],
-        &Kind::Aggregate(function, x) => call(function.word(), x),
-        &Kind::Delta(x) => call("delta", x),
-        &Kind::Rate(x) => call("rate", x),
-        &Kind::Instant(x) => call("instant", x),
-        &Kind::Scalar(x) => call("scalar", x),
-        Kind::Instance(name, x) => {
-            vec![text("("), Item::Node(*x), owned(format!(")[{}]", escape(name, ']')))]
-        }
-        Kind::Match(matcher, x) => {
-            let invert = if matcher.invert { "!" } else { "" };
-            let pattern = escape(matcher.pattern.source(), '/');
-            vec![owned(format!("matchinst({invert}/{pattern}/, ")), Item::Node(*x), text(")")]
-        }
-        Kind::Rescale(units, x) => {
-            let units = match units.extra {
-                0 => units.to_string(),
-                _ => units.with_extra().to_string(),
-            };
-            vec![text("rescale("), Item::Node(*x), owned(format!(", \"{units}\")"))]
-        }
-        Kind::Beyond(function, x) => {
-            let (before, after) = match *function {
-                BeyondFn::Extreme { n, .. } => (format!("{n}, "), String::new()),
-                BeyondFn::Quantile(q) => (format!("{q}, "), String::new()),
-                BeyondFn::Stddev | BeyondFn::Abs => (String::new(), String::new()),
-                BeyondFn::Clamp { low, high } => (String::new(), format!(", {low}, {high}")),
-                BeyondFn::Window { length, .. } => (String::new(), format!(", \"{length} nanosec\"")),
-            };
-            let word = function.word();
-            vec![owned(format!("{word}({before}")), Item::Node(*x), owned(format!("{after})"))]
+        }],
+        Kind::NoValue(tags) => parts![format!("novalue({})", tags_text(tags))],
+        Kind::Anon(value_type) => parts![format!("anon(PM_TYPE_{})", value_type.name())],
+        Kind::Defined(name) => parts![format!("defined({name})")],
+        &Kind::Negate(x) => parts!["(-", x, ")"],
+        &Kind::Not(x) => parts!["(!", x, ")"],
+        &Kind::Binary { op, left, right } => parts!["(", left, " ", op.symbol(), " ", right, ")"],
+        &Kind::Ternary { guard, yes, no } => parts!["(", guard, " ? ", yes, " : ", no, ")"],
+        Kind::Instance(name, x) => parts!["(", *x, format!(")[{}]", escape(name, ']'))],
+        Kind::Call(call, x) => {
+            let rules = call.rules();
+            parts![call.word(), "(", rules.before(), *x, rules.behind(), ")"]
         }
     }
 }
 
+fn as_tree(kind: &Kind) -> Vec<Part> {
+    match kind {
+        Kind::Metric(name) => parts![name.to_string()],
+        Kind::Constant(constant) => parts![constant.digits.to_string(), meta_text(constant.tags.as_ref())],
+        Kind::NoValue(tags) => parts!["NOVALUE", meta_text(Some(tags))],
+        Kind::Anon(value_type) => parts![format!("(ANON PM_TYPE_{})", value_type.name())],
+        Kind::Defined(name) => parts![format!("(DEFINED {name})")],
+        &Kind::Negate(x) => parts!["(NEG ", x, ")"],
+        &Kind::Not(x) => parts!["(NOT ", x, ")"],
+        &Kind::Binary { op, left, right } => parts!["(", op.name(), " ", left, " ", right, ")"],
+        &Kind::Ternary { guard, yes, no } => parts!["(QUEST ", guard, " (COLON ", yes, " ", no, "))"],
+        Kind::Instance(name, x) => parts![format!("(FILTERINST [{name}] "), *x, ")"],
+        Kind::Call(call, x) => {
+            let (before, behind) = call.rules().in_tree();
+            parts!["(", before, *x, behind, ")"]
+        }
+    }
+}
+
+/// The tags of `mkconst` and `novalue` as they are written.
 fn tags_text(tags: &Tags) -> String {
-    let mut list = Vec::new();
-    let mut tag =
-        |name: &str, value: Option<String>| list.extend(value.map(|value| format!("{name}={value}")));
-    tag("type", tags.value_type.map(|t| t.name().to_owned()));
-    tag("semantics", tags.semantics.map(|s| s.name().to_owned()));
-    tag(
-        "units",
-        tags.units.map(|units| match units.extra {
-            0 => format!("\"{units}\""),
-            _ => format!("\"{}\"", units.with_extra()),
-        }),
-    );
-    tag(
-        "indom",
-        tags.indom.map(|indom| match indom {
-            pcp_model::InDom::NULL => "null".to_owned(),
-            indom => format!("\"{indom}\""),
-        }),
-    );
-    tag("meta", tags.meta.as_ref().map(|name| name.to_string()));
-    list.join(",")
+    let indom = |indom| match indom {
+        InDom::NULL => "null".to_owned(),
+        indom => format!("\"{indom}\""),
+    };
+    let tags = [
+        ("type", tags.value_type.map(|value_type| value_type.name().to_owned())),
+        ("semantics", tags.semantics.map(|semantics| semantics.name().to_owned())),
+        ("units", tags.units.map(|units| format!("\"{}\"", units_text(units)))),
+        ("indom", tags.indom.map(indom)),
+        ("meta", tags.meta.as_ref().map(|name| name.to_string())),
+    ];
+    let present = tags.into_iter().filter_map(|(tag, value)| Some(format!("{tag}={}", value?)));
+    present.collect::<Vec<_>>().join(",")
+}
+
+/// The one tag that PCP shows in a tree.
+fn meta_text(tags: Option<&Tags>) -> String {
+    let meta = tags.and_then(|tags| tags.meta.as_deref());
+    meta.map_or_else(String::new, |meta| format!("{{meta={meta}}}"))
 }
 
 /// Backslashes before backslashes and the closing character.
-fn escape(text: &str, end: char) -> String {
+pub(super) fn escape(text: &str, end: char) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         if c == '\\' || c == end {
-            // Writing to a String does not fail.
-            let _ = write!(escaped, "\\{c}");
-        } else {
-            escaped.push(c);
+            escaped.push('\\');
         }
+        escaped.push(c);
     }
     escaped
 }

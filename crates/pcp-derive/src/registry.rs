@@ -17,11 +17,6 @@ pub const DERIVED_DOMAIN: u16 = 511;
 const LOGGED_CLUSTER: u16 = 2048;
 const MAX_ITEM: u16 = 1023;
 
-/// Whether a PMID is that of a derived metric.
-pub fn is_derived(pmid: Pmid) -> bool {
-    pmid.is_derived()
-}
-
 /// A definition: a name and what it stands for.
 #[derive(Clone, Debug)]
 pub struct Definition {

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::diagnostic::{BindError, BindErrorKind};
-use super::meta::Meta;
+use super::meta::{Meta, units_text};
 use super::registry::RegisterError;
 use super::tree::Span;
 use pcp_model::Semantics;
@@ -50,8 +50,7 @@ pub fn report_binding(name: &str, expression: &str, error: &BindError) -> String
 /// Metadata in words.
 pub fn describe(meta: Meta) -> String {
     let mut text = format!("{} {}", meta.value_type.name(), meta.semantics.map_or("???", Semantics::name));
-    let units =
-        if meta.units.extra == 0 { meta.units.to_string() } else { meta.units.with_extra().to_string() };
+    let units = units_text(meta.units);
     // Writing to a String does not fail.
     let _ = match units.as_str() {
         "" => write!(text, ", no units"),

@@ -7,7 +7,7 @@ use pcp_model::{InDom, Inst, PmError, Pmid};
 /// Metadata of the metrics that definitions may name. Derived metrics are none of its business. Instances are
 /// only asked for where there are values: a source of metadata alone leaves them to the defaults, which know no
 /// instance domain.
-pub trait Source {
+pub trait MetricSource {
     /// The PMID of a real metric.
     ///
     /// # Errors
@@ -54,10 +54,32 @@ pub trait Source {
 }
 
 /// The values of one fetch.
-pub trait Sample {
+pub trait OperandValues {
     /// Puts the values of an operand into `column`, which is empty and of the operand's type.
     ///
     /// # Errors
     /// The value set's error code.
     fn operand(&mut self, pmid: Pmid, column: &mut Column) -> Result<(), PmError>;
+
+    /// The error that the source itself answers for a metric which was asked for, if it was asked and that is an
+    /// error. The default is for sources that are never asked for derived metrics.
+    fn own_error(&self, pmid: Pmid) -> Option<PmError> {
+        let _ = pmid;
+        None
+    }
+}
+
+/// A source that has no metrics.
+#[cfg(test)]
+pub(super) struct NoMetrics;
+
+#[cfg(test)]
+impl MetricSource for NoMetrics {
+    fn pmid(&mut self, _: &str) -> Result<Pmid, PmError> {
+        Err(PmError::NAME)
+    }
+
+    fn meta(&mut self, _: Pmid) -> Result<Meta, PmError> {
+        Err(PmError::PMID)
+    }
 }

@@ -4,11 +4,9 @@
 //! plain loop and no depth of nesting can exhaust the stack. The nodes below a node are the
 //! contiguous range from its `first` node up to itself.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
-use super::pattern::Pattern;
+use super::functions::Call;
 use pcp_model::{InDom, Semantics, Units, ValueType};
 
 /// A range of bytes of a definition's text.
@@ -94,24 +92,10 @@ pub enum Kind {
         /// Where the guard is zero.
         no: NodeId,
     },
-    /// A function that makes one value of all instances of a metric.
-    Aggregate(AggregateFn, NodeId),
-    /// `delta(x)`.
-    Delta(NodeId),
-    /// `rate(x)`.
-    Rate(NodeId),
-    /// `instant(x)`.
-    Instant(NodeId),
-    /// `scalar(x)`.
-    Scalar(NodeId),
     /// `x[instance]`.
     Instance(Box<str>, NodeId),
-    /// `matchinst(/pattern/, x)`.
-    Match(Box<Matcher>, NodeId),
-    /// `rescale(x, "units")`.
-    Rescale(Units, NodeId),
-    /// A function that no PCP has.
-    Beyond(BeyondFn, NodeId),
+    /// A function of an expression.
+    Call(Call, NodeId),
 }
 
 impl Kind {
@@ -123,42 +107,23 @@ impl Kind {
             }
             Kind::Binary { left, right, .. } => [Some(left), Some(right), None],
             Kind::Ternary { guard, yes, no } => [Some(guard), Some(yes), Some(no)],
-            Kind::Negate(x)
-            | Kind::Not(x)
-            | Kind::Aggregate(_, x)
-            | Kind::Delta(x)
-            | Kind::Rate(x)
-            | Kind::Instant(x)
-            | Kind::Scalar(x)
-            | Kind::Instance(_, x)
-            | Kind::Match(_, x)
-            | Kind::Rescale(_, x)
-            | Kind::Beyond(_, x) => [Some(x), None, None],
+            Kind::Negate(x) | Kind::Not(x) | Kind::Instance(_, x) | Kind::Call(_, x) => [Some(x), None, None],
         };
         operands.into_iter().flatten()
     }
-}
 
-impl Kind {
     /// The same with operands moved to other places of another tree.
     pub(super) fn relocated(&self, places: &[NodeId]) -> Kind {
         let mut kind = self.clone();
-        let to = |id: &mut NodeId| *id = places.get(id.index()).copied().unwrap_or(*id);
+        let to = |id: &mut NodeId| match places.get(id.index()) {
+            Some(&place) => *id = place,
+            None => debug_assert!(false, "operands come before operators"),
+        };
         match &mut kind {
             Kind::Metric(_) | Kind::Constant(_) | Kind::NoValue(_) | Kind::Anon(_) | Kind::Defined(_) => {}
             Kind::Binary { left, right, .. } => [left, right].into_iter().for_each(to),
             Kind::Ternary { guard, yes, no } => [guard, yes, no].into_iter().for_each(to),
-            Kind::Negate(x)
-            | Kind::Not(x)
-            | Kind::Aggregate(_, x)
-            | Kind::Delta(x)
-            | Kind::Rate(x)
-            | Kind::Instant(x)
-            | Kind::Scalar(x)
-            | Kind::Instance(_, x)
-            | Kind::Match(_, x)
-            | Kind::Rescale(_, x)
-            | Kind::Beyond(_, x) => to(x),
+            Kind::Negate(x) | Kind::Not(x) | Kind::Instance(_, x) | Kind::Call(_, x) => to(x),
         }
         kind
     }
@@ -190,15 +155,6 @@ pub struct Tags {
     pub meta: Option<Box<str>>,
 }
 
-/// The instances that `matchinst` lets through.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Matcher {
-    /// Those that do not match.
-    pub invert: bool,
-    /// The regular expression.
-    pub pattern: Pattern,
-}
-
 /// Operators between two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -217,160 +173,56 @@ pub enum BinaryOp {
     Or,
 }
 
+/// What an operator does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Boolean,
+    Relational,
+    Arithmetic,
+}
+
 impl BinaryOp {
+    /// As it is written; PCP's name, as in its messages; and the class.
+    const fn facts(self) -> (&'static str, &'static str, Class) {
+        match self {
+            BinaryOp::Plus => ("+", "PLUS", Class::Arithmetic),
+            BinaryOp::Minus => ("-", "MINUS", Class::Arithmetic),
+            BinaryOp::Star => ("*", "STAR", Class::Arithmetic),
+            BinaryOp::Slash => ("/", "SLASH", Class::Arithmetic),
+            BinaryOp::Lt => ("<", "LT", Class::Relational),
+            BinaryOp::Leq => ("<=", "LEQ", Class::Relational),
+            BinaryOp::Eq => ("==", "EQ", Class::Relational),
+            BinaryOp::Geq => (">=", "GEQ", Class::Relational),
+            BinaryOp::Gt => (">", "GT", Class::Relational),
+            BinaryOp::Neq => ("!=", "NEQ", Class::Relational),
+            BinaryOp::And => ("&&", "AND", Class::Boolean),
+            BinaryOp::Or => ("||", "OR", Class::Boolean),
+        }
+    }
+
     /// As it is written.
     pub const fn symbol(self) -> &'static str {
-        match self {
-            BinaryOp::Plus => "+",
-            BinaryOp::Minus => "-",
-            BinaryOp::Star => "*",
-            BinaryOp::Slash => "/",
-            BinaryOp::Lt => "<",
-            BinaryOp::Leq => "<=",
-            BinaryOp::Eq => "==",
-            BinaryOp::Geq => ">=",
-            BinaryOp::Gt => ">",
-            BinaryOp::Neq => "!=",
-            BinaryOp::And => "&&",
-            BinaryOp::Or => "||",
-        }
+        self.facts().0
     }
 
     /// PCP's name, as in its messages.
     pub const fn name(self) -> &'static str {
-        match self {
-            BinaryOp::Plus => "PLUS",
-            BinaryOp::Minus => "MINUS",
-            BinaryOp::Star => "STAR",
-            BinaryOp::Slash => "SLASH",
-            BinaryOp::Lt => "LT",
-            BinaryOp::Leq => "LEQ",
-            BinaryOp::Eq => "EQ",
-            BinaryOp::Geq => "GEQ",
-            BinaryOp::Gt => "GT",
-            BinaryOp::Neq => "NEQ",
-            BinaryOp::And => "AND",
-            BinaryOp::Or => "OR",
-        }
+        self.facts().1
     }
 
     /// `+ - * /`.
     pub const fn is_arithmetic(self) -> bool {
-        matches!(self, BinaryOp::Plus | BinaryOp::Minus | BinaryOp::Star | BinaryOp::Slash)
+        matches!(self.facts().2, Class::Arithmetic)
     }
 
     /// `&& ||`.
     pub const fn is_boolean(self) -> bool {
-        matches!(self, BinaryOp::And | BinaryOp::Or)
+        matches!(self.facts().2, Class::Boolean)
     }
 
     /// `< <= == >= > !=`.
     pub const fn is_relational(self) -> bool {
-        !self.is_arithmetic() && !self.is_boolean()
-    }
-}
-
-/// Functions of all instances of one metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum AggregateFn {
-    Avg,
-    Count,
-    Max,
-    Min,
-    Sum,
-}
-
-impl AggregateFn {
-    /// As it is written.
-    pub const fn word(self) -> &'static str {
-        match self {
-            AggregateFn::Avg => "avg",
-            AggregateFn::Count => "count",
-            AggregateFn::Max => "max",
-            AggregateFn::Min => "min",
-            AggregateFn::Sum => "sum",
-        }
-    }
-
-    /// PCP's name, as in its messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            AggregateFn::Avg => "AVG",
-            AggregateFn::Count => "COUNT",
-            AggregateFn::Max => "MAX",
-            AggregateFn::Min => "MIN",
-            AggregateFn::Sum => "SUM",
-        }
-    }
-}
-
-/// Functions that no PCP has.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum BeyondFn {
-    /// The `n` instances with the largest (smallest) values, largest (smallest) first.
-    Extreme {
-        /// How many.
-        n: u32,
-        /// `topk`, else `bottomk`.
-        top: bool,
-    },
-    /// The value below which a fraction of the instances lies, interpolated.
-    Quantile(f64),
-    /// The standard deviation over the instances (population).
-    Stddev,
-    /// The absolute value.
-    Abs,
-    /// Values brought into a range.
-    Clamp {
-        /// Smallest result.
-        low: f64,
-        /// Largest result.
-        high: f64,
-    },
-    /// A function of the values of the last so many nanoseconds.
-    Window {
-        /// Which.
-        function: WindowFn,
-        /// Length in nanoseconds.
-        length: u64,
-    },
-}
-
-impl BeyondFn {
-    /// As it is written.
-    pub const fn word(self) -> &'static str {
-        match self {
-            BeyondFn::Extreme { top: true, .. } => "topk",
-            BeyondFn::Extreme { top: false, .. } => "bottomk",
-            BeyondFn::Quantile(_) => "quantile",
-            BeyondFn::Stddev => "stddev",
-            BeyondFn::Abs => "abs",
-            BeyondFn::Clamp { .. } => "clamp",
-            BeyondFn::Window { function, .. } => function.word(),
-        }
-    }
-}
-
-/// Functions of a window of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum WindowFn {
-    Avg,
-    Min,
-    Max,
-    Sum,
-}
-
-impl WindowFn {
-    /// As it is written.
-    pub const fn word(self) -> &'static str {
-        match self {
-            WindowFn::Avg => "avg_over",
-            WindowFn::Min => "min_over",
-            WindowFn::Max => "max_over",
-            WindowFn::Sum => "sum_over",
-        }
+        matches!(self.facts().2, Class::Relational)
     }
 }
 
@@ -433,88 +285,5 @@ impl Tree {
         let first = kind.operands().next().map_or(id, |operand| self.node(operand).first);
         self.nodes.push(Node { kind, span, first });
         id
-    }
-}
-
-impl fmt::Display for Tree {
-    /// The tree in brackets with PCP's names for the nodes: `(PLUS a (STAR b c))`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        enum Item {
-            Node(NodeId),
-            Text(Cow<'static, str>),
-        }
-        let text = |text: &'static str| Item::Text(Cow::Borrowed(text));
-        if self.nodes.is_empty() {
-            return Ok(());
-        }
-        let mut todo = vec![Item::Node(self.root())];
-        while let Some(item) = todo.pop() {
-            let id = match item {
-                Item::Text(text) => {
-                    f.write_str(&text)?;
-                    continue;
-                }
-                Item::Node(id) => id,
-            };
-            let kind = self.kind(id);
-            match kind {
-                Kind::Metric(name) => f.write_str(name)?,
-                Kind::Constant(constant) => {
-                    f.write_str(&constant.digits)?;
-                    write_meta(f, constant.tags.as_ref())?;
-                }
-                Kind::NoValue(tags) => {
-                    f.write_str("NOVALUE")?;
-                    write_meta(f, Some(tags))?;
-                }
-                Kind::Anon(value_type) => write!(f, "(ANON PM_TYPE_{})", value_type.name())?,
-                Kind::Defined(name) => write!(f, "(DEFINED {name})")?,
-                Kind::Negate(_) => f.write_str("(NEG ")?,
-                Kind::Not(_) => f.write_str("(NOT ")?,
-                Kind::Binary { op, .. } => write!(f, "({} ", op.name())?,
-                Kind::Ternary { .. } => f.write_str("(QUEST ")?,
-                Kind::Aggregate(function, _) => write!(f, "({} ", function.name())?,
-                Kind::Delta(_) => f.write_str("(DELTA ")?,
-                Kind::Rate(_) => f.write_str("(RATE ")?,
-                Kind::Instant(_) => f.write_str("(INSTANT ")?,
-                Kind::Scalar(_) => f.write_str("(SCALAR ")?,
-                Kind::Instance(name, _) => write!(f, "(FILTERINST [{name}] ")?,
-                Kind::Match(matcher, _) => {
-                    let invert = if matcher.invert { "!" } else { "" };
-                    write!(f, "(FILTERINST {invert}/{}/ ", matcher.pattern.source())?;
-                }
-                Kind::Rescale(..) => f.write_str("(RESCALE ")?,
-                Kind::Beyond(function, _) => write!(f, "({} ", function.word().to_uppercase())?,
-            }
-            match *kind {
-                Kind::Ternary { guard, yes, no } => {
-                    todo.extend([text("))"), Item::Node(no), text(" "), Item::Node(yes)]);
-                    todo.extend([text(" (COLON "), Item::Node(guard)]);
-                }
-                Kind::Binary { left, right, .. } => {
-                    todo.extend([text(")"), Item::Node(right), text(" "), Item::Node(left)]);
-                }
-                Kind::Rescale(units, x) => {
-                    let units = match units.extra {
-                        0 => units.to_string(),
-                        _ => units.with_extra().to_string(),
-                    };
-                    todo.extend([Item::Text(format!(" <{units}>)").into()), Item::Node(x)]);
-                }
-                _ => {
-                    if let Some(operand) = kind.operands().next() {
-                        todo.extend([text(")"), Item::Node(operand)]);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn write_meta(f: &mut fmt::Formatter<'_>, tags: Option<&Tags>) -> fmt::Result {
-    match tags.and_then(|tags| tags.meta.as_deref()) {
-        Some(meta) => write!(f, "{{meta={meta}}}"),
-        None => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::sampler::Handle;
-use pcp_derive::{Meta, Source};
+use pcp_derive::{Meta, MetricSource};
 use pcp_model::{Desc, PmError, Pmid};
 
 /// The metrics that definitions may use, by name and PMID.
@@ -42,7 +42,7 @@ impl Catalogue {
 /// The metadata of all metrics that definitions may use, for binding without evaluating.
 pub struct Metadata<'a>(pub &'a Catalogue);
 
-impl Source for Metadata<'_> {
+impl MetricSource for Metadata<'_> {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         let own = self.0.by_name.get(name).map(|desc| desc.pmid);
         own.or_else(|| Some(self.0.foreign.get(name)?.pmid())).ok_or(PmError::NAME)

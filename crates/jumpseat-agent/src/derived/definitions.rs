@@ -191,7 +191,11 @@ fn needs(bound: &Bound, catalogue: &Catalogue, foreign: &Foreign, domain: u16) -
                 Some(handle) => drop(needs.operands.insert(handle)),
             }
         }
-        let by_name = matches!(node.kind, Kind::Instance(..) | Kind::Match(..) | Kind::Constant(_));
+        let by_name = match &node.kind {
+            Kind::Instance(..) | Kind::Constant(_) => true,
+            Kind::Call(call, _) => call.needs_instance_names(),
+            _ => false,
+        };
         if by_name && is_foreign(meta.indom, domain) {
             needs.indoms.insert(meta.indom);
             // For a constant with instances: a sample is made of metrics.

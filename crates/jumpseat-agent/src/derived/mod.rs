@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use pcp_derive::{Context, Dialect, Registry};
+use pcp_derive::{DerivedContext, Dialect, Registry};
 use pcp_ids::{IdMap, IdsError};
 use pcp_model::{Desc, InDom, InstanceValue, PmError, Pmid};
 use pcp_pmda::{Call, ClientId};
@@ -60,7 +60,7 @@ pub struct Derived {
     /// The usable definitions; PMIDs in it are the engine's own.
     registry: Arc<Registry>,
     /// Where definitions are bound to learn their descriptors; evaluates nothing.
-    binder: Context,
+    binder: DerivedContext,
     /// By name below the root.
     entries: BTreeMap<String, Entry>,
     by_pmid: FxHashMap<u32, String>,
@@ -126,7 +126,7 @@ impl Derived {
             ids: IdMap::load(file.as_deref(), DERIVED_CLUSTERS.len() as i32 * ITEMS - 1)?,
             dialect,
             registry: Arc::new(Registry::new(dialect)),
-            binder: Context::new(),
+            binder: DerivedContext::new(),
             entries: BTreeMap::new(),
             by_pmid: FxHashMap::default(),
             sessions: FxHashMap::default(),
@@ -295,7 +295,7 @@ impl Derived {
         if name.is_some_and(|name| waiting.contains(name)) {
             return Ok(Status::Waiting);
         }
-        match self.binder.binding(&self.registry, &mut Metadata(&self.catalogue), engine) {
+        match self.binder.attach(&self.registry, &mut Metadata(&self.catalogue)).binding(engine) {
             Ok(bound) => {
                 let needs = definitions::check(&bound, &self.catalogue, &self.foreign, self.domain)?;
                 Ok(Status::Usable { engine, desc: bound.meta().desc(pmid), needs: needs.map(Arc::new) })

@@ -2,11 +2,12 @@
 //! computed so far.
 
 use std::cell::RefCell;
+use std::slice;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use pcp_derive::{Column, Context, Meta, Registry, Sample, Source, Values};
+use pcp_derive::{Column, DerivedContext, Meta, MetricSource, OperandValues, Registry, Values};
 use pcp_model::{InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Profile, Value};
 use pcp_pmda::{Call, Instances, OwnMetrics, SetWriter};
 
@@ -39,7 +40,7 @@ impl<S> Operands<'_, '_, S> {
 /// Instances and metadata of [`Operands`].
 struct OperandSource<'o, 'a, 'b, S>(&'o Operands<'a, 'b, S>);
 
-impl<S> Source for OperandSource<'_, '_, '_, S> {
+impl<S> MetricSource for OperandSource<'_, '_, '_, S> {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         Metadata(self.0.catalogue).pmid(name)
     }
@@ -71,12 +72,12 @@ impl<S> Source for OperandSource<'_, '_, '_, S> {
 }
 
 /// Values of [`Operands`], and room for them.
-struct OperandValues<'o, 'a, 'b, S> {
+struct AgentValues<'o, 'a, 'b, S> {
     operands: &'o Operands<'a, 'b, S>,
     values: &'o mut Vec<InstanceValue>,
 }
 
-impl<S> Sample for OperandValues<'_, '_, '_, S> {
+impl<S> OperandValues for AgentValues<'_, '_, '_, S> {
     fn operand(&mut self, pmid: Pmid, column: &mut Column) -> Result<(), PmError> {
         if let Some(snapshot) = self.operands.snapshot {
             return column.extend(snapshot.values(pmid)?);
@@ -91,14 +92,14 @@ impl<S> Sample for OperandValues<'_, '_, '_, S> {
 #[derive(Debug, Default)]
 pub struct Session {
     /// Bindings and history of what is made of the agent's own metrics only.
-    context: Context,
+    context: DerivedContext,
     /// The fetch that the operands' values are of.
     fetch: u64,
     /// Room for the values of one operand.
     values: Vec<InstanceValue>,
     /// Bindings and history of what is made of samples. Apart from the others, with whom it must not share
     /// values: those are of a fetch, these of a sample.
-    sampled: Context,
+    sampled: DerivedContext,
     /// The sample that the operands' values are of.
     sample: u64,
     /// What each of those had for that sample, or one before.
@@ -141,18 +142,19 @@ impl Session {
         call: &Call<'_>,
         values: &mut SetWriter<'_>,
     ) -> Result<(), PmError> {
+        let operands = Operands { own: RefCell::new(own), catalogue, call: *call, snapshot: None };
+        let mut source = OperandSource(&operands);
+        let mut context = self.context.attach(registry, &mut source);
         // All metrics of a fetch see the same values of their operands.
         if self.fetch != call.fetch.number {
             self.fetch = call.fetch.number;
-            self.context.begin_fetch();
+            context.begin_fetch();
         }
-        let operands = Operands { own: RefCell::new(own), catalogue, call: *call, snapshot: None };
-        let mut source = OperandSource(&operands);
         // Binds it, if this client has not used it before.
-        self.context.meta(registry, &mut source, definition)?;
-        let mut sample = OperandValues { operands: &operands, values: &mut self.values };
-        let column = self.context.evaluate(definition, call.fetch.time, &mut sample, &mut source)?;
-        write(column, values);
+        context.meta(definition)?;
+        let mut operand_values = AgentValues { operands: &operands, values: &mut self.values };
+        let mut answers = context.answers(slice::from_ref(&definition), call.fetch.time);
+        write(answers.answer(definition, &mut operand_values).values()?, values);
         Ok(())
     }
 
@@ -170,24 +172,25 @@ impl Session {
         values: &mut SetWriter<'_>,
     ) -> Result<(), PmError> {
         let number = snapshot.sample.number;
-        if self.sample != number {
-            self.sample = number;
-            self.sampled.begin_fetch();
-            // Those of definitions that are gone would stay for as long as the client does.
-            self.results.retain(|pmid, _| registry.find_pmid(*pmid).is_some());
-        }
         // Evaluated once for a sample, whatever the client's profile is in this fetch, or `rate` would lose instances.
         let everything = Profile::default();
         let call = Call { profile: &everything, ..*call };
         let operands = Operands { own: RefCell::new(own), catalogue, call, snapshot: Some(snapshot) };
         let mut source = OperandSource(&operands);
-        self.sampled.meta(registry, &mut source, definition)?;
+        let mut context = self.sampled.attach(registry, &mut source);
+        if self.sample != number {
+            self.sample = number;
+            context.begin_fetch();
+            // Those of definitions that are gone would stay for as long as the client does.
+            self.results.retain(|pmid, _| registry.find_pmid(*pmid).is_some());
+        }
+        context.meta(definition)?;
         let empty = || Computed { sample: 0, column: Err(PmError::AGAIN) };
         let computed = self.results.entry(definition).or_insert_with(empty);
         if computed.sample != number {
-            let mut sample = OperandValues { operands: &operands, values: &mut self.values };
-            let time = snapshot.sample.time;
-            let column = self.sampled.evaluate(definition, time, &mut sample, &mut source);
+            let mut operand_values = AgentValues { operands: &operands, values: &mut self.values };
+            let mut answers = context.answers(slice::from_ref(&definition), snapshot.sample.time);
+            let column = answers.answer(definition, &mut operand_values).values();
             computed.sample = number;
             match (&mut computed.column, column) {
                 // In the memory there is.

@@ -1,7 +1,7 @@
 //! `+ - * /`, relations, `&&` and `||` (spec `derived-language.md` 8.5 and 8.6, `derived-eval.md` 4.6 to 4.9).
 
 use super::pairing::{Finder, Pairing, pair_sets};
-use super::{Operand, Problem, Rules};
+use super::{BrokenRule, Operand, Rules};
 use crate::column::{Column, Number, Scratch, Values};
 use crate::dialect::Level;
 use crate::meta::{Meta, dimensions, is_dimensionless};
@@ -44,76 +44,32 @@ impl Scaling {
     pub const NONE: Scaling = Scaling { left: ScaleFactor::ONE, right: ScaleFactor::ONE };
 }
 
-/// The type rule.
+/// The type rule. Where several parts of it are broken, PCP tells of the first in this order.
 pub(crate) fn bind(
     op: BinaryOp,
     left: Operand,
     right: Operand,
     rules: Rules<'_>,
-) -> Result<(Meta, Scaling), Problem> {
+) -> Result<(Meta, Scaling), BrokenRule> {
     let (l, r) = (left.meta, right.meta);
-    if op.is_arithmetic() {
-        match (l.is_counter(), r.is_counter()) {
-            (true, true) if !matches!(op, BinaryOp::Plus | BinaryOp::Minus) => {
-                return Err("Illegal operator for counters");
-            }
-            (true, false) if !matches!(op, BinaryOp::Star | BinaryOp::Slash) => {
-                return Err("Illegal operator for counter and non-counter");
-            }
-            (false, true) if op != BinaryOp::Star => {
-                return Err("Illegal operator for non-counter and counter");
-            }
-            _ => {}
-        }
-    }
     // The operand that the result resembles.
     let mut result = if left.constant { r } else { l };
-    if !l.is_counter() && !r.is_counter() {
-        let discrete = l.semantics == Some(Semantics::Discrete) && r.semantics == Some(Semantics::Discrete);
-        result.semantics = Some(if discrete { Semantics::Discrete } else { Semantics::Instant });
-    }
-    if !l.is_numeric() {
-        return Err("Non-arithmetic type for left operand");
-    }
-    if !r.is_numeric() {
-        return Err("Non-arithmetic type for right operand");
-    }
-    result.value_type = match op {
-        BinaryOp::Slash => ValueType::Double,
-        _ if op.is_arithmetic() => promoted(l.value_type, r.value_type),
-        _ => ValueType::U32,
-    };
-    let extra = rules.extra_units;
-    let same_dimensions = || same_dimensions(l.units, r.units, extra);
-    let dimensions_fit = match op {
-        BinaryOp::Plus | BinaryOp::Minus => same_dimensions(),
-        BinaryOp::Star | BinaryOp::Slash => true,
-        _ if op.is_boolean() => is_dimensionless(l.units, extra) && is_dimensionless(r.units, extra),
-        // Meant for whole constants, but PCP looks at the type only.
-        _ => l.value_type == ValueType::U32 || r.value_type == ValueType::U32 || same_dimensions(),
-    };
-    if !dimensions_fit {
-        return Err("Dimensions are not the same");
-    }
-    if l.is_counter() && !r.is_counter() && !is_dimensionless(r.units, extra) {
-        return Err("Non-counter and not dimensionless for right operand");
-    }
-    if r.is_counter() && !l.is_counter() && !is_dimensionless(l.units, extra) {
-        return Err("Non-counter and not dimensionless for left operand");
-    }
-    let extra_unit = if extra { bind_extra(op, l.units, r.units)? } else { 0 };
+    result.semantics = semantics(op, result, l, r)?;
+    result.value_type = value_type(op, l, r)?;
+    check_dimensions(op, l, r, rules.extra_units)?;
+    let extra = if rules.extra_units { bind_extra(op, l.units, r.units)? } else { 0 };
     let mut scaling = Scaling::NONE;
     if op.is_arithmetic() {
         let (units, scaled) = result_units(op, result.units, l.units, r.units);
         result.units = units;
         if let Some(scaled) = scaled {
+            // Factors need not be whole.
             scaling = scaled;
             result.value_type = ValueType::Double;
         }
-        result.units.extra = match op {
-            BinaryOp::Star | BinaryOp::Slash => extra_unit,
-            _ => result.units.extra,
-        };
+        if matches!(op, BinaryOp::Star | BinaryOp::Slash) {
+            result.units.extra = extra;
+        }
     } else {
         result.units = Units::NONE;
     }
@@ -123,6 +79,58 @@ pub(crate) fn bind(
         _ => return Err("Operands should have the same instance domain"),
     };
     Ok((result, scaling))
+}
+
+/// Which operators counters may have, and what comes of them.
+fn semantics(op: BinaryOp, result: Meta, l: Meta, r: Meta) -> Result<Option<Semantics>, BrokenRule> {
+    let additive = matches!(op, BinaryOp::Plus | BinaryOp::Minus);
+    match (l.is_counter(), r.is_counter()) {
+        _ if !op.is_arithmetic() => {}
+        (true, true) if !additive => return Err("Illegal operator for counters"),
+        (true, false) if additive => return Err("Illegal operator for counter and non-counter"),
+        (false, true) if op != BinaryOp::Star => return Err("Illegal operator for non-counter and counter"),
+        _ => {}
+    }
+    if l.is_counter() || r.is_counter() {
+        return Ok(result.semantics);
+    }
+    let discrete = l.semantics == Some(Semantics::Discrete) && r.semantics == Some(Semantics::Discrete);
+    Ok(Some(if discrete { Semantics::Discrete } else { Semantics::Instant }))
+}
+
+fn value_type(op: BinaryOp, l: Meta, r: Meta) -> Result<ValueType, BrokenRule> {
+    if !l.is_numeric() {
+        return Err("Non-arithmetic type for left operand");
+    }
+    if !r.is_numeric() {
+        return Err("Non-arithmetic type for right operand");
+    }
+    Ok(match op {
+        BinaryOp::Slash => ValueType::Double,
+        _ if op.is_arithmetic() => promoted(l.value_type, r.value_type),
+        _ => ValueType::U32,
+    })
+}
+
+fn check_dimensions(op: BinaryOp, l: Meta, r: Meta, extra: bool) -> Result<(), BrokenRule> {
+    let same_dimensions = || same_dimensions(l.units, r.units, extra);
+    let fit = match op {
+        BinaryOp::Plus | BinaryOp::Minus => same_dimensions(),
+        BinaryOp::Star | BinaryOp::Slash => true,
+        _ if op.is_boolean() => is_dimensionless(l.units, extra) && is_dimensionless(r.units, extra),
+        // Meant for whole constants, but PCP looks at the type only.
+        _ => l.value_type == ValueType::U32 || r.value_type == ValueType::U32 || same_dimensions(),
+    };
+    if !fit {
+        return Err("Dimensions are not the same");
+    }
+    if l.is_counter() && !r.is_counter() && !is_dimensionless(r.units, extra) {
+        return Err("Non-counter and not dimensionless for right operand");
+    }
+    if r.is_counter() && !l.is_counter() && !is_dimensionless(l.units, extra) {
+        return Err("Non-counter and not dimensionless for left operand");
+    }
+    Ok(())
 }
 
 /// The larger type in the order 32, U32, 64, U64, FLOAT, DOUBLE.
@@ -138,7 +146,7 @@ fn same_dimensions(l: Units, r: Units, extra: bool) -> bool {
 }
 
 /// The rules of 7.2 for extra units, and the extra byte of a product or quotient.
-fn bind_extra(op: BinaryOp, l: Units, r: Units) -> Result<u8, Problem> {
+fn bind_extra(op: BinaryOp, l: Units, r: Units) -> Result<u8, BrokenRule> {
     let (left, right) = (l.extra_unit(), r.extra_unit());
     let byte = |extra: Option<ExtraUnit>| extra.map_or(0, ExtraUnit::to_byte);
     if let (Some(left), Some(right)) = (left, right) {
@@ -262,6 +270,7 @@ impl Binary {
                 Pairing::EachWithOne
             }
             (false, false) => {
+                // PCP makes as many results as the right operand has values, all of the first two.
                 let first = right.ids.first().copied().unwrap_or(PM_IN_NULL);
                 out.ids.resize(right.len(), first);
                 Pairing::Zip(0)
@@ -318,7 +327,9 @@ impl Binary {
     }
 
     fn doubles(&self, l: &[f64], r: &[f64], pairs: Pairs<'_>, out: &mut Values) {
+        // Zero divided by anything is zero in PCP, by zero too.
         let divide = |a: f64, b: f64| if a == 0.0 { 0.0 } else { a / b };
+        // Not with factors of one: that would round twice.
         if self.scaling == Scaling::NONE {
             return match self.op {
                 BinaryOp::Plus => pairs.apply(l, r, out, |a, b| a + b),
@@ -407,7 +418,7 @@ mod tests {
     use super::*;
     use crate::equivalent::EquivalentIndoms;
 
-    fn bound(op: BinaryOp, l: Meta, r: Meta) -> Result<(Meta, Scaling), Problem> {
+    fn bound(op: BinaryOp, l: Meta, r: Meta) -> Result<(Meta, Scaling), BrokenRule> {
         let equivalent = EquivalentIndoms::default();
         let rules = Rules { level: Level::V638, extra_units: false, equivalent: &equivalent };
         let operand = |meta| Operand { meta, constant: false };

@@ -52,6 +52,42 @@ pub(crate) fn value(constant: &Constant, value_type: ValueType) -> Option<Value>
     })
 }
 
+/// A number, told from others bit by bit: `-0.0` is not `0.0`, and a NaN is itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Literal {
+    value_type: ValueType,
+    bits: u64,
+}
+
+impl Literal {
+    /// Of a number; `None` for anything else.
+    pub fn of(value: &Value) -> Option<Literal> {
+        let bits = match *value {
+            Value::I32(v) => u64::from(v as u32),
+            Value::U32(v) => v.into(),
+            Value::I64(v) => v as u64,
+            Value::U64(v) => v,
+            Value::Float(v) => v.to_bits().into(),
+            Value::Double(v) => v.to_bits(),
+            _ => return None,
+        };
+        Some(Literal { value_type: value.value_type(), bits })
+    }
+
+    pub fn value(self) -> Value {
+        let Literal { value_type, bits } = self;
+        match value_type {
+            ValueType::I32 => Value::I32(bits as i32),
+            ValueType::U32 => Value::U32(bits as u32),
+            ValueType::I64 => Value::I64(bits as i64),
+            ValueType::U64 => Value::U64(bits),
+            ValueType::Float => Value::Float(f32::from_bits(bits as u32)),
+            // Made of numbers only.
+            _ => Value::Double(f64::from_bits(bits)),
+        }
+    }
+}
+
 /// Fills a column with a value for each instance that is in it already, or with a single one.
 pub(crate) fn fill(value: &Value, out: &mut Column) {
     if out.ids.is_empty() {
@@ -93,5 +129,13 @@ mod tests {
         assert_eq!(value(&constant("."), ValueType::Double), Some(Value::Double(0.0)));
         assert_eq!(value(&constant("0.1"), ValueType::Float), Some(Value::Float(0.1)));
         assert_eq!(value(&constant("1"), ValueType::String), None);
+    }
+
+    #[test]
+    fn literals_give_their_values_back() {
+        let numbers = [Value::I32(-1), Value::U32(7), Value::I64(i64::MIN), Value::U64(u64::MAX)];
+        for value in numbers.into_iter().chain([Value::Float(-0.5), Value::Double(0.1)]) {
+            assert_eq!(Literal::of(&value).map(Literal::value), Some(value));
+        }
     }
 }

@@ -1,19 +1,15 @@
-//! The nodes of an expression: one file a family, with its type rule, its evaluation and their tests.
+//! Operands and operators: one file a family, with its type rule, its evaluation and their tests. Functions
+//! are in `functions`.
 //!
 //! Type rules take the metadata of the operands and give that of the node, or PCP's words for what is
 //! wrong. Evaluation takes columns and fills a column.
 
-pub(super) mod aggregate;
-pub(super) mod beyond;
 pub(super) mod binary;
 pub(super) mod constant;
-pub(super) mod filter;
-pub(super) mod history;
+pub(super) mod instance;
 pub(super) mod pairing;
-pub(super) mod rescale;
 pub(super) mod ternary;
 pub(super) mod unary;
-pub(super) mod window;
 
 use super::dialect::{Dialect, Level};
 use super::equivalent::EquivalentIndoms;
@@ -43,4 +39,54 @@ pub(super) struct Operand {
 }
 
 /// PCP's words for a broken rule.
-pub(super) type Problem = &'static str;
+pub(super) type BrokenRule = &'static str;
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! Metrics with named instances, for the tests of what looks names up.
+
+    use crate::column::{Column, Values};
+    use crate::meta::Meta;
+    use crate::source::MetricSource;
+    use pcp_model::{InDom, Inst, PmError, Pmid};
+
+    pub const INDOM: InDom = InDom::new(60, 1);
+
+    /// Instances 1 "eth0 up" and 2 "lo", and how often names were asked for.
+    pub struct Names(pub u32);
+
+    impl MetricSource for Names {
+        fn pmid(&mut self, _: &str) -> Result<Pmid, PmError> {
+            Err(PmError::NAME)
+        }
+
+        fn meta(&mut self, _: Pmid) -> Result<Meta, PmError> {
+            Err(PmError::PMID)
+        }
+
+        fn instance(&mut self, _: InDom, name: &str) -> Result<Inst, PmError> {
+            self.0 += 1;
+            if name == "lo" { Ok(2) } else { Err(PmError::INST) }
+        }
+
+        fn instance_name(
+            &mut self,
+            _: InDom,
+            inst: Inst,
+            found: &mut dyn FnMut(&str),
+        ) -> Result<(), PmError> {
+            self.0 += 1;
+            found(match inst {
+                1 => "eth0 up",
+                2 => "lo",
+                _ => return Err(PmError::INST),
+            });
+            Ok(())
+        }
+    }
+
+    /// Each instance has its own number as value.
+    pub fn column(ids: &[Inst]) -> Column {
+        Column { ids: ids.to_vec(), values: Values::I32(ids.to_vec()) }
+    }
+}

@@ -1,6 +1,6 @@
 //! `guard ? a : b` (spec `derived-language.md` 8.7 and 8.12, `derived-eval.md` 4.12).
 
-use super::{Problem, Rules};
+use super::{BrokenRule, Rules};
 use crate::column::{Column, Number, Values};
 use crate::meta::Meta;
 use pcp_model::{InDom, Inst, PmError};
@@ -23,7 +23,7 @@ pub(crate) enum Absent {
 }
 
 /// The comparison of the two operands with each other.
-pub(crate) fn bind_operands(a: Meta, b: Meta, rules: Rules<'_>) -> Result<(), Problem> {
+pub(crate) fn bind_operands(a: Meta, b: Meta, rules: Rules<'_>) -> Result<(), BrokenRule> {
     if a.value_type != b.value_type {
         return Err("Different types for ternary operands");
     }
@@ -50,7 +50,7 @@ pub(crate) fn bind_operands(a: Meta, b: Meta, rules: Rules<'_>) -> Result<(), Pr
 }
 
 /// The checks of the guard.
-pub(crate) fn bind_guard(guard: Meta, a: Meta, b: Meta) -> Result<(), Problem> {
+pub(crate) fn bind_guard(guard: Meta, a: Meta, b: Meta) -> Result<(), BrokenRule> {
     if !guard.is_numeric() {
         return Err("Non-arithmetic operand for ternary guard");
     }

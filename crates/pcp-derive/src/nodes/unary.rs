@@ -1,12 +1,12 @@
 //! `-x` and `!x` (spec `derived-eval.md` 4.10 and 4.11).
 
-use super::Problem;
+use super::BrokenRule;
 use crate::column::{Column, Number, Values};
 use crate::meta::Meta;
 use pcp_model::ValueType;
 
 /// The type rule of `-x`.
-pub(crate) fn bind_negate(x: Meta) -> Result<Meta, Problem> {
+pub(crate) fn bind_negate(x: Meta) -> Result<Meta, BrokenRule> {
     if !x.is_numeric() {
         return Err("Non-arithmetic operand for unary negation");
     }
@@ -34,8 +34,7 @@ pub(crate) fn negate(x: &Column, out: &mut Column) {
         (Values::U64(x), Values::I64(out)) => out.extend(x.iter().map(|&v| (v as i64).wrapping_neg())),
         (Values::Float(x), Values::Float(out)) => out.extend(x.iter().map(|v| -v)),
         (Values::Double(x), Values::Double(out)) => out.extend(x.iter().map(|v| -v)),
-        // The type rule lets nothing else through.
-        _ => out.ids.clear(),
+        _ => out.not_of_its_type(),
     }
 }
 
@@ -57,6 +56,7 @@ pub(crate) fn not(x: &Column, out: &mut Column) {
         (Values::Double(x), Values::Double(out)) => {
             out.extend(truth(x, |bit| f64::from_bits(u64::from(bit))));
         }
+        // PCP's rule lets anything through here, and there is nothing to negate in it.
         _ => out.ids.clear(),
     }
 }

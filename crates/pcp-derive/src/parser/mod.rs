@@ -4,15 +4,20 @@
 //! that wait for it. The stack is also what an error text is made of: PCP names the innermost open
 //! construct that it has words for. Cost: one step a token, one node an operand or operator.
 
-mod functions;
-mod words;
+mod call;
+mod expected;
+mod tags;
 
 use std::borrow::Cow;
 
+pub(crate) use call::TernarySide;
+pub(crate) use expected::Expected;
+
 use super::dialect::Dialect;
-use super::lexer::{Function, Lexer, Token, unescape};
+use super::functions::{Call, Function};
+use super::lexer::{Lexer, Token, unescape};
 use super::syntax::SyntaxError;
-use super::tree::{BinaryOp, Constant, Kind, Matcher, NodeId, Span, Tree};
+use super::tree::{BinaryOp, Constant, Kind, NodeId, Span, Tree};
 
 /// Constructs that may be open at the same time.
 pub const MAX_DEPTH: usize = 4096;
@@ -51,6 +56,15 @@ const RELATIONAL: u8 = 4;
 const ADDITIVE: u8 = 5;
 const MULTIPLICATIVE: u8 = 6;
 
+fn precedence(op: BinaryOp) -> u8 {
+    match op {
+        BinaryOp::And | BinaryOp::Or => BOOLEAN,
+        BinaryOp::Star | BinaryOp::Slash => MULTIPLICATIVE,
+        BinaryOp::Plus | BinaryOp::Minus => ADDITIVE,
+        _ => RELATIONAL,
+    }
+}
+
 /// Something begun and not yet complete.
 #[derive(Debug)]
 enum Frame {
@@ -68,58 +82,29 @@ enum Frame {
         novalue: bool,
     },
     /// Inside the parentheses of a function, which starts at the span.
-    Call(Call, Span),
+    Call(OpenCall, Span),
 }
 
-/// A function and how far it is.
+/// A function that is not complete.
 #[derive(Debug)]
-enum Call {
-    /// A function of a metric's name.
-    Metric(&'static str),
-    Defined,
-    Delta,
-    Rate,
-    Instant,
-    Scalar,
-    /// First argument of `rescale`.
-    Rescale,
-    /// Behind the comma of `rescale`.
-    RescaleUnits,
-    /// Before the end of the pattern.
-    Match,
-    /// Behind the pattern.
-    MatchComma,
-    /// Second argument.
-    MatchArgument(Box<Matcher>),
-    /// Before the number of `mkconst`, and behind a decimal one.
-    Mkconst,
-    /// Behind the whole number of `mkconst`.
-    MkconstTags,
-    NoValue,
-    /// A function beyond PCP before, in and behind its expression.
-    Beyond(Function, BeyondState),
+struct OpenCall {
+    function: &'static Function,
+    /// What PCP has words for here.
+    expected: Option<Expected>,
+    /// What its expression, when it is there, makes a node with; made behind the expression if more stands there.
+    call: Option<Call>,
 }
 
-/// How far a function beyond PCP is.
-#[derive(Debug)]
-enum BeyondState {
-    /// Before the expression.
-    Before,
-    /// In the expression; the argument before it.
-    Expression(Option<f64>),
-    /// Behind the expression's comma.
-    After,
-}
+pub(crate) type Result<T, E = Box<SyntaxError>> = std::result::Result<T, E>;
 
-type Result<T, E = Box<SyntaxError>> = std::result::Result<T, E>;
-
-struct Parser<'a> {
+/// A parser in the middle of a text. Functions read their arguments with it.
+pub(crate) struct Parser<'a> {
     text: &'a str,
-    dialect: &'a Dialect,
+    pub(crate) dialect: &'a Dialect,
     lexer: Lexer<'a>,
     /// The token to be looked at, and where it is.
-    token: Token<'a>,
-    span: Span,
+    pub(crate) token: Token<'a>,
+    pub(crate) span: Span,
     /// Where the token before it is.
     last: Span,
     tree: Tree,
@@ -129,7 +114,7 @@ struct Parser<'a> {
 
 /// What has just been taken.
 #[derive(Clone, Copy, PartialEq)]
-enum Operand {
+pub(crate) enum OperandTaken {
     /// A metric's name.
     Name,
     /// Anything else that is a whole operand.
@@ -161,13 +146,13 @@ impl<'a> Parser<'a> {
                 if self.frames.is_empty() && self.token == Token::End {
                     return Ok(());
                 }
-                operand = Operand::Other;
+                operand = OperandTaken::Other;
             }
         }
     }
 
     /// Takes tokens that may begin an operand: a whole operand, or an opener (`None`).
-    fn operand(&mut self) -> Result<Option<Operand>> {
+    fn operand(&mut self) -> Result<Option<OperandTaken>> {
         let span = self.span;
         match self.token {
             Token::Integer(digits) | Token::Double(digits) => {
@@ -177,23 +162,23 @@ impl<'a> Parser<'a> {
                     span,
                 );
                 self.advance();
-                Ok(Some(Operand::Other))
+                Ok(Some(OperandTaken::Other))
             }
             Token::Name(name) => {
                 let id = self.push(Kind::Metric(name.into()), span);
                 self.advance();
                 if let Token::InstName(_) = self.token {
                     self.instance(id);
-                    return Ok(Some(Operand::Other));
+                    return Ok(Some(OperandTaken::Other));
                 }
-                Ok(Some(Operand::Name))
+                Ok(Some(OperandTaken::Name))
             }
             Token::Open => {
                 self.frames.push(Frame::Paren(span));
                 self.advance();
                 Ok(None)
             }
-            Token::Minus => {
+            Token::Operator(BinaryOp::Minus) => {
                 self.frames.push(Frame::Negate(span));
                 self.advance();
                 Ok(None)
@@ -203,44 +188,34 @@ impl<'a> Parser<'a> {
                 self.advance();
                 Ok(None)
             }
-            Token::Function(function) => self.function(function),
+            Token::Function(function) => (function.parse)(self, function),
             _ => Err(self.error()),
         }
     }
 
     /// Takes what follows an operand. True if the operand is complete once more (a bracket closed),
     /// or the whole expression is.
-    fn after_operand(&mut self, operand: Operand) -> Result<bool> {
-        if operand == Operand::Name && self.cannot_follow_name() {
+    fn after_operand(&mut self, operand: OperandTaken) -> Result<bool> {
+        if operand == OperandTaken::Name && self.cannot_follow_name() {
             return Err(
                 self.error_with("Arithmetic or relational or boolean operator expected to follow NAME")
             );
         }
-        let (op, level) = match self.token {
-            Token::Plus => (BinaryOp::Plus, ADDITIVE),
-            Token::Minus => (BinaryOp::Minus, ADDITIVE),
-            Token::Star => (BinaryOp::Star, MULTIPLICATIVE),
-            Token::Slash => (BinaryOp::Slash, MULTIPLICATIVE),
-            Token::Lt => (BinaryOp::Lt, RELATIONAL),
-            Token::Leq => (BinaryOp::Leq, RELATIONAL),
-            Token::Eq => (BinaryOp::Eq, RELATIONAL),
-            Token::Geq => (BinaryOp::Geq, RELATIONAL),
-            Token::Gt => (BinaryOp::Gt, RELATIONAL),
-            Token::Neq => (BinaryOp::Neq, RELATIONAL),
-            Token::And => (BinaryOp::And, BOOLEAN),
-            Token::Or => (BinaryOp::Or, BOOLEAN),
+        match self.token {
+            Token::Operator(op) => {
+                self.reduce(precedence(op));
+                self.frames.push(Frame::Binary(op));
+                self.advance();
+                Ok(false)
+            }
             Token::Quest => {
                 self.reduce(QUEST);
                 self.frames.push(Frame::Quest);
                 self.advance();
-                return Ok(false);
+                Ok(false)
             }
-            _ => return self.close(),
-        };
-        self.reduce(level);
-        self.frames.push(Frame::Binary(op));
-        self.advance();
-        Ok(false)
+            _ => self.close(),
+        }
     }
 
     /// Takes a token that ends an operand of what is open.
@@ -267,24 +242,7 @@ impl<'a> Parser<'a> {
                 }
                 Ok(true)
             }
-            (Some(Frame::Call(call @ Call::Rescale, _)), Token::Comma) => {
-                *call = Call::RescaleUnits;
-                self.advance();
-                self.rescale_units()?;
-                Ok(true)
-            }
-            (Some(Frame::Call(Call::MatchArgument(_), _)), Token::Close) => {
-                self.lexer.leave_matchinst();
-                self.advance();
-                self.finish_call();
-                Ok(true)
-            }
-            (Some(Frame::Call(Call::Delta | Call::Rate | Call::Instant | Call::Scalar, _)), Token::Close) => {
-                self.advance();
-                self.finish_call();
-                Ok(true)
-            }
-            (Some(Frame::Call(Call::Beyond(..), _)), Token::Close | Token::Comma) => self.beyond_expression(),
+            (Some(Frame::Call(..)), Token::Close | Token::Comma) => self.end_argument(),
             _ => {
                 // The operand is complete, so constructs around it that it completes are closed too.
                 Err(self.error())
@@ -296,10 +254,9 @@ impl<'a> Parser<'a> {
     fn reduce(&mut self, level: u8) {
         while let Some(frame) = self.frames.last() {
             let binds = match frame {
-                Frame::Binary(op) if op.is_boolean() => BOOLEAN,
-                Frame::Binary(op) if op.is_relational() => RELATIONAL,
-                Frame::Binary(BinaryOp::Star | BinaryOp::Slash) => MULTIPLICATIVE,
-                Frame::Binary(_) | Frame::Negate(_) => ADDITIVE,
+                Frame::Binary(op) => precedence(*op),
+                // PCP's grammar: `-a*b` is `-(a*b)`, and `!a+b` is `!(a+b)`.
+                Frame::Negate(_) => ADDITIVE,
                 Frame::Not(_) => NOT,
                 Frame::Colon { .. } => QUEST,
                 Frame::Paren(_) | Frame::Quest | Frame::Call(..) => return,
@@ -326,15 +283,17 @@ impl<'a> Parser<'a> {
                 let guard = self.pop();
                 (Kind::Ternary { guard, yes, no: right }, self.tree.node(guard).span)
             }
-            // Only `reduce` calls this, with one of the frames above on top; and a ternary with novalue().
-            _ => return self.operands.push(right),
+            _ => {
+                debug_assert!(false, "called with one of the frames above on top");
+                return self.operands.push(right);
+            }
         };
         self.push(kind, start.to(end));
     }
 
     // The machinery.
 
-    fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         self.last = self.span;
         (self.token, self.span) = self.lexer.next();
     }
@@ -347,7 +306,9 @@ impl<'a> Parser<'a> {
 
     fn pop(&mut self) -> NodeId {
         // Every frame is pushed behind the operands it needs, and reduced with one more on top.
-        self.operands.pop().unwrap_or(NodeId(0))
+        let operand = self.operands.pop();
+        debug_assert!(operand.is_some(), "operators and functions come with their operands");
+        operand.unwrap_or(NodeId(0))
     }
 
     /// Puts `[name]` on a node; the name is the token to be looked at. The result is not an operand yet
@@ -366,31 +327,14 @@ impl<'a> Parser<'a> {
         filter
     }
 
-    fn set_call(&mut self, call: Call) {
-        if let Some(Frame::Call(top, _)) = self.frames.last_mut() {
-            *top = call;
-        }
-    }
-
     // Errors.
 
     /// Tokens that cannot begin an expression but that PCP takes all the same, to say so.
     fn refuse_initial(&mut self) -> Result<()> {
         match self.token {
-            Token::Plus
-            | Token::Star
-            | Token::Slash
-            | Token::Close
-            | Token::Lt
-            | Token::Leq
-            | Token::Eq
-            | Token::Geq
-            | Token::Gt
-            | Token::Neq
-            | Token::And
-            | Token::Or
-            | Token::Quest
-            | Token::Colon => {
+            // A `-` may.
+            Token::Operator(BinaryOp::Minus) => Ok(()),
+            Token::Operator(_) | Token::Close | Token::Quest | Token::Colon => {
                 let text = format!("Unexpected initial '{}'", self.span.of(self.text));
                 self.advance();
                 Err(self.error_with(text))
@@ -422,12 +366,12 @@ impl<'a> Parser<'a> {
     }
 
     /// An error at the current token, with these words unless the token itself is wrong.
-    fn error_with(&self, text: impl Into<Cow<'static, str>>) -> Box<SyntaxError> {
+    pub(crate) fn error_with(&self, text: impl Into<Cow<'static, str>>) -> Box<SyntaxError> {
         self.make_error(Some(text.into()))
     }
 
     /// An error at the current token where it cannot continue what is open.
-    fn error(&self) -> Box<SyntaxError> {
+    pub(crate) fn error(&self) -> Box<SyntaxError> {
         self.make_error(self.expected())
     }
 
@@ -445,7 +389,7 @@ impl<'a> Parser<'a> {
 }
 
 /// The number that digits with at most one point stand for; a lone point is zero.
-pub(super) fn number(digits: &str) -> f64 {
+pub(crate) fn number(digits: &str) -> f64 {
     digits.parse().unwrap_or(0.0)
 }
 

@@ -1,6 +1,6 @@
 //! Evaluating derived metrics allocates nothing once columns have been as long before.
 
-use pcp_derive::{Column, Context, Dialect, Meta, Registry, Sample, Source, Values};
+use pcp_derive::{Column, DerivedContext, Dialect, Meta, MetricSource, OperandValues, Registry, Values};
 use pcp_model::{InDom, Inst, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
 use support::alloc::allocations;
 
@@ -8,7 +8,7 @@ const INSTANCES: Inst = 100;
 
 struct Metrics;
 
-impl Source for Metrics {
+impl MetricSource for Metrics {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         match name {
             "m.a" => Ok(Pmid::new(245, 0, 1)),
@@ -40,7 +40,7 @@ impl Source for Metrics {
 /// The instances of m.b come in another order than those of m.a, and both orders change.
 struct Record(u64);
 
-impl Sample for Record {
+impl OperandValues for Record {
     fn operand(&mut self, pmid: Pmid, column: &mut Column) -> Result<(), PmError> {
         column.ids.extend(0..INSTANCES);
         column.ids.rotate_left((self.0 * u64::from(pmid.item())) as usize % 10);
@@ -71,17 +71,18 @@ fn a_warm_fetch_allocates_nothing() {
     let definitions = expressions.iter().enumerate();
     let pmids: Vec<Pmid> =
         definitions.map(|(n, text)| registry.register(&format!("d.n{n}"), text).unwrap()).collect();
-    let mut context = Context::new();
+    let (mut context, mut metrics) = (DerivedContext::new(), Metrics);
+    let mut context = context.attach(&registry, &mut metrics);
     for (&pmid, text) in pmids.iter().zip(expressions) {
-        context.meta(&registry, &mut Metrics, pmid).unwrap_or_else(|error| panic!("{text}: {error}"));
+        context.meta(pmid).unwrap_or_else(|error| panic!("{text}: {error}"));
     }
     let mut warm = 0;
     for record in 0..40 {
         let before = allocations();
         context.begin_fetch();
+        let mut answers = context.answers(&pmids, Timestamp::new(record as i64, 0));
         for &pmid in &pmids {
-            let time = Timestamp::new(record as i64, 0);
-            context.evaluate(pmid, time, &mut Record(record), &mut Metrics).unwrap();
+            answers.answer(pmid, &mut Record(record)).values().unwrap();
         }
         let allocations = allocations() - before;
         if record == 0 {

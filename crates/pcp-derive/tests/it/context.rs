@@ -1,15 +1,15 @@
 //! Identity of definitions in contexts, nested definitions, and what survives changes of the registry.
 
 use pcp_derive::{
-    AddError, BindErrorKind, Column, Context, Dialect, HelpKind, Level, Meta, Registry, Sample, Source,
-    Values,
+    AddError, BindErrorKind, Column, DerivedContext, Dialect, HelpKind, Level, Meta, MetricSource,
+    OperandValues, Registry, Values,
 };
 use pcp_model::{InDom, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
 
 /// Real metrics m.a (a counter) and m.b, both U32 and singular.
 struct Metrics;
 
-impl Source for Metrics {
+impl MetricSource for Metrics {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         match name {
             "m.a" => Ok(Pmid::new(245, 0, 1)),
@@ -28,7 +28,7 @@ impl Source for Metrics {
 /// Every metric has this value.
 struct All(u32);
 
-impl Sample for All {
+impl OperandValues for All {
     fn operand(&mut self, _: Pmid, column: &mut Column) -> Result<(), PmError> {
         column.ids.push(-1);
         if let Values::U32(values) = &mut column.values {
@@ -38,10 +38,19 @@ impl Sample for All {
     }
 }
 
-fn value(context: &mut Context, registry: &Registry, pmid: Pmid, time: i64, operand: u32) -> Option<Values> {
-    context.meta(registry, &mut Metrics, pmid).unwrap();
+fn value(
+    context: &mut DerivedContext,
+    registry: &Registry,
+    pmid: Pmid,
+    time: i64,
+    operand: u32,
+) -> Option<Values> {
+    let mut metrics = Metrics;
+    let mut context = context.attach(registry, &mut metrics);
+    context.meta(pmid).unwrap();
     context.begin_fetch();
-    let column = context.evaluate(pmid, Timestamp::new(time, 0), &mut All(operand), &mut Metrics).unwrap();
+    let mut answers = context.answers(&[pmid], Timestamp::new(time, 0));
+    let column = answers.answer(pmid, &mut All(operand)).values().unwrap();
     Some(column.values.clone()).filter(|values| !values.is_empty())
 }
 
@@ -51,37 +60,37 @@ fn own_definitions_hide_global_ones_and_count_down() {
     registry.initialise();
     let global = registry.register("d.x", "m.b + 1").unwrap();
     assert_eq!(global.to_string(), "511.0.3");
-    let (mut one, mut other) = (Context::new(), Context::new());
-    let own = one.add(&registry, &mut Metrics, "d.x", "m.b + 2").unwrap();
-    assert_eq!((own.0, one.pmid(&registry, "d.x")), (0xffdf_ffff, Some(own)));
-    assert_eq!(other.add(&registry, &mut Metrics, "d.y", "1").unwrap().0, 0xffdf_ffff);
-    assert_eq!(one.add(&registry, &mut Metrics, "d.z", "1").unwrap().0, 0xffdf_fffe);
-    assert_eq!(one.meta(&registry, &mut Metrics, global), Err(PmError::PMID));
-    assert_eq!(other.pmid(&registry, "d.x"), Some(global));
+    let (mut one, mut other) = (DerivedContext::new(), DerivedContext::new());
+    let own = one.attach(&registry, &mut Metrics).add("d.x", "m.b + 2").unwrap();
+    assert_eq!((own.0, one.refresh(&registry).pmid("d.x")), (0xffdf_ffff, Some(own)));
+    assert_eq!(other.attach(&registry, &mut Metrics).add("d.y", "1").unwrap().0, 0xffdf_ffff);
+    assert_eq!(one.attach(&registry, &mut Metrics).add("d.z", "1").unwrap().0, 0xffdf_fffe);
+    assert_eq!(one.attach(&registry, &mut Metrics).meta(global), Err(PmError::PMID));
+    assert_eq!(other.refresh(&registry).pmid("d.x"), Some(global));
     assert_eq!(value(&mut one, &registry, own, 1, 5), Some(Values::U32(vec![7])));
     assert_eq!(value(&mut other, &registry, global, 1, 5), Some(Values::U32(vec![6])));
-    let again = one.add(&registry, &mut Metrics, "d.x", "1").unwrap_err();
+    let again = one.attach(&registry, &mut Metrics).add("d.x", "1").unwrap_err();
     assert_eq!(
         again.report("d.x", "1"),
         "Error: pmAddDerivedMetric(\"d.x\", ...): returns -12409\nDuplicate per-context derived metric name\n"
     );
     one.reset();
-    assert_eq!(one.pmid(&registry, "d.x"), Some(global));
+    assert_eq!(one.refresh(&registry).pmid("d.x"), Some(global));
 }
 
 #[test]
 fn broken_definitions_keep_their_names() {
     let registry = Registry::new(Dialect::strict(Level::V638));
-    let mut context = Context::new();
-    let error = context.add(&registry, &mut Metrics, "d.x", "m.a * m.a").unwrap_err();
+    let mut context = DerivedContext::new();
+    let error = context.attach(&registry, &mut Metrics).add("d.x", "m.a * m.a").unwrap_err();
     assert!(matches!(error, AddError::Broken(_)));
     assert_eq!(
         error.report("d.x", "m.a * m.a"),
         "Semantic Error: pmAddDerivedMetric(\"d.x\", ...)\nm.a * m.a\n^\nIllegal operator for counters\n"
     );
-    let pmid = context.pmid(&registry, "d.x").unwrap();
-    assert_eq!(context.meta(&registry, &mut Metrics, pmid), Err(PmError::BADDERIVE));
-    assert_eq!(context.name(&registry, pmid).map(|name| name.to_string()), Some("d.x".to_owned()));
+    let pmid = context.refresh(&registry).pmid("d.x").unwrap();
+    assert_eq!(context.attach(&registry, &mut Metrics).meta(pmid), Err(PmError::BADDERIVE));
+    assert_eq!(context.refresh(&registry).name(pmid).map(|name| name.to_string()), Some("d.x".to_owned()));
 }
 
 #[test]
@@ -89,17 +98,17 @@ fn contexts_follow_the_registry_and_keep_history() {
     let mut registry = Registry::new(Dialect::default());
     let kept = registry.register("d.kept", "delta(m.a)").unwrap();
     let gone = registry.register("d.gone", "delta(m.a)").unwrap();
-    let mut context = Context::new();
+    let mut context = DerivedContext::new();
     assert_eq!(value(&mut context, &registry, kept, 1, 10), None);
     assert_eq!(value(&mut context, &registry, gone, 1, 10), None);
     registry.unregister("d.gone").unwrap();
     let new = registry.register("d.gone", "m.b").unwrap();
     assert_ne!(gone, new, "PMIDs are not used again");
     assert_eq!(value(&mut context, &registry, kept, 2, 15), Some(Values::I64(vec![5])));
-    assert_eq!(context.pmid(&registry, "d.gone"), Some(new));
-    assert_eq!(context.meta(&registry, &mut Metrics, gone), Err(PmError::PMID));
+    assert_eq!(context.refresh(&registry).pmid("d.gone"), Some(new));
+    assert_eq!(context.attach(&registry, &mut Metrics).meta(gone), Err(PmError::PMID));
     registry.set_help("d.kept", HelpKind::Oneline, "a difference").unwrap();
-    assert_eq!(context.help(&registry, kept, HelpKind::Help).as_deref(), Ok("a difference"));
+    assert_eq!(context.refresh(&registry).help(kept, HelpKind::Help).as_deref(), Ok("a difference"));
     assert_eq!(value(&mut context, &registry, kept, 3, 16), Some(Values::I64(vec![1])));
 }
 
@@ -107,7 +116,7 @@ fn contexts_follow_the_registry_and_keep_history() {
 fn two_contexts_have_histories_of_their_own() {
     let mut registry = Registry::new(Dialect::default());
     let pmid = registry.register("d.x", "delta(m.a)").unwrap();
-    let (mut one, mut other) = (Context::new(), Context::new());
+    let (mut one, mut other) = (DerivedContext::new(), DerivedContext::new());
     assert_eq!(value(&mut one, &registry, pmid, 1, 10), None);
     assert_eq!(value(&mut other, &registry, pmid, 2, 20), None);
     assert_eq!(value(&mut one, &registry, pmid, 3, 30), Some(Values::I64(vec![20])));
@@ -120,14 +129,14 @@ fn nested_definitions_mean_their_expression() {
     registry.register("d.sum", "m.a + m.a").unwrap();
     registry.register("d.rate", "rate(d.sum)").unwrap();
     let pmid = registry.register("d.x", "d.rate * 2").unwrap();
-    let mut context = Context::new();
+    let mut context = DerivedContext::new();
     assert_eq!(value(&mut context, &registry, pmid, 1, 10), None);
     assert_eq!(value(&mut context, &registry, pmid, 3, 15), Some(Values::Double(vec![10.0])));
 
     let mut portable = Registry::new(Dialect::portable());
     portable.register("d.sum", "m.a + m.a").unwrap();
     let pmid = portable.register("d.x", "d.sum * 2").unwrap();
-    let error = Context::new().binding(&portable, &mut Metrics, pmid).unwrap_err().unwrap();
+    let error = DerivedContext::new().attach(&portable, &mut Metrics).binding(pmid).unwrap_err().unwrap();
     assert_eq!(error.to_string(), "operand d.sum: Illegal nested derived metric");
 }
 
@@ -136,19 +145,19 @@ fn cycles_and_explosions_do_not_bind() {
     let mut registry = Registry::new(Dialect::default());
     let pmid = registry.register("x", "1 + y").unwrap();
     let inner = registry.register("y", "2 * x").unwrap();
-    let mut context = Context::new();
-    assert_eq!(context.meta(&registry, &mut Metrics, pmid), Err(PmError::BADDERIVE));
-    match context.binding(&registry, &mut Metrics, inner).unwrap_err().unwrap().kind {
+    let mut context = DerivedContext::new();
+    assert_eq!(context.attach(&registry, &mut Metrics).meta(pmid), Err(PmError::BADDERIVE));
+    match context.attach(&registry, &mut Metrics).binding(inner).unwrap_err().unwrap().kind {
         BindErrorKind::Cycle(path) => assert_eq!(path.join(" "), "x y x"),
         other => panic!("{other:?}"),
     }
     registry.register("n0", "m.b + m.b").unwrap();
     let last =
         (1..200).map(|n| registry.register(&format!("n{n}"), &format!("n{0} + n{0}", n - 1)).unwrap()).last();
-    assert_eq!(context.meta(&registry, &mut Metrics, last.unwrap()), Err(PmError::BADDERIVE));
+    assert_eq!(context.attach(&registry, &mut Metrics).meta(last.unwrap()), Err(PmError::BADDERIVE));
     let mut strict = Registry::new(Dialect::strict(Level::V638));
     let alias = strict.register("x", "x").unwrap();
-    assert_eq!(Context::new().meta(&strict, &mut Metrics, alias), Err(PmError::BADDERIVE));
+    assert_eq!(DerivedContext::new().attach(&strict, &mut Metrics).meta(alias), Err(PmError::BADDERIVE));
 }
 
 #[test]
@@ -157,9 +166,9 @@ fn names_are_listed_by_whole_words() {
     for name in ["a.b.c", "a.bc", "a.b", "z"] {
         registry.register(name, "1").unwrap();
     }
-    let mut context = Context::new();
-    let names = |context: &mut Context, prefix: &str| -> Vec<String> {
-        context.names(&registry, prefix).map(|(name, _)| name.to_string()).collect()
+    let mut context = DerivedContext::new();
+    let names = |context: &mut DerivedContext, prefix: &str| -> Vec<String> {
+        context.refresh(&registry).names(prefix).map(|(name, _)| name.to_string()).collect()
     };
     assert_eq!(names(&mut context, "a.b"), ["a.b.c", "a.b"]);
     assert_eq!(names(&mut context, ""), ["a.b.c", "a.bc", "a.b", "z"]);

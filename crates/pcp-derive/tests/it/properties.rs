@@ -1,6 +1,8 @@
 //! What holds for every definition and every sample.
 
-use pcp_derive::{Column, Context, Dialect, Level, Meta, Registry, Sample, Source, parse};
+use pcp_derive::{
+    Column, DerivedContext, Dialect, Level, Meta, MetricSource, OperandValues, Registry, parse,
+};
 use pcp_model::{InDom, Inst, PmError, Pmid, Semantics, Timestamp, Units, Value, ValueType};
 use proptest::prelude::*;
 
@@ -133,7 +135,7 @@ const TYPES: [(&str, ValueType); 6] = [
     ("d", ValueType::Double),
 ];
 
-impl Source for World {
+impl MetricSource for World {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         if name == "t" {
             return Ok(Pmid::new(245, 2, 0));
@@ -169,7 +171,7 @@ impl Source for World {
 #[derive(Debug)]
 struct Any(Vec<(Inst, u64)>, Option<i32>);
 
-impl Sample for Any {
+impl OperandValues for Any {
     fn operand(&mut self, pmid: Pmid, column: &mut Column) -> Result<(), PmError> {
         if let Some(code) = self.1.filter(|code| code % 7 == i32::from(pmid.item())) {
             return Err(PmError(code - 12_000));
@@ -234,11 +236,13 @@ proptest! {
         let mut registry = Registry::new(Dialect::default());
         // Division cannot be written inside matchinst: `/` begins a pattern there.
         let Ok(pmid) = registry.register("d.x", &text) else { return Ok(()) };
-        let mut context = Context::new();
-        let Ok(meta) = context.meta(&registry, &mut World, pmid) else { return Ok(()) };
+        let (mut context, mut world) = (DerivedContext::new(), World);
+        let mut context = context.attach(&registry, &mut world);
+        let Ok(meta) = context.meta(pmid) else { return Ok(()) };
         for (time, sample) in &mut samples {
             context.begin_fetch();
-            if let Ok(column) = context.evaluate(pmid, Timestamp::new(*time, 0), sample, &mut World) {
+            let mut answers = context.answers(&[pmid], Timestamp::new(*time, 0));
+            if let Ok(column) = answers.answer(pmid, sample).values() {
                 prop_assert_eq!(column.ids.len(), column.values.len(), "{}", text);
                 if let Some(value) = column.values.get(0) {
                     prop_assert_eq!(value.value_type(), meta.value_type, "{}", text);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use jumpseat::derive::{Context, Registry, report_binding};
+use jumpseat::derive::{DerivedContext, Registry, report_binding};
 
 use super::metadata::{MetadataArgs, load};
 
@@ -28,9 +28,10 @@ pub fn run(args: &CheckArgs) -> io::Result<ExitCode> {
         registered += load(&mut registry, file, &mut problems)?;
     }
     if let Some(mut metadata) = args.metadata.open()? {
-        let mut context = Context::new();
+        let mut context = DerivedContext::new();
+        let mut context = context.attach(&registry, &mut metadata);
         for definition in registry.definitions() {
-            if let Err(Some(error)) = context.binding(&registry, &mut metadata, definition.pmid) {
+            if let Err(Some(error)) = context.binding(definition.pmid) {
                 let mut report = report_binding(&definition.name, &definition.expression, &error);
                 if let Some(hint) = args.metadata.hint(&error) {
                     report += &format!("  help: {hint}\n");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use jumpseat::derive::{Context, Registry, explain, report_binding, report_refusal};
+use jumpseat::derive::{DerivedContext, Registry, explain, report_binding, report_refusal};
 
 use super::metadata::{MetadataArgs, load};
 
@@ -48,7 +48,7 @@ pub fn run(args: &ExplainArgs) -> io::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    match Context::new().binding(&registry, &mut metadata, pmid) {
+    match DerivedContext::new().attach(&registry, &mut metadata).binding(pmid) {
         Ok(bound) => {
             say(format_args!("{}", explain(&bound)));
             Ok(ExitCode::SUCCESS)

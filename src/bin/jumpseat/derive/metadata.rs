@@ -7,7 +7,9 @@ use std::{fs, io};
 use clap::Args;
 use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals};
 use jumpseat::client::Context;
-use jumpseat::derive::{BindError, BindErrorKind, ConfigProblem, Dialect, Level, Meta, Registry, Source};
+use jumpseat::derive::{
+    BindError, BindErrorKind, ConfigProblem, Dialect, Level, Meta, MetricSource, Registry,
+};
 use jumpseat::model::{InDom, PmError, Pmid, Semantics, Units, UnitsVocabulary, ValueType};
 
 use crate::definitions;
@@ -140,7 +142,7 @@ pub enum Metadata {
     Agent(Box<RunningAgent>),
 }
 
-impl Source for Metadata {
+impl MetricSource for Metadata {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         match self {
             Metadata::File(metrics) => metrics.get(name).map(|(pmid, _)| *pmid).ok_or(PmError::NAME),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use pcp_derive::{AddError, Bound, Context, Dialect, Level, Meta, Registry, Scope, Source, is_derived};
+use pcp_derive::{AddError, Bound, DerivedContext, Dialect, Level, Meta, MetricSource, Registry, Scope};
 use pcp_model::{FetchResult, InDom, Inst, InstanceValue, PmError, Pmid, Semantics, Value, ValueSet};
 
 use super::generate::Batch;
@@ -22,7 +22,7 @@ impl At<'_> {
     }
 }
 
-impl Source for At<'_> {
+impl MetricSource for At<'_> {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         let metric = self.world.metrics.iter().find(|metric| metric.name == name);
         metric.map(|metric| metric.pmid).ok_or(PmError::NAME)
@@ -119,7 +119,7 @@ pub fn answer(batch: &Batch, level: Level) -> (Vec<String>, Vec<Option<Arc<Bound
     let mut source = At { world: &batch.world, sample: 0 };
     let mut registry = Registry::new(Dialect::strict(level));
     registry.initialise();
-    let mut context = Context::new();
+    let mut context = DerivedContext::new();
     let definitions = || batch.definitions.iter().enumerate();
     for (k, definition) in definitions().filter(|(_, d)| d.scope == Scope::Global) {
         let (name, expression) = (&definition.name, &definition.expression);
@@ -132,7 +132,7 @@ pub fn answer(batch: &Batch, level: Level) -> (Vec<String>, Vec<Option<Arc<Bound
     context.refresh(&registry);
     for (k, definition) in definitions().filter(|(_, d)| d.scope == Scope::Context) {
         let (name, expression) = (&definition.name, &definition.expression);
-        let (code, text) = match context.add(&registry, &mut source, name, expression) {
+        let (code, text) = match context.attach(&registry, &mut source).add(name, expression) {
             Ok(_) => (0, String::new()),
             Err(error @ (AddError::Refused(_) | AddError::Broken(_))) => {
                 (PmError::BADDERIVE.0, error.report(name, expression))
@@ -144,21 +144,21 @@ pub fn answer(batch: &Batch, level: Level) -> (Vec<String>, Vec<Option<Arc<Bound
     let (mut pmids, mut bindings) = (Vec::new(), Vec::new());
     for (k, definition) in definitions() {
         let name = &definition.name;
-        let Some(pmid) = source.pmid(name).ok().or_else(|| context.pmid(&registry, name)) else {
+        let Some(pmid) = source.pmid(name).ok().or_else(|| context.refresh(&registry).pmid(name)) else {
             lines.push(format!("desc {k} {}", PmError::NAME.0));
             pmids.push(None);
             bindings.push(None);
             continue;
         };
         pmids.push(Some(pmid));
-        let meta = match is_derived(pmid) {
-            true => context.meta(&registry, &mut source, pmid),
+        let meta = match pmid.is_derived() {
+            true => context.attach(&registry, &mut source).meta(pmid),
             false => source.meta(pmid),
         };
         let meta = meta.map_or_else(|error| error.0.to_string(), describe);
         lines.push(format!("desc {k} {:#x} {meta}", pmid.0));
         messages(&mut lines, k, &mut context);
-        bindings.push(context.binding(&registry, &mut source, pmid).ok());
+        bindings.push(context.attach(&registry, &mut source).binding(pmid).ok());
     }
     for (f, fetch) in batch.fetches.iter().enumerate() {
         let asked: Vec<(usize, Pmid)> =
@@ -170,16 +170,16 @@ pub fn answer(batch: &Batch, level: Level) -> (Vec<String>, Vec<Option<Arc<Bound
         let sample = &batch.world.samples[fetch.sample];
         let request: Vec<Pmid> = asked.iter().map(|&(_, pmid)| pmid).collect();
         let mut wanted = request.clone();
-        context.expand(&registry, &mut source, &mut wanted);
+        context.attach(&registry, &mut source).expand(&mut wanted);
         let set = |&pmid: &Pmid| match batch.world.metric(pmid) {
             Some((n, _)) => ValueSet { pmid, values: delivered(&sample.sets[n]) },
             None => ValueSet { pmid, values: Err(PmError::NOAGENT) },
         };
         let sets = wanted.iter().map(set).collect();
         let fetched = FetchResult { timestamp: sample.time, sets };
-        let result = context.rewrite(&registry, &mut source, &request, fetched);
+        let result = context.attach(&registry, &mut source).answer(&request, &fetched);
         for (i, (&(k, pmid), set)) in asked.iter().zip(&result.sets).enumerate() {
-            let real = !is_derived(pmid);
+            let real = !pmid.is_derived();
             let mut line = match &set.values {
                 Err(error) => format!("val {k} {f} {i} {}", error.0),
                 Ok(values) => format!("val {k} {f} {i} {}", values.len()),
@@ -194,7 +194,7 @@ pub fn answer(batch: &Batch, level: Level) -> (Vec<String>, Vec<Option<Arc<Bound
     (lines, bindings)
 }
 
-fn messages(lines: &mut Vec<String>, k: usize, context: &mut Context) {
+fn messages(lines: &mut Vec<String>, k: usize, context: &mut DerivedContext) {
     let text: String = context.take_messages().concat();
     if !text.is_empty() {
         lines.push(format!("msg {k} {}", escape(&text)));

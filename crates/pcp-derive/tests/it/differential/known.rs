@@ -1,7 +1,7 @@
 //! What libpcp crashes on or computes from memory that it never set: the places where results may
 //! differ. `docs/differences.md` lists them for users; nothing else is excused.
 
-use pcp_derive::{AggregateFn, Bound, Dialect, Kind, Level, Node, NodeId, Tree, parse};
+use pcp_derive::{Bound, Call, Dialect, Kind, Level, Node, NodeId, Tree, parse};
 use pcp_model::ValueType;
 
 use super::generate::Batch;
@@ -63,8 +63,10 @@ pub fn excuses(batch: &Batch, k: usize, bound: Option<&Bound>, level: Level) -> 
             Kind::Metric(_) if leaf(id).is_some_and(|metric| metric.odd && !is_number(id)) => {
                 found.push(crash("something that is no number in the encoding of 32 bits"));
             }
-            Kind::Scalar(_) if level == Level::V603 => found.push(crash("scalar() of nothing (6.0.3)")),
-            Kind::Match(_, x) if !is_number(*x) => {
+            Kind::Call(call, _) if call.word() == "scalar" && level == Level::V603 => {
+                found.push(crash("scalar() of nothing (6.0.3)"))
+            }
+            Kind::Call(call, x) if call.word() == "matchinst" && !is_number(*x) => {
                 found.push(crash("matchinst() of something that is no number"))
             }
             Kind::Not(x) if !is_number(*x) => found.push(crash("! of something that is no number")),
@@ -82,10 +84,10 @@ pub fn excuses(batch: &Batch, k: usize, bound: Option<&Bound>, level: Level) -> 
                     found.push(values("a ternary over lists of different lengths"));
                 }
             }
-            Kind::Aggregate(AggregateFn::Max | AggregateFn::Min, _) => {
+            Kind::Call(call, _) if ["max", "min"].contains(&call.word()) => {
                 found.push(values("max() or min() of nothing"));
             }
-            Kind::Delta(x) | Kind::Rate(x) => {
+            Kind::Call(call, x) if ["delta", "rate"].contains(&call.word()) => {
                 if below(*x).any(|metric| repeats(batch, metric)) {
                     found.push(crash("delta() or rate() of values with the same instance"));
                 }
@@ -94,7 +96,8 @@ pub fn excuses(batch: &Batch, k: usize, bound: Option<&Bound>, level: Level) -> 
                 }
                 let argument = bound.tree.kind(*x);
                 let set_constant = matches!(argument, Kind::Constant(_)) && bound.node(*x).meta.is_set();
-                if set_constant || matches!(argument, Kind::Match(..) | Kind::Instant(_)) {
+                let odd = |call: &Call| ["matchinst", "instant"].contains(&call.word());
+                if set_constant || matches!(argument, Kind::Call(call, _) if odd(call)) {
                     found.push(crash("delta() or rate() of matchinst(), instant() or a set constant"));
                 }
             }

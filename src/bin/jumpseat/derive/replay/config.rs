@@ -2,9 +2,8 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{BadCase, Outcome, compare};
-use crate::dialect::Dialect;
-use crate::registry::{HelpKind, Registry};
+use super::cases::{BadCase, Outcome, compare};
+use jumpseat::derive::{Dialect, HelpKind, Registry};
 
 pub(super) fn replay(case: &Json, expected: &Json, dialect: &Dialect) -> Result<Outcome, BadCase> {
     let file = case["file"].as_str().ok_or(BadCase::Field("file"))?;

@@ -1,5 +1,12 @@
 //! `jumpseat derive replay`: recorded cases through the engine.
 
+mod binding;
+mod cases;
+mod config;
+mod evaluation;
+mod parsing;
+mod source;
+
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,7 +14,8 @@ use std::{fs::File, io};
 
 use clap::Args;
 use jumpseat::derive::Level;
-use jumpseat::derive::replay::{Outcome, replay};
+
+use cases::{Outcome, replay};
 
 /// Exit status when cases could not be read.
 const UNREADABLE: u8 = 2;

@@ -2,11 +2,9 @@
 
 use serde_json::Value as Json;
 
+use super::cases::{BadCase, Outcome, compare, registry};
 use super::source::{Recorded, describe, describe_recorded};
-use super::{BadCase, Outcome, compare, registry};
-use crate::context::{AddError, Context};
-use crate::dialect::Dialect;
-use crate::registry::{RegisterError, Registry};
+use jumpseat::derive::{AddError, DerivedContext, Dialect, RegisterError, Registry};
 
 pub(super) fn replay(case: &Json, expected: &Json, dialect: &Dialect) -> Result<Outcome, BadCase> {
     if expected.get("crash").is_some() {
@@ -31,7 +29,7 @@ pub(super) fn replay(case: &Json, expected: &Json, dialect: &Dialect) -> Result<
     }
     // The per-context definition, in a context of its own.
     let found = in_context(case, &registry, name, expression)?;
-    let wanted = expected_in_context(expected, dialect)?;
+    let wanted = expected_in_context(expected)?;
     let per_context = compare(&format!("{expression} (per-context)"), wanted, found);
     if per_context != Outcome::Passed {
         return Ok(per_context);
@@ -54,38 +52,38 @@ fn global(case: &Json, registry: &mut Registry, name: &str, expression: &str) ->
         Ok(pmid) => pmid,
         Err(error) => return Ok(format!("refused: {error}")),
     };
-    let mut context = Context::new();
-    let meta = context.meta(registry, &mut source, pmid);
+    let mut context = DerivedContext::new();
+    let meta = context.attach(registry, &mut source).meta(pmid);
     let print: String = context.take_messages().concat();
     Ok(match meta {
         Ok(meta) => format!("{print}{}", describe(meta, registry.dialect().level)),
-        Err(_) if context.binding(registry, &mut source, pmid) == Err(None) => "real".to_owned(),
+        Err(_) if context.attach(registry, &mut source).binding(pmid) == Err(None) => "real".to_owned(),
         Err(code) => format!("error {} {print}", code.0),
     })
 }
 
 fn in_context(case: &Json, registry: &Registry, name: &str, expression: &str) -> Result<String, BadCase> {
     let mut source = Recorded::new(case)?;
-    let mut context = Context::new();
-    let added = context.add(registry, &mut source, name, expression);
+    let mut context = DerivedContext::new();
+    let added = context.attach(registry, &mut source).add(name, expression);
     let print: String = context.take_messages().concat();
     let pmid = match added {
         Ok(pmid) => pmid,
         Err(AddError::Broken(error)) => return Ok(format!("{print}error {}", error.text())),
         Err(AddError::Refused(error)) => return Ok(format!("{print}refused: {error}")),
     };
-    Ok(match context.meta(registry, &mut source, pmid) {
+    Ok(match context.attach(registry, &mut source).meta(pmid) {
         Ok(meta) => format!("{print}{}", describe(meta, registry.dialect().level)),
-        Err(_) if context.binding(registry, &mut source, pmid) == Err(None) => "real".to_owned(),
+        Err(_) if context.attach(registry, &mut source).binding(pmid) == Err(None) => "real".to_owned(),
         Err(_) => format!("{print}added, does not bind"),
     })
 }
 
-fn expected_in_context(expected: &Json, _dialect: &Dialect) -> Result<String, BadCase> {
-    let special = expected.get("ctx");
-    let print = special.and_then(|ctx| ctx["print"].as_str()).unwrap_or_default();
+fn expected_in_context(expected: &Json) -> Result<String, BadCase> {
+    let in_context = expected.get("ctx");
+    let print = in_context.and_then(|ctx| ctx["print"].as_str()).unwrap_or_default();
     let of =
-        special.filter(|ctx| ctx.get("desc").is_some() || ctx.get("error").is_some()).unwrap_or(expected);
+        in_context.filter(|ctx| ctx.get("desc").is_some() || ctx.get("error").is_some()).unwrap_or(expected);
     if of["real"] == true {
         return Ok("real".to_owned());
     }

@@ -1,66 +1,32 @@
-//! `delta`, `rate` and `instant` (spec `derived-language.md` 8.4, `derived-eval.md` 4.14 and 4.15).
+//! What `delta` and `rate` remember (spec `derived-language.md` 8.4, `derived-eval.md` 4.14).
 //!
 //! A node remembers the argument's last values as one column: 12 bytes an instance (8 for 32-bit
 //! types), nothing more. Lists in the same order as before cost one pass without a lookup.
 
-use super::Problem;
-use super::pairing::Finder;
+use super::{CallNode, Evaluate, Evaluation, OnError};
 use crate::column::{Column, Values};
-use crate::dialect::Level;
-use crate::meta::Meta;
-use pcp_model::{Inst, PmError, Semantics, Timestamp, ValueType};
+use crate::nodes::pairing::Finder;
+use crate::tree::Kind;
+use pcp_model::{Inst, PmError, Timestamp, ValueType};
 
-/// The type rule of `delta`.
-pub(crate) fn bind_delta(x: Meta) -> Result<Meta, Problem> {
-    if !x.is_numeric() {
-        return Err("Non-arithmetic operand for function");
-    }
-    let value_type = match x.value_type {
-        ValueType::U32 => ValueType::I64,
-        ValueType::U64 => ValueType::Double,
-        value_type => value_type,
-    };
-    Ok(Meta { value_type, ..x }.instant())
-}
-
-/// The scale of seconds.
-const SECOND: u8 = 3;
-
-/// The type rule of `rate`.
-pub(crate) fn bind_rate(x: Meta) -> Result<Meta, Problem> {
-    if !x.is_numeric() {
-        return Err("Non-arithmetic operand for function");
-    }
-    let mut units = x.units;
-    (units.dim_time, units.scale_time) = match units.dim_time {
-        0 => (-1, SECOND),
-        1 => (0, 0),
-        _ => return Err("Incorrect time dimension for operand"),
-    };
-    Ok(Meta { value_type: ValueType::Double, units, ..x }.instant())
-}
-
-/// The type rule of `instant`.
-pub(crate) fn bind_instant(x: Meta) -> Meta {
-    if x.is_counter() { x.instant() } else { x }
-}
-
-/// Seconds in the argument's unit of time, for `rate` of times.
-pub(crate) fn time_factor(x: Meta) -> f64 {
-    match (x.units.dim_time, x.units.scale_time) {
-        (1, 0) => 1.0 / 1000.0 / 1000.0 / 1000.0,
-        (1, 1) => 1.0 / 1000.0 / 1000.0,
-        (1, 2) => 1.0 / 1000.0,
-        (1, 4) => 60.0,
-        (1, 5) => 3600.0,
-        _ => 1.0,
-    }
+/// What is made of a value and the one before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Difference {
+    /// What lies between them (`delta`).
+    Whole,
+    /// What lies between them for each second (`rate`).
+    PerSecond {
+        /// Seconds in the argument's unit of time.
+        factor: f64,
+        /// Whether instances that went down are left out.
+        drops_decreases: bool,
+    },
 }
 
 /// What kind of argument a node remembers. An error of the argument itself is remembered like values;
 /// an error below it ends the evaluation before, and nothing is remembered of that fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Argument {
+enum Argument {
     /// Anything that the other two are not.
     Expression,
     /// `count`: the zero it makes of an error replaces the newest value, not the one before.
@@ -71,28 +37,28 @@ pub(crate) enum Argument {
 
 /// A bound `delta` or `rate`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct History {
-    /// Whether it is `rate`.
-    pub rate: bool,
-    pub argument: Argument,
-    /// Seconds in the argument's unit of time.
-    pub factor: f64,
-    /// Whether instances that went down are left out of a rate.
-    pub drops_decreases: bool,
+pub(super) struct History {
+    difference: Difference,
+    argument: Argument,
 }
 
 impl History {
-    pub fn new(rate: bool, argument: Argument, x: Meta, level: Level) -> History {
-        // PCP forgets the check for type 32.
-        let checked = level >= Level::V638 && x.value_type != ValueType::I32;
-        let counter = x.semantics == Some(Semantics::Counter);
-        History { rate, argument, factor: time_factor(x), drops_decreases: rate && counter && checked }
+    pub fn new(difference: Difference, node: &CallNode<'_>) -> History {
+        let argument = match node.origin {
+            Kind::Call(call, _) if call.rules().on_error() == OnError::Recover => Argument::Count,
+            // PCP keeps values in the node they come from, and these three kinds have no room for them; what
+            // passes them on has.
+            Kind::Defined(_) | Kind::Anon(_) | Kind::Instance(..) if !node.passed_on => Argument::Forgetful,
+            _ => Argument::Expression,
+        };
+        History { difference, argument }
     }
 }
 
-/// What a node remembers.
-#[derive(Clone, Debug)]
-pub(crate) struct Memory {
+/// A `delta` or `rate` and what it remembers.
+#[derive(Debug)]
+pub(super) struct Memory {
+    node: History,
     last: Last,
     column: Column,
     /// When the node was last reached.
@@ -110,70 +76,50 @@ enum Last {
 }
 
 impl Memory {
-    pub fn new(argument: ValueType) -> Memory {
+    pub fn new(node: History, argument: ValueType) -> Memory {
         let column = Column::new(argument);
-        Memory { last: Last::Nothing, column, stamp: Timestamp::default(), before: None }
+        Memory { node, last: Last::Nothing, column, stamp: Timestamp::default(), before: None }
     }
 
-    /// The argument itself has an error: the node is not reached.
-    pub fn remember_error(&mut self, error: PmError) {
-        self.last = Last::Error(error);
-    }
-
-    /// Bytes held for remembered values.
-    pub fn bytes(&self) -> usize {
-        let value = match &self.column.values {
-            Values::I32(values) => 4 * values.capacity(),
-            Values::U32(values) => 4 * values.capacity(),
-            Values::Float(values) => 4 * values.capacity(),
-            Values::I64(values) => 8 * values.capacity(),
-            Values::U64(values) => 8 * values.capacity(),
-            Values::Double(values) => 8 * values.capacity(),
-            Values::Other(_) => 0,
-        };
-        value + 4 * self.column.ids.capacity()
-    }
-
-    /// Evaluates the node, with the argument's values of this fetch. `failed`: whether they are the zero
-    /// that `count` made of an error.
-    ///
-    /// # Errors
-    /// The error of the fetch before, if the argument itself had one.
-    pub fn eval(
-        &mut self,
-        node: &History,
-        now: &Column,
-        failed: bool,
-        time: Timestamp,
-        finder: &mut Finder,
-        out: &mut Column,
-    ) -> Result<(), PmError> {
-        out.clear();
-        let elapsed = seconds_between(self.stamp, time);
-        self.stamp = time;
-        if node.argument == Argument::Forgetful {
-            return Ok(());
+    /// The argument's values are the zero that `count` made of an error: in PCP it has overwritten the newest
+    /// value, so the one before it is what there was last.
+    fn take_back(&mut self) {
+        if let (Values::U32(values), Some(before)) = (&mut self.column.values, self.before) {
+            values.clear();
+            values.push(before);
+        } else {
+            self.last = Last::Nothing;
         }
-        if failed {
-            // The newest value is replaced, so the one before it is what there was last.
-            if let (Values::U32(values), Some(before)) = (&mut self.column.values, self.before) {
-                values.clear();
-                values.push(before);
-            } else {
-                self.last = Last::Nothing;
-            }
-        }
-        let before = match &self.column.values {
-            Values::U32(values) if node.argument == Argument::Count && self.last == Last::Values => {
+    }
+
+    /// What [`Memory::take_back`] will want.
+    fn value_before(&self) -> Option<u32> {
+        match &self.column.values {
+            Values::U32(values) if self.node.argument == Argument::Count && self.last == Last::Values => {
                 values.first().copied()
             }
             _ => None,
-        };
+        }
+    }
+}
+
+impl Evaluate for Memory {
+    /// Fails with the error of the fetch before, if the argument itself had one.
+    fn eval(&mut self, now: &Column, out: &mut Column, fetch: &mut Evaluation<'_>) -> Result<(), PmError> {
+        out.clear();
+        let elapsed = seconds_between(self.stamp, fetch.time);
+        self.stamp = fetch.time;
+        match self.node.argument {
+            Argument::Forgetful => return Ok(()),
+            Argument::Count if fetch.operand_recovered => self.take_back(),
+            _ => {}
+        }
+        let before = self.value_before();
         let result = match self.last {
             Last::Error(error) => Err(error),
             Last::Nothing => Ok(()),
             Last::Values => {
-                difference(node, now, &self.column, elapsed, finder, out);
+                subtract(self.node.difference, now, &self.column, elapsed, fetch.finder, out);
                 Ok(())
             }
         };
@@ -182,20 +128,35 @@ impl Memory {
         self.before = before;
         result
     }
+
+    /// It is seen with the next values.
+    fn operand_failed(&mut self, error: PmError) {
+        self.last = Last::Error(error);
+    }
+
+    fn history_bytes(&self) -> usize {
+        self.column.capacity_bytes()
+    }
 }
 
-/// Places of the last value of each current value, or that all are in the same place.
-fn difference(
-    node: &History,
+/// Fills `out` with the differences of all instances that were there before, too.
+fn subtract(
+    difference: Difference,
     now: &Column,
     last: &Column,
     elapsed: f64,
     finder: &mut Finder,
     out: &mut Column,
 ) {
-    let mut pairs = Pairs { now: &now.ids, last: &last.ids, finder, drops: node.drops_decreases };
+    let (factor, drops) = match difference {
+        Difference::Whole => (1.0, false),
+        Difference::PerSecond { factor, drops_decreases } => (factor, drops_decreases),
+    };
+    let whole = difference == Difference::Whole;
+    let mut pairs = Pairs { now: &now.ids, last: &last.ids, finder, drops };
     let Column { ids, values } = out;
-    let per_second = |difference: f64| difference / elapsed * node.factor;
+    let per_second = |difference: f64| difference / elapsed * factor;
+    // Whole numbers are subtracted in their type before anything else, so that counters that wrap go on.
     match (&now.values, &last.values, values) {
         (Values::I32(now), Values::I32(last), Values::I32(out)) => {
             pairs.apply(now, last, ids, out, i32::wrapping_sub);
@@ -206,13 +167,13 @@ fn difference(
         (Values::I64(now), Values::I64(last), Values::I64(out)) => {
             pairs.apply(now, last, ids, out, i64::wrapping_sub);
         }
-        (Values::U64(now), Values::U64(last), Values::Double(out)) if !node.rate => {
+        (Values::U64(now), Values::U64(last), Values::Double(out)) if whole => {
             pairs.apply(now, last, ids, out, |now, last| now as f64 - last as f64);
         }
         (Values::Float(now), Values::Float(last), Values::Float(out)) => {
             pairs.apply(now, last, ids, out, |now, last| now - last);
         }
-        (Values::Double(now), Values::Double(last), Values::Double(out)) if !node.rate => {
+        (Values::Double(now), Values::Double(last), Values::Double(out)) if whole => {
             pairs.apply(now, last, ids, out, |now, last| now - last);
         }
         (Values::I32(now), Values::I32(last), Values::Double(out)) => {
@@ -233,8 +194,7 @@ fn difference(
         (Values::Double(now), Values::Double(last), Values::Double(out)) => {
             pairs.apply(now, last, ids, out, |now, last| per_second(now - last));
         }
-        // The type rules let nothing else through.
-        _ => {}
+        _ => debug_assert!(false, "the type rules let nothing else through"),
     }
 }
 
@@ -260,6 +220,7 @@ impl Pairs<'_> {
             return;
         }
         self.finder.reset();
+        // PCP makes room for as many results as the shorter list has, and stops when it is full.
         let limit = now.len().min(last.len());
         for (i, (&inst, &value)) in self.now.iter().zip(now).enumerate() {
             if out.len() >= limit {
@@ -281,7 +242,7 @@ impl Pairs<'_> {
 
 /// Seconds from one time to another, computed as x86 does in extended precision: the nanoseconds are
 /// divided by 10^9 with 64 bits, the seconds added with 64 bits, and the sum rounded to a double.
-pub(crate) fn seconds_between(from: Timestamp, to: Timestamp) -> f64 {
+fn seconds_between(from: Timestamp, to: Timestamp) -> f64 {
     let nanoseconds = to.as_nanos() - from.as_nanos();
     let (sec, nsec) = (nanoseconds.div_euclid(1_000_000_000), nanoseconds.rem_euclid(1_000_000_000));
     if nsec == 0 {
@@ -330,40 +291,33 @@ fn round_bits(value: u128, surplus: u32, more: bool) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::functions::testing::eval_at;
 
     fn column(ids: &[i32], values: &[u32]) -> Column {
         Column { ids: ids.to_vec(), values: Values::U32(values.to_vec()) }
     }
 
+    fn delta() -> Memory {
+        let node = History { difference: Difference::Whole, argument: Argument::Expression };
+        Memory::new(node, ValueType::U32)
+    }
+
     #[test]
     fn differences_pair_by_instance_in_the_current_order() {
-        let node =
-            History { rate: false, argument: Argument::Expression, factor: 1.0, drops_decreases: false };
-        let mut memory = Memory::new(ValueType::U32);
-        let mut out = Column::new(ValueType::I64);
-        let finder = &mut Finder::default();
-        memory
-            .eval(&node, &column(&[1, 2, 3], &[10, 20, 30]), false, Timestamp::new(1, 0), finder, &mut out)
-            .unwrap();
+        let (mut memory, mut out) = (delta(), Column::new(ValueType::I64));
+        eval_at(&mut memory, &column(&[1, 2, 3], &[10, 20, 30]), 1, &mut out).unwrap();
         assert!(out.is_empty());
-        memory
-            .eval(&node, &column(&[3, 4, 1], &[31, 1, 9]), false, Timestamp::new(2, 0), finder, &mut out)
-            .unwrap();
+        eval_at(&mut memory, &column(&[3, 4, 1], &[31, 1, 9]), 2, &mut out).unwrap();
         assert_eq!(out, Column { ids: vec![3, 1], values: Values::I64(vec![1, -1]) });
     }
 
     #[test]
     fn an_error_of_a_metric_is_seen_twice() {
-        let node =
-            History { rate: false, argument: Argument::Expression, factor: 1.0, drops_decreases: false };
-        let mut memory = Memory::new(ValueType::U32);
-        let mut out = Column::new(ValueType::I64);
-        let finder = &mut Finder::default();
-        memory.remember_error(PmError::NAME);
+        let (mut memory, mut out) = (delta(), Column::new(ValueType::I64));
+        memory.operand_failed(PmError::NAME);
         let values = column(&[-1], &[5]);
-        let first = memory.eval(&node, &values, false, Timestamp::new(1, 0), finder, &mut out);
-        assert_eq!(first, Err(PmError::NAME));
-        memory.eval(&node, &values, false, Timestamp::new(2, 0), finder, &mut out).unwrap();
+        assert_eq!(eval_at(&mut memory, &values, 1, &mut out), Err(PmError::NAME));
+        eval_at(&mut memory, &values, 2, &mut out).unwrap();
         assert_eq!(out.values, Values::I64(vec![0]));
     }
 

@@ -1,20 +1,13 @@
-//! Replays recorded cases of what a real PCP did with derived metrics.
+//! What a real PCP did with derived metrics, case by case.
 //!
 //! A case is one line of JSON. Four kinds are told apart by their fields: `src` (parsing), `file`
 //! (configuration files), `samples` (evaluation), else binding. `pcp` names the version a case was
 //! recorded with; `v603` and `v721` are the results of other versions where they differ.
 
-mod binding;
-mod config;
-mod evaluation;
-mod parsing;
-mod source;
-
 use serde_json::Value as Json;
 
-use super::dialect::{Dialect, Level};
-use super::equivalent::EquivalentIndoms;
-use super::registry::Registry;
+use super::{binding, config, evaluation, parsing};
+use jumpseat::derive::{Dialect, EquivalentIndoms, Level, Registry};
 
 /// What came of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +62,7 @@ pub fn replay(line: &str, level: Level) -> Result<Outcome, BadCase> {
 }
 
 /// A registry with the options of a case.
-fn registry(case: &Json, dialect: &Dialect) -> Result<Registry, BadCase> {
+pub(super) fn registry(case: &Json, dialect: &Dialect) -> Result<Registry, BadCase> {
     let mut registry = Registry::new(*dialect);
     registry.initialise();
     if let Some(text) = case["indom_config"].as_str() {
@@ -81,7 +74,7 @@ fn registry(case: &Json, dialect: &Dialect) -> Result<Registry, BadCase> {
     Ok(registry)
 }
 
-fn compare(what: &str, expected: impl AsRef<str>, found: impl AsRef<str>) -> Outcome {
+pub(super) fn compare(what: &str, expected: impl AsRef<str>, found: impl AsRef<str>) -> Outcome {
     let (expected, found) = (expected.as_ref(), found.as_ref());
     if expected == found {
         Outcome::Passed

@@ -2,14 +2,11 @@
 
 use std::collections::HashMap;
 
-use bytes::Bytes;
 use serde_json::Value as Json;
 
-use super::BadCase;
-use crate::dialect::Level;
-use crate::meta::Meta;
-use crate::source::Source;
-use pcp_model::{
+use super::cases::BadCase;
+use jumpseat::derive::{Level, Meta, MetricSource};
+use jumpseat::model::{
     ExtraUnit, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Semantics, Units, Value, ValueType,
 };
 
@@ -77,7 +74,7 @@ impl Recorded {
     }
 }
 
-impl Source for Recorded {
+impl MetricSource for Recorded {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
         self.metrics.get(name).map(|(pmid, _)| *pmid).ok_or(PmError::NAME)
     }
@@ -209,7 +206,7 @@ fn value(text: &str, value_type: ValueType) -> Result<Value, BadCase> {
     fn parse<T: std::str::FromStr>(text: &str) -> Result<T, BadCase> {
         text.parse().map_err(|_| BadCase::Field("value"))
     }
-    let bytes = || -> Option<Bytes> {
+    let bytes = || -> Option<Vec<u8>> {
         (0..text.len() / 2).map(|i| u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()).collect()
     };
     Ok(match value_type {
@@ -221,9 +218,9 @@ fn value(text: &str, value_type: ValueType) -> Result<Value, BadCase> {
         ValueType::Double => Value::Double(parse(text)?),
         ValueType::String => Value::from(text.to_owned()),
         ValueType::Aggregate | ValueType::AggregateStatic => {
-            Value::Aggregate(bytes().ok_or(BadCase::Field("value"))?)
+            Value::Aggregate(bytes().ok_or(BadCase::Field("value"))?.into())
         }
-        ValueType::Event => Value::Event(bytes().ok_or(BadCase::Field("value"))?),
-        ValueType::HighResEvent => Value::HighResEvent(bytes().ok_or(BadCase::Field("value"))?),
+        ValueType::Event => Value::Event(bytes().ok_or(BadCase::Field("value"))?.into()),
+        ValueType::HighResEvent => Value::HighResEvent(bytes().ok_or(BadCase::Field("value"))?.into()),
     })
 }

@@ -2,9 +2,8 @@
 
 use serde_json::Value as Json;
 
-use super::{BadCase, Outcome, compare};
-use crate::dialect::{Dialect, Level};
-use crate::parser::parse;
+use super::cases::{BadCase, Outcome, compare};
+use jumpseat::derive::{Dialect, Level, parse};
 
 pub(super) fn replay(case: &Json, expected: &Json, dialect: &Dialect) -> Result<Outcome, BadCase> {
     let source = case["src"].as_str().ok_or(BadCase::Field("src"))?;

@@ -1,0 +1,267 @@
+//! Evaluation: bound definitions of a context, compiled into instructions over columns.
+//!
+//! Every node of every definition gets a slot: an operation and the column it fills. Nodes without a
+//! memory that compute the same from the same slots share one, across definitions, and are computed
+//! once a fetch. Nodes with a memory (`delta`, `rate`, `max`, `min`, filters, windows) are never
+//! shared, as each occurrence has its own history. Cost of an instruction: its loop over the instances; no
+//! allocation once columns have been as long before.
+
+mod compile;
+
+use std::collections::HashMap;
+use std::mem;
+
+use crate::bind::Bound;
+use crate::column::{Column, Values};
+use crate::functions::{Call, Evaluate, Evaluation, Ordering};
+use crate::meta::Meta;
+use crate::nodes::binary::{Binary, BinaryScratch};
+use crate::nodes::constant::{self, Literal};
+use crate::nodes::pairing::Finder;
+use crate::nodes::ternary::Ternary;
+use crate::nodes::unary;
+use crate::source::{MetricSource, OperandValues};
+use pcp_model::{InDom, PmError, Pmid, Timestamp, ValueType};
+
+type SlotId = usize;
+
+/// What a slot computes. Slots without a memory are found by it: where it is the same, values are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Operation {
+    /// A metric's values, as values of a type.
+    Operand(Pmid, ValueType),
+    /// A number: one value, or one for each instance of a domain.
+    Constant(Literal, InDom),
+    /// A constant whose type has no numbers.
+    BadConstant,
+    /// No values, ever, of a type.
+    Empty(ValueType),
+    Negate(SlotId),
+    Not(SlotId),
+    Binary(Binary, SlotId, SlotId),
+    Ternary(Ternary, [SlotId; 3]),
+    /// A ternary whose guard is known: the side's values, if the guard has any.
+    Guarded(SlotId, SlotId),
+    /// A function of an operand that has this metadata; the slot's evaluator computes it.
+    Call(Call, Meta, SlotId),
+    /// `x[instance]`; the slot's evaluator computes it.
+    Instance(SlotId),
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// `None` while nothing uses it.
+    operation: Option<Operation>,
+    /// Of calls and filters.
+    evaluator: Option<Box<dyn Evaluate>>,
+    /// Whether others find it by its operation.
+    shared: bool,
+    /// How many nodes use it.
+    users: usize,
+    /// The fetch it was computed in.
+    fetch: u64,
+    error: Option<PmError>,
+    /// Whether its values stand for an error of its operand.
+    recovered: bool,
+    column: Column,
+}
+
+/// A part of a definition's evaluation: have a slot computed.
+#[derive(Clone, Copy, Debug)]
+struct Instruction {
+    slot: SlotId,
+    /// The slot that learns of an error here.
+    remembers: Option<SlotId>,
+    /// Whether an error here does not end the evaluation (below `count`).
+    tolerated: bool,
+}
+
+/// A definition, compiled.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    instructions: Vec<Instruction>,
+    /// `None` for a definition that breaks an invariant of binding: it has no values then.
+    result: Option<SlotId>,
+    /// One entry a node that uses a slot, for giving them back.
+    used: Vec<SlotId>,
+}
+
+/// All slots of a context.
+#[derive(Debug, Default)]
+pub(super) struct Machine {
+    slots: Vec<Slot>,
+    free: Vec<SlotId>,
+    known: HashMap<Operation, SlotId>,
+    fetch: u64,
+    binary: BinaryScratch,
+    ordering: Ordering,
+    finder: Finder,
+}
+
+/// Where the values of a fetch come from.
+pub(super) struct Fetch<'a> {
+    pub time: Timestamp,
+    pub values: &'a mut dyn OperandValues,
+    pub source: &'a mut dyn MetricSource,
+}
+
+impl Machine {
+    /// Compiles a bound definition.
+    pub fn compile(&mut self, bound: &Bound) -> Program {
+        compile::compile(self, bound)
+    }
+
+    /// Gives back the slots of a definition, history included.
+    pub fn release(&mut self, program: Program) {
+        for id in program.used {
+            let Some(slot) = self.slots.get_mut(id) else {
+                debug_assert!(false, "slots are never taken away");
+                continue;
+            };
+            slot.users -= 1;
+            if slot.users == 0 {
+                if let Some(operation) = slot.operation.take().filter(|_| slot.shared) {
+                    self.known.remove(&operation);
+                }
+                slot.evaluator = None;
+                slot.column = Column::new(ValueType::Unknown);
+                self.free.push(id);
+            }
+        }
+    }
+
+    /// A new fetch begins: shared values are computed afresh.
+    pub fn begin(&mut self) {
+        self.fetch += 1;
+    }
+
+    /// Evaluates a definition with the values of this fetch.
+    ///
+    /// # Errors
+    /// The error that the definition's value set has.
+    pub fn evaluate(&mut self, program: &Program, fetch: &mut Fetch<'_>) -> Result<&Column, PmError> {
+        for instruction in &program.instructions {
+            let error = self.ensure(instruction.slot, fetch);
+            if let Some(error) = error.filter(|_| !instruction.tolerated) {
+                let remembers = instruction.remembers.and_then(|id| self.slots.get_mut(id));
+                if let Some(evaluator) = remembers.and_then(|slot| slot.evaluator.as_mut()) {
+                    evaluator.operand_failed(error);
+                }
+                return Err(error);
+            }
+        }
+        let result = program.result.and_then(|id| self.slots.get(id));
+        result.map(|slot| &slot.column).ok_or(PmError::BADDERIVE)
+    }
+
+    /// Bytes that nodes with a memory hold for values of earlier fetches.
+    pub fn history_bytes(&self) -> usize {
+        self.slots.iter().filter_map(|slot| slot.evaluator.as_ref()).map(|node| node.history_bytes()).sum()
+    }
+
+    /// Computes a slot, unless it has been in this fetch.
+    fn ensure(&mut self, id: SlotId, fetch: &mut Fetch<'_>) -> Option<PmError> {
+        let slot = self.slots.get_mut(id)?;
+        // What has a memory is computed as often as it is asked for: each time advances its history, as in PCP.
+        if slot.shared && slot.fetch == self.fetch {
+            return slot.error;
+        }
+        slot.fetch = self.fetch;
+        // Out of their place while others are read: no slot reads itself.
+        let mut evaluator = slot.evaluator.take();
+        let mut out =
+            mem::replace(&mut slot.column, Column { ids: Vec::new(), values: Values::Other(Vec::new()) });
+        let computed = self.compute(id, evaluator.as_deref_mut(), &mut out, fetch);
+        if computed.is_err() {
+            out.clear();
+        }
+        let slot = self.slots.get_mut(id)?;
+        (slot.evaluator, slot.column) = (evaluator, out);
+        slot.error = computed.err();
+        slot.recovered = computed.unwrap_or(false);
+        slot.error
+    }
+
+    /// Fills a slot's column; whether the values stand for an error.
+    fn compute(
+        &mut self,
+        id: SlotId,
+        evaluator: Option<&mut (dyn Evaluate + 'static)>,
+        out: &mut Column,
+        fetch: &mut Fetch<'_>,
+    ) -> Result<bool, PmError> {
+        // Slots are made before the slots that use them, by the compiler alone.
+        let slots = &self.slots;
+        let at = |id: SlotId| &slots[id].column;
+        match &slots[id].operation {
+            None | Some(Operation::Empty(_)) => {}
+            &Some(Operation::Operand(pmid, value_type)) => operand(pmid, value_type, fetch, out)?,
+            &Some(Operation::Constant(literal, InDom::NULL)) => {
+                // It stays what it is once it is there.
+                if out.is_empty() {
+                    constant::fill(&literal.value(), out);
+                }
+            }
+            &Some(Operation::Constant(literal, indom)) => {
+                out.clear();
+                fetch.source.instances(indom, &mut out.ids)?;
+                constant::fill_set(&literal.value(), out);
+            }
+            Some(Operation::BadConstant) => return Err(PmError::TYPE),
+            &Some(Operation::Negate(x)) => unary::negate(at(x), out),
+            &Some(Operation::Not(x)) => unary::not(at(x), out),
+            Some(Operation::Binary(binary, l, r)) => binary.eval(at(*l), at(*r), out, &mut self.binary),
+            Some(Operation::Ternary(ternary, [g, y, n])) => ternary.eval(at(*g), at(*y), at(*n), out)?,
+            &Some(Operation::Guarded(guard, side)) => guarded(at(guard), at(side), out)?,
+            &Some(Operation::Call(_, _, x) | Operation::Instance(x)) => {
+                let Some(evaluator) = evaluator else {
+                    debug_assert!(false, "calls and filters have evaluators");
+                    return Err(PmError::BADDERIVE);
+                };
+                let mut evaluation = Evaluation {
+                    time: fetch.time,
+                    source: fetch.source,
+                    finder: &mut self.finder,
+                    ordering: &mut self.ordering,
+                    operand_error: slots[x].error,
+                    operand_recovered: slots[x].recovered,
+                    recovered: false,
+                };
+                evaluator.eval(at(x), out, &mut evaluation)?;
+                return Ok(evaluation.recovered);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The values of a metric.
+fn operand(
+    pmid: Pmid,
+    value_type: ValueType,
+    fetch: &mut Fetch<'_>,
+    out: &mut Column,
+) -> Result<(), PmError> {
+    if !matches!(value_type, ValueType::NoSupport | ValueType::Unknown) {
+        out.clear();
+        return fetch.values.operand(pmid, out);
+    }
+    // Nothing can be taken of such a type. The source's own error stands; else only that there is a value
+    // counts, not what it is.
+    let mut words = Column::new(ValueType::U32);
+    fetch.values.operand(pmid, &mut words)?;
+    if words.is_empty() { Ok(()) } else { Err(PmError::TYPE) }
+}
+
+/// The side of a ternary that is known to be selected.
+fn guarded(guard: &Column, side: &Column, out: &mut Column) -> Result<(), PmError> {
+    out.clear();
+    if guard.is_empty() {
+        return Ok(());
+    }
+    if matches!(side.values, Values::Other(_)) && !side.is_empty() {
+        return Err(PmError::TYPE);
+    }
+    out.copy_from(side);
+    Ok(())
+}
