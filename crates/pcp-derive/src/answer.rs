@@ -38,21 +38,22 @@ impl<'a> Answer<'a> {
 /// Answers the metrics of a request, one by one: made by [`Attached::answers`].
 pub struct Answers<'a, 'b> {
     attached: &'a mut Attached<'b>,
+    request: &'a [Pmid],
     time: Timestamp,
-    any_bound: bool,
+    /// Found out when it is wanted first.
+    any_bound: Option<bool>,
 }
 
 impl<'b> Attached<'b> {
-    /// The answers to a fetch of `request`, whose operands have the values of this time. What the request needs has
-    /// been bound: by [`Attached::expand`], or by asking for its metadata. Operands are asked for once between
-    /// two calls of [`Attached::begin_fetch`].
-    pub fn answers(&mut self, request: &[Pmid], time: Timestamp) -> Answers<'_, 'b> {
-        let any_bound = request.iter().any(|&pmid| self.context.is_bound(pmid));
-        Answers { attached: self, time, any_bound }
+    /// The answers to a fetch of `request`, whose operands have the values of this time. What the request
+    /// needs has been bound: by [`Attached::expand`], or by asking for its metadata. Operands are asked for
+    /// once between two calls of [`Attached::begin_fetch`].
+    pub fn answers<'a>(&'a mut self, request: &'a [Pmid], time: Timestamp) -> Answers<'a, 'b> {
+        Answers { attached: self, request, time, any_bound: None }
     }
 
-    /// The answer to a fetch of `request` made of the source's answer to the expanded list, for sources whose values
-    /// are decoded already: one value set for each metric asked for.
+    /// The answer to a fetch of `request`, made of the source's answer to the expanded list: one value set
+    /// for each metric asked for. For sources whose values are decoded already; it begins the fetch itself.
     pub fn answer(&mut self, request: &[Pmid], fetched: &FetchResult) -> FetchResult {
         self.begin_fetch();
         let mut values = FetchedValues::new(fetched);
@@ -72,25 +73,25 @@ impl<'b> Attached<'b> {
 impl Answers<'_, '_> {
     /// The answer for one metric of the request. A metric that is asked for twice is to be answered twice.
     pub fn answer(&mut self, pmid: Pmid, values: &mut dyn OperandValues) -> Answer<'_> {
-        // Asked before anything is borrowed for the answer; few metrics are not bound.
-        if !self.attached.context.is_bound(pmid) {
+        let Some(at) = self.attached.context.bound_at(pmid) else {
             return self.not_bound(pmid, values);
-        }
+        };
         let level = self.attached.context.level();
-        match self.attached.evaluate(pmid, self.time, values) {
-            Some(Ok(column)) => Answer::Values(column),
-            Some(Err(error)) => Answer::Error(as_derived(pmid, error, level)),
-            None => Answer::OfSource,
+        match self.attached.evaluate(at, self.time, values) {
+            Ok(column) => Answer::Values(column),
+            Err(error) => Answer::Error(as_derived(pmid, error, level)),
         }
     }
 
-    fn not_bound(&self, pmid: Pmid, values: &dyn OperandValues) -> Answer<'static> {
-        // PCP rewrites results only if something in them is bound. It then knows the others for derived ones.
-        if self.any_bound && self.attached.context.knows(pmid) {
+    fn not_bound(&mut self, pmid: Pmid, values: &dyn OperandValues) -> Answer<'static> {
+        let context = &*self.attached.context;
+        let any_bound = || self.request.iter().any(|&pmid| context.is_bound(pmid));
+        // PCP goes through a result only if something in it is bound; only then does it find the others.
+        if context.knows(pmid) && *self.any_bound.get_or_insert_with(any_bound) {
             return Answer::Error(PmError::PMID);
         }
         let error = values.own_error(pmid);
-        let told = error.map(|error| as_derived(pmid, error, self.attached.context.level()));
+        let told = error.map(|error| as_derived(pmid, error, context.level()));
         told.filter(|_| told != error).map_or(Answer::OfSource, Answer::Error)
     }
 }
@@ -130,5 +131,36 @@ impl OperandValues for FetchedValues<'_> {
 
     fn own_error(&self, pmid: Pmid) -> Option<PmError> {
         self.of(pmid).err()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::NoMetrics;
+    use crate::{DerivedContext, Dialect, Registry};
+
+    /// What is answered for a broken definition, next to one that binds or alone, when the source knows no agent.
+    fn broken(level: Level, next_to: bool) -> Result<Vec<InstanceValue>, PmError> {
+        let mut registry = Registry::new(Dialect::strict(level));
+        let bound = registry.register("d.one", "1").unwrap();
+        let broken = registry.register("d.broken", "no.such").unwrap();
+        let (mut context, mut source) = (DerivedContext::new(), NoMetrics);
+        let mut attached = context.attach(&registry, &mut source);
+        let request = if next_to { vec![broken, bound] } else { vec![broken] };
+        attached.expand(&mut request.clone());
+        let sets = vec![ValueSet { pmid: broken, values: Err(PmError::NOAGENT) }];
+        let answer = attached.answer(&request, &FetchResult { timestamp: Timestamp::default(), sets });
+        assert!(
+            answer.sets.iter().skip(1).all(|set| set.values.as_ref().is_ok_and(|values| values.len() == 1))
+        );
+        answer.sets.into_iter().next().unwrap().values
+    }
+
+    #[test]
+    fn a_derived_metric_lacks_no_agent_from_7_2_1_on() {
+        assert_eq!(broken(Level::V638, false), Err(PmError::NOAGENT));
+        assert_eq!(broken(Level::V721, false), Err(PmError::PMID));
+        assert_eq!(broken(Level::V638, true), Err(PmError::PMID), "something else is bound");
     }
 }

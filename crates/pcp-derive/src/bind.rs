@@ -62,6 +62,7 @@ pub struct BoundNode {
 
 /// What is known of some kinds of nodes only.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Fact {
     /// Nothing.
     None,
@@ -132,6 +133,7 @@ impl Binder<'_> {
             tree
         };
         let mut nodes = self.look_up(tree, names)?;
+        // 6.0.3 looks at guards only when it evaluates.
         if self.dialect.level >= Level::V638 {
             decide_guards(tree, &mut nodes);
         }

@@ -4,8 +4,8 @@
 //! A context takes the registry's definitions over when it is refreshed, binds them one by one the first
 //! time they are asked about, and keeps their history. Lookups by name and PMID are hash lookups.
 //!
-//! What needs metrics (binding and fetching) is asked of a context that is [attached](DerivedContext::attach) to a source of
-//! them for that time; all else of the context itself.
+//! What needs metrics (binding and fetching) is asked of a context that is [attached](DerivedContext::attach)
+//! to a source of them for that time; all else of the context itself.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -142,8 +142,8 @@ impl DerivedContext {
         self
     }
 
-    /// The context together with a source of metrics, for a while; refreshed, so that it knows all that the registry
-    /// has.
+    /// The context together with a source of metrics, for a while; refreshed, so that it knows all that the
+    /// registry has.
     pub fn attach<'a>(&'a mut self, registry: &Registry, source: &'a mut dyn MetricSource) -> Attached<'a> {
         self.refresh(registry);
         Attached { context: self, source }
@@ -197,7 +197,7 @@ impl DerivedContext {
 
     /// Whether a metric is derived and bound in this context.
     pub fn is_bound(&self, pmid: Pmid) -> bool {
-        self.metric(pmid).is_some_and(|metric| matches!(metric.state, State::Bound(..)))
+        self.bound_at(pmid).is_some()
     }
 
     /// Whether the context has taken over all that the registry has.
@@ -213,6 +213,12 @@ impl DerivedContext {
     /// Bytes that the context holds for values of earlier fetches.
     pub fn history_bytes(&self) -> usize {
         self.machine.history_bytes()
+    }
+
+    /// The place of a metric that is bound.
+    pub(super) fn bound_at(&self, pmid: Pmid) -> Option<usize> {
+        let at = *self.by_pmid.get(&pmid)?;
+        matches!(self.metrics.get(at)?.state, State::Bound(..)).then_some(at)
     }
 
     pub(super) fn level(&self) -> Level {
@@ -232,6 +238,7 @@ impl DerivedContext {
             match registry.find_pmid(metric.definition.pmid) {
                 // Help texts may have come.
                 Some(definition) => metric.definition = definition.clone(),
+                // The registry does not know them.
                 None if metric.scope == Scope::Context => {}
                 None => {
                     if let State::Bound(_, Some(program)) = metric.state {
@@ -324,6 +331,7 @@ impl Attached<'_> {
         };
         let pmid = context.next_own_pmid();
         let pmid = pmid.ok_or(AddError::Refused(RegisterError::Exhausted(Scope::Context)))?;
+        // Even if it does not bind: the name is the context's own from now on.
         context.mask(name);
         let definition = Arc::new(Definition::new(name, expression, tree, pmid));
         let at = context.metrics.len();
@@ -393,20 +401,22 @@ impl Attached<'_> {
         self.context.machine.begin();
     }
 
-    /// Evaluates a derived metric with the values of the fetch that was begun last; `None` if it is not bound.
-    /// Evaluating twice in a fetch advances the history twice, as in PCP.
+    /// Evaluates a derived metric that is bound ([`DerivedContext::bound_at`]) with the values of the fetch that
+    /// was begun last. Evaluating twice in a fetch advances the history twice, as in PCP.
     pub(super) fn evaluate(
         &mut self,
-        pmid: Pmid,
+        at: usize,
         time: Timestamp,
         values: &mut dyn OperandValues,
-    ) -> Option<Result<&Column, PmError>> {
-        let DerivedContext { metrics, by_pmid, machine, .. } = &mut *self.context;
-        let State::Bound(bound, program) = &mut metrics.get_mut(*by_pmid.get(&pmid)?)?.state else {
-            return None;
+    ) -> Result<&Column, PmError> {
+        let DerivedContext { metrics, machine, .. } = &mut *self.context;
+        let Some(State::Bound(bound, program)) = metrics.get_mut(at).map(|metric| &mut metric.state) else {
+            debug_assert!(false, "it is the place of a metric that is bound");
+            return Err(PmError::PMID);
         };
+        // Not when it is bound: many definitions are looked at that are never fetched.
         let program = program.get_or_insert_with(|| machine.compile(bound));
-        Some(machine.evaluate(program, &mut Fetch { time, values, source: self.source }))
+        machine.evaluate(program, &mut Fetch { time, values, source: self.source })
     }
 
     fn state(&self, at: usize) -> Option<&State> {
@@ -434,6 +444,7 @@ impl Attached<'_> {
     }
 
     fn bound(&mut self, definition: &Definition, scope: Scope) -> State {
+        // Asked again after a reset only, so a real metric that comes later does not take the place.
         if self.source.pmid(&definition.name).is_ok() {
             return State::Real;
         }

@@ -23,6 +23,7 @@ pub struct BindError {
 
 /// What is wrong with a definition.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum BindErrorKind {
     /// No such metric.
     UnknownOperand(Box<str>),

@@ -55,6 +55,7 @@ impl PartialEq for Pattern {
 /// What is wrong with a pattern, in glibc's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the texts say it")]
+#[non_exhaustive]
 pub enum PatternError {
     #[error("Invalid regular expression")]
     Pattern,

@@ -53,6 +53,7 @@ impl Definition {
 
 /// Why a definition is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegisterError {
     /// The limit is reached.
     #[error("Too many {0} derived metrics")]

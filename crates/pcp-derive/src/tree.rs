@@ -59,6 +59,7 @@ pub struct Node {
 
 /// What a node is.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Kind {
     /// An operand metric's name.
     Metric(Box<str>),

@@ -10,7 +10,7 @@ use pcp_model::ValueType;
 pub(super) static ANON: Function =
     Function { word: "anon", availability: Availability::Always, takes_pattern: false, parse, behind: None };
 
-/// `NAME )`: PCP takes any name, and looks behind it before it says that it is no type's.
+/// `NAME )`
 fn parse(parser: &mut Parser<'_>, function: &'static Function) -> parser::Result<Option<OperandTaken>> {
     parser.open_call(function, Some(Expected::METRIC));
     let Token::Name(name) = parser.token else {
@@ -18,6 +18,7 @@ fn parse(parser: &mut Parser<'_>, function: &'static Function) -> parser::Result
     };
     let at = parser.span;
     parser.advance();
+    // PCP takes any name, and looks behind it before it says that it is no type's.
     parser.expect_close()?;
     let value_type = match name {
         "PM_TYPE_32" => ValueType::I32,

@@ -40,6 +40,7 @@ impl Evaluate for Count {
     /// Of a metric that failed it is zero.
     fn eval(&mut self, x: &Column, out: &mut Column, fetch: &mut Evaluation<'_>) -> Result<(), PmError> {
         debug_assert!(fetch.operand_error.is_none() || x.is_empty(), "what failed has no values");
+        // Told to `delta` and `rate`, for whom this zero is not a value like others.
         fetch.recovered = fetch.operand_error.is_some();
         out.clear();
         out.push_number(PM_IN_NULL, x.len() as u32);

@@ -123,6 +123,7 @@ impl Evaluate for Memory {
                 Ok(())
             }
         };
+        // Also behind an error: the next difference is to these values.
         self.last = Last::Values;
         self.column.copy_from(now);
         self.before = before;

@@ -2,8 +2,8 @@
 //! [`FUNCTIONS`].
 //!
 //! A function's file has everything about it: its word and since when there is one ([`Function`]), how its
-//! arguments are read, and what it is once they are ([`FunctionCall`]): type rule, evaluation, printing. Nothing else in the
-//! crate knows a function by name. To add one, write the file and add the line.
+//! arguments are read, and what it is once they are ([`FunctionCall`]): type rule, evaluation, printing.
+//! Nothing else in the crate knows a function by name. To add one, write the file and add the line.
 //!
 //! Functions that give a node of its own kind instead of a call (`anon`, `defined`, `mkconst`, `novalue`) have
 //! their words and arguments here, and the rules of those nodes in `nodes` and `bind`: they look up
@@ -187,7 +187,8 @@ pub(crate) enum OnError {
 #[derive(Clone)]
 pub struct Call(Shared);
 
-/// Most functions have no more arguments: those calls are all the same one.
+// Most functions have no more arguments. Their calls need no memory, and registering tens of thousands of
+// definitions is a case that counts.
 #[derive(Clone)]
 enum Shared {
     Plain(&'static dyn FunctionCall),

@@ -24,13 +24,14 @@ pub(super) static RESCALE: Function = Function {
     }),
 };
 
-/// `STRING )`, the parenthesis not taken: PCP points there if the units are wrong.
+/// `STRING )`, the parenthesis not taken.
 fn units(parser: &mut Parser<'_>) -> parser::Result<Call> {
     let Token::String(text) = parser.token else {
         return Err(parser.error());
     };
     parser.advance();
     parser.expect_close()?;
+    // PCP points behind the units if they are wrong.
     let to = parser.units(text, parser.span)?;
     Ok(Call::with(Rescale { to, vocabulary: parser.dialect.units() }))
 }
@@ -78,6 +79,7 @@ struct Converter(Conversion);
 
 impl Evaluate for Converter {
     fn eval(&mut self, x: &Column, out: &mut Column, _: &mut Evaluation<'_>) -> Result<(), PmError> {
+        // Each type is converted in itself, with the rounding that PCP has for it.
         let conversion = &self.0;
         out.clear();
         out.ids.extend_from_slice(&x.ids);

@@ -38,6 +38,7 @@ impl Evaluate for Scalar {
     fn eval(&mut self, x: &Column, out: &mut Column, _: &mut Evaluation<'_>) -> Result<(), PmError> {
         out.clear();
         out.push_from(x, 0);
+        // One id or none: the result is singular.
         out.ids.fill(PM_IN_NULL);
         Ok(())
     }

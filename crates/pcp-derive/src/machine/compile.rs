@@ -49,6 +49,7 @@ impl Compiler<'_> {
     fn run(&mut self) -> Option<SlotId> {
         let bound = self.bound;
         for (id, _) in bound.tree.iter() {
+            // What is on the side of a ternary that never counts has no values that anybody could ask for.
             let compiled = match bound.node(id).active {
                 true => Some(self.node(id)?),
                 false => None,
@@ -92,6 +93,7 @@ impl Compiler<'_> {
             &Kind::Binary { op, left, right } => self.binary(id, op, left, right)?,
             &Kind::Ternary { guard, yes, no } => self.ternary(id, guard, yes, no)?,
             Kind::Instance(name, x) => {
+                // Not shared, as it keeps the instance that it has found first.
                 let filter = InstanceFilter::new(name, self.meta(*x).indom);
                 let operation = Operation::Instance(self.slot(*x)?);
                 return Some(self.add(id, operation, Some(Box::new(filter)), false));
@@ -146,6 +148,8 @@ impl Compiler<'_> {
         let Some(evaluator) = call.rules().evaluator(&node) else {
             return Some(operand);
         };
+        // With the operand's metadata, as evaluators are made for it: the same slot may be a constant in units of
+        // one scale here and of another there.
         let operation = Operation::Call(call.clone(), argument, operand.slot);
         let shared = !call.rules().has_memory() && self.operands_are_shared(&operation);
         let added = self.add(id, operation, Some(evaluator), shared);
@@ -170,8 +174,10 @@ impl Compiler<'_> {
         }
     }
 
-    /// Whether all operands are shared themselves: what is made of values with a history has one, too.
+    /// Whether all operands are shared themselves.
     fn operands_are_shared(&self, operation: &Operation) -> bool {
+        // What is made of values with a history has that history, too; and slots of one definition must not be
+        // found by another's, or the first would be advanced by both.
         let shared = |id: SlotId| self.machine.slots.get(id).is_some_and(|slot| slot.shared);
         match *operation {
             Operation::Operand(..) | Operation::Constant(..) | Operation::Empty(_) => true,
@@ -223,6 +229,7 @@ impl Compiler<'_> {
             column: Column::new(value_type),
         };
         let slots = &mut self.machine.slots;
+        // A slot that was given back first, so that reloading definitions over and over takes no more memory.
         let free = self.machine.free.pop().and_then(|id| Some((id, slots.get_mut(id)?)));
         let id = match free {
             Some((id, free)) => {

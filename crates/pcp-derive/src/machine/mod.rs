@@ -142,6 +142,7 @@ impl Machine {
     pub fn evaluate(&mut self, program: &Program, fetch: &mut Fetch<'_>) -> Result<&Column, PmError> {
         for instruction in &program.instructions {
             let error = self.ensure(instruction.slot, fetch);
+            // The first error ends it, as in PCP: what comes later keeps the history it has, without this fetch.
             if let Some(error) = error.filter(|_| !instruction.tolerated) {
                 let remembers = instruction.remembers.and_then(|id| self.slots.get_mut(id));
                 if let Some(evaluator) = remembers.and_then(|slot| slot.evaluator.as_mut()) {
@@ -173,6 +174,7 @@ impl Machine {
             mem::replace(&mut slot.column, Column { ids: Vec::new(), values: Values::Other(Vec::new()) });
         let computed = self.compute(id, evaluator.as_deref_mut(), &mut out, fetch);
         if computed.is_err() {
+            // Whoever tolerates the error finds no values, not those of the last fetch.
             out.clear();
         }
         let slot = self.slots.get_mut(id)?;
@@ -194,6 +196,7 @@ impl Machine {
         let slots = &self.slots;
         let at = |id: SlotId| &slots[id].column;
         match &slots[id].operation {
+            // Nothing is ever put into it.
             None | Some(Operation::Empty(_)) => {}
             &Some(Operation::Operand(pmid, value_type)) => operand(pmid, value_type, fetch, out)?,
             &Some(Operation::Constant(literal, InDom::NULL)) => {

@@ -99,6 +99,7 @@ impl Parser<'_> {
                 self.expect_close()?;
                 Some(call)
             }
+            // With a `)` for the comma.
             (Some(behind), _) if behind.expected_at_close => {
                 open.expected = Some(behind.expected);
                 return Err(self.error());

@@ -49,7 +49,7 @@ fn value(
     let mut context = context.attach(registry, &mut metrics);
     context.meta(pmid).unwrap();
     context.begin_fetch();
-    let mut answers = context.answers(&[pmid], Timestamp::new(time, 0));
+    let mut answers = context.answers(std::slice::from_ref(&pmid), Timestamp::new(time, 0));
     let column = answers.answer(pmid, &mut All(operand)).values().unwrap();
     Some(column.values.clone()).filter(|values| !values.is_empty())
 }

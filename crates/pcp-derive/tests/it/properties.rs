@@ -241,7 +241,7 @@ proptest! {
         let Ok(meta) = context.meta(pmid) else { return Ok(()) };
         for (time, sample) in &mut samples {
             context.begin_fetch();
-            let mut answers = context.answers(&[pmid], Timestamp::new(*time, 0));
+            let mut answers = context.answers(std::slice::from_ref(&pmid), Timestamp::new(*time, 0));
             if let Ok(column) = answers.answer(pmid, sample).values() {
                 prop_assert_eq!(column.ids.len(), column.values.len(), "{}", text);
                 if let Some(value) = column.values.get(0) {
