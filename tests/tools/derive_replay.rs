@@ -56,7 +56,7 @@ fn patterns() {
     check("pattern-cases.ndjson", "6.3.8");
 }
 
-/// What comparing random definitions with PCP has found (`tests/derive_differential`).
+/// What comparing random definitions with PCP has found (`crates/pcp-derive/tests/it/differential`).
 #[test]
 fn found_by_comparing() {
     check("found-cases.ndjson", "6.0.3");

@@ -2,23 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value as Json;
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// What `cargo metadata` says, without asking a registry.
-fn metadata(options: &[&str]) -> Json {
+/// What cargo says, without asking a registry.
+fn cargo(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--offline"])
-        .args(options)
+        .args(arguments)
+        .arg("--offline")
         .current_dir(support::repository())
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("cargo writes JSON")
+    String::from_utf8(output.stdout).expect("cargo writes UTF-8")
 }
 
 fn text(json: &Json) -> &str {
@@ -70,7 +70,9 @@ fn table(architecture: &str) -> Arrows {
 fn the_table_of_parts_is_what_the_manifests_say() {
     let architecture =
         fs::read_to_string(support::repository().join("ARCHITECTURE.md")).expect("the map is there");
-    let (said, are) = (table(&architecture), arrows(&metadata(&["--no-deps"])));
+    let metadata = cargo(&["metadata", "--format-version", "1", "--no-deps"]);
+    let metadata = serde_json::from_str(&metadata).expect("cargo writes JSON");
+    let (said, are) = (table(&architecture), arrows(&metadata));
     assert_eq!(
         said.keys().collect::<Vec<_>>(),
         are.keys().collect::<Vec<_>>(),
@@ -90,46 +92,44 @@ fn the_table_of_parts_is_what_the_manifests_say() {
     }
 }
 
-/// All that a package of this name brings, itself included, built as its dependents here build it.
-fn closure(metadata: &Json, name: &str) -> BTreeSet<String> {
-    let nodes: BTreeMap<&str, &Json> =
-        items(&metadata["resolve"]["nodes"]).iter().map(|node| (text(&node["id"]), node)).collect();
-    let package = |id: &str| {
-        let found = items(&metadata["packages"]).iter().find(|package| text(&package["id"]) == id);
-        text(&found.expect("each node is a package")["name"]).to_owned()
-    };
-    let start = nodes.keys().copied().find(|id| package(id) == name).expect("the package is there");
-    let (mut todo, mut seen) = (vec![start], BTreeSet::new());
-    while let Some(id) = todo.pop() {
-        if !seen.insert(id) {
-            continue;
+/// The packages below `root` in what `cargo tree --prefix depth --no-dedupe` prints.
+fn below(tree: &str, root: &str) -> BTreeSet<String> {
+    let nodes = tree.lines().filter_map(|line| {
+        let (depth, node) = line.split_at(line.find(|c: char| !c.is_ascii_digit())?);
+        Some((depth.parse::<usize>().ok()?, node.split(' ').next()?))
+    });
+    let mut found = BTreeSet::new();
+    let mut inside = None;
+    for (depth, name) in nodes {
+        // What follows a node and is deeper is below it.
+        if inside.is_some_and(|top| depth <= top) {
+            inside = None;
         }
-        let normal =
-            |dependency: &&Json| items(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
-        todo.extend(
-            items(&nodes[id]["deps"]).iter().filter(normal).map(|dependency| text(&dependency["pkg"])),
-        );
+        match inside {
+            Some(_) => _ = found.insert(name.to_owned()),
+            None if name == root => inside = Some(depth),
+            None => {}
+        }
     }
-    seen.into_iter().map(package).collect()
+    found
 }
 
 #[test]
 fn a_traced_program_gets_little_with_the_layer() {
-    // The layer as a package of its own: features that other packages of the workspace ask for do not count.
-    let manifest = support::repository().join("crates/jumpseat-layer/Cargo.toml");
-    let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "--edges", "normal", "--prefix", "none", "--manifest-path"])
-        .arg(manifest)
-        .output()
-        .expect("cargo runs");
-    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
-    let brings: BTreeSet<String> = String::from_utf8_lossy(&tree.stdout)
-        .lines()
-        .filter_map(|line| line.split(' ').next())
-        .filter(|name| !name.is_empty() && *name != "jumpseat-layer")
-        .map(str::to_owned)
-        .collect();
-    let there_anyway = closure(&metadata(&[]), "tracing-subscriber");
+    // Of this one package, so that features which others of the workspace ask for do not count: neither for the
+    // layer, nor as something that tracing-subscriber would have brought anyway.
+    let tree = cargo(&[
+        "tree",
+        "--package=jumpseat-layer",
+        "--edges=normal",
+        "--prefix=depth",
+        "--no-dedupe",
+        "--charset=ascii",
+    ]);
+    let brings = below(&tree, "jumpseat-layer");
+    let mut there_anyway = below(&tree, "tracing-subscriber");
+    assert!(there_anyway.contains("tracing-core"), "{tree}");
+    there_anyway.insert("tracing-subscriber".to_owned());
     let more: Vec<_> = brings.difference(&there_anyway).collect();
     assert!(more.len() <= 4, "besides what tracing-subscriber brings: {more:?}");
     assert!(brings.iter().all(|name| !name.starts_with("pcp-")), "{brings:?}");
@@ -163,28 +163,48 @@ fn code() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
+/// What stands between `start` and the next of `ends`, wherever `start` is.
+fn after<'a>(text: &'a str, start: &'a str, ends: &'static [char]) -> impl Iterator<Item = &'a str> {
+    text.split(start).skip(1).filter_map(move |rest| rest.split(ends).next())
+}
+
 #[test]
 fn few_things_depend_on_features() {
-    let conditional = |line: &&str| line.contains("cfg") && line.contains("feature = ");
-    let count: usize = code().iter().map(|(_, text)| text.lines().filter(conditional).count()).sum();
+    let conditions = |text: &str| {
+        after(text, "cfg", &[']', '{', ';']).filter(|condition| condition.contains("feature = ")).count()
+    };
+    let count: usize = code().iter().map(|(_, text)| conditions(text)).sum();
     assert!(count <= 20, "{count} places depend on a feature: more than 20");
+}
+
+/// Where `file`, as said in a file in `folder`, leads, if that is not out of `package`.
+fn inside(package: &Path, folder: &Path, file: &str) -> Option<PathBuf> {
+    let mut at = folder.to_owned();
+    for step in Path::new(file).components() {
+        match step {
+            Component::ParentDir => _ = at.pop(),
+            step => at.push(step),
+        }
+        if !at.starts_with(package) {
+            return None;
+        }
+    }
+    Some(at)
 }
 
 #[test]
 fn no_package_needs_files_outside_it() {
     for (path, text) in code() {
+        let shown = path.display();
+        let folder = path.parent().expect("a file is in a folder");
         let package = path.ancestors().find(|folder| folder.join("Cargo.toml").is_file()).expect("a package");
-        let included = text.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
-        for file in included {
-            let mut at = path.parent().expect("a folder").to_owned();
-            for step in Path::new(file).components() {
-                match step {
-                    std::path::Component::ParentDir => assert!(at.pop(), "{}: {file}", path.display()),
-                    step => at.push(step),
-                }
-                assert!(at.starts_with(package), "{}: {file} is outside the package", path.display());
-            }
-            assert!(at.is_file(), "{}: {file} is not there", path.display());
+        let included = ["include_str!(", "include_bytes!(", "include!(", "#[path = "];
+        for argument in included.into_iter().flat_map(|word| after(&text, word, &[')', ']'])) {
+            let file = argument.trim().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+            let file = file.unwrap_or_else(|| panic!("{shown}: {argument} should be a text, for this test"));
+            let at = inside(package, folder, file);
+            let at = at.unwrap_or_else(|| panic!("{shown}: {file} is outside the package"));
+            assert!(at.is_file(), "{shown}: {file} is not there");
         }
     }
 }
