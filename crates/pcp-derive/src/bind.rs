@@ -248,6 +248,7 @@ impl Binder<'_> {
                 let meta = names.meta(pmid).map_err(|code| no_metadata(name, code))?;
                 Ok((meta, Fact::Operand(pmid)))
             }
+            // A definition that is nothing but a name takes the other's metadata, and 6.0.3 any derived operand.
             Resolved::Derived(pmid) if alias || self.dialect.level == Level::V603 => {
                 let bound = names.derived(pmid).map_err(|_| no_metadata(name, PmError::BADDERIVE))?;
                 Ok((bound.meta(), Fact::Operand(pmid)))
@@ -280,6 +281,7 @@ impl Binder<'_> {
             Resolved::Unknown if tolerant => return Ok((Some(Meta::unknown()), Fact::Unknown)),
             Resolved::Unknown => return Err(BindErrorKind::UnknownOperand(name.into())),
         };
+        // Looked up all the same: a name that does not exist is an error there, too.
         Ok((Some(meta).filter(|_| !self.per_context), Fact::None))
     }
 

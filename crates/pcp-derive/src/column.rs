@@ -208,6 +208,7 @@ impl Column {
             (Values::Float(to), Value::I32(v)) => to.push(f32::from_bits(*v as u32)),
             (Values::Float(to), Value::U32(v)) => to.push(f32::from_bits(*v)),
             (Values::Double(to), Value::Double(v)) => to.push(*v),
+            // Kept whole, to be counted and to be refused where numbers are wanted.
             (Values::Other(to), Value::String(_) | Value::Aggregate(_)) => to.push(value.clone()),
             (Values::Other(to), Value::Event(_) | Value::HighResEvent(_)) => to.push(value.clone()),
             (

@@ -104,6 +104,7 @@ impl Registry {
     /// Registers what a configuration file defines. Text that is not UTF-8 has its bad bytes replaced.
     pub fn load(&mut self, contents: &[u8]) -> Loaded {
         let text = String::from_utf8_lossy(contents);
+        // Replaced, not refused: only the definition that they are in is wrong then.
         let mut reader =
             Reader { rest: &text, number: 1, blamed: 1, joins: self.dialect.level >= Level::V638 };
         let mut loaded = Loaded::default();
@@ -123,6 +124,7 @@ impl Registry {
     ) -> Result<(), ConfigProblemKind> {
         let bad = |message: &str| message_with(message, Some(line));
         if line.is_empty() || line.starts_with('#') {
+            // A comment to every release before 7.2, so that a file can be for several.
             let control = line.get(..8).is_some_and(|word| word.eq_ignore_ascii_case("#control"));
             if control && self.dialect.level >= Level::V721 {
                 self.control(reader.blamed, line.get(9..).unwrap_or_default(), loaded);
@@ -150,6 +152,7 @@ impl Registry {
             return Err(bad("attribute name missing"));
         }
         let text = attribute_value(reader, line, right.trim_start_matches(is_white), loaded)?;
+        // Only now, with the value taken: it may go on over several lines, which are no definitions.
         if self.find(name).is_none() {
             return Err(bad(&format!("cannot set attribute, derived metric ({name}) not defined")));
         }
@@ -248,6 +251,7 @@ impl Registry {
                 self.set_unknown_is_novalue(value == 1);
                 Ok(())
             }
+            // What PCP prints while it debugs is nothing that definitions depend on.
             Some(_) => Ok(()),
         }
     }

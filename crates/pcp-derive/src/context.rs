@@ -270,6 +270,7 @@ impl DerivedContext {
         self.by_name.clear();
         self.by_pmid.reserve(self.metrics.len());
         self.by_name.reserve(self.metrics.len());
+        // The first of a name wins: definitions do not change what a name means by coming later.
         for (at, metric) in self.metrics.iter().enumerate() {
             self.by_pmid.entry(metric.definition.pmid).or_insert(at);
             if !metric.masked {

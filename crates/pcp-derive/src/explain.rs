@@ -21,6 +21,7 @@ pub fn explain(bound: &Bound) -> String {
         let meta = node.meta;
         let units = units_text(meta.units);
         let expression = format!("{}{}", "  ".repeat(depths[id.index()].min(MAX_INDENT)), outline(tree, id));
+        // The metadata of a side that never counts is whatever was known before its type rule would have run.
         rows.push(if node.active {
             [
                 expression,

@@ -126,6 +126,7 @@ impl<'a> Lexer<'a> {
     /// The next token and where it is. After [`Token::End`] it is that for ever.
     pub(super) fn next(&mut self) -> (Token<'a>, Span) {
         let Some(raw) = self.inner.next() else {
+            // An empty place behind the text, where errors about what is missing point.
             let end = self.inner.source().len();
             return (Token::End, Span::new(end, end));
         };
@@ -172,9 +173,11 @@ impl<'a> Lexer<'a> {
 
     fn name(&mut self) -> Token<'a> {
         let word = self.inner.slice();
+        // Before functions: a keyword is one everywhere, also where no tag can stand.
         if let Some(keyword) = Keyword::of(word, &self.dialect) {
             return Token::Keyword(keyword);
         }
+        // With a blank before the parenthesis it is a name, as in PCP; then the parenthesis is wrong.
         if !self.inner.remainder().starts_with('(') {
             return Token::Name(word);
         }
@@ -190,6 +193,7 @@ impl<'a> Lexer<'a> {
     /// The text up to `end`, which is taken too. With `escapes`, a backslash hides the next character.
     fn quoted(&mut self, end: u8, escapes: bool) -> Option<&'a str> {
         let rest = self.inner.remainder();
+        // Bytes will do: neither the end nor a backslash is part of a longer character.
         let mut bytes = rest.bytes().enumerate();
         while let Some((at, byte)) = bytes.next() {
             if escapes && byte == b'\\' {

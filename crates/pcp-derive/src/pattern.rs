@@ -100,6 +100,7 @@ impl Rewriter<'_> {
             let start = self.out.len();
             match c {
                 '(' => {
+                    // None captures: only whether a name matches counts.
                     open_groups.push(start);
                     self.out.push_str("(?:");
                 }
@@ -163,6 +164,7 @@ impl Rewriter<'_> {
             self.out.push_str(anchor);
             return Ok(());
         }
+        // GNU's classes, which are of ASCII: the locale is C.
         match c {
             'w' => self.out.push_str("[0-9A-Za-z_]"),
             'W' => self.out.push_str("[^0-9A-Za-z_]"),
@@ -271,6 +273,7 @@ impl Rewriter<'_> {
                     if self.rest.is_empty() {
                         return Err(PatternError::Bracket);
                     }
+                    // A hyphen before the closing bracket is one of the characters.
                     let range = self.hyphen() && !self.rest[1..].starts_with(']');
                     if range {
                         self.take();

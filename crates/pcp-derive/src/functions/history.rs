@@ -46,8 +46,7 @@ impl History {
     pub fn new(difference: Difference, node: &CallNode<'_>) -> History {
         let argument = match node.origin {
             Kind::Call(call, _) if call.rules().on_error() == OnError::Recover => Argument::Count,
-            // PCP keeps values in the node they come from, and these three kinds have no room for them; what
-            // passes them on has.
+            // PCP keeps no history of these three, but of what passes their values on it does.
             Kind::Defined(_) | Kind::Anon(_) | Kind::Instance(..) if !node.passed_on => Argument::Forgetful,
             _ => Argument::Expression,
         };
@@ -221,7 +220,7 @@ impl Pairs<'_> {
             return;
         }
         self.finder.reset();
-        // PCP makes room for as many results as the shorter list has, and stops when it is full.
+        // As many results as the shorter list has values, whatever the other repeats.
         let limit = now.len().min(last.len());
         for (i, (&inst, &value)) in self.now.iter().zip(now).enumerate() {
             if out.len() >= limit {

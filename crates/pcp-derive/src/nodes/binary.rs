@@ -149,6 +149,7 @@ fn same_dimensions(l: Units, r: Units, extra: bool) -> bool {
 fn bind_extra(op: BinaryOp, l: Units, r: Units) -> Result<u8, BrokenRule> {
     let (left, right) = (l.extra_unit(), r.extra_unit());
     let byte = |extra: Option<ExtraUnit>| extra.map_or(0, ExtraUnit::to_byte);
+    // There is room for one extra unit in a descriptor.
     if let (Some(left), Some(right)) = (left, right) {
         if op == BinaryOp::Star {
             return Err("Extra units not allowed for both operands of *");
@@ -210,6 +211,7 @@ fn result_units(op: BinaryOp, base: Units, l: Units, r: Units) -> (Units, Option
     units.dim_count = dimension(base.dim_count, l.dim_count, r.dim_count);
     units.dim_time = dimension(base.dim_time, l.dim_time, r.dim_time);
     units.dim_space = dimension(base.dim_space, l.dim_space, r.dim_space);
+    // A dimension that is gone has no scale; one that only the right operand has, has that operand's.
     if units.dim_count == 0 {
         units.scale_count = 0;
     } else if l.dim_count == 0 {
@@ -286,6 +288,7 @@ impl Binary {
                 pairing
             }
         };
+        // One match of the types for each column, so that the loops below it are over plain slices.
         let pairing = Pairs { pairing, pairs, singular: right.len() };
         let (l, r, to) = (&left.values, &right.values, &mut out.values);
         match self.operand_type {

@@ -41,6 +41,7 @@ pub(crate) fn value(constant: &Constant, value_type: ValueType) -> Option<Value>
     let integer =
         || whole.bytes().try_fold(0u64, |n, digit| n.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
     let integer = || integer().unwrap_or(u64::MAX);
+    // `as`, as C converts.
     Some(match value_type {
         ValueType::I32 => Value::I32(integer() as i32),
         ValueType::U32 => Value::U32(integer() as u32),

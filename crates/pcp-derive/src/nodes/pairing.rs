@@ -23,6 +23,7 @@ impl Finder {
 
     /// The first place of `inst` in `list`, which must be the same list since [`Finder::reset`].
     pub fn first(&mut self, list: &[Inst], inst: Inst) -> Option<usize> {
+        // Sorting costs more than looking at every entry of a short list.
         if list.len() <= LINEAR {
             return list.iter().position(|&other| other == inst);
         }
@@ -65,9 +66,11 @@ pub(crate) fn pair_sets(
     let limit = left.len().min(right.len());
     let mut cursor = 0;
     for (i, &inst) in left.iter().enumerate() {
+        // As many results as the shorter list has values, whatever the other repeats.
         if pairs.len() >= limit {
             break;
         }
+        // Where an instance is several times, the entry behind the last one found comes before the first.
         let found = match right.get(cursor) {
             Some(&other) if other == inst => Some(cursor),
             _ => finder.first(right, inst),

@@ -89,6 +89,7 @@ impl Ternary {
     /// `PM_ERR_TYPE` for operands that are not numbers (PCP dies).
     pub fn eval(&self, guard: &Column, yes: &Column, no: &Column, out: &mut Column) -> Result<(), PmError> {
         out.clear();
+        // Both sides must have values, the one that is not selected, too.
         let lacks = |column: &Column, which| self.absent != which && column.is_empty();
         if guard.is_empty() || lacks(yes, Absent::Yes) || lacks(no, Absent::No) {
             return Ok(());
@@ -104,6 +105,7 @@ impl Ternary {
             Absent::Yes => (no.len(), &no.ids),
             Absent::No => (yes.len(), &yes.ids),
         };
+        // Instances and values need not come from the same operand, so there may be fewer of the one.
         let ids = &ids[..n.min(ids.len())];
         let picks = Picks { guard, ids, absent: self.absent };
         macro_rules! same_type {
@@ -135,6 +137,7 @@ impl Picks<'_> {
     fn apply<T: Copy>(&self, yes: &[T], no: &[T], ids: &mut Vec<Inst>, out: &mut Vec<T>) {
         let mut selected = false;
         for (i, &id) in self.ids.iter().enumerate() {
+            // A guard that is shorter goes on with its last value.
             if i < self.guard.len() {
                 selected = is_true(&self.guard.values, i);
             }

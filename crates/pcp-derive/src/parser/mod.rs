@@ -134,6 +134,7 @@ impl<'a> Parser<'a> {
         loop {
             // Openers and prefix operators until an operand is complete.
             let mut operand = loop {
+                // Nothing here recurses, but frames take memory, and so do the trees of later passes.
                 if self.frames.len() >= MAX_DEPTH {
                     return Err(self.error_with("Expression nested too deeply"));
                 }
@@ -233,6 +234,7 @@ impl<'a> Parser<'a> {
             (Some(&mut Frame::Paren(open)), Token::Close) => {
                 self.frames.pop();
                 self.advance();
+                // Besides names only what is in parentheses takes an instance: no function, no number.
                 if let Token::InstName(_) = self.token {
                     let id = self.pop();
                     let id = self.instance(id);
@@ -377,10 +379,12 @@ impl<'a> Parser<'a> {
 
     fn make_error(&self, text: Option<Cow<'static, str>>) -> Box<SyntaxError> {
         let position = match self.token {
+            // PCP points at the last character, in an empty text before it.
             Token::End => self.text.len() as i64 - 1,
             _ => i64::from(self.span.start),
         };
         let text = match self.token {
+            // What the lexer has found comes first: PCP never gets to what it expected.
             Token::Bad(text) => Some(text.into()),
             _ => text,
         };

@@ -12,6 +12,7 @@ impl Parser<'_> {
         loop {
             let keyword = match self.token {
                 Token::Keyword(keyword) => keyword,
+                // At older levels it is no keyword, so that metrics may still have the name.
                 Token::Name("indom") if self.dialect.has_indom_tag() => Keyword::Indom,
                 _ => return Err(self.error()),
             };
@@ -39,6 +40,7 @@ impl Parser<'_> {
             }
             _ if keyword == Keyword::Meta => return Err(self.error()),
             Token::Name(text) | Token::String(text) | Token::Integer(text) => text,
+            // `indom=1.2` reads as a number.
             Token::Double(text) if self.dialect.has_indom_tag() => text,
             _ => return Err(self.error()),
         };
