@@ -11,7 +11,7 @@ use super::codec::KIND_OFFSET;
 use super::error::StateChange;
 use super::fault::{PduError, Problem};
 use super::frame::HEADER_LEN;
-use super::result::ResultKind;
+use super::result::{BODY_BIAS, ResultKind};
 use super::sets::{SetHead, SetRef, SetsError, SetsWriter, ValueRef, check_tiling};
 use pcp_model::{Inst, PmError, Pmid, Timestamp, Value};
 
@@ -22,8 +22,8 @@ pub struct Fetched {
     pub timestamp: Timestamp,
     /// What the collector said has changed, with this result.
     pub changes: StateChange,
-    /// The PDU, header included; a multiple of four bytes.
-    pdu: Vec<u8>,
+    /// The PDU, without its header.
+    body: Vec<u8>,
     /// Sets that came otherwise.
     appended: SetsWriter,
     sets: Vec<Entry>,
@@ -53,8 +53,7 @@ impl Fetched {
     /// What is wrong with the PDU and where; there are no sets then.
     pub fn decode(&mut self, pdu: &[u8]) -> Result<(), PduError> {
         self.clear();
-        self.pdu.extend_from_slice(pdu);
-        let decoded = self.index();
+        let decoded = self.take(pdu);
         if decoded.is_err() {
             self.clear();
         }
@@ -64,7 +63,7 @@ impl Fetched {
     /// Forgets all sets; the buffers keep their memory.
     pub fn clear(&mut self) {
         self.timestamp = Timestamp::default();
-        self.pdu.clear();
+        self.body.clear();
         self.appended.reset();
         self.sets.clear();
         self.aside.clear();
@@ -158,15 +157,20 @@ impl Fetched {
     }
 
     fn view(&self, set: &Entry) -> SetRef<'_> {
-        // Places are final in a PDU; those appended count from the start of their own blocks.
-        let [words, blocks] = if set.appended { self.appended.parts() } else { [&*self.pdu, &*self.pdu] };
-        set.head.set(words, blocks, 0)
+        match set.appended {
+            false => set.head.set(&self.body, &self.body, BODY_BIAS),
+            // Never placed: those appended count from the start of their own blocks.
+            true => {
+                let [words, blocks] = self.appended.parts();
+                set.head.set(words, blocks, 0)
+            }
+        }
     }
 
-    /// Finds the sets of the PDU.
-    fn index(&mut self) -> Result<(), PduError> {
-        let Some((&[_, _, _, _, k, i, n, d, ..], body)) = self.pdu.split_first_chunk::<HEADER_LEN>() else {
-            let problem = Problem::Truncated { field: "header", need: HEADER_LEN, have: self.pdu.len() };
+    /// Copies the PDU and finds its sets.
+    fn take(&mut self, pdu: &[u8]) -> Result<(), PduError> {
+        let Some((&[_, _, _, _, k, i, n, d, ..], body)) = pdu.split_first_chunk::<HEADER_LEN>() else {
+            let problem = Problem::Truncated { field: "header", need: HEADER_LEN, have: pdu.len() };
             return Err(PduError { kind: 0, offset: 0, problem });
         };
         let kind = u32::from_be_bytes([k, i, n, d]);
@@ -174,16 +178,18 @@ impl Fetched {
         let kind = ResultKind::of(kind).ok_or(unknown)?;
         let (timestamp, count) = kind.read(body)?;
         self.timestamp = timestamp;
-        self.index_sets(kind.header_len(), count).map_err(|error| error.in_pdu(kind.kind(), 0))
+        self.body.extend_from_slice(body);
+        self.index(kind.header_len() - HEADER_LEN, count)
+            .map_err(|error| error.in_pdu(kind.kind(), HEADER_LEN))
     }
 
-    fn index_sets(&mut self, mut at: usize, count: usize) -> Result<(), SetsError> {
+    fn index(&mut self, mut at: usize, count: usize) -> Result<(), SetsError> {
         for _ in 0..count {
-            let head = SetHead::read(&self.pdu, at)?;
+            let head = SetHead::read(&self.body, at)?;
             self.sets.push(Entry { head, appended: false });
             at = head.end();
         }
-        check_tiling(&self.pdu, at, 0, self.sets.iter().map(|set| set.head), &mut self.strays)
+        check_tiling(&self.body, at, BODY_BIAS, self.sets.iter().map(|set| set.head), &mut self.strays)
     }
 }
 

@@ -166,7 +166,7 @@ impl RawValueSet {
 }
 
 /// The body of a PDU lacks the header that places of blocks count from.
-const BODY_BIAS: u32 = (HEADER_LEN / WORD) as u32;
+pub(super) const BODY_BIAS: u32 = (HEADER_LEN / WORD) as u32;
 
 impl ResultPdu {
     pub(super) fn decode(frame: &Frame, kind: ResultKind) -> Result<ResultPdu, PduError> {
