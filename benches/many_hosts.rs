@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use jumpseat::client::group::{FetchGroup, GroupSet, IndomHandle, Outcome, Scale};
-use jumpseat::client::{Context, Options};
+use jumpseat::client::{Context, HostOptions};
 use jumpseat::model::{Units, Value, ValueType};
 use jumpseat::pmda::{Agent, Indom, Listen, Metric, Server};
 use nix::time::{ClockId, clock_gettime};
@@ -31,7 +31,7 @@ fn main() {
     let mut handles: Vec<Vec<IndomHandle<f64>>> = Vec::new();
     for port in ports {
         let spec = format!("127.0.0.1:{port}").parse().expect("a host specification");
-        let context = Context::host_with(&spec, &Options::default()).expect("the collector listens");
+        let context = Context::host_with(&spec, &HostOptions::default()).expect("the collector listens");
         let mut group = FetchGroup::new(context);
         let indom = |metric: &&str| group.indom(&format!("many.{metric}"), Scale::Rate, INSTANCES);
         handles.push(METRICS.iter().map(indom).collect::<Result<_, _>>().expect("the collector has it"));

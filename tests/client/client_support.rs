@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jumpseat::client::{ClientError, Context, Fetched, Options};
+use jumpseat::client::{ClientError, Context, Fetched, HostOptions};
 use jumpseat::model::{PmError, Pmid, Value, ValueType};
 use jumpseat::pdu::{ErrorPdu, Features, Pdu};
 
@@ -81,20 +81,20 @@ pub fn greet(stream: &mut TcpStream) {
     let _ = read_pdu(stream);
 }
 
-/// Options that wait long enough for a busy machine, and never refuse to connect again.
-pub fn patient() -> Options {
+/// HostOptions that wait long enough for a busy machine, and never refuse to connect again.
+pub fn patient() -> HostOptions {
     let patience = Some(Duration::from_secs(60));
-    Options {
+    HostOptions {
         connect_timeout: patience,
         request_timeout: patience,
         reconnect_delays: Vec::new(),
-        ..Options::default()
+        ..HostOptions::default()
     }
 }
 
 /// As [`patient`], with little patience for answers.
-pub fn hasty() -> Options {
-    Options { request_timeout: Some(Duration::from_millis(300)), ..patient() }
+pub fn hasty() -> HostOptions {
+    HostOptions { request_timeout: Some(Duration::from_millis(300)), ..patient() }
 }
 
 /// A connection of somebody hasty, however long a busy machine takes until one is had in time.
@@ -102,7 +102,7 @@ pub fn hasty_host(spec: &str) -> Context {
     support::eventually("a connection in time", || host(spec, &hasty()).ok())
 }
 
-pub fn host(spec: &str, options: &Options) -> Result<Context, ClientError> {
+pub fn host(spec: &str, options: &HostOptions) -> Result<Context, ClientError> {
     Context::host_with(&spec.parse().expect("a host specification"), options)
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::client_support::{
     Peer, bytes, code, fetch_i32, greet, hasty, hasty_host, host, kind, patient, read_pdu,
 };
-use jumpseat::client::{ClientError, Context, Fetched, Options, StateChange};
+use jumpseat::client::{ClientError, Context, Fetched, HostOptions, StateChange};
 use jumpseat::model::{InDom, PmError, Pmid, Timestamp};
 use jumpseat::pdu::{
     ErrorPdu, InstanceEntry, InstanceList, Pdu, PmnsIds, PmnsNames, RawInstanceValue, RawValue, RawValueSet,
@@ -327,7 +327,7 @@ fn handshakes_go_wrong_in_many_ways() {
 fn connecting_again_is_held_back_after_failures() {
     let mut pmcd = PrivatePmcd::with([]).start();
     let hour = Duration::from_secs(3600);
-    let mut context = host(&pmcd.inet(), &Options { reconnect_delays: vec![hour], ..patient() }).unwrap();
+    let mut context = host(&pmcd.inet(), &HostOptions { reconnect_delays: vec![hour], ..patient() }).unwrap();
     let mut eager = host(&pmcd.inet(), &patient()).unwrap();
     // At any time, also when all is well.
     context.reconnect().unwrap();
@@ -440,7 +440,7 @@ fn spoiled_sessions_never_give_panics_hangs_or_answers_to_other_requests() {
     let (replies, truth) = captured();
     let script = Arc::new(Mutex::new(replies.clone()));
     let peer = play(script.clone());
-    let options = Options { request_timeout: Some(Duration::from_millis(200)), ..patient() };
+    let options = HostOptions { request_timeout: Some(Duration::from_millis(200)), ..patient() };
     let session = || match host(&peer.spec(), &options) {
         Ok(mut context) => ask_everything(&mut context),
         Err(error) => vec![Err(error.code())],

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::client_support::{Peer, bytes, greet, host, patient, read_pdu};
 use jumpseat::client::group::{Falling, FetchGroup, GroupOptions, GroupSet, Outcome, Scale};
-use jumpseat::client::{ClientError, Context, Options};
+use jumpseat::client::{ClientError, Context, HostOptions};
 use jumpseat::model::{Desc, InDom, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
 use jumpseat::pdu::{
     ErrorPdu, InstanceEntry, InstanceList, Pdu, PmnsIds, RawInstanceValue, RawValue, RawValueSet, ResultPdu,
@@ -26,7 +26,7 @@ fn pmcd() -> PrivatePmcd {
 }
 
 fn group(pmcd: &PrivatePmcd) -> FetchGroup {
-    let (mut options, _) = Options::from_variables(|_| None);
+    let (mut options, _) = HostOptions::from_variables(|_| None);
     options.reconnect_delays = vec![Duration::from_millis(50)];
     let spec = pmcd.inet().parse().expect("a host and a port");
     FetchGroup::new(Context::host_with(&spec, &options).expect("pmcd listens"))

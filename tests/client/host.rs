@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::client_support::{Peer, code, fetch_i32, host, patient};
 use jumpseat::client::{
-    ClientError, Context, Fetched, LabelTarget, Options, StateChange, TextLevel, TextTarget,
+    ClientError, Context, Fetched, LabelTarget, HostOptions, StateChange, TextLevel, TextTarget,
 };
 use jumpseat::model::{InDom, LabelSet, PmError, Pmid, Value, ValueSet};
-use nix::poll::{PollFd, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use support::{AgentSpec, PcpEnv, PrivatePmcd, Process, free_port, is_listening, temp_dir, wait_until};
 
 const LONG_TEN: Pmid = Pmid::new(29, 0, 11);
@@ -19,7 +19,7 @@ fn sample() -> PrivatePmcd {
 }
 
 #[track_caller]
-fn reaches(spec: &str, options: &Options) {
+fn reaches(spec: &str, options: &HostOptions) {
     let mut context = host(spec, options).unwrap_or_else(|error| panic!("{spec}: {error}"));
     assert_eq!(fetch_i32(&mut context, LONG_TEN).unwrap(), 10, "{spec}");
 }
@@ -29,7 +29,7 @@ fn a_collector_is_reached_by_every_kind_of_specification() {
     let pmcd = sample();
     let (port, closed) = (pmcd.port(), free_port());
     let socket = pmcd.socket().display().to_string();
-    let options = Options { ports: vec![port], socket: pmcd.socket(), ..patient() };
+    let options = HostOptions { ports: vec![port], socket: pmcd.socket(), ..patient() };
     for spec in [
         format!("127.0.0.1:{port}"),
         format!("localhost:{port}"),
@@ -46,7 +46,7 @@ fn a_collector_is_reached_by_every_kind_of_specification() {
     ] {
         reaches(&spec, &options);
     }
-    reaches("127.0.0.1", &Options { ports: vec![closed, port], ..options });
+    reaches("127.0.0.1", &HostOptions { ports: vec![closed, port], ..options });
 }
 
 /// Over IPv6, by address: contexts, and the tools under PCP's names next to PCP's own.
@@ -70,7 +70,7 @@ fn a_collector_is_reached_over_ipv6() {
     ] {
         reaches(&spec, &patient());
     }
-    reaches("[::1]", &Options { ports: vec![closed, port], ..patient() });
+    reaches("[::1]", &HostOptions { ports: vec![closed, port], ..patient() });
     let error = host(&format!("[::1]:{closed}"), &patient()).err().expect("nothing listens there");
     assert!(matches!(error, ClientError::Connect { .. }), "{error}");
 }
@@ -133,7 +133,7 @@ fn a_collector_behind_a_proxy_is_reached() {
     let (port, closed) = (pmcd.port(), free_port());
     reaches(&format!("127.0.0.1:{port}@127.0.0.1:{proxy_port}"), &patient());
     reaches(&format!("localhost:{closed},{port}@localhost:{proxy_port},1"), &patient());
-    let through = Options { proxy: Some("127.0.0.1".to_owned()), proxy_port, ..patient() };
+    let through = HostOptions { proxy: Some("127.0.0.1".to_owned()), proxy_port, ..patient() };
     reaches(&format!("127.0.0.1:{port}"), &through);
     let error = host(&format!("127.0.0.1:{closed}"), &through).err().expect("nobody listens");
     assert_eq!(error.code(), PmError::IPC, "{error}");
@@ -287,10 +287,10 @@ fn containers_are_named_to_the_collector() {
     assert_eq!(label(&mut context).as_deref(), Some("\"my.box-1\""));
     context.reconnect().unwrap();
     assert_eq!(label(&mut context).as_deref(), Some("\"my.box-1\""));
-    let options = Options { container: Some("other".to_owned()), ..patient() };
+    let options = HostOptions { container: Some("other".to_owned()), ..patient() };
     assert_eq!(label(&mut host(&pmcd.unix(), &options).unwrap()).as_deref(), Some("\"other\""));
     assert_eq!(label(&mut host(&pmcd.unix(), &patient()).unwrap()), None);
-    let options = Options { container: Some("a b".to_owned()), ..patient() };
+    let options = HostOptions { container: Some("a b".to_owned()), ..patient() };
     assert_eq!(code(host(&pmcd.unix(), &options)), PmError::from_errno(22));
 }
 
@@ -412,7 +412,7 @@ fn connections_are_encrypted_and_collectors_prove_who_they_are() {
         .env("SASL_CONF_PATH", sasl.path().to_str().unwrap())
         .start();
     let port = pmcd.port();
-    let trusting = |dir| Options { tls_config: file(dir, "trust.conf"), ..patient() };
+    let trusting = |dir| HostOptions { tls_config: file(dir, "trust.conf"), ..patient() };
     // What crosses the network is not for everybody: it is looked at on the way.
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let record = seen.clone();
@@ -441,15 +441,15 @@ fn connections_are_encrypted_and_collectors_prove_who_they_are() {
     }
     reaches(
         &format!("pcps://localhost:{port}"),
-        &Options { tls_config: file(&ours, "tls.conf"), ..patient() },
+        &HostOptions { tls_config: file(&ours, "tls.conf"), ..patient() },
     );
     let wrong = host(&format!("pcps://localhost:{port}?user={user}&pass=wrong"), &trusting(&ours));
     assert_eq!(code(wrong), PmError(-21357));
     // Another authority, another name, nobody to trust.
-    let error = |spec: &str, options: &Options| code(host(spec, options));
+    let error = |spec: &str, options: &HostOptions| code(host(spec, options));
     assert_eq!(error(&format!("pcps://localhost:{port}"), &trusting(&others)), PmError::TLS);
     assert_eq!(error(&format!("pcps://127.0.0.1:{port}"), &trusting(&ours)), PmError::TLS);
-    let nobody = Options { tls_config: "/nonexistent".into(), ..patient() };
+    let nobody = HostOptions { tls_config: "/nonexistent".into(), ..patient() };
     assert_eq!(error(&format!("pcps://localhost:{port}"), &nobody), PmError::from_errno(95));
 }
 
@@ -525,7 +525,7 @@ fn drive(contexts: &mut [(Context, Fetched)]) {
         }
         let waiting = open.iter().filter_map(|(context, _)| context.waiting());
         let mut fds: Vec<PollFd<'_>> =
-            waiting.map(|waiting| PollFd::new(waiting.fd, waiting.events)).collect();
+            waiting.map(|waiting| PollFd::new(waiting.fd, PollFlags::from_bits_truncate(waiting.interest.poll_events()))).collect();
         poll(&mut fds, PollTimeout::NONE).unwrap();
     }
 }

@@ -99,7 +99,7 @@ impl Live {
     fn wait(&self) -> [PollFlags; 2] {
         let input = self.screen.input();
         let mut fds = vec![(input.as_fd(), PollFlags::POLLIN), (self.signals.as_fd(), PollFlags::POLLIN)];
-        fds.extend(self.monitor.waiting().map(|waiting| (waiting.fd, waiting.events)));
+        fds.extend(self.monitor.waiting().map(wait::of_client));
         let deadline = [Some(self.next), self.monitor.deadline(), self.escape].into_iter().flatten().min();
         match wait::until(&fds, deadline)[..] {
             [input, signals, ..] => [input, signals],

@@ -334,7 +334,7 @@ impl Monitor {
                 Outcome::Nothing | Outcome::Connected => {
                     // Nothing may overtake the fetch; the context gives it up when it is late.
                     if let Some(waiting) = self.waiting() {
-                        wait::until(&[(waiting.fd, waiting.events)], waiting.deadline);
+                        wait::until(&[wait::of_client(waiting)], waiting.deadline);
                     }
                 }
             }

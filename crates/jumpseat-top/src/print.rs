@@ -55,7 +55,7 @@ pub fn run(mut monitor: Monitor, mut app: App, frames: u32, size: Size) -> io::R
                 break;
             }
             let fds: Vec<_> =
-                monitor.waiting().map(|waiting| (waiting.fd, waiting.events)).into_iter().collect();
+                monitor.waiting().map(wait::of_client).into_iter().collect();
             wait::until(&fds, monitor.deadline().or(Some(next)));
         }
         if turn > 0 {

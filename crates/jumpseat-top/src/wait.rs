@@ -4,6 +4,12 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use pcp_client::Waiting;
+
+/// What a context waits for, as [`until`] takes it.
+pub fn of_client(waiting: Waiting<'_>) -> (BorrowedFd<'_>, PollFlags) {
+    (waiting.fd, PollFlags::from_bits_truncate(waiting.interest.poll_events()))
+}
 
 /// Waits until one of the descriptors is ready, or the time has come. Which are ready, or have failed.
 pub fn until(fds: &[(BorrowedFd<'_>, PollFlags)], deadline: Option<Instant>) -> Vec<PollFlags> {

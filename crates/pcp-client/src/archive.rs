@@ -2,8 +2,9 @@
 
 use super::context::Context;
 use super::error::Result;
-use super::provider::{Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
+use super::provider::{Child, ContextKind, FetchRequest, Mode, Provider, Recording};
 use super::registry::global_registry;
+use super::waiting::Waiting;
 use pcp_archive::{Archive, Replay, ReplayMode};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
 use pcp_pdu::{Fetched, LabelTarget, TextLevel, TextTarget};
@@ -142,6 +143,16 @@ impl Provider for ArchiveProvider {
         None
     }
 
+    fn recording(&self) -> Option<&dyn Recording> {
+        Some(self)
+    }
+
+    fn recording_mut(&mut self) -> Option<&mut dyn Recording> {
+        Some(self)
+    }
+}
+
+impl Recording for ArchiveProvider {
     fn set_mode(&mut self, mode: Mode, origin: Option<Timestamp>) -> Result<()> {
         let mode = match mode {
             Mode::Live => return Err(PmError::MODE.into()),

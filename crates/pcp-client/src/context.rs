@@ -13,16 +13,17 @@ use std::sync::Arc;
 use super::counts::PduCounts;
 use super::derived::{Metrics, Operands};
 use super::error::{ClientError, Result};
-use super::namespace::{NameSpace, Renamed};
-use super::provider::{self, Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
+use super::namespace::{NameSpace, NamedProvider};
+use super::provider::{self, Child, ContextKind, FetchRequest, Mode, Provider, Recording};
 use super::registry::{self, SharedRegistry};
+use super::waiting::Waiting;
 use pcp_derive::{Answer, Column, DerivedContext, HelpKind, Level};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
 use pcp_pdu::{Fetched, LabelTarget, StateChange, TextLevel, TextTarget};
 
 /// A context on a source of metrics.
 pub struct Context {
-    provider: Box<dyn Provider>,
+    provider: NamedProvider,
     profile: Profile,
     profile_version: u64,
     registry: SharedRegistry,
@@ -50,7 +51,7 @@ impl Context {
     /// A context on a provider, with the definitions of a registry.
     pub fn new(provider: Box<dyn Provider>, registry: SharedRegistry) -> Context {
         Context {
-            provider,
+            provider: NamedProvider::new(provider),
             profile: Profile::default(),
             profile_version: 0,
             registry,
@@ -64,7 +65,7 @@ impl Context {
     /// (`pmLoadASCIINameSpace(3)`). Definitions of derived metrics mean these names.
     #[must_use]
     pub fn with_names(self, names: Arc<NameSpace>) -> Context {
-        let provider = Box::new(Renamed { source: self.provider, names });
+        let provider = self.provider.with_names(names);
         Context { provider, fetch: Prepared::default(), derived: DerivedContext::new(), ..self }
     }
 
@@ -192,7 +193,7 @@ impl Context {
         let derived: Vec<(String, Pmid)> =
             derived.names(name).map(|(name, pmid)| (name.to_string(), pmid)).collect();
         let recorded = self.provider.kind() == ContextKind::Archive;
-        let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile);
         let mut attached = self.derived.attach(&registry, &mut metrics);
         let all = recorded && registry.dialect().level < Level::V721;
         let bound = |(name, pmid): (String, Pmid)| (all || attached.meta(pmid).is_ok()).then_some(name);
@@ -232,7 +233,7 @@ impl Context {
         let real = if real.is_empty() { Vec::new() } else { self.provider.descs(&real)? };
         let mut real = real.into_iter();
         let registry = registry::snapshot(&self.registry);
-        let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile);
         let mut attached = self.derived.attach(&registry, &mut metrics);
         let desc = |&pmid: &Pmid| match pmid.is_derived() {
             false => real.next().unwrap_or(Err(PmError::IPC)),
@@ -350,7 +351,7 @@ impl Context {
         self.expect_idle()?;
         self.fetch.valid = false;
         let registry = registry::snapshot(&self.registry);
-        let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile);
         let added = self.derived.attach(&registry, &mut metrics).add(name, expression);
         added.map_err(|error| ClientError::Derived(Box::new(error)))
     }
@@ -413,61 +414,6 @@ impl Context {
         self.provider.waiting()
     }
 
-    /// Sets what fetches of an archive give, and from when on; `None` keeps the place (`pmSetMode(3)`).
-    ///
-    /// # Errors
-    /// `PM_ERR_MODE` for a mode that the source does not have.
-    pub fn set_mode(&mut self, mode: Mode, origin: Option<Timestamp>) -> Result<()> {
-        self.provider.set_mode(mode, origin)
-    }
-
-    /// What fetches give, and where an archive is: the time of the last record, or of the next sample.
-    pub fn mode(&self) -> (Mode, Timestamp) {
-        self.provider.mode()
-    }
-
-    /// The next record of an archive with all that is in it, forward or backward, without derived metrics; an empty
-    /// one where recording was interrupted (`pmFetchArchive(3)`).
-    ///
-    /// # Errors
-    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_MODE` while values are interpolated, `PM_ERR_EOL`; those of reading.
-    pub fn fetch_record(&mut self, out: &mut Fetched) -> Result<()> {
-        self.provider.fetch_record(out)
-    }
-
-    /// Start and end of an archive (`pmGetArchiveLabel(3)`, `pmGetArchiveEnd(3)`).
-    ///
-    /// # Errors
-    /// `PM_ERR_NOTARCHIVE`; an archive without a record that can be read.
-    pub fn span(&mut self) -> Result<(Timestamp, Timestamp)> {
-        self.provider.span()
-    }
-
-    /// All instances that an instance domain of an archive ever had (`pmGetInDomArchive(3)`).
-    ///
-    /// # Errors
-    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`.
-    pub fn instances_ever(&mut self, indom: InDom) -> Result<Vec<Instance>> {
-        self.provider.instances_ever(indom)
-    }
-
-    /// The instance of an archive that ever had a name (`pmLookupInDomArchive(3)`).
-    ///
-    /// # Errors
-    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`, `PM_ERR_INST_LOG`.
-    pub fn instance_ever(&mut self, indom: InDom, name: &str) -> Result<Inst> {
-        self.provider.instance_ever(some(indom)?, name)
-    }
-
-    /// Takes in what a logger has written to an archive since. Whether there is anything: after `PM_ERR_EOL`
-    /// fetches go on then.
-    ///
-    /// # Errors
-    /// `PM_ERR_NOTARCHIVE`; those of reading.
-    pub fn refresh(&mut self) -> Result<bool> {
-        self.provider.refresh()
-    }
-
     /// Connects again, with the same source (`pmReconnectContext(3)`). Derived metrics are bound again.
     ///
     /// # Errors
@@ -491,7 +437,77 @@ impl Context {
         self.pending = true;
         Ok(())
     }
+}
 
+/// # Archives
+///
+/// Everything but the mode is `PM_ERR_NOTARCHIVE` of a source that lives.
+impl Context {
+    /// Sets what fetches of an archive give, and from when on; `None` keeps the place (`pmSetMode(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_MODE` for a mode that the source does not have.
+    pub fn set_mode(&mut self, mode: Mode, origin: Option<Timestamp>) -> Result<()> {
+        match self.provider.recording_mut() {
+            Some(recording) => recording.set_mode(mode, origin),
+            None if mode == Mode::Live => Ok(()),
+            None => Err(PmError::MODE.into()),
+        }
+    }
+
+    /// What fetches give, and where an archive is: the time of the last record, or of the next sample.
+    pub fn mode(&self) -> (Mode, Timestamp) {
+        self.provider.recording().map_or((Mode::Live, Timestamp::default()), Recording::mode)
+    }
+
+    /// The next record of an archive with all that is in it, forward or backward, without derived metrics; an empty
+    /// one where recording was interrupted (`pmFetchArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_MODE` while values are interpolated, `PM_ERR_EOL`; those of reading.
+    pub fn fetch_record(&mut self, out: &mut Fetched) -> Result<()> {
+        self.recording()?.fetch_record(out)
+    }
+
+    /// Start and end of an archive (`pmGetArchiveLabel(3)`, `pmGetArchiveEnd(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`; an archive without a record that can be read.
+    pub fn span(&mut self) -> Result<(Timestamp, Timestamp)> {
+        self.recording()?.span()
+    }
+
+    /// All instances that an instance domain of an archive ever had (`pmGetInDomArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`.
+    pub fn instances_ever(&mut self, indom: InDom) -> Result<Vec<Instance>> {
+        self.recording()?.instances_ever(indom)
+    }
+
+    /// The instance of an archive that ever had a name (`pmLookupInDomArchive(3)`).
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`, `PM_ERR_INST_LOG`.
+    pub fn instance_ever(&mut self, indom: InDom, name: &str) -> Result<Inst> {
+        self.recording()?.instance_ever(some(indom)?, name)
+    }
+
+    /// Takes in what a logger has written to an archive since. Whether there is anything: after `PM_ERR_EOL`
+    /// fetches go on then.
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`; those of reading.
+    pub fn refresh(&mut self) -> Result<bool> {
+        self.recording()?.refresh()
+    }
+
+    fn recording(&mut self) -> Result<&mut dyn Recording> {
+        self.provider.recording_mut().ok_or(ClientError::Pcp(PmError::NOTARCHIVE))
+    }
+}
+
+impl Context {
     fn expect_idle(&self) -> Result<()> {
         if self.pending { Err(ClientError::Busy) } else { Ok(()) }
     }
@@ -514,7 +530,7 @@ impl Context {
         fetch.derived = true;
         fetch.valid = true;
         fetch.expanded.clone_from(&fetch.request);
-        let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile);
         self.derived.attach(&registry, &mut metrics).expand(&mut fetch.expanded);
         fetch.places.clear();
         for (at, &pmid) in fetch.expanded.iter().enumerate() {
@@ -528,7 +544,7 @@ impl Context {
             return Ok(());
         }
         let fetch = &self.fetch;
-        let mut metrics = Metrics::new(&mut *self.provider, &self.profile);
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile);
         // As definitions stood when the fetch was prepared: what has been defined since was not asked about.
         let mut attached = self.derived.attach_as_is(&mut metrics);
         attached.begin_fetch();

@@ -7,6 +7,7 @@ const KINDS: usize = (kind::DESCS - kind::ERROR + 1) as usize;
 
 /// PDUs sent and received, of each type in the order of their numbers from 0x7000 on (what `pmprobe -V` prints).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PduCounts {
     /// Sent.
     pub sent: [u64; KINDS],

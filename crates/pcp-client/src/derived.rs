@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::provider::Provider;
+use super::namespace::NamedProvider;
 use pcp_derive::{Column, Meta, MetricSource, OperandValues, Values};
 use pcp_model::{InDom, Inst, Instance, PmError, Pmid, Profile, Value, ValueType};
 use pcp_pdu::{Fetched, ValueRef};
@@ -10,13 +10,13 @@ use pcp_pdu::{Fetched, ValueRef};
 /// Metadata and instances, asked of the provider when the engine needs them. Instance domains are asked for
 /// once in the life of this value: that of one fetch.
 pub(super) struct Metrics<'a> {
-    provider: &'a mut dyn Provider,
+    provider: &'a mut NamedProvider,
     profile: &'a Profile,
     instances: HashMap<InDom, Vec<Instance>>,
 }
 
 impl<'a> Metrics<'a> {
-    pub fn new(provider: &'a mut dyn Provider, profile: &'a Profile) -> Metrics<'a> {
+    pub fn new(provider: &'a mut NamedProvider, profile: &'a Profile) -> Metrics<'a> {
         Metrics { provider, profile, instances: HashMap::new() }
     }
 

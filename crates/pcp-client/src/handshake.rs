@@ -16,17 +16,17 @@ use bytes::Bytes;
 
 use super::error::{ClientError, Result};
 use super::line::{Line, MAX_REQUEST};
-use super::provider::Waiting;
-use super::spec::{Attributes, Security};
+use super::spec::{HostAttributes, Security};
 use super::tls::{CAN_ENCRYPT, Session};
+use super::waiting::Waiting;
 use pcp_model::PmError;
 use pcp_pdu::{Attr, AttrCode, CredFlags, Creds, ErrorPdu, Features, Pdu, PmnsChild};
 
 /// What a client wants of a connection, and what is known about the way there.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wishes {
+pub(super) struct HandshakeConfig {
     pub security: Security,
-    pub attributes: Attributes,
+    pub attributes: HostAttributes,
     /// The longest wait for each answer.
     pub limit: Option<Duration>,
     /// The way is a Unix socket: the kernel tells the collector who its client is.
@@ -42,9 +42,9 @@ pub(super) struct Wishes {
 }
 
 /// A connection that is being opened.
-pub(super) struct Opening {
+pub(super) struct Handshake {
     line: Line,
-    wishes: Wishes,
+    config: HandshakeConfig,
     features: Features,
     encrypt: bool,
     stage: Stage,
@@ -60,22 +60,23 @@ enum Stage {
     Done,
 }
 
-impl Opening {
+impl Handshake {
     /// Begins on a connected transport.
-    pub fn new(mut line: Line, wishes: Wishes) -> Opening {
-        line.set_limit(wishes.limit);
-        Opening { line, wishes, features: Features(0), encrypt: false, stage: Stage::Greeting }
+    pub fn new(mut line: Line, config: HandshakeConfig) -> Handshake {
+        line.set_limit(config.limit);
+        Handshake { line, config, features: Features(0), encrypt: false, stage: Stage::Greeting }
     }
 
     /// Goes on without waiting. True when the connection is open.
     ///
     /// # Errors
-    /// [`ClientError::Pcp`]: the collector refuses. [`ClientError::Unsupported`]: a wish cannot be met. Else the
+    /// [`ClientError::Pcp`]: the collector refuses. [`ClientError::Unsupported`]: something that is wanted cannot be had. Else the
     /// connection is of no use.
     pub fn advance(&mut self) -> Result<bool> {
         while self.stage != Stage::Done {
+            // TLS speaks its own records: there are no PDUs to take until both sides have agreed.
             if self.stage == Stage::Encrypting {
-                if !self.is_encrypted()? {
+                if !self.line.is_encrypted()? {
                     return Ok(false);
                 }
                 self.stage = self.identify()?;
@@ -86,12 +87,14 @@ impl Opening {
             }
             let pdu = self.line.take()?;
             self.stage = match (self.stage, pdu) {
+                // A refusal may come without the challenge; anything else without one is no greeting.
                 (Stage::Greeting, Pdu::Error(greeting))
                     if greeting.challenge.is_some() || greeting.code < 0 =>
                 {
                     self.features = greeting.as_greeting()?.features;
                     self.introduce()?
                 }
+                // "No error" is the collector's sign that its next bytes are TLS.
                 (Stage::Encryption, Pdu::Error(ErrorPdu { code: 0, .. })) => {
                     self.start_tls()?;
                     Stage::Encrypting
@@ -105,8 +108,9 @@ impl Opening {
                 }
                 _ => return Err(ClientError::Unexpected),
             };
-            self.line.set_limit(self.wishes.limit);
+            self.line.set_limit(self.config.limit);
         }
+        // What was put last needs no answer, so no pump has sent it yet.
         self.line.flush()?;
         Ok(true)
     }
@@ -122,13 +126,14 @@ impl Opening {
 
     /// Says what is wanted.
     fn introduce(&mut self) -> Result<Stage> {
-        let Wishes { attributes, .. } = &self.wishes;
+        let HandshakeConfig { attributes, .. } = &self.config;
         let (offers, wants_authentication) = (self.features, attributes.wants_authentication());
         if attributes.compress {
             return Err(unsupported("no collector can compress what it sends"));
         }
+        // Without the acknowledgement nobody could tell where TLS begins in what the collector sends.
         let tls = Features::SECURE.union(Features::SECURE_ACK);
-        self.encrypt = match self.wishes.security {
+        self.encrypt = match self.config.security {
             Security::Plain => false,
             Security::Relaxed => CAN_ENCRYPT && offers.contains(tls),
             Security::Enforced if !offers.contains(tls) => {
@@ -139,7 +144,8 @@ impl Opening {
             }
             Security::Enforced => true,
         };
-        if offers.contains(Features::CERT_REQD) && !self.wishes.local_by_name && !self.encrypt {
+        // Without TLS there is no way to show it one.
+        if offers.contains(Features::CERT_REQD) && !self.config.local_by_name && !self.encrypt {
             return Err(PmError::NEEDCLIENTCERT.into());
         }
         if wants_authentication && !offers.contains(Features::AUTH) {
@@ -148,8 +154,9 @@ impl Opening {
         if attributes.container.is_some() && !offers.contains(Features::CONTAINER) {
             return Err(unsupported("the collector knows nothing about containers"));
         }
+        // Over a Unix socket the kernel has told it already who this is.
         let demands = offers.contains(Features::CREDS_REQD);
-        if demands && !wants_authentication && !self.wishes.known_to_kernel {
+        if demands && !wants_authentication && !self.config.known_to_kernel {
             let text = "the collector wants to know the user: give ?user=NAME&pass=PASSWORD with the host";
             return Err(unsupported(text));
         }
@@ -161,13 +168,14 @@ impl Opening {
             flags = flags.union(CredFlags::AUTH);
         }
         // A collector that is told both skips the password of a client it knows from the kernel.
-        if demands && !(wants_authentication && self.wishes.known_to_kernel) {
+        if demands && !(wants_authentication && self.config.known_to_kernel) {
             flags = flags.union(CredFlags::CREDS_REQD);
         }
         if attributes.container.is_some() {
             flags = flags.union(CredFlags::CONTAINER);
         }
         self.put(&Pdu::Creds(Creds::version(flags)), std::process::id() as i32)?;
+        // Names and passwords wait until nobody can read them on the way.
         if self.encrypt {
             return Ok(Stage::Encryption);
         }
@@ -176,7 +184,7 @@ impl Opening {
 
     /// Goes on when the connection is as private as it shall be.
     fn identify(&mut self) -> Result<Stage> {
-        if self.wishes.attributes.wants_authentication() {
+        if self.config.attributes.wants_authentication() {
             return Ok(Stage::Mechanisms);
         }
         self.name_container()?;
@@ -184,18 +192,14 @@ impl Opening {
     }
 
     fn start_tls(&mut self) -> Result<()> {
-        let Wishes { tls_config, host, .. } = &self.wishes;
+        let HandshakeConfig { tls_config, host, .. } = &self.config;
         self.line.encrypt(Session::new(tls_config, host)?)
-    }
-
-    fn is_encrypted(&mut self) -> Result<bool> {
-        self.line.is_encrypted()
     }
 
     /// Answers the list of mechanisms: PLAIN (RFC 4616) is the one this client knows.
     fn authenticate(&mut self, mechanisms: &[u8]) -> Result<Stage> {
-        let private = self.encrypt || self.wishes.local;
-        let attributes = &self.wishes.attributes;
+        let private = self.encrypt || self.config.local;
+        let attributes = &self.config.attributes;
         let offered = String::from_utf8_lossy(mechanisms);
         let is_plain = |name: &str| name.eq_ignore_ascii_case("PLAIN");
         if !offered.split_ascii_whitespace().any(is_plain)
@@ -214,6 +218,8 @@ impl Opening {
         let response = format!("PLAIN\0{on_behalf}\0{user}\0{password}");
         self.put(&Pdu::Attr(Attr { code: AttrCode::SASL, payload: Bytes::from(response) }), 0)?;
         self.name_container()?;
+        // Nothing tells that a password was right but an answer to something else: the root's children are there
+        // on every collector, and few.
         self.put(&Pdu::PmnsChild(PmnsChild { name: "".into(), status: false }), 0)?;
         Ok(Stage::FirstAnswer)
     }
@@ -223,7 +229,7 @@ impl Opening {
     }
 
     fn name_container(&mut self) -> Result<()> {
-        if let Some(container) = &self.wishes.attributes.container {
+        if let Some(container) = &self.config.attributes.container {
             let payload = Bytes::copy_from_slice(container.as_bytes());
             self.put(&Pdu::Attr(Attr { code: AttrCode::CONTAINER, payload }), 0)?;
         }

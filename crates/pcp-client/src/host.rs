@@ -13,17 +13,17 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::libc;
-use nix::poll::PollFlags;
 
 use super::context::Context;
 use super::error::{ClientError, Result};
-use super::handshake::{Opening, Wishes};
+use super::handshake::{Handshake, HandshakeConfig};
 use super::line::Line;
-use super::options::Options;
-use super::provider::{ContextKind, Waiting};
+use super::options::HostOptions;
+use super::provider::ContextKind;
 use super::registry::global_registry;
 use super::socket::{Address, Pause, Socket};
 use super::spec::{HostPorts, HostSpec, Place, Security, is_container_name};
+use super::waiting::{Interest, Waiting};
 use super::wire::{Connecting, Connector, WireProvider};
 use pcp_model::PmError;
 use pcp_pdu::Features;
@@ -35,19 +35,19 @@ const PROXY_ANSWER: &str = "pmproxy-server 1";
 
 impl Context {
     /// A context on the collector of a host (`pmNewContext(3)`), with the options of the environment. What the
-    /// environment says wrongly is ignored; [`Options::from_env`] tells.
+    /// environment says wrongly is ignored; [`HostOptions::from_env`] tells.
     ///
     /// # Errors
     /// Why it cannot be reached.
     pub fn host(spec: &str) -> Result<Context> {
-        Context::host_with(&spec.parse()?, &Options::from_env().0)
+        Context::host_with(&spec.parse()?, &HostOptions::from_env().0)
     }
 
     /// As [`Context::host`], with options.
     ///
     /// # Errors
     /// Why it cannot be reached.
-    pub fn host_with(spec: &HostSpec, options: &Options) -> Result<Context> {
+    pub fn host_with(spec: &HostSpec, options: &HostOptions) -> Result<Context> {
         let mut context = Context::host_unconnected(spec, options)?;
         context.reconnect()?;
         Ok(context)
@@ -59,7 +59,7 @@ impl Context {
     ///
     /// # Errors
     /// `-EINVAL` for a bad container name in the options.
-    pub fn host_unconnected(spec: &HostSpec, options: &Options) -> Result<Context> {
+    pub fn host_unconnected(spec: &HostSpec, options: &HostOptions) -> Result<Context> {
         let host = Host::new(spec, options)?;
         Ok(Context::new(Box::new(WireProvider::new(Box::new(host))), global_registry()))
     }
@@ -68,12 +68,12 @@ impl Context {
 /// A host, and how to connect to it.
 struct Host {
     place: Place,
-    options: Options,
-    wishes: Wishes,
+    options: HostOptions,
+    config: HandshakeConfig,
 }
 
 impl Host {
-    fn new(spec: &HostSpec, options: &Options) -> Result<Host> {
+    fn new(spec: &HostSpec, options: &HostOptions) -> Result<Host> {
         let mut attributes = spec.attributes.clone();
         if attributes.container.is_none() && options.container.is_some() {
             attributes.container = options.container.clone().filter(|name| is_container_name(name));
@@ -85,34 +85,34 @@ impl Host {
             Security::Plain => options.security,
             security => security,
         };
-        let wishes = Wishes {
+        let config = HandshakeConfig {
             security,
             attributes,
             limit: options.request_timeout,
             tls_config: options.tls_config.clone(),
-            ..Wishes::default()
+            ..HandshakeConfig::default()
         };
-        Ok(Host { place: spec.place.clone(), options: options.clone(), wishes })
+        Ok(Host { place: spec.place.clone(), options: options.clone(), config })
     }
 
     /// Every attempt to be made, in turn.
     fn attempts(&self) -> (VecDeque<Attempt>, Option<ClientError>) {
-        let mut plan = Plan { options: &self.options, attempts: VecDeque::new(), error: None };
+        let mut attempts = Attempts { options: &self.options, queue: VecDeque::new(), error: None };
         match &self.place {
             Place::Socket { path, or_localhost } => {
                 let path = path.as_ref().unwrap_or(&self.options.socket);
-                plan.add(Address::Unix(path.clone()), 1, "localhost", None);
+                attempts.add(Address::Unix(path.clone()), 1, "localhost", None);
                 if *or_localhost {
-                    plan.direct(&HostPorts { host: "localhost".to_owned(), ports: Vec::new() });
+                    attempts.direct(&HostPorts { host: "localhost".to_owned(), ports: Vec::new() });
                 }
             }
             Place::Inet { host, proxy } => match (proxy, &self.options.proxy) {
-                (Some(proxy), _) => plan.proxied(host, &proxy.host, proxy.ports.first().copied()),
-                (None, Some(proxy)) => plan.proxied(host, proxy, None),
-                (None, None) => plan.direct(host),
+                (Some(proxy), _) => attempts.proxied(host, &proxy.host, proxy.ports.first().copied()),
+                (None, Some(proxy)) => attempts.proxied(host, proxy, None),
+                (None, None) => attempts.direct(host),
             },
         }
-        (plan.attempts, plan.error)
+        (attempts.queue, attempts.error)
     }
 }
 
@@ -121,7 +121,7 @@ impl Connector for Host {
         ContextKind::Host
     }
 
-    fn options(&self) -> &Options {
+    fn options(&self) -> &HostOptions {
         &self.options
     }
 
@@ -135,7 +135,7 @@ impl Connector for Host {
     fn start(&mut self) -> Result<Box<dyn Connecting>> {
         let (attempts, error) = self.attempts();
         let mut connecting =
-            HostConnecting { attempts, wishes: self.wishes.clone(), stage: Stage::Idle, error };
+            HostConnecting { attempts, config: self.config.clone(), stage: Stage::Idle, error };
         connecting.next()?;
         Ok(Box::new(connecting))
     }
@@ -158,14 +158,15 @@ struct Attempt {
     behind: Option<String>,
 }
 
-struct Plan<'a> {
-    options: &'a Options,
-    attempts: VecDeque<Attempt>,
+/// The attempts that a specification and options lead to.
+struct Attempts<'a> {
+    options: &'a HostOptions,
+    queue: VecDeque<Attempt>,
     /// Why there are fewer attempts than there could be.
     error: Option<ClientError>,
 }
 
-impl Plan<'_> {
+impl Attempts<'_> {
     fn direct(&mut self, host: &HostPorts) {
         for &port in self.ports(host) {
             self.inet(&host.host, port, &host.host, None);
@@ -202,15 +203,16 @@ impl Plan<'_> {
 
     /// Adds an attempt, one of several that share the time for connecting.
     fn add(&mut self, address: Address, shared_by: u32, host: &str, behind: Option<String>) {
+        // Shared, so that a name with many addresses takes no longer to be given up than a name with one.
         let limit = self.options.connect_timeout.map(|limit| limit / shared_by.max(1));
-        self.attempts.push_back(Attempt { address, limit, host: host.to_owned(), behind });
+        self.queue.push_back(Attempt { address, limit, host: host.to_owned(), behind });
     }
 }
 
 /// A connection to a host being made.
 struct HostConnecting {
     attempts: VecDeque<Attempt>,
-    wishes: Wishes,
+    config: HandshakeConfig,
     stage: Stage,
     /// Why the last attempt failed.
     error: Option<ClientError>,
@@ -233,16 +235,17 @@ enum Stage {
         line: Line,
         attempt: Attempt,
     },
-    Opening(Box<Opening>),
+    Handshake(Box<Handshake>),
 }
 
 impl Connecting for HostConnecting {
     fn advance(&mut self) -> Result<Option<(Line, Features)>> {
         loop {
             match self.step() {
-                Ok(Step::Wait) => return Ok(None),
-                Ok(Step::Go) => {}
-                Ok(Step::Done(opening)) => return Ok(Some(opening.finish())),
+                Ok(Progress::Wait) => return Ok(None),
+                Ok(Progress::Go) => {}
+                Ok(Progress::Done(handshake)) => return Ok(Some(handshake.finish())),
+                // A collector has answered, and would say the same on its other addresses.
                 Err(error @ (ClientError::Pcp(_) | ClientError::Unsupported(_))) => return Err(error),
                 Err(error) => {
                     self.error = Some(error);
@@ -256,21 +259,21 @@ impl Connecting for HostConnecting {
         match &self.stage {
             Stage::Idle => None,
             Stage::Socket { socket, deadline, .. } => {
-                Some(Waiting { fd: socket.as_fd(), events: PollFlags::POLLOUT, deadline: *deadline })
+                Some(Waiting { fd: socket.as_fd(), interest: Interest::Write, deadline: *deadline })
             }
             Stage::Queue { pause, deadline, .. } => {
-                Some(Waiting { fd: pause.as_fd(), events: PollFlags::POLLIN, deadline: *deadline })
+                Some(Waiting { fd: pause.as_fd(), interest: Interest::Read, deadline: *deadline })
             }
             Stage::Proxy { line, .. } => Some(line.waiting()),
-            Stage::Opening(opening) => Some(opening.waiting()),
+            Stage::Handshake(handshake) => Some(handshake.waiting()),
         }
     }
 }
 
-enum Step {
+enum Progress {
     Wait,
     Go,
-    Done(Box<Opening>),
+    Done(Box<Handshake>),
 }
 
 impl HostConnecting {
@@ -290,6 +293,7 @@ impl HostConnecting {
     fn connect(&mut self, attempt: Attempt, deadline: Option<Instant>) -> Result<()> {
         self.stage = match Socket::connect(&attempt.address) {
             Ok(socket) => Stage::Socket { socket, attempt, deadline },
+            // A Unix socket whose backlog is full: unlike TCP's, the kernel does not queue us up.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_past(deadline) => {
                 Stage::Queue { pause: Pause::start(QUEUE_PAUSE)?, attempt, deadline }
             }
@@ -298,7 +302,8 @@ impl HostConnecting {
         Ok(())
     }
 
-    fn step(&mut self) -> Result<Step> {
+    fn step(&mut self) -> Result<Progress> {
+        // Taken out, so that a stage that fails leaves nothing of itself behind: its socket is closed.
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Idle => Err(ClientError::Closed),
             Stage::Socket { socket, attempt, deadline } => {
@@ -307,7 +312,7 @@ impl HostConnecting {
                         return Err(attempt.failed(io::Error::from_raw_os_error(libc::ETIMEDOUT)));
                     }
                     self.stage = Stage::Socket { socket, attempt, deadline };
-                    return Ok(Step::Wait);
+                    return Ok(Progress::Wait);
                 }
                 if let Err(error) = socket.connected() {
                     return Err(attempt.failed(error));
@@ -316,40 +321,41 @@ impl HostConnecting {
                 self.stage = match &attempt.behind {
                     None => self.open(line, &attempt),
                     Some(_) => {
-                        line.set_limit(self.wishes.limit);
+                        line.set_limit(self.config.limit);
                         line.put_bytes(PROXY_HELLO);
                         Stage::Proxy { line, attempt }
                     }
                 };
-                Ok(Step::Go)
+                Ok(Progress::Go)
             }
             Stage::Queue { pause, attempt, deadline } => {
                 if pause.is_over()? || is_past(deadline) {
                     self.connect(attempt, deadline)?;
-                    return Ok(Step::Go);
+                    return Ok(Progress::Go);
                 }
                 self.stage = Stage::Queue { pause, attempt, deadline };
-                Ok(Step::Wait)
+                Ok(Progress::Wait)
             }
             Stage::Proxy { mut line, attempt } => match line.pump_text()? {
                 None => {
                     self.stage = Stage::Proxy { line, attempt };
-                    Ok(Step::Wait)
+                    Ok(Progress::Wait)
                 }
                 Some(answer) if answer == PROXY_ANSWER => {
+                    debug_assert!(attempt.behind.is_some(), "only attempts behind a proxy talk to one");
                     let behind = attempt.behind.as_deref().unwrap_or_default();
                     line.put_bytes(behind.as_bytes());
                     line.put_bytes(b"\n");
                     self.stage = self.open(line, &attempt);
-                    Ok(Step::Go)
+                    Ok(Progress::Go)
                 }
                 Some(_) => Err(ClientError::Unexpected),
             },
-            Stage::Opening(mut opening) => match opening.advance()? {
-                true => Ok(Step::Done(opening)),
+            Stage::Handshake(mut handshake) => match handshake.advance()? {
+                true => Ok(Progress::Done(handshake)),
                 false => {
-                    self.stage = Stage::Opening(opening);
-                    Ok(Step::Wait)
+                    self.stage = Stage::Handshake(handshake);
+                    Ok(Progress::Wait)
                 }
             },
         }
@@ -357,14 +363,14 @@ impl HostConnecting {
 
     fn open(&self, line: Line, attempt: &Attempt) -> Stage {
         let known_to_kernel = matches!(attempt.address, Address::Unix(_));
-        let wishes = Wishes {
+        let config = HandshakeConfig {
             known_to_kernel,
             host: attempt.host.clone(),
             local: attempt.behind.is_none() && attempt.address.is_local(),
             local_by_name: known_to_kernel || attempt.host.contains("localhost"),
-            ..self.wishes.clone()
+            ..self.config.clone()
         };
-        Stage::Opening(Box::new(Opening::new(line, wishes)))
+        Stage::Handshake(Box::new(Handshake::new(line, config)))
     }
 }
 

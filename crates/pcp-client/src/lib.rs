@@ -29,6 +29,7 @@ mod spec;
 mod stream;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
+mod waiting;
 mod wire;
 
 #[cfg(feature = "archive")]
@@ -37,10 +38,11 @@ pub use context::Context;
 pub use counts::PduCounts;
 pub use error::{ClientError, Result};
 pub use namespace::{Duplicates, NameSpace, NameSpaceError};
-pub use options::{EnvWarning, Options, PMCD_PORT, PMPROXY_PORT};
-pub use provider::{Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
+pub use options::{EnvWarning, HostOptions, PMCD_PORT, PMPROXY_PORT};
+pub use provider::{Child, ContextKind, FetchRequest, Mode, Provider, Recording};
 pub use registry::{SharedRegistry, global_registry};
-pub use spec::{Attributes, HostPorts, HostSpec, HostSpecError, Place, Security};
+pub use spec::{HostAttributes, HostPorts, HostSpec, HostSpecError, Place, Security};
+pub use waiting::{Interest, Waiting};
 
 pub use pcp_model::pmns::{PmnsError, Problem as PmnsProblem};
 pub use pcp_pdu::{Fetched, LabelTarget, SetRef, StateChange, TextLevel, TextTarget, ValueRef, ValuesRef};

@@ -9,13 +9,12 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
-use nix::poll::PollFlags;
 
 use super::counts::PduCounts;
 use super::error::{ClientError, Result};
-use super::provider::Waiting;
 use super::socket::Socket;
 use super::stream::Stream;
+use super::waiting::{Interest, Waiting};
 use pcp_model::PmError;
 use pcp_pdu::{Frame, FrameError, HEADER_LEN, Pdu};
 
@@ -118,6 +117,7 @@ impl Line {
                 return Ok(true);
             }
             let more = self.fill()?;
+            // What has come in time counts, however late we are to look at it.
             if self.late() && self.pdu_len()?.is_none_or(|len| len > self.have.len()) {
                 return Err(ClientError::Timeout(self.limit.unwrap_or_default()));
             }
@@ -190,7 +190,8 @@ impl Line {
         }
     }
 
-    /// From here on, everything is encrypted.
+    /// From here on, everything is encrypted. What was said before must have been taken: whoever can put bytes into
+    /// the connection before it is encrypted could have them taken for the collector's (spec `wire.md` 4.2).
     ///
     /// # Errors
     /// The peer has said more than it was asked.
@@ -218,11 +219,10 @@ impl Line {
 
     /// What [`Line::pump`] waits for.
     pub fn waiting(&self) -> Waiting<'_> {
-        let mut events = PollFlags::POLLIN;
-        if !self.output.is_empty() || self.stream.wants_write() {
-            events |= PollFlags::POLLOUT;
-        }
-        Waiting { fd: self.stream.as_fd(), events, deadline: self.deadline }
+        let writes = !self.output.is_empty() || self.stream.wants_write();
+        // Always for reading too: a peer that refuses, or is gone, says so while it is written to.
+        let interest = if writes { Interest::ReadOrWrite } else { Interest::Read };
+        Waiting { fd: self.stream.as_fd(), interest, deadline: self.deadline }
     }
 
     fn late(&self) -> bool {

@@ -5,13 +5,14 @@
 
 use super::context::Context;
 use super::error::Result;
-use super::handshake::{Opening, Wishes};
+use super::handshake::{Handshake, HandshakeConfig};
 use super::host::this_host;
 use super::line::Line;
-use super::options::Options;
-use super::provider::{ContextKind, Waiting};
+use super::options::HostOptions;
+use super::provider::ContextKind;
 use super::registry::global_registry;
 use super::socket::Socket;
+use super::waiting::Waiting;
 use super::wire::{Connecting, Connector, WireProvider};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -26,24 +27,25 @@ impl Context {
     /// # Errors
     /// The agent has ended, or does not answer in time.
     pub fn local(connect: impl Fn() -> io::Result<UnixStream> + Send + 'static) -> Result<Context> {
-        let inside = Inside { connect: Box::new(connect), options: Options::default() };
-        let mut context = Context::new(Box::new(WireProvider::new(Box::new(inside))), global_registry());
+        let connector = LocalConnector { connect: Box::new(connect), options: HostOptions::default() };
+        let mut context = Context::new(Box::new(WireProvider::new(Box::new(connector))), global_registry());
         context.reconnect()?;
         Ok(context)
     }
 }
 
-struct Inside {
+/// Connects to an agent in the same program.
+struct LocalConnector {
     connect: Box<dyn Fn() -> io::Result<UnixStream> + Send>,
-    options: Options,
+    options: HostOptions,
 }
 
-impl Connector for Inside {
+impl Connector for LocalConnector {
     fn kind(&self) -> ContextKind {
         ContextKind::Local
     }
 
-    fn options(&self) -> &Options {
+    fn options(&self) -> &HostOptions {
         &self.options
     }
 
@@ -54,31 +56,31 @@ impl Connector for Inside {
     fn start(&mut self) -> Result<Box<dyn Connecting>> {
         let stream = (self.connect)()?;
         stream.set_nonblocking(true)?;
-        let wishes = Wishes {
+        let config = HandshakeConfig {
             limit: self.options.request_timeout,
             known_to_kernel: true,
             local: true,
             local_by_name: true,
-            ..Wishes::default()
+            ..HandshakeConfig::default()
         };
         let line = Line::new(Socket::Unix(stream));
-        Ok(Box::new(Inner(Some(Opening::new(line, wishes)))))
+        Ok(Box::new(LocalConnecting(Some(Handshake::new(line, config)))))
     }
 }
 
 /// A connection to the agent that is being opened; `None` once it is open.
-struct Inner(Option<Opening>);
+struct LocalConnecting(Option<Handshake>);
 
-impl Connecting for Inner {
+impl Connecting for LocalConnecting {
     fn advance(&mut self) -> Result<Option<(Line, Features)>> {
         let open = match &mut self.0 {
-            Some(opening) => opening.advance()?,
+            Some(handshake) => handshake.advance()?,
             None => false,
         };
-        Ok(if open { self.0.take().map(Opening::finish) } else { None })
+        Ok(if open { self.0.take().map(Handshake::finish) } else { None })
     }
 
     fn waiting(&self) -> Option<Waiting<'_>> {
-        self.0.as_ref().map(Opening::waiting)
+        self.0.as_ref().map(Handshake::waiting)
     }
 }

@@ -1,15 +1,14 @@
 //! Name spaces from files, in place of the source's own (`pmLoadASCIINameSpace(3)`, `PMNS(5)`).
 
 use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::counts::PduCounts;
 use super::error::Result;
-use super::provider::{Child, ContextKind, FetchRequest, Mode, Provider, Waiting};
+use super::provider::{Child, ContextKind, Provider};
 use pcp_model::pmns::{Block, Includes, PmnsError, Problem, Target, blocks, join, lines};
-use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Timestamp, ValueSet};
-use pcp_pdu::{Fetched, LabelTarget, TextLevel, TextTarget};
+use pcp_model::{PmError, Pmid};
 
 /// Whether a metric may have several names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +165,7 @@ impl NameSpace {
             }
             names.add(parent, name.into(), kind);
         }
+        // What is left has no entry that leads to it. The earliest is told, as whoever reads the file meets it first.
         let rest = by_path.values().map(|block| bad(block, Problem::Disconnected(block.path.to_owned())));
         match rest.chain(disconnected).min_by_key(|error| error.line) {
             Some(error) => Err(error),
@@ -228,6 +228,7 @@ impl NameSpace {
         match self.node(name).map(|node| node.kind) {
             Some(Kind::Leaf(pmid) | Kind::Dynamic(pmid)) => Ok(pmid),
             Some(Kind::NonLeaf) if !name.is_empty() => Err(PmError::NONLEAF),
+            // Names below a dynamic root are only its agent's to know: the root stands for all of them.
             _ => above
                 .filter_map(|name| self.node(name))
                 .find_map(|node| match node.kind {
@@ -275,138 +276,81 @@ impl NameSpace {
     }
 }
 
-/// A source of metrics under the names of a name space of its own.
-pub(super) struct Renamed {
-    /// The source.
-    pub source: Box<dyn Provider>,
-    /// The names.
-    pub names: Arc<NameSpace>,
+/// A provider, perhaps under the names of a name space of the context's own: then names come from there, and
+/// everything else from the provider, to which this dereferences.
+pub(super) struct NamedProvider {
+    provider: Box<dyn Provider>,
+    names: Option<Arc<NameSpace>>,
 }
 
-/// Names come from the name space, everything else from the source.
-impl Provider for Renamed {
-    fn lookup_names(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>> {
-        match names {
-            [] => Err(PmError::TOOSMALL.into()),
-            [name] => Ok(vec![Some(self.names.pmid(name)?)]),
-            names => Ok(names.iter().map(|name| self.names.pmid(name).ok()).collect()),
+impl NamedProvider {
+    pub fn new(provider: Box<dyn Provider>) -> NamedProvider {
+        NamedProvider { provider, names: None }
+    }
+
+    pub fn with_names(self, names: Arc<NameSpace>) -> NamedProvider {
+        NamedProvider { names: Some(names), ..self }
+    }
+
+    /// As [`Provider::lookup_names`].
+    pub fn lookup_names(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>> {
+        match (&self.names, names) {
+            (None, names) => self.provider.lookup_names(names),
+            (Some(_), []) => Err(PmError::TOOSMALL.into()),
+            // Of a single name it is told why it is none.
+            (Some(own), [name]) => Ok(vec![Some(own.pmid(name)?)]),
+            (Some(own), names) => Ok(names.iter().map(|name| own.pmid(name).ok()).collect()),
         }
     }
 
-    fn names_of(&mut self, pmid: Pmid) -> Result<Vec<String>> {
-        let names: Vec<String> = self.names.names_of(pmid).map(str::to_owned).collect();
+    /// As [`Provider::names_of`].
+    pub fn names_of(&mut self, pmid: Pmid) -> Result<Vec<String>> {
+        let Some(own) = &self.names else { return self.provider.names_of(pmid) };
+        let names: Vec<String> = own.names_of(pmid).map(str::to_owned).collect();
         if names.is_empty() { Err(PmError::PMID.into()) } else { Ok(names) }
     }
 
-    fn children(&mut self, name: &str) -> Result<Vec<Child>> {
-        Ok(self.names.children(name)?)
+    /// As [`Provider::children`].
+    pub fn children(&mut self, name: &str) -> Result<Vec<Child>> {
+        match &self.names {
+            Some(own) => Ok(own.children(name)?),
+            None => self.provider.children(name),
+        }
     }
 
-    fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
-        Ok(self.names.traverse(name)?)
+    /// As [`Provider::traverse`].
+    pub fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
+        match &self.names {
+            Some(own) => Ok(own.traverse(name)?),
+            None => self.provider.traverse(name),
+        }
     }
 
-    fn kind(&self) -> ContextKind {
-        self.source.kind()
-    }
-
-    fn trim_names(&mut self) -> Result<()> {
-        if self.source.kind() != ContextKind::Archive {
+    /// Leaves names of the context's own out that an archive has no metrics for.
+    pub fn trim_names(&mut self) -> Result<()> {
+        let Some(own) = &mut self.names else { return Ok(()) };
+        if self.provider.kind() != ContextKind::Archive {
             return Ok(());
         }
-        let pmids: Vec<Pmid> = self.names.by_pmid.keys().copied().collect();
-        let descs = self.source.descs(&pmids)?;
+        let pmids: Vec<Pmid> = own.by_pmid.keys().copied().collect();
+        let descs = self.provider.descs(&pmids)?;
         let recorded: HashSet<Pmid> = descs.into_iter().flatten().map(|desc| desc.pmid).collect();
-        Arc::make_mut(&mut self.names).retain(|pmid| recorded.contains(&pmid));
+        Arc::make_mut(own).retain(|pmid| recorded.contains(&pmid));
         Ok(())
     }
+}
 
-    fn descs(&mut self, pmids: &[Pmid]) -> Result<Vec<std::result::Result<Desc, PmError>>> {
-        self.source.descs(pmids)
+impl Deref for NamedProvider {
+    type Target = dyn Provider;
+
+    fn deref(&self) -> &(dyn Provider + 'static) {
+        &*self.provider
     }
+}
 
-    fn instances(&mut self, indom: InDom) -> Result<Vec<Instance>> {
-        self.source.instances(indom)
-    }
-
-    fn instance(&mut self, indom: InDom, name: &str) -> Result<Inst> {
-        self.source.instance(indom, name)
-    }
-
-    fn instance_name(&mut self, indom: InDom, inst: Inst) -> Result<String> {
-        self.source.instance_name(indom, inst)
-    }
-
-    fn text(&mut self, target: TextTarget, level: TextLevel) -> Result<String> {
-        self.source.text(target, level)
-    }
-
-    fn labels(&mut self, target: LabelTarget) -> Result<Vec<LabelSet>> {
-        self.source.labels(target)
-    }
-
-    fn store(&mut self, sets: &[ValueSet]) -> Result<()> {
-        self.source.store(sets)
-    }
-
-    fn host_name(&mut self) -> Result<String> {
-        self.source.host_name()
-    }
-
-    fn time_zone(&mut self) -> Result<String> {
-        self.source.time_zone()
-    }
-
-    fn start_fetch(&mut self, request: FetchRequest<'_>) -> Result<()> {
-        self.source.start_fetch(request)
-    }
-
-    fn pdu_counts(&self) -> PduCounts {
-        self.source.pdu_counts()
-    }
-
-    fn is_connected(&self) -> bool {
-        self.source.is_connected()
-    }
-
-    fn start_reconnect(&mut self) -> Result<()> {
-        self.source.start_reconnect()
-    }
-
-    fn advance(&mut self, out: &mut Fetched) -> Result<bool> {
-        self.source.advance(out)
-    }
-
-    fn waiting(&self) -> Option<Waiting<'_>> {
-        self.source.waiting()
-    }
-
-    fn set_mode(&mut self, mode: Mode, origin: Option<Timestamp>) -> Result<()> {
-        self.source.set_mode(mode, origin)
-    }
-
-    fn mode(&self) -> (Mode, Timestamp) {
-        self.source.mode()
-    }
-
-    fn span(&mut self) -> Result<(Timestamp, Timestamp)> {
-        self.source.span()
-    }
-
-    fn instances_ever(&mut self, indom: InDom) -> Result<Vec<Instance>> {
-        self.source.instances_ever(indom)
-    }
-
-    fn instance_ever(&mut self, indom: InDom, name: &str) -> Result<Inst> {
-        self.source.instance_ever(indom, name)
-    }
-
-    fn fetch_record(&mut self, out: &mut Fetched) -> Result<()> {
-        self.source.fetch_record(out)
-    }
-
-    fn refresh(&mut self) -> Result<bool> {
-        self.source.refresh()
+impl DerefMut for NamedProvider {
+    fn deref_mut(&mut self) -> &mut (dyn Provider + 'static) {
+        &mut *self.provider
     }
 }
 

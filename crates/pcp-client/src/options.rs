@@ -14,7 +14,7 @@ pub const PMPROXY_PORT: u16 = 44322;
 
 /// How contexts connect to their hosts where the host's specification does not say it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct HostOptions {
     /// Longest wait for each connection; `None`: no limit.
     pub connect_timeout: Option<Duration>,
     /// Longest wait for each answer; `None`: no limit.
@@ -38,10 +38,10 @@ pub struct Options {
     pub tls_config: PathBuf,
 }
 
-impl Default for Options {
+impl Default for HostOptions {
     /// As with an empty environment, and no `/etc/pcp.conf`.
-    fn default() -> Options {
-        Options {
+    fn default() -> HostOptions {
+        HostOptions {
             connect_timeout: Some(Duration::from_secs(5)),
             request_timeout: Some(Duration::from_secs(10)),
             reconnect_delays: [5, 10, 20, 40, 80].map(Duration::from_secs).to_vec(),
@@ -59,6 +59,7 @@ impl Default for Options {
 /// A variable of the environment whose value is of no use: the default holds instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("ignored bad {variable} = '{value}'")]
+#[non_exhaustive]
 pub struct EnvWarning {
     /// The variable.
     pub variable: &'static str,
@@ -66,22 +67,22 @@ pub struct EnvWarning {
     pub value: String,
 }
 
-impl Options {
+impl HostOptions {
     /// What the environment says, and which of it was ignored.
     ///
     /// Read are `PMCD_CONNECT_TIMEOUT` and `PMCD_REQUEST_TIMEOUT` (seconds, also fractions of them; 0: no limit),
     /// `PMCD_RECONNECT_TIMEOUT` (seconds, comma-separated), `PMCD_PORT` (comma-separated), `PMCD_SOCKET`,
     /// `PMPROXY_HOST`, `PMPROXY_PORT`, `PCP_CONTAINER`, `PCP_SECURE_SOCKETS`, and `PCP_RUN_DIR` and `PCP_TLSCONF_PATH`,
     /// which `/etc/pcp.conf` (`PCP_CONF`, `PCP_DIR`) may say as well.
-    pub fn from_env() -> (Options, Vec<EnvWarning>) {
-        Options::from_variables(|name| std::env::var_os(name))
+    pub fn from_env() -> (HostOptions, Vec<EnvWarning>) {
+        HostOptions::from_variables(|name| std::env::var_os(name))
     }
 
-    /// As [`Options::from_env`], from variables that come from elsewhere.
-    pub fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> (Options, Vec<EnvWarning>) {
+    /// As [`HostOptions::from_env`], from variables that come from elsewhere.
+    pub fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> (HostOptions, Vec<EnvWarning>) {
         let mut vars = Variables { variable, warnings: Vec::new() };
-        let default = Options::default();
-        let options = Options {
+        let default = HostOptions::default();
+        let options = HostOptions {
             connect_timeout: vars.parsed("PMCD_CONNECT_TIMEOUT", timeout).unwrap_or(default.connect_timeout),
             request_timeout: vars.parsed("PMCD_REQUEST_TIMEOUT", timeout).unwrap_or(default.request_timeout),
             reconnect_delays: vars
@@ -182,9 +183,9 @@ fn port(text: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    /// Options from variables, with a configuration file that is not there.
-    fn options(variables: &[(&str, &str)]) -> (Options, Vec<String>) {
-        let (options, warnings) = Options::from_variables(|name| {
+    /// HostOptions from variables, with a configuration file that is not there.
+    fn options(variables: &[(&str, &str)]) -> (HostOptions, Vec<String>) {
+        let (options, warnings) = HostOptions::from_variables(|name| {
             let known = variables.iter().find(|(variable, _)| *variable == name);
             known.map(|(_, value)| (*value).into()).or((name == "PCP_CONF").then(|| "/nonexistent".into()))
         });
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn without_variables_the_defaults_hold() {
-        assert_eq!(options(&[]), (Options::default(), vec![]));
+        assert_eq!(options(&[]), (HostOptions::default(), vec![]));
     }
 
     #[test]
@@ -211,7 +212,7 @@ mod tests {
             ("PCP_RUN_DIR", "/tmp/run"),
             ("PCP_TLSCONF_PATH", "/tmp/tls.conf"),
         ]);
-        let expected = Options {
+        let expected = HostOptions {
             connect_timeout: Some(Duration::from_millis(1500)),
             request_timeout: Some(Duration::from_millis(250)),
             reconnect_delays: [1, 2].map(Duration::from_secs).to_vec(),
@@ -246,7 +247,7 @@ mod tests {
             ("PMPROXY_PORT", "x"),
             ("PCP_SECURE_SOCKETS", "maybe"),
         ] {
-            let expected = (Options::default(), vec![format!("ignored bad {variable} = '{value}'")]);
+            let expected = (HostOptions::default(), vec![format!("ignored bad {variable} = '{value}'")]);
             assert_eq!(options(&[(variable, value)]), expected);
         }
     }
@@ -270,7 +271,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("etc")).expect("writable");
         std::fs::write(dir.path().join("etc/pcp.conf"), "PCP_RUN_DIR=/rd\n").expect("writable");
         let root = dir.path().to_str().expect("UTF-8").to_owned();
-        let (found, _) = Options::from_variables(|name| (name == "PCP_DIR").then(|| root.clone().into()));
+        let (found, _) = HostOptions::from_variables(|name| (name == "PCP_DIR").then(|| root.clone().into()));
         assert_eq!(found.socket, Path::new("/rd/pmcd.socket"));
     }
 }

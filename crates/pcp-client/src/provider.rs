@@ -1,12 +1,8 @@
 //! What a context needs of a source of metrics: a host's collector, an agent in the same program, an archive.
 
-use std::os::fd::BorrowedFd;
-use std::time::Instant;
-
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-
 use super::counts::PduCounts;
-use super::error::{ClientError, Result};
+use super::error::Result;
+use super::waiting::{Waiting, wait_for};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
 use pcp_pdu::{Fetched, LabelTarget, TextLevel, TextTarget};
 
@@ -55,17 +51,6 @@ pub struct FetchRequest<'a> {
     pub profile: &'a Profile,
     /// Changes whenever the profile does.
     pub profile_version: u64,
-}
-
-/// What a provider waits for.
-#[derive(Clone, Copy, Debug)]
-pub struct Waiting<'a> {
-    /// The descriptor.
-    pub fd: BorrowedFd<'a>,
-    /// Readable, writable or both.
-    pub events: PollFlags,
-    /// When to call [`Provider::advance`] at the latest.
-    pub deadline: Option<Instant>,
 }
 
 /// A source of metrics. Real ones only: derived metrics are the [`super::Context`]'s.
@@ -160,14 +145,6 @@ pub trait Provider: Send {
     /// Those of the source as a whole; `PM_ERR_TOOSMALL` for no metric.
     fn start_fetch(&mut self, request: FetchRequest<'_>) -> Result<()>;
 
-    /// Leaves names out of a name space of the context's own whose metrics an archive does not have.
-    ///
-    /// # Errors
-    /// Those of the source.
-    fn trim_names(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     /// PDUs exchanged so far, over all connections that were opened; none without a connection.
     fn pdu_counts(&self) -> PduCounts {
         PduCounts::default()
@@ -196,80 +173,66 @@ pub trait Provider: Send {
     /// What has to come before [`Provider::advance`] can go on; `None` if it can at once.
     fn waiting(&self) -> Option<Waiting<'_>>;
 
+    /// What only recorded data has; `None` for a source that lives.
+    fn recording(&self) -> Option<&dyn Recording> {
+        None
+    }
+
+    /// As [`Provider::recording`], to change its place.
+    fn recording_mut(&mut self) -> Option<&mut dyn Recording> {
+        None
+    }
+}
+
+/// A provider of recorded data: it has a place in time, and a past that can be asked about.
+pub trait Recording {
     /// Sets what fetches give, and from when on; `None` keeps the place (`pmSetMode(3)`).
     ///
     /// # Errors
-    /// `PM_ERR_MODE` for a mode that the source does not have.
-    fn set_mode(&mut self, mode: Mode, _origin: Option<Timestamp>) -> Result<()> {
-        if mode == Mode::Live { Ok(()) } else { Err(PmError::MODE.into()) }
-    }
+    /// `PM_ERR_MODE` for [`Mode::Live`].
+    fn set_mode(&mut self, mode: Mode, origin: Option<Timestamp>) -> Result<()>;
 
-    /// What fetches give, and where an archive is: the time of the last record, or of the next sample.
-    fn mode(&self) -> (Mode, Timestamp) {
-        (Mode::Live, Timestamp::default())
-    }
+    /// What fetches give, and the time of the last record, or of the next interpolated sample.
+    fn mode(&self) -> (Mode, Timestamp);
 
-    /// The next record of an archive with all that is in it, forward or backward; an empty one where recording was
-    /// interrupted (`pmFetchArchive(3)`).
+    /// The next record with all that is in it, forward or backward; an empty one where recording was interrupted
+    /// (`pmFetchArchive(3)`).
     ///
     /// # Errors
-    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_MODE` while values are interpolated, `PM_ERR_EOL`; those of reading.
-    fn fetch_record(&mut self, _out: &mut Fetched) -> Result<()> {
-        Err(PmError::NOTARCHIVE.into())
-    }
+    /// `PM_ERR_MODE` while values are interpolated, `PM_ERR_EOL`; those of reading.
+    fn fetch_record(&mut self, out: &mut Fetched) -> Result<()>;
 
     /// Start and end of what is recorded (`pmGetArchiveLabel(3)`, `pmGetArchiveEnd(3)`).
     ///
     /// # Errors
-    /// `PM_ERR_NOTARCHIVE`; an archive without a record that can be read.
-    fn span(&mut self) -> Result<(Timestamp, Timestamp)> {
-        Err(PmError::NOTARCHIVE.into())
-    }
+    /// An archive without a record that can be read.
+    fn span(&mut self) -> Result<(Timestamp, Timestamp)>;
 
     /// All instances that an instance domain ever had (`pmGetInDomArchive(3)`).
     ///
     /// # Errors
-    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`.
-    fn instances_ever(&mut self, _indom: InDom) -> Result<Vec<Instance>> {
-        Err(PmError::NOTARCHIVE.into())
-    }
+    /// `PM_ERR_INDOM_LOG`.
+    fn instances_ever(&mut self, indom: InDom) -> Result<Vec<Instance>>;
 
     /// The instance that ever had a name (`pmLookupInDomArchive(3)`).
     ///
     /// # Errors
-    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`, `PM_ERR_INST_LOG`.
-    fn instance_ever(&mut self, _indom: InDom, _name: &str) -> Result<Inst> {
-        Err(PmError::NOTARCHIVE.into())
-    }
+    /// `PM_ERR_INDOM_LOG`, `PM_ERR_INST_LOG`.
+    fn instance_ever(&mut self, indom: InDom, name: &str) -> Result<Inst>;
 
     /// Takes in what a logger has written since. Whether there is anything: after `PM_ERR_EOL` fetches go on then.
     ///
     /// # Errors
-    /// `PM_ERR_NOTARCHIVE`; those of reading.
-    fn refresh(&mut self) -> Result<bool> {
-        Err(PmError::NOTARCHIVE.into())
-    }
+    /// Those of reading.
+    fn refresh(&mut self) -> Result<bool>;
 }
 
 /// Goes on with what was started on a provider until it is done.
 pub(super) fn finish(provider: &mut dyn Provider, out: &mut Fetched) -> Result<()> {
     while !provider.advance(out)? {
         if let Some(waiting) = provider.waiting() {
-            wait(&mut [PollFd::new(waiting.fd, waiting.events)], waiting.deadline)?;
+            wait_for(waiting)?;
         }
     }
     Ok(())
-}
-
-/// Waits for descriptors, not beyond the deadline.
-pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<Instant>) -> Result<()> {
-    let timeout = deadline.map_or(PollTimeout::NONE, |deadline| {
-        // Rounded up, lest it wakes up too early again and again.
-        let left = deadline.saturating_duration_since(Instant::now()).as_nanos().div_ceil(1_000_000);
-        PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-    });
-    match poll(fds, timeout) {
-        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-        Err(errno) => Err(ClientError::Io(errno.into())),
-    }
 }

@@ -21,7 +21,7 @@ pub struct HostSpec {
     /// What was said about encryption: by `pcps:` and `secure=`.
     pub security: Security,
     /// Everything else behind the `?`.
-    pub attributes: Attributes,
+    pub attributes: HostAttributes,
 }
 
 /// Where a collector is.
@@ -75,9 +75,10 @@ impl Security {
     }
 }
 
-/// Attributes of a connection. A key without a value stands here with an empty one.
+/// HostAttributes of a connection. A key without a value stands here with an empty one.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Attributes {
+#[non_exhaustive]
+pub struct HostAttributes {
     /// Compression is asked for; no collector has it.
     pub compress: bool,
     /// The container whose metrics are wanted: letters, digits and `.-_`.
@@ -94,7 +95,7 @@ pub struct Attributes {
     pub method: Option<String>,
 }
 
-impl Attributes {
+impl HostAttributes {
     /// Whether any of them asks for authentication.
     pub fn wants_authentication(&self) -> bool {
         let credentials = [&self.userauth, &self.username, &self.password, &self.realm, &self.method];
@@ -104,6 +105,7 @@ impl Attributes {
 
 /// Why a text is no host specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HostSpecError {
     /// PCP's text for it: the specification, and below it a caret with the reason. Ends in a newline.
     #[error("{spec}\n{}^ -- {message}\n", " ".repeat(*column))]
@@ -181,7 +183,7 @@ impl<'a> Parser<'a> {
             (self.hosts()?, secured)
         };
         let security = if secured { Security::Enforced } else { Security::Plain };
-        let mut spec = HostSpec { place, security, attributes: Attributes::default() };
+        let mut spec = HostSpec { place, security, attributes: HostAttributes::default() };
         if self.take("?") {
             self.attributes(&mut spec)?;
         }
@@ -346,7 +348,7 @@ mod tests {
     /// A specification with a host and nothing else.
     fn plain(host: HostPorts) -> HostSpec {
         let place = Place::Inet { host, proxy: None };
-        HostSpec { place, security: Security::Plain, attributes: Attributes::default() }
+        HostSpec { place, security: Security::Plain, attributes: HostAttributes::default() }
     }
 
     fn parse(text: &str) -> HostSpec {
@@ -410,13 +412,13 @@ mod tests {
     fn attributes() {
         let spec = parse("host?user=a%20b&pass=p%26q+r&compress&container=foo.1_x-y&realm");
         let some = |text: &str| Some(text.to_owned());
-        let expected = Attributes {
+        let expected = HostAttributes {
             compress: true,
             container: some("foo.1_x-y"),
             username: some("a b"),
             password: some("p&q r"),
             realm: some(""),
-            ..Attributes::default()
+            ..HostAttributes::default()
         };
         assert_eq!(spec.attributes, expected);
         assert!(spec.attributes.wants_authentication());

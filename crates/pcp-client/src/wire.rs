@@ -11,13 +11,13 @@
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use nix::poll::PollFd;
 
 use super::counts::PduCounts;
 use super::error::{ClientError, Result};
 use super::line::{Line, MAX_REQUEST};
-use super::options::Options;
-use super::provider::{self, Child, ContextKind, FetchRequest, Provider, Waiting};
+use super::options::HostOptions;
+use super::provider::{self, Child, ContextKind, FetchRequest, Provider};
+use super::waiting::{Waiting, wait_for};
 use pcp_model::{
     Desc, InDom, Inst, Instance, Label, LabelFlags, LabelKind, LabelSet, PM_IN_NULL, PmError, Pmid, Value,
     ValueSet, ValueType,
@@ -43,7 +43,7 @@ pub(super) trait Connector: Send {
     /// Which kind of source it leads to.
     fn kind(&self) -> ContextKind;
     /// Time limits.
-    fn options(&self) -> &Options;
+    fn options(&self) -> &HostOptions;
     /// What the source is called, where it does not tell itself.
     fn host_name(&self) -> String;
     /// Starts to make a connection.
@@ -145,6 +145,7 @@ impl WireProvider {
     fn ask(&mut self, request: &Pdu) -> Result<Pdu> {
         let limit = self.connector.options().request_timeout;
         let (line, _) = self.line()?;
+        // Replies do not say what they answer: something that lies there already would be taken for this one's.
         if let Err(error) = line.expect_silence() {
             return Err(self.fail(error));
         }
@@ -161,7 +162,8 @@ impl WireProvider {
         }
     }
 
-    /// Puts a fetch, and the profile if the collector does not have it.
+    /// Puts a fetch, and the profile if the collector does not have it. Both go out in one write: pmcd answers a
+    /// profile only to refuse it, so there is nothing to wait for in between.
     fn put_fetch(&mut self, request: FetchRequest<'_>) -> Result<Pending> {
         let high = self.has(Features::HIGHRES)?;
         if self.fetched != request.pmids {
@@ -203,6 +205,8 @@ impl WireProvider {
                 return Ok(true);
             }
             match line.take()? {
+                // A positive code is no error but pmcd's notice that agents or names have changed. It comes in
+                // front of the result, of one fetch only.
                 Pdu::Error(change) if change.code > 0 => {
                     self.changes = self.changes.union(StateChange(change.code as u32));
                 }
@@ -289,8 +293,7 @@ fn is_whole(list: &InstanceList) -> bool {
 /// The next PDU, waited for.
 fn receive(line: &mut Line) -> Result<Pdu> {
     while !line.pump()? {
-        let waiting = line.waiting();
-        provider::wait(&mut [PollFd::new(waiting.fd, waiting.events)], waiting.deadline)?;
+        wait_for(line.waiting())?;
     }
     line.take()
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pcp_client::{
-    ArchiveProvider, ClientError, Context, EnvWarning, HostSpecError, Options, global_registry,
+    ArchiveProvider, ClientError, Context, EnvWarning, HostOptions, HostSpecError, global_registry,
 };
 use pcp_model::time::Zone;
 
@@ -77,7 +77,7 @@ pub fn archive(names: &str) -> Result<Context, ClientError> {
 
 /// A context, and what of the environment was ignored.
 fn connect(host: &str, container: Option<String>) -> Result<(Context, Vec<EnvWarning>), ClientError> {
-    let (mut options, warnings) = Options::from_env();
+    let (mut options, warnings) = HostOptions::from_env();
     if container.is_some() {
         options.container = container;
     }

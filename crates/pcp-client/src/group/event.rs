@@ -7,9 +7,9 @@ use byteorder::BigEndian;
 use super::cell::Cell;
 use super::handle::Output;
 use super::indom::read;
-use super::sample::{Sample, find};
+use super::results::{ResultPair, find};
 use super::scalar::Scalar;
-use super::scale::{Path, Plan};
+use super::scale::{ConversionPath, ValueConversion};
 use pcp_event::{ArrayKind, ArrayReader, Param};
 use pcp_model::{Inst, PmError, Pmid, Timestamp};
 use pcp_pdu::{Fetched, ValueRef, ValuesRef};
@@ -22,7 +22,7 @@ pub(super) struct EventRequest {
     inst: Option<Inst>,
     kind: ArrayKind,
     field: Field,
-    plan: Plan,
+    conversion: ValueConversion,
     max: usize,
     guess: usize,
     rows: Vec<Cells>,
@@ -54,7 +54,7 @@ impl EventRequest {
         (metric, inst): (usize, Option<Inst>),
         kind: ArrayKind,
         field: Field,
-        plan: Plan,
+        conversion: ValueConversion,
         max: usize,
     ) -> EventRequest {
         EventRequest {
@@ -62,7 +62,7 @@ impl EventRequest {
             inst,
             kind,
             field,
-            plan,
+            conversion,
             max,
             guess: 0,
             rows: Vec::new(),
@@ -72,10 +72,10 @@ impl EventRequest {
     }
 
     /// Takes the values out of a fetch, or that there were none (spec `fetchgroup.md` 9).
-    pub fn fill(&mut self, sample: Option<&Sample<'_>>) {
+    pub fn fill(&mut self, results: Option<&ResultPair<'_>>) {
         self.num = 0;
-        self.status = sample.ok_or(PmError::VALUE).and_then(|sample| {
-            let values = sample.values(self.metric).now?;
+        self.status = results.ok_or(PmError::VALUE).and_then(|results| {
+            let values = results.values(self.metric).now?;
             match array(self.kind, &values, self.inst, &mut self.guess)? {
                 Some(array) => self.fill_rows(&array),
                 None => Ok(()),
@@ -114,12 +114,12 @@ impl EventRequest {
             return Err(PmError::TOOBIG);
         }
         if self.num == self.rows.len() {
-            self.rows.push(Cells { time, status: Ok(()), cell: Cell::new(self.plan.to) });
+            self.rows.push(Cells { time, status: Ok(()), cell: Cell::new(self.conversion.to) });
         }
         if let Some(row) = self.rows.get_mut(self.num) {
             row.cell.reset();
             row.time = time;
-            row.status = set(&self.plan, param, &mut row.cell);
+            row.status = set(&self.conversion, param, &mut row.cell);
             self.num += 1;
         }
         Ok(())
@@ -149,17 +149,17 @@ fn array<'a>(
     }
 }
 
-fn set(plan: &Plan, param: Param<'_>, cell: &mut Cell) -> Result<(), PmError> {
-    let value = Scalar::of_param(param, plan.from)?;
-    match plan.path {
-        Path::Plain => cell.set_plain(&value, plan.to),
-        Path::Double { convert, multiplier, .. } => {
+fn set(conversion: &ValueConversion, param: Param<'_>, cell: &mut Cell) -> Result<(), PmError> {
+    let value = Scalar::of_param(param, conversion.from)?;
+    match conversion.path {
+        ConversionPath::Plain => cell.set_plain(&value, conversion.to),
+        ConversionPath::Double { convert, multiplier, .. } => {
             let value = value.to_f64()?;
             let value = match convert {
                 Some(convert) => convert?.f64(value) * multiplier,
                 None => value,
             };
-            cell.set_double(value, plan.to)
+            cell.set_double(value, conversion.to)
         }
     }
 }

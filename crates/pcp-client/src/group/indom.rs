@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 
 use super::cell::{Atom, Cell};
 use super::handle::Output;
-use super::names::{Names, NamesWalk};
-use super::sample::{Sample, Values};
-use super::scale::Plan;
+use super::names::{InstanceNames, NamesWalk};
+use super::results::{MetricValues, ResultPair};
+use super::scale::ValueConversion;
 use pcp_model::{Inst, PmError};
 use pcp_pdu::ValuesRef;
 
@@ -17,7 +17,7 @@ pub(super) struct IndomRequest {
     metric: usize,
     /// The place of its instances' names; `None` for a metric without instances.
     pub names: Option<usize>,
-    plan: Plan,
+    conversion: ValueConversion,
     keep: bool,
     max: usize,
     rows: Vec<Cells>,
@@ -36,11 +36,17 @@ struct Cells {
 }
 
 impl IndomRequest {
-    pub fn new(metric: usize, names: Option<usize>, plan: Plan, keep: bool, max: usize) -> IndomRequest {
+    pub fn new(
+        metric: usize,
+        names: Option<usize>,
+        conversion: ValueConversion,
+        keep: bool,
+        max: usize,
+    ) -> IndomRequest {
         IndomRequest {
             metric,
             names,
-            plan,
+            conversion,
             keep,
             max,
             rows: Vec::new(),
@@ -52,8 +58,8 @@ impl IndomRequest {
 
     /// Whether a fetch has an instance whose name is to be asked for: one without, or one that was not there
     /// before, whose number may have been another's.
-    pub fn needs_names(&self, sample: &Sample<'_>, names: &Names) -> bool {
-        let Ok(values) = sample.values(self.metric).now else { return false };
+    pub fn needs_names(&self, results: &ResultPair<'_>, names: &InstanceNames) -> bool {
+        let Ok(values) = results.values(self.metric).now else { return false };
         if names.is_fresh() || !names.is_known() {
             return !names.is_fresh();
         }
@@ -67,10 +73,11 @@ impl IndomRequest {
     }
 
     /// Takes the values out of a fetch, or that there were none (spec `fetchgroup.md` 8).
-    pub fn fill(&mut self, sample: Option<&Sample<'_>>) {
-        let values = sample.map(|sample| sample.values(self.metric));
+    pub fn fill(&mut self, results: Option<&ResultPair<'_>>) {
+        let values = results.map(|results| results.values(self.metric));
         let now = values.as_ref().map_or(Err(PmError::VALUE), |values| values.now);
         match now {
+            // A discrete metric that is not sent has not changed: its rows stay, with an error only the status says it.
             Ok(now) if self.keep && now.is_empty() => return,
             Err(_) if self.keep => {}
             _ => self.num = 0,
@@ -82,10 +89,11 @@ impl IndomRequest {
         };
     }
 
-    fn fill_rows(&mut self, both: &Values<'_>, values: &ValuesRef<'_>) -> Result<(), PmError> {
+    fn fill_rows(&mut self, both: &MetricValues<'_>, values: &ValuesRef<'_>) -> Result<(), PmError> {
         let inst_at = |at: usize| values.get(at).map_or(0, |(inst, _)| inst);
         self.order.clear();
         self.order.extend(0..values.len());
+        // Rows are in the order of instances, agents send what they like. Places are sorted, not values.
         if !values.iter().map(|(inst, _)| inst).is_sorted() {
             self.order.sort_unstable_by_key(|&at| inst_at(at));
         }
@@ -96,13 +104,13 @@ impl IndomRequest {
             }
             let Some((inst, value)) = values.get(at) else { break };
             if self.num == self.rows.len() {
-                self.rows.push(Cells { inst, status: Ok(()), cell: Cell::new(self.plan.to) });
+                self.rows.push(Cells { inst, status: Ok(()), cell: Cell::new(self.conversion.to) });
             }
             let Some(row) = self.rows.get_mut(self.num) else { break };
             row.inst = inst;
             row.cell.reset();
             let wanted = self.names.map(|_| inst);
-            row.status = both.fill(wanted, &self.plan, value, &mut guess, &mut row.cell);
+            row.status = both.fill(wanted, &self.conversion, value, &mut guess, &mut row.cell);
             // Instances mostly follow each other as they did before.
             guess += 1;
             self.num += 1;
@@ -110,10 +118,10 @@ impl IndomRequest {
         Ok(())
     }
 
-    pub fn rows<'a, T: Output>(&'a self, names: Option<&'a Names>) -> Rows<'a, T> {
+    pub fn rows<'a, T: Output>(&'a self, names: Option<&'a InstanceNames>) -> Rows<'a, T> {
         Rows {
             rows: self.rows.get(..self.num).unwrap_or_default(),
-            names: names.map(Names::walk).unwrap_or_default(),
+            names: names.map(InstanceNames::walk).unwrap_or_default(),
             status: self.status,
             output: PhantomData,
         }

@@ -1,8 +1,8 @@
 //! One value of a metric.
 
 use super::cell::{Atom, Cell};
-use super::sample::{Values, find};
-use super::scale::Plan;
+use super::results::{MetricValues, find};
+use super::scale::ValueConversion;
 use pcp_model::{Inst, PmError};
 use pcp_pdu::ValuesRef;
 
@@ -11,8 +11,8 @@ use pcp_pdu::ValuesRef;
 pub(super) struct Item {
     /// The metric's place in the fetch.
     metric: u32,
-    /// The place of its plan, which it shares with others.
-    plan: u32,
+    /// The place of its conversion, which it shares with others.
+    conversion: u32,
     /// The instance, of metrics that have any.
     inst: Option<Inst>,
     /// Where the value was last.
@@ -26,12 +26,17 @@ pub(super) struct Item {
 const _: () = assert!(size_of::<Item>() <= 64);
 
 impl Item {
-    /// An item without a value. `metric` and `plan` are places in lists of the group.
-    pub fn new(metric: usize, inst: Option<Inst>, (at, plan): (usize, &Plan), keep: bool) -> Item {
+    /// An item without a value. `metric` and `conversion` are places in lists of the group.
+    pub fn new(
+        metric: usize,
+        inst: Option<Inst>,
+        (at, conversion): (usize, &ValueConversion),
+        keep: bool,
+    ) -> Item {
         // Lists of places in a PDU are far shorter than 2^32.
         let (metric, at) = (metric as u32, at as u32);
-        let cell = Cell::new(plan.to);
-        Item { metric, plan: at, inst, hint: 0, keep, cell, status: Err(PmError::VALUE) }
+        let cell = Cell::new(conversion.to);
+        Item { metric, conversion: at, inst, hint: 0, keep, cell, status: Err(PmError::VALUE) }
     }
 
     /// The value, or why there is none.
@@ -50,7 +55,7 @@ impl Item {
     }
 
     /// Takes the value out of those of its metric, or that there are none (spec `fetchgroup.md` 7).
-    pub fn fill(&mut self, plans: &[Plan], values: Option<&Values<'_>>) {
+    pub fn fill(&mut self, conversions: &[ValueConversion], values: Option<&MetricValues<'_>>) {
         // By reference all the way: this is where a fetch of many items spends its time.
         let (values, now) = match values {
             Some(values) => match &values.now {
@@ -63,7 +68,7 @@ impl Item {
             return;
         }
         self.cell.reset();
-        self.status = self.take(plans, values, now);
+        self.status = self.take(conversions, values, now);
     }
 
     fn fail(&mut self, error: PmError) {
@@ -74,13 +79,18 @@ impl Item {
     }
 
     #[inline]
-    fn take(&mut self, plans: &[Plan], values: &Values<'_>, now: &ValuesRef<'_>) -> Result<(), PmError> {
-        let plan = plans.get(self.plan as usize).ok_or(PmError::VALUE)?;
+    fn take(
+        &mut self,
+        conversions: &[ValueConversion],
+        values: &MetricValues<'_>,
+        now: &ValuesRef<'_>,
+    ) -> Result<(), PmError> {
+        let conversion = conversions.get(self.conversion as usize).ok_or(PmError::VALUE)?;
         // Where the value was before is where it may be now.
         let mut before = self.hint as usize;
         let mut guess = before;
         let value = find(now, self.inst, &mut guess).ok_or(PmError::VALUE)?;
         self.hint = guess as u32;
-        values.fill(self.inst, plan, value, &mut before, &mut self.cell)
+        values.fill(self.inst, conversion, value, &mut before, &mut self.cell)
     }
 }

@@ -4,7 +4,7 @@ use pcp_model::{InDom, Inst, Instance};
 
 /// What is known of an instance domain.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct InstanceNames {
     pub indom: InDom,
     /// Sorted by instance.
     list: Vec<Instance>,
@@ -14,17 +14,17 @@ pub(super) struct Names {
     fresh: bool,
 }
 
-impl Names {
-    pub fn new(indom: InDom) -> Names {
-        Names { indom, list: Vec::new(), known: false, fresh: false }
+impl InstanceNames {
+    pub fn new(indom: InDom) -> InstanceNames {
+        InstanceNames { indom, list: Vec::new(), known: false, fresh: false }
     }
 
-    /// Whether they have been asked for since the last [`Names::forget`].
+    /// Whether they have been asked for since the last [`InstanceNames::forget`].
     pub fn is_known(&self) -> bool {
         self.known
     }
 
-    /// Whether they have been asked for since the last [`Names::age`].
+    /// Whether they have been asked for since the last [`InstanceNames::age`].
     pub fn is_fresh(&self) -> bool {
         self.fresh
     }
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn names_are_found_in_ascending_order() {
-        let mut names = Names::new(InDom::new(1, 1));
+        let mut names = InstanceNames::new(InDom::new(1, 1));
         let instance = |id, name: &str| Instance { id, name: name.to_owned() };
         names.set(vec![instance(7, "b"), instance(2, "a"), instance(7, "c")]);
         let mut walk = names.walk();

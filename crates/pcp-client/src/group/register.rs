@@ -1,101 +1,17 @@
 //! Registrations: finding metrics and instances, and checking what is asked of them.
 
-use super::FetchGroup;
+use super::error::{Reason, RegisterError};
 use super::event::{EventRequest, Field};
+use super::fetch_group::FetchGroup;
 use super::handle::{AnyType, EventHandle, IndomHandle, ItemHandle, Key, Output};
 use super::indom::IndomRequest;
 use super::item::Item;
-use super::names::Names;
-use super::scale::{IntoScale, Plan};
-use crate::{ClientError, ContextKind};
+use super::names::InstanceNames;
+use super::scale::{IntoScale, ValueConversion};
+use crate::error::ClientError;
+use crate::provider::ContextKind;
 use pcp_event::ArrayKind;
-use pcp_model::{Desc, InDom, Inst, PmError, Pmid, Semantics, Units, UnitsParseError, ValueType};
-
-/// Why a registration is refused. The group is as before.
-#[derive(Debug, thiserror::Error)]
-#[error("{metric}: {reason}")]
-pub struct RegisterError {
-    /// The metric or field at fault.
-    pub metric: String,
-    /// What is wrong with it.
-    #[source]
-    pub reason: Reason,
-}
-
-/// What is wrong with a registration.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Reason {
-    /// The metric cannot be looked up.
-    #[error(transparent)]
-    Lookup(#[from] ClientError),
-    /// The instance cannot be looked up.
-    #[error("instance {instance:?}: {error}")]
-    Instance {
-        /// The name given.
-        instance: String,
-        /// Why.
-        error: ClientError,
-    },
-    /// The metric has instances, but none was given.
-    #[error("the metric has instances: name one, or ask for all")]
-    InstanceNeeded,
-    /// An instance was given, but the metric has none.
-    #[error("the metric has no instances")]
-    NoInstances,
-    /// Values of this type are neither numbers nor texts.
-    #[error("values of type {} are neither numbers nor texts", .0.name())]
-    MetricType(ValueType),
-    /// Outputs cannot be of this type.
-    #[error("an output cannot be of type {}", .0.name())]
-    OutputType(ValueType),
-    /// The scale cannot be read.
-    #[error("bad scale: {0}")]
-    Scale(#[from] UnitsParseError),
-    /// The scale is of another dimension than the metric and its rate.
-    #[error("a value in {} cannot be given in {}", units_name(.metric), units_name(.scale))]
-    Dimension {
-        /// The metric's units.
-        metric: Units,
-        /// Those asked for.
-        scale: Units,
-    },
-    /// The metric's values are no event records.
-    #[error("values of type {} are no event records", .0.name())]
-    NotEvents(ValueType),
-    /// Fields of event records cannot have instances.
-    #[error("a field of event records cannot have instances")]
-    FieldInstances,
-    /// Fields of event records have no rates.
-    #[error("a field of event records has no rate: ask for it with the scale `instant`")]
-    FieldRate,
-}
-
-impl RegisterError {
-    /// The code that libpcp returns.
-    pub fn code(&self) -> PmError {
-        self.reason.code()
-    }
-}
-
-impl Reason {
-    /// The code that libpcp returns.
-    pub fn code(&self) -> PmError {
-        match self {
-            Reason::Lookup(error) | Reason::Instance { error, .. } => error.code(),
-            Reason::InstanceNeeded | Reason::NoInstances | Reason::FieldInstances => PmError::INDOM,
-            Reason::MetricType(_) | Reason::OutputType(_) | Reason::NotEvents(_) => PmError::TYPE,
-            Reason::Scale(_) | Reason::Dimension { .. } | Reason::FieldRate => PmError::CONV,
-        }
-    }
-}
-
-fn units_name(units: &Units) -> String {
-    match units.to_string() {
-        text if text.is_empty() => "no units".to_owned(),
-        text => format!("{text:?}"),
-    }
-}
+use pcp_model::{Desc, InDom, Inst, Pmid, Semantics, Units, ValueType};
 
 /// # Registrations
 ///
@@ -197,16 +113,18 @@ impl FetchGroup {
     ) -> Result<Key, RegisterError> {
         let words = self.options.words;
         let found = self.find_instance(name, instance).and_then(|(desc, inst)| {
-            let plan = Plan::new(&desc, to.unwrap_or(desc.value_type), scale, words)?;
-            Ok((desc, inst, plan))
+            let conversion = ValueConversion::new(&desc, to.unwrap_or(desc.value_type), scale, words)?;
+            Ok((desc, inst, conversion))
         });
-        let (desc, inst, plan) = found.map_err(|reason| blame(name, reason))?;
+        let (desc, inst, conversion) = found.map_err(|reason| blame(name, reason))?;
+        // Only now is the group changed: what is refused leaves no metric behind that fetches would ask for.
         let (metric, keep) = (self.metric(&desc), self.keeps(&desc));
-        let at = self.plans.iter().position(|known| *known == plan).unwrap_or_else(|| {
-            self.plans.push(plan);
-            self.plans.len() - 1
+        // Shared, so that an item stays within a cache line. Groups of thousands of items have a few conversions.
+        let at = self.conversions.iter().position(|known| *known == conversion).unwrap_or_else(|| {
+            self.conversions.push(conversion);
+            self.conversions.len() - 1
         });
-        self.items.push(Item::new(metric, inst, (at, &plan), keep));
+        self.items.push(Item::new(metric, inst, (at, &conversion), keep));
         Ok(self.key(self.items.len()))
     }
 
@@ -218,12 +136,13 @@ impl FetchGroup {
         to: Option<ValueType>,
     ) -> Result<Key, RegisterError> {
         let found = self.find_domain(name).and_then(|(desc, names)| {
-            let plan = Plan::new(&desc, to.unwrap_or(desc.value_type), scale, self.options.words)?;
-            Ok((desc, names, plan))
+            let conversion =
+                ValueConversion::new(&desc, to.unwrap_or(desc.value_type), scale, self.options.words)?;
+            Ok((desc, names, conversion))
         });
-        let (desc, names, plan) = found.map_err(|reason| blame(name, reason))?;
+        let (desc, names, conversion) = found.map_err(|reason| blame(name, reason))?;
         let (metric, keep) = (self.metric(&desc), self.keeps(&desc));
-        self.indoms.push(IndomRequest::new(metric, names, plan, keep, max));
+        self.indoms.push(IndomRequest::new(metric, names, conversion, keep, max));
         Ok(self.key(self.indoms.len()))
     }
 
@@ -235,6 +154,8 @@ impl FetchGroup {
         max: usize,
         to: Option<ValueType>,
     ) -> Result<Key, RegisterError> {
+        // The metric and its instance before the field, and both before the type is looked at: as in libpcp, so that
+        // of several faults the same one is told.
         let (desc, inst) = self.find_instance(name, instance).map_err(|reason| blame(name, reason))?;
         let (of, field_desc) = self.find_field(field).map_err(|reason| blame(field, reason))?;
         let kind = match desc.value_type {
@@ -242,11 +163,14 @@ impl FetchGroup {
             ValueType::HighResEvent => ArrayKind::HighRes,
             other => return Err(blame(name, Reason::NotEvents(other))),
         };
-        let plan = Plan::new(&field_desc, to.unwrap_or(field_desc.value_type), scale, self.options.words)
-            .and_then(|plan| if plan.is_rate() { Err(Reason::FieldRate) } else { Ok(plan) })
-            .map_err(|reason| blame(field, reason))?;
+        let conversion =
+            ValueConversion::new(&field_desc, to.unwrap_or(field_desc.value_type), scale, self.options.words)
+                .and_then(
+                    |conversion| if conversion.is_rate() { Err(Reason::FieldRate) } else { Ok(conversion) },
+                )
+                .map_err(|reason| blame(field, reason))?;
         let metric = self.metric(&desc);
-        self.events.push(EventRequest::new((metric, inst), kind, of, plan, max));
+        self.events.push(EventRequest::new((metric, inst), kind, of, conversion, max));
         Ok(self.key(self.events.len()))
     }
 
@@ -261,6 +185,8 @@ impl FetchGroup {
                 let bad = |error| Reason::Instance { instance: instance.to_owned(), error };
                 let found = self.context.instance(indom, instance);
                 let inst = found.or_else(|error| self.instance_ever(indom, instance, error)).map_err(bad)?;
+                // One profile is for all registrations of the context: it has to include the instance, whatever the
+                // others have asked for.
                 self.context.add_profile(indom, &[inst])?;
                 Some(inst)
             }
@@ -290,8 +216,9 @@ impl FetchGroup {
         let at = match known {
             Some(at) => at,
             None => {
+                // No list means all. Items of the domain that come later add nothing to that.
                 self.context.add_profile(desc.indom, &[])?;
-                self.names.push(Names::new(desc.indom));
+                self.names.push(InstanceNames::new(desc.indom));
                 self.names.len() - 1
             }
         };
@@ -315,6 +242,7 @@ impl FetchGroup {
                 };
             }
         };
+        // No parameters but parts of each record: what they are is the format's, not the source's to say.
         let desc = Desc {
             pmid: Pmid::NULL,
             value_type: ValueType::U32,

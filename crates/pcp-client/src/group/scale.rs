@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::register::Reason;
+use super::error::Reason;
 use pcp_model::{Conversion, Desc, PmError, Semantics, Units, UnitsParseError, UnitsVocabulary, ValueType};
 
 /// What to do with a value before it is cast to the output's type.
@@ -84,17 +84,17 @@ impl IntoScale for Option<&str> {
 
 /// The way from a metric's value to an output.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Plan {
+pub(super) struct ValueConversion {
     /// The metric's type.
     pub from: ValueType,
     /// The output's type.
     pub to: ValueType,
-    pub path: Path,
+    pub path: ConversionPath,
 }
 
 /// The two ways, which cast differently.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Path {
+pub(super) enum ConversionPath {
     /// Straight from type to type.
     Plain,
     /// Through double precision.
@@ -106,14 +106,14 @@ pub(super) enum Path {
     },
 }
 
-impl Plan {
+impl ValueConversion {
     /// Checks a metric's type, the output's type and the scale, in this order (spec `fetchgroup.md` 3).
     pub fn new(
         desc: &Desc,
         to: ValueType,
         scale: impl IntoScale,
         words: UnitsVocabulary,
-    ) -> Result<Plan, Reason> {
+    ) -> Result<ValueConversion, Reason> {
         let from = desc.value_type;
         if !is_scalar(from) {
             return Err(Reason::MetricType(from));
@@ -121,19 +121,19 @@ impl Plan {
         if !is_scalar(to) {
             return Err(Reason::OutputType(to));
         }
-        let double = |rate| Path::Double { rate, convert: None, multiplier: 1.0 };
+        let double = |rate| ConversionPath::Double { rate, convert: None, multiplier: 1.0 };
         let path = match scale.into_scale(words)? {
             Scale::None if desc.semantics == Semantics::Counter => double(true),
-            Scale::None | Scale::Instant => Path::Plain,
+            Scale::None | Scale::Instant => ConversionPath::Plain,
             Scale::Rate => double(true),
             Scale::Units { units, multiplier } => convert(desc.units, units, multiplier, words)
                 .ok_or(Reason::Dimension { metric: desc.units, scale: units })?,
         };
-        Ok(Plan { from, to, path })
+        Ok(ValueConversion { from, to, path })
     }
 
     pub fn is_rate(&self) -> bool {
-        matches!(self.path, Path::Double { rate: true, .. })
+        matches!(self.path, ConversionPath::Double { rate: true, .. })
     }
 }
 
@@ -142,7 +142,7 @@ fn is_scalar(value_type: ValueType) -> bool {
 }
 
 /// `None` when the dimensions do not go together.
-fn convert(from: Units, to: Units, multiplier: f64, words: UnitsVocabulary) -> Option<Path> {
+fn convert(from: Units, to: Units, multiplier: f64, words: UnitsVocabulary) -> Option<ConversionPath> {
     if from.dim_space != to.dim_space || from.dim_count != to.dim_count {
         return None;
     }
@@ -157,7 +157,7 @@ fn convert(from: Units, to: Units, multiplier: f64, words: UnitsVocabulary) -> O
         } else {
             return None;
         };
-    Some(Path::Double { rate, convert: Some(Conversion::new(from, to, words)), multiplier })
+    Some(ConversionPath::Double { rate, convert: Some(Conversion::new(from, to, words)), multiplier })
 }
 
 #[cfg(test)]
@@ -168,18 +168,18 @@ mod tests {
     const BYTE: Units = Units::BYTE;
 
     /// The path for a metric of these units, or the error code.
-    fn path(units: Units, semantics: Semantics, scale: Option<&str>) -> Result<Path, PmError> {
+    fn path(units: Units, semantics: Semantics, scale: Option<&str>) -> Result<ConversionPath, PmError> {
         let desc =
             Desc { pmid: Pmid::NULL, value_type: ValueType::I32, indom: InDom::NULL, semantics, units };
-        Plan::new(&desc, ValueType::Double, scale, UnitsVocabulary::Classic)
-            .map(|plan| plan.path)
+        ValueConversion::new(&desc, ValueType::Double, scale, UnitsVocabulary::Classic)
+            .map(|conversion| conversion.path)
             .map_err(|error| error.code())
     }
 
     fn check(units: Units, semantics: Semantics, scale: &str, rate: Result<bool, PmError>) {
         let found = path(units, semantics, Some(scale)).map(|path| match path {
-            Path::Plain => panic!("{scale}: converts"),
-            Path::Double { rate, .. } => rate,
+            ConversionPath::Plain => panic!("{scale}: converts"),
+            ConversionPath::Double { rate, .. } => rate,
         });
         assert_eq!(found, rate, "{scale:?}");
     }
@@ -218,17 +218,18 @@ mod tests {
 
     #[test]
     fn words_and_semantics() {
-        let rate = Ok(Path::Double { rate: true, convert: None, multiplier: 1.0 });
+        let rate = Ok(ConversionPath::Double { rate: true, convert: None, multiplier: 1.0 });
         assert_eq!(path(BYTE, Semantics::Counter, None), rate);
-        assert_eq!(path(BYTE, Semantics::Instant, None), Ok(Path::Plain));
+        assert_eq!(path(BYTE, Semantics::Instant, None), Ok(ConversionPath::Plain));
         assert_eq!(path(BYTE, Semantics::Discrete, Some("rate")), rate);
-        assert_eq!(path(BYTE, Semantics::Counter, Some("instant")), Ok(Path::Plain));
+        assert_eq!(path(BYTE, Semantics::Counter, Some("instant")), Ok(ConversionPath::Plain));
         assert_eq!(path(BYTE, Semantics::Counter, Some("Rate")), Err(PmError::CONV));
     }
 
     #[test]
     fn scales_without_a_length_fail_only_with_values() {
-        let Ok(Path::Double { convert, .. }) = path(BYTE, Semantics::Instant, Some("space-7")) else {
+        let Ok(ConversionPath::Double { convert, .. }) = path(BYTE, Semantics::Instant, Some("space-7"))
+        else {
             panic!("registers")
         };
         assert_eq!(convert, Some(Err(PmError::UNIT)));
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn rates_in_other_times() {
         let rate = |units, scale| match path(units, Semantics::Counter, Some(scale)) {
-            Ok(Path::Double { convert: Some(Ok(convert)), multiplier, .. }) => {
+            Ok(ConversionPath::Double { convert: Some(Ok(convert)), multiplier, .. }) => {
                 (convert.f64(1101.038) * multiplier * 1e6).round() / 1e6
             }
             other => panic!("{scale}: {other:?}"),
@@ -271,10 +272,12 @@ mod tests {
             units: Units::NONE,
         };
         for value_type in [ValueType::Aggregate, ValueType::Event, ValueType::NoSupport, ValueType::Unknown] {
-            let plan = |from, to| Plan::new(&desc(from), to, "byte", UnitsVocabulary::Classic).unwrap_err();
-            assert_eq!(plan(value_type, ValueType::I32).code(), PmError::TYPE);
-            assert_eq!(plan(ValueType::I32, value_type).code(), PmError::TYPE);
-            assert_eq!(plan(ValueType::I32, ValueType::I32).code(), PmError::CONV);
+            let refused = |from, to| {
+                ValueConversion::new(&desc(from), to, "byte", UnitsVocabulary::Classic).unwrap_err()
+            };
+            assert_eq!(refused(value_type, ValueType::I32).code(), PmError::TYPE);
+            assert_eq!(refused(ValueType::I32, value_type).code(), PmError::TYPE);
+            assert_eq!(refused(ValueType::I32, ValueType::I32).code(), PmError::CONV);
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use nix::poll::PollFd;
-
-use super::FetchGroup;
-use crate::{ClientError, StateChange, provider};
+use super::fetch_group::FetchGroup;
+use crate::error::ClientError;
+use crate::waiting::wait;
+use pcp_pdu::StateChange;
 
 /// Groups that are fetched together. All requests go out at once, and answers are taken in the order they come.
 ///
@@ -106,10 +106,9 @@ impl GroupSet {
             let running = || self.members.iter().filter(|member| member.is_running());
             let waits = running().filter_map(|member| member.group.waiting());
             let until = waits.clone().filter_map(|waiting| waiting.deadline).chain(deadline).min();
-            let mut fds: Vec<PollFd<'_>> =
-                waits.map(|waiting| PollFd::new(waiting.fd, waiting.events)).collect();
-            if fds.len() == running().count() {
-                provider::wait(&mut fds, until)?;
+            // One that waits for nothing can go on at once: then so does the round.
+            if waits.clone().count() == running().count() {
+                wait(waits, until)?;
             }
         }
     }

@@ -37,6 +37,7 @@ impl Recorder {
                 labels.push(LabelTarget::InDom(desc.indom));
                 labels.push(LabelTarget::Instances(desc.indom));
             }
+            // Metrics share domains, clusters and the context: each is asked about once a sample.
             labels.retain(|&target| asked.insert((Some(target), None)));
             texts.retain(|&target| asked.insert((None, Some(target))));
             for target in labels {
@@ -77,6 +78,7 @@ impl Recorder {
             if indom == InDom::NULL || (!self.stale && ids().eq(metric.instances.iter().copied())) {
                 continue;
             }
+            // Instances that were there before are on record, though not in this order: no need to ask then.
             let unknown = || ids().any(|inst| !self.archive.has_instance(indom, inst));
             if (self.stale || unknown()) && !asked.contains_key(&indom) {
                 let instances = answer(self.context.instances(indom))?.unwrap_or_default();

@@ -126,6 +126,7 @@ impl Recorder {
         if changes.contains(StateChange::LABELS) {
             self.metrics.iter_mut().for_each(|metric| metric.explained = false);
         }
+        // What explains a value comes before it: an archive that ends here can be read to its end.
         let written = self.describe()? && self.write()?;
         self.stale = false;
         if new_names {
@@ -140,6 +141,7 @@ impl Recorder {
     /// # Errors
     /// Why the source cannot be reached, or what the system says.
     pub fn reconnect(&mut self) -> Result<(), RecordError> {
+        // Nothing is known of the time without a connection: readers must not interpolate across it.
         self.archive.mark()?;
         self.context.reconnect()?;
         self.stale = true;

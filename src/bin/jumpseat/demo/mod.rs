@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use jumpseat::agent::{self, Config, RunningAgent, Setup, Signals};
 use jumpseat::client::group::FetchGroup;
-use jumpseat::client::{Context, Options};
+use jumpseat::client::{Context, HostOptions};
 use jumpseat::pmda::{Handle, Listen};
 use jumpseat::source::SocketConfig;
 use jumpseat::source::tracefs::{KernelConfig, KernelStats};
@@ -111,7 +111,7 @@ fn show_all(
         sources.push(KERNEL);
     }
     // The environment may speak of other collectors, and of a proxy.
-    let context = Context::host_with(&agent.address.to_string().parse()?, &Options::default())?;
+    let context = Context::host_with(&agent.address.to_string().parse()?, &HostOptions::default())?;
     let mut show = Show::new(FetchGroup::new(context), &sources)?;
     while !wait_for_stop(stop, until) {
         if args.kernel {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::{ArgAction, Args};
 use jumpseat::archive::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};
-use jumpseat::client::{ClientError, Context, HostSpec, Mode, Options};
+use jumpseat::client::{ClientError, Context, HostSpec, Mode, HostOptions};
 use jumpseat::model::{PmError, Timestamp};
 use jumpseat::recorder::{Notice, RecordError, Recorder, label_of};
 use jumpseat::time::{Reference, Switches, Zone, parse_interval, parse_window};
@@ -187,7 +187,7 @@ fn sample_all(
 }
 
 fn connect(host: Option<&str>) -> Result<Context, String> {
-    let (options, warnings) = Options::from_env();
+    let (options, warnings) = HostOptions::from_env();
     warnings.iter().for_each(|warning| eprintln!("jumpseat record: {warning}"));
     let spec = host.unwrap_or("local:");
     let parsed: HostSpec = spec.parse().map_err(|error| format!("-h {spec}: {error}"))?;

@@ -3,13 +3,13 @@
 use super::cell::Cell;
 use super::options::Falling;
 use super::scalar::Scalar;
-use super::scale::{Path, Plan};
+use super::scale::{ConversionPath, ValueConversion};
 use pcp_model::{Inst, PmError, Timestamp, ValueType};
 use pcp_pdu::{Fetched, ValueRef, ValuesRef};
 
 /// Two results. Metrics have the same place in both; the older one may lack the last ones.
 #[derive(Clone, Copy)]
-pub(super) struct Sample<'a> {
+pub(super) struct ResultPair<'a> {
     now: &'a Fetched,
     before: Option<&'a Fetched>,
     seconds: f64,
@@ -18,7 +18,7 @@ pub(super) struct Sample<'a> {
 
 /// The values of one metric.
 #[derive(Clone, Copy)]
-pub(super) struct Values<'a> {
+pub(super) struct MetricValues<'a> {
     /// Those of now; a metric that the result lacks is `PM_ERR_VALUE`.
     pub now: Result<ValuesRef<'a>, PmError>,
     /// Those of the result before; without one `PM_ERR_AGAIN`.
@@ -27,16 +27,17 @@ pub(super) struct Values<'a> {
     falling: Falling,
 }
 
-impl<'a> Sample<'a> {
-    pub fn new(now: &'a Fetched, before: Option<&'a Fetched>, falling: Falling) -> Sample<'a> {
+impl<'a> ResultPair<'a> {
+    pub fn new(now: &'a Fetched, before: Option<&'a Fetched>, falling: Falling) -> ResultPair<'a> {
+        // At least a nanosecond: two results of one moment give a large rate, not an infinite one.
         let seconds = before.map_or(0.0, |before| seconds_between(before.timestamp, now.timestamp));
-        Sample { now, before, seconds: seconds.max(1e-9), falling }
+        ResultPair { now, before, seconds: seconds.max(1e-9), falling }
     }
 
     /// The values of a metric.
-    pub fn values(&self, metric: usize) -> Values<'a> {
+    pub fn values(&self, metric: usize) -> MetricValues<'a> {
         let of = |fetched: &'a Fetched| fetched.set(metric).ok_or(PmError::VALUE)?.values;
-        Values {
+        MetricValues {
             now: of(self.now),
             before: self.before.ok_or(PmError::AGAIN).and_then(of),
             seconds: self.seconds,
@@ -45,30 +46,31 @@ impl<'a> Sample<'a> {
     }
 }
 
-impl Values<'_> {
+impl MetricValues<'_> {
     /// Takes a value on its way to the output (spec `fetchgroup.md` 5 and 6). `wanted` is its instance, if the
     /// metric has instances; `guess` says where it may have been before, and then where it was.
     #[inline]
     pub fn fill(
         &self,
         wanted: Option<Inst>,
-        plan: &Plan,
+        conversion: &ValueConversion,
         value: ValueRef<'_>,
         guess: &mut usize,
         cell: &mut Cell,
     ) -> Result<(), PmError> {
-        let value = Scalar::of(value, plan.from)?;
-        match &plan.path {
-            Path::Plain => cell.set_plain(&value, plan.to),
-            Path::Double { rate, convert, multiplier } => {
+        let value = Scalar::of(value, conversion.from)?;
+        match &conversion.path {
+            ConversionPath::Plain => cell.set_plain(&value, conversion.to),
+            ConversionPath::Double { rate, convert, multiplier } => {
                 let mut value = value.to_f64()?;
                 if *rate {
-                    value = self.rate(wanted, plan.from, value, guess)?;
+                    value = self.rate(wanted, conversion.from, value, guess)?;
                 }
                 if let Some(convert) = convert {
+                    // A rate first: converting a counter's large value would cost it digits.
                     value = convert.as_ref().map_err(|error| *error)?.f64(value) * multiplier;
                 }
-                cell.set_double(value, plan.to)
+                cell.set_double(value, conversion.to)
             }
         }
     }
@@ -82,6 +84,7 @@ impl Values<'_> {
         guess: &mut usize,
     ) -> Result<f64, PmError> {
         let before = self.before.as_ref().map_err(|error| *error)?;
+        // A new instance has no rate yet, which is not the same as no second result (`PM_ERR_AGAIN`).
         let old = find(before, wanted, guess).ok_or(PmError::VALUE)?;
         let mut delta = value - Scalar::of(old, from)?.to_f64()?;
         if delta < 0.0 {
