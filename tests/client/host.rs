@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::client_support::{Peer, code, fetch_i32, host, patient};
 use jumpseat::client::{
-    ClientError, Context, Fetched, LabelTarget, HostOptions, StateChange, TextLevel, TextTarget,
+    ClientError, Context, Fetched, HostOptions, LabelTarget, StateChange, TextLevel, TextTarget,
 };
 use jumpseat::model::{InDom, LabelSet, PmError, Pmid, Value, ValueSet};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -524,8 +524,11 @@ fn drive(contexts: &mut [(Context, Fetched)]) {
             return;
         }
         let waiting = open.iter().filter_map(|(context, _)| context.waiting());
-        let mut fds: Vec<PollFd<'_>> =
-            waiting.map(|waiting| PollFd::new(waiting.fd, PollFlags::from_bits_truncate(waiting.interest.poll_events()))).collect();
+        let mut fds: Vec<PollFd<'_>> = waiting
+            .map(|waiting| {
+                PollFd::new(waiting.fd, PollFlags::from_bits_truncate(waiting.interest.poll_events()))
+            })
+            .collect();
         poll(&mut fds, PollTimeout::NONE).unwrap();
     }
 }

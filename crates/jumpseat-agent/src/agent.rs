@@ -175,6 +175,7 @@ fn registry_config(config: &Config, domain: u16, dir: Option<&Path>) -> Registry
 pub fn agent(state: State, domain: u16, help: Option<(&str, &str)>, access: &Access) -> Agent<State> {
     let (help_file, help) = help.unwrap_or(("help/jumpseat", HELP));
     Agent::new(NAME, domain, state)
+        .version(env!("CARGO_PKG_VERSION"))
         .pmns("pmns/jumpseat", PMNS)
         .help(help_file, help)
         .indom(Indom::of(SOURCES, |state: &State| state.sources.names()))

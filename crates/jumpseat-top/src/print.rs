@@ -54,8 +54,7 @@ pub fn run(mut monitor: Monitor, mut app: App, frames: u32, size: Size) -> io::R
             if !monitor.is_busy() {
                 break;
             }
-            let fds: Vec<_> =
-                monitor.waiting().map(wait::of_client).into_iter().collect();
+            let fds: Vec<_> = monitor.waiting().map(wait::of_client).into_iter().collect();
             wait::until(&fds, monitor.deadline().or(Some(next)));
         }
         if turn > 0 {

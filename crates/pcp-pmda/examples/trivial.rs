@@ -83,7 +83,7 @@ fn main() -> ExitCode {
                     }),
             )
             .labels(|_, target, labels| {
-                if target == pcp_pmda::LabelTarget::Domain {
+                if target == pcp_pmda::LabelSubject::Domain {
                     labels.add("agent", "trivial")?;
                 }
                 Ok(())

@@ -4,27 +4,25 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
+use super::call::ClientId;
+use super::core::{ClientEndFn, Core, ForeignFn, GenerationFn, Parts};
 use super::help::{self, HelpError, HelpTexts, Topic};
-use super::labels::LabelFn;
+use super::indom::{Indom, Instances};
+use super::labels::{LabelFn, LabelList, LabelSubject};
+use super::metric::Metric;
 use super::pmns::{self, NameTree, PmnsError};
-use super::{ClientId, Core, Indom, Instances, Metric, Subtree};
-use pcp_model::{Desc, InDom};
+use super::subtree::Subtree;
+use pcp_model::{Desc, InDom, PmError};
 
 /// The largest domain number an agent may have.
 pub const MAX_DOMAIN: u16 = 510;
-
-/// Called when a client context has ended.
-pub type ClientEndFn<S> = Box<dyn Fn(&mut S, ClientId)>;
-/// Gives the instances of another agent's domain.
-pub type ForeignFn<S> = Box<dyn Fn(&S, InDom) -> Option<&Instances>>;
-/// Gives a number that changes whenever labels do.
-pub type GenerationFn<S> = Box<dyn Fn(&S) -> u64>;
 
 /// The parts of an agent over a state `S`. [`Agent::build`] makes a [`Core`] of it, which answers requests.
 ///
 /// Every callback gets the state; the framework runs in one thread, so nothing needs a lock.
 pub struct Agent<S> {
     name: String,
+    version: String,
     domain: u16,
     symbol: String,
     state: S,
@@ -41,6 +39,7 @@ pub struct Agent<S> {
 
 /// What does not fit in an agent.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// The domain number is out of range.
     #[error("domain {0} is not within 0..{MAX_DOMAIN}")]
@@ -67,6 +66,7 @@ impl<S> Agent<S> {
     pub fn new(name: &str, domain: u16, state: S) -> Agent<S> {
         Agent {
             name: name.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             domain,
             symbol: name.to_ascii_uppercase(),
             state,
@@ -80,6 +80,12 @@ impl<S> Agent<S> {
             client_end: None,
             foreign_instances: None,
         }
+    }
+
+    /// The agent's version, if not that of this framework: what clients of a direct endpoint see as `pmcd.version`.
+    pub fn version(mut self, version: &str) -> Agent<S> {
+        version.clone_into(&mut self.version);
+        self
     }
 
     /// The symbol that stands for the domain in name space and help sources, if not the agent's name in
@@ -125,11 +131,11 @@ impl<S> Agent<S> {
         self
     }
 
-    /// Sets what gives labels, at all levels ([`super::LabelTarget`]). Metrics of dynamic subtrees get theirs
+    /// Sets what gives labels, at all levels ([`LabelSubject`]). Metrics of dynamic subtrees get theirs
     /// from the subtree.
     pub fn labels(
         mut self,
-        labels: impl Fn(&S, super::LabelTarget, &mut super::LabelList) -> Result<(), pcp_model::PmError> + 'static,
+        labels: impl Fn(&S, LabelSubject, &mut LabelList) -> Result<(), PmError> + 'static,
     ) -> Agent<S> {
         self.labels = Some(Box::new(labels));
         self
@@ -188,6 +194,7 @@ impl<S> Agent<S> {
         }
         Ok(Core::assemble(Parts {
             name: self.name,
+            version: self.version,
             domain: self.domain,
             state: self.state,
             names,
@@ -265,24 +272,4 @@ fn check_help(what: &str, topic: Topic, help: &HelpTexts, problems: &mut Vec<Str
         Some(help) if help.text.trim().is_empty() => problems.push(format!("{what} has no long help text")),
         Some(_) => {}
     }
-}
-
-/// Everything a [`Core`] is made of, checked.
-pub(super) struct Parts<S> {
-    pub name: String,
-    pub domain: u16,
-    pub state: S,
-    pub names: NameTree,
-    pub help: HelpTexts,
-    pub metrics: Vec<Metric<S>>,
-    /// Index into `metrics`, and descriptor, by [`pcp_model::Pmid::local`].
-    pub table: FxHashMap<u32, (usize, Desc)>,
-    pub indoms: Vec<Indom<S>>,
-    /// Index into `indoms`, by serial.
-    pub indom_table: HashMap<u32, usize>,
-    pub subtrees: Vec<(String, Box<dyn Subtree<S>>)>,
-    pub labels: Option<LabelFn<S>>,
-    pub label_generation: Option<GenerationFn<S>>,
-    pub client_end: Option<ClientEndFn<S>>,
-    pub foreign_instances: Option<ForeignFn<S>>,
 }

@@ -1,4 +1,4 @@
-//! Who asks: client contexts, their attributes, and what every callback is told about a request.
+//! Who asks: client contexts, their attributes, and what every callback knows about a request.
 
 use pcp_model::{InDom, Pmid, Profile, Timestamp};
 
@@ -73,7 +73,7 @@ pub struct Call<'a> {
     pub client: ClientId,
     /// What is known about the client.
     pub attributes: &'a Attributes,
-    /// The instances the client wants. [`super::Fetch::Each`] callbacks need not look at it.
+    /// The instances the client wants. [`Fetch::Each`](crate::Fetch::Each) callbacks need not look at it.
     pub profile: &'a Profile,
     /// The metric asked for.
     pub pmid: Pmid,

@@ -31,6 +31,7 @@ pub struct HelpError {
 
 /// The ways a help source can be wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HelpProblem {
     /// A `@` line without a name.
     #[error("nothing after @: write `@ metric.name one line` or `@ DOMAIN.SERIAL one line`")]

@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -14,6 +15,7 @@ pub const DEFAULT_USER: &str = "pcp";
 
 /// Root could not become another user.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum IdentityError {
     /// The user does not exist.
     #[error("cannot find the {0} user to switch to")]
@@ -26,7 +28,7 @@ pub enum IdentityError {
         /// What was being done.
         step: &'static str,
         /// What the system said.
-        error: Errno,
+        error: io::Error,
     },
 }
 
@@ -39,7 +41,9 @@ pub fn drop_privileges(user: &str, own: &[&Path]) -> Result<(), IdentityError> {
     if !geteuid().is_root() || user == "root" {
         return Ok(());
     }
-    let refused = |step| move |error| IdentityError::Refused { user: user.to_owned(), step, error };
+    let refused = |step| {
+        move |errno: Errno| IdentityError::Refused { user: user.to_owned(), step, error: errno.into() }
+    };
     let account = User::from_name(user).map_err(refused("looking it up"))?;
     let account = account.ok_or_else(|| IdentityError::NoUser(user.to_owned()))?;
     for path in own {

@@ -10,9 +10,9 @@ const MAX_NAME: usize = 254;
 /// Longest JSON text of all labels of one thing, in bytes.
 const MAX_JSON: usize = 65_534;
 
-/// What labels are asked for. Context labels are the collector's, not an agent's.
+/// What labels are about, among what an agent has. Context labels are the collector's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LabelTarget {
+pub enum LabelSubject {
     /// All metrics of the agent.
     Domain,
     /// All metrics with this instance domain.
@@ -25,21 +25,21 @@ pub enum LabelTarget {
     Instance(InDom, Inst),
 }
 
-impl LabelTarget {
+impl LabelSubject {
     /// The level such labels belong to.
     pub fn kind(self) -> LabelKind {
         match self {
-            LabelTarget::Domain => LabelKind::Domain,
-            LabelTarget::InDom(_) => LabelKind::InDom,
-            LabelTarget::Cluster(_) => LabelKind::Cluster,
-            LabelTarget::Item(_) => LabelKind::Item,
-            LabelTarget::Instance(..) => LabelKind::Instances,
+            LabelSubject::Domain => LabelKind::Domain,
+            LabelSubject::InDom(_) => LabelKind::InDom,
+            LabelSubject::Cluster(_) => LabelKind::Cluster,
+            LabelSubject::Item(_) => LabelKind::Item,
+            LabelSubject::Instance(..) => LabelKind::Instances,
         }
     }
 }
 
-/// Adds the labels of a target to the list. An error is passed to the client in place of the labels.
-pub type LabelFn<S> = Box<dyn Fn(&S, LabelTarget, &mut LabelList) -> Result<(), PmError>>;
+/// Adds the labels of a subject to the list. An error is passed to the client in place of the labels.
+pub(super) type LabelFn<S> = Box<dyn Fn(&S, LabelSubject, &mut LabelList) -> Result<(), PmError>>;
 
 /// A label's value.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +85,7 @@ from!(&str => Text, String => Text, i32 => Int, i64 => Int, u32 => Uint, u64 => 
 
 /// Why a label cannot be. As a [`PmError`] it is `EINVAL`, as in PCP's own label functions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LabelError {
     /// Not a letter followed by letters, digits or `_`, or too long.
     #[error("not a label name: {0:?}")]
@@ -103,7 +104,7 @@ impl From<LabelError> for PmError {
     }
 }
 
-/// The labels of one target being put together.
+/// The labels of one subject being put together.
 #[derive(Debug)]
 pub struct LabelList {
     kind: LabelKind,

@@ -17,29 +17,33 @@ mod labels;
 pub mod log;
 mod metric;
 mod options;
+mod own;
 mod pmns;
 mod server;
 mod set;
 mod subtree;
 mod time;
 
-pub use builder::{Agent, BuildError, ClientEndFn, GenerationFn, MAX_DOMAIN};
+pub use builder::{Agent, BuildError};
 pub use call::{Access, Attributes, Call, ClientId, FetchStamp};
-pub use conn::{Broken, DirectConnection, MAX_CLIENT_PDU, Output, PmcdConnection, PmcdOptions};
-pub use core::{Core, Generations, OwnMetrics};
+pub use conn::{Broken, DirectConnection, Output, PmcdConnection, PmcdOptions};
+pub use core::{Core, Generations};
 pub use endpoint::{Endpoint, HostInfo};
 pub use help::{HelpError, HelpProblem};
 pub use indom::{Indom, Instances};
-pub use labels::{LabelError, LabelFn, LabelList, LabelTarget, LabelValue};
+pub use labels::{LabelError, LabelList, LabelSubject, LabelValue};
 pub use metric::{EachFn, Fetch, Metric, SetFn, StoreFn};
 pub use options::{Options, UsageError};
+pub use own::OwnMetrics;
 pub use pmns::{PmnsError, Problem as PmnsProblem};
 pub use server::{Exit, Handle, Limits, Listen, ServeError, Server, Stats, Transport};
 pub use set::SetWriter;
-pub use subtree::{Subtree, TextKind};
+pub use subtree::Subtree;
+
+pub use pcp_pdu::TextLevel;
 
 /// Seconds that the rest of a request may take to arrive, counted from its first byte.
-pub const BODY_SECONDS: u32 = 5;
+pub(crate) const BODY_SECONDS: u32 = 5;
 
 /// The examples of README.md are tests.
 #[cfg(doctest)]

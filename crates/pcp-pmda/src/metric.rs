@@ -1,6 +1,7 @@
 //! An agent's own metrics: descriptor, and how values are got and stored.
 
-use super::{Access, Call, SetWriter};
+use super::call::{Access, Call};
+use super::set::SetWriter;
 use pcp_model::{Inst, PmError, Semantics, Units, Value, ValueType};
 
 /// Gives one instance's value; `Ok(None)` means it has none now.

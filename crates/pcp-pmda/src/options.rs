@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
-use super::{MAX_DOMAIN, Transport};
+use super::Transport;
+use super::builder::MAX_DOMAIN;
 
 /// What the options said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

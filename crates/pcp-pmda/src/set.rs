@@ -3,9 +3,9 @@
 use pcp_model::{Inst, InstanceValue, PmError, Profile, ProfileView, Value, ValueType};
 use pcp_pdu::ResultWriter;
 
-use super::Call;
+use super::call::Call;
 
-/// Writes one metric's value set ([`super::Fetch::Set`]). Values go straight into the answer: nothing is
+/// Writes one metric's value set ([`Fetch::Set`](crate::Fetch::Set)). Values go straight into the answer: nothing is
 /// allocated once its buffers have grown.
 ///
 /// Writing nothing means the metric has no values now.

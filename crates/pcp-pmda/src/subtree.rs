@@ -1,16 +1,11 @@
 //! Dynamic parts of the name space: metrics that come and go while the agent runs.
 
-use super::{Call, LabelList, OwnMetrics, SetWriter};
+use super::call::Call;
+use super::labels::LabelList;
+use super::own::OwnMetrics;
+use super::set::SetWriter;
 use pcp_model::{Desc, Inst, PmError, Pmid, Value};
-
-/// Which text of a metric is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TextKind {
-    /// One line.
-    OneLine,
-    /// The long text.
-    Help,
-}
+use pcp_pdu::TextLevel;
 
 /// The metrics below one dynamic root (`name D:*:*` in the name space).
 ///
@@ -19,7 +14,7 @@ pub enum TextKind {
 /// agent's choice within its own domain (the domain part is put in by the framework), must differ from those
 /// of all other metrics, and must keep their meaning for ever: derive them from an [`pcp_ids::IdMap`].
 pub trait Subtree<S> {
-    /// A number that changes whenever names do. Clients are told of the change with the next fetch.
+    /// A number that changes whenever names do. Clients are notified of the change with their next fetch.
     fn generation(&self, state: &S) -> u64;
 
     /// Gives each name, relative to the root (`a`, `a.b`), with its cluster and item. Several names may share
@@ -36,7 +31,7 @@ pub trait Subtree<S> {
     /// domain of domain 0; another agent's stays as it is.
     fn desc(&self, state: &S, pmid: Pmid) -> Option<Desc>;
 
-    /// Writes the metric's values, as [`super::Fetch::Set`] does. The default gives none.
+    /// Writes the metric's values, as [`Fetch::Set`](crate::Fetch::Set) does. The default gives none.
     ///
     /// # Errors
     /// What the client is to see instead of values.
@@ -75,7 +70,7 @@ pub trait Subtree<S> {
     }
 
     /// Help for a metric that has a name.
-    fn text(&self, state: &S, pmid: Pmid, kind: TextKind) -> Option<String>;
+    fn text(&self, state: &S, pmid: Pmid, level: TextLevel) -> Option<String>;
 
     /// Labels of a metric that has a name. The default adds none.
     ///

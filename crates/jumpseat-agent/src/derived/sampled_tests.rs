@@ -12,7 +12,7 @@ use pcp_model::{
     IndomProfile, Inst, InstanceValue, PM_IN_NULL, ProfileState, Semantics, Timestamp, Units, Value,
     ValueType,
 };
-use pcp_pmda::{Core, Instances, TextKind};
+use pcp_pmda::{Core, Instances, TextLevel};
 
 /// Nobody is there: all reports are the test's.
 const NOWHERE: &str = "unix:/nowhere/pmcd.socket";
@@ -118,7 +118,7 @@ impl Sampled {
 
     fn help(&mut self, name: &str) -> String {
         let pmid = self.fixture.pmid(name);
-        self.fixture.core().metric_text(pmid, TextKind::Help).unwrap()
+        self.fixture.core().metric_text(pmid, TextLevel::Help).unwrap()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::state::State;
 use crate::{Clients, Config, RunningAgent, Setup, Signals};
 use pcp_model::{IndomProfile, Profile, ProfileState, Timestamp, Value, ValueType};
 use pcp_pdu::{Frame, Pdu, ResultKind, ResultWriter};
-use pcp_pmda::{Core, TextKind};
+use pcp_pmda::{Core, TextLevel};
 
 /// An agent whose definitions are in a file.
 pub(super) struct Fixture {
@@ -180,7 +180,7 @@ fn what_cannot_be_used_is_found_by_name_but_not_listed() {
         let pmid = fixture.pmid(name);
         assert_eq!(fixture.core().desc(pmid), Err(PmError::BADDERIVE), "{name}");
         assert_eq!(fixture.core().names(pmid).unwrap(), [derived_name(name)]);
-        let text = fixture.core().metric_text(pmid, TextKind::Help).unwrap();
+        let text = fixture.core().metric_text(pmid, TextLevel::Help).unwrap();
         assert!(text.starts_with(&format!("cannot be used: {reason}")), "{name}: {text}");
         assert_eq!(fixture.fetch(client, 1, 1, &[name]), [Err(PmError::BADDERIVE)], "{name}");
     }
@@ -195,7 +195,7 @@ fn texts_are_those_of_the_file_or_the_expression() {
     ));
     let mut texts = |name: &str| {
         let pmid = fixture.pmid(name);
-        [TextKind::OneLine, TextKind::Help].map(|kind| fixture.core().metric_text(pmid, kind).unwrap())
+        [TextLevel::OneLine, TextLevel::Help].map(|kind| fixture.core().metric_text(pmid, kind).unwrap())
     };
     assert_eq!(texts("a"), ["one", "two"]);
     assert_eq!(texts("b"), ["one", "one\n\nDerived: 1"]);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use rustc_hash::FxHashMap;
 
 use pcp_model::{Desc, PmError, Pmid};
-use pcp_pmda::{Call, Core, OwnMetrics, SetWriter, Subtree, TextKind};
+use pcp_pmda::{Call, Core, OwnMetrics, SetWriter, Subtree, TextLevel};
 
 use crate::derived::{Entry, OwnOperands, Status, Wanted};
 use crate::state::State;
@@ -59,19 +59,19 @@ impl Subtree<State> for DerivedMetrics {
         result
     }
 
-    fn text(&self, state: &State, pmid: Pmid, kind: TextKind) -> Option<String> {
+    fn text(&self, state: &State, pmid: Pmid, kind: TextLevel) -> Option<String> {
         let Entry { wanted: Wanted { expression, oneline, help, .. }, status, .. } =
             state.derived.entry(pmid)?;
         if let Status::Refused(reason) = status {
             let text = format!("cannot be used: {reason}");
-            return Some(cut(&text, if kind == TextKind::OneLine { MAX_ONELINE } else { MAX_TEXT }).into());
+            return Some(cut(&text, if kind == TextLevel::OneLine { MAX_ONELINE } else { MAX_TEXT }).into());
         }
         let text = match (kind, oneline, help) {
-            (TextKind::OneLine, Some(oneline), _) => oneline.clone(),
-            (TextKind::OneLine, None, _) => format!("derived: {}", cut(expression, MAX_ONELINE)),
-            (TextKind::Help, _, Some(help)) => help.clone(),
-            (TextKind::Help, Some(oneline), None) => format!("{oneline}\n\nDerived: {expression}"),
-            (TextKind::Help, None, None) => format!("Derived: {expression}"),
+            (TextLevel::OneLine, Some(oneline), _) => oneline.clone(),
+            (TextLevel::OneLine, None, _) => format!("derived: {}", cut(expression, MAX_ONELINE)),
+            (TextLevel::Help, _, Some(help)) => help.clone(),
+            (TextLevel::Help, Some(oneline), None) => format!("{oneline}\n\nDerived: {expression}"),
+            (TextLevel::Help, None, None) => format!("Derived: {expression}"),
         };
         Some(cut(&text, MAX_TEXT).into())
     }

@@ -3,7 +3,7 @@
 use jumpseat_source::registry::WellKnown;
 use pcp_event::filter::FieldResolver as _;
 use pcp_model::{Desc, InDom, PmError, Pmid, Semantics, Units};
-use pcp_pmda::{LabelList, Subtree, TextKind};
+use pcp_pmda::{LabelList, Subtree, TextLevel};
 
 use crate::identity::label;
 use crate::state::State;
@@ -33,13 +33,13 @@ impl Subtree<State> for FieldMetrics {
         })
     }
 
-    fn text(&self, state: &State, pmid: Pmid, kind: TextKind) -> Option<String> {
+    fn text(&self, state: &State, pmid: Pmid, kind: TextLevel) -> Option<String> {
         let field = state.fields.get(pmid)?;
         Some(match kind {
-            TextKind::OneLine => {
+            TextLevel::OneLine => {
                 format!("event field \"{}\" of type {}", field.name, field.value_type.name())
             }
-            TextKind::Help => format!(
+            TextLevel::Help => format!(
                 "{}\n\nA parameter of the records in jumpseat.event: it has no value of its own.",
                 describe(pmid, &field.name)
             ),

@@ -1,7 +1,7 @@
 //! The labels of the agent, its instance domains, clusters and instances.
 
 use pcp_model::Inst;
-use pcp_pmda::{LabelError, LabelList, LabelTarget};
+use pcp_pmda::{LabelError, LabelList, LabelSubject};
 
 use crate::identity::{
     NAME, REASONS, SOURCES, SPAN_BUCKETS, SPANS, STREAMS, TYPES, about, indom_name, label, reason_of,
@@ -15,15 +15,15 @@ use crate::state::streams::kind_word;
 ///
 /// # Errors
 /// There is no room for more.
-pub fn add(state: &State, target: LabelTarget, labels: &mut LabelList) -> Result<(), LabelError> {
-    match target {
-        LabelTarget::Domain => labels.add(label::AGENT, NAME),
-        LabelTarget::Cluster(cluster) => labels.add(label::ABOUT, about(cluster)),
-        LabelTarget::InDom(indom) => {
+pub fn add(state: &State, subject: LabelSubject, labels: &mut LabelList) -> Result<(), LabelError> {
+    match subject {
+        LabelSubject::Domain => labels.add(label::AGENT, NAME),
+        LabelSubject::Cluster(cluster) => labels.add(label::ABOUT, about(cluster)),
+        LabelSubject::InDom(indom) => {
             indom_name(indom.serial()).map_or(Ok(()), |name| labels.add(label::INDOM_NAME, name))
         }
-        LabelTarget::Item(_) => Ok(()),
-        LabelTarget::Instance(indom, inst) => {
+        LabelSubject::Item(_) => Ok(()),
+        LabelSubject::Instance(indom, inst) => {
             of_instance(state, indom.serial(), inst, labels).unwrap_or(Ok(()))
         }
     }

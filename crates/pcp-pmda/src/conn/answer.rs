@@ -1,11 +1,11 @@
 //! Answers that are the same for pmcd and for direct clients.
 
+use crate::call::ClientId;
 use crate::core::Serve;
-use crate::{ClientId, TextKind};
 use pcp_model::{Instance, PM_IN_NULL, PmError, Pmid};
 use pcp_pdu::{
     ByteStr, ErrorPdu, InstanceEntry, InstanceList, InstanceReq, NodeKind, Pdu, PmnsIds, PmnsNames,
-    RawValueSet, TextLevel, TextPdu, TextReq, TextTarget,
+    RawValueSet, TextPdu, TextReq, TextTarget,
 };
 
 pub(super) fn desc(core: &mut dyn Serve, pmid: Pmid) -> Result<Pdu, PmError> {
@@ -32,13 +32,9 @@ pub(super) fn instance(core: &mut dyn Serve, request: &InstanceReq) -> Result<Pd
 }
 
 pub(super) fn text(core: &mut dyn Serve, request: &TextReq) -> Result<Pdu, PmError> {
-    let kind = match request.level {
-        TextLevel::OneLine => TextKind::OneLine,
-        TextLevel::Help => TextKind::Help,
-    };
     let text = match request.target {
-        TextTarget::Metric(pmid) => core.metric_text(pmid, kind)?,
-        TextTarget::InDom(indom) => core.indom_text(indom, kind)?,
+        TextTarget::Metric(pmid) => core.metric_text(pmid, request.level)?,
+        TextTarget::InDom(indom) => core.indom_text(indom, request.level)?,
     };
     Ok(Pdu::Text(TextPdu { ident: request.target.ident(), text: text.as_str().into() }))
 }

@@ -5,19 +5,21 @@ use std::collections::BTreeMap;
 
 use bytes::BytesMut;
 
-use super::{Broken, Output, answer, send};
+use super::answer;
+use super::output::{Broken, Output, send};
+use crate::call::{Attributes, ClientId};
 use crate::core::{Core, Generations, Serve};
 use crate::endpoint::{self, Endpoint};
-use crate::{Attributes, ClientId, LabelTarget};
+use crate::labels::LabelSubject;
 use pcp_model::{InDom, PmError, Pmid, Profile};
 use pcp_pdu::{
     self, Attr, AttrCode, ByteStr, Cred, CredFlags, Creds, ErrorPdu, Features, Fetch, Frame, FrameReader,
-    LabelPdu, Pdu, PmnsIds, PmnsNames, ProfilePdu, RawValueSet, ResultKind, ResultPdu, ResultWriter,
-    StateChange, TextReq, TextTarget, kind,
+    LabelPdu, LabelTarget, Pdu, PmnsIds, PmnsNames, ProfilePdu, RawValueSet, ResultKind, ResultPdu,
+    ResultWriter, StateChange, TextReq, TextTarget, kind,
 };
 
 /// Longest PDU taken from a client (`pmcd -L`).
-pub const MAX_PDU: usize = 65_536;
+const MAX_PDU: usize = 65_536;
 /// Contexts per client (`pmcd -C`).
 const MAX_CONTEXTS: i32 = 64;
 /// Instances and instance domains in all profiles of a client together, so that profiles cannot be used to
@@ -49,7 +51,8 @@ pub struct DirectConnection {
     own: ClientId,
     attributes: Attributes,
     profiles: BTreeMap<i32, Profile>,
-    told: Generations,
+    /// What the client has been notified of.
+    notified: Generations,
     requests: u64,
 }
 
@@ -101,7 +104,7 @@ impl DirectConnection {
             own: endpoint.client_open(address, start),
             attributes,
             profiles: BTreeMap::new(),
-            told: core.generations(),
+            notified: core.generations(),
             requests: 0,
         }
     }
@@ -273,6 +276,7 @@ impl DirectConnection {
             return Err(EAGAIN);
         }
         let others = self.profiles.iter().filter(|(ctxid, _)| **ctxid != pdu.ctxid);
+        // The profile that this one replaces is gone by then.
         if others.map(|(_, profile)| size(profile)).sum::<usize>() + size(&pdu.profile) > MAX_PROFILE_ENTRIES
         {
             return Err(PmError::TOOBIG);
@@ -291,6 +295,7 @@ impl DirectConnection {
         out: &mut dyn Output,
     ) -> Option<Result<Pdu, PmError>> {
         let Some(profile) = self.profiles.get(&fetch.ctxid) else { return Some(Err(PmError::NOPROFILE)) };
+        // Before the values: a name that comes while they are read is told of with the next fetch, not lost.
         let now = agents.agent.generations();
         let time = (agents.endpoint.clock)();
         agents.agent.begin_fetch(time);
@@ -308,8 +313,9 @@ impl DirectConnection {
         }
         match results.finish(result, time, 0) {
             Ok(parts) => {
-                let changes = now.changes_since(self.told);
-                self.told = now;
+                let changes = now.changes_since(self.notified);
+                // Only with a result that is sent: a fetch that fails would swallow the notice.
+                self.notified = now;
                 if changes != 0 {
                     let notice = ErrorPdu::state_change(StateChange(changes as u32));
                     send(out, &mut self.scratch, 0, &Pdu::Error(notice));
@@ -321,21 +327,20 @@ impl DirectConnection {
         }
     }
 
-    fn labels(&self, agents: &mut Agents<'_>, target: pcp_pdu::LabelTarget) -> Result<Pdu, PmError> {
-        use pcp_pdu::LabelTarget as Asked;
+    fn labels(&self, agents: &mut Agents<'_>, target: LabelTarget) -> Result<Pdu, PmError> {
         let sets = match target {
-            Asked::Context => vec![agents.endpoint.context_labels(&self.attributes)],
-            Asked::Domain(domain) => {
-                agents.of(domain).ok_or(PmError::NOAGENT)?.labels(LabelTarget::Domain)?
+            LabelTarget::Context => vec![agents.endpoint.context_labels(&self.attributes)],
+            LabelTarget::Domain(domain) => {
+                agents.of(domain).ok_or(PmError::NOAGENT)?.labels(LabelSubject::Domain)?
             }
-            Asked::InDom(indom) => owner(agents, indom)?.labels(LabelTarget::InDom(indom))?,
-            Asked::Instances(indom) => owner(agents, indom)?.instance_labels(indom)?,
-            Asked::Cluster(pmid) => {
+            LabelTarget::InDom(indom) => owner(agents, indom)?.labels(LabelSubject::InDom(indom))?,
+            LabelTarget::Instances(indom) => owner(agents, indom)?.instance_labels(indom)?,
+            LabelTarget::Cluster(pmid) => {
                 let agent = agents.of(pmid.0 >> 22).ok_or(PmError::PMID)?;
-                agent.labels(LabelTarget::Cluster(pmid.cluster()))?
+                agent.labels(LabelSubject::Cluster(pmid.cluster()))?
             }
-            Asked::Item(pmid) => {
-                agents.of(pmid.0 >> 22).ok_or(PmError::PMID)?.labels(LabelTarget::Item(pmid))?
+            LabelTarget::Item(pmid) => {
+                agents.of(pmid.0 >> 22).ok_or(PmError::PMID)?.labels(LabelSubject::Item(pmid))?
             }
         };
         Ok(Pdu::Label(LabelPdu { target, sets }))

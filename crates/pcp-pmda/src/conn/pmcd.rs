@@ -4,13 +4,15 @@ use std::collections::HashMap;
 
 use bytes::BytesMut;
 
-use super::{Broken, Output, answer, failure, send};
+use super::answer;
+use super::output::{Broken, Output, failure, send};
+use crate::call::ClientId;
 use crate::core::{Core, Generations, Serve};
-use crate::{ClientId, LabelTarget};
+use crate::labels::LabelSubject;
 use pcp_model::{PmError, Pmid, Profile, Timestamp};
 use pcp_pdu::{
-    self, Attr, AttrCode, CredFlags, Creds, ErrorPdu, Frame, FrameReader, LabelPdu, Pdu, PmnsNames,
-    ResultKind, ResultWriter, kind,
+    self, Attr, AttrCode, CredFlags, Creds, ErrorPdu, Frame, FrameReader, LabelPdu, LabelTarget, Pdu,
+    PmnsNames, ResultKind, ResultWriter, kind,
 };
 
 /// Longest PDU taken from pmcd, which passes on at most the 64 KiB a client may send.
@@ -49,8 +51,8 @@ pub struct PmcdConnection {
     /// The profile of the fetches to come. pmcd sends the right one before a fetch, and after its agent has
     /// restarted may not: then everything is included.
     profile: Profile,
-    /// What pmcd has been told of.
-    told: Option<Generations>,
+    /// What pmcd has been notified of.
+    notified: Option<Generations>,
     /// pmcd has answered our CREDS.
     greeted: bool,
     ready: bool,
@@ -68,7 +70,7 @@ impl PmcdConnection {
             scratch: BytesMut::new(),
             clients: HashMap::new(),
             profile: Profile::default(),
-            told: None,
+            notified: None,
             greeted: false,
             ready: !options.notready,
             requests: 0,
@@ -159,6 +161,7 @@ impl PmcdConnection {
                 return;
             }
         };
+        // What needs no answer is taken even now: pmcd would not say it again.
         if wants_answer(frame.kind) && !self.ready {
             return self.not_ready(frame.kind, out);
         }
@@ -266,7 +269,8 @@ impl PmcdConnection {
     ) -> Result<(), PmError> {
         let client = self.client(core, slot)?;
         let now = core.generations();
-        let changes = now.changes_since(self.told.unwrap_or(now));
+        // Before the first fetch of a line there is nothing that could have changed.
+        let changes = now.changes_since(self.notified.unwrap_or(now));
         core.begin_fetch((self.options.clock)());
         results.reset();
         for &pmid in pmids {
@@ -276,7 +280,7 @@ impl PmcdConnection {
         let flags = Timestamp { sec: i64::from(changes), nsec: 0 };
         let parts = results.finish(ResultKind::Micro, flags, 0).map_err(|error| error.pm_error())?;
         out.send(parts);
-        self.told = Some(now);
+        self.notified = Some(now);
         Ok(())
     }
 }
@@ -304,15 +308,15 @@ fn pmids(core: &mut dyn Serve, names: &PmnsNames) -> Result<Pdu, PmError> {
     answer::pmids(names, &mut find)
 }
 
-fn labels(core: &mut dyn Serve, target: pcp_pdu::LabelTarget) -> Result<Pdu, PmError> {
+fn labels(core: &mut dyn Serve, target: LabelTarget) -> Result<Pdu, PmError> {
     let sets = match target {
         // Never asked of an agent: the collector's.
-        pcp_pdu::LabelTarget::Context => Vec::new(),
-        pcp_pdu::LabelTarget::Domain(_) => core.labels(LabelTarget::Domain)?,
-        pcp_pdu::LabelTarget::InDom(indom) => core.labels(LabelTarget::InDom(indom))?,
-        pcp_pdu::LabelTarget::Cluster(pmid) => core.labels(LabelTarget::Cluster(pmid.cluster()))?,
-        pcp_pdu::LabelTarget::Item(pmid) => core.labels(LabelTarget::Item(pmid))?,
-        pcp_pdu::LabelTarget::Instances(indom) => core.instance_labels(indom)?,
+        LabelTarget::Context => Vec::new(),
+        LabelTarget::Domain(_) => core.labels(LabelSubject::Domain)?,
+        LabelTarget::InDom(indom) => core.labels(LabelSubject::InDom(indom))?,
+        LabelTarget::Cluster(pmid) => core.labels(LabelSubject::Cluster(pmid.cluster()))?,
+        LabelTarget::Item(pmid) => core.labels(LabelSubject::Item(pmid))?,
+        LabelTarget::Instances(indom) => core.instance_labels(indom)?,
     };
     Ok(Pdu::Label(LabelPdu { target, sets }))
 }

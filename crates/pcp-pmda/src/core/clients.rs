@@ -1,6 +1,6 @@
 //! The table of client contexts.
 
-use crate::{Attributes, ClientId};
+use crate::call::{Attributes, ClientId};
 
 #[derive(Debug, Default)]
 pub(super) struct Clients {

@@ -2,8 +2,10 @@
 
 use super::{Core, Dynamic};
 use crate::help::Topic;
-use crate::{Instances, LabelList, LabelTarget, TextKind};
+use crate::indom::Instances;
+use crate::labels::{LabelList, LabelSubject};
 use pcp_model::{Desc, InDom, Inst, Label, LabelSet, PM_IN_NULL, PmError, Pmid};
+use pcp_pdu::TextLevel;
 
 impl<S> Core<S> {
     /// The descriptor of a metric.
@@ -39,14 +41,14 @@ impl<S> Core<S> {
     ///
     /// # Errors
     /// `PM_ERR_TEXT` if there is none.
-    pub fn metric_text(&mut self, pmid: Pmid, kind: TextKind) -> Result<String, PmError> {
+    pub fn metric_text(&mut self, pmid: Pmid, level: TextLevel) -> Result<String, PmError> {
         self.refresh_names();
         if !self.owns(pmid) {
             return Err(PmError::TEXT);
         }
         match self.dynamic_of(pmid) {
-            Ok(dynamic) => dynamic.subtree.text(&self.state, pmid, kind).ok_or(PmError::TEXT),
-            Err(_) => self.static_text(Topic::Metric(pmid), kind),
+            Ok(dynamic) => dynamic.subtree.text(&self.state, pmid, level).ok_or(PmError::TEXT),
+            Err(_) => self.static_text(Topic::Metric(pmid), level),
         }
     }
 
@@ -54,25 +56,25 @@ impl<S> Core<S> {
     ///
     /// # Errors
     /// `PM_ERR_TEXT` if there is none.
-    pub fn indom_text(&self, indom: InDom, kind: TextKind) -> Result<String, PmError> {
-        self.static_text(Topic::InDom(indom), kind)
+    pub fn indom_text(&self, indom: InDom, level: TextLevel) -> Result<String, PmError> {
+        self.static_text(Topic::InDom(indom), level)
     }
 
-    fn static_text(&self, topic: Topic, kind: TextKind) -> Result<String, PmError> {
+    fn static_text(&self, topic: Topic, level: TextLevel) -> Result<String, PmError> {
         let help = self.help.get(topic).ok_or(PmError::TEXT)?;
-        Ok(match kind {
-            TextKind::OneLine => help.oneline.clone(),
-            TextKind::Help => help.text.clone(),
+        Ok(match level {
+            TextLevel::OneLine => help.oneline.clone(),
+            TextLevel::Help => help.text.clone(),
         })
     }
 
-    /// The labels of a target other than instances: one set, or none if there are no labels.
+    /// The labels of a subject other than instances: one set, or none if there are no labels.
     ///
     /// # Errors
     /// What the agent's callback says.
-    pub fn labels(&mut self, target: LabelTarget) -> Result<Vec<LabelSet>, PmError> {
+    pub fn labels(&mut self, subject: LabelSubject) -> Result<Vec<LabelSet>, PmError> {
         self.refresh_names();
-        let labels = self.labels_of(target)?;
+        let labels = self.labels_of(subject)?;
         Ok(if labels.is_empty() {
             Vec::new()
         } else {
@@ -86,22 +88,22 @@ impl<S> Core<S> {
     /// `PM_ERR_INDOM` for an unknown domain.
     pub fn instance_labels(&mut self, indom: InDom) -> Result<Vec<LabelSet>, PmError> {
         let active: Vec<Inst> = self.instances(indom)?.active().to_vec();
-        let set = |inst| LabelSet { inst, labels: self.labels_of(LabelTarget::Instance(indom, inst)) };
+        let set = |inst| LabelSet { inst, labels: self.labels_of(LabelSubject::Instance(indom, inst)) };
         Ok(active.into_iter().map(set).collect())
     }
 
-    fn labels_of(&self, target: LabelTarget) -> Result<Vec<Label>, PmError> {
-        let mut list = LabelList::new(target.kind());
-        match target {
-            LabelTarget::Item(pmid) if self.dynamic.contains_key(&pmid.local()) => {
+    fn labels_of(&self, subject: LabelSubject) -> Result<Vec<Label>, PmError> {
+        let mut list = LabelList::new(subject.kind());
+        match subject {
+            LabelSubject::Item(pmid) if self.dynamic.contains_key(&pmid.local()) => {
                 self.dynamic_of(pmid)?.subtree.labels(&self.state, pmid, &mut list)?;
             }
             // Unknown metrics and domains have no labels, which is no error (spec `wire.md` 17.1).
-            LabelTarget::Item(pmid) if !self.table.contains_key(&pmid.local()) => {}
-            LabelTarget::InDom(indom) if !self.indom_table.contains_key(&indom.serial()) => {}
+            LabelSubject::Item(pmid) if !self.table.contains_key(&pmid.local()) => {}
+            LabelSubject::InDom(indom) if !self.indom_table.contains_key(&indom.serial()) => {}
             _ => {
                 if let Some(labels) = &self.labels {
-                    labels(&self.state, target, &mut list)?;
+                    labels(&self.state, subject, &mut list)?;
                 }
             }
         }

@@ -1,9 +1,10 @@
 //! Values (spec `agent.md` 16).
 
-use super::{Core, OwnMetrics};
+use super::Core;
+use crate::call::{Attributes, Call, ClientId};
+use crate::own::OwnMetrics;
 use crate::set::SetWriter;
-use crate::{Call, ClientId};
-use pcp_model::{InDom, PmError, Pmid, Profile};
+use pcp_model::{Desc, InDom, InstanceValue, PmError, Pmid, Profile};
 use pcp_pdu::{EncodeError, ResultWriter};
 
 /// An answer with less room than this is full. Errors in place of values fit in for all metrics that a client
@@ -48,6 +49,7 @@ impl<S> Core<S> {
         let (stamp, domain) = (self.stamp, self.domain);
         let mut call = Call { client, attributes, profile, pmid, indom: InDom::NULL, fetch: stamp };
         let fixed = self.table.get(&pmid.local()).copied();
+        // Borrowed field by field: a subtree computes with the other metrics while it is itself borrowed from here.
         let (subtrees, dynamic) = (&self.subtrees, &self.dynamic);
         let mut own = OwnMetrics {
             state: &mut self.state,
@@ -70,6 +72,38 @@ impl<S> Core<S> {
         let mut set = SetWriter::new(out, desc.value_type, &call);
         dynamic.subtree.compute(&mut own, &call, &mut set)?;
         set.outcome()
+    }
+
+    /// Appends the values that a metric with a fixed name has now to `out`, outside of any request: for nobody
+    /// in particular, and of all instances.
+    ///
+    /// # Errors
+    /// As [`OwnMetrics::values`].
+    pub fn own_values(&mut self, pmid: Pmid, out: &mut Vec<InstanceValue>) -> Result<(), PmError> {
+        let (attributes, profile) = (Attributes::default(), Profile::default());
+        let call = Call {
+            // Slots are handed out from 0: no client is ever this one, so callbacks keep nothing for it.
+            client: ClientId { slot: u32::MAX, generation: u32::MAX },
+            attributes: &attributes,
+            profile: &profile,
+            pmid,
+            indom: InDom::NULL,
+            fetch: self.stamp,
+        };
+        let mut own = OwnMetrics {
+            state: &mut self.state,
+            metrics: &self.metrics,
+            table: &self.table,
+            indoms: &self.indoms,
+            indom_table: &self.indom_table,
+            scratch: &mut self.scratch,
+        };
+        own.values(&call, pmid, out)
+    }
+
+    /// Names and descriptors of the metrics with a fixed name, in no particular order.
+    pub fn fixed_metrics(&self) -> impl Iterator<Item = (&str, Desc)> {
+        self.table.values().map(|(index, desc)| (self.metrics[*index].name.as_str(), *desc))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The agent's core: answers every question about its metrics from memory, whoever asks.
 //!
-//! **Invariant:** no sockets or clocks here, and no waiting. [`super::PmcdConnection`] and
-//! [`super::DirectConnection`] turn bytes into calls of [`Core`] and back.
+//! **Invariant:** no sockets or clocks here, and no waiting. [`PmcdConnection`](crate::PmcdConnection) and
+//! [`DirectConnection`](crate::DirectConnection) turn bytes into calls of [`Core`] and back.
 //!
 //! Cost of a fetch: one hash lookup per metric, plus the agent's callback. Nothing is allocated once the
 //! buffers have grown.
@@ -10,7 +10,7 @@ mod clients;
 mod describe;
 mod fetch;
 mod names;
-mod own;
+mod parts;
 mod serve;
 mod store;
 
@@ -18,20 +18,22 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
-use super::builder::{ClientEndFn, ForeignFn, GenerationFn, Parts};
-use super::help::HelpTexts;
-use super::labels::LabelFn;
-use super::pmns::NameTree;
-use super::{Attributes, ClientId, FetchStamp, Indom, Metric, Subtree};
+use crate::call::{Attributes, ClientId, FetchStamp};
+use crate::help::HelpTexts;
+use crate::indom::Indom;
+use crate::labels::LabelFn;
+use crate::metric::Metric;
+use crate::pmns::NameTree;
+use crate::subtree::Subtree;
 use pcp_model::{Desc, Inst, Timestamp};
 
 use clients::Clients;
 
-pub(super) use fetch::sendable;
-pub use own::OwnMetrics;
-pub(super) use serve::Serve;
+pub(crate) use fetch::sendable;
+pub(crate) use parts::{ClientEndFn, ForeignFn, GenerationFn, Parts};
+pub(crate) use serve::Serve;
 
-/// Which changes a client has been told of. Compare two to know what to tell ([`Core::generations`]).
+/// How often names and labels have changed. The difference of two is what a client has to be notified of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Generations {
     /// Grows when names come or go.
@@ -53,11 +55,12 @@ impl Generations {
     }
 }
 
-/// A complete agent: its tables, its state, and the clients it knows. Made by [`super::Agent::build`].
+/// A complete agent: its tables, its state, and the clients it knows. Made by [`Agent::build`](crate::Agent::build).
 pub struct Core<S> {
     /// The agent's own state, which every callback is given.
     pub state: S,
     name: String,
+    version: String,
     domain: u16,
     names: NameTree,
     help: HelpTexts,
@@ -92,7 +95,7 @@ struct Dynamic<S> {
 }
 
 impl<S> Core<S> {
-    pub(super) fn assemble(parts: Parts<S>) -> Core<S> {
+    pub(crate) fn assemble(parts: Parts<S>) -> Core<S> {
         let subtrees = parts.subtrees.into_iter().map(|(root, subtree)| Dynamic {
             root,
             subtree,
@@ -103,6 +106,7 @@ impl<S> Core<S> {
         let mut core = Core {
             state: parts.state,
             name: parts.name,
+            version: parts.version,
             domain: parts.domain,
             names: parts.names,
             help: parts.help,
@@ -128,6 +132,11 @@ impl<S> Core<S> {
     /// The agent's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The agent's version.
+    pub fn version(&self) -> &str {
+        &self.version
     }
 
     /// The agent's domain.
@@ -165,7 +174,7 @@ impl<S> Core<S> {
         self.clients.count()
     }
 
-    /// Brings the names of dynamic subtrees up to date and tells how often names and labels have changed so
+    /// Brings the names of dynamic subtrees up to date and counts how often names and labels have changed so
     /// far. Costs one call per subtree when nothing has changed.
     pub fn generations(&mut self) -> Generations {
         self.refresh_names();

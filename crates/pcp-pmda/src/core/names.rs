@@ -98,6 +98,8 @@ impl<S> Core<S> {
             dynamic.generation = Some(generation);
             let (mut names, mut unlisted) = (NameTree::default(), NameTree::default());
             let (domain, table) = (self.domain, &self.table);
+            // The agent chooses names and numbers at run time, so they are judged here: a bad one would otherwise show
+            // in every listing, or stand for a metric that another name has.
             let add = |names: &mut NameTree, name: &str, pmid: Pmid| {
                 if !is_path(name) || table.contains_key(&pmid.local()) {
                     tracing::warn!(root = dynamic.root, name, %pmid, "unusable dynamic metric left out");

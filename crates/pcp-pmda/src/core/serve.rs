@@ -1,9 +1,11 @@
 //! The core as connections see it: without its state's type, so that they are compiled once.
 
 use super::{Core, Generations};
-use crate::{Attributes, ClientId, Instances, LabelTarget, TextKind};
+use crate::call::{Attributes, ClientId};
+use crate::indom::Instances;
+use crate::labels::LabelSubject;
 use pcp_model::{Desc, InDom, LabelSet, PmError, Pmid, Profile, Timestamp};
-use pcp_pdu::{EncodeError, RawValueSet, ResultWriter};
+use pcp_pdu::{EncodeError, RawValueSet, ResultWriter, TextLevel};
 
 macro_rules! serve {
     ($($(#[$doc:meta])* fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) $(-> $ret:ty)?;)*) => {
@@ -32,9 +34,9 @@ serve! {
     fn traverse(&mut self, name: &str) -> Result<Vec<String>, PmError>;
     fn desc(&mut self, pmid: Pmid) -> Result<Desc, PmError>;
     fn instances(&mut self, indom: InDom) -> Result<&Instances, PmError>;
-    fn metric_text(&mut self, pmid: Pmid, kind: TextKind) -> Result<String, PmError>;
-    fn indom_text(&mut self, indom: InDom, kind: TextKind) -> Result<String, PmError>;
-    fn labels(&mut self, target: LabelTarget) -> Result<Vec<LabelSet>, PmError>;
+    fn metric_text(&mut self, pmid: Pmid, level: TextLevel) -> Result<String, PmError>;
+    fn indom_text(&mut self, indom: InDom, level: TextLevel) -> Result<String, PmError>;
+    fn labels(&mut self, subject: LabelSubject) -> Result<Vec<LabelSet>, PmError>;
     fn instance_labels(&mut self, indom: InDom) -> Result<Vec<LabelSet>, PmError>;
     fn begin_fetch(&mut self, time: Timestamp);
     fn fetch(&mut self, client: ClientId, profile: &Profile, pmid: Pmid, out: &mut ResultWriter)

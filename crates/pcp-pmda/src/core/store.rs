@@ -1,7 +1,7 @@
 //! Storing values (spec `agent.md` 11, `pmStore(3)`).
 
 use super::Core;
-use crate::{Call, ClientId};
+use crate::call::{Call, ClientId};
 use pcp_model::{InDom, InstanceValue, PM_IN_NULL, PmError, Profile, ValueType};
 use pcp_pdu::RawValueSet;
 
@@ -47,6 +47,7 @@ impl<S> Core<S> {
             }
             _ => {}
         }
+        // From here on a refusal leaves the values before it stored: nobody can take a value back.
         for InstanceValue { inst, value } in &values {
             // The instance of a singular metric means nothing, whatever the client sent.
             let inst = if desc.indom == InDom::NULL { PM_IN_NULL } else { *inst };

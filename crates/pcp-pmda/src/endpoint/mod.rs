@@ -11,9 +11,12 @@ pub use host::HostInfo;
 
 use std::collections::BTreeMap;
 
+use crate::builder::{Agent, BuildError};
+use crate::call::{Attributes, Call, ClientId};
 use crate::core::Core;
-use crate::labels::{LabelError, json_string};
-use crate::{Agent, Attributes, BuildError, Call, ClientId, Indom, Instances, LabelList, Metric};
+use crate::indom::{Indom, Instances};
+use crate::labels::{LabelError, LabelList, json_string};
+use crate::metric::Metric;
 use pcp_model::{Inst, LabelKind, LabelSet, PM_IN_NULL, PmError, Timestamp, Value, ValueType};
 
 /// The domain of a collector's own metrics.
@@ -33,6 +36,9 @@ pub struct Endpoint {
 /// The collector's state, as its metrics show it.
 pub(super) struct State {
     host: HostInfo,
+    /// Name and version of the agent that is served: it is all there is of a collector.
+    build: String,
+    version: String,
     agents: Instances,
     loggers: Instances,
     clients: BTreeMap<ClientId, ClientInfo>,
@@ -65,6 +71,8 @@ impl Endpoint {
         let state = State {
             labels: format!("{{{}}}", labels.join(",")),
             host,
+            build: agent.name().to_owned(),
+            version: agent.version().to_owned(),
             agents,
             loggers: Instances::in_memory(),
             clients: BTreeMap::new(),
@@ -161,14 +169,14 @@ fn metrics() -> Vec<Metric<State>> {
         text("pmcd.timezone", |state| state.host.timezone.clone()),
         text("pmcd.zoneinfo", |state| state.host.zoneinfo.clone()),
         text("pmcd.simabi", |_| std::env::consts::ARCH.to_owned()),
-        text("pmcd.version", |_| env!("CARGO_PKG_VERSION").to_owned()),
+        text("pmcd.version", |state| state.version.clone()),
         text("pmcd.services", |_| "pmcd".to_owned()),
-        text("pmcd.build", |_| "jumpseat".to_owned()),
+        text("pmcd.build", |state| state.build.clone()),
         text("pmcd.hostname", |state| state.host.hostname.clone()),
         Metric::new("pmcd.pid", U64).discrete().value(|_: &mut State| u64::from(std::process::id())),
         number("pmcd.seqnum", 1),
         text("pmcd.labels", |state| state.labels.clone()),
-        number("pmcd.control.timeout", super::BODY_SECONDS),
+        number("pmcd.control.timeout", crate::BODY_SECONDS),
         of_logger("pmcd.pmlogger.port", U32),
         of_logger("pmcd.pmlogger.pmcd_host", Text),
         of_logger("pmcd.pmlogger.archive", Text),
@@ -220,6 +228,19 @@ mod tests {
         let third = endpoint.client_open("9.9.9.9", "now");
         assert_eq!(third.slot, first.slot);
         assert_eq!(endpoint.core.state.client(third.slot as Inst).unwrap().whoami, "9.9.9.9");
+    }
+
+    #[test]
+    fn whoever_serves_is_what_the_collector_is() {
+        let agent = Agent::new("x", 400, ()).version("1.2.3").build().unwrap();
+        let mut endpoint = Endpoint::new(&agent, HostInfo::default()).unwrap();
+        let mut text = |name: &str| {
+            let (mut values, pmid) = (Vec::new(), endpoint.core.pmid(name).unwrap());
+            endpoint.core.own_values(pmid, &mut values).unwrap();
+            values.remove(0).value
+        };
+        assert_eq!(text("pmcd.build"), Value::from("x".to_owned()));
+        assert_eq!(text("pmcd.version"), Value::from("1.2.3".to_owned()));
     }
 
     #[test]

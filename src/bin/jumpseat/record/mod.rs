@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::{ArgAction, Args};
 use jumpseat::archive::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};
-use jumpseat::client::{ClientError, Context, HostSpec, Mode, HostOptions};
+use jumpseat::client::{ClientError, Context, HostOptions, HostSpec, Mode};
 use jumpseat::model::{PmError, Timestamp};
 use jumpseat::recorder::{Notice, RecordError, Recorder, label_of};
 use jumpseat::time::{Reference, Switches, Zone, parse_interval, parse_window};

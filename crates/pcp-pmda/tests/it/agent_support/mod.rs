@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use pcp_model::{Desc, InDom, Inst, PM_IN_NULL, PmError, Pmid, Semantics, Units, Value, ValueType};
 use pcp_pmda::{
-    Agent, Call, ClientId, Core, Exit, Handle, Indom, Instances, LabelList, LabelTarget, Limits, Listen,
-    Metric, PmcdOptions, ServeError, Server, SetWriter, Subtree, TextKind, Transport,
+    Agent, Call, ClientId, Core, Exit, Handle, Indom, Instances, LabelList, LabelSubject, Limits, Listen,
+    Metric, PmcdOptions, ServeError, Server, SetWriter, Subtree, TextLevel, Transport,
 };
 
 pub const DOMAIN: u16 = 460;
@@ -128,10 +128,10 @@ impl Subtree<State> for Dynamic {
         }
     }
 
-    fn text(&self, _: &State, pmid: Pmid, kind: TextKind) -> Option<String> {
+    fn text(&self, _: &State, pmid: Pmid, kind: TextLevel) -> Option<String> {
         match kind {
-            TextKind::OneLine => Some(format!("dynamic metric {}", pmid.item())),
-            TextKind::Help => None,
+            TextLevel::OneLine => Some(format!("dynamic metric {}", pmid.item())),
+            TextLevel::Help => None,
         }
     }
 
@@ -210,12 +210,12 @@ pub fn agent(ids: Option<&Path>) -> Core<State> {
         )
         .labels(|state: &State, target, labels| {
             match target {
-                LabelTarget::Domain => labels.add("agent", "probe \"quoted\"")?,
-                LabelTarget::InDom(_) => labels.add("kind", "things")?,
-                LabelTarget::Cluster(cluster) => labels.add("cluster", u32::from(cluster))?,
-                LabelTarget::Item(pmid) if pmid.cluster() == 1 => labels.add_optional("storable", true)?,
-                LabelTarget::Item(_) => {}
-                LabelTarget::Instance(_, inst) => {
+                LabelSubject::Domain => labels.add("agent", "probe \"quoted\"")?,
+                LabelSubject::InDom(_) => labels.add("kind", "things")?,
+                LabelSubject::Cluster(cluster) => labels.add("cluster", u32::from(cluster))?,
+                LabelSubject::Item(pmid) if pmid.cluster() == 1 => labels.add_optional("storable", true)?,
+                LabelSubject::Item(_) => {}
+                LabelSubject::Instance(_, inst) => {
                     labels.add("thing", state.things().name(inst).unwrap_or("?"))?
                 }
             }

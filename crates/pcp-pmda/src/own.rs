@@ -4,17 +4,19 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
-use super::Core;
+use crate::call::Call;
+use crate::indom::{Indom, Instances};
+use crate::metric::{Fetch, Metric};
 use crate::set::SetWriter;
-use crate::{Attributes, Call, ClientId, Fetch, Indom, Instances, Metric};
-use pcp_model::{Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Profile};
+use pcp_model::{Desc, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid};
 
-/// The metrics with a fixed name, and the state they read. A [`super::super::Subtree`] gets it to compute
+/// The metrics with a fixed name, and the state they read. A [`Subtree`](crate::Subtree) gets it to compute
 /// values from other metrics' values, within the same fetch and under the same profile.
 pub struct OwnMetrics<'a, S> {
     /// The agent's own state.
     pub state: &'a mut S,
     pub(super) metrics: &'a [Metric<S>],
+    /// Index into `metrics`, and descriptor, by [`Pmid::local`].
     pub(super) table: &'a FxHashMap<u32, (usize, Desc)>,
     pub(super) indoms: &'a [Indom<S>],
     pub(super) indom_table: &'a HashMap<u32, usize>,
@@ -64,6 +66,8 @@ impl<S> OwnMetrics<'_, S> {
             Fetch::None => {}
             Fetch::Set(write) => write(self.state, call, set)?,
             Fetch::Each(each) => {
+                // The ids are copied out first: the callback gets the state, in which the instances may live, and
+                // may change them.
                 self.scratch.clear();
                 match metric.indom.and_then(|serial| self.indom_table.get(&serial)) {
                     None => self.scratch.push(PM_IN_NULL),
@@ -90,38 +94,5 @@ impl<S> OwnMetrics<'_, S> {
             }
         }
         Ok(())
-    }
-}
-
-impl<S> Core<S> {
-    /// Appends the values that a metric with a fixed name has now to `out`, outside of any request: for nobody
-    /// in particular, and of all instances.
-    ///
-    /// # Errors
-    /// As [`OwnMetrics::values`].
-    pub fn own_values(&mut self, pmid: Pmid, out: &mut Vec<InstanceValue>) -> Result<(), PmError> {
-        let (attributes, profile) = (Attributes::default(), Profile::default());
-        let call = Call {
-            client: ClientId { slot: u32::MAX, generation: u32::MAX },
-            attributes: &attributes,
-            profile: &profile,
-            pmid,
-            indom: InDom::NULL,
-            fetch: self.stamp,
-        };
-        let mut own = OwnMetrics {
-            state: &mut self.state,
-            metrics: &self.metrics,
-            table: &self.table,
-            indoms: &self.indoms,
-            indom_table: &self.indom_table,
-            scratch: &mut self.scratch,
-        };
-        own.values(&call, pmid, out)
-    }
-
-    /// Names and descriptors of the metrics with a fixed name, in no particular order.
-    pub fn fixed_metrics(&self) -> impl Iterator<Item = (&str, Desc)> {
-        self.table.values().map(|(index, desc)| (self.metrics[*index].name.as_str(), *desc))
     }
 }
