@@ -54,6 +54,7 @@ enum Current {
 
 /// A call that `pmdaEventArray(3)` forbids, or that the array has no room for. The array is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// Flags of an ordinary record contain [`EventFlags::MISSED`].
     #[error("flags {0:#x} of an ordinary record contain the missed flag: use add_missed")]

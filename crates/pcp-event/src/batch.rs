@@ -33,6 +33,7 @@ pub struct Batch {
 
 /// Why a record was not taken into a batch. The caller counts it as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum RecordError {
     /// The record is larger than [`MAX_RECORD`].
     #[error("the packed record would take {len} bytes; at most {MAX_RECORD} are allowed")]

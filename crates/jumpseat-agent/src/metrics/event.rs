@@ -49,7 +49,7 @@ fn read(
     for (&inst, source) in sources.iter_mut() {
         if values.wants(inst) {
             let cursor = streams.open((call.client, kind), inst, source, fields).cursor;
-            if source.log.cursor_stats(cursor).is_some_and(|stats| stats.queued > 0 || stats.untold > 0) {
+            if source.log.cursor_stats(cursor).is_some_and(|stats| stats.queued > 0 || stats.owed > 0) {
                 cursors.push((inst, cursor));
             }
         }

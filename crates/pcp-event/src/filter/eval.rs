@@ -54,7 +54,7 @@ impl BoundFilter {
 }
 
 fn eval(expr: &Expr, pmids: &[Vec<Pmid>], record: &[u8]) -> bool {
-    // A test of a field holds if it holds for any of the record's values of that field; the negated
+    // A record may have several values of a field. A test of a field holds if it holds for any of the record's values of that field; the negated
     // ones (`!=`, `!~`, `not in`) if there is a value and the opposite holds for none.
     let any = |field: usize, test: &dyn Fn(Param<'_>) -> bool| {
         params(record).any(|param| pmids[field].contains(&param.pmid) && test(param))
@@ -133,6 +133,7 @@ impl Param<'_> {
                 Number::Int(left) => compare_int(left, *right),
                 Number::Float(left) => left.partial_cmp(right),
             },
+            // By bytes, as sources send what they like: the order of UTF-8 is that of its characters anyway.
             Literal::Text(right) => Some(self.text()?.cmp(right.as_bytes())),
             Literal::Severity(right) => Some(Severity::from_name(self.text()?)?.cmp(right)),
             Literal::Bool(right) => {
@@ -159,5 +160,6 @@ fn compare_int(left: i128, right: f64) -> Option<Ordering> {
     }
     // The cast saturates, far beyond 64 bits.
     let whole = right.trunc();
+    // Equal up to the point: what is behind it decides.
     Some(left.cmp(&(whole as i128)).then(whole.partial_cmp(&right)?))
 }

@@ -76,6 +76,7 @@ impl<'a> Parser<'a> {
     ) -> Result<Vec<Expr>, FilterError> {
         let mut parts = Vec::new();
         loop {
+            // Flat chains, so that a filter is equal however its parentheses were set, and depth is that of the text.
             match take_apart(part(self)?) {
                 Ok(inner) => parts.extend(inner),
                 Err(one) => parts.push(one),
@@ -212,6 +213,7 @@ impl<'a> Parser<'a> {
                 let text = if piece.token == Token::Word { piece.text.into() } else { unquote(piece) };
                 match Severity::from_name(text.as_bytes()) {
                     Some(severity) => Literal::Severity(severity),
+                    // A source may send words of its own: they can be looked for, but have no order.
                     None if equality && piece.token != Token::Word => Literal::Text(text),
                     None => return Err(self.error(piece, FilterErrorKind::NotASeverity(piece.text.into()))),
                 }
@@ -239,7 +241,8 @@ impl<'a> Parser<'a> {
         self.next += 1;
         let mut builder = regex::bytes::RegexBuilder::new(&unquote(piece));
         builder.nest_limit(MAX_DEPTH as u32);
-        // The smallest size that does tells how much memory it takes.
+        // The regex crate does not say how large a compiled expression is. The smallest limit that it fits into does,
+        // within a factor of four.
         let mut size = MIN_REGEX_SIZE;
         loop {
             match builder.size_limit(size).dfa_size_limit(size).build() {

@@ -71,6 +71,7 @@ impl Chunk {
     /// Number of records before sequence number `seq`, and the number of losses before it.
     pub(super) fn position(&self, seq: u64) -> (usize, usize) {
         let losses = self.losses.partition_point(|loss| loss.seq < seq);
+        debug_assert!((self.base..=self.end()).contains(&seq), "{seq} is not in this chunk");
         (((seq - self.base) - self.lost_before(losses)) as usize, losses)
     }
 
@@ -145,6 +146,7 @@ impl Chunk {
         let lost = self.lost_before(losses);
         self.base += drop as u64 + lost;
         self.lost -= lost;
+        // New vectors, as `drain` would keep the memory that this is to free.
         self.bytes = self.bytes[cut..].to_vec();
         self.ends = self.ends[drop..].iter().map(|end| end - cut as u32).collect();
         self.losses = self.losses[losses..]
@@ -156,6 +158,7 @@ impl Chunk {
     /// Sum of the first `losses` losses.
     fn lost_before(&self, losses: usize) -> u64 {
         match losses.checked_sub(1).map(|last| self.losses[last]) {
+            // A loss knows its sequence number and how many records are before it: the rest are lost ones.
             Some(last) => last.seq - self.base - u64::from(last.index) + last.count,
             None => 0,
         }
@@ -175,6 +178,7 @@ fn grown(capacity: usize, needed: usize, limit: usize) -> usize {
 fn grow<T>(vec: &mut Vec<T>, more: usize, limit: usize) {
     let capacity = grown(vec.capacity(), vec.len() + more, limit);
     if capacity > vec.capacity() {
+        // Exactly, as what `reserve` adds would escape the budget.
         vec.reserve_exact(capacity - vec.len());
     }
 }

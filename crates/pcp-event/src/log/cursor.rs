@@ -13,6 +13,7 @@ pub struct CursorId {
 /// What a cursor has seen. `delivered + filtered + missed + queued` is the number of records sent
 /// since it joined, exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CursorStats {
     /// The log's sequence number when the cursor joined.
     pub joined_at: u64,
@@ -20,10 +21,10 @@ pub struct CursorStats {
     pub delivered: u64,
     /// Records its filter has rejected.
     pub filtered: u64,
-    /// Records lost for this cursor, told or not.
+    /// Records lost for this cursor, whether its client has had a missed record for them or not.
     pub missed: u64,
-    /// Those of the missed that the client has not been told of yet.
-    pub untold: u64,
+    /// Those of the missed that its client is still owed a missed record for.
+    pub owed: u64,
     /// Records, and losses at their places, that are still to be read.
     pub queued: u64,
     /// Bytes of the arrays delivered.
@@ -40,6 +41,7 @@ pub(super) struct Owed {
 impl Owed {
     /// Adds records lost at the same place, later.
     pub(super) fn add(&mut self, count: u64, time: Timestamp) {
+        // The time is that of the newest, which is always the one added.
         if count > 0 {
             *self = Owed { count: self.count + count, time };
         }
@@ -84,6 +86,7 @@ impl CursorTable {
     }
 
     pub(super) fn insert(&mut self, cursor: Cursor) -> CursorId {
+        // 64 bits do not come round again.
         self.last_serial += 1;
         let entry = Some((self.last_serial, cursor));
         let slot = match self.free.pop() {

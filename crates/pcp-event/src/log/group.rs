@@ -19,8 +19,8 @@ pub(super) struct Group {
     /// Cursors with this filter.
     members: usize,
     /// Those of them that have fallen behind.
-    laggards: usize,
-    /// Evicted records that pass, while there were laggards.
+    lagging: usize,
+    /// Evicted records that pass, while there were any.
     passed: u64,
     /// Evicted records that do not.
     failed: u64,
@@ -33,9 +33,10 @@ pub(super) struct Groups {
     groups: Vec<Option<Group>>,
 }
 
-/// A filtered cursor in a chunk that is being evicted.
-struct Fallen<'a> {
+/// A filtered cursor whose next entry is in a chunk that is being evicted.
+struct EvictedReader<'a> {
     group: usize,
+    /// How many of the chunk's records it has read.
     index: usize,
     cursor: &'a mut Cursor,
 }
@@ -43,6 +44,7 @@ struct Fallen<'a> {
 impl Groups {
     pub(super) fn join(&mut self, filter: Arc<Filter>, resolver: &dyn FieldResolver) -> usize {
         let same = |group: &Group| *group.filter.filter() == filter;
+        // Clients mostly set one of a few filters: shared, an evicted record is matched once for all of them.
         if let Some(index) = self.groups.iter().position(|group| group.as_ref().is_some_and(same)) {
             self.get_mut(index).members += 1;
             self.get_mut(index).filter.rebind(resolver);
@@ -50,7 +52,7 @@ impl Groups {
         }
         let filter = filter.bind(resolver);
         let group =
-            Group { filter, members: 1, laggards: 0, passed: 0, failed: 0, time: Timestamp::default() };
+            Group { filter, members: 1, lagging: 0, passed: 0, failed: 0, time: Timestamp::default() };
         match self.groups.iter().position(Option::is_none) {
             Some(index) => {
                 self.groups[index] = Some(group);
@@ -80,12 +82,15 @@ impl Groups {
 
     /// Counts the passing and the other records of a chunk for the cursors that have not read them.
     pub(super) fn evict(&mut self, chunk: &Chunk, cursors: &mut CursorTable) {
-        let mut fallen: Vec<Fallen<'_>> = Vec::new();
+        let mut fallen: Vec<EvictedReader<'_>> = Vec::new();
+        // A walk over all cursors, so only where there is one to be found. Those without a filter need no visit: what
+        // they have lost is the distance to the first entry that is left.
         if chunk.filtered > 0 {
             fallen.extend(cursors.iter_mut().filter_map(|cursor| {
                 let group = cursor.group.filter(|_| cursor.lag.is_none() && cursor.seq < chunk.end())?;
-                Some(Fallen { group, index: chunk.position(cursor.seq).0, cursor })
+                Some(EvictedReader { group, index: chunk.position(cursor.seq).0, cursor })
             }));
+            // Groups in the order of the list below, and in each the order in which its walk backwards meets them.
             fallen.sort_unstable_by_key(|fallen| (fallen.group, Reverse(fallen.cursor.seq)));
         }
         let mut fallen = &mut fallen[..];
@@ -107,7 +112,7 @@ impl Groups {
 
     /// A cursor that had fallen behind is back.
     pub(super) fn catch_up(&mut self, index: usize) {
-        self.get_mut(index).laggards -= 1;
+        self.get_mut(index).lagging -= 1;
     }
 
     fn get_mut(&mut self, index: usize) -> &mut Group {
@@ -117,15 +122,19 @@ impl Groups {
 
 impl Group {
     /// `fallen` are this group's cursors in the chunk, the one that has read most first.
-    fn evict(&mut self, chunk: &Chunk, fallen: &mut [Fallen<'_>]) {
-        if self.laggards == 0 && fallen.is_empty() {
+    fn evict(&mut self, chunk: &Chunk, fallen: &mut [EvictedReader<'_>]) {
+        // Nobody has lost anything by this filter: no record needs to be looked at.
+        if self.lagging == 0 && fallen.is_empty() {
             return;
         }
-        let lowest = if self.laggards > 0 { 0 } else { fallen.last().map_or(0, |fallen| fallen.index) };
+        // A cursor that has been behind before has read nothing of this chunk: all of it counts.
+        let lowest = if self.lagging > 0 { 0 } else { fallen.last().map_or(0, |fallen| fallen.index) };
         // The newest entry that counts as missed: its sequence number and time.
         let mut newest = chunk.losses.last().map(|loss| (loss.seq, loss.time));
         let mut passed = 0;
         let mut waiting = fallen.iter_mut().peekable();
+        // Backwards, so that each record is matched once for all cursors of the group: at a cursor's place `passed` is
+        // just what it has lost.
         for index in (lowest..=chunk.len()).rev() {
             if index < chunk.len() && self.filter.matches(chunk.record(index)) {
                 passed += 1;
@@ -133,7 +142,8 @@ impl Group {
                     newest = newest.max(Some((chunk.seq_of(index), record_time(chunk.record(index)))));
                 }
             }
-            while let Some(Fallen { cursor, .. }) = waiting.next_if(|fallen| fallen.index == index) {
+            while let Some(EvictedReader { cursor, .. }) = waiting.next_if(|fallen| fallen.index == index) {
+                // Losses that the source reported have no record to match: they count whatever the filter.
                 let missed = passed + chunk.lost_from(cursor.seq);
                 // If the newest lies before the cursor's place, nothing has been missed.
                 if let Some((_, time)) = newest {
@@ -143,16 +153,17 @@ impl Group {
                 cursor.filtered += (chunk.len() - index) as u64 - passed;
             }
         }
-        if self.laggards > 0 {
+        if self.lagging > 0 {
             self.passed += passed + chunk.lost_from(chunk.base);
             self.failed += chunk.len() as u64 - passed;
             if let Some((_, time)) = newest {
                 self.time = time;
             }
         }
+        // From here on the group counts for these too; what it has counted so far is none of theirs.
         for fallen in fallen {
             fallen.cursor.lag = Some(Lag { passed: self.passed, failed: self.failed });
-            self.laggards += 1;
+            self.lagging += 1;
         }
     }
 }

@@ -28,6 +28,7 @@ impl EventLog {
         out: &mut Vec<u8>,
         max_bytes: usize,
     ) -> Option<ReadOutcome> {
+        // On a copy, which is put back when the array is written: the log is borrowed meanwhile.
         let mut cursor = self.settle(id)?;
         let from = cursor.seq;
         let filter = cursor.group.map(|group| &self.groups.get(group).filter);
@@ -35,6 +36,8 @@ impl EventLog {
         let mut rejected = 0;
         let mut scan = MAX_SCAN;
         let mut chunk = self.chunk_of(from);
+        // What is owed comes first, as it was lost before what the cursor reads next. If it does not fit, nothing may
+        // overtake it: the array ends here.
         while array.missed(&mut cursor.owed, &self.config) && cursor.seq < self.next_seq {
             if cursor.seq == self.chunks[chunk].end() {
                 chunk += 1;
@@ -42,6 +45,7 @@ impl EventLog {
             let here = &self.chunks[chunk];
             let (first, losses) = here.position(cursor.seq);
             let next_loss = here.losses.get(losses);
+            // A loss at the cursor's place becomes owed, and is written by the next turn of the loop.
             if let Some(loss) = next_loss.filter(|loss| loss.seq == cursor.seq) {
                 cursor.owed.add(loss.count, loss.time);
                 cursor.missed += loss.count;
@@ -54,6 +58,7 @@ impl EventLog {
                 Some(filter) => array.passing(here, first, end, filter, &mut scan, &mut rejected),
             };
             cursor.seq += (reached - first) as u64;
+            // The array is full, or enough has been looked at for one request.
             if reached < end {
                 break;
             }
@@ -64,6 +69,7 @@ impl EventLog {
         cursor.bytes += bytes as u64;
         let (seq, filtered) = (cursor.seq, cursor.group.is_some());
         *self.cursors.get_mut(id)? = cursor;
+        // Nothing is entered or withdrawn for a cursor that stays: most reads of a quiet source find nothing.
         if seq != from {
             self.withdraw(from, filtered);
             self.enter(seq, filtered);
@@ -77,17 +83,17 @@ impl EventLog {
     /// shown. If there is nothing, nothing is written.
     pub fn recent(&self, kind: ArrayKind, count: usize, out: &mut Vec<u8>, max_bytes: usize) -> ReadOutcome {
         let mut room = max_bytes.min(MAX_ARRAY).saturating_sub(ARRAY_HEADER);
-        let mut left = count.min(self.config.recent);
+        let mut wanted = count.min(self.config.recent);
         // From the newest back: where to begin in the oldest chunk of interest.
         let mut begin = (self.chunks.len(), 0);
         'chunks: for (number, chunk) in self.chunks.iter().enumerate().rev() {
             for index in (0..chunk.len()).rev() {
                 let len = chunk.record(index).len() - cut(kind);
                 let nothing = begin.0 == self.chunks.len();
-                if left == 0 || (len > room && !nothing) {
+                if wanted == 0 || (len > room && !nothing) {
                     break 'chunks;
                 }
-                left -= 1;
+                wanted -= 1;
                 room = room.saturating_sub(len);
                 begin = (number, index);
             }
@@ -108,7 +114,7 @@ struct ArrayWriter<'a> {
     /// Length of `out` that must not be exceeded.
     limit: usize,
     kind: ArrayKind,
-    told: ReadOutcome,
+    outcome: ReadOutcome,
 }
 
 impl<'a> ArrayWriter<'a> {
@@ -120,7 +126,7 @@ impl<'a> ArrayWriter<'a> {
             start,
             limit: start + max_bytes.min(MAX_ARRAY),
             kind,
-            told: ReadOutcome::default(),
+            outcome: ReadOutcome::default(),
         }
     }
 
@@ -130,24 +136,26 @@ impl<'a> ArrayWriter<'a> {
 
     /// Whether `len` more bytes may be added: the first entry always may.
     fn takes(&self, len: usize) -> bool {
-        len <= self.room() || self.told.records == 0
+        len <= self.room() || self.outcome.records == 0
     }
 
-    /// Tells of lost records. Returns whether all have been told.
+    /// Writes missed records for those that are owed. Returns whether they all fit.
     fn missed(&mut self, owed: &mut Owed, config: &LogConfig) -> bool {
         while owed.count > 0 {
             if !self.takes(missed_len(self.kind)) {
                 return false;
             }
+            // The record's count is an int: more than that are several missed records.
             let count = owed.count.min(i32::MAX as u64);
             put_record::<BigEndian>(self.out, self.kind, owed.time, EventFlags::MISSED, count as i32);
-            self.told.records += 1;
+            self.outcome.records += 1;
+            // pmcd sets the count of a HIGHRES missed record to 0 on the way: it is said once more, as a parameter.
             if self.kind == ArrayKind::HighRes {
                 put_record::<BigEndian>(self.out, self.kind, owed.time, EventFlags::POINT, 1);
                 put_param::<BigEndian>(self.out, config.missed_pmid, &Param::U64(count));
-                self.told.records += 1;
+                self.outcome.records += 1;
             }
-            self.told.missed += count;
+            self.outcome.missed += count;
             owed.count -= count;
         }
         true
@@ -163,7 +171,8 @@ impl<'a> ArrayWriter<'a> {
             // Length after each record's cut; ascending, as a record is longer than the cut.
             _ => partition_point(ends, |i, to| to as usize - begin - (i + 1) * cut <= room),
         };
-        let first_always = usize::from(self.told.records == 0 && first < end);
+        // Else a client with little room would never get past a long record.
+        let first_always = usize::from(self.outcome.records == 0 && first < end);
         let reached = first + fits.max(first_always);
         self.run(chunk, first, reached);
         reached
@@ -183,6 +192,8 @@ impl<'a> ArrayWriter<'a> {
         let (mut run, mut room) = (first, self.room());
         for index in first..end {
             let record = chunk.record(index);
+            // A filter that matches nothing must not keep the agent from answering others: the scan goes on with the
+            // next request, which `more` asks for.
             if record.len() > *scan {
                 self.run(chunk, run, index);
                 return index;
@@ -195,7 +206,7 @@ impl<'a> ArrayWriter<'a> {
                 continue;
             }
             let len = record.len() - cut(self.kind);
-            let nothing = self.told.records == 0 && run == index;
+            let nothing = self.outcome.records == 0 && run == index;
             if len > room && !nothing {
                 self.run(chunk, run, index);
                 return index;
@@ -215,23 +226,24 @@ impl<'a> ArrayWriter<'a> {
                 put_as_events(self.out, &chunk.bytes, begin, &chunk.ends[first..end]);
             }
         }
-        self.told.records += end - first;
-        self.told.delivered += (end - first) as u64;
+        self.outcome.records += end - first;
+        self.outcome.delivered += (end - first) as u64;
     }
 
     /// Completes the array. Returns what is in it and its length.
     fn finish(mut self, more: bool) -> (ReadOutcome, usize) {
-        self.told.more = more;
-        if self.told.records == 0 {
+        self.outcome.more = more;
+        // An empty array would harm pmlogger (spec `events.md` 3.11): no value is written instead.
+        if self.outcome.records == 0 {
             self.out.truncate(self.start);
         } else {
             let len = self.out.len() - self.start;
             let header = &mut self.out[self.start..self.start + ARRAY_HEADER];
             BigEndian::write_u32(&mut header[..4], header_word(self.kind.value_type(), len));
             // At most MAX_ARRAY / 16 records.
-            BigEndian::write_i32(&mut header[4..], self.told.records as i32);
+            BigEndian::write_i32(&mut header[4..], self.outcome.records as i32);
         }
-        (self.told, self.out.len() - self.start)
+        (self.outcome, self.out.len() - self.start)
     }
 }
 

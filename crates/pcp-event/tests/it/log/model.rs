@@ -120,7 +120,7 @@ impl Model {
                 assert_eq!(items.is_empty(), outcome.records == 0);
                 got = Some((client, kind, items));
                 let stats = self.log.cursor_stats(self.clients[client].id).expect("the cursor is known");
-                assert_eq!(outcome.more, stats.queued > 0 || stats.untold > 0);
+                assert_eq!(outcome.more, stats.queued > 0 || stats.owed > 0);
                 assert!(outcome.records > 0 || !outcome.more, "each read gets on");
             }
             _ => return,
@@ -174,7 +174,7 @@ impl Model {
         }
         tell(untold, &mut items);
         assert_eq!(items.next(), None);
-        assert_eq!(after.untold, untold.len() as u64);
+        assert_eq!(after.owed, untold.len() as u64);
         assert_eq!(
             (
                 after.delivered - before.delivered,

@@ -102,6 +102,7 @@ pub struct FilterError {
 
 /// What is wrong with a filter's text, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum FilterErrorKind {
     /// Another piece was expected here.
     #[error("found {found}, expected {expected}")]

@@ -100,6 +100,7 @@ struct Totals {
 
 /// A log's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LogStats {
     /// Sequence number of the next record: the number of records sent so far, lost ones included.
     pub seq: u64,
@@ -142,6 +143,7 @@ impl EventLog {
     /// Appends the records of a batch.
     pub fn append(&mut self, batch: Batch) {
         self.totals.appended += batch.len() as u64;
+        // Without cursors nobody will ever read these but `recent`, which shows the newest only.
         let unwanted = match self.cursors.len() {
             0 => batch.len().saturating_sub(self.config.recent),
             _ => 0,
@@ -151,6 +153,8 @@ impl EventLog {
             return self.release();
         }
         let (bytes, ends) = batch.into_parts();
+        // A batch of its own chunk costs no copy. Not a small one, as each chunk has its overhead; not one with much
+        // spare room, as that would count against the budget; not a huge one, as eviction takes whole chunks.
         let movable = bytes.len() >= self.max_copied() / 2 && bytes.len() <= self.max_moved();
         let tight = bytes.capacity() - bytes.len() <= bytes.len() / 4;
         let needed = memory_of(bytes.capacity(), ends.capacity(), 0);
@@ -168,7 +172,8 @@ impl EventLog {
     /// count for every cursor, at this place. More than [`MAX_LOSS`] at one place count as that many, and
     /// sequence numbers end at [`MAX_SEQ`]. Returns how many were counted.
     pub fn append_missed(&mut self, count: u64, time: Timestamp) -> u64 {
-        // Losses at one place are kept as one, unless a cursor has read the first part.
+        // Losses at one place are kept as one, unless a cursor has read the first part: its place is behind that part,
+        // and places lie between entries, never within one.
         let merge = self.caught_up == 0 && self.open_tail().is_some();
         let known = self.open_tail().and_then(Chunk::last_loss).map_or(0, |loss| loss.count);
         let count =
@@ -177,6 +182,7 @@ impl EventLog {
             return 0;
         }
         self.totals.missed += count;
+        // Those who join later do not see what was lost before.
         if self.cursors.len() == 0 {
             self.next_seq += count;
             return count;
@@ -199,6 +205,7 @@ impl EventLog {
 
     /// Removes a cursor; memory held for it only is freed. An unknown cursor is ignored.
     pub fn leave(&mut self, id: CursorId) {
+        // Settled first, so that it leaves a place that the log still has.
         let Some(cursor) = self.settle(id) else { return };
         self.cursors.remove(id);
         self.withdraw(cursor.seq, cursor.group.is_some());
@@ -212,6 +219,7 @@ impl EventLog {
     /// yet; records already lost stay counted as they are. An unknown cursor is ignored.
     pub fn set_filter(&mut self, id: CursorId, filter: Option<Arc<Filter>>, resolver: &dyn FieldResolver) {
         let Some(cursor) = self.settle(id) else { return };
+        // The new one is joined before the old one is left: the same filter again keeps its group alive.
         let group = filter.map(|filter| self.groups.join(filter, resolver));
         if let Some(old) = cursor.group {
             self.groups.leave(old);
@@ -269,7 +277,7 @@ impl EventLog {
             delivered: cursor.delivered,
             filtered: cursor.filtered,
             missed: cursor.missed,
-            untold: cursor.owed.count,
+            owed: cursor.owed.count,
             queued: self.next_seq - cursor.seq,
             bytes: cursor.bytes,
         })
@@ -304,6 +312,7 @@ impl EventLog {
             let fits = |room: usize| ends.partition_point(|&end| (end - offset) as usize <= room);
             let room = self.open_tail().map_or(0, |tail| limit.saturating_sub(tail.bytes.len()));
             let (count, new) = match fits(room) {
+                // At least one, however long: a record is never split.
                 0 => (fits(limit).max(1), true),
                 count => (count, false),
             };
@@ -377,9 +386,12 @@ impl EventLog {
     fn evict(&mut self) -> bool {
         let Some(chunk) = self.pop() else { return false };
         if chunk.readers > 0 {
+            // Cursors are not visited: they find out when they are used next. All that is left to them is this time,
+            // of which the newest is enough.
             self.totals.evicted += chunk.len() as u64;
             self.evicted_time = chunk.last_time();
             self.groups.evict(&chunk, &mut self.cursors);
+            // Filtered ones are lagging now, and no longer counted as filtered readers of any chunk.
             match self.chunks.front_mut() {
                 Some(front) => front.readers += chunk.readers,
                 None => self.caught_up += chunk.readers,
@@ -391,6 +403,7 @@ impl EventLog {
     /// Frees what nobody needs any more.
     fn release(&mut self) {
         while let Some(front) = self.chunks.front_mut().filter(|front| front.readers == 0) {
+            // All of the front goes if those behind it are as many as `recent` shows.
             let newer = self.records - front.len();
             if newer >= self.config.recent {
                 self.pop();
@@ -425,12 +438,14 @@ impl EventLog {
     /// Notes a cursor's departure from a sequence number.
     fn withdraw(&mut self, seq: u64, filtered: bool) {
         let (readers, with_filter) = self.readers_at(seq);
+        debug_assert!(*readers > 0, "a cursor leaves a place where none is");
         *readers -= 1;
         *with_filter -= usize::from(filtered);
     }
 
     fn readers_at(&mut self, seq: u64) -> (&mut usize, &mut usize) {
         let chunk = self.chunk_of(seq);
+        // Who has read everything is in no chunk: then the last one can go as soon as others have read it.
         match self.chunks.get_mut(chunk) {
             Some(chunk) if seq < self.next_seq => (&mut chunk.readers, &mut chunk.filtered),
             _ => (&mut self.caught_up, &mut self.caught_up_filtered),
@@ -441,6 +456,8 @@ impl EventLog {
     fn settled(&self, cursor: &Cursor) -> Cursor {
         let mut cursor = cursor.clone();
         let first = self.first_seq();
+        // With a filter the group has counted what was lost since; without one every lost record counts, and the
+        // distance says how many.
         if let (Some(group), Some(lag)) = (cursor.group, cursor.lag.take()) {
             let (passed, time, failed) = self.groups.lost(group, lag);
             cursor.owed.add(passed, time);
@@ -459,6 +476,7 @@ impl EventLog {
     fn settle(&mut self, id: CursorId) -> Option<Cursor> {
         let cursor = self.cursors.get(id)?;
         let settled = self.settled(cursor);
+        // Back among the filtered readers of a chunk, so that its eviction finds the cursor again.
         if let (Some(group), Some(_)) = (cursor.group, cursor.lag) {
             self.groups.catch_up(group);
             *self.readers_at(settled.seq).1 += 1;
