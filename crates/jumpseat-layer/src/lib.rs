@@ -17,8 +17,8 @@
 //! the rings. What does not fit, as long as there is no agent or it is too slow, is lost and counted, and shows as
 //! *missed* records in their place.
 
-mod lane;
 mod message;
+mod ring;
 mod writer;
 
 use std::hash::{BuildHasher, RandomState};
@@ -33,8 +33,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use lane::Shared;
 use message::Fields;
+use ring::Shared;
 use writer::Writer;
 
 /// The agent's ingest socket, unless configured otherwise.
@@ -104,7 +104,7 @@ impl EventLayer {
     }
 }
 
-/// Sends what is left when it is dropped.
+/// Sends what has not been sent when it is dropped.
 #[must_use = "dropped at once, it is of no use"]
 pub struct Guard {
     shared: Arc<Shared>,
@@ -118,7 +118,7 @@ impl Guard {
         let (asked, done) = &self.shared.flushes;
         let wanted = asked.fetch_add(1, Ordering::AcqRel) + 1;
         loop {
-            self.shared.rouse();
+            self.shared.unpark();
             if done.load(Ordering::Acquire) >= wanted {
                 return true;
             }
@@ -137,7 +137,7 @@ impl Drop for Guard {
 }
 
 /// What the layer keeps with a span.
-struct Known {
+struct SpanState {
     id: u64,
     parent: u64,
     /// Fields that were recorded later.
@@ -158,17 +158,17 @@ where
         let Some(span) = context.span(id) else { return };
         let parent = span.parent().map_or(0, |parent| number(&parent.extensions()));
         let mut extensions = span.extensions_mut();
-        let id = match extensions.get_mut::<Known>() {
+        let id = match extensions.get_mut::<SpanState>() {
             Some(known) => known.id,
             None => {
                 let id = new_number();
-                extensions.insert(Known { id, parent, later: Vec::new() });
+                extensions.insert(SpanState { id, parent, later: Vec::new() });
                 id
             }
         };
         drop(extensions);
         let metadata = attributes.metadata();
-        lane::send(&self.shared, message::START, metadata, (id, parent), |out| {
+        ring::send(&self.shared, message::START, metadata, (id, parent), |out| {
             attributes.record(&mut Fields(out));
         });
     }
@@ -178,24 +178,24 @@ where
         // Before the span is locked: writing a value may trace something itself.
         let mut new = Vec::new();
         values.record(&mut Fields(&mut new));
-        if let Some(known) = span.extensions_mut().get_mut::<Known>() {
+        if let Some(known) = span.extensions_mut().get_mut::<SpanState>() {
             message::replace_fields(&mut known.later, &new);
         }
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let span = context.event_span(event).map_or(0, |span| number(&span.extensions()));
-        lane::send(&self.shared, message::POINT, event.metadata(), (span, 0), |out| {
+        ring::send(&self.shared, message::POINT, event.metadata(), (span, 0), |out| {
             event.record(&mut Fields(out));
         });
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
-        // It is left there for other layers of this kind.
+        // It stays there for other layers of this kind, each of which sends the end of the span.
         let extensions = span.extensions();
-        let Some(Known { id, parent, later }) = extensions.get::<Known>() else { return };
-        lane::send(&self.shared, message::END, span.metadata(), (*id, *parent), |out| {
+        let Some(SpanState { id, parent, later }) = extensions.get::<SpanState>() else { return };
+        ring::send(&self.shared, message::END, span.metadata(), (*id, *parent), |out| {
             out.extend_from_slice(later);
         });
     }
@@ -203,7 +203,7 @@ where
 
 /// The number of a span, 0 if it has none.
 fn number(extensions: &tracing_subscriber::registry::Extensions<'_>) -> u64 {
-    extensions.get::<Known>().map_or(0, |known| known.id)
+    extensions.get::<SpanState>().map_or(0, |known| known.id)
 }
 
 /// A number for a span that no other has, of this or another program, as far as chance goes.

@@ -24,7 +24,7 @@ pub const POINT: u8 = 2;
 /// Messages were lost.
 pub const LOST: u8 = 3;
 
-/// Bytes of the message that tells of lost ones.
+/// Bytes of a message about lost ones.
 pub const LOST_LEN: usize = LENGTH + 1 + 8 + 8;
 
 const LENGTH: usize = 4;
@@ -52,7 +52,7 @@ pub fn origin(out: &mut Vec<u8>, site: u32, span: u64, parent: u64) {
     out.extend_from_slice(&parent.to_ne_bytes());
 }
 
-/// A whole message that tells of lost ones.
+/// A whole message about lost ones.
 pub fn lost(out: &mut Vec<u8>, nanos: i64, count: u64) {
     begin(out, LOST, nanos);
     out.extend_from_slice(&count.to_ne_bytes());
@@ -169,6 +169,16 @@ pub fn split(bytes: &[u8]) -> impl Iterator<Item = (i64, &[u8])> {
         let time = message.get(1..9)?.try_into().ok()?;
         Some((i64::from_ne_bytes(time), message))
     })
+}
+
+impl Message<'_> {
+    /// How many records are lost if it is not sent.
+    pub fn records(&self) -> u64 {
+        match self {
+            Message::Lost(count) => *count,
+            Message::Record { .. } => 1,
+        }
+    }
 }
 
 /// Reads a message that [`split`] gave.

@@ -1,4 +1,4 @@
-//! The thread that sends what the traced threads have left in their rings.
+//! The thread that sends what is in the rings of the traced threads.
 //!
 //! It takes everything there is, puts it in the order of time, and writes it to the agent's ingest socket in the
 //! binary framing. While there is no connection it leaves the rings alone: they fill, and what does not fit is
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use rtrb::Consumer;
 use tracing_core::{Level, Metadata};
 
-use super::lane::{self, Outlet, Shared};
 use super::message::{self, Message};
+use super::ring::{self, RingReader, Shared};
 use jumpseat_wire::encode::{EncodeError, Encoder, Id, Phase, Record, Value};
 use jumpseat_wire::severity::Severity;
 
@@ -28,17 +28,17 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// Most bytes taken from a ring at a time.
 const TAKE: usize = 256 << 10;
 // What is taken holds a whole message at least.
-const _: () = assert!(TAKE > 2 * lane::MAX_MESSAGE);
+const _: () = assert!(TAKE > 2 * ring::MAX_MESSAGE);
 
 /// Sends what comes, until the layer and all its threads are gone.
 pub struct Writer {
     pub shared: Arc<Shared>,
     pub socket: PathBuf,
     pub source: String,
-    pub rings: Vec<Outlet>,
+    pub rings: Vec<RingReader>,
     pub connection: Option<Connection>,
     pub retry: Option<(Instant, Duration)>,
-    /// Records lost on the way out, to be told of on the next connection.
+    /// Records lost on the way out, to be reported on the next connection.
     pub lost: u64,
 }
 
@@ -60,6 +60,7 @@ impl Writer {
                 all = self.take(&mut taken);
                 self.send(&taken);
             }
+            // Whoever flushes does not wait for an agent that is not there.
             if all || self.connection.is_none() {
                 // What has come since then is none of theirs.
                 self.shared.flushes.1.store(wanted, Ordering::Release);
@@ -94,9 +95,9 @@ impl Writer {
 
     /// Whether there is something to send.
     fn pending(&self) -> bool {
-        self.rings.iter().any(|outlet| !outlet.ring.is_empty() || outlet.lost.load(Ordering::Relaxed) > 0)
+        self.rings.iter().any(|reader| !reader.ring.is_empty() || reader.lost.load(Ordering::Relaxed) > 0)
             || self.shared.lost.load(Ordering::Relaxed) > 0
-            || !self.shared.new.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+            || !self.shared.new_rings.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// Has a connection, or not yet.
@@ -125,9 +126,9 @@ impl Writer {
     /// Empties the rings, as far as there is something in them now. Whether that is all of it.
     fn take(&mut self, taken: &mut Vec<u8>) -> bool {
         let mut all = true;
-        self.rings.append(&mut self.shared.new.lock().unwrap_or_else(PoisonError::into_inner));
+        self.rings.append(&mut self.shared.new_rings.lock().unwrap_or_else(PoisonError::into_inner));
         let mut message = Vec::new();
-        self.rings.retain_mut(|Outlet { ring, lost }| {
+        self.rings.retain_mut(|RingReader { ring, lost }| {
             // Before the ring is looked into: what a thread wrote last is in it then.
             let gone = ring.is_abandoned();
             let count = lost.load(Ordering::Acquire);
@@ -140,80 +141,105 @@ impl Writer {
             // Unless the thread has told them itself meanwhile, in front of what came after.
             let alone = whole == slots && count > 0;
             if alone && lost.compare_exchange(count, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                message::lost(&mut message, lane::now(), count);
+                message::lost(&mut message, ring::now(), count);
                 taken.extend_from_slice(&message);
             }
             !(gone && ring.is_empty() && lost.load(Ordering::Relaxed) == 0)
         });
+        // Of threads that have no ring any more, or are in the middle of a message.
         let lost = self.shared.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            message::lost(&mut message, lane::now(), lost);
+            message::lost(&mut message, ring::now(), lost);
             taken.extend_from_slice(&message);
         }
         all
     }
 
-    /// Writes messages out.
+    /// Writes messages out, in the order of time.
     fn send(&mut self, taken: &[u8]) {
         let mut messages: Vec<(i64, &[u8])> = message::split(taken).collect();
+        // Each thread's are in order, and stay so at the same nanosecond: the sort is stable.
         messages.sort_by_key(|(time, _)| *time);
+        // Copied, so that no thread that meets a new callsite waits for the agent to read.
         let sites = self.shared.sites.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut out = Vec::with_capacity(taken.len());
-        let mut fields: Vec<(&[u8], Value<'_>)> = Vec::new();
-        let mut records = 0;
+        let mut unsent = Unsent { bytes: Vec::with_capacity(taken.len()), records: 0 };
+        let mut fields = Vec::new();
         for (time, message) in messages {
-            let Some(connection) = &mut self.connection else {
-                self.lost += match message::read(message) {
-                    Some(Message::Lost(count)) => count,
-                    _ => 1,
-                };
-                continue;
-            };
             match message::read(message) {
-                Some(Message::Lost(count)) => {
-                    connection.encoder.missed(count, time, &mut out);
-                    records += count;
-                }
-                Some(Message::Record { kind, site, span, parent, fields: mut packed }) => {
-                    let Some(metadata) = sites.get(site as usize) else { continue };
-                    fields.clear();
-                    let names = metadata.fields();
-                    while let Some((index, value)) = message::next_field(&mut packed) {
-                        let name = names.iter().nth(index).map_or("", |field| field.name());
-                        fields.push((name.as_bytes(), value));
-                    }
-                    let text = fields
-                        .iter()
-                        .position(|(name, value)| *name == b"message" && matches!(value, Value::Text(_)));
-                    let text = text.map(|at| fields.remove(at).1);
-                    let record = record(metadata, kind, (span, parent), time, &text, &fields);
-                    match connection.encoder.record(&record, &mut out) {
-                        Ok(()) => records += 1,
-                        Err(EncodeError::Name) => {
-                            connection.encoder.missed(1, time, &mut out);
-                            records += 1;
-                        }
-                        Err(EncodeError::TooManyNames) => {
-                            // A new connection starts with no names.
-                            self.lost += 1 + u64::from(connection.write(&out).is_err()) * records;
-                            self.connection = None;
-                            self.retry = None;
-                            records = 0;
-                            out.clear();
-                            self.connect();
-                        }
-                    }
-                }
-                None => {}
+                Some(message) => self.encode(time, message, &sites, &mut fields, &mut unsent),
+                None => debug_assert!(false, "the rings hold what this crate has put there"),
             }
         }
         if let Some(connection) = &mut self.connection
-            && connection.write(&out).is_err()
+            && connection.write(&unsent.bytes).is_err()
         {
+            // Some of it may have arrived. To count that as lost is the safe side: nothing is ever missing in silence.
             self.connection = None;
-            self.lost += records;
+            self.lost += unsent.records;
         }
     }
+
+    /// Adds one message to what is to be written. `fields` is memory to use again.
+    fn encode<'a>(
+        &mut self,
+        time: i64,
+        message: Message<'a>,
+        sites: &[&'static Metadata<'static>],
+        fields: &mut Vec<(&'a [u8], Value<'a>)>,
+        unsent: &mut Unsent,
+    ) {
+        let Some(connection) = &mut self.connection else {
+            self.lost += message.records();
+            return;
+        };
+        let (kind, site, origin, mut packed) = match message {
+            Message::Lost(count) => {
+                connection.encoder.missed(count, time, &mut unsent.bytes);
+                unsent.records += count;
+                return;
+            }
+            Message::Record { kind, site, span, parent, fields } => (kind, site, (span, parent), fields),
+        };
+        let Some(metadata) = sites.get(site as usize) else {
+            debug_assert!(false, "a callsite is in the list before a message that names it is in a ring");
+            return;
+        };
+        fields.clear();
+        let names = metadata.fields();
+        while let Some((index, value)) = message::next_field(&mut packed) {
+            let name = names.iter().nth(index).map_or("", |field| field.name());
+            fields.push((name.as_bytes(), value));
+        }
+        let text =
+            |(name, value): &(&[u8], Value<'_>)| *name == b"message" && matches!(value, Value::Text(_));
+        let text = fields.iter().position(text).map(|at| fields.remove(at).1);
+        let record = record(metadata, kind, origin, time, &text, fields);
+        match connection.encoder.record(&record, &mut unsent.bytes) {
+            Ok(()) => unsent.records += 1,
+            Err(EncodeError::TooManyNames) => {
+                // A new connection starts with no names. What was encoded for this one goes out before it is closed.
+                let failed = connection.write(&unsent.bytes).is_err();
+                self.lost += 1 + u64::from(failed) * unsent.records;
+                *unsent = Unsent::default();
+                self.connection = None;
+                self.retry = None;
+                self.connect();
+            }
+            // Such a name can never be sent: the record is lost, and the connection goes on.
+            Err(_) => {
+                connection.encoder.missed(1, time, &mut unsent.bytes);
+                unsent.records += 1;
+            }
+        }
+    }
+}
+
+/// What is encoded for a connection and not written yet.
+#[derive(Default)]
+struct Unsent {
+    bytes: Vec<u8>,
+    /// Records in it, those reported as lost included.
+    records: u64,
 }
 
 /// Takes whole messages only, as many as fit; their bytes.
@@ -272,7 +298,7 @@ impl Connection {
         let mut encoder = Encoder::new(&mut out);
         encoder.source(&writer.source, &mut out).map_err(io::Error::other)?;
         if writer.lost > 0 {
-            encoder.missed(writer.lost, lane::now(), &mut out);
+            encoder.missed(writer.lost, ring::now(), &mut out);
         }
         let mut connection = Connection { stream, encoder };
         connection.write(&out)?;

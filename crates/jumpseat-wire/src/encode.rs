@@ -96,6 +96,7 @@ pub struct Record<'a> {
 
 /// Why a record cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EncodeError {
     /// More names than a connection may define. Open another connection.
     TooManyNames,

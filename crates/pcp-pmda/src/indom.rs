@@ -43,7 +43,7 @@ impl Instances {
     pub fn add(&mut self, name: &str) -> Result<Inst, IdsError> {
         let id = self.ids.get_or_add(name)?;
         if let Err(at) = self.active.binary_search(&id) {
-            self.ids.touch(id);
+            self.ids.mark_used(id);
             self.active.insert(at, id);
         }
         Ok(id)
@@ -64,7 +64,7 @@ impl Instances {
     /// Takes an instance out of listings and fetches. Its id stays taken.
     pub fn hide(&mut self, inst: Inst) {
         if let Ok(at) = self.active.binary_search(&inst) {
-            self.ids.touch(inst);
+            self.ids.mark_used(inst);
             self.active.remove(at);
         }
     }
@@ -123,7 +123,7 @@ impl Instances {
     /// Those of [`IdMap::save`].
     pub fn save(&mut self) -> Result<(), IdsError> {
         for index in 0..self.active.len() {
-            self.ids.touch(self.active[index]);
+            self.ids.mark_used(self.active[index]);
         }
         self.ids.save()
     }

@@ -26,7 +26,7 @@ pub struct Shared {
     /// Bytes of a thread's ring.
     ring: usize,
     /// Rings of new threads, for the writer to take over.
-    pub new: Mutex<Vec<Outlet>>,
+    pub new_rings: Mutex<Vec<RingReader>>,
     /// The callsites by their numbers.
     pub sites: Mutex<Vec<&'static Metadata<'static>>>,
     /// Whether the writer sleeps until it is woken.
@@ -39,27 +39,27 @@ pub struct Shared {
 }
 
 /// The writer's side of a thread's ring.
-pub struct Outlet {
+pub struct RingReader {
     pub ring: Consumer<u8>,
     /// Messages that did not fit, and come after all that are in the ring.
     pub lost: Arc<AtomicU64>,
 }
 
 /// A thread's ring.
-struct Lane {
+struct ThreadRing {
     shared: Arc<Shared>,
     ring: Producer<u8>,
     sites: FxHashMap<Identifier, u32>,
     message: Vec<u8>,
     scratch: Vec<u8>,
-    /// Messages that did not fit, since the last that did. Told by the next one that does, or by the writer when
-    /// it has emptied the ring.
+    /// Messages that did not fit, since the last that did. The next one that does reports them, or the writer
+    /// when it has emptied the ring.
     lost: Arc<AtomicU64>,
 }
 
 thread_local! {
     /// One a layer; mostly there is one layer.
-    static LANES: RefCell<Vec<Lane>> = const { RefCell::new(Vec::new()) };
+    static RINGS: RefCell<Vec<ThreadRing>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Shared {
@@ -68,7 +68,7 @@ impl Shared {
         Shared {
             number: LAYERS.fetch_add(1, Ordering::Relaxed),
             ring,
-            new: Mutex::default(),
+            new_rings: Mutex::default(),
             sites: Mutex::default(),
             idle: AtomicBool::new(false),
             writer: OnceLock::new(),
@@ -80,12 +80,12 @@ impl Shared {
     /// Wakes the writer, if it sleeps.
     pub fn wake(&self) {
         if self.idle.load(Ordering::Relaxed) && self.idle.swap(false, Ordering::Relaxed) {
-            self.rouse();
+            self.unpark();
         }
     }
 
     /// Wakes the writer, whatever it waits for.
-    pub fn rouse(&self) {
+    pub fn unpark(&self) {
         if let Some(writer) = self.writer.get() {
             writer.unpark();
         }
@@ -101,7 +101,7 @@ impl Shared {
     }
 }
 
-/// Sends a message of this thread's: of a kind, from a callsite, about a span and its parent, with what `fill`
+/// Puts a message into this thread's ring: of a kind, from a callsite, about a span and its parent, with what `fill`
 /// appends.
 pub fn send(
     shared: &Arc<Shared>,
@@ -110,30 +110,31 @@ pub fn send(
     (span, parent): (u64, u64),
     fill: impl FnOnce(&mut Vec<u8>),
 ) {
-    let sent = LANES.try_with(|lanes| {
-        // A value that traces while it is written comes here a second time.
-        let Ok(mut lanes) = lanes.try_borrow_mut() else { return false };
-        let at = lanes.iter().position(|lane| lane.shared.number == shared.number);
+    let sent = RINGS.try_with(|rings| {
+        // A value that traces while it is written comes here a second time: in the middle of another message.
+        let Ok(mut rings) = rings.try_borrow_mut() else { return false };
+        let at = rings.iter().position(|ring| ring.shared.number == shared.number);
         let at = at.unwrap_or_else(|| {
-            lanes.push(Lane::new(shared));
-            lanes.len() - 1
+            rings.push(ThreadRing::new(shared));
+            rings.len() - 1
         });
         // It was found, or has just been added.
-        lanes[at].send(kind, metadata, (span, parent), fill);
+        rings[at].send(kind, metadata, (span, parent), fill);
         true
     });
+    // Refused above, or the thread is about to be gone and its ring with it.
     if sent != Ok(true) {
         shared.lost.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Lane {
-    fn new(shared: &Arc<Shared>) -> Lane {
+impl ThreadRing {
+    fn new(shared: &Arc<Shared>) -> ThreadRing {
         let (ring, consumer) = RingBuffer::new(shared.ring);
         let lost = Arc::<AtomicU64>::default();
-        let outlet = Outlet { ring: consumer, lost: Arc::clone(&lost) };
-        shared.new.lock().unwrap_or_else(PoisonError::into_inner).push(outlet);
-        Lane {
+        let reader = RingReader { ring: consumer, lost: Arc::clone(&lost) };
+        shared.new_rings.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        ThreadRing {
             shared: Arc::clone(shared),
             ring,
             sites: FxHashMap::default(),
@@ -164,31 +165,34 @@ impl Lane {
         fill(&mut self.message);
         message::end(&mut self.message);
         if self.message.len() > MAX_MESSAGE {
-            // The agent would not take it, and nobody shall wait for room for it.
+            // The agent would not take it, and waiting for room for it would lose all that come after. The buffer goes
+            // with it, as one such message shall not cost its memory for good.
             self.message = Vec::new();
             self.lost.fetch_add(1, Ordering::Release);
-        } else if !self.tell_lost(nanos) || self.ring.push_entire_slice(&self.message).is_err() {
+        } else if !self.report_lost(nanos) || self.ring.push_entire_slice(&self.message).is_err() {
             self.lost.fetch_add(1, Ordering::Release);
         }
-        // The writer looks into the rings after it has said that it sleeps.
+        // The writer says that it sleeps and looks into the rings, this thread fills its ring and looks whether the
+        // writer sleeps: without a fence on both sides each could miss what the other has just done.
         fence(Ordering::SeqCst);
         self.shared.wake();
     }
 
     /// Puts the number of those that did not fit into the ring, if there are any and the message fits as well.
     /// Whether it may follow.
-    fn tell_lost(&mut self, nanos: i64) -> bool {
+    fn report_lost(&mut self, nanos: i64) -> bool {
         if self.lost.load(Ordering::Relaxed) == 0 {
             return true;
         }
         if self.ring.slots() < self.message.len() + message::LOST_LEN {
             return false;
         }
-        // None if the writer has just told them.
+        // None if the writer has reported them meanwhile.
         let count = self.lost.swap(0, Ordering::Relaxed);
         if count > 0 {
             message::lost(&mut self.scratch, nanos, count);
             if self.ring.push_entire_slice(&self.scratch).is_err() {
+                debug_assert!(false, "there were slots for both, and only this thread fills them");
                 self.lost.fetch_add(count, Ordering::Release);
                 return false;
             }
@@ -197,7 +201,7 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for ThreadRing {
     fn drop(&mut self) {
         self.shared.wake();
     }

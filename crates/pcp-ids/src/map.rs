@@ -1,0 +1,457 @@
+//! [`IdMap`]: names to ids, on file before they are handed out.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use super::MAX_ID;
+use super::error::{Binding, IdsError, LineError};
+use super::format::{Entry, header, parse_entry, parse_header, push_line, split_key};
+
+/// How long [`IdMap::load`] waits for a process that still has the file; well below the time that pmcd
+/// gives an agent to start.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_millis(20);
+
+/// A map of names to ids, on file or in memory only.
+#[derive(Debug)]
+pub struct IdMap {
+    by_name: HashMap<Arc<str>, i32>,
+    /// Sorted by id.
+    entries: Vec<Entry>,
+    max: i32,
+    file: Option<Store>,
+}
+
+#[derive(Debug)]
+struct Store {
+    path: PathBuf,
+    append: Flock<File>,
+}
+
+impl IdMap {
+    /// Reads the map at `path`, making file and directory if they are missing. `None` keeps the map in
+    /// memory only. Ids are 0..=`max`.
+    ///
+    /// # Errors
+    /// [`IdsError::Io`], [`IdsError::InUse`], and [`IdsError::Line`] for a file that is damaged anywhere but in a
+    /// last line that a crash has cut short: its id was never handed out.
+    pub fn load(path: Option<&Path>, max: i32) -> Result<IdMap, IdsError> {
+        let mut map = IdMap { by_name: HashMap::new(), entries: Vec::new(), max, file: None };
+        let Some(path) = path else { return Ok(map) };
+        let fail = |source| IdsError::Io { path: path.to_owned(), source };
+        if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+            fs::create_dir_all(dir).map_err(fail)?;
+        }
+        let mut append = open_locked(path)?;
+        let mut text = Vec::new();
+        append.read_to_end(&mut text).map_err(fail)?;
+        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        // Whole lines are judged by `parse`. A beginning of something else must not be taken for a header that a crash
+        // has cut short, and cut away.
+        if whole == 0 && !header(MAX_ID).as_bytes().starts_with(&text[..text.len().min(4)]) {
+            return Err(IdsError::Line { path: path.to_owned(), line: 1, reason: LineError::Header });
+        }
+        // A last line without its end is one that a crash has cut short, before its id was handed out.
+        if whole < text.len() {
+            let rest = String::from_utf8_lossy(&text[whole..]);
+            tracing::warn!("{}: dropped a last line without an end: {rest:?}", path.display());
+            text.truncate(whole);
+            append.set_len(whole as u64).map_err(fail)?;
+        }
+        map.parse(path, &text)?;
+        if text.is_empty() {
+            append.write_all(header(max).as_bytes()).map_err(fail)?;
+        }
+        map.file = Some(Store { path: path.to_owned(), append });
+        Ok(map)
+    }
+
+    /// A map that is not kept on file.
+    pub fn in_memory() -> IdMap {
+        IdMap { by_name: HashMap::new(), entries: Vec::new(), max: MAX_ID, file: None }
+    }
+
+    /// The id of `name`, if it has one.
+    pub fn get(&self, name: &str) -> Option<i32> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The id of `name`; a new name gets one above the highest id so far, written to the file before this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`IdsError::Full`], [`IdsError::Name`], [`IdsError::Io`]. No id was handed out then.
+    pub fn get_or_add(&mut self, name: &str) -> Result<i32, IdsError> {
+        if let Some(id) = self.get(name) {
+            return Ok(id);
+        }
+        let id = match self.entries.last() {
+            Some(last) if last.id >= self.max => return Err(IdsError::Full { max: self.max }),
+            Some(last) => last.id + 1,
+            None => 0,
+        };
+        self.add(id, name)?;
+        Ok(id)
+    }
+
+    /// Gives `name` the fixed id `id`. Doing it again is fine.
+    ///
+    /// # Errors
+    /// [`IdsError::Taken`] when either is bound otherwise, [`IdsError::Full`] for an id outside 0..=max, and
+    /// as [`IdMap::get_or_add`].
+    pub fn reserve(&mut self, id: i32, name: &str) -> Result<(), IdsError> {
+        let taken = |taken_by| IdsError::Taken { id, name: name.to_owned(), taken_by };
+        match (self.get(name), self.name(id)) {
+            (Some(has), _) if has == id => Ok(()),
+            (Some(has), _) => Err(taken(Binding::Name(has))),
+            (None, Some(other)) => Err(taken(Binding::Id(other.to_owned()))),
+            (None, None) if !(0..=self.max).contains(&id) => Err(IdsError::Full { max: self.max }),
+            (None, None) => self.add(id, name),
+        }
+    }
+
+    /// The name of `id`, if it was handed out.
+    pub fn name(&self, id: i32) -> Option<&str> {
+        self.position(id).ok().map(|at| &*self.entries[at].name)
+    }
+
+    /// Ids and names, in ascending order of id.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (i32, &str)> {
+        self.entries.iter().map(|entry| (entry.id, &*entry.name))
+    }
+
+    /// How many names have an id.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no name has an id.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The largest id that may be handed out.
+    pub fn max(&self) -> i32 {
+        self.max
+    }
+
+    /// Forgets an id of a map in memory, so that short-lived names do not pile up. A map on file
+    /// forgets nothing, and neither does this: returns whether it did.
+    pub fn forget(&mut self, id: i32) -> bool {
+        let Ok(at) = self.position(id) else { return false };
+        if self.file.is_some() {
+            return false;
+        }
+        let entry = self.entries.remove(at);
+        self.by_name.remove(&entry.name);
+        true
+    }
+
+    /// Notes that `id` is in use now. Costs no I/O: the time is on file after the next [`IdMap::save`].
+    pub fn mark_used(&mut self, id: i32) {
+        if let Ok(at) = self.position(id) {
+            self.entries[at].used = now();
+        }
+    }
+
+    /// When `id` was last used (epoch seconds).
+    pub fn last_used(&self, id: i32) -> Option<u64> {
+        self.position(id).ok().map(|at| self.entries[at].used)
+    }
+
+    /// Writes the whole file anew, last-used times included. A reader (or a crash) sees the old file or the
+    /// new one, never half of one. Does nothing for a map in memory.
+    ///
+    /// # Errors
+    /// [`IdsError::Io`]; the old file is still in place then.
+    pub fn save(&mut self) -> Result<(), IdsError> {
+        let Some(store) = &self.file else { return Ok(()) };
+        let mut text = header(self.max);
+        for entry in &self.entries {
+            push_line(&mut text, entry);
+        }
+        let replace = || -> io::Result<Flock<File>> {
+            let mut temporary = store.path.clone().into_os_string();
+            temporary.push(format!(".{}.new", std::process::id()));
+            let temporary = PathBuf::from(temporary);
+            // A left-over of a process with the same number; a link somebody put there is not followed.
+            let _ = fs::remove_file(&temporary);
+            let result = OpenOptions::new()
+                .append(true)
+                .create_new(true)
+                .open(&temporary)
+                .and_then(|mut file| {
+                    file.write_all(text.as_bytes())?;
+                    // On disk before it gets its name, or a crash could leave a name without what it names.
+                    file.sync_all()?;
+                    // Locked before others can find it: whoever waits for the old file's lock looks again then.
+                    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
+                })
+                .and_then(|append| fs::rename(&temporary, &store.path).map(|()| append));
+            if result.is_err() {
+                let _ = fs::remove_file(&temporary);
+            }
+            result
+        };
+        let append = replace().map_err(|source| IdsError::Io { path: store.path.clone(), source })?;
+        let path = store.path.clone();
+        self.file = Some(Store { path, append });
+        Ok(())
+    }
+
+    fn position(&self, id: i32) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&id, |entry| entry.id)
+    }
+
+    /// Adds a pair that is known to be free: to the file first.
+    fn add(&mut self, id: i32, name: &str) -> Result<(), IdsError> {
+        if name.is_empty() || name.contains(['\n', '\r', '\0']) || split_key(name).0.is_some() {
+            return Err(IdsError::Name(name.to_owned()));
+        }
+        let entry = Entry { id, name: name.into(), key: None, used: now() };
+        if let Some(store) = &mut self.file {
+            let mut line = String::with_capacity(name.len() + 24);
+            push_line(&mut line, &entry);
+            let fail = |source| IdsError::Io { path: store.path.clone(), source };
+            let before = store.append.metadata().map_err(fail)?.len();
+            if let Err(error) = store.append.write_all(line.as_bytes()) {
+                // Half a line must not become part of the next one.
+                let _ = store.append.set_len(before);
+                return Err(fail(error));
+            }
+        }
+        self.insert(entry);
+        Ok(())
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let at = self.position(entry.id).unwrap_or_else(|at| at);
+        self.by_name.insert(entry.name.clone(), entry.id);
+        self.entries.insert(at, entry);
+    }
+
+    fn parse(&mut self, path: &Path, text: &[u8]) -> Result<(), IdsError> {
+        let bad = |line, reason| IdsError::Line { path: path.to_owned(), line, reason };
+        let mut lines = text.split(|&byte| byte == b'\n').enumerate();
+        let file_max = match lines.next() {
+            Some((_, [])) | None if text.is_empty() => return Ok(()),
+            Some((_, first)) => parse_header(first).ok_or(bad(1, LineError::Header))?,
+            None => return Ok(()),
+        };
+        // A limit that has been lowered since does not make ids that were handed out wrong.
+        let max = self.max.max(file_max.unwrap_or(self.max));
+        for (index, line) in lines {
+            let number = index + 1;
+            if line.is_empty() {
+                continue;
+            }
+            let line = std::str::from_utf8(line).map_err(|_| bad(number, LineError::Encoding))?;
+            let entry = parse_entry(line).ok_or(bad(number, LineError::Entry))?;
+            if entry.id > max {
+                return Err(bad(number, LineError::AboveMax(entry.id, max)));
+            }
+            match (self.get(&entry.name), self.name(entry.id)) {
+                (None, None) => self.insert(entry),
+                // A C agent leaves such lines behind and ignores them when loading.
+                (Some(id), Some(_)) if id == entry.id => {}
+                (Some(id), _) => {
+                    return Err(bad(number, LineError::DuplicateName(id, entry.name.to_string())));
+                }
+                (None, Some(other)) => {
+                    return Err(bad(number, LineError::DuplicateId(entry.id, other.to_owned())));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens the file, making it if it is missing, for this process alone.
+fn open_locked(path: &Path) -> Result<Flock<File>, IdsError> {
+    let fail = |source| IdsError::Io { path: path.to_owned(), source };
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        let file = OpenOptions::new().create(true).read(true).append(true).open(path).map_err(fail)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(file) => {
+                let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+                // The one before may have put a new file in its place while this one waited.
+                if fs::metadata(path).is_ok_and(|now| file.metadata().is_ok_and(|ours| same(now, ours))) {
+                    return Ok(file);
+                }
+            }
+            Err((_, Errno::EWOULDBLOCK)) => {}
+            Err((_, errno)) => return Err(fail(errno.into())),
+        }
+        if Instant::now() >= until {
+            return Err(IdsError::InUse(path.to_owned()));
+        }
+        std::thread::sleep(LOCK_RETRY);
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &[u8]) -> Result<IdMap, IdsError> {
+        let mut map = IdMap::in_memory();
+        map.parse(Path::new("250.3"), text).map(|()| map)
+    }
+
+    #[test]
+    fn ids_and_names_survive_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/er/250.3");
+        let mut map = IdMap::load(Some(&path), 5).unwrap();
+        assert_eq!(map.get_or_add("alpha").unwrap(), 0);
+        assert_eq!(map.get_or_add("beta two").unwrap(), 1);
+        assert_eq!(map.get_or_add("alpha").unwrap(), 0);
+        map.reserve(4, "four").unwrap();
+        map.reserve(4, "four").unwrap();
+        // No save: being added is being on file.
+        drop(map);
+        let mut again = IdMap::load(Some(&path), 5).unwrap();
+        assert_eq!(again.iter().collect::<Vec<_>>(), [(0, "alpha"), (1, "beta two"), (4, "four")]);
+        assert_eq!(again.get_or_add("five").unwrap(), 5);
+        assert!(matches!(again.get_or_add("six"), Err(IdsError::Full { max: 5 })));
+        again.save().unwrap();
+        assert!(again.get_or_add("five").is_ok());
+        drop(again);
+        assert_eq!(IdMap::load(Some(&path), 5).unwrap().get("five"), Some(5));
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "temporary file left behind");
+    }
+
+    #[test]
+    fn entries_after_a_save_go_to_the_new_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.1");
+        let mut map = IdMap::load(Some(&path), MAX_ID).unwrap();
+        map.get_or_add("a").unwrap();
+        map.save().unwrap();
+        map.get_or_add("b").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 3);
+        assert!(
+            matches!(IdMap::load(Some(&path), MAX_ID), Err(IdsError::InUse(_))),
+            "the new file is locked"
+        );
+        drop(map);
+        assert_eq!(IdMap::load(Some(&path), MAX_ID).unwrap().get("b"), Some(1));
+    }
+
+    #[test]
+    fn reads_what_c_agents_write_and_keeps_their_keys() {
+        let map =
+            load(b"2 0 2147483647\n0 1795170946 alpha\n87612619 1795170946 [010203ff] keyed\n").unwrap();
+        assert_eq!(map.get("keyed"), Some(87_612_619));
+        assert_eq!(map.last_used(0), Some(1_795_170_946));
+        let mut line = String::new();
+        push_line(&mut line, &map.entries[1]);
+        assert_eq!(line, "87612619 1795170946 [010203ff] keyed\n");
+        assert_eq!(load(b"1 0\n3 7 x\n").unwrap().get("x"), Some(3));
+        assert!(load(b"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_last_line_that_a_crash_cut_short_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        let whole = "2 0 2147483647\n0 1 alpha\n1 17 alphabet\n";
+        // Wherever the crash came, among them after a name that is another's beginning.
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            let known = whole[..length].matches('\n').count().saturating_sub(1);
+            let mut map = IdMap::load(Some(&path), MAX_ID).expect(&whole[..length]);
+            let expected = &[(0, "alpha")][..known.min(1)];
+            assert_eq!(map.iter().collect::<Vec<_>>(), expected, "{:?}", &whole[..length]);
+            assert_eq!(map.get_or_add("beta").unwrap(), known as i32);
+            drop(map);
+            assert_eq!(IdMap::load(Some(&path), MAX_ID).unwrap().get("beta"), Some(known as i32));
+        }
+    }
+
+    #[test]
+    fn two_processes_cannot_hand_out_the_same_ids() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        let first = IdMap::load(Some(&path), MAX_ID).unwrap();
+        let error = IdMap::load(Some(&path), MAX_ID).unwrap_err().to_string();
+        assert!(
+            error.ends_with("250.3: another process uses it; stop that one, or configure another directory")
+        );
+        // One that is ending is waited for.
+        let other = std::thread::spawn({
+            let path = path.clone();
+            move || IdMap::load(Some(&path), MAX_ID).map(|map| map.len())
+        });
+        std::thread::sleep(LOCK_RETRY * 3);
+        drop(first);
+        assert_eq!(other.join().unwrap().unwrap(), 0);
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_temporary_file_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        let precious = dir.path().join("precious");
+        fs::write(&precious, "kept").unwrap();
+        let temporary = dir.path().join(format!("250.3.{}.new", std::process::id()));
+        std::os::unix::fs::symlink(&precious, &temporary).unwrap();
+        let mut map = IdMap::load(Some(&path), MAX_ID).unwrap();
+        map.get_or_add("a").unwrap();
+        map.save().unwrap();
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "kept");
+        assert!(!fs::symlink_metadata(&path).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(IdMap::load(Some(&path), MAX_ID), Err(IdsError::Line { line: 1, .. })));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn damage_is_told_by_line() {
+        let line = |text: &[u8]| match load(text) {
+            Err(IdsError::Line { line, reason, .. }) => (line, reason),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(line(b"junk\n"), (1, LineError::Header));
+        assert_eq!(line(b"\n0 1 a\n"), (1, LineError::Header));
+        assert_eq!(line(b"2 0 -1\n"), (1, LineError::Header));
+        assert_eq!(line(b"2 0 9\nx 1 foo\n"), (2, LineError::Entry));
+        assert_eq!(line(b"2 0 9\n1 1\n"), (2, LineError::Entry));
+        assert_eq!(line(b"2 0 9\n-1 1 a\n"), (2, LineError::Entry));
+        assert_eq!(line(b"2 0 9\n1 1 a\n1 1 b\n"), (3, LineError::DuplicateId(1, "a".into())));
+        assert_eq!(line(b"2 0 9\n1 1 a\n2 1 a\n"), (3, LineError::DuplicateName(1, "a".into())));
+        assert_eq!(line(b"2 0 9\n1 1 \xff\n"), (2, LineError::Encoding));
+        assert!(load(b"2 0 9\n1 1 a\n\n1 2 a\n").is_ok());
+    }
+
+    #[test]
+    fn names_that_would_not_come_back_are_refused() {
+        let mut map = IdMap::in_memory();
+        for name in ["", "a\nb", "a\0", "[01] x"] {
+            assert!(matches!(map.get_or_add(name), Err(IdsError::Name(_))), "{name:?}");
+        }
+        assert_eq!(map.get_or_add("[x] y").unwrap(), 0);
+        assert!(matches!(map.reserve(0, "z"), Err(IdsError::Taken { .. })));
+        assert!(matches!(map.reserve(1, "[x] y"), Err(IdsError::Taken { .. })));
+        assert!(matches!(map.reserve(-1, "n"), Err(IdsError::Full { .. })));
+    }
+}
