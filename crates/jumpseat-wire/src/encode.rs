@@ -177,8 +177,10 @@ impl Encoder {
     /// [`EncodeError`]; nothing but definitions was appended then.
     pub fn record(&mut self, record: &Record<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let code = record.severity.and_then(Severity::from_word);
+        // A word of the program's own is no severity, but is not lost either.
         let severity_text = record.severity.filter(|_| code.is_none()).map(Value::Text);
         let ids = [record.id, record.parent].into_iter().flatten();
+        // One flag says it of both: a number next to a text goes as text.
         let ids_are_text = ids.clone().any(|id| matches!(id, Id::Text(_)));
         let mut flags = record.phase as u8;
         flags |= if record.id.is_some() { flag::ID } else { 0 };
@@ -187,6 +189,8 @@ impl Encoder {
         flags |= if record.time.is_some() { flag::TIME } else { 0 };
         flags |= if record.source.is_some() { flag::SOURCE } else { 0 };
 
+        // Names that are new are defined in `out` while the record is put together, so that a reader meets them before
+        // it. The record itself follows as a whole: a refusal leaves no half of one.
         let mut payload = std::mem::take(&mut self.payload);
         payload.clear();
         payload.push(flags);
@@ -247,6 +251,7 @@ impl Encoder {
     }
 
     fn field(&mut self, name: &[u8], code: u8, out: &mut Vec<u8>) -> Result<u64, EncodeError> {
+        // A field's type is part of its definition: one name with two types is two fields.
         let slot = usize::from(code & 7);
         let known = self.fields.get(name).map_or(0, |by_type| by_type[slot]);
         if known != 0 {

@@ -81,6 +81,7 @@ impl Provider for ArchiveProvider {
     }
 
     fn instances(&mut self, indom: InDom) -> Result<Vec<Instance>> {
+        // Domains change while they are recorded: the instances are those of the place where the context is.
         let time = self.replay.origin();
         let instance = |(id, name): (Inst, &[u8])| Instance { id, name: text(name) };
         Ok(self.replay.archive_mut().instances(indom, time)?.map(instance).collect())
@@ -131,6 +132,8 @@ impl Provider for ArchiveProvider {
     }
 
     fn advance(&mut self, out: &mut Fetched) -> Result<bool> {
+        // Records are read here and not when the fetch is started, as errors of reading are those of its end. A context
+        // that was only connected has started none.
         if std::mem::take(&mut self.pending)
             && let Some((pmids, profile)) = &self.request
         {

@@ -114,6 +114,8 @@ impl Context {
         let derived = self.derived.refresh(&registry::snapshot(&self.registry));
         let mut pmids = match found {
             Ok(pmids) => pmids,
+            // Of one name the source says why it is none, which stands unless a derived metric has it. With several,
+            // and with a connection that is lost, its answer is an answer.
             Err(ClientError::Pcp(error)) if names.len() == 1 => {
                 return match names.iter().find_map(|name| derived.pmid(name)) {
                     Some(pmid) => Ok(vec![Some(pmid)]),
@@ -280,6 +282,7 @@ impl Context {
                 };
                 Ok(self.derived.refresh(&registry::snapshot(&self.registry)).help(pmid, kind)?)
             }
+            // An agent that has one line only leaves the full text empty.
             _ => match (self.provider.text(target, level)?, level) {
                 (text, TextLevel::Help) if text.is_empty() => self.provider.text(target, TextLevel::OneLine),
                 (text, _) => Ok(text),
@@ -430,6 +433,8 @@ impl Context {
     /// # Errors
     /// As [`Context::reconnect`].
     pub fn start_reconnect(&mut self) -> Result<()> {
+        // Another collector may answer now: what was bound to the metrics of the last one holds no longer, and a fetch
+        // that was under way has lost its answer.
         self.fetch = Prepared::default();
         self.derived.reset();
         self.pending = false;

@@ -21,6 +21,7 @@ impl<'a> Metrics<'a> {
     }
 
     fn of(&mut self, indom: InDom) -> Result<&[Instance], PmError> {
+        // An expression may ask about one domain many times, and the domain must not change in between.
         if !self.instances.contains_key(&indom) {
             let instances = self.provider.instances(indom).map_err(|error| error.code())?;
             self.instances.insert(indom, instances);

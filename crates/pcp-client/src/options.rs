@@ -130,6 +130,7 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
 
     /// A path of the environment or else of PCP's configuration file.
     fn configured(&self, name: &str) -> Option<PathBuf> {
+        // The environment wins, as pcp.conf only sets what is not set.
         self.path(name).or_else(|| {
             let file = self.path("PCP_CONF").unwrap_or_else(|| {
                 self.path("PCP_DIR").unwrap_or_else(|| PathBuf::from("/")).join("etc/pcp.conf")
@@ -175,6 +176,7 @@ fn port(text: &str) -> Option<u16> {
         None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),
         None => (text, 10),
     };
+    // `from_str_radix` would take another sign.
     let digits_only = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     digits_only.then(|| u16::from_str_radix(digits, radix).ok())?
 }

@@ -97,7 +97,7 @@ pub struct HostAttributes {
 
 impl HostAttributes {
     /// Whether any of them asks for authentication.
-    pub fn wants_authentication(&self) -> bool {
+    pub(super) fn wants_authentication(&self) -> bool {
         let credentials = [&self.userauth, &self.username, &self.password, &self.realm, &self.method];
         credentials.iter().any(|credential| credential.is_some())
     }
@@ -197,6 +197,7 @@ impl<'a> Parser<'a> {
         if self.peek() == Some(':') {
             return Err(self.error(self.at, UNEXPECTED));
         }
+        // `local:run/x` means /run/x, as in libpcp: there is no other directory it could be relative to.
         let path = (!path.is_empty()).then(|| PathBuf::from(format!("/{path}")));
         Ok(Place::Socket { path, or_localhost })
     }
@@ -255,6 +256,7 @@ impl<'a> Parser<'a> {
     }
 
     fn attributes(&mut self, spec: &mut HostSpec) -> Result<(), HostSpecError> {
+        // What is behind a slash is ignored, here as behind the hosts.
         let text = self.take_while(|c| c != '/');
         for attribute in text.split('&') {
             let (key, value) = attribute.split_once('=').unwrap_or((attribute, ""));

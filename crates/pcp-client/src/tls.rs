@@ -144,6 +144,7 @@ impl Settings {
     /// The client's certificates and key, if it has both and may read them: the key is mostly pmcd's own.
     fn own_certificate(&self) -> io::Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>> {
         let (Some(certificate), Some(key)) = (&self.certificate, &self.key) else { return Ok(None) };
+        // Without it most collectors are content, and those that are not say so.
         let Ok(pem) = fs::read(key) else { return Ok(None) };
         let key = PrivateKeyDer::from_pem_slice(&pem).map_err(io::Error::other)?;
         Ok(Some((certificates(certificate)?, key)))

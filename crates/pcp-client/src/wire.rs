@@ -166,6 +166,7 @@ impl WireProvider {
     /// profile only to refuse it, so there is nothing to wait for in between.
     fn put_fetch(&mut self, request: FetchRequest<'_>) -> Result<Pending> {
         let high = self.has(Features::HIGHRES)?;
+        // Mostly the same metrics are asked for again: the request is sent as it was encoded before.
         if self.fetched != request.pmids {
             self.fetched.clear();
             let fetch = Fetch { ctxid: CONTEXT, pmids: request.pmids.to_vec() };
@@ -198,6 +199,8 @@ impl WireProvider {
             if let (kind::RESULT | kind::HIGHRES_RESULT, Some(pdu)) = (line.kind(), line.pdu()) {
                 out.decode(pdu)?;
                 line.skip();
+                // Sets are found by their place in the request: an answer of another shape would be read as other
+                // metrics.
                 if !out.sets().map(|set| set.pmid).eq(self.fetched.iter().copied()) {
                     return Err(ClientError::Unexpected);
                 }
@@ -247,6 +250,7 @@ impl WireProvider {
         let started = self.start_fetch(FetchRequest { pmids: &pmids, profile: &profile, profile_version: 0 });
         self.profile_sent = None;
         started?;
+        // The collector says what has changed once, to this fetch that nobody sees.
         let (mut values, changes) = (Fetched::new(), self.changes);
         provider::finish(self, &mut values)?;
         // They are for the next fetch of the context.
@@ -266,6 +270,7 @@ impl WireProvider {
         }
         let value = format!("\"{}\"", self.host_name()?.replace(['"', '\\'], "_"));
         let flags = LabelFlags(LabelKind::Context.code() as u8);
+        // What libpcp makes up for a collector of before labels.
         let labels = Ok(vec![Label { name: "hostname".to_owned(), value, flags }]);
         Ok(vec![LabelSet { inst: PM_IN_NULL, labels }])
     }
@@ -323,6 +328,7 @@ impl Provider for WireProvider {
                     pmids.extend(ids.into_iter().map(|id| (id != Pmid::NULL).then_some(id)));
                 }
                 Ok(_) => return self.unexpected(),
+                // A part of several names that is a single one: it fails for itself, as it would among the others.
                 Err(ClientError::Pcp(PmError::NAME | PmError::NONLEAF)) if names.len() > 1 => {
                     pmids.extend(some.iter().map(|_| None));
                 }

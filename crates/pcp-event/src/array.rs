@@ -172,6 +172,7 @@ impl<E: ByteOrder> EventArray<E> {
     /// [`BuildError::Full`].
     #[inline(always)]
     pub fn add_missed(&mut self, time: Timestamp, count: i32) -> Result<(), BuildError> {
+        // An archive written by the C library must read the same as one written from here.
         let time = Timestamp { sec: i64::from(time.sec as i32), ..time };
         self.put_record(time, EventFlags::MISSED, count)?;
         self.current = Current::Missed;
@@ -222,6 +223,7 @@ impl<E: ByteOrder> EventArray<E> {
     fn put_record(&mut self, time: Timestamp, flags: EventFlags, nparams: i32) -> Result<usize, BuildError> {
         let (kind, at) = (self.kind, self.used);
         pack::write_record::<E>(self.room(kind.record_header())?, kind, time, flags, nparams);
+        // Counts are written once, not with each parameter: whoever reads goes through `get`, which closes as well.
         self.close_record();
         self.records += 1;
         Ok(at)
@@ -231,6 +233,7 @@ impl<E: ByteOrder> EventArray<E> {
     #[inline(always)]
     fn room(&mut self, needed: usize) -> Result<&mut [u8], BuildError> {
         let used = self.used;
+        // `used` never passes the end, so this does not wrap.
         if needed > self.buf.len() - used {
             self.grow(needed)?;
         }

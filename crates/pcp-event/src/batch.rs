@@ -118,7 +118,10 @@ impl Batch {
     /// [`RecordError::TooLarge`] if it would grow beyond [`MAX_RECORD`]; nothing has changed then.
     pub fn amend_last(&mut self, pmid: Pmid, value: Param<'_>) -> Result<(), RecordError> {
         let end = self.end();
-        let Some(record) = self.last() else { return Ok(()) };
+        let Some(record) = self.last() else {
+            debug_assert!(false, "there is no record to amend");
+            return Ok(());
+        };
         let (start, len) = (end - record.len(), record.len() + value.packed_len());
         if len > MAX_RECORD {
             return Err(RecordError::TooLarge { len });
@@ -180,6 +183,7 @@ impl<'a> RecordWriter<'a> {
     /// [`RecordWriter::room`] tells beforehand.
     #[inline]
     pub fn param(&mut self, pmid: Pmid, value: Param<'_>) {
+        // Counted on even when nothing is written any more, so that the refusal can say how long the record would be.
         self.len = self.len.saturating_add(value.packed_len());
         if self.len <= MAX_RECORD {
             put_param::<BigEndian>(&mut self.batch.bytes, pmid, &value);

@@ -52,7 +52,7 @@ impl ArrayKind {
     }
 
     /// Offset of a record's flags word; the parameter count follows it.
-    pub const fn flags_offset(self) -> usize {
+    pub(crate) const fn flags_offset(self) -> usize {
         self.record_header() - 8
     }
 }
@@ -88,6 +88,7 @@ impl std::fmt::Display for EventFlags {
             (EventFlags::ID, "id"),
             (EventFlags::PARENT, "parent"),
         ];
+        // With it no other bit means anything.
         if self.contains(EventFlags::MISSED) {
             return f.write_str("missed");
         }
@@ -193,6 +194,8 @@ pub fn put_record<E: ByteOrder>(
 /// Appends a parameter, pad bytes zero. The caller has made sure that the value fits [`MAX_LEN`].
 #[inline]
 pub fn put_param<E: ByteOrder>(out: &mut Vec<u8>, pmid: Pmid, param: &Param<'_>) {
+    // Texts are of any length: copied where they go. Numbers are put together on the stack and copied at once, as one
+    // length check is cheaper than three.
     if let Param::String(bytes) | Param::Aggregate(bytes) = *param {
         let mut header = [0; PARAM_HEADER];
         write_param_header::<E>(&mut header, pmid, param);
@@ -210,7 +213,7 @@ pub fn put_param<E: ByteOrder>(out: &mut Vec<u8>, pmid: Pmid, param: &Param<'_>)
 /// Writes a record header into `out`, which is of that length. Seconds beyond 32 bits are cut in the EVENT
 /// kind, as `libpcp_pmda` does.
 #[inline(always)]
-pub fn write_record<E: ByteOrder>(
+pub(crate) fn write_record<E: ByteOrder>(
     out: &mut [u8],
     kind: ArrayKind,
     time: Timestamp,
@@ -234,7 +237,7 @@ pub fn write_record<E: ByteOrder>(
 
 /// Writes a parameter into `out`, which is [`Param::packed_len`] bytes long, pad bytes zero.
 #[inline(always)]
-pub fn write_param<E: ByteOrder>(out: &mut [u8], pmid: Pmid, param: &Param<'_>) {
+pub(crate) fn write_param<E: ByteOrder>(out: &mut [u8], pmid: Pmid, param: &Param<'_>) {
     if let Some(pad) = out.last_chunk_mut::<4>() {
         *pad = [0; 4];
     }

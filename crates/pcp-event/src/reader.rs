@@ -211,8 +211,11 @@ impl<'a, E: ByteOrder> ArrayReader<'a, E> {
                 param,
                 offset: self.bytes.len() - rest.len(),
             };
+            // A count that promises more records than there are bytes ends here, not in an allocation: nothing is made
+            // for what a header merely claims.
             let record =
                 split_record::<E>(self.kind, rest).ok_or_else(|| at(Defect::RecordOverrun, None, rest))?;
+            // Its count is one of lost records, and no parameters follow.
             if record.flags.contains(EventFlags::MISSED) {
                 if record.flags != EventFlags::MISSED {
                     return Err(at(Defect::MissedFlags(record.flags.0), None, rest));
@@ -268,6 +271,7 @@ impl<'a, E: ByteOrder> Iterator for Records<'a, E> {
     fn next(&mut self) -> Option<Record<'a, E>> {
         self.left = self.left.checked_sub(1)?;
         let record = split_record(self.kind, self.rest)?;
+        // Records do not say how long they are: the next one is behind the last parameter.
         let mut params = record.params();
         params.by_ref().for_each(drop);
         self.rest = params.rest;

@@ -174,6 +174,7 @@ impl<S> Agent<S> {
         let symbols = [(self.symbol.as_str(), self.domain.to_string())];
         let names = pmns::parse(&self.names.0, &self.names.1, self.domain, &symbols).map_err(Box::new)?;
         let help = help::parse(&self.help.0, &self.help.1, self.domain, &self.symbol, &names)?;
+        // All that is wrong at once: whoever changes several tables would otherwise start the agent as often.
         let mut problems = Vec::new();
         let indoms = self.check_indoms(&help, &mut problems);
         let table = self.check_metrics(&names, &help, &indoms, &mut problems);
@@ -216,6 +217,7 @@ impl<S> Agent<S> {
         let mut indoms = HashMap::new();
         for (index, indom) in self.indoms.iter().enumerate() {
             let id = InDom::new(self.domain, indom.serial);
+            // The id has 22 bits of the serial: what does not come back did not fit.
             if indom.serial > id.serial() {
                 problems.push(format!("instance domain serial {} is above 4194303", indom.serial));
             } else if indoms.insert(indom.serial, index).is_some() {

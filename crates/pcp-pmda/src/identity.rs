@@ -49,6 +49,7 @@ pub fn drop_privileges(user: &str, own: &[&Path]) -> Result<(), IdentityError> {
     for path in own {
         give(path, &account).map_err(refused("chown"))?;
     }
+    // Groups before the user: afterwards the right to change them is gone.
     let name = CString::new(user).map_err(|_| IdentityError::NoUser(user.to_owned()))?;
     initgroups(&name, account.gid).map_err(refused("initgroups"))?;
     setgid(account.gid).map_err(refused("setgid"))?;
@@ -63,6 +64,7 @@ fn give(path: &Path, account: &User) -> Result<(), Errno> {
         _ => return Ok(()),
     }
     let (uid, gid) = (Some(account.uid), Some(account.gid));
+    // The link itself, should somebody have put one there since: what it leads to is not ours to give.
     match fchownat(AT_FDCWD, path, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Err(Errno::ENOENT) => Ok(()),
         outcome => outcome,

@@ -104,6 +104,7 @@ impl Instances {
     pub fn find(&self, name: &str) -> Result<Inst, PmError> {
         match self.ids.get(name) {
             Some(id) if self.contains(id) => return Ok(id),
+            // With a blank it was meant whole.
             _ if name.is_empty() || name.contains(' ') => return Err(PmError::INST),
             _ => {}
         }

@@ -60,7 +60,7 @@ pub enum LabelValue {
 
 impl LabelValue {
     /// The value as JSON text.
-    pub fn to_json(&self) -> String {
+    fn to_json(&self) -> String {
         match self {
             LabelValue::Text(text) => json_string(text),
             LabelValue::Int(number) => number.to_string(),
@@ -134,6 +134,7 @@ impl LabelList {
         self.push(name, &value.into(), LabelFlags::OPTIONAL)
     }
 
+    /// Keeps the list sorted, and within what the format can say of a set: lengths and offsets of 16 bits.
     fn push(&mut self, name: &str, value: &LabelValue, flags: u8) -> Result<(), LabelError> {
         if !is_name(name) {
             return Err(LabelError::Name(name.to_owned()));

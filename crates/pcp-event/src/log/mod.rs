@@ -44,7 +44,6 @@ use cursor::{Cursor, CursorTable};
 pub use cursor::{CursorId, CursorStats, ReadOutcome};
 use group::Groups;
 use pcp_model::{Pmid, Timestamp};
-pub use read::MAX_SCAN;
 
 /// Smallest budget; a smaller one is raised to this.
 pub const MIN_BUDGET: usize = 16 * 1024;

@@ -11,7 +11,7 @@ use crate::pack::{
 };
 
 /// Bytes of records that one read passes through a filter at most; the rest comes with the next.
-pub const MAX_SCAN: usize = 4 * 1024 * 1024;
+const MAX_SCAN: usize = 4 * 1024 * 1024;
 
 /// What an EVENT record is shorter than a HIGHRES one.
 const SHORTER: usize = ArrayKind::HighRes.record_header() - ArrayKind::Event.record_header();

@@ -76,6 +76,7 @@ impl Agents<'_> {
 
     /// Asks one after the other until one knows the name.
     fn named<T>(&mut self, ask: impl Fn(&mut dyn Serve) -> Result<T, PmError>) -> Result<T, PmError> {
+        // Only an unknown name is asked for on: a name above metrics of both is the agent's own, and its answer stands.
         match ask(&mut *self.agent) {
             Err(PmError::NAME) => ask(&mut self.endpoint.core),
             answer => answer,

@@ -87,6 +87,7 @@ impl<S> Core<S> {
     /// # Errors
     /// `PM_ERR_INDOM` for an unknown domain.
     pub fn instance_labels(&mut self, indom: InDom) -> Result<Vec<LabelSet>, PmError> {
+        // Copied, as the callback gets the state that the instances may live in.
         let active: Vec<Inst> = self.instances(indom)?.active().to_vec();
         let set = |inst| LabelSet { inst, labels: self.labels_of(LabelSubject::Instance(indom, inst)) };
         Ok(active.into_iter().map(set).collect())
@@ -120,6 +121,7 @@ impl<S> Dynamic<S> {
     /// The descriptor of a metric of the subtree, with the agent's domain put in.
     pub(super) fn desc(&self, state: &S, pmid: Pmid, domain: u16) -> Result<Desc, PmError> {
         let desc = self.subtree.desc(state, pmid).ok_or_else(|| self.subtree.desc_error(state, pmid))?;
+        // A subtree is written without knowing the domain that a configuration gives its agent.
         let indom = match desc.indom.domain() {
             0 => InDom::new(domain, desc.indom.serial()),
             _ => desc.indom,

@@ -49,7 +49,7 @@ impl Generations {
     pub const NAMES: i32 = 16;
 
     /// The state change bits that lead from `before` to `self`.
-    pub fn changes_since(self, before: Generations) -> i32 {
+    pub(crate) fn changes_since(self, before: Generations) -> i32 {
         let labels = if self.labels == before.labels { 0 } else { Generations::LABELS };
         labels | if self.names == before.names { 0 } else { Generations::NAMES }
     }
@@ -125,6 +125,7 @@ impl<S> Core<S> {
             stamp: FetchStamp::default(),
             scratch: Vec::new(),
         };
+        // Before the first request, so that names of the start are no change that a client is notified of.
         core.refresh_names();
         core
     }
@@ -165,7 +166,7 @@ impl<S> Core<S> {
     }
 
     /// What is known about a client that is there.
-    pub fn attributes_mut(&mut self, client: ClientId) -> Option<&mut Attributes> {
+    pub(crate) fn attributes_mut(&mut self, client: ClientId) -> Option<&mut Attributes> {
         self.clients.attributes_mut(client)
     }
 

@@ -49,6 +49,7 @@ impl<S> Core<S> {
     pub fn children(&mut self, name: &str) -> Result<Vec<(String, bool)>, PmError> {
         self.refresh_names();
         let owned = |(name, leaf): (&str, bool)| (name.to_owned(), leaf);
+        // Nothing static is below a dynamic root, so one of the two knows all of it.
         if matches!(self.names.get(name), Some(Name::Leaf(_) | Name::NonLeaf)) {
             return Ok(self.names.children(name).into_iter().map(owned).collect());
         }
@@ -91,6 +92,7 @@ impl<S> Core<S> {
         let mut changed = false;
         for dynamic in &mut self.subtrees {
             let generation = dynamic.subtree.generation(&self.state);
+            // A number is compared for each request; names are copied when it has changed.
             if dynamic.generation == Some(generation) {
                 continue;
             }

@@ -208,6 +208,7 @@ fn whoami(state: &mut State, call: &Call<'_>, _: Inst, value: &Value) -> Result<
     if text.len() > MAX_WHOAMI {
         return Err(PmError::TOOBIG);
     }
+    // Whatever instance it names: a client cannot speak for others.
     let info = state.clients.get_mut(&call.client).ok_or(PmError::INST)?;
     info.whoami = String::from_utf8_lossy(text).into_owned();
     Ok(())

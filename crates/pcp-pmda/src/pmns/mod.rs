@@ -42,6 +42,7 @@ pub fn parse(
             return Err(bad(line, Problem::Disconnected(path.to_owned())));
         }
     }
+    // With all blocks known, as a block may stand before the one that lists it.
     let mut tree = connect(found).map_err(|(line, problem)| bad(line, problem))?;
     tree.name_dynamic_roots(domain);
     Ok(tree)
