@@ -36,18 +36,17 @@ pub mod gate;
 pub mod intake;
 pub mod interval;
 pub mod lanes;
-pub mod listen;
 mod meaning;
 pub mod ndjson;
 pub mod origin;
 pub mod otlp;
 pub mod outlet;
 pub mod registry;
-pub mod report;
 pub mod rules;
 pub mod setting;
 pub mod size;
 pub mod socket;
+mod start;
 pub mod tracefs;
 
 pub use config::{Oversize, SocketConfig};
@@ -61,6 +60,7 @@ pub use registry::{Definition, Registry, RegistryConfig};
 pub use rules::Rules;
 pub use setting::{InvalidKey, InvalidValue};
 pub use size::ByteSize;
+pub use start::StartError;
 
 /// The examples of README.md are tests.
 #[cfg(doctest)]

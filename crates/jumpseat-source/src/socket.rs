@@ -10,26 +10,24 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::Sender;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Events, Interest, Poll, Token, Waker};
-use nix::sys::socket::{getsockopt, sockopt};
+use pcp_net::{Limiter, PeerCredentials, UnixListening, Worker, next_connection};
+use slab::Slab;
 
 use super::config::SocketConfig;
 use super::delivery::{Delivery, Peer};
 use super::event::Limits;
 use super::intake::{Intake, Shared};
 use super::lanes::{Lanes, Wake};
-use super::listen::{ListenError, Listening};
 use super::origin::Origin;
-use super::registry::{Registry, SourceRefused};
-use super::report::Limiter;
+use super::registry::Registry;
+use super::start::StartError;
 use pcp_model::Timestamp;
 
 /// Most bytes of one read.
@@ -65,34 +63,10 @@ pub struct SocketStats {
     pub unread: AtomicU64,
 }
 
-/// The socket source could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A configuration value out of its range.
-    #[error("{0}")]
-    Config(crate::setting::InvalidKey),
-    /// The socket.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// The source of connections that name none.
-    #[error("source {name}: {why}")]
-    Source {
-        /// Its name.
-        name: String,
-        /// Why it cannot be.
-        why: SourceRefused,
-    },
-    /// The event loop or the thread.
-    #[error("cannot start the socket source: {0}")]
-    System(#[from] io::Error),
-}
-
 /// A running socket source. Dropping it stops the thread and removes the socket.
 #[derive(Debug)]
 pub struct SocketSource {
-    stop: Arc<AtomicBool>,
-    waker: Arc<Waker>,
-    thread: Option<JoinHandle<()>>,
+    _worker: Worker,
     /// The thread's counters.
     pub stats: Arc<SocketStats>,
 }
@@ -113,11 +87,15 @@ impl SocketSource {
         let address = config.path.display().to_string();
         lanes.default_origin(Origin { kind: "socket", address, service: None });
         let mut shared = Shared::new(lanes, Limits::from(config), &config.source)
-            .map_err(|why| StartError::Source { name: config.source.clone(), why })?;
+            .map_err(StartError::source(&config.source))?;
         shared.default_clock = config.clock;
-        let listening = Listening::bind(&config.path, config.mode)?;
+        let listening = UnixListening::bind(&config.path, config.mode)?;
+        SocketSource::serve(config, shared, listening).map_err(StartError::system("the socket source"))
+    }
+
+    fn serve(config: &SocketConfig, shared: Shared, listening: UnixListening) -> io::Result<SocketSource> {
         let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let waker = Waker::new(poll.registry(), WAKER)?;
         let mut listener = UnixListener::from_std(listening.listener.try_clone()?);
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -128,8 +106,7 @@ impl SocketSource {
             _listening: listening,
             shared,
             max_connections: config.max_connections,
-            conns: Vec::new(),
-            free: Vec::new(),
+            conns: Slab::new(),
             ready: VecDeque::new(),
             closing: Vec::new(),
             accept_at: None,
@@ -139,22 +116,12 @@ impl SocketSource {
             stats: Arc::clone(&stats),
             report: Limiter::new(3, Duration::from_secs(10)),
         };
-        let thread = std::thread::Builder::new().name("jumpseat-socket".to_owned()).spawn(move || {
-            service.run();
-        })?;
-        Ok(SocketSource { stop, waker, thread: Some(thread), stats })
-    }
-}
-
-impl Drop for SocketSource {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        // Without the wake-up the thread notices at the next event; then there is nothing to wait for.
-        if self.waker.wake().is_ok()
-            && let Some(thread) = self.thread.take()
-        {
-            let _ = thread.join();
-        }
+        let tell = move || {
+            stop.store(true, Ordering::Relaxed);
+            waker.wake().is_ok()
+        };
+        let worker = Worker::spawn("jumpseat-socket", tell, move || service.run())?;
+        Ok(SocketSource { _worker: worker, stats })
     }
 }
 
@@ -178,15 +145,18 @@ struct Service {
     poll: Poll,
     listener: UnixListener,
     /// Removes the socket's file in the end.
-    _listening: Listening,
+    _listening: UnixListening,
     shared: Shared,
     max_connections: usize,
-    /// By token.
-    conns: Vec<Option<Conn>>,
-    free: Vec<usize>,
+    /// By token, which is also the connection's number in the lanes.
+    conns: Slab<Conn>,
+    /// Those that may have something to read, each once.
     ready: VecDeque<usize>,
+    /// Those that have only to read their summary.
     closing: Vec<usize>,
+    /// When to accept: readiness is told once, so that a try that failed has to be made again unasked.
     accept_at: Option<Instant>,
+    /// For the bytes of one read, whosever they are.
     buffer: Vec<u8>,
     stop: Arc<AtomicBool>,
     stats: Arc<SocketStats>,
@@ -221,6 +191,7 @@ impl Service {
                 self.accept();
             }
             self.round();
+            // Everything of a round leaves before the next wait, so that no record is as old as its connection is slow.
             self.shared.lanes.flush();
             self.close_lingering();
         }
@@ -241,11 +212,9 @@ impl Service {
     fn accept(&mut self) {
         self.accept_at = None;
         loop {
-            match self.listener.accept() {
-                Ok((stream, _)) => self.admit(stream),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            match next_connection(|| self.listener.accept()) {
+                Ok(Some((stream, _))) => self.admit(stream),
+                Ok(None) => return,
                 Err(error) => {
                     // Out of descriptors or memory: the connection stays in the backlog.
                     self.stats.refused.fetch_add(1, Ordering::Relaxed);
@@ -260,7 +229,7 @@ impl Service {
     }
 
     fn admit(&mut self, mut stream: UnixStream) {
-        let open = self.conns.len() - self.free.len();
+        let open = self.conns.len();
         if open >= self.max_connections {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
             let _ = stream.write(TOO_MANY);
@@ -269,18 +238,16 @@ impl Service {
             }
             return;
         }
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.conns.push(None);
-            self.conns.len() - 1
-        });
+        let place = self.conns.vacant_entry();
+        let index = place.key();
         // Both directions from the start: edge-triggered readiness costs nothing while nothing changes.
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = self.poll.registry().register(&mut stream, Token(index), interest) {
             tracing::warn!("cannot poll a connection: {error}");
-            self.free.push(index);
             return;
         }
-        let peer = peer_of(&stream);
+        let peer =
+            PeerCredentials::of(&stream).ok().map(|PeerCredentials { pid, uid, gid }| Peer { pid, uid, gid });
         let intake = Intake::new(index as u32, peer, &self.shared);
         tracing::debug!(
             connection = index,
@@ -289,7 +256,7 @@ impl Service {
             gid = peer.map(|peer| peer.gid),
             "connected"
         );
-        self.conns[index] = Some(Conn {
+        place.insert(Conn {
             stream,
             intake,
             carry: Vec::new(),
@@ -305,7 +272,7 @@ impl Service {
     }
 
     fn enqueue(&mut self, index: usize) {
-        if let Some(Some(conn)) = self.conns.get_mut(index)
+        if let Some(conn) = self.conns.get_mut(index)
             && !conn.queued
         {
             conn.queued = true;
@@ -317,7 +284,7 @@ impl Service {
     fn round(&mut self) {
         for _ in 0..self.ready.len() {
             let Some(index) = self.ready.pop_front() else { return };
-            let Some(Some(conn)) = self.conns.get_mut(index) else { continue };
+            let Some(conn) = self.conns.get_mut(index) else { continue };
             conn.queued = false;
             match read(conn, &mut self.shared, &mut self.buffer) {
                 Turn::Again => {
@@ -325,6 +292,8 @@ impl Service {
                     self.ready.push_back(index);
                 }
                 Turn::Drained => {}
+                // It gets some time to read the summary: closed at once, a client that still sends would be reset
+                // and lose what it has not read.
                 Turn::Ended => {
                     conn.closing = Some(Instant::now() + LINGER);
                     self.closing.push(index);
@@ -340,7 +309,7 @@ impl Service {
 
     /// Writes what replies there are; closes the connection if they were the last.
     fn write(&mut self, index: usize) {
-        let Some(Some(conn)) = self.conns.get_mut(index) else { return };
+        let Some(conn) = self.conns.get_mut(index) else { return };
         while !conn.deaf && conn.written < conn.replies.len() {
             match conn.stream.write(&conn.replies[conn.written..]) {
                 Ok(written) => conn.written += written,
@@ -368,7 +337,8 @@ impl Service {
     }
 
     fn close(&mut self, index: usize) {
-        let Some(mut conn) = self.conns.get_mut(index).and_then(Option::take) else { return };
+        let Some(mut conn) = self.conns.try_remove(index) else { return };
+        // Its last records must have left before another connection can get its number.
         self.shared.lanes.flush();
         self.shared.lanes.forget(index as u32);
         // Neither can fail in a way that matters for a connection that is going away.
@@ -378,9 +348,7 @@ impl Service {
             self.closing.retain(|other| *other != index);
         }
         // A ready queue entry that still names it finds nothing, or a successor with nothing to read.
-        self.free.push(index);
-        let open = self.conns.len() - self.free.len();
-        self.stats.connections.store(open as u64, Ordering::Relaxed);
+        self.stats.connections.store(self.conns.len() as u64, Ordering::Relaxed);
         let account = &conn.intake.account;
         tracing::debug!(
             connection = index,
@@ -396,7 +364,7 @@ impl Service {
         }
         let now = Instant::now();
         let late = |index: &usize| {
-            self.conns[*index].as_ref().and_then(|conn| conn.closing).is_some_and(|until| until <= now)
+            self.conns.get(*index).and_then(|conn| conn.closing).is_some_and(|until| until <= now)
         };
         let late: Vec<usize> = self.closing.iter().copied().filter(late).collect();
         for index in late {
@@ -453,10 +421,4 @@ fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
         return Turn::Ended;
     }
     Turn::Again
-}
-
-/// The kernel's word on who connected.
-fn peer_of(stream: &UnixStream) -> Option<Peer> {
-    let credentials = getsockopt(&stream.as_fd(), sockopt::PeerCredentials).ok()?;
-    Some(Peer { pid: credentials.pid(), uid: credentials.uid(), gid: credentials.gid() })
 }

@@ -1,6 +1,7 @@
 //! The agent's log, in the form PCP's programs give theirs (spec `agent.md` 20).
 //!
-//! Everything goes through `tracing`: [`Log`] is the subscriber that writes
+//! Everything goes through `tracing`: [`Log`] is the subscriber (one of its own, as it has less to do than a formatter for
+//! `tracing-subscriber` would have to be taught: no spans, no layers, a limit for each place) that writes
 //! `[Fri Nov 20 10:44:40] pmdax(123) Info: text` lines to standard error, which [`open`] has made the log
 //! file. Each place in the program may write [`BURST`] lines per [`PERIOD`]; what it would write beyond that is
 //! counted and told later, so that no input can fill the disk.
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use pcp_net::Limiter;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
@@ -67,37 +69,12 @@ impl Drop for LogFile {
     }
 }
 
-/// Counts how often something happened in a while, and says when not to talk about it.
-#[derive(Clone, Debug, Default)]
-pub struct RateLimit {
-    since: Option<Instant>,
-    said: u32,
-    /// What was kept back since something was last said.
-    kept_back: u64,
-}
-
-impl RateLimit {
-    /// Whether to talk about it `now`; if so, how many were kept back before.
-    pub fn allow(&mut self, now: Instant) -> Option<u64> {
-        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= PERIOD) {
-            self.since = Some(now);
-            self.said = 0;
-        }
-        if self.said == BURST {
-            self.kept_back += 1;
-            return None;
-        }
-        self.said += 1;
-        Some(std::mem::take(&mut self.kept_back))
-    }
-}
-
 /// A `tracing` subscriber that writes PCP's log lines to standard error.
 #[derive(Debug)]
 pub struct Log {
     name: String,
     level: Level,
-    limits: Mutex<HashMap<tracing::callsite::Identifier, RateLimit>>,
+    limits: Mutex<HashMap<tracing::callsite::Identifier, Limiter>>,
     spans: AtomicU64,
 }
 
@@ -141,7 +118,8 @@ impl Subscriber for Log {
     fn event(&self, event: &Event<'_>) {
         let allowed = {
             let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-            limits.entry(event.metadata().callsite()).or_default().allow(Instant::now())
+            let limit = limits.entry(event.metadata().callsite());
+            limit.or_insert_with(|| Limiter::per_period(BURST, PERIOD)).allow(Instant::now())
         };
         if let Some(kept_back) = allowed {
             // One write per line; a log that cannot be written is nothing to end for.
@@ -192,16 +170,6 @@ impl Visit for Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bursts_are_cut_and_counted() {
-        let mut limit = RateLimit::default();
-        let start = Instant::now();
-        let said = (0..25).filter(|_| limit.allow(start).is_some()).count();
-        assert_eq!(said, BURST as usize);
-        assert_eq!(limit.allow(start + PERIOD), Some(15));
-        assert_eq!(limit.allow(start + PERIOD), Some(0));
-    }
 
     #[test]
     fn lines_have_pcps_form() {

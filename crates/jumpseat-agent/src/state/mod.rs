@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jumpseat_source::report::Limiter;
 use jumpseat_source::rules::SourceRule;
 use jumpseat_source::{Definition, Delivery, Inlet, Registry, Rules};
 use pcp_ids::IdsError;
 use pcp_model::Inst;
+use pcp_net::Limiter;
 use pcp_pmda::{ClientId, Stats};
 
 use crate::config::{Config, EventsConfig};

@@ -23,7 +23,7 @@ use super::config::Restart;
 use super::lines::{Piece, Splitter};
 use super::stats::Phase;
 use super::stream::{Chunk, Format, Sink, Stream};
-use crate::report::Limiter;
+use pcp_net::Limiter;
 
 /// Most bytes of one read.
 const READ: usize = 64 * 1024;

@@ -26,11 +26,10 @@ mod file;
 mod journal;
 mod stream;
 
-use std::io::{self, PipeReader, PipeWriter};
+use std::io::{self, PipeReader};
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -39,8 +38,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 pub use config::{CommandConfig, FileConfig, FormatName, From, JournalConfig, Restart, Run};
 pub use stats::{FollowStats, Phase};
 
-use super::registry::SourceRefused;
-use super::{Origin, Outlet};
+use pcp_net::Worker;
+
+use super::{Origin, Outlet, StartError};
 use command::{Job, Plan};
 use file::{Files, Positions};
 use lines::{Journal, Parser, Splitter};
@@ -77,31 +77,10 @@ impl FollowConfig {
     }
 }
 
-/// The thread could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A configuration value that cannot be.
-    #[error("{0}")]
-    Config(String),
-    /// A source of this name cannot be.
-    #[error("source {name}: {why}")]
-    Source {
-        /// Its name.
-        name: String,
-        /// Why not.
-        why: SourceRefused,
-    },
-    /// The thread, or what it polls.
-    #[error("cannot start following: {0}")]
-    System(#[from] io::Error),
-}
-
 /// The running thread. Dropping this ends it and its commands; what was read is handed over, positions are written.
 #[derive(Debug)]
 pub struct Follow {
-    /// The thread ends when this is closed.
-    stop: Option<PipeWriter>,
-    thread: Option<JoinHandle<()>>,
+    _worker: Worker,
     /// What the thread tells about itself.
     pub stats: Arc<FollowStats>,
 }
@@ -123,7 +102,8 @@ impl Follow {
         for config in &config.journals {
             children.push(Source::journal(config, &mut sink)?);
         }
-        let (stopped, stop) = io::pipe()?;
+        let system = StartError::system("following");
+        let (stopped, stop) = io::pipe().map_err(&system)?;
         let mut service = Service {
             files,
             children,
@@ -133,19 +113,14 @@ impl Follow {
             next_account: Instant::now(),
             ordered: None,
         };
-        let thread = std::thread::Builder::new().name("jumpseat-follow".to_owned()).spawn(move || {
-            service.run();
-        })?;
-        Ok(Follow { stop: Some(stop), thread: Some(thread), stats })
-    }
-}
-
-impl Drop for Follow {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let mut stop = Some(stop);
+        let tell = move || {
+            // The thread polls the other end, which becomes readable when this one is closed.
+            drop(stop.take());
+            true
+        };
+        let worker = Worker::spawn("jumpseat-follow", tell, move || service.run()).map_err(&system)?;
+        Ok(Follow { _worker: worker, stats })
     }
 }
 
@@ -165,7 +140,7 @@ enum Kind {
 impl Source {
     fn command(config: &CommandConfig, sink: &mut Sink) -> Result<Source, StartError> {
         let parser = Parser::new(config.format, config.pattern.as_deref(), config.time_format.as_deref())
-            .map_err(StartError::Config)?;
+            .map_err(StartError::Format)?;
         let name = config.source_name();
         let origin = Origin { kind: "command", address: config.run.to_string(), service: None };
         let stream = stream(sink, &name, origin)?;
@@ -364,9 +339,9 @@ impl Service {
 
 /// The stream of a source, which is told where its records come from.
 fn stream(sink: &mut Sink, name: &str, origin: Origin) -> Result<Stream, StartError> {
-    let refused = |why| StartError::Source { name: name.to_owned(), why };
-    let lane = sink.lanes.source(name.as_bytes()).map_err(refused)?;
-    let inst = sink.lanes.registry().source(name).map_err(refused)?;
+    let refused = StartError::source(name);
+    let lane = sink.lanes.source(name.as_bytes()).map_err(&refused)?;
+    let inst = sink.lanes.registry().source(name).map_err(&refused)?;
     sink.lanes.origin(lane, origin);
     let slot = sink.stats.add(inst);
     Ok(Stream { splitter: Splitter::default(), lane, slot })

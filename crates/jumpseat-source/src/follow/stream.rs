@@ -9,8 +9,8 @@ use super::stats::FollowStats;
 use crate::delivery::{ConnId, Reason};
 use crate::event::{Event, Limits, Refusal};
 use crate::lanes::{Arrival, LaneId, Lanes};
-use crate::report::Limiter;
 use pcp_model::Timestamp;
+use pcp_net::Limiter;
 
 /// All is one connection to the accounting: nothing is lost of it.
 const CONN: ConnId = 0;

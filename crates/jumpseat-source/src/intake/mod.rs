@@ -20,8 +20,8 @@ use super::event::{Event, Limits, Refusal};
 use super::lanes::{Arrival, LaneId, Lanes};
 use super::ndjson::{self, Line};
 use super::registry::SourceRefused;
-use super::report::Limiter;
 use pcp_model::Timestamp;
+use pcp_net::Limiter;
 
 /// What all connections of a thread share.
 pub struct Shared {

@@ -31,7 +31,7 @@ use super::stats::OtlpStats;
 use crate::delivery::Reason;
 use crate::lanes::Arrival;
 use crate::outlet::Outlet;
-use crate::report::Limiter;
+use pcp_net::Limiter;
 
 /// Calls at the same time on one connection.
 const MAX_STREAMS: u32 = 16;

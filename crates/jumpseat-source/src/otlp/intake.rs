@@ -17,7 +17,7 @@ use crate::event::Refusal;
 use crate::lanes::Arrival;
 use crate::outlet::Outlet;
 use crate::registry::SourceRefused;
-use crate::report::Limiter;
+use pcp_net::Limiter;
 
 /// Buffers are given back when they were larger than this.
 const KEEP: usize = 1 << 20;

@@ -24,8 +24,8 @@ use crate::delivery::Reason;
 use crate::lanes::Arrival;
 use crate::outlet::Outlet;
 use crate::registry::SourceRefused;
-use crate::report::Limiter;
 use pcp_model::Timestamp;
+use pcp_net::Limiter;
 
 /// Most bytes of one read.
 const READ_BYTES: usize = 256 * 1024;

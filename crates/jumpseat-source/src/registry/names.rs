@@ -11,9 +11,9 @@ use rustc_hash::FxHashMap;
 
 use super::config::{RegistryConfig, RegistryError};
 use super::definition::Definition;
-use crate::report::Limiter;
 use pcp_ids::{IdMap, IdsError, MAX_ID};
 use pcp_model::Inst;
+use pcp_net::Limiter;
 
 /// What names are of.
 pub(super) trait Kind {

@@ -37,14 +37,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use config::KernelConfig;
 
 use super::outlet::Outlet;
-use super::registry::SourceRefused;
+use super::start::StartError;
 use pcp_model::Inst;
+use pcp_net::Worker;
 
 /// Batches of up to 64 KiB of a kernel source that may wait for the core.
 pub const QUEUE: usize = 64;
@@ -117,25 +117,6 @@ fn advice_io(error: &io::Error) -> &'static str {
     }
 }
 
-/// The source could not be started. What the kernel does not allow is no such error: the source says so itself.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A configuration value out of its range.
-    #[error("{0}")]
-    Config(crate::setting::InvalidKey),
-    /// The source's name.
-    #[error("source {name}: {why}")]
-    Source {
-        /// Its name.
-        name: String,
-        /// Why it cannot be.
-        why: SourceRefused,
-    },
-    /// The thread.
-    #[error("cannot start the kernel source: {0}")]
-    System(#[from] io::Error),
-}
-
 /// What the thread tells of itself. Read without locks.
 #[derive(Debug)]
 pub struct KernelStats {
@@ -182,41 +163,36 @@ impl KernelStats {
 /// its instance.
 #[derive(Debug)]
 pub struct TracefsSource {
-    stop: UnixStream,
-    thread: Option<JoinHandle<()>>,
+    _worker: Worker,
     /// What the thread tells.
     pub stats: Arc<KernelStats>,
 }
 
 impl TracefsSource {
-    /// Starts the thread, which then sets up what the configuration says.
+    /// Starts the thread, which then sets up what the configuration says. What the kernel does not allow is no error
+    /// here: the source says so itself, by [`KernelStats::state`].
     ///
     /// # Errors
     /// [`StartError`].
     pub fn start(config: &KernelConfig, outlet: &Outlet) -> Result<TracefsSource, StartError> {
         config.validate().map_err(StartError::Config)?;
         let mut lanes = outlet.lanes(PATIENCE);
-        let refused = |why| StartError::Source { name: config.source.clone(), why };
-        let source = outlet.registry.source(&config.source).map_err(refused)?;
-        let lane = lanes.source(config.source.as_bytes()).map_err(refused)?;
+        let refused = StartError::source(&config.source);
+        let source = outlet.registry.source(&config.source).map_err(&refused)?;
+        let lane = lanes.source(config.source.as_bytes()).map_err(&refused)?;
         // The source shall be known even if it never has a record.
         (outlet.wake)();
         let stats = Arc::new(KernelStats::new(source));
-        let (stop, stopped) = UnixStream::pair()?;
+        let system = StartError::system("the kernel source");
+        let (mut stop, stopped) = UnixStream::pair().map_err(&system)?;
         let (config, of_thread) = (config.clone(), Arc::clone(&stats));
-        let thread = std::thread::Builder::new()
-            .name("jumpseat-kernel".to_owned())
-            .spawn(move || reader::run(&config, lanes, lane, &of_thread, &stopped))?;
-        Ok(TracefsSource { stop, thread: Some(thread), stats })
-    }
-}
-
-impl Drop for TracefsSource {
-    fn drop(&mut self) {
-        // The thread may have ended by itself.
-        let _ = self.stop.write_all(b"x");
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let tell = move || {
+            // The thread may have ended by itself, and is to be waited for all the same.
+            let _ = stop.write_all(b"x");
+            true
+        };
+        let run = move || reader::run(&config, lanes, lane, &of_thread, &stopped);
+        let worker = Worker::spawn("jumpseat-kernel", tell, run).map_err(&system)?;
+        Ok(TracefsSource { _worker: worker, stats })
     }
 }

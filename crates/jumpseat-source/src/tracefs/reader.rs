@@ -26,9 +26,9 @@ use super::{KernelStats, TracefsError, read_file};
 use crate::delivery::Reason;
 use crate::lanes::{LaneId, Lanes};
 use crate::origin::Origin;
-use crate::report::Limiter;
 use pcp_event::EventFlags;
 use pcp_model::Timestamp;
+use pcp_net::Limiter;
 
 /// Time between two rounds while there are events. The kernel's buffers hold much more than comes meanwhile.
 const PERIOD: Duration = Duration::from_millis(10);

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use crate::ingest_support::Names;
 use crossbeam_channel::bounded;
 use jumpseat_source::SocketConfig;
+use jumpseat_source::StartError;
 use jumpseat_source::delivery::{Delivery, Inlet, Tallies};
 use jumpseat_source::registry::{Registry, RegistryConfig};
-use jumpseat_source::socket::{SocketSource, StartError};
+use jumpseat_source::socket::SocketSource;
 use jumpseat_wire as binary;
 use jumpseat_wire::encode::{Encoder, Record};
 

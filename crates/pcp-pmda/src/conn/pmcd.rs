@@ -176,46 +176,34 @@ impl PmcdConnection {
                 self.profile = pdu.profile;
                 return;
             }
-            Pdu::Error(ErrorPdu { code, .. }) if code == PmError::NOTCONN.0 => {
-                if let Some(client) = self.clients.remove(&frame.from) {
-                    core.client_close(client);
-                }
-                return;
-            }
-            Pdu::Error(ErrorPdu { code, .. }) => {
-                return tracing::warn!(code, "unexpected error from pmcd");
-            }
+            Pdu::Error(ErrorPdu { code, .. }) => return self.notice(core, frame.from, code),
             Pdu::Fetch(fetch) => match self.fetch(core, frame.from, &fetch.pmids, results, out) {
+                // It has left already: a result is sent from where it was written.
                 Ok(()) => return,
                 Err(error) => Err(error),
             },
-            Pdu::DescReq(pmid) => answer::desc(core, pmid),
-            Pdu::InstanceReq(request) => answer::instance(core, &request),
-            Pdu::TextReq(request) => answer::text(core, &request),
-            Pdu::LabelReq(target) => labels(core, target),
-            Pdu::Result(result) => match self.client(core, frame.from) {
-                Ok(client) => answer::store(core, client, &result.sets),
-                Err(error) => Err(error),
-            },
-            Pdu::PmnsNames(names) => pmids(core, &names),
-            Pdu::PmnsIds(ids) => match ids.ids[..] {
-                [pmid] => core.names(pmid).map(|names| answer::names(&names)),
-                _ => Err(PmError::PMID),
-            },
-            Pdu::PmnsChild(request) => match request.name.as_str() {
-                Some(name) => core.children(name).map(|found| answer::children(found, request.status)),
-                None => Err(PmError::NAME),
-            },
-            Pdu::PmnsTraverse(name) => match name.as_str() {
-                Some(name) => core.traverse(name).map(|found| answer::names(&found)),
-                None => Err(PmError::NAME),
-            },
-            other => {
-                let name = kind::name(other.kind()).unwrap_or("?");
-                return tracing::warn!(name, "unexpected PDU from pmcd");
+            Pdu::Result(result) => {
+                self.client(core, frame.from).and_then(|client| answer::store(core, client, &result.sets))
             }
+            other => match metadata(core, other) {
+                Some(answer) => answer,
+                None => {
+                    let name = kind::name(frame.kind).unwrap_or("?");
+                    return tracing::warn!(name, "unexpected PDU from pmcd");
+                }
+            },
         };
         send(out, &mut self.scratch, 0, &answer.unwrap_or_else(failure));
+    }
+
+    /// An error PDU is no error from pmcd, but news of a client.
+    fn notice(&mut self, core: &mut dyn Serve, slot: i32, code: i32) {
+        if code != PmError::NOTCONN.0 {
+            return tracing::warn!(code, "unexpected error from pmcd");
+        }
+        if let Some(client) = self.clients.remove(&slot) {
+            core.client_close(client);
+        }
     }
 
     fn not_ready(&mut self, kind: u32, out: &mut dyn Output) {
@@ -300,6 +288,30 @@ fn wants_answer(kind: u32) -> bool {
             | kind::PMNS_TRAVERSE
             | kind::LABEL_REQ
     )
+}
+
+/// Answers what is the same for all clients. `None`: it is no such request.
+fn metadata(core: &mut dyn Serve, pdu: Pdu) -> Option<Result<Pdu, PmError>> {
+    Some(match pdu {
+        Pdu::DescReq(pmid) => answer::desc(core, pmid),
+        Pdu::InstanceReq(request) => answer::instance(core, &request),
+        Pdu::TextReq(request) => answer::text(core, &request),
+        Pdu::LabelReq(target) => labels(core, target),
+        Pdu::PmnsNames(names) => pmids(core, &names),
+        Pdu::PmnsIds(ids) => match ids.ids[..] {
+            [pmid] => core.names(pmid).map(|names| answer::names(&names)),
+            _ => Err(PmError::PMID),
+        },
+        Pdu::PmnsChild(request) => match request.name.as_str() {
+            Some(name) => core.children(name).map(|found| answer::children(found, request.status)),
+            None => Err(PmError::NAME),
+        },
+        Pdu::PmnsTraverse(name) => match name.as_str() {
+            Some(name) => core.traverse(name).map(|found| answer::names(&found)),
+            None => Err(PmError::NAME),
+        },
+        _ => return None,
+    })
 }
 
 fn pmids(core: &mut dyn Serve, names: &PmnsNames) -> Result<Pdu, PmError> {

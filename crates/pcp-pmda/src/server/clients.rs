@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use slab::Slab;
+
 use super::Stats;
 use super::io::{Channel, Closed, Line, Rest};
 use super::listen::Peer;
@@ -55,8 +57,8 @@ struct Client {
 #[derive(Default)]
 pub(super) struct Clients {
     pub limits: Limits,
-    table: Vec<Option<Client>>,
-    free: Vec<usize>,
+    /// By place: their tokens count up from the place's.
+    table: Slab<Client>,
     due: BTreeSet<(Instant, usize)>,
     /// Bytes that wait to be written, of all clients.
     waiting: usize,
@@ -75,7 +77,7 @@ pub(super) enum Gone {
 
 impl Clients {
     pub fn len(&self) -> usize {
-        self.table.len() - self.free.len()
+        self.table.len()
     }
 
     /// Takes in a client and greets it; its place in the table.
@@ -92,21 +94,17 @@ impl Clients {
             connection.close(core, endpoint);
             return Err(std::io::Error::other(error.to_string()));
         }
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.table.push(None);
-            self.table.len() - 1
-        });
         let due = Instant::now() + self.limits.handshake;
-        self.due.insert((due, place));
         self.waiting += line.waiting();
-        self.table[place] =
-            Some(Client { line, connection, address: peer.address, due: Some((Duty::Handshake, due)) });
+        let client = Client { line, connection, address: peer.address, due: Some((Duty::Handshake, due)) };
+        let place = self.table.insert(client);
+        self.due.insert((due, place));
         Ok(place)
     }
 
     /// The line of the client at a place.
     pub fn line(&mut self, place: usize) -> Option<&mut Line> {
-        Some(&mut self.table.get_mut(place)?.as_mut()?.line)
+        Some(&mut self.table.get_mut(place)?.line)
     }
 
     /// Serves a client as far as it goes. `Ok(Rest::More)`: call again soon. `Err`: it is gone.
@@ -119,8 +117,10 @@ impl Clients {
         scratch: &mut [u8],
         stats: &Stats,
     ) -> Result<Rest, Gone> {
-        let Some(Some(client)) = self.table.get_mut(place) else { return Ok(Rest::Wait) };
+        let Some(client) = self.table.get_mut(place) else { return Ok(Rest::Wait) };
         let Client { line, connection, address, .. } = client;
+        // What it adds to the sum of all is known only after its turn.
+        debug_assert!(self.waiting >= line.waiting(), "counted since its last turn");
         self.waiting -= line.waiting();
         let rest = line.drive(scratch, |input, out| {
             let (before, begun) = (connection.requests(), Instant::now());
@@ -160,7 +160,7 @@ impl Clients {
         while let Some(&(due, place)) = self.due.first()
             && due <= now
         {
-            if let Some(Some(client)) = self.table.get(place) {
+            if let Some(client) = self.table.get(place) {
                 let duty = client.due.map(|(duty, _)| duty);
                 tracing::warn!(client = %client.address, ?duty, "dropped: too slow");
             }
@@ -173,26 +173,26 @@ impl Clients {
 
     /// Closes everything.
     pub fn clear<S>(&mut self, core: &mut Core<S>, endpoint: &mut Endpoint) {
-        for place in 0..self.table.len() {
+        let all: Vec<usize> = self.table.iter().map(|(place, _)| place).collect();
+        for place in all {
             self.remove(place, core, endpoint);
         }
     }
 
     /// Drops the client at a place.
     pub fn remove<S>(&mut self, place: usize, core: &mut Core<S>, endpoint: &mut Endpoint) {
-        let Some(mut client) = self.table.get_mut(place).and_then(Option::take) else { return };
+        let Some(mut client) = self.table.try_remove(place) else { return };
         if let Some((_, due)) = client.due {
             self.due.remove(&(due, place));
         }
         self.waiting -= client.line.waiting();
-        self.free.push(place);
         client.connection.close(core, endpoint);
     }
 
     /// Notes what the client owes now, and until when. The time runs on while it owes the same.
     fn set_due(&mut self, place: usize, rest: Rest) {
         let limits = self.limits;
-        let Some(Some(client)) = self.table.get_mut(place) else { return };
+        let Some(client) = self.table.get_mut(place) else { return };
         let (duty, allowed) = if client.line.waiting() > 0 {
             (Duty::Reading { written: client.line.written() }, limits.reading)
         } else if !client.connection.is_open() {
@@ -205,6 +205,7 @@ impl Clients {
             }
             return;
         };
+        // A duty with a number changes as soon as the client does something for it, which so gives it more time.
         if client.due.is_some_and(|(owed, _)| owed == duty) {
             return;
         }

@@ -106,8 +106,8 @@ impl Line {
         self.channel.fds()
     }
 
-    /// The system has told of the line.
-    pub fn told(&mut self, event: &Event) {
+    /// Notes what the system says can be done, until it turns out that it cannot any more.
+    pub fn note_readiness(&mut self, event: &Event) {
         self.closing |= event.is_read_closed() || event.is_error();
         self.readable |= event.is_readable() || self.closing;
     }

@@ -1,14 +1,12 @@
 //! Sockets to be connected to.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
-use nix::sys::socket::{getsockopt, sockopt};
+use pcp_net::{PeerCredentials, UnixListening, next_connection};
 
 use crate::Attributes;
 
@@ -44,7 +42,7 @@ pub(super) struct Listener {
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpListener),
-    Unix(UnixListener),
+    Unix(UnixListening),
 }
 
 /// Somebody who has connected.
@@ -58,31 +56,29 @@ pub(super) struct Peer {
 impl Peer {
     /// Somebody in this program, who can do what this program may.
     pub fn inside(socket: UnixStream) -> Peer {
-        Peer { attributes: credentials(&socket), socket: socket.into(), address: "local:".to_owned() }
+        Peer { attributes: attributes(&socket), socket: socket.into(), address: "local:".to_owned() }
     }
 }
 
 impl Listener {
+    /// Listens. The file of a Unix socket is gone with the listener, unless it is another's by then.
+    ///
+    /// # Errors
+    /// The system's; of a path that is somebody else's, `AlreadyExists` or `AddrInUse`, in words.
     pub fn bind(address: &Listen) -> io::Result<Listener> {
-        let socket = match address {
+        match address {
             Listen::Tcp(address) => {
                 let socket = TcpListener::bind(address)?;
                 socket.set_nonblocking(true)?;
-                Socket::Tcp(socket)
+                let address = Listen::Tcp(socket.local_addr()?);
+                Ok(Listener { socket: Socket::Tcp(socket), address })
             }
             Listen::Unix { path, mode } => {
-                remove_stale(path)?;
-                let socket = UnixListener::bind(path)?;
-                fs::set_permissions(path, fs::Permissions::from_mode(*mode))?;
-                socket.set_nonblocking(true)?;
-                Socket::Unix(socket)
+                // Whoever reports the error names the path.
+                let socket = UnixListening::bind(path, *mode).map_err(|error| error.problem)?;
+                Ok(Listener { socket: Socket::Unix(socket), address: address.clone() })
             }
-        };
-        let address = match &socket {
-            Socket::Tcp(socket) => Listen::Tcp(socket.local_addr()?),
-            Socket::Unix(_) => address.clone(),
-        };
-        Ok(Listener { socket, address })
+        }
     }
 
     /// Where it really listens: with the port the system has chosen.
@@ -93,73 +89,51 @@ impl Listener {
     pub fn fd(&self) -> RawFd {
         match &self.socket {
             Socket::Tcp(socket) => socket.as_raw_fd(),
-            Socket::Unix(socket) => socket.as_raw_fd(),
+            Socket::Unix(socket) => socket.listener.as_raw_fd(),
         }
     }
 
     /// The next who has connected; `None` if nobody waits.
+    ///
+    /// # Errors
+    /// See [`next_connection`].
     pub fn accept(&self) -> io::Result<Option<Peer>> {
-        loop {
-            let peer = match &self.socket {
-                Socket::Tcp(socket) => socket.accept().and_then(|(socket, address)| {
-                    socket.set_nodelay(true)?;
-                    let address = address.ip().to_string();
-                    Ok(Peer { socket: socket.into(), address, attributes: Attributes::default() })
-                }),
-                Socket::Unix(socket) => socket.accept().map(|(socket, _)| {
-                    let attributes = credentials(&socket);
-                    Peer { socket: socket.into(), address: "unix:".to_owned(), attributes }
-                }),
-            };
-            match peer {
-                Ok(peer) => return Ok(Some(peer)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-                // Gone again before it was accepted.
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
-                Err(error) => return Err(error),
-            }
+        match &self.socket {
+            Socket::Tcp(listener) => next_connection(|| {
+                let (socket, address) = listener.accept()?;
+                socket.set_nodelay(true)?;
+                let address = address.ip().to_string();
+                Ok(Peer { socket: socket.into(), address, attributes: Attributes::default() })
+            }),
+            Socket::Unix(listening) => next_connection(|| {
+                let (socket, _) = listening.listener.accept()?;
+                let attributes = attributes(&socket);
+                Ok(Peer { socket: socket.into(), address: "unix:".to_owned(), attributes })
+            }),
         }
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Listen::Unix { path, .. } = &self.address {
-            // Somebody may have removed it already.
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-/// Who is at the other end of a Unix socket, according to the kernel.
-fn credentials(socket: &UnixStream) -> Attributes {
-    match getsockopt(socket, sockopt::PeerCredentials) {
+/// Who is at the other end of a Unix socket. Where the kernel does not tell, nobody in particular.
+fn attributes(socket: &UnixStream) -> Attributes {
+    match PeerCredentials::of(socket) {
         Ok(peer) => Attributes {
-            uid: Some(peer.uid()),
-            gid: Some(peer.gid()),
-            pid: Some(peer.pid()),
+            uid: Some(peer.uid),
+            gid: Some(peer.gid),
+            pid: Some(peer.pid),
             ..Attributes::default()
         },
         Err(_) => Attributes::default(),
     }
 }
 
-/// Removes a socket that nobody listens on any more, left behind by a process that was killed.
-fn remove_stale(path: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-        Ok(file) if !file.file_type().is_socket() => Err(ErrorKind::AlreadyExists.into()),
-        Ok(_) => match UnixStream::connect(path) {
-            Ok(_) => Err(ErrorKind::AddrInUse.into()),
-            Err(_) => fs::remove_file(path),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::ErrorKind;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
     use super::*;
 
     #[test]
@@ -180,5 +154,31 @@ mod tests {
         fs::write(&path, "x").unwrap();
         assert_eq!(Listener::bind(&listen).unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert!(path.exists());
+    }
+
+    #[test]
+    fn what_is_not_the_listeners_own_stays_and_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let listen = Listen::Unix { path: path.clone(), mode: 0o600 };
+        let first = Listener::bind(&listen).unwrap();
+        let error = Listener::bind(&listen).unwrap_err().to_string();
+        assert_eq!(error, "another process listens there; stop it or configure another path");
+        // Somebody else has taken the place while the first was running.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "precious").unwrap();
+        drop(first);
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+        let error = Listener::bind(&listen).unwrap_err().to_string();
+        assert_eq!(error, "exists and is not a socket; remove it or configure another path");
+        // The same for a successor's socket.
+        fs::remove_file(&path).unwrap();
+        let second = Listener::bind(&listen).unwrap();
+        fs::remove_file(&path).unwrap();
+        let third = Listener::bind(&listen).unwrap();
+        drop(second);
+        UnixStream::connect(&path).unwrap();
+        drop(third);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
     }
 }

@@ -197,8 +197,6 @@ impl PmcdLine {
     }
 }
 
-/// Takes over standard input and output. What the process prints from now on goes to standard error: it would
-/// be taken for PDUs otherwise.
 /// Pipes, sockets and terminals can be; files, directories and `/dev/null` cannot: epoll(7) refuses them.
 fn can_be_watched(fd: &OwnedFd) -> bool {
     use nix::sys::stat::{SFlag, fstat};
@@ -210,6 +208,8 @@ fn can_be_watched(fd: &OwnedFd) -> bool {
     }
 }
 
+/// Takes over standard input and output. What the process prints from now on goes to standard error: it would
+/// be taken for PDUs otherwise.
 fn standard_pipes() -> io::Result<Channel> {
     let input: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
     let output: OwnedFd = io::stdout().as_fd().try_clone_to_owned()?;

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use mio::event::Event;
 use mio::{Events, Interest, Token};
 use nix::sys::signal::Signal;
 
@@ -33,69 +34,83 @@ impl<S> Server<S> {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 polled => polled?,
             }
-            let woken = Instant::now();
-            self.stats.wakeups.fetch_add(1, Ordering::Relaxed);
-            if std::mem::take(&mut self.pmcd_busy)
-                && let Some(exit) = self.drive_pmcd()?
-            {
+            if let Some(exit) = self.turn(&events)? {
                 return Ok(exit);
             }
-            let mut busy = std::mem::take(&mut self.busy);
-            // One turn each: a client that also has an event is here once more.
-            busy.sort_unstable();
-            busy.dedup();
-            for place in busy {
-                self.drive_client(place);
+        }
+    }
+
+    /// Everybody's turn: who has more to do than one turn goes first, pmcd before all others.
+    fn turn(&mut self, events: &Events) -> Result<Option<Exit>, ServeError> {
+        let woken = Instant::now();
+        self.stats.wakeups.fetch_add(1, Ordering::Relaxed);
+        if std::mem::take(&mut self.pmcd_busy)
+            && let Some(exit) = self.drive_pmcd()?
+        {
+            return Ok(Some(exit));
+        }
+        let mut busy = std::mem::take(&mut self.busy);
+        // One turn each: a client that also has an event is here once more.
+        busy.sort_unstable();
+        busy.dedup();
+        for place in busy {
+            self.drive_client(place);
+        }
+        for event in events {
+            if let Some(exit) = self.event(event)? {
+                return Ok(Some(exit));
             }
-            for event in &events {
-                match event.token() {
-                    WAKE => {
-                        if self.handle.stop.load(Ordering::Acquire) {
-                            return Ok(Exit::Stopped);
-                        }
-                        self.take_in_insiders();
-                        if let Some(hook) = &mut self.on_wake {
-                            hook(&mut self.core);
-                            self.check_ready()?;
-                        }
-                    }
-                    SIGNALS => {
-                        if let Some(exit) = self.take_signals()? {
-                            return Ok(exit);
-                        }
-                    }
-                    PMCD_LISTENER => {
-                        // The pmcd before this one may have gone in the same moment: it must be known first.
-                        if let Some(line) = self.pmcd.as_mut().and_then(PmcdLine::line) {
-                            line.look_for_end();
-                            if let Some(exit) = self.drive_pmcd()? {
-                                return Ok(exit);
-                            }
-                        }
-                        self.accept_pmcd()?;
-                    }
-                    PMCD_INPUT | PMCD_OUTPUT => {
-                        if let Some(line) = self.pmcd.as_mut().and_then(PmcdLine::line) {
-                            line.told(event);
-                        }
-                        if let Some(exit) = self.drive_pmcd()? {
-                            return Ok(exit);
-                        }
-                    }
-                    Token(token) if token < CLIENTS => self.accept_clients(token - LISTENERS),
-                    Token(token) => {
-                        if let Some(line) = self.clients.line(token - CLIENTS) {
-                            line.told(event);
-                        }
-                        self.drive_client(token - CLIENTS);
+        }
+        self.run_timers()?;
+        self.stats.contexts.store(self.core.clients() as u64, Ordering::Relaxed);
+        self.stats.busy_nanos.fetch_add(woken.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.results.shrink_to(KEEP_RESULT);
+        Ok(None)
+    }
+
+    /// Does what the system has told of; `Some` if that is the end.
+    fn event(&mut self, event: &Event) -> Result<Option<Exit>, ServeError> {
+        match event.token() {
+            WAKE => return self.woken(),
+            SIGNALS => return self.take_signals(),
+            PMCD_LISTENER => {
+                // The pmcd before this one may have gone in the same moment: it must be known first.
+                if let Some(line) = self.pmcd.as_mut().and_then(PmcdLine::line) {
+                    line.look_for_end();
+                    if let Some(exit) = self.drive_pmcd()? {
+                        return Ok(Some(exit));
                     }
                 }
+                self.accept_pmcd()?;
             }
-            self.run_timers()?;
-            self.stats.contexts.store(self.core.clients() as u64, Ordering::Relaxed);
-            self.stats.busy_nanos.fetch_add(woken.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            self.results.shrink_to(KEEP_RESULT);
+            PMCD_INPUT | PMCD_OUTPUT => {
+                if let Some(line) = self.pmcd.as_mut().and_then(PmcdLine::line) {
+                    line.note_readiness(event);
+                }
+                return self.drive_pmcd();
+            }
+            Token(token) if token < CLIENTS => self.accept_clients(token - LISTENERS),
+            Token(token) => {
+                if let Some(line) = self.clients.line(token - CLIENTS) {
+                    line.note_readiness(event);
+                }
+                self.drive_client(token - CLIENTS);
+            }
         }
+        Ok(None)
+    }
+
+    /// [`super::Handle`] was used.
+    fn woken(&mut self) -> Result<Option<Exit>, ServeError> {
+        if self.handle.stop.load(Ordering::Acquire) {
+            return Ok(Some(Exit::Stopped));
+        }
+        self.take_in_insiders();
+        if let Some(hook) = &mut self.on_wake {
+            hook(&mut self.core);
+            self.check_ready()?;
+        }
+        Ok(None)
     }
 
     /// How long there is nothing to do but wait.

@@ -28,7 +28,7 @@ use super::lines::Parser;
 use super::stats::Phase;
 use super::stream::{Format, Sink, Stream};
 use crate::Origin;
-use crate::report::Limiter;
+use pcp_net::Limiter;
 
 pub use positions::Positions;
 use tail::{Fate, FileId, TURN, Tail, Turn};
@@ -88,7 +88,7 @@ impl Files {
         for config in configs {
             let key = format!("{} {}", config.path.display(), config.source.as_deref().unwrap_or_default());
             let parser = Parser::new(config.format, config.pattern.as_deref(), config.time_format.as_deref())
-                .map_err(StartError::Config)?;
+                .map_err(StartError::Format)?;
             let name = match &config.source {
                 Some(name) => Some(name.clone()),
                 None if config.is_pattern() => None,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::Limiter;
+use pcp_net::Limiter;
 
 /// How often positions are written while they change.
 pub const SAVE_EVERY: Duration = Duration::from_millis(250);

@@ -1,0 +1,35 @@
+//! What the listeners of an agent share.
+//!
+//! * [`UnixListening`]: a Unix socket that is never open to more people than it should be, and never takes the place
+//!   of what is not a dead socket. [`listen_tcp`]: TCP at all addresses of a host.
+//! * [`next_connection`]: accepts, and tells errors of the listener from those of a client that has gone again;
+//!   [`PeerCredentials`]: who is at the other end.
+//! * [`Worker`]: a thread that ends when it is dropped.
+//! * [`Limiter`]: a flood of bad input must not become a flood of log lines.
+//!
+//! ```
+//! use std::os::unix::net::UnixStream;
+//! use pcp_net::{PeerCredentials, UnixListening, next_connection};
+//!
+//! # let dir = std::env::temp_dir();
+//! # let path = dir.join(format!("pcp-net-{}.socket", std::process::id()));
+//! let listening = UnixListening::bind(&path, 0o600)?;
+//! let _client = UnixStream::connect(&path)?;
+//! let (stream, _) = next_connection(|| listening.listener.accept())?.expect("one waits");
+//! assert_eq!(PeerCredentials::of(&stream)?.pid, std::process::id() as i32);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **Invariant:** nothing here knows a protocol, and nothing here waits, but for the drop of a [`Worker`].
+
+mod accept;
+mod limiter;
+mod tcp;
+mod unix;
+mod worker;
+
+pub use accept::{PeerCredentials, next_connection};
+pub use limiter::Limiter;
+pub use tcp::listen_tcp;
+pub use unix::{ListenError, ListenProblem, UnixListening};
+pub use worker::Worker;
