@@ -7,19 +7,6 @@
 //! * [`Worker`]: a thread that ends when it is dropped.
 //! * [`Limiter`]: a flood of bad input must not become a flood of log lines.
 //!
-//! ```
-//! use std::os::unix::net::UnixStream;
-//! use pcp_net::{PeerCredentials, UnixListening, next_connection};
-//!
-//! # let dir = std::env::temp_dir();
-//! # let path = dir.join(format!("pcp-net-{}.socket", std::process::id()));
-//! let listening = UnixListening::bind(&path, 0o600)?;
-//! let _client = UnixStream::connect(&path)?;
-//! let (stream, _) = next_connection(|| listening.listener.accept())?.expect("one waits");
-//! assert_eq!(PeerCredentials::of(&stream)?.pid, std::process::id() as i32);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
 //! **Invariant:** nothing here knows a protocol, and nothing here waits, but for the drop of a [`Worker`].
 
 mod accept;
@@ -33,3 +20,8 @@ pub use limiter::Limiter;
 pub use tcp::listen_tcp;
 pub use unix::{ListenError, ListenProblem, UnixListening};
 pub use worker::Worker;
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use jumpseat_source::otlp::{GrpcSource, OtlpSource};
+use jumpseat_source::otlp::{OtlpConfig, OtlpSource};
 use jumpseat_source::{OtlpStats, Outlet};
 use pcp_model::{Units, ValueType};
 use pcp_pmda::Metric;
@@ -31,14 +31,9 @@ impl SourceKind for Otlp {
 
     fn start(&self, config: &Config, outlet: &Outlet, running: &mut Running<'_>) -> Result<(), StartError> {
         let stats: Arc<OtlpStats> = Arc::default();
-        if let Some(listen) = &config.otlp.listen {
+        if config.otlp.is_on() {
             let source = OtlpSource::start(&config.otlp, outlet, &stats)
-                .map_err(|error| StartError::new(format!("OTLP over HTTP at {listen}"), error))?;
-            running.add(source);
-        }
-        if let Some(listen) = &config.otlp.grpc {
-            let source = GrpcSource::start(&config.otlp, outlet, &stats)
-                .map_err(|error| StartError::new(format!("OTLP over gRPC at {listen}"), error))?;
+                .map_err(|error| StartError::new(listener(&config.otlp, &error), error))?;
             running.add(source);
         }
         running.count_in(stats);
@@ -63,5 +58,15 @@ impl SourceKind for Otlp {
             of("bytes", Units::BYTE, |stats| &stats.bytes).counter(),
             of("memory", Units::BYTE, |stats| &stats.memory),
         ]
+    }
+}
+
+/// Which of the two listeners an error is about: the second if it is about its address, otherwise the first there is.
+fn listener(config: &OtlpConfig, error: &jumpseat_source::StartError) -> String {
+    use jumpseat_source::StartError::Address;
+    let is_of_grpc = matches!(error, Address { address, .. } if Some(address) == config.grpc.as_ref());
+    match (&config.listen, &config.grpc) {
+        (Some(listen), _) if !is_of_grpc => format!("OTLP over HTTP at {listen}"),
+        (_, grpc) => format!("OTLP over gRPC at {}", grpc.as_deref().unwrap_or_default()),
     }
 }

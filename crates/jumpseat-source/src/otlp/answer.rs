@@ -2,14 +2,17 @@
 
 use std::io::Write as _;
 
+use http::{HeaderValue, Response, StatusCode};
+use hyper::ext::ReasonPhrase;
 use serde_json::json;
 
 use super::decode::{Outcome, Signal};
 use super::http::Format;
 use super::json::varint;
+use super::reply::Reply;
 
 /// How long a client that came at a bad time is asked to wait, in seconds.
-pub const RETRY_AFTER: u32 = 1;
+const RETRY_AFTER: &str = "1";
 
 /// Codes of `google.rpc.Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,38 +89,63 @@ pub fn broken(signal: Signal, outcome: &Outcome) -> Option<String> {
     Some(text)
 }
 
-/// A whole response of HTTP.
+/// A response for hyper. `close`: it is the last of its connection.
+pub fn http(status: u16, format: Format, message: Vec<u8>, close: bool) -> Response<Reply> {
+    let mut response = Response::new(Reply::message(message));
+    let code = StatusCode::from_u16(status);
+    debug_assert!(code.is_ok(), "{status} is a status");
+    *response.status_mut() = code.unwrap_or(StatusCode::BAD_REQUEST);
+    if status == 413 {
+        // Of RFC 9110; the crate has that of the one before.
+        response.extensions_mut().insert(ReasonPhrase::from_static(b"Content Too Large"));
+    }
+    let headers = response.headers_mut();
+    headers.insert("content-type", HeaderValue::from_static(media(format)));
+    if let Some((name, value)) = hint(status) {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if close {
+        headers.insert("connection", HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// The same as bytes, where hyper has no say: for what it cannot read, or has not been asked to.
 pub fn response(out: &mut Vec<u8>, status: u16, format: Format, message: &[u8], close: bool) {
     let reason = match status {
-        200 => "OK",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
         408 => "Request Timeout",
-        413 => "Content Too Large",
-        415 => "Unsupported Media Type",
         431 => "Request Header Fields Too Large",
         503 => "Service Unavailable",
         505 => "HTTP Version Not Supported",
         _ => "Bad Request",
     };
-    let media = match format {
-        Format::Protobuf => "application/x-protobuf",
-        Format::Json => "application/json",
-    };
-    let extra = match status {
-        405 => "allow: POST\r\n".to_owned(),
-        415 => "accept-encoding: gzip, deflate\r\n".to_owned(),
-        503 => format!("retry-after: {RETRY_AFTER}\r\n"),
-        _ => String::new(),
-    };
+    let media = media(format);
+    let hint = hint(status).map(|(name, value)| format!("{name}: {value}\r\n")).unwrap_or_default();
     let close = if close { "connection: close\r\n" } else { "" };
     // Writing to a vector cannot fail.
     let _ = write!(
         out,
-        "HTTP/1.1 {status} {reason}\r\ncontent-type: {media}\r\ncontent-length: {}\r\n{extra}{close}\r\n",
+        "HTTP/1.1 {status} {reason}\r\ncontent-type: {media}\r\ncontent-length: {}\r\n{hint}{close}\r\n",
         message.len()
     );
     out.extend_from_slice(message);
+}
+
+fn media(format: Format) -> &'static str {
+    match format {
+        Format::Protobuf => "application/x-protobuf",
+        Format::Json => "application/json",
+    }
+}
+
+/// The header that says what would do better.
+fn hint(status: u16) -> Option<(&'static str, &'static str)> {
+    match status {
+        405 => Some(("allow", "POST")),
+        415 => Some(("accept-encoding", "gzip, deflate")),
+        503 => Some(("retry-after", RETRY_AFTER)),
+        _ => None,
+    }
 }
 
 /// Spans or log records that are not there in whole.

@@ -14,7 +14,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::Request;
 use jumpseat_source::delivery::{Inlet, Tallies};
-use jumpseat_source::otlp::{GrpcSource, OtlpConfig, OtlpStats};
+use jumpseat_source::otlp::{OtlpConfig, OtlpSource as GrpcSource, OtlpStats};
 use jumpseat_source::registry::{Registry, RegistryConfig};
 use jumpseat_source::{Outlet, Reason};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;

@@ -476,3 +476,133 @@ fn an_address_in_use_is_told() {
     let error = OtlpSource::start(&config, &outlet, &Arc::default()).expect_err("taken").to_string();
     assert!(error.contains("cannot listen") && error.contains("stop what listens there"), "{error}");
 }
+
+#[test]
+fn lengths_chunks_and_pipelines_in_pieces_of_any_size() {
+    let mut server = Server::start(|_| ());
+    let body = spans(1);
+    let head = "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n";
+    let (first, second) = body.split_at(body.len() / 2);
+    let all = [
+        format!("{head}content-length: {}\r\n\r\n", body.len()).as_bytes(),
+        &body,
+        format!("\r\n{head}Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n").as_bytes(),
+        format!("{:x};x=y\r\n", first.len()).as_bytes(),
+        first,
+        format!("\r\n{:x}\r\n", second.len()).as_bytes(),
+        second,
+        b"\r\n0\r\nTrailer: 1\r\n\r\n",
+        format!("{head}Content-Length: 0\r\nConnection: x, Close\r\n\r\n").as_bytes(),
+    ]
+    .concat();
+    let sizes = [1, 2, 3, 7, 50, 10_000];
+    for size in sizes {
+        let mut client = server.connect();
+        client.stream.set_nodelay(true).expect("a TCP socket");
+        for piece in all.chunks(size) {
+            client.send(piece);
+        }
+        let mut answers = Vec::new();
+        while let Some(answer) = client.try_answer() {
+            answers.push(answer.status);
+        }
+        // Who has the body already does not have to be told to send it.
+        answers.retain(|status| *status != 100);
+        assert_eq!(answers, [200, 200, 200], "pieces of {size}");
+    }
+    let number = sizes.len() as u64;
+    server.wait("all spans", |_, sum| sum.received == 2 * 2 * number);
+    assert_eq!(server.stats.requests.load(Ordering::Relaxed), 3 * number);
+}
+
+#[test]
+fn heads_and_chunks_that_cannot_be_served_are_told() {
+    const HEAD: &str = "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n";
+    let mut server = Server::start(|config| config.max_body = 1024);
+    let cases = [
+        (format!("{HEAD}Content-Length: 1025\r\n\r\n"), 413),
+        (format!("{HEAD}Content-Length: 99999999999999999999\r\n\r\n"), 400),
+        (format!("{HEAD}Content-Length: +1\r\n\r\n"), 400),
+        (format!("{HEAD}Content-Length: 1\r\nContent-Length: 2\r\n\r\n"), 400),
+        // Of the two, chunks count (RFC 9112, 6.3).
+        (format!("{HEAD}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), 400),
+        (format!("{HEAD}Transfer-Encoding: gzip, chunked\r\n\r\n"), 400),
+        (format!("{HEAD}Transfer-Encoding: chunked\r\n\r\nzz\r\n"), 400),
+        (format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n401\r\n{}", "x".repeat(0x401)), 413),
+        (format!("{HEAD}Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n"), 400),
+        (format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n"), 400),
+        (format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n{}", "1".repeat(300)), 400),
+        (format!("{HEAD}Content-Encoding: br\r\n\r\n"), 415),
+        (format!("{HEAD}{}\r\n", "x: y\r\n".repeat(70)), 431),
+        (format!("{HEAD}x: {}\r\n\r\n", "y".repeat(20_000)), 431),
+        ("POST /v1/traces HTTP/1.1\r\n\r\n".into(), 415),
+        (HEAD.replace("POST", "GET") + "\r\n", 405),
+        (HEAD.replace("traces", "metrics") + "\r\n", 404),
+        (HEAD.replace("/v1/traces", "/") + "\r\n", 404),
+        (HEAD.replace("HTTP/1.1", "FTP/1.1") + "\r\n", 400),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(), 505),
+        ("\x16\x03\x01".into(), 400),
+        ("{\"a\":1}".into(), 400),
+    ];
+    let number = cases.len() as u64;
+    for (head, status) in cases {
+        let mut client = server.connect();
+        client.send(head.as_bytes());
+        let answer = client.answer();
+        assert_eq!(answer.status, status, "{head:?}: {answer:?}");
+        assert!(!answer.refusal().message.is_empty(), "{head:?}");
+        assert!(answer.head.contains("connection: close"), "{head:?}: {answer:?}");
+        assert!(client.ends(), "{head:?}");
+    }
+    server.wait("all are counted", |stats, sum| {
+        stats.refused.load(Ordering::Relaxed) == number && sum.rejected_total() == number
+    });
+    assert_eq!(server.stats.requests.load(Ordering::Relaxed), number);
+    server.wait("all have ended", |stats, _| stats.connections.load(Ordering::Relaxed) == 0);
+}
+
+#[test]
+fn malformed_heads_behind_a_good_request_are_told_as_well() {
+    let mut server = Server::start(|_| ());
+    let mut client = server.connect();
+    assert_eq!(client.post("/v1/traces", PROTOBUF, &spans(1)).status, 200);
+    client.send(b"what is this?\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.refusal().code), (400, 3));
+    assert!(client.ends());
+    server.wait("it is counted", |_, sum| sum.rejected[Reason::Protocol as usize] == 1);
+}
+
+#[test]
+fn whatever_comes_the_listener_goes_on() {
+    let mut server = Server::start(|config| config.max_body = 1024);
+    let head =
+        "POST /v1/logs HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    // xorshift: the same bytes each time.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut byte = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    for round in 0..100 {
+        let mut client = server.connect();
+        let garbage: Vec<u8> = (0..200).map(|_| byte()).collect();
+        let prefix = if round % 2 == 0 { head.as_bytes() } else { b"" };
+        for piece in [prefix, &garbage].concat().chunks(7) {
+            // It may have been closed already.
+            if client.stream.write_all(piece).is_err() {
+                break;
+            }
+        }
+        let _ = client.stream.shutdown(Shutdown::Write);
+        let _ = client.stream.read_to_end(&mut Vec::new());
+        // What is refused is handed over, too.
+        server.tallies();
+    }
+    assert_eq!(server.connect().post("/v1/traces", PROTOBUF, &spans(1)).status, 200);
+    server.wait("all have ended", |stats, _| {
+        stats.connections.load(Ordering::Relaxed) == 0 && stats.memory.load(Ordering::Relaxed) == 0
+    });
+}

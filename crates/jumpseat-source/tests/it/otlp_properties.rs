@@ -2,7 +2,6 @@
 
 use crate::otlp_support::*;
 use jumpseat_source::otlp::decode::Signal;
-use jumpseat_source::otlp::http::{Http, Step};
 use jumpseat_source::otlp::inflate::{Encoding, inflate};
 use jumpseat_source::otlp::json;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -228,22 +227,5 @@ proptest! {
         let mut out = Vec::new();
         let _ = json::transcode(Signal::Traces, text.as_bytes(), &mut out);
         let _ = inflate(Encoding::Gzip, &bytes, 100, &mut out);
-        let mut http = Http::new(100);
-        let head = b"POST /v1/logs HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
-        for prefix in [&b""[..], head] {
-            let all = [prefix, text.as_bytes(), &bytes].concat();
-            for mut piece in all.chunks(7) {
-                while !piece.is_empty() {
-                    let (used, step) = http.feed(piece);
-                    piece = &piece[used..];
-                    match step {
-                        Step::More | Step::Continue => {}
-                        Step::Complete(_) => http.next(),
-                        Step::Refused(_) => http = Http::new(100),
-                    }
-                    prop_assert!(http.body.len() <= 100);
-                }
-            }
-        }
     }
 }

@@ -1,0 +1,90 @@
+//! What both protocols run on: a TCP connection that tells what happens on it, and an executor for one thread.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Who is told what happens on a connection.
+pub trait Watch {
+    /// Bytes have come.
+    fn read(&self, bytes: usize);
+
+    /// Bytes are about to be written; `false`: they are thrown away.
+    fn may_write(&self) -> bool {
+        true
+    }
+
+    /// All that was to be written has left.
+    fn flushed(&self) {}
+}
+
+/// A connection under watch.
+pub struct Watched<W> {
+    /// The connection itself.
+    pub stream: TcpStream,
+    watch: Rc<W>,
+}
+
+impl<W: Watch> Watched<W> {
+    /// Puts a connection under watch; the result is what hyper takes.
+    pub fn new(stream: TcpStream, watch: Rc<W>) -> TokioIo<Watched<W>> {
+        TokioIo::new(Watched { stream, watch })
+    }
+}
+
+impl<W: Watch> AsyncRead for Watched<W> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let read = buffer.filled().len() - before;
+        if read > 0 {
+            self.watch.read(read);
+        }
+        polled
+    }
+}
+
+impl<W: Watch> AsyncWrite for Watched<W> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if !self.watch.may_write() {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        if polled.is_ready() {
+            self.watch.flushed();
+        }
+        polled
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// Runs what belongs to a connection on the thread of the connection: nothing that is shared here needs a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct ThisThread;
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for ThisThread {
+    fn execute(&self, future: F) {
+        tokio::task::spawn_local(future);
+    }
+}
