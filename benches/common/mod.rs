@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 /// What one contender needed per round.
-pub struct Times {
+pub(crate) struct Times {
     /// The fastest round.
     pub best: Duration,
     /// The round in the middle.
@@ -18,31 +18,34 @@ pub struct Times {
 
 impl Times {
     /// Of the times of several rounds, at least one.
-    pub fn of(mut rounds: Vec<Duration>) -> Times {
+    pub(crate) fn of(mut rounds: Vec<Duration>) -> Times {
         rounds.sort_unstable();
         Times { best: rounds[0], median: rounds[rounds.len() / 2] }
     }
 
     /// How much slower the median round is than the best, in percent.
-    pub fn noise(&self) -> f64 {
+    pub(crate) fn noise(&self) -> f64 {
         (self.median.as_secs_f64() / self.best.as_secs_f64() - 1.0) * 100.0
     }
 }
 
 /// Rounds to run: `normal`, or a tenth of it after `cargo bench -- --quick`.
-pub fn rounds(normal: usize) -> usize {
+pub(crate) fn rounds(normal: usize) -> usize {
     if std::env::args().any(|arg| arg == "--quick") { normal.div_ceil(10) } else { normal }
 }
 
 /// The time `work` takes.
-pub fn time(work: impl FnOnce()) -> Duration {
+pub(crate) fn time(work: impl FnOnce()) -> Duration {
     let start = Instant::now();
     work();
     start.elapsed()
 }
 
 /// Runs all contenders `rounds` times in turn, after one round each to warm up. Each returns its own time.
-pub fn race<const N: usize>(rounds: usize, mut contenders: [&mut dyn FnMut() -> Duration; N]) -> [Times; N] {
+pub(crate) fn race<const N: usize>(
+    rounds: usize,
+    mut contenders: [&mut dyn FnMut() -> Duration; N],
+) -> [Times; N] {
     let mut times = [(); N].map(|()| Vec::with_capacity(rounds));
     for round in 0..=rounds.max(1) {
         for (contender, times) in contenders.iter_mut().zip(&mut times) {
@@ -57,7 +60,14 @@ pub fn race<const N: usize>(rounds: usize, mut contenders: [&mut dyn FnMut() -> 
 
 /// Prints one line: both rates, their ratio (of the best rounds and of the median ones), the goal and the
 /// noise. `per_round` is the number of `unit`s in a round.
-pub fn print_ratio(what: &str, per_round: f64, unit: &str, ours: &Times, peer: (&str, &Times), goal: f64) {
+pub(crate) fn print_ratio(
+    what: &str,
+    per_round: f64,
+    unit: &str,
+    ours: &Times,
+    peer: (&str, &Times),
+    goal: f64,
+) {
     let (peer_name, peer) = peer;
     let rate = |time: Duration| per_round / time.as_secs_f64();
     let ratio = rate(ours.best) / rate(peer.best);
@@ -74,7 +84,7 @@ pub fn print_ratio(what: &str, per_round: f64, unit: &str, ours: &Times, peer: (
 }
 
 /// A number with three digits and a decimal prefix.
-pub fn si(number: f64) -> String {
+pub(crate) fn si(number: f64) -> String {
     let (scaled, prefix) = match number {
         n if n >= 1e9 => (n / 1e9, "G"),
         n if n >= 1e6 => (n / 1e6, "M"),

@@ -8,16 +8,16 @@ use jumpseat::archive::{Archive, Direction, Record, Step};
 use jumpseat::model::{InDom, LabelSet, Pmid, Timestamp};
 use jumpseat::pdu::{SetRef, ValueRef};
 
-pub use support::CPeer;
+pub(crate) use support::CPeer;
 
-pub const ORACLE: &str = "tests/c/archive_oracle.c";
+pub(crate) const ORACLE: &str = "tests/c/archive_oracle.c";
 const SUITE: &str = "/var/lib/pcp/testsuite";
 
 /// The base names of all archives in a directory of PCP's test suite, sorted.
 ///
 /// # Panics
 /// If it is not installed.
-pub fn archives(directory: &str) -> Vec<String> {
+pub(crate) fn archives(directory: &str) -> Vec<String> {
     let directory = Path::new(SUITE).join(directory);
     let entries = fs::read_dir(&directory).unwrap_or_else(|error| {
         panic!("{}: {error}. Install PCP's test suite (Debian: pcp-testsuite)", directory.display())
@@ -37,12 +37,12 @@ pub fn archives(directory: &str) -> Vec<String> {
 }
 
 /// The `number`th of `of` equal parts of a directory's archives, for tests that run at the same time.
-pub fn portion(directory: &str, number: usize, of: usize) -> Vec<String> {
+pub(crate) fn portion(directory: &str, number: usize, of: usize) -> Vec<String> {
     archives(directory).into_iter().skip(number - 1).step_by(of).collect()
 }
 
 /// The whole suite.
-pub fn all_archives() -> Vec<String> {
+pub(crate) fn all_archives() -> Vec<String> {
     ["archives", "badarchives", "archives/multi", "archives/multi-xz", "archives/multi-xz-1k"]
         .into_iter()
         .chain(["archives/multi-corrupted"])
@@ -51,23 +51,23 @@ pub fn all_archives() -> Vec<String> {
 }
 
 /// A name below the test suite.
-pub fn suite(name: &str) -> String {
+pub(crate) fn suite(name: &str) -> String {
     format!("{SUITE}/{name}")
 }
 
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         write!(text, "{byte:02x}").unwrap();
         text
     })
 }
 
-pub fn time(at: Timestamp) -> String {
+pub(crate) fn time(at: Timestamp) -> String {
     format!("{}.{:09}", at.sec, at.nsec)
 }
 
 /// A record as the oracle prints it: time, number of metrics, hash of the rest.
-pub fn record_line(record: &Record<'_>) -> String {
+pub(crate) fn record_line(record: &Record<'_>) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |word: u32| hash = (hash ^ u64::from(word)).wrapping_mul(0x100_0000_01b3);
     let number = |bytes: &[u8]| u32::from_be_bytes(*bytes.first_chunk().unwrap_or(&[0; 4]));
@@ -111,7 +111,7 @@ pub fn record_line(record: &Record<'_>) -> String {
 }
 
 /// A block as the oracle prints it.
-pub fn block_text(block: &[u8]) -> String {
+pub(crate) fn block_text(block: &[u8]) -> String {
     let data = &block[4..];
     let text = match block[0] {
         2 | 3 | 5 => hex(data.first_chunk::<8>().unwrap_or(&[0; 8])),
@@ -123,7 +123,7 @@ pub fn block_text(block: &[u8]) -> String {
 }
 
 /// A value set of a fetch as the oracle prints it.
-pub fn set_text(set: &SetRef<'_>) -> String {
+pub(crate) fn set_text(set: &SetRef<'_>) -> String {
     let mut text = format!("{}:", set.pmid.0);
     match set.values {
         Err(error) => write!(text, "{}", error.0).unwrap(),
@@ -141,7 +141,7 @@ pub fn set_text(set: &SetRef<'_>) -> String {
     text
 }
 
-pub fn labels_line(sets: &[LabelSet]) -> String {
+pub(crate) fn labels_line(sets: &[LabelSet]) -> String {
     let mut line = sets.len().to_string();
     for set in sets {
         match &set.labels {
@@ -158,7 +158,7 @@ pub fn labels_line(sets: &[LabelSet]) -> String {
     line
 }
 
-pub fn instances_line<'a>(instances: impl Iterator<Item = (i32, &'a [u8])>) -> String {
+pub(crate) fn instances_line<'a>(instances: impl Iterator<Item = (i32, &'a [u8])>) -> String {
     let (mut line, mut count) = (String::new(), 0);
     for (id, name) in instances {
         write!(line, " {id}:{}", hex(name)).unwrap();
@@ -168,7 +168,7 @@ pub fn instances_line<'a>(instances: impl Iterator<Item = (i32, &'a [u8])>) -> S
 }
 
 /// A descriptor and its names as the oracle prints them.
-pub fn desc_line(archive: &Archive, pmid: Pmid) -> String {
+pub(crate) fn desc_line(archive: &Archive, pmid: Pmid) -> String {
     let desc = archive.desc(pmid).unwrap();
     let units = desc.units;
     let mut line = format!(
@@ -188,7 +188,7 @@ pub fn desc_line(archive: &Archive, pmid: Pmid) -> String {
 }
 
 /// All records in one direction as the oracle prints them, and the code that ends them.
-pub fn record_lines(archive: &mut Archive, direction: Direction) -> Vec<String> {
+pub(crate) fn record_lines(archive: &mut Archive, direction: Direction) -> Vec<String> {
     const EOL: &str = "err -12370";
     let mut lines = Vec::new();
     let mut at = match direction {
@@ -233,7 +233,7 @@ pub fn record_lines(archive: &mut Archive, direction: Direction) -> Vec<String> 
 }
 
 /// Instance domains that metrics of the archive have.
-pub fn indoms(archive: &Archive) -> Vec<InDom> {
+pub(crate) fn indoms(archive: &Archive) -> Vec<InDom> {
     let mut indoms: Vec<InDom> =
         archive.pmids().iter().filter_map(|pmid| archive.desc(*pmid).ok()).map(|desc| desc.indom).collect();
     indoms.retain(|indom| *indom != InDom::NULL);

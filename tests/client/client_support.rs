@@ -10,13 +10,13 @@ use jumpseat::model::{PmError, Pmid, Value, ValueType};
 use jumpseat::pdu::{ErrorPdu, Features, Pdu};
 
 /// A listening port of this machine. Each connection is served in a thread of its own.
-pub struct Peer {
+pub(crate) struct Peer {
     pub address: SocketAddr,
 }
 
 impl Peer {
     /// `serve` gets each connection with its number, from 0.
-    pub fn start(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Peer {
+    pub(crate) fn start(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Peer {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
         let serve = Arc::new(serve);
@@ -31,7 +31,7 @@ impl Peer {
     }
 
     /// Between clients and the collector on `port`, whose greeting passes through `change`.
-    pub fn relay(port: u16, change: impl Fn(&mut [u8; 20]) + Send + Sync + 'static) -> Peer {
+    pub(crate) fn relay(port: u16, change: impl Fn(&mut [u8; 20]) + Send + Sync + 'static) -> Peer {
         Peer::start(move |_, mut client| {
             let mut server = TcpStream::connect(("127.0.0.1", port)).expect("the collector listens");
             let mut greeting = [0; 20];
@@ -49,13 +49,13 @@ impl Peer {
         })
     }
 
-    pub fn spec(&self) -> String {
+    pub(crate) fn spec(&self) -> String {
         self.address.to_string()
     }
 }
 
 /// Reads one PDU, header included; `None` at the end.
-pub fn read_pdu(stream: &mut impl Read) -> Option<Vec<u8>> {
+pub(crate) fn read_pdu(stream: &mut impl Read) -> Option<Vec<u8>> {
     let mut pdu = vec![0; 12];
     stream.read_exact(&mut pdu).ok()?;
     let len = u32::from_be_bytes(pdu[..4].try_into().expect("four bytes")) as usize;
@@ -65,16 +65,16 @@ pub fn read_pdu(stream: &mut impl Read) -> Option<Vec<u8>> {
 }
 
 /// The type of a PDU.
-pub fn kind(pdu: &[u8]) -> u32 {
+pub(crate) fn kind(pdu: &[u8]) -> u32 {
     u32::from_be_bytes(pdu[4..8].try_into().expect("a header"))
 }
 
-pub fn bytes(pdu: &Pdu) -> Vec<u8> {
+pub(crate) fn bytes(pdu: &Pdu) -> Vec<u8> {
     pdu.to_bytes(0).expect("a PDU that can be sent").to_vec()
 }
 
 /// Shakes hands with a client as pmcd does.
-pub fn greet(stream: &mut TcpStream) {
+pub(crate) fn greet(stream: &mut TcpStream) {
     let features = Features::HIGHRES.union(Features::DESCS).union(Features::LABELS);
     let greeting = bytes(&Pdu::Error(ErrorPdu::greeting(features)));
     let _ = stream.write_all(&greeting);
@@ -82,7 +82,7 @@ pub fn greet(stream: &mut TcpStream) {
 }
 
 /// HostOptions that wait long enough for a busy machine, and never refuse to connect again.
-pub fn patient() -> HostOptions {
+pub(crate) fn patient() -> HostOptions {
     let patience = Some(Duration::from_secs(60));
     HostOptions {
         connect_timeout: patience,
@@ -93,20 +93,20 @@ pub fn patient() -> HostOptions {
 }
 
 /// As [`patient`], with little patience for answers.
-pub fn hasty() -> HostOptions {
+pub(crate) fn hasty() -> HostOptions {
     HostOptions { request_timeout: Some(Duration::from_millis(300)), ..patient() }
 }
 
 /// A connection of somebody hasty, however long a busy machine takes until one is had in time.
-pub fn hasty_host(spec: &str) -> Context {
+pub(crate) fn hasty_host(spec: &str) -> Context {
     support::eventually("a connection in time", || host(spec, &hasty()).ok())
 }
 
-pub fn host(spec: &str, options: &HostOptions) -> Result<Context, ClientError> {
+pub(crate) fn host(spec: &str, options: &HostOptions) -> Result<Context, ClientError> {
     Context::host_with(&spec.parse().expect("a host specification"), options)
 }
 
-pub fn code<T>(result: Result<T, ClientError>) -> PmError {
+pub(crate) fn code<T>(result: Result<T, ClientError>) -> PmError {
     match result {
         Ok(_) => panic!("an error was expected"),
         Err(error) => error.code(),
@@ -114,7 +114,7 @@ pub fn code<T>(result: Result<T, ClientError>) -> PmError {
 }
 
 /// The one value of a 32-bit metric.
-pub fn fetch_i32(context: &mut Context, pmid: Pmid) -> Result<i32, ClientError> {
+pub(crate) fn fetch_i32(context: &mut Context, pmid: Pmid) -> Result<i32, ClientError> {
     let mut fetched = Fetched::new();
     context.fetch(&[pmid], &mut fetched)?;
     let (_, value) = fetched.set(0).expect("a set").values?.get(0).expect("a value");

@@ -183,12 +183,12 @@ fn event_records_come_with_all_that_describes_them() {
 mod made {
     use jumpseat::model::{Desc, InDom, Pmid, Semantics, Timestamp, Units, Value, ValueType};
 
-    pub const INDOM: InDom = InDom::new(245, 1);
-    pub const COUNTER: Pmid = Pmid::new(245, 0, 1);
-    pub const TEXT: Pmid = Pmid::new(245, 0, 2);
-    pub const EVENTS: Pmid = Pmid::new(245, 0, 3);
+    pub(super) const INDOM: InDom = InDom::new(245, 1);
+    pub(super) const COUNTER: Pmid = Pmid::new(245, 0, 1);
+    pub(super) const TEXT: Pmid = Pmid::new(245, 0, 2);
+    pub(super) const EVENTS: Pmid = Pmid::new(245, 0, 3);
 
-    pub fn counter() -> Desc {
+    pub(super) fn counter() -> Desc {
         Desc {
             pmid: COUNTER,
             value_type: ValueType::U32,
@@ -198,21 +198,21 @@ mod made {
         }
     }
 
-    pub fn text() -> Desc {
+    pub(super) fn text() -> Desc {
         let (indom, semantics, units) = (InDom::NULL, Semantics::Discrete, Units::NONE);
         Desc { pmid: TEXT, value_type: ValueType::String, indom, semantics, units }
     }
 
-    pub fn events() -> Desc {
+    pub(super) fn events() -> Desc {
         let (indom, semantics, units) = (InDom::NULL, Semantics::Instant, Units::NONE);
         Desc { pmid: EVENTS, value_type: ValueType::Event, indom, semantics, units }
     }
 
-    pub fn second(at: i64) -> Timestamp {
+    pub(super) fn second(at: i64) -> Timestamp {
         Timestamp::new(1_000_000_000 + at, 0)
     }
 
-    pub fn value(number: u32) -> Value {
+    pub(super) fn value(number: u32) -> Value {
         Value::U32(number)
     }
 }

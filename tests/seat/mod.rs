@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use support::{AgentSpec, Output, PcpEnv, PmnsSource, Process, eventually, free_port, user};
 
 /// The agent's program.
-pub const PMDA: &str = env!("CARGO_BIN_EXE_pmdajumpseat");
+pub(crate) const PMDA: &str = env!("CARGO_BIN_EXE_pmdajumpseat");
 /// The command line program.
-pub const JUMPSEAT: &str = env!("CARGO_BIN_EXE_jumpseat");
+pub(crate) const JUMPSEAT: &str = env!("CARGO_BIN_EXE_jumpseat");
 
 /// Domain number used in the tests; the default.
-pub const DOMAIN: u32 = 400;
+pub(crate) const DOMAIN: u32 = 400;
 
 /// Source of events whose sender gives no other.
-pub const SOURCE: &str = "test";
+pub(crate) const SOURCE: &str = "test";
 
 /// How pmcd talks to the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
+pub(crate) enum Transport {
     Pipe,
     PipeNotReady,
     Unix,
@@ -28,14 +28,14 @@ pub enum Transport {
 
 /// An agent's files in a directory of the test's.
 #[derive(Debug, Clone)]
-pub struct Seat {
+pub(crate) struct Seat {
     dir: PathBuf,
 }
 
 impl Seat {
     /// Writes a configuration with everything below `dir`, plus `settings` (TOML tables).
     #[track_caller]
-    pub fn in_dir(dir: &Path, settings: &str) -> Seat {
+    pub(crate) fn in_dir(dir: &Path, settings: &str) -> Seat {
         let seat = Seat { dir: dir.to_owned() };
         fs::create_dir_all(seat.state_dir()).expect("the test's directory is writable");
         let text = format!(
@@ -47,27 +47,27 @@ impl Seat {
         seat
     }
 
-    pub fn config(&self) -> PathBuf {
+    pub(crate) fn config(&self) -> PathBuf {
         self.dir.join("jumpseat.toml")
     }
 
     /// Where identifiers are kept.
-    pub fn state_dir(&self) -> PathBuf {
+    pub(crate) fn state_dir(&self) -> PathBuf {
         self.dir.join("ids")
     }
 
     /// The ingest socket.
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.dir.join("ingest.socket")
     }
 
     /// The agent's own socket, for [`Transport::Unix`].
-    pub fn agent_socket(&self) -> PathBuf {
+    pub(crate) fn agent_socket(&self) -> PathBuf {
         self.dir.join("agent.socket")
     }
 
     /// The agent's arguments besides those for the transport.
-    pub fn args(&self) -> Vec<String> {
+    pub(crate) fn args(&self) -> Vec<String> {
         let text = |path: PathBuf| path.to_str().expect("temporary paths are ASCII").to_owned();
         [
             "-d",
@@ -84,7 +84,7 @@ impl Seat {
     }
 
     /// The agent for pmcd.conf, started by pmcd.
-    pub fn agent(&self, transport: Transport) -> AgentSpec {
+    pub(crate) fn agent(&self, transport: Transport) -> AgentSpec {
         let mut argv = vec![PMDA.to_owned()];
         argv.extend(self.args());
         let spec = match transport {
@@ -109,13 +109,13 @@ impl Seat {
 
     /// The name space of the repository, as the install scripts give it to pmcd.
     #[track_caller]
-    pub fn pmns(&self) -> PmnsSource {
+    pub(crate) fn pmns(&self) -> PmnsSource {
         PmnsSource::read("jumpseat", "JUMPSEAT", concat!(env!("CARGO_MANIFEST_DIR"), "/pmns/jumpseat"))
     }
 
     /// Writes a name space with the agent's names only, for tools that read one from a file.
     #[track_caller]
-    pub fn pmns_root(&self) -> PathBuf {
+    pub(crate) fn pmns_root(&self) -> PathBuf {
         let pmns = self.pmns();
         let text = pmns.text.replace(&format!("{}:", pmns.symbol), &format!("{DOMAIN}:"));
         let root = self.dir.join("seat.root");
@@ -126,7 +126,7 @@ impl Seat {
 
     /// Runs `jumpseat feed` with these lines on its standard input. All of them are in the agent when it returns.
     #[track_caller]
-    pub fn feed<'a>(&self, options: impl IntoIterator<Item = &'a str>, lines: &str) -> Output {
+    pub(crate) fn feed<'a>(&self, options: impl IntoIterator<Item = &'a str>, lines: &str) -> Output {
         self.wait_for_socket();
         let mut args = vec!["feed".to_owned(), "--socket".to_owned(), self.socket().display().to_string()];
         args.extend(options.into_iter().map(str::to_owned));
@@ -135,24 +135,24 @@ impl Seat {
 
     /// Waits until the agent takes events.
     #[track_caller]
-    pub fn wait_for_socket(&self) {
+    pub(crate) fn wait_for_socket(&self) {
         eventually("the ingest socket", || std::os::unix::net::UnixStream::connect(self.socket()).ok());
     }
 
     /// The agent's log.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.join("jumpseat.log")).unwrap_or_default()
     }
 
     /// Starts `jumpseat serve` on a port of its own choice and waits until it listens.
     #[track_caller]
-    pub fn serve<'a>(&self, options: impl IntoIterator<Item = &'a str>) -> Endpoint {
+    pub(crate) fn serve<'a>(&self, options: impl IntoIterator<Item = &'a str>) -> Endpoint {
         self.serve_in(&PcpEnv::new(), options)
     }
 
     /// The same in another environment.
     #[track_caller]
-    pub fn serve_in<'a>(&self, env: &PcpEnv, options: impl IntoIterator<Item = &'a str>) -> Endpoint {
+    pub(crate) fn serve_in<'a>(&self, env: &PcpEnv, options: impl IntoIterator<Item = &'a str>) -> Endpoint {
         let mut command = env.command(JUMPSEAT);
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(self.config());
         command.args(options).current_dir(&self.dir);
@@ -175,24 +175,24 @@ fn refs(words: &[String]) -> Vec<&str> {
 
 /// A running `jumpseat serve`.
 #[derive(Debug)]
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     pub process: Process,
     port: u16,
     dir: PathBuf,
 }
 
 impl Endpoint {
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// What `-h` takes.
-    pub fn host(&self) -> String {
+    pub(crate) fn host(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
     /// Starts a PCP tool against the endpoint in the background.
-    pub fn process_of(&self, program: &str, args: &[&str]) -> Process {
+    pub(crate) fn process_of(&self, program: &str, args: &[&str]) -> Process {
         let mut command = PcpEnv::new().command(program);
         command.args(["-h", &self.host()]).args(args);
         Process::start(&mut command, &self.dir, program)
@@ -200,7 +200,7 @@ impl Endpoint {
 
     /// Runs a PCP tool against the endpoint.
     #[track_caller]
-    pub fn run<A: AsRef<OsStr>>(&self, program: &str, args: impl IntoIterator<Item = A>) -> Output {
+    pub(crate) fn run<A: AsRef<OsStr>>(&self, program: &str, args: impl IntoIterator<Item = A>) -> Output {
         let mut all: Vec<OsString> = vec!["-h".into(), self.host().into()];
         all.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         PcpEnv::new().run(program, all)

@@ -10,7 +10,7 @@ use crate::seat::{Endpoint, Seat};
 use support::{PcpEnv, Record, eventually, records, temp_dir};
 
 /// An agent in a directory of its own.
-pub struct Agent {
+pub(crate) struct Agent {
     dir: TempDir,
     seat: Seat,
     env: PcpEnv,
@@ -20,7 +20,7 @@ pub struct Agent {
 impl Agent {
     /// Configured with `settings`, in which DIR stands for the directory; not started.
     #[track_caller]
-    pub fn new(settings: &str) -> Agent {
+    pub(crate) fn new(settings: &str) -> Agent {
         let dir = temp_dir();
         let settings = settings.replace("DIR", &dir.path().display().to_string());
         let settings = format!("[events]\nrecent = 1000\n{settings}");
@@ -29,65 +29,65 @@ impl Agent {
 
     /// The same, started.
     #[track_caller]
-    pub fn started(settings: &str) -> Agent {
+    pub(crate) fn started(settings: &str) -> Agent {
         let mut agent = Agent::new(settings);
         agent.start();
         agent
     }
 
     /// A variable of the agent's environment.
-    pub fn set(&mut self, name: &str, value: &str) {
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.env.set(name, value);
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
     #[track_caller]
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         self.running = Some(self.seat.serve_in(&self.env, []));
     }
 
     /// Ends it in good order.
     #[track_caller]
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         let mut endpoint = self.running.take().expect("it runs");
         assert!(endpoint.process.stop().success(), "{}", endpoint.process.text());
     }
 
     /// Kills it.
     #[track_caller]
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.running.take().expect("it runs").process.crash();
     }
 
-    pub fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &Endpoint {
         self.running.as_ref().expect("it runs")
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.endpoint().process.pid()
     }
 
     /// What it wrote, its log included.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.running.as_ref().map_or_else(String::new, |endpoint| endpoint.process.text())
     }
 
     /// Appends bytes to a file, in one write.
     #[track_caller]
-    pub fn append(&self, name: &str, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn append(&self, name: &str, bytes: impl AsRef<[u8]>) {
         append(&self.path(name), bytes);
     }
 
     /// The value of a metric, of an instance of it or of the only one.
     #[track_caller]
-    pub fn value(&self, metric: &str, instance: Option<&str>) -> Option<String> {
+    pub(crate) fn value(&self, metric: &str, instance: Option<&str>) -> Option<String> {
         let text = self.endpoint().run("pminfo", ["-f", metric]).ok();
         let of = instance.map(|name| format!(" or \"{name}\"]"));
         let line = text.lines().map(str::trim).find(|line| match &of {
@@ -99,26 +99,26 @@ impl Agent {
 
     /// A number of a metric of sources; 0 as long as there is none.
     #[track_caller]
-    pub fn number(&self, metric: &str, source: &str) -> u64 {
+    pub(crate) fn number(&self, metric: &str, source: &str) -> u64 {
         self.value(metric, Some(source)).map_or(0, |text| text.parse().expect("a number"))
     }
 
     /// A metric without instances.
     #[track_caller]
-    pub fn total(&self, metric: &str) -> u64 {
+    pub(crate) fn total(&self, metric: &str) -> u64 {
         self.value(metric, None).map_or(0, |text| text.parse().expect("a number"))
     }
 
     /// Waits until so many lines of a source have come.
     #[track_caller]
-    pub fn wait_received(&self, source: &str, lines: u64) {
+    pub(crate) fn wait_received(&self, source: &str, lines: u64) {
         eventually(&format!("{lines} lines of {source}; {}", self.text()), || {
             (self.number("jumpseat.source.received", source) >= lines).then_some(())
         });
     }
 
     /// Up to where a file was read, as it is kept for the next run.
-    pub fn saved_offset(&self, name: &str) -> Option<u64> {
+    pub(crate) fn saved_offset(&self, name: &str) -> Option<u64> {
         let text = fs::read(self.path("ids/jumpseat-400-positions.json")).ok()?;
         let stored: serde_json::Value = serde_json::from_slice(&text).expect("written as a whole");
         let path = self.path(name).display().to_string();
@@ -128,7 +128,7 @@ impl Agent {
 
     /// Waits for a state of a source.
     #[track_caller]
-    pub fn wait_state(&self, source: &str, state: &str) {
+    pub(crate) fn wait_state(&self, source: &str, state: &str) {
         eventually(&format!("{source} to be {state}"), || {
             (self.value("jumpseat.self.follow.state", Some(source)).as_deref() == Some(state)).then_some(())
         });
@@ -136,40 +136,40 @@ impl Agent {
 
     /// The newest records of a source, oldest first.
     #[track_caller]
-    pub fn recent(&self, source: &str) -> Vec<Record> {
+    pub(crate) fn recent(&self, source: &str) -> Vec<Record> {
         let text = self.endpoint().run("pminfo", ["-x", "jumpseat.event.recent"]).ok();
         records(&text).into_iter().filter(|record| record.instance == source).collect()
     }
 
     /// Their messages.
     #[track_caller]
-    pub fn messages(&self, source: &str) -> Vec<String> {
+    pub(crate) fn messages(&self, source: &str) -> Vec<String> {
         let message = |record: &Record| record.get("jumpseat.field.message").unwrap_or_default().to_owned();
         self.recent(source).iter().map(message).collect()
     }
 
     /// Waits until the messages of a source are these.
     #[track_caller]
-    pub fn wait_messages(&self, source: &str, expected: &[&str]) {
+    pub(crate) fn wait_messages(&self, source: &str, expected: &[&str]) {
         self.wait_received(source, expected.len() as u64);
         assert_eq!(self.messages(source), expected);
     }
 }
 
 #[track_caller]
-pub fn append(path: &Path, bytes: impl AsRef<[u8]>) {
+pub(crate) fn append(path: &Path, bytes: impl AsRef<[u8]>) {
     let mut file =
         OpenOptions::new().create(true).append(true).open(path).expect("the test's directory is writable");
     file.write_all(bytes.as_ref()).expect("writable");
 }
 
 /// Lines `first..last`, each its number.
-pub fn numbers(range: std::ops::Range<u64>) -> String {
+pub(crate) fn numbers(range: std::ops::Range<u64>) -> String {
     range.map(|n| format!("{n}\n")).collect()
 }
 
 /// Moves a file.
 #[track_caller]
-pub fn rename(from: &Path, to: &Path) {
+pub(crate) fn rename(from: &Path, to: &Path) {
     fs::rename(from, to).expect("the test's directory is writable");
 }

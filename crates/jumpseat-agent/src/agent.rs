@@ -172,7 +172,7 @@ fn registry_config(config: &Config, domain: u16, dir: Option<&Path>) -> Registry
 }
 
 /// The agent's tables over its state. `help`: the name of a file and its text, in place of the built-in ones.
-pub fn agent(state: State, domain: u16, help: Option<(&str, &str)>, access: &Access) -> Agent<State> {
+pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, access: &Access) -> Agent<State> {
     let (help_file, help) = help.unwrap_or(("help/jumpseat", HELP));
     Agent::new(NAME, domain, state)
         .version(env!("CARGO_PKG_VERSION"))

@@ -14,29 +14,29 @@ pub const DEFAULT_DOMAIN: u16 = 400;
 /// The agent's name, under pmcd and in the name space.
 pub const NAME: &str = "jumpseat";
 /// The node of the name space with the descriptors of event parameters.
-pub const FIELD_ROOT: &str = "jumpseat.field";
+pub(crate) const FIELD_ROOT: &str = "jumpseat.field";
 /// The node of the name space with the derived metrics.
-pub const DERIVED_ROOT: &str = "jumpseat.derived";
+pub(crate) const DERIVED_ROOT: &str = "jumpseat.derived";
 
 /// Serial of the sources' instance domain.
-pub const SOURCES: u32 = registry::SOURCE_SERIAL;
+pub(crate) const SOURCES: u32 = registry::SOURCE_SERIAL;
 /// Serial of the instance domain of (source, event type) pairs.
-pub const TYPES: u32 = registry::TYPE_SERIAL;
+pub(crate) const TYPES: u32 = registry::TYPE_SERIAL;
 /// Serial of the instance domain of client streams.
-pub const STREAMS: u32 = 3;
+pub(crate) const STREAMS: u32 = 3;
 /// Serial of the file with the names of derived metrics; no instance domain has it.
-pub const DERIVED_NAMES: u32 = 5;
+pub(crate) const DERIVED_NAMES: u32 = 5;
 /// Serial of the spans' instance domain.
-pub const SPANS: u32 = registry::SPAN_SERIAL;
+pub(crate) const SPANS: u32 = registry::SPAN_SERIAL;
 /// Serial of the instance domain of spans and buckets of durations.
-pub const SPAN_BUCKETS: u32 = 7;
+pub(crate) const SPAN_BUCKETS: u32 = 7;
 /// Serial of the instance domain of (source, reason) pairs.
-pub const REASONS: u32 = 8;
+pub(crate) const REASONS: u32 = 8;
 
 /// Clusters of derived metrics: [`ITEMS`] each.
-pub const DERIVED_CLUSTERS: RangeInclusive<u16> = 64..=127;
+pub(crate) const DERIVED_CLUSTERS: RangeInclusive<u16> = 64..=127;
 /// Items of a cluster, as a PMID has room for.
-pub const ITEMS: i32 = 1024;
+pub(crate) const ITEMS: i32 = 1024;
 
 /// Instances of reasons have the source's instance times this in their number: most reasons that input can be refused
 /// for, now and ever.
@@ -46,37 +46,37 @@ const _: () = assert!(Reason::COUNT <= REASONS_PER_SOURCE as usize);
 const BUCKETS_PER_SPAN: Inst = 128;
 
 /// Names of labels.
-pub mod label {
+pub(crate) mod label {
     /// Of the domain: the agent's name.
-    pub const AGENT: &str = "agent";
+    pub(crate) const AGENT: &str = "agent";
     /// Of a cluster: what its metrics are about.
-    pub const ABOUT: &str = "about";
+    pub(crate) const ABOUT: &str = "about";
     /// Of an instance domain: what its instances are, as PCP's own agents say it.
-    pub const INDOM_NAME: &str = "indom_name";
+    pub(crate) const INDOM_NAME: &str = "indom_name";
     /// The source that an instance is of.
-    pub const SOURCE: &str = "source";
+    pub(crate) const SOURCE: &str = "source";
     /// The kind of a source.
-    pub const KIND: &str = "kind";
+    pub(crate) const KIND: &str = "kind";
     /// Where a source reads.
-    pub const ADDRESS: &str = "address";
+    pub(crate) const ADDRESS: &str = "address";
     /// The service that a sender says it is.
-    pub const SERVICE: &str = "service";
+    pub(crate) const SERVICE: &str = "service";
     /// The event type that an instance is of.
-    pub const TYPE: &str = "type";
+    pub(crate) const TYPE: &str = "type";
     /// The span that an instance is of.
-    pub const SPAN: &str = "span";
+    pub(crate) const SPAN: &str = "span";
     /// The end of a bucket.
-    pub const BELOW: &str = "below";
+    pub(crate) const BELOW: &str = "below";
     /// The reason that an instance is of.
-    pub const REASON: &str = "reason";
+    pub(crate) const REASON: &str = "reason";
     /// The metric that gives a stream.
-    pub const METRIC: &str = "metric";
+    pub(crate) const METRIC: &str = "metric";
     /// The field that a metric describes.
-    pub const FIELD: &str = "field";
+    pub(crate) const FIELD: &str = "field";
 }
 
 /// What the metrics of a cluster are about.
-pub fn about(cluster: u16) -> &'static str {
+pub(crate) fn about(cluster: u16) -> &'static str {
     match cluster {
         0 => "agent",
         1 => "events",
@@ -91,7 +91,7 @@ pub fn about(cluster: u16) -> &'static str {
 }
 
 /// What the instances of a domain are.
-pub fn indom_name(serial: u32) -> Option<&'static str> {
+pub(crate) fn indom_name(serial: u32) -> Option<&'static str> {
     match serial {
         SOURCES => Some("per source"),
         TYPES => Some("per source and event type"),
@@ -104,12 +104,12 @@ pub fn indom_name(serial: u32) -> Option<&'static str> {
 }
 
 /// The name of a derived metric by what it is called below the root.
-pub fn derived_name(below: &str) -> String {
+pub(crate) fn derived_name(below: &str) -> String {
     format!("{DERIVED_ROOT}.{below}")
 }
 
 /// The PMID of a derived metric by its name's number, without a domain.
-pub fn derived_pmid(id: i32) -> Pmid {
+pub(crate) fn derived_pmid(id: i32) -> Pmid {
     debug_assert!(
         (0..ITEMS * DERIVED_CLUSTERS.len() as i32).contains(&id),
         "the file of names holds no others"
@@ -118,24 +118,24 @@ pub fn derived_pmid(id: i32) -> Pmid {
 }
 
 /// The instance of a source and a reason; the first ones of so many sources have one.
-pub fn reason_inst(source: Inst, reason: Reason) -> Option<Inst> {
+pub(crate) fn reason_inst(source: Inst, reason: Reason) -> Option<Inst> {
     source.checked_mul(REASONS_PER_SOURCE)?.checked_add(reason as Inst)
 }
 
 /// The source and the reason of an instance.
-pub fn reason_of(inst: Inst) -> (Inst, Option<Reason>) {
+pub(crate) fn reason_of(inst: Inst) -> (Inst, Option<Reason>) {
     (inst / REASONS_PER_SOURCE, Reason::ALL.get((inst % REASONS_PER_SOURCE) as usize).copied())
 }
 
 /// The instance of a span and a bucket; the first ones of so many spans have one.
-pub fn bucket_inst(span: Inst, bucket: usize) -> Option<Inst> {
+pub(crate) fn bucket_inst(span: Inst, bucket: usize) -> Option<Inst> {
     let bucket = Inst::try_from(bucket).ok().filter(|bucket| *bucket < BUCKETS_PER_SPAN);
     debug_assert!(bucket.is_some(), "more buckets than there is room for in an instance");
     span.checked_mul(BUCKETS_PER_SPAN)?.checked_add(bucket?)
 }
 
 /// The span and the bucket of an instance.
-pub fn bucket_of(inst: Inst) -> (Inst, usize) {
+pub(crate) fn bucket_of(inst: Inst) -> (Inst, usize) {
     (inst / BUCKETS_PER_SPAN, (inst % BUCKETS_PER_SPAN) as usize)
 }
 

@@ -32,7 +32,6 @@ use std::path::PathBuf;
 pub use agent::{Clients, OpenError, RunningAgent, Setup, Signals};
 pub use config::{Config, ConfigError};
 pub use identity::{DEFAULT_DOMAIN, NAME};
-pub use kinds::StartError;
 pub use state::State;
 pub use state::fields::Fields;
 pub use state::spans::{SourceSpans, Span, Spans, SpansBySource};

@@ -6,7 +6,7 @@ use crate::state::State;
 /// Reads the configuration again, where there is one, and the files with derived metrics. Limits and settings of
 /// sources that were stored give way to configured ones. Tells the log what happened and whether all went well;
 /// what cannot be read or is wrong changes nothing.
-pub fn reload(state: &mut State) -> bool {
+pub(crate) fn reload(state: &mut State) -> bool {
     if let Some(path) = state.config_file.clone() {
         match Config::load(&path) {
             Ok(config) => {

@@ -16,16 +16,16 @@ use tracing_core::field::{Field, Visit};
 use jumpseat_wire::encode::Value;
 
 /// A span starts.
-pub const START: u8 = 0;
+pub(crate) const START: u8 = 0;
 /// A span has ended.
-pub const END: u8 = 1;
+pub(crate) const END: u8 = 1;
 /// Something happened at one moment.
-pub const POINT: u8 = 2;
+pub(crate) const POINT: u8 = 2;
 /// Messages were lost.
-pub const LOST: u8 = 3;
+pub(crate) const LOST: u8 = 3;
 
 /// Bytes of a message about lost ones.
-pub const LOST_LEN: usize = LENGTH + 1 + 8 + 8;
+pub(crate) const LOST_LEN: usize = LENGTH + 1 + 8 + 8;
 
 const LENGTH: usize = 4;
 const INTEGER: u8 = 0;
@@ -38,7 +38,7 @@ const TEXT: u8 = 4;
 const MAX_TEXT: usize = 16 << 10;
 
 /// Begins a message in `out`, which is emptied.
-pub fn begin(out: &mut Vec<u8>, kind: u8, nanos: i64) {
+pub(crate) fn begin(out: &mut Vec<u8>, kind: u8, nanos: i64) {
     out.clear();
     out.extend_from_slice(&[0; LENGTH]);
     out.push(kind);
@@ -46,21 +46,21 @@ pub fn begin(out: &mut Vec<u8>, kind: u8, nanos: i64) {
 }
 
 /// Appends whose message it is.
-pub fn origin(out: &mut Vec<u8>, site: u32, span: u64, parent: u64) {
+pub(crate) fn origin(out: &mut Vec<u8>, site: u32, span: u64, parent: u64) {
     out.extend_from_slice(&site.to_ne_bytes());
     out.extend_from_slice(&span.to_ne_bytes());
     out.extend_from_slice(&parent.to_ne_bytes());
 }
 
 /// A whole message about lost ones.
-pub fn lost(out: &mut Vec<u8>, nanos: i64, count: u64) {
+pub(crate) fn lost(out: &mut Vec<u8>, nanos: i64, count: u64) {
     begin(out, LOST, nanos);
     out.extend_from_slice(&count.to_ne_bytes());
     end(out);
 }
 
 /// Ends the message.
-pub fn end(out: &mut [u8]) {
+pub(crate) fn end(out: &mut [u8]) {
     let length = (out.len().saturating_sub(LENGTH)) as u32;
     if let Some(word) = out.first_chunk_mut::<LENGTH>() {
         *word = length.to_ne_bytes();
@@ -68,7 +68,7 @@ pub fn end(out: &mut [u8]) {
 }
 
 /// Appends fields to a message.
-pub struct Fields<'a>(pub &'a mut Vec<u8>);
+pub(crate) struct Fields<'a>(pub &'a mut Vec<u8>);
 
 impl Fields<'_> {
     fn head(&mut self, field: &Field, tag: u8) {
@@ -141,7 +141,7 @@ impl Write for Text<'_> {
 
 /// A message, read.
 #[derive(Debug, PartialEq)]
-pub enum Message<'a> {
+pub(crate) enum Message<'a> {
     /// An event, or a span's start or end.
     Record {
         /// [`START`], [`END`] or [`POINT`].
@@ -160,7 +160,7 @@ pub enum Message<'a> {
 }
 
 /// Where each message in `bytes` is, and its time; they are whole ones.
-pub fn split(bytes: &[u8]) -> impl Iterator<Item = (i64, &[u8])> {
+pub(crate) fn split(bytes: &[u8]) -> impl Iterator<Item = (i64, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (length, after) = rest.split_first_chunk::<LENGTH>()?;
@@ -173,7 +173,7 @@ pub fn split(bytes: &[u8]) -> impl Iterator<Item = (i64, &[u8])> {
 
 impl Message<'_> {
     /// How many records are lost if it is not sent.
-    pub fn records(&self) -> u64 {
+    pub(crate) fn records(&self) -> u64 {
         match self {
             Message::Lost(count) => *count,
             Message::Record { .. } => 1,
@@ -182,7 +182,7 @@ impl Message<'_> {
 }
 
 /// Reads a message that [`split`] gave.
-pub fn read(message: &[u8]) -> Option<Message<'_>> {
+pub(crate) fn read(message: &[u8]) -> Option<Message<'_>> {
     let (&kind, rest) = message.split_first()?;
     let (_, rest) = rest.split_first_chunk::<8>()?;
     if kind == LOST {
@@ -201,7 +201,7 @@ pub fn read(message: &[u8]) -> Option<Message<'_>> {
 }
 
 /// The field at the front of `fields`: its index among its callsite's, and its value.
-pub fn next_field<'a>(fields: &mut &'a [u8]) -> Option<(usize, Value<'a>)> {
+pub(crate) fn next_field<'a>(fields: &mut &'a [u8]) -> Option<(usize, Value<'a>)> {
     let (&[index, tag], rest) = fields.split_first_chunk()?;
     let number = || rest.split_first_chunk::<8>();
     let (value, rest) = match tag {
@@ -220,7 +220,7 @@ pub fn next_field<'a>(fields: &mut &'a [u8]) -> Option<(usize, Value<'a>)> {
 }
 
 /// Puts fields into the place of those of the same name, and others behind them.
-pub fn replace_fields(fields: &mut Vec<u8>, new: &[u8]) {
+pub(crate) fn replace_fields(fields: &mut Vec<u8>, new: &[u8]) {
     let mut rest = new;
     let replaced: Vec<usize> = std::iter::from_fn(|| next_field(&mut rest).map(|(index, _)| index)).collect();
     let mut kept = Vec::with_capacity(fields.len() + new.len());

@@ -17,10 +17,10 @@ use tracing_core::callsite::Identifier;
 use super::message;
 
 /// Longest message: the agent takes records of 64 KiB, unless configured otherwise.
-pub const MAX_MESSAGE: usize = 60 << 10;
+pub(crate) const MAX_MESSAGE: usize = 60 << 10;
 
 /// What the traced threads and the writer of a layer share.
-pub struct Shared {
+pub(crate) struct Shared {
     /// Tells layers apart.
     pub number: u64,
     /// Bytes of a thread's ring.
@@ -39,7 +39,7 @@ pub struct Shared {
 }
 
 /// The writer's side of a thread's ring.
-pub struct RingReader {
+pub(crate) struct RingReader {
     pub ring: Consumer<u8>,
     /// Messages that did not fit, and come after all that are in the ring.
     pub lost: Arc<AtomicU64>,
@@ -63,7 +63,7 @@ thread_local! {
 }
 
 impl Shared {
-    pub fn new(ring: usize) -> Shared {
+    pub(crate) fn new(ring: usize) -> Shared {
         static LAYERS: AtomicU64 = AtomicU64::new(0);
         Shared {
             number: LAYERS.fetch_add(1, Ordering::Relaxed),
@@ -78,14 +78,14 @@ impl Shared {
     }
 
     /// Wakes the writer, if it sleeps.
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if self.idle.load(Ordering::Relaxed) && self.idle.swap(false, Ordering::Relaxed) {
             self.unpark();
         }
     }
 
     /// Wakes the writer, whatever it waits for.
-    pub fn unpark(&self) {
+    pub(crate) fn unpark(&self) {
         if let Some(writer) = self.writer.get() {
             writer.unpark();
         }
@@ -103,7 +103,7 @@ impl Shared {
 
 /// Puts a message into this thread's ring: of a kind, from a callsite, about a span and its parent, with what `fill`
 /// appends.
-pub fn send(
+pub(crate) fn send(
     shared: &Arc<Shared>,
     kind: u8,
     metadata: &'static Metadata<'static>,
@@ -208,6 +208,6 @@ impl Drop for ThreadRing {
 }
 
 /// Nanoseconds since the epoch.
-pub fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
 }

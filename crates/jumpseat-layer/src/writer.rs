@@ -31,7 +31,7 @@ const TAKE: usize = 256 << 10;
 const _: () = assert!(TAKE > 2 * ring::MAX_MESSAGE);
 
 /// Sends what comes, until the layer and all its threads are gone.
-pub struct Writer {
+pub(crate) struct Writer {
     pub shared: Arc<Shared>,
     pub socket: PathBuf,
     pub source: String,
@@ -43,14 +43,14 @@ pub struct Writer {
 }
 
 /// A connection to the agent.
-pub struct Connection {
+pub(crate) struct Connection {
     stream: UnixStream,
     encoder: Encoder,
 }
 
 impl Writer {
     /// Runs until the process ends: the layer is mostly global.
-    pub fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let mut taken = Vec::new();
         loop {
             let wanted = self.shared.flushes.0.load(Ordering::Acquire);

@@ -22,7 +22,7 @@ pub(crate) enum Meaning {
 impl Meaning {
     /// What a name means.
     #[inline]
-    pub fn of(name: &[u8]) -> Meaning {
+    pub(crate) fn of(name: &[u8]) -> Meaning {
         match name {
             b"time" => Meaning::Time,
             b"type" | b"event" => Meaning::Type,
@@ -38,7 +38,7 @@ impl Meaning {
 
     /// Only the first member of each meaning counts; any further one is an ordinary field, so that nothing is lost.
     #[inline]
-    pub fn unless_taken(self, event: &Event) -> Meaning {
+    pub(crate) fn unless_taken(self, event: &Event) -> Meaning {
         let is_taken = match self {
             Meaning::Time => event.time.is_some(),
             Meaning::Type => event.event_type.is_some(),

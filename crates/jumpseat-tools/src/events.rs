@@ -6,7 +6,7 @@ use crate::sampling::{self, BEYOND, JSON, SAMPLING, SamplingOption};
 use crate::tool::{Call, Opt, Row, Tool};
 
 /// The command line.
-pub const TOOL: Tool<SamplingOption> = Tool {
+pub(crate) const TOOL: Tool<SamplingOption> = Tool {
     name: "pmevent",
     subcommand: "events",
     extra: &[
@@ -21,6 +21,6 @@ pub const TOOL: Tool<SamplingOption> = Tool {
 };
 
 /// Runs the tool.
-pub fn run(call: Call, words: Vec<String>) -> ExitCode {
+pub(crate) fn run(call: Call, words: Vec<String>) -> ExitCode {
     sampling::run(&TOOL, call, words)
 }

@@ -13,7 +13,7 @@ use crate::tool::{
 };
 
 /// The command line.
-pub const TOOL: Tool<ProbeOption> = Tool {
+pub(crate) const TOOL: Tool<ProbeOption> = Tool {
     name: "pmprobe",
     subcommand: "probe",
     operands: "[metricname ...]",
@@ -64,7 +64,7 @@ pub const TOOL: Tool<ProbeOption> = Tool {
 
 /// The options that no other tool has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeOption {
+pub(crate) enum ProbeOption {
     Batch,
     External,
     Faster,
@@ -132,7 +132,7 @@ impl ProbeSettings {
 }
 
 /// Runs the tool.
-pub fn run(call: Call, words: Vec<String>) -> ExitCode {
+pub(crate) fn run(call: Call, words: Vec<String>) -> ExitCode {
     report(call, words).unwrap_or_else(|code| code)
 }
 

@@ -12,7 +12,7 @@ use crate::tool::json::{text_json, value_json};
 use crate::tool::{Call, Clock, CommandLine, Opt, Out, Row, Standard, Tool, open, put, values};
 
 /// The command line.
-pub const TOOL: Tool<StoreOption> = Tool {
+pub(crate) const TOOL: Tool<StoreOption> = Tool {
     name: "pmstore",
     subcommand: "store",
     operands: "metricname value",
@@ -48,7 +48,7 @@ pub const TOOL: Tool<StoreOption> = Tool {
 
 /// The options that no other tool has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreOption {
+pub(crate) enum StoreOption {
     Fetch,
     Force,
     Instances,
@@ -96,7 +96,7 @@ enum Failure {
 }
 
 /// Runs the tool.
-pub fn run(call: Call, words: Vec<String>) -> ExitCode {
+pub(crate) fn run(call: Call, words: Vec<String>) -> ExitCode {
     store(call, words).unwrap_or_else(|code| code)
 }
 

@@ -6,9 +6,9 @@ use crate::sampling::{self, PMVAL, SAMPLING, SamplingOption};
 use crate::tool::{Call, Tool};
 
 /// The command line.
-pub const TOOL: Tool<SamplingOption> = Tool { name: PMVAL, subcommand: "val", ..SAMPLING };
+pub(crate) const TOOL: Tool<SamplingOption> = Tool { name: PMVAL, subcommand: "val", ..SAMPLING };
 
 /// Runs the tool.
-pub fn run(call: Call, words: Vec<String>) -> ExitCode {
+pub(crate) fn run(call: Call, words: Vec<String>) -> ExitCode {
     sampling::run(&TOOL, call, words)
 }

@@ -19,7 +19,7 @@ const INTERVALS: [u64; 12] =
 const PAGE: usize = 10;
 
 /// The state of the program, apart from where samples come from.
-pub struct App {
+pub(crate) struct App {
     /// What came of the collector.
     pub model: Model,
     /// What the model was when the screen was frozen.
@@ -41,7 +41,7 @@ pub struct App {
 }
 
 /// What is known of the source.
-pub struct Status {
+pub(crate) struct Status {
     /// The host's name.
     pub host: String,
     /// The connection.
@@ -58,7 +58,7 @@ pub struct Status {
 
 /// A part of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pane {
+pub(crate) enum Pane {
     Metrics,
     Instances,
     Events,
@@ -66,7 +66,7 @@ pub enum Pane {
 
 /// What the keys do.
 #[derive(Debug)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Each key is a command.
     Normal,
     /// Any key closes the help.
@@ -79,7 +79,7 @@ pub enum Mode {
 
 /// How instances are shown.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub(crate) struct Table {
     /// By what.
     pub sort: Sort,
     /// The other way round.
@@ -92,7 +92,7 @@ pub struct Table {
 
 /// What instances are sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
+pub(crate) enum Sort {
     /// The largest first.
     #[default]
     Value,
@@ -104,7 +104,7 @@ pub enum Sort {
 
 /// What the program has to do upon a key.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Command {
+pub(crate) enum Command {
     Quit,
     Suspend,
     Redraw,
@@ -115,14 +115,14 @@ pub enum Command {
 
 impl Status {
     /// How long it is from one sample to the next on the clock of the user.
-    pub fn pace(&self) -> Duration {
+    pub(crate) fn pace(&self) -> Duration {
         self.playing.map_or(self.interval, |playing| playing.pace(self.interval))
     }
 }
 
 impl App {
     /// Nothing is watched yet.
-    pub fn new(status: Status) -> App {
+    pub(crate) fn new(status: Status) -> App {
         App {
             model: Model::default(),
             frozen: None,
@@ -137,22 +137,22 @@ impl App {
     }
 
     /// What is shown: what there is, or what there was when the screen was frozen.
-    pub fn view(&self) -> &Model {
+    pub(crate) fn view(&self) -> &Model {
         self.frozen.as_ref().unwrap_or(&self.model)
     }
 
     /// Whether the screen is frozen. Samples are taken all the same.
-    pub fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         self.frozen.is_some() || self.status.playing.is_some_and(|playing| !playing.on)
     }
 
     /// The selected metric.
-    pub fn metric(&self) -> Option<&Metric> {
+    pub(crate) fn metric(&self) -> Option<&Metric> {
         self.view().metrics.get(self.selected)
     }
 
     /// The panes that there is something for, in their order.
-    pub fn panes(&self) -> Vec<Pane> {
+    pub(crate) fn panes(&self) -> Vec<Pane> {
         let mut panes = vec![Pane::Metrics];
         if self.metric().is_some_and(|metric| metric.instanced && !metric.is_event) {
             panes.push(Pane::Instances);
@@ -164,12 +164,12 @@ impl App {
     }
 
     /// The pane that the keys go to.
-    pub fn focus(&self) -> Pane {
+    pub(crate) fn focus(&self) -> Pane {
         if self.panes().contains(&self.pane) { self.pane } else { Pane::Metrics }
     }
 
     /// Instances of the selected metric, filtered and sorted.
-    pub fn rows(&self) -> Vec<(Inst, &Row)> {
+    pub(crate) fn rows(&self) -> Vec<(Inst, &Row)> {
         let Some(metric) = self.metric() else { return Vec::new() };
         let filter = self.table.filter.text().to_lowercase();
         let shown = |row: &Row| filter.is_empty() || row.name.to_lowercase().contains(&filter);
@@ -193,7 +193,7 @@ impl App {
     }
 
     /// Takes a key.
-    pub fn key(&mut self, key: Key) -> Option<Command> {
+    pub(crate) fn key(&mut self, key: Key) -> Option<Command> {
         match key {
             Key::Ctrl('c') => return Some(Command::Quit),
             Key::Ctrl('z') => return Some(Command::Suspend),
@@ -226,7 +226,7 @@ impl App {
     }
 
     /// What came of [`Command::Add`].
-    pub fn added(&mut self, result: Result<(), String>) {
+    pub(crate) fn added(&mut self, result: Result<(), String>) {
         match result {
             Ok(()) => {
                 self.mode = Mode::Normal;
@@ -240,7 +240,7 @@ impl App {
     }
 
     /// What came of [`Command::Remove`].
-    pub fn removed(&mut self) {
+    pub(crate) fn removed(&mut self) {
         self.unfreeze();
         self.select(self.selected.min(self.model.metrics.len().saturating_sub(1)));
     }

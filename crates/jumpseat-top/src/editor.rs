@@ -7,7 +7,7 @@ const MAX: usize = 4_096;
 
 /// The line, and where the cursor is.
 #[derive(Clone, Debug, Default)]
-pub struct Editor {
+pub(crate) struct Editor {
     text: String,
     /// Characters before the cursor.
     cursor: usize,
@@ -15,19 +15,19 @@ pub struct Editor {
 
 impl Editor {
     /// The line.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// The line before the cursor, at it, and after it.
-    pub fn parts(&self) -> (&str, &str, &str) {
+    pub(crate) fn parts(&self) -> (&str, &str, &str) {
         let (before, rest) = self.text.split_at(self.offset(self.cursor));
         let (at, after) = rest.split_at(rest.chars().next().map_or(0, char::len_utf8));
         (before, at, after)
     }
 
     /// Takes a key, in the manner of shells.
-    pub fn key(&mut self, key: Key) {
+    pub(crate) fn key(&mut self, key: Key) {
         // Characters, not bytes: the cursor is never within one.
         let len = self.text.chars().count();
         match key {

@@ -9,11 +9,11 @@ use super::sample::{Batch, EventRecord, Id, Item};
 use super::series::{Cell, HISTORY};
 
 /// Newest records that are kept.
-pub const KEPT: usize = 1_000;
+pub(crate) const KEPT: usize = 1_000;
 
 /// The records of all event metrics.
 #[derive(Clone, Debug, Default)]
-pub struct Events {
+pub(crate) struct Events {
     /// Where records come from: instances of event metrics.
     pub streams: BTreeMap<(Id, Inst), Stream>,
     /// The newest records, the newest last.
@@ -28,7 +28,7 @@ pub struct Events {
 
 /// An instance of an event metric.
 #[derive(Clone, Debug, Default)]
-pub struct Stream {
+pub(crate) struct Stream {
     /// Its name.
     pub name: Arc<str>,
     /// Records per second.
@@ -47,7 +47,7 @@ pub struct Stream {
 
 /// A record to be shown.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub(crate) struct Shown {
     /// Where it came from.
     pub stream: Arc<str>,
     /// The record.
@@ -56,12 +56,12 @@ pub struct Shown {
 
 impl Events {
     /// Forgets a metric.
-    pub fn remove(&mut self, id: Id) {
+    pub(crate) fn remove(&mut self, id: Id) {
         self.streams.retain(|&(metric, _), _| metric != id);
     }
 
     /// Begins to take the batches of a sample.
-    pub fn begin(&mut self, at: Timestamp) {
+    pub(crate) fn begin(&mut self, at: Timestamp) {
         // The first sample after the start or a gap has nothing to make a rate from.
         let before = std::mem::replace(&mut self.at, at);
         let elapsed = (at.as_nanos() - before.as_nanos()) as f64 * 1e-9;
@@ -69,7 +69,7 @@ impl Events {
     }
 
     /// Takes what came of an event metric. Streams that there is nothing of had no records.
-    pub fn take(&mut self, metric: Id, batches: Vec<Item<Batch>>) {
+    pub(crate) fn take(&mut self, metric: Id, batches: Vec<Item<Batch>>) {
         for (_, stream) in self.streams.range_mut((metric, Inst::MIN)..=(metric, Inst::MAX)) {
             (stream.taken, stream.missed_now) = (Some(0), 0);
             stream.absent += 1;
@@ -87,7 +87,7 @@ impl Events {
     }
 
     /// Ends a sample. Streams that are long gone are forgotten.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         for stream in self.streams.values_mut() {
             let records = stream.taken.take().map(|records| records as f64);
             stream.rate.push(records.zip(self.elapsed).map(|(records, elapsed)| records / elapsed));
@@ -103,19 +103,19 @@ impl Events {
     }
 
     /// Records per second of all streams of a metric in the last sample.
-    pub fn rate(&self, metric: Id) -> Option<f64> {
+    pub(crate) fn rate(&self, metric: Id) -> Option<f64> {
         self.elapsed?;
         let streams = self.of(metric).filter(|stream| stream.rate.age == 0);
         Some(streams.filter_map(|stream| stream.rate.last).sum())
     }
 
     /// The streams of a metric.
-    pub fn of(&self, metric: Id) -> impl Iterator<Item = &Stream> {
+    pub(crate) fn of(&self, metric: Id) -> impl Iterator<Item = &Stream> {
         self.streams.range((metric, Inst::MIN)..=(metric, Inst::MAX)).map(|(_, stream)| stream)
     }
 
     /// A sample that failed.
-    pub fn gap(&mut self) {
+    pub(crate) fn gap(&mut self) {
         self.at = Timestamp::default();
         self.streams.values_mut().for_each(|stream| stream.rate.push(None));
     }

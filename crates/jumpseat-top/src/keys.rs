@@ -2,7 +2,7 @@
 
 /// A key that was pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
+pub(crate) enum Key {
     /// Text.
     Char(char),
     /// A letter with the control key.
@@ -25,23 +25,23 @@ pub enum Key {
 
 /// Bytes that are not keys yet.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub(crate) struct Decoder {
     bytes: Vec<u8>,
 }
 
 impl Decoder {
     /// Takes bytes as they come, in pieces of any size.
-    pub fn feed(&mut self, bytes: &[u8]) {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Whether what there is may be the beginning of a key. If nothing follows soon, it is the escape key.
-    pub fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         !self.bytes.is_empty()
     }
 
     /// The next key. With `all`, no more bytes will come.
-    pub fn next(&mut self, all: bool) -> Option<Key> {
+    pub(crate) fn next(&mut self, all: bool) -> Option<Key> {
         loop {
             // An escape sequence that was cut off is the escape key and ordinary letters.
             let (key, len) = match decode(&self.bytes) {

@@ -43,7 +43,7 @@ struct Live {
 }
 
 /// Runs on the terminal. If a signal ended it, the process ends of it here.
-pub fn run(monitor: Monitor, app: App) -> io::Result<()> {
+pub(crate) fn run(monitor: Monitor, app: App) -> io::Result<()> {
     // Before there is a screen to restore: a signal in between ends the program as it always did.
     let signals = Signals::take()?;
     let screen = Screen::enter()?;

@@ -6,11 +6,11 @@
 use pcp_model::{Conversion, Desc, Semantics, Units, UnitsVocabulary, ValueType};
 
 /// Most columns that a number takes.
-pub const WIDTH: usize = 7;
+pub(crate) const WIDTH: usize = 7;
 
 /// How the values of a metric are shown.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Measure {
+pub(crate) struct Measure {
     /// Values are shown as their rate of change.
     pub rate: bool,
     /// The unit of what is shown.
@@ -36,7 +36,7 @@ enum Style {
 
 impl Measure {
     /// How values of a metric with this descriptor are shown.
-    pub fn of(desc: &Desc) -> Measure {
+    pub(crate) fn of(desc: &Desc) -> Measure {
         let is_event = matches!(desc.value_type, ValueType::Event | ValueType::HighResEvent);
         let base = Units { scale_space: 0, scale_time: 3, scale_count: 0, ..desc.units };
         // Scales that have no length are shown in the metric's own unit.
@@ -71,12 +71,12 @@ impl Measure {
     }
 
     /// A value in the unit that is shown.
-    pub fn convert(&self, value: f64) -> f64 {
+    pub(crate) fn convert(&self, value: f64) -> f64 {
         self.conversion.map_or(value, |conversion| conversion.f64(value))
     }
 
     /// A number, without its unit.
-    pub fn text(&self, value: f64) -> String {
+    pub(crate) fn text(&self, value: f64) -> String {
         match self.style {
             _ if !value.is_finite() => if value.is_nan() { "nan" } else { "inf" }.to_owned(),
             Style::Decimal => scaled(value, 1000.0, "kMGTPEZY", self.whole),
@@ -89,7 +89,7 @@ impl Measure {
 }
 
 /// A number that has no unit.
-pub fn plain(value: f64) -> String {
+pub(crate) fn plain(value: f64) -> String {
     scaled(value, 1000.0, "kMGTPEZY", false)
 }
 

@@ -15,7 +15,7 @@ const MAX_ROWS: usize = 50_000;
 
 /// All that is watched.
 #[derive(Clone, Debug, Default)]
-pub struct Model {
+pub(crate) struct Model {
     /// In the order in which they were asked for.
     pub metrics: Vec<Metric>,
     /// Event records, and how many there were.
@@ -30,7 +30,7 @@ pub struct Model {
 
 /// A metric or an expression.
 #[derive(Clone, Debug)]
-pub struct Metric {
+pub(crate) struct Metric {
     /// Which.
     pub id: Id,
     /// What it is called on the screen.
@@ -54,7 +54,7 @@ pub struct Metric {
 
 /// An instance of a metric.
 #[derive(Clone, Debug, Default)]
-pub struct Row {
+pub(crate) struct Row {
     /// Its name.
     pub name: Arc<str>,
     /// Its values.
@@ -67,7 +67,7 @@ pub struct Row {
 
 impl Model {
     /// Watches something else.
-    pub fn add(&mut self, id: Id, name: &str) {
+    pub(crate) fn add(&mut self, id: Id, name: &str) {
         self.metrics.push(Metric {
             id,
             name: name.to_owned(),
@@ -83,13 +83,13 @@ impl Model {
     }
 
     /// Watches something no more.
-    pub fn remove(&mut self, id: Id) {
+    pub(crate) fn remove(&mut self, id: Id) {
         self.metrics.retain(|metric| metric.id != id);
         self.events.remove(id);
     }
 
     /// Takes a descriptor. Values that do not go with the earlier one are forgotten.
-    pub fn describe(&mut self, id: Id, desc: &Desc) {
+    pub(crate) fn describe(&mut self, id: Id, desc: &Desc) {
         let Some(metric) = self.metrics.iter_mut().find(|metric| metric.id == id) else { return };
         let measure = Measure::of(desc);
         let instanced = desc.indom != InDom::NULL;
@@ -107,7 +107,7 @@ impl Model {
     }
 
     /// Takes a sample. What was not asked for in it has a gap there.
-    pub fn apply(&mut self, sample: Sample) {
+    pub(crate) fn apply(&mut self, sample: Sample) {
         self.samples += 1;
         self.at = Some(sample.at);
         // What was removed while the fetch was under way is left over in it.
@@ -133,7 +133,7 @@ impl Model {
     }
 
     /// A sample that failed as a whole: a gap in every series.
-    pub fn gap(&mut self) {
+    pub(crate) fn gap(&mut self) {
         self.metrics.iter_mut().for_each(Metric::gap);
         self.events.gap();
     }

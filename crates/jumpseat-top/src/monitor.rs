@@ -24,7 +24,7 @@ const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)
 const RETRY: u64 = 10;
 
 /// A collector or a recording, and what is watched of it.
-pub struct Monitor {
+pub(crate) struct Monitor {
     context: Context,
     host: String,
     watches: Vec<Watch>,
@@ -56,7 +56,7 @@ enum State {
 }
 
 /// What a step came to.
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Not done yet, or nothing to do.
     Nothing,
     /// A sample.
@@ -69,7 +69,7 @@ pub enum Outcome {
 
 /// The state of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Link {
+pub(crate) enum Link {
     /// It is up.
     Up,
     /// It is being made again.
@@ -88,7 +88,7 @@ impl Monitor {
     ///
     /// # Errors
     /// Why it cannot be reached.
-    pub fn open(spec: &str) -> Result<Monitor, String> {
+    pub(crate) fn open(spec: &str) -> Result<Monitor, String> {
         let mut context = Context::host(spec).map_err(|error| format!("{spec}: {error}"))?;
         let host = context.host_name().unwrap_or_else(|_| spec.to_owned());
         Ok(Monitor::new(context, host, None))
@@ -98,7 +98,7 @@ impl Monitor {
     ///
     /// # Errors
     /// Why they cannot be read.
-    pub fn replay(
+    pub(crate) fn replay(
         names: &str,
         tape: impl FnOnce(&mut Context) -> Result<Tape, String>,
     ) -> Result<Monitor, String> {
@@ -125,24 +125,24 @@ impl Monitor {
     }
 
     /// Whether it is a recording that has come to its end.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.tape.as_ref().is_some_and(|tape| tape.is_over(&self.context))
     }
 
     /// Whether it is a recording.
-    pub fn is_recorded(&self) -> bool {
+    pub(crate) fn is_recorded(&self) -> bool {
         self.tape.is_some()
     }
 
     /// The time between two samples of a recording has changed.
-    pub fn set_interval(&mut self, interval: Duration, model: &mut Model) -> Result<(), String> {
+    pub(crate) fn set_interval(&mut self, interval: Duration, model: &mut Model) -> Result<(), String> {
         self.settle(model);
         let Some(tape) = &mut self.tape else { return Ok(()) };
         tape.set_interval(&mut self.context, interval).map_err(|error| error.to_string())
     }
 
     /// Shows another place of a recording, with the samples before it. Each row begins anew.
-    pub fn seek(&mut self, seek: Seek, model: &mut Model) -> Result<(), String> {
+    pub(crate) fn seek(&mut self, seek: Seek, model: &mut Model) -> Result<(), String> {
         self.settle(model);
         let Some(tape) = &mut self.tape else { return Ok(()) };
         // What the user sees is where the step starts from, not what was read ahead.
@@ -161,7 +161,7 @@ impl Monitor {
     }
 
     /// The name of the host that the metrics are of.
-    pub fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
@@ -169,7 +169,7 @@ impl Monitor {
     ///
     /// # Errors
     /// Why not, in PCP's words; for expressions with a mark at the place.
-    pub fn add(&mut self, text: &str, model: &mut Model) -> Result<(), String> {
+    pub(crate) fn add(&mut self, text: &str, model: &mut Model) -> Result<(), String> {
         self.settle(model);
         if self.link() != Link::Up {
             return Err("there is no connection: try again when it is back".to_owned());
@@ -202,7 +202,7 @@ impl Monitor {
     }
 
     /// Watches what is usually interesting, of what there is.
-    pub fn add_usual(&mut self, model: &mut Model) {
+    pub(crate) fn add_usual(&mut self, model: &mut Model) {
         for text in USUAL {
             // A collector need not have all of them.
             let _ = self.add(text, model);
@@ -220,13 +220,13 @@ impl Monitor {
     }
 
     /// Watches something no more.
-    pub fn remove(&mut self, id: Id, model: &mut Model) {
+    pub(crate) fn remove(&mut self, id: Id, model: &mut Model) {
         self.watches.retain(|watch| watch.id != id);
         model.remove(id);
     }
 
     /// It is time for a sample. False if none can be taken now.
-    pub fn begin(&mut self, model: &mut Model) -> bool {
+    pub(crate) fn begin(&mut self, model: &mut Model) -> bool {
         match self.state {
             State::Idle => {}
             // It is late: the next one comes when this one is here.
@@ -252,7 +252,7 @@ impl Monitor {
     }
 
     /// Goes on with what is under way, without waiting for the collector's values.
-    pub fn advance(&mut self, model: &mut Model) -> Outcome {
+    pub(crate) fn advance(&mut self, model: &mut Model) -> Outcome {
         match self.state {
             State::Idle => Outcome::Nothing,
             State::Lost { again, attempts, .. } if Instant::now() >= again => {
@@ -294,7 +294,7 @@ impl Monitor {
     }
 
     /// What has to come before [`Monitor::advance`] can go on.
-    pub fn waiting(&self) -> Option<Waiting<'_>> {
+    pub(crate) fn waiting(&self) -> Option<Waiting<'_>> {
         match self.state {
             State::Fetching | State::Connecting { .. } => self.context.waiting(),
             State::Idle | State::Lost { .. } => None,
@@ -302,7 +302,7 @@ impl Monitor {
     }
 
     /// When to call [`Monitor::advance`] at the latest.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Idle => None,
             State::Lost { again, .. } => Some(again),
@@ -312,12 +312,12 @@ impl Monitor {
     }
 
     /// Whether a sample is under way.
-    pub fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         matches!(self.state, State::Fetching)
     }
 
     /// The state of the connection.
-    pub fn link(&self) -> Link {
+    pub(crate) fn link(&self) -> Link {
         match &self.state {
             State::Idle | State::Fetching => Link::Up,
             State::Connecting { .. } => Link::Connecting,

@@ -4,7 +4,7 @@ use pcp_derive::is_name;
 
 /// A metric by its name, or an expression with a name for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operand {
+pub(crate) enum Operand {
     /// A metric, or all below a name.
     Metric(String),
     /// A derived metric.
@@ -17,7 +17,7 @@ pub enum Operand {
 }
 
 /// What is shown if nothing is asked for, of what the collector has.
-pub const USUAL: [&str; 14] = [
+pub(crate) const USUAL: [&str; 14] = [
     "load=kernel.all.load[1 minute]",
     "kernel.all.cpu.user",
     "kernel.all.cpu.sys",
@@ -36,14 +36,14 @@ pub const USUAL: [&str; 14] = [
 
 impl Operand {
     /// What it is called on the screen.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Operand::Metric(name) | Operand::Expression { name, .. } => name,
         }
     }
 
     /// `METRIC`, `NAME=EXPRESSION` or an expression, which is its own name.
-    pub fn parse(text: &str) -> Operand {
+    pub(crate) fn parse(text: &str) -> Operand {
         let text = text.trim();
         if let Some((name, expression)) = text.split_once('=')
             && is_name(name.trim_end())

@@ -16,7 +16,7 @@ use super::{turn, wait};
 
 /// Columns and lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub(crate) struct Size {
     width: u16,
     height: u16,
 }
@@ -36,7 +36,7 @@ impl FromStr for Size {
 }
 
 /// Takes samples and prints a screen after each but the first, which has no rates yet.
-pub fn run(mut monitor: Monitor, mut app: App, frames: u32, size: Size) -> io::Result<()> {
+pub(crate) fn run(mut monitor: Monitor, mut app: App, frames: u32, size: Size) -> io::Result<()> {
     let theme = Theme::from_env();
     let mut next = Instant::now();
     for turn in 0..=frames {

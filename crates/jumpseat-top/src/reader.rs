@@ -19,14 +19,14 @@ const MAX_TEXT: usize = 512;
 
 /// Names known so far.
 #[derive(Default)]
-pub struct Reader {
+pub(crate) struct Reader {
     instances: HashMap<InDom, HashMap<Inst, Arc<str>>>,
     params: HashMap<Pmid, Arc<str>>,
 }
 
 impl Reader {
     /// What the values of a metric are.
-    pub fn read(&mut self, context: &mut Context, desc: &Desc, set: SetRef<'_>) -> Reading {
+    pub(crate) fn read(&mut self, context: &mut Context, desc: &Desc, set: SetRef<'_>) -> Reading {
         let values = match set.values {
             Ok(values) => values,
             Err(error) => return Reading::Failed(error.to_string()),

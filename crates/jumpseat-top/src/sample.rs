@@ -6,11 +6,11 @@ use pcp_event::EventFlags;
 use pcp_model::{Inst, Timestamp};
 
 /// Tells the things that are watched apart. Never used again.
-pub type Id = u64;
+pub(crate) type Id = u64;
 
 /// Values of all that is watched, at one time.
 #[derive(Clone, Debug, Default)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// When they were collected.
     pub at: Timestamp,
     /// What came of each.
@@ -19,7 +19,7 @@ pub struct Sample {
 
 /// What came of one thing that is watched.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reading {
+pub(crate) enum Reading {
     /// Numbers, in the metric's own units.
     Numbers(Vec<Item<f64>>),
     /// Values that are not numbers, as text.
@@ -32,7 +32,7 @@ pub enum Reading {
 
 /// A value of an instance.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Item<T> {
+pub(crate) struct Item<T> {
     /// The instance; -1 for metrics without instances.
     pub inst: Inst,
     /// Its name; empty for metrics without instances.
@@ -43,7 +43,7 @@ pub struct Item<T> {
 
 /// Event records that came at once.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Batch {
+pub(crate) struct Batch {
     /// How many, those not in `newest` included.
     pub records: u64,
     /// How many more were missed.
@@ -54,7 +54,7 @@ pub struct Batch {
 
 /// An event record.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EventRecord {
+pub(crate) struct EventRecord {
     /// When it happened.
     pub time: Timestamp,
     /// Its flags.

@@ -3,18 +3,18 @@
 use std::collections::VecDeque;
 
 /// Samples that are kept: more than the widest screen shows.
-pub const HISTORY: usize = 512;
+pub(crate) const HISTORY: usize = 512;
 
 /// The newest values, one for each sample; samples without a value are gaps.
 #[derive(Clone, Debug, Default)]
-pub struct Series {
+pub(crate) struct Series {
     /// Gaps are NaN.
     values: VecDeque<f32>,
 }
 
 /// What is to be said of a part of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stats {
+pub(crate) struct Stats {
     /// The least value.
     pub min: f64,
     /// The mean of the values.
@@ -25,7 +25,7 @@ pub struct Stats {
 
 impl Series {
     /// Appends the value of a sample.
-    pub fn push(&mut self, value: Option<f64>) {
+    pub(crate) fn push(&mut self, value: Option<f64>) {
         if self.values.len() == HISTORY {
             self.values.pop_front();
         }
@@ -34,13 +34,13 @@ impl Series {
     }
 
     /// The newest values, at most `count`, the oldest first.
-    pub fn newest(&self, count: usize) -> impl ExactSizeIterator<Item = Option<f64>> + Clone {
+    pub(crate) fn newest(&self, count: usize) -> impl ExactSizeIterator<Item = Option<f64>> + Clone {
         let skip = self.values.len().saturating_sub(count);
         self.values.range(skip..).map(|&value| (!value.is_nan()).then_some(value.into()))
     }
 
     /// What the newest values are, if there is any.
-    pub fn stats(&self, count: usize) -> Option<Stats> {
+    pub(crate) fn stats(&self, count: usize) -> Option<Stats> {
         let (mut number, mut sum) = (0.0, 0.0);
         let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in self.newest(count).flatten() {
@@ -51,7 +51,7 @@ impl Series {
     }
 
     /// The last value less the one before, if both samples had one.
-    pub fn change(&self) -> Option<f64> {
+    pub(crate) fn change(&self) -> Option<f64> {
         let mut last = self.newest(2);
         match (last.next(), last.next()) {
             (Some(Some(before)), Some(Some(now))) => Some(now - before),
@@ -62,7 +62,7 @@ impl Series {
 
 /// A value, and what it was.
 #[derive(Clone, Debug, Default)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// Its past.
     pub series: Series,
     /// The last value there was.
@@ -73,7 +73,7 @@ pub struct Cell {
 
 impl Cell {
     /// Takes the value of a sample.
-    pub fn push(&mut self, value: Option<f64>) {
+    pub(crate) fn push(&mut self, value: Option<f64>) {
         self.series.push(value);
         match value {
             Some(_) => (self.last, self.age) = (value, 0),

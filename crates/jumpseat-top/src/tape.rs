@@ -12,11 +12,11 @@ use super::sample::{Id, Reading};
 /// Samples that are taken before the place that is sought, to have a past to show.
 const PAST: i128 = 120;
 /// Intervals that the keys for larger steps go.
-pub const FAR: i64 = 10;
+pub(crate) const FAR: i64 = 10;
 
 /// A way through a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seek {
+pub(crate) enum Seek {
     /// So many intervals on, or back.
     By(i64),
     Start,
@@ -25,7 +25,7 @@ pub enum Seek {
 
 /// How the user has it played, for the title and the pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Playing {
+pub(crate) struct Playing {
     /// Whether it goes on by itself.
     pub on: bool,
     /// Whether there is nothing more.
@@ -39,17 +39,17 @@ impl Playing {
     const LIMIT: i32 = 10;
 
     /// On, as fast as it was.
-    pub fn new() -> Playing {
+    pub(crate) fn new() -> Playing {
         Playing { on: true, ended: false, speed: 0 }
     }
 
     /// Twice or half as fast.
-    pub fn faster(&mut self, by: i32) {
+    pub(crate) fn faster(&mut self, by: i32) {
         self.speed = (self.speed + by).clamp(-Playing::LIMIT, Playing::LIMIT);
     }
 
     /// How long an interval of the recording takes now.
-    pub fn pace(&self, interval: Duration) -> Duration {
+    pub(crate) fn pace(&self, interval: Duration) -> Duration {
         match u32::try_from(self.speed) {
             // Bounded by the limit of the speed.
             Ok(times) => interval / (1 << times),
@@ -58,7 +58,7 @@ impl Playing {
     }
 
     /// For the title.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let speed = match u32::try_from(self.speed) {
             Ok(times) => format!("{}x", 1 << times),
             Err(_) => format!("1/{}x", 1 << self.speed.unsigned_abs()),
@@ -72,7 +72,7 @@ impl Playing {
 }
 
 /// A recording, and the place in it.
-pub struct Tape {
+pub(crate) struct Tape {
     start: Timestamp,
     end: Timestamp,
     interval: Duration,
@@ -86,7 +86,7 @@ impl Tape {
     ///
     /// # Errors
     /// What is wrong with the archive, or with a switch.
-    pub fn new(
+    pub(crate) fn new(
         context: &mut Context,
         switches: &Switches<'_>,
         zone: &Zone,
@@ -102,20 +102,24 @@ impl Tape {
     }
 
     /// Whether the next sample is behind the end.
-    pub fn is_over(&self, context: &Context) -> bool {
+    pub(crate) fn is_over(&self, context: &Context) -> bool {
         let (_, next) = context.mode();
         next > self.end
     }
 
     /// Samples are that far apart from now on.
-    pub fn set_interval(&mut self, context: &mut Context, interval: Duration) -> Result<(), ClientError> {
+    pub(crate) fn set_interval(
+        &mut self,
+        context: &mut Context,
+        interval: Duration,
+    ) -> Result<(), ClientError> {
         let (_, next) = context.mode();
         self.interval = interval;
         self.go(context, next)
     }
 
     /// Goes to another place. What is to be shown is the samples from now on up to the time that is returned.
-    pub fn seek(
+    pub(crate) fn seek(
         &mut self,
         context: &mut Context,
         seek: Seek,
@@ -139,7 +143,7 @@ impl Tape {
     }
 
     /// Leaves out records that have been shown.
-    pub fn without_shown(&mut self, id: Id, reading: &mut Reading) {
+    pub(crate) fn without_shown(&mut self, id: Id, reading: &mut Reading) {
         let Reading::Events(items) = reading else { return };
         for item in items {
             let Some(time) = item.value.newest.iter().map(|record| record.time).max() else { continue };

@@ -16,7 +16,7 @@ use ratatui::crossterm::terminal::{
 };
 
 /// A terminal in raw mode, on its alternate screen.
-pub struct Screen {
+pub(crate) struct Screen {
     /// What to draw on.
     pub terminal: Terminal<CrosstermBackend<Stdout>>,
     /// The terminal itself, where standard input is something else.
@@ -25,7 +25,7 @@ pub struct Screen {
 
 impl Screen {
     /// Takes the terminal over. It is given back when the value is dropped, and before a panic is told.
-    pub fn enter() -> io::Result<Screen> {
+    pub(crate) fn enter() -> io::Result<Screen> {
         let tty = match io::stdin().is_terminal() {
             true => None,
             false => Some(File::open("/dev/tty")?),
@@ -42,7 +42,7 @@ impl Screen {
     }
 
     /// Where keys come from.
-    pub fn input(&self) -> Input<'_> {
+    pub(crate) fn input(&self) -> Input<'_> {
         match &self.tty {
             Some(tty) => Input::Tty(tty),
             None => Input::Stdin(io::stdin()),
@@ -50,7 +50,7 @@ impl Screen {
     }
 
     /// Stops the program, as the terminal's own key for that would, until somebody lets it go on.
-    pub fn suspend(&mut self) -> io::Result<()> {
+    pub(crate) fn suspend(&mut self) -> io::Result<()> {
         restore();
         let mut stop = SigSet::empty();
         stop.add(Signal::SIGTSTP);
@@ -62,7 +62,7 @@ impl Screen {
     }
 
     /// Takes the terminal over again after somebody else had it.
-    pub fn resume(&mut self) -> io::Result<()> {
+    pub(crate) fn resume(&mut self) -> io::Result<()> {
         // Whoever had it may have changed its modes.
         disable_raw_mode()?;
         enable_raw_mode()?;
@@ -71,7 +71,7 @@ impl Screen {
     }
 
     /// Has the next drawing draw everything.
-    pub fn redraw(&mut self) -> io::Result<()> {
+    pub(crate) fn redraw(&mut self) -> io::Result<()> {
         // Not `clear`, which asks the terminal for the cursor's place and waits for the answer.
         self.terminal.resize(self.terminal.size()?.into())
     }
@@ -92,7 +92,7 @@ fn restore() {
 }
 
 /// A terminal's input.
-pub enum Input<'a> {
+pub(crate) enum Input<'a> {
     /// Standard input.
     Stdin(io::Stdin),
     /// The terminal, opened by its name.
@@ -109,13 +109,13 @@ impl AsFd for Input<'_> {
 }
 
 /// Signals as something to read.
-pub struct Signals {
+pub(crate) struct Signals {
     fd: SignalFd,
 }
 
 impl Signals {
     /// Takes the signals that a program on a terminal gets, from here on.
-    pub fn take() -> io::Result<Signals> {
+    pub(crate) fn take() -> io::Result<Signals> {
         let mut signals = SigSet::empty();
         for signal in [
             Signal::SIGINT,
@@ -133,7 +133,7 @@ impl Signals {
     }
 
     /// The next signal that has come, if any.
-    pub fn next(&mut self) -> Option<Signal> {
+    pub(crate) fn next(&mut self) -> Option<Signal> {
         let info = self.fd.read_signal().ok().flatten()?;
         Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()
     }
@@ -146,7 +146,7 @@ impl AsFd for Signals {
 }
 
 /// Ends the program by a signal that it had taken, so that whoever started it sees why it ended.
-pub fn die_of(signal: Signal) -> io::Result<()> {
+pub(crate) fn die_of(signal: Signal) -> io::Result<()> {
     let mut taken = SigSet::empty();
     taken.add(signal);
     raise(signal)?;

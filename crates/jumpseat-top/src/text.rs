@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 
 /// What a buffer shows, without blanks at the ends of lines.
-pub fn text(buffer: &Buffer) -> String {
+pub(crate) fn text(buffer: &Buffer) -> String {
     let mut text = String::new();
     for y in buffer.area.top()..buffer.area.bottom() {
         let mut line = String::new();

@@ -4,7 +4,7 @@ use super::app::App;
 use super::monitor::{Monitor, Outcome};
 
 /// It is time for the next sample: of a recording only while it is played and not over.
-pub fn play(monitor: &mut Monitor, app: &mut App) {
+pub(crate) fn play(monitor: &mut Monitor, app: &mut App) {
     if let Some(playing) = &mut app.status.playing {
         playing.ended = monitor.is_over();
         if playing.ended || !playing.on {
@@ -15,14 +15,14 @@ pub fn play(monitor: &mut Monitor, app: &mut App) {
 }
 
 /// Starts to take a sample. Where none can be taken, there is a gap.
-pub fn start(monitor: &mut Monitor, app: &mut App) {
+pub(crate) fn start(monitor: &mut Monitor, app: &mut App) {
     if !monitor.begin(&mut app.model) {
         app.model.gap();
     }
 }
 
 /// Goes on with what is under way. True if a sample came.
-pub fn step(monitor: &mut Monitor, app: &mut App) -> bool {
+pub(crate) fn step(monitor: &mut Monitor, app: &mut App) -> bool {
     match monitor.advance(&mut app.model) {
         Outcome::Nothing => false,
         Outcome::Sample(sample) => {

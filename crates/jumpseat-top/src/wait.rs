@@ -7,12 +7,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use pcp_client::Waiting;
 
 /// What a context waits for, as [`until`] takes it.
-pub fn of_client(waiting: Waiting<'_>) -> (BorrowedFd<'_>, PollFlags) {
+pub(crate) fn of_client(waiting: Waiting<'_>) -> (BorrowedFd<'_>, PollFlags) {
     (waiting.fd, PollFlags::from_bits_truncate(waiting.interest.poll_events()))
 }
 
 /// Waits until one of the descriptors is ready, or the time has come. Which are ready, or have failed.
-pub fn until(fds: &[(BorrowedFd<'_>, PollFlags)], deadline: Option<Instant>) -> Vec<PollFlags> {
+pub(crate) fn until(fds: &[(BorrowedFd<'_>, PollFlags)], deadline: Option<Instant>) -> Vec<PollFlags> {
     let timeout = deadline.map_or(PollTimeout::NONE, |deadline| {
         // Rounded up, lest it wakes up too early again and again.
         let left = deadline.saturating_duration_since(Instant::now()).as_nanos().div_ceil(1_000_000);

@@ -17,7 +17,7 @@ pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
     #[inline]
-    pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(front)
@@ -31,37 +31,37 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
-    pub fn u8(&mut self) -> Option<u8> {
+    pub(crate) fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_be_bytes)
     }
 
     #[inline]
-    pub fn u16(&mut self) -> Option<u16> {
+    pub(crate) fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
 
     #[inline]
-    pub fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
     #[inline]
-    pub fn i32(&mut self) -> Option<i32> {
+    pub(crate) fn i32(&mut self) -> Option<i32> {
         self.array().map(i32::from_be_bytes)
     }
 
     #[inline]
-    pub fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
     /// A number of things that take at least `size` bytes each, as far as the record has room for them.
-    pub fn count(&mut self, size: usize) -> Option<usize> {
+    pub(crate) fn count(&mut self, size: usize) -> Option<usize> {
         let count = usize::try_from(self.i32()?).ok()?;
         (count <= self.0.len() / size).then_some(count)
     }
 
-    pub fn stamp(&mut self, stamp: Stamp) -> Option<Timestamp> {
+    pub(crate) fn stamp(&mut self, stamp: Stamp) -> Option<Timestamp> {
         Some(match stamp {
             Stamp::Micro => {
                 let (sec, usec) = (self.i32()?, self.u32()?);

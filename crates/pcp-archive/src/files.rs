@@ -61,7 +61,7 @@ impl FileSet {
     ///
     /// # Errors
     /// [`Problem::Missing`], [`Problem::MissingFile`], or the system's.
-    pub fn find(name: &Path) -> Result<FileSet, ArchiveError> {
+    pub(crate) fn find(name: &Path) -> Result<FileSet, ArchiveError> {
         let base = base_of(name);
         let wanted = base.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let directory = match base.parent() {

@@ -80,14 +80,14 @@ pub(super) struct Head {
 
 impl Head {
     /// Decodes the head of a record body whose type says which stamp it has and whether it is a delta.
-    pub fn decode(fields: &mut Fields<'_>, stamp: Stamp, delta: bool) -> Option<Head> {
+    pub(crate) fn decode(fields: &mut Fields<'_>, stamp: Stamp, delta: bool) -> Option<Head> {
         Some(Head { stamp: fields.stamp(stamp)?, indom: InDom(fields.u32()?), delta })
     }
 }
 
 impl History {
     /// Adds the record whose head has been read; `fields` is what follows, up to the trailer.
-    pub fn add(&mut self, head: &Head, mut fields: Fields<'_>) -> Result<(), Malformed> {
+    pub(crate) fn add(&mut self, head: &Head, mut fields: Fields<'_>) -> Result<(), Malformed> {
         const NO_INSTANCES: [i32; 2] = [0, -1];
         // Such a record leaves the domain as it was.
         let mut peek = fields;
@@ -161,7 +161,7 @@ impl History {
     }
 
     /// The domain at `time`, by id; `None` before its first record.
-    pub fn at(&mut self, time: Timestamp) -> Option<impl Iterator<Item = (Inst, &[u8])>> {
+    pub(crate) fn at(&mut self, time: Timestamp) -> Option<impl Iterator<Item = (Inst, &[u8])>> {
         let newest = self.records.partition_point(|record| record.stamp <= time).checked_sub(1)?;
         self.build(newest);
         let Self { names, built, records } = self;
@@ -197,7 +197,7 @@ impl History {
 
     /// Every instance there ever was, once, in the order of `pmGetInDomArchive(3)`: by the newest record
     /// that has it, then by id. With it the largest number of instances at a time.
-    pub fn lives(&self) -> (Vec<Life>, usize) {
+    pub(crate) fn lives(&self) -> (Vec<Life>, usize) {
         let mut lives: FxHashMap<Inst, Life> = FxHashMap::default();
         let mut entries: Vec<Entry> = Vec::new();
         let mut largest = 0;
@@ -235,17 +235,17 @@ impl History {
     }
 
     /// The newest name of an instance.
-    pub fn name(&self, life: &Life) -> &[u8] {
+    pub(crate) fn name(&self, life: &Life) -> &[u8] {
         text(&self.names, life.name)
     }
 
     /// Whether there is no record with instances.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
     /// The records as they are in the file, oldest first.
-    pub fn on_disk(&self) -> impl Iterator<Item = OnDisk<'_>> {
+    pub(crate) fn on_disk(&self) -> impl Iterator<Item = OnDisk<'_>> {
         self.records.iter().map(|record| {
             let there = record.entries.iter().map(|entry| (entry.id, Some(text(&self.names, entry.name))));
             let deleted = record.deleted.iter().map(|id| (*id, None));

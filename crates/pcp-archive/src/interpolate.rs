@@ -62,7 +62,7 @@ struct Reading {
 
 impl Interpolator {
     /// For an archive that starts then.
-    pub fn new(start: Timestamp, options: RuleOptions) -> Interpolator {
+    pub(crate) fn new(start: Timestamp, options: RuleOptions) -> Interpolator {
         Interpolator {
             start,
             options,
@@ -76,13 +76,13 @@ impl Interpolator {
     }
 
     /// Whether a reading between two is the nearer one; forgets the metrics.
-    pub fn set_nearest(&mut self, nearest: bool) {
+    pub(crate) fn set_nearest(&mut self, nearest: bool) {
         let options = RuleOptions { nearest, ..self.options };
         *self = Interpolator::new(self.start, options);
     }
 
     /// Forgets where it is, and the values.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.forget_values();
         self.forget_last();
     }
@@ -103,7 +103,7 @@ impl Interpolator {
     }
 
     /// Reading may go on where it ended: the archive has grown.
-    pub fn grown(&mut self) {
+    pub(crate) fn grown(&mut self) {
         self.reading.ended = false;
         self.reading.end = None;
         let slots = self.metrics.iter_mut().flat_map(|metric| &mut metric.slots);
@@ -117,7 +117,7 @@ impl Interpolator {
     ///
     /// # Errors
     /// Those of reading on; [`Problem::Record`] for values that are not of their metric's type.
-    pub fn fetch(
+    pub(crate) fn fetch(
         &mut self,
         archive: &mut Archive,
         pmids: &[Pmid],

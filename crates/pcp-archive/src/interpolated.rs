@@ -50,7 +50,7 @@ pub(super) struct Moment {
 
 impl Moment {
     /// For an archive that starts `nsec` nanoseconds behind a whole second.
-    pub fn new(nanos: i64, nsec: u32) -> Moment {
+    pub(crate) fn new(nanos: i64, nsec: u32) -> Moment {
         const SECOND: i64 = 1_000_000_000;
         let nsec = i64::from(nsec);
         let total = nanos.saturating_add(nsec);
@@ -67,26 +67,26 @@ pub(super) enum Answer<'a> {
 }
 
 impl Rule {
-    pub fn new(desc: &Desc, options: RuleOptions) -> Rule {
+    pub(crate) fn new(desc: &Desc, options: RuleOptions) -> Rule {
         Rule { value_type: desc.value_type, semantics: desc.semantics, float_in_situ: None, options }
     }
 
     /// Whether the value behind matters.
-    pub fn needs_next(&self) -> bool {
+    pub(crate) fn needs_next(&self) -> bool {
         self.semantics != Semantics::Discrete || (self.options.nearest && self.value_type.is_numeric())
     }
 
     /// Whether there is no value without the one behind.
-    pub fn needs_both(&self) -> bool {
+    pub(crate) fn needs_both(&self) -> bool {
         self.semantics != Semantics::Discrete
     }
 
-    pub fn is_counter(&self) -> bool {
+    pub(crate) fn is_counter(&self) -> bool {
         self.semantics == Semantics::Counter
     }
 
     /// Keeps a recorded value, if it is of the metric's type, recorded as its others are.
-    pub fn hold(&mut self, value: ValueRef<'_>) -> Option<Held> {
+    pub(crate) fn hold(&mut self, value: ValueRef<'_>) -> Option<Held> {
         match (self.value_type, value) {
             (ValueType::I32 | ValueType::U32, ValueRef::InSitu(word)) => {
                 Some(Held::Number(u32::from_be_bytes(word).into()))
@@ -119,7 +119,7 @@ impl Rule {
     ///
     /// # Errors
     /// [`PmError::TYPE`] for a counter that is no number.
-    pub fn value<'a>(&self, bounds: &Bounds<'a>) -> Result<Option<Answer<'a>>, PmError> {
+    pub(crate) fn value<'a>(&self, bounds: &Bounds<'a>) -> Result<Option<Answer<'a>>, PmError> {
         let Some((before_at, before)) = bounds.before else { return Ok(None) };
         let after = match bounds.after {
             Some(after) => Some(after),
@@ -207,7 +207,7 @@ impl Rule {
     ///
     /// # Errors
     /// [`PmError::TOOBIG`].
-    pub fn push(&self, inst: Inst, answer: Answer<'_>, out: &mut Fetched) -> Result<(), PmError> {
+    pub(crate) fn push(&self, inst: Inst, answer: Answer<'_>, out: &mut Fetched) -> Result<(), PmError> {
         let number = match answer {
             Answer::Block(block) => return out.push(inst, ValueRef::Block(block)),
             Answer::Number(number) => number,

@@ -50,7 +50,7 @@ pub(super) struct RawLabel {
 
 impl Labels {
     /// Adds the record whose body follows its type. `None`: it is not one.
-    pub fn add(&mut self, mut fields: Fields<'_>, stamp: Stamp) -> Option<()> {
+    pub(crate) fn add(&mut self, mut fields: Fields<'_>, stamp: Stamp) -> Option<()> {
         let stamp = fields.stamp(stamp)?;
         let (kind, ident) = (fields.i32()?, fields.u32()?);
         let nsets = usize::try_from(fields.i32()?).ok()?;
@@ -73,7 +73,7 @@ impl Labels {
     }
 
     /// The newest record not after `time`; and whether there is any record.
-    pub fn at(&self, key: Key, time: Timestamp) -> (Option<&Record>, bool) {
+    pub(crate) fn at(&self, key: Key, time: Timestamp) -> (Option<&Record>, bool) {
         let Some(records) = self.records.get(&key) else { return (None, false) };
         let newest = records.partition_point(|record| record.stamp <= time).checked_sub(1);
         (newest.and_then(|at| records.get(at)), true)
@@ -82,13 +82,13 @@ impl Labels {
 
 impl Record {
     /// The sets as they are in the file.
-    pub fn raw(&self) -> impl Iterator<Item = RawSet<'_>> {
+    pub(crate) fn raw(&self) -> impl Iterator<Item = RawSet<'_>> {
         let mut fields = Fields(&self.sets);
         (0..self.nsets).map_while(move |_| raw_set(&mut fields))
     }
 
     /// The sets.
-    pub fn sets(&self) -> Vec<LabelSet> {
+    pub(crate) fn sets(&self) -> Vec<LabelSet> {
         let text = |json: &[u8], (at, len): (usize, usize)| {
             json.get(at..at + len).map(|text| String::from_utf8_lossy(text).into_owned())
         };

@@ -41,7 +41,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    pub fn end(self) -> u64 {
+    pub(crate) fn end(self) -> u64 {
         self.at + self.len as u64
     }
 }
@@ -50,7 +50,7 @@ impl Frame {
 pub(super) const WORD: usize = 4;
 
 impl MemberReader {
-    pub fn open(member: &Member) -> Result<MemberReader, ArchiveError> {
+    pub(crate) fn open(member: &Member) -> Result<MemberReader, ArchiveError> {
         let failed = |error| ArchiveError::io(&member.path, error);
         let file = File::open(&member.path).map_err(failed)?;
         let raw = match member.compression {
@@ -62,7 +62,7 @@ impl MemberReader {
 
     /// Length of the uncompressed file; may grow while it is being written. Costs reading a compressed
     /// file whose format does not tell.
-    pub fn len(&mut self) -> Result<u64, ArchiveError> {
+    pub(crate) fn len(&mut self) -> Result<u64, ArchiveError> {
         let len = match &mut self.raw {
             Raw::Plain(file) => file.metadata().map(|metadata| metadata.len()),
             Raw::Packed(packed) => packed.len(),
@@ -71,7 +71,7 @@ impl MemberReader {
     }
 
     /// `len` bytes from `at` on, or as many of them as the file has.
-    pub fn bytes(&mut self, at: u64, len: usize) -> Result<&[u8], ArchiveError> {
+    pub(crate) fn bytes(&mut self, at: u64, len: usize) -> Result<&[u8], ArchiveError> {
         if self.inside(at, len).is_none() {
             self.fill(at, len).map_err(|error| ArchiveError::io(&self.member.path, error))?;
         }
@@ -82,7 +82,7 @@ impl MemberReader {
 
     /// The record at `at`, its length words included, or `None` if the file ends there (less than a
     /// length word is left).
-    pub fn frame(&mut self, at: u64) -> Result<Option<Frame>, ArchiveError> {
+    pub(crate) fn frame(&mut self, at: u64) -> Result<Option<Frame>, ArchiveError> {
         let Some(len) = word(self.bytes(at, WORD)?) else { return Ok(None) };
         let frame = self.checked(at, len)?;
         let record = self.bytes(at, frame.len)?;
@@ -96,7 +96,7 @@ impl MemberReader {
     }
 
     /// The record that ends at `end`; records start behind the label, at `first`.
-    pub fn frame_before(&mut self, end: u64, first: u64) -> Result<Frame, ArchiveError> {
+    pub(crate) fn frame_before(&mut self, end: u64, first: u64) -> Result<Frame, ArchiveError> {
         let at = end.saturating_sub(WORD as u64);
         let Some(len) = word(self.bytes(at, WORD)?) else { return Err(self.bad(at, "truncated")) };
         let frame = self.checked(end.saturating_sub(u64::from(len)), len)?;
@@ -110,7 +110,7 @@ impl MemberReader {
     }
 
     /// The bytes of a record found before.
-    pub fn record(&mut self, frame: Frame) -> Result<&[u8], ArchiveError> {
+    pub(crate) fn record(&mut self, frame: Frame) -> Result<&[u8], ArchiveError> {
         // Twice the same test, so that the borrow of the error's path does not last.
         if self.bytes(frame.at, frame.len)?.len() < frame.len {
             return Err(self.bad(frame.at, "truncated"));
@@ -118,11 +118,11 @@ impl MemberReader {
         self.bytes(frame.at, frame.len)
     }
 
-    pub fn bad(&self, at: u64, what: &'static str) -> ArchiveError {
+    pub(crate) fn bad(&self, at: u64, what: &'static str) -> ArchiveError {
         self.error(at, Problem::Record(what))
     }
 
-    pub fn error(&self, at: impl Into<Option<u64>>, problem: Problem) -> ArchiveError {
+    pub(crate) fn error(&self, at: impl Into<Option<u64>>, problem: Problem) -> ArchiveError {
         ArchiveError::new(&self.member.path, at, problem)
     }
 

@@ -66,7 +66,7 @@ impl Metadata {
     /// # Errors
     /// [`Problem::Record`], [`Problem::RecordType`], [`Problem::Changed`], or the system's. What was read
     /// before stays, and `at` is at the record that is wrong.
-    pub fn load(&mut self, source: &mut MemberReader, at: &mut u64) -> Result<(), ArchiveError> {
+    pub(crate) fn load(&mut self, source: &mut MemberReader, at: &mut u64) -> Result<(), ArchiveError> {
         loop {
             let mut fields = Fields(source.bytes(*at, HEADER)?);
             let (Some(len), Some(kind)) = (fields.u32(), fields.u32()) else { return Ok(()) };
@@ -90,7 +90,7 @@ impl Metadata {
     }
 
     /// Whether no metric is described.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.descs.is_empty()
     }
 
@@ -98,7 +98,7 @@ impl Metadata {
     ///
     /// # Errors
     /// [`PmError::PMID_LOG`].
-    pub fn desc(&self, pmid: Pmid) -> Result<Desc, PmError> {
+    pub(crate) fn desc(&self, pmid: Pmid) -> Result<Desc, PmError> {
         let raw = self.descs.get(&pmid).ok_or(PmError::PMID_LOG)?;
         Ok(Desc {
             pmid,
@@ -110,7 +110,7 @@ impl Metadata {
     }
 
     /// All metrics, in no order.
-    pub fn pmids(&self) -> impl Iterator<Item = Pmid> {
+    pub(crate) fn pmids(&self) -> impl Iterator<Item = Pmid> {
         self.descs.keys().copied()
     }
 
@@ -118,7 +118,7 @@ impl Metadata {
     ///
     /// # Errors
     /// [`PmError::NOTHOST`] where the archive has no such text at all, else [`PmError::TEXT`].
-    pub fn text(&self, target: TextTarget, level: TextLevel) -> Result<String, PmError> {
+    pub(crate) fn text(&self, target: TextTarget, level: TextLevel) -> Result<String, PmError> {
         let about = match target {
             TextTarget::Metric(_) => METRIC,
             TextTarget::InDom(_) => DOMAIN,

@@ -42,7 +42,7 @@ impl Default for Names {
 
 impl Names {
     /// Adds a name. One that is taken stays with its metric.
-    pub fn insert(&mut self, name: &str, pmid: Pmid) {
+    pub(crate) fn insert(&mut self, name: &str, pmid: Pmid) {
         let leaf = self.make(name);
         let node = &mut self.nodes[leaf as usize];
         if node.pmid.is_none() && leaf != ROOT {
@@ -55,7 +55,7 @@ impl Names {
     ///
     /// # Errors
     /// [`PmError::NAME`]; [`PmError::NONLEAF`] where there are names below.
-    pub fn lookup(&self, name: &str) -> Result<Pmid, PmError> {
+    pub(crate) fn lookup(&self, name: &str) -> Result<Pmid, PmError> {
         let node = &self.nodes[self.node(name)? as usize];
         match node.pmid {
             Some(pmid) if node.children.is_empty() => Ok(pmid),
@@ -64,7 +64,7 @@ impl Names {
     }
 
     /// All names of a metric, in the order of `pmNameAll(3)`.
-    pub fn names_of(&self, pmid: Pmid) -> Vec<String> {
+    pub(crate) fn names_of(&self, pmid: Pmid) -> Vec<String> {
         let Some(leaves) = self.by_pmid.get(&pmid) else { return Vec::new() };
         let mut leaves: Vec<u32> = leaves.clone();
         if leaves.len() > 1 {
@@ -77,7 +77,7 @@ impl Names {
     ///
     /// # Errors
     /// [`PmError::NAME`]. A metric has no children.
-    pub fn children(&self, name: &str) -> Result<Vec<(&str, bool)>, PmError> {
+    pub(crate) fn children(&self, name: &str) -> Result<Vec<(&str, bool)>, PmError> {
         let node = self.node(name)?;
         let children = self.nodes[node as usize].children.iter().rev();
         Ok(children
@@ -92,7 +92,7 @@ impl Names {
     ///
     /// # Errors
     /// [`PmError::NAME`].
-    pub fn leaves(&self, name: &str) -> Result<Vec<String>, PmError> {
+    pub(crate) fn leaves(&self, name: &str) -> Result<Vec<String>, PmError> {
         let node = self.node(name)?;
         let mut found = Vec::new();
         let mut todo = vec![node];

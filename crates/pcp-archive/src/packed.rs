@@ -49,13 +49,13 @@ struct Decoder {
 }
 
 impl Packed {
-    pub fn new(file: File, compression: Compression) -> io::Result<Packed> {
+    pub(crate) fn new(file: File, compression: Compression) -> io::Result<Packed> {
         let (points, len) = seek_points::find(&file, compression)?;
         Ok(Packed { file, compression, points, len, decoder: None, pieces: BTreeMap::new(), uses: 0 })
     }
 
     /// Length of the uncompressed file. Decodes all of it where the format does not tell.
-    pub fn len(&mut self) -> io::Result<u64> {
+    pub(crate) fn len(&mut self) -> io::Result<u64> {
         let mut number = self.decoder.as_ref().map_or(0, |decoder| decoder.at) / PIECE as u64;
         loop {
             if let Some(len) = self.len {
@@ -67,7 +67,7 @@ impl Packed {
     }
 
     /// Reads at least one byte, unless the file ends there.
-    pub fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
         let from = (at % PIECE as u64) as usize;
         let piece = self.piece(at / PIECE as u64)?;
         let found = piece.get(from..).unwrap_or(&[]);

@@ -69,7 +69,11 @@ impl Part {
     ///
     /// # Errors
     /// In the order of spec `archive.md` 8. `host`: that of the archives before it.
-    pub fn open(name: &Path, host: Option<&str>, metadata: &mut Metadata) -> Result<Part, ArchiveError> {
+    pub(crate) fn open(
+        name: &Path,
+        host: Option<&str>,
+        metadata: &mut Metadata,
+    ) -> Result<Part, ArchiveError> {
         let files = FileSet::find(name)?;
         let volumes: Vec<(u32, Member)> =
             files.volumes.iter().map(|(number, member)| (*number, member.clone())).collect();
@@ -122,7 +126,7 @@ impl Part {
     ///
     /// # Errors
     /// Metadata that contradicts itself, or the system's.
-    pub fn refresh(&mut self, metadata: &mut Metadata) -> Result<bool, ArchiveError> {
+    pub(crate) fn refresh(&mut self, metadata: &mut Metadata) -> Result<bool, ArchiveError> {
         let files = FileSet::find(&self.files.base)?;
         for (number, member) in &files.volumes {
             // A logger only adds volumes at the end.
@@ -150,17 +154,17 @@ impl Part {
     }
 
     /// The stamps of its records.
-    pub fn stamp(&self) -> Stamp {
+    pub(crate) fn stamp(&self) -> Stamp {
         self.label.stamp()
     }
 
     /// In front of the first record.
-    pub fn first(&self) -> Spot {
+    pub(crate) fn first(&self) -> Spot {
         Spot { volume: 0, offset: self.label.len() }
     }
 
     /// The record behind a spot, if there is one, and its volume.
-    pub fn next(&mut self, mut at: Spot) -> Result<Option<(usize, Frame)>, ArchiveError> {
+    pub(crate) fn next(&mut self, mut at: Spot) -> Result<Option<(usize, Frame)>, ArchiveError> {
         loop {
             if let Some(frame) = self.volume(at.volume)?.frame(at.offset)? {
                 return Ok(Some((at.volume, frame)));
@@ -173,7 +177,7 @@ impl Part {
     }
 
     /// The record in front of a spot, if there is one, and its volume.
-    pub fn previous(&mut self, mut at: Spot) -> Result<Option<(usize, Frame)>, ArchiveError> {
+    pub(crate) fn previous(&mut self, mut at: Spot) -> Result<Option<(usize, Frame)>, ArchiveError> {
         let first = self.label.len();
         while at.offset <= first {
             if at.volume == 0 {
@@ -187,7 +191,7 @@ impl Part {
     }
 
     /// A record found before.
-    pub fn record(&mut self, volume: usize, frame: Frame) -> Result<Record<'_>, ArchiveError> {
+    pub(crate) fn record(&mut self, volume: usize, frame: Frame) -> Result<Record<'_>, ArchiveError> {
         self.volume(volume)?;
         let (stamp, path) = (self.stamp(), &self.volumes[volume].1.path);
         // The volume just used is in front. Not by `volume`, whose borrow would hide the path of an error.
@@ -196,7 +200,7 @@ impl Part {
     }
 
     /// The time of a record found before.
-    pub fn time(&mut self, volume: usize, frame: Frame) -> Result<Timestamp, ArchiveError> {
+    pub(crate) fn time(&mut self, volume: usize, frame: Frame) -> Result<Timestamp, ArchiveError> {
         let stamp = self.stamp();
         let source = self.volume(volume)?;
         match Record::head(source.record(frame)?, stamp) {
@@ -206,7 +210,7 @@ impl Part {
     }
 
     /// A spot with no record at or behind `time` in front of it, as near to `time` as the index tells.
-    pub fn before(&mut self, time: Timestamp) -> Result<Spot, ArchiveError> {
+    pub(crate) fn before(&mut self, time: Timestamp) -> Result<Spot, ArchiveError> {
         let mut at = self.marks.partition_point(|mark| mark.stamp < time);
         while let Some(mark) = at.checked_sub(1).and_then(|at| self.marks.get(at)) {
             let spot = mark.spot;
@@ -219,7 +223,7 @@ impl Part {
     }
 
     /// A spot with no record at or in front of `time` behind it, as near to `time` as the index tells.
-    pub fn behind(&mut self, time: Timestamp) -> Result<Spot, ArchiveError> {
+    pub(crate) fn behind(&mut self, time: Timestamp) -> Result<Spot, ArchiveError> {
         let at = self.marks.partition_point(|mark| mark.stamp <= time);
         if let Some(mark) = self.marks.get(at) {
             let spot = mark.spot;
@@ -234,7 +238,7 @@ impl Part {
     ///
     /// # Errors
     /// [`Problem::Record`] where there is none.
-    pub fn end(&mut self) -> Result<End, ArchiveError> {
+    pub(crate) fn end(&mut self) -> Result<End, ArchiveError> {
         let seen = self.seen()?;
         if let Some(cached) = self.end.as_ref().filter(|cached| cached.seen == seen) {
             return Ok(cached.end);

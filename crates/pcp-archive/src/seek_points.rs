@@ -26,7 +26,7 @@ pub(super) struct SeekPoint {
 
 impl SeekPoint {
     /// What the decoder wants to see first.
-    pub fn header(&self) -> Vec<u8> {
+    pub(crate) fn header(&self) -> Vec<u8> {
         self.header.map(Vec::from).unwrap_or_default()
     }
 }

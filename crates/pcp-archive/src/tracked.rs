@@ -65,7 +65,7 @@ pub(super) struct Far {
 }
 
 impl Metric {
-    pub fn new(archive: &Archive, desc: &Desc, start: Timestamp, options: RuleOptions) -> Metric {
+    pub(crate) fn new(archive: &Archive, desc: &Desc, start: Timestamp, options: RuleOptions) -> Metric {
         let rule = Rule::new(desc, options);
         let mut metric = Metric {
             pmid: desc.pmid,
@@ -100,12 +100,12 @@ impl Metric {
 
 impl Metric {
     /// Whether the first value ahead matters, which is the earlier one when going backward.
-    pub fn needs_ahead(&self, direction: Direction) -> bool {
+    pub(crate) fn needs_ahead(&self, direction: Direction) -> bool {
         direction == Direction::Backward || self.rule.needs_next()
     }
 
     /// Calls `each` for the values whose instances there are, up to the first that it refuses.
-    pub fn each_value<E>(
+    pub(crate) fn each_value<E>(
         &mut self,
         values: ValuesRef<'_>,
         mut each: impl FnMut(&mut Slot, &mut Rule, ValueRef<'_>) -> Result<(), E>,
@@ -120,7 +120,7 @@ impl Metric {
     }
 
     /// Turns the times to the other direction.
-    pub fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         for Slot { life: (birth, death), .. } in &mut self.slots {
             (*birth, *death) = (death.saturating_neg(), birth.saturating_neg());
         }
@@ -133,7 +133,7 @@ impl Slot {
     /// Queues a value that was read ahead; at or in front of `now` only the last one counts, so it takes the place of
     /// the one before.
     #[inline]
-    pub fn read_ahead(&mut self, value: QueuedValue, now: Along) -> Reached {
+    pub(crate) fn read_ahead(&mut self, value: QueuedValue, now: Along) -> Reached {
         let at = value.at;
         if let Some(back) = self.queue.back_mut().filter(|_| at <= now) {
             *back = value;
@@ -145,7 +145,7 @@ impl Slot {
     }
 
     /// Whether a value at or behind `now` is wanted and not known, nor known not to be.
-    pub fn lacks_next(&self, now: Along) -> bool {
+    pub(crate) fn lacks_next(&self, now: Along) -> bool {
         self.wanted
             && self.queue.back().is_none_or(|value| value.at < now)
             && self.far.as_ref().is_none_or(|far| far.at < now)
@@ -153,7 +153,7 @@ impl Slot {
     }
 
     /// The last value not behind `now`, and the first not in front of it, unless a mark is nearer.
-    pub fn around(
+    pub(crate) fn around(
         &self,
         now: Along,
         passed: Option<Along>,

@@ -16,7 +16,7 @@ pub(super) struct Metrics<'a> {
 }
 
 impl<'a> Metrics<'a> {
-    pub fn new(provider: &'a mut NamedProvider, profile: &'a Profile) -> Metrics<'a> {
+    pub(crate) fn new(provider: &'a mut NamedProvider, profile: &'a Profile) -> Metrics<'a> {
         Metrics { provider, profile, instances: HashMap::new() }
     }
 

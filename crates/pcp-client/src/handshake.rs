@@ -62,7 +62,7 @@ enum Stage {
 
 impl Handshake {
     /// Begins on a connected transport.
-    pub fn new(mut line: Line, config: HandshakeConfig) -> Handshake {
+    pub(crate) fn new(mut line: Line, config: HandshakeConfig) -> Handshake {
         line.set_limit(config.limit);
         Handshake { line, config, features: Features(0), encrypt: false, stage: Stage::Greeting }
     }
@@ -72,7 +72,7 @@ impl Handshake {
     /// # Errors
     /// [`ClientError::Pcp`]: the collector refuses. [`ClientError::Unsupported`]: something that is wanted cannot be had. Else the
     /// connection is of no use.
-    pub fn advance(&mut self) -> Result<bool> {
+    pub(crate) fn advance(&mut self) -> Result<bool> {
         while self.stage != Stage::Done {
             // TLS speaks its own records: there are no PDUs to take until both sides have agreed.
             if self.stage == Stage::Encrypting {
@@ -115,12 +115,12 @@ impl Handshake {
         Ok(true)
     }
 
-    pub fn waiting(&self) -> Waiting<'_> {
+    pub(crate) fn waiting(&self) -> Waiting<'_> {
         self.line.waiting()
     }
 
     /// The connection, and what the collector can do.
-    pub fn finish(self) -> (Line, Features) {
+    pub(crate) fn finish(self) -> (Line, Features) {
         (self.line, self.features)
     }
 

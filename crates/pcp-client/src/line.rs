@@ -42,7 +42,7 @@ pub(super) struct Line {
 
 impl Line {
     /// A connection over a socket, on which the next PDU may be waited for without a limit.
-    pub fn new(socket: Socket) -> Line {
+    pub(crate) fn new(socket: Socket) -> Line {
         Line {
             stream: Stream::new(socket),
             input: Vec::new(),
@@ -55,7 +55,7 @@ impl Line {
     }
 
     /// From now on, the time in which the next PDU has to be here as a whole.
-    pub fn set_limit(&mut self, limit: Option<Duration>) {
+    pub(crate) fn set_limit(&mut self, limit: Option<Duration>) {
         self.limit = limit;
         // A limit beyond what the clock can tell is none.
         self.deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -65,7 +65,7 @@ impl Line {
     ///
     /// # Errors
     /// Something came that nobody asked for, or the end.
-    pub fn expect_silence(&mut self) -> Result<()> {
+    pub(crate) fn expect_silence(&mut self) -> Result<()> {
         let silent = self.have.is_empty() && !self.fill()?;
         if silent { Ok(()) } else { Err(ClientError::Unexpected) }
     }
@@ -74,7 +74,7 @@ impl Line {
     ///
     /// # Errors
     /// It is longer, or cannot be expressed. Nothing is put then, and the connection is as it was.
-    pub fn put(&mut self, pdu: &Pdu, from: i32, max: usize) -> Result<()> {
+    pub(crate) fn put(&mut self, pdu: &Pdu, from: i32, max: usize) -> Result<()> {
         let before = self.output.len();
         pdu.encode(from, &mut self.output)?;
         if self.output.len() - before > max {
@@ -86,18 +86,18 @@ impl Line {
     }
 
     /// Puts a PDU that has been encoded before.
-    pub fn put_encoded(&mut self, pdu: &[u8]) {
+    pub(crate) fn put_encoded(&mut self, pdu: &[u8]) {
         self.counts.count_sent(kind_of(pdu));
         self.put_bytes(pdu);
     }
 
     /// How many PDUs have been put and taken.
-    pub fn counts(&self) -> &PduCounts {
+    pub(crate) fn counts(&self) -> &PduCounts {
         &self.counts
     }
 
     /// Puts bytes as they are.
-    pub fn put_bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
     }
 
@@ -105,7 +105,7 @@ impl Line {
     ///
     /// # Errors
     /// The connection is of no more use.
-    pub fn pump(&mut self) -> Result<bool> {
+    pub(crate) fn pump(&mut self) -> Result<bool> {
         let asks = !self.output.is_empty();
         self.flush()?;
         if asks && self.output.is_empty() && self.have.is_empty() {
@@ -128,24 +128,24 @@ impl Line {
     }
 
     /// The PDU at the front, header included, if it is there as a whole.
-    pub fn pdu(&self) -> Option<&[u8]> {
+    pub(crate) fn pdu(&self) -> Option<&[u8]> {
         let len = self.pdu_len().ok().flatten()?;
         self.waiting_input().get(..len)
     }
 
     /// The type of the PDU at the front; 0 if there is none.
-    pub fn kind(&self) -> u32 {
+    pub(crate) fn kind(&self) -> u32 {
         self.pdu().map_or(0, kind_of)
     }
 
     /// Drops the PDU at the front.
-    pub fn skip(&mut self) {
+    pub(crate) fn skip(&mut self) {
         self.counts.count_received(self.kind());
         self.have.start += self.pdu().map_or(0, <[u8]>::len);
     }
 
     /// Takes the PDU at the front.
-    pub fn take(&mut self) -> Result<Pdu> {
+    pub(crate) fn take(&mut self) -> Result<Pdu> {
         let kind = self.kind();
         let Some(pdu) = self.pdu() else { return Err(ClientError::Unexpected) };
         let body = Bytes::copy_from_slice(pdu.get(HEADER_LEN..).unwrap_or_default());
@@ -154,7 +154,7 @@ impl Line {
     }
 
     /// Sends what can be sent without waiting.
-    pub fn flush(&mut self) -> Result<()> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         while !self.output.is_empty() {
             match self.stream.write(&self.output) {
                 Ok(0) => return Err(ClientError::Closed),
@@ -168,7 +168,7 @@ impl Line {
     }
 
     /// As [`Line::pump`] for a line of text; gives it without its newline.
-    pub fn pump_text(&mut self) -> Result<Option<String>> {
+    pub(crate) fn pump_text(&mut self) -> Result<Option<String>> {
         self.flush()?;
         loop {
             let input = self.waiting_input();
@@ -195,7 +195,7 @@ impl Line {
     ///
     /// # Errors
     /// The peer has said more than it was asked.
-    pub fn encrypt(&mut self, session: super::tls::Session) -> Result<()> {
+    pub(crate) fn encrypt(&mut self, session: super::tls::Session) -> Result<()> {
         if !self.have.is_empty() || !self.output.is_empty() {
             return Err(ClientError::Unexpected);
         }
@@ -204,7 +204,7 @@ impl Line {
     }
 
     /// Goes on with the beginning of the encryption. True when the peer has proved who it is.
-    pub fn is_encrypted(&mut self) -> Result<bool> {
+    pub(crate) fn is_encrypted(&mut self) -> Result<bool> {
         while self.stream.is_handshaking() {
             let more = self.fill()?;
             if self.late() {
@@ -218,7 +218,7 @@ impl Line {
     }
 
     /// What [`Line::pump`] waits for.
-    pub fn waiting(&self) -> Waiting<'_> {
+    pub(crate) fn waiting(&self) -> Waiting<'_> {
         let writes = !self.output.is_empty() || self.stream.wants_write();
         // Always for reading too: a peer that refuses, or is gone, says so while it is written to.
         let interest = if writes { Interest::ReadOrWrite } else { Interest::Read };

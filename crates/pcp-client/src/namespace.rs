@@ -284,16 +284,16 @@ pub(super) struct NamedProvider {
 }
 
 impl NamedProvider {
-    pub fn new(provider: Box<dyn Provider>) -> NamedProvider {
+    pub(crate) fn new(provider: Box<dyn Provider>) -> NamedProvider {
         NamedProvider { provider, names: None }
     }
 
-    pub fn with_names(self, names: Arc<NameSpace>) -> NamedProvider {
+    pub(crate) fn with_names(self, names: Arc<NameSpace>) -> NamedProvider {
         NamedProvider { names: Some(names), ..self }
     }
 
     /// As [`Provider::lookup_names`].
-    pub fn lookup_names(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>> {
+    pub(crate) fn lookup_names(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>> {
         match (&self.names, names) {
             (None, names) => self.provider.lookup_names(names),
             (Some(_), []) => Err(PmError::TOOSMALL.into()),
@@ -304,14 +304,14 @@ impl NamedProvider {
     }
 
     /// As [`Provider::names_of`].
-    pub fn names_of(&mut self, pmid: Pmid) -> Result<Vec<String>> {
+    pub(crate) fn names_of(&mut self, pmid: Pmid) -> Result<Vec<String>> {
         let Some(own) = &self.names else { return self.provider.names_of(pmid) };
         let names: Vec<String> = own.names_of(pmid).map(str::to_owned).collect();
         if names.is_empty() { Err(PmError::PMID.into()) } else { Ok(names) }
     }
 
     /// As [`Provider::children`].
-    pub fn children(&mut self, name: &str) -> Result<Vec<Child>> {
+    pub(crate) fn children(&mut self, name: &str) -> Result<Vec<Child>> {
         match &self.names {
             Some(own) => Ok(own.children(name)?),
             None => self.provider.children(name),
@@ -319,7 +319,7 @@ impl NamedProvider {
     }
 
     /// As [`Provider::traverse`].
-    pub fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
+    pub(crate) fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
         match &self.names {
             Some(own) => Ok(own.traverse(name)?),
             None => self.provider.traverse(name),
@@ -327,7 +327,7 @@ impl NamedProvider {
     }
 
     /// Leaves names of the context's own out that an archive has no metrics for.
-    pub fn trim_names(&mut self) -> Result<()> {
+    pub(crate) fn trim_names(&mut self) -> Result<()> {
         let Some(own) = &mut self.names else { return Ok(()) };
         if self.provider.kind() != ContextKind::Archive {
             return Ok(());

@@ -15,23 +15,23 @@ pub(super) enum Session {}
 impl Session {
     /// # Errors
     /// Always: who cannot encrypt does not offer it, so a collector that begins to is out of turn.
-    pub fn new(_: &Path, _: &str) -> Result<Session> {
+    pub(crate) fn new(_: &Path, _: &str) -> Result<Session> {
         Err(ClientError::Unexpected)
     }
 
-    pub fn write(&mut self, _: &mut Socket, _: &[u8]) -> io::Result<usize> {
+    pub(crate) fn write(&mut self, _: &mut Socket, _: &[u8]) -> io::Result<usize> {
         match *self {}
     }
 
-    pub fn read(&mut self, _: &mut Socket, _: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, _: &mut Socket, _: &mut [u8]) -> io::Result<usize> {
         match *self {}
     }
 
-    pub fn is_handshaking(&self) -> bool {
+    pub(crate) fn is_handshaking(&self) -> bool {
         match *self {}
     }
 
-    pub fn wants_write(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         match *self {}
     }
 }

@@ -32,7 +32,7 @@ impl fmt::Display for Address {
 
 impl Address {
     /// Whether what is sent there stays on this machine.
-    pub fn is_local(&self) -> bool {
+    pub(crate) fn is_local(&self) -> bool {
         match self {
             Address::Inet(address) => address.ip().is_loopback(),
             Address::Unix(_) => true,
@@ -49,7 +49,7 @@ pub(super) enum Socket {
 
 impl Socket {
     /// Starts to connect. The socket becomes writable when that is done, well or not: see [`Socket::connected`].
-    pub fn connect(address: &Address) -> io::Result<Socket> {
+    pub(crate) fn connect(address: &Address) -> io::Result<Socket> {
         match address {
             Address::Inet(address) => {
                 let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
@@ -68,13 +68,13 @@ impl Socket {
     }
 
     /// Whether [`Socket::connected`] can be asked.
-    pub fn is_ready(&self) -> io::Result<bool> {
+    pub(crate) fn is_ready(&self) -> io::Result<bool> {
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLOUT)];
         Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
     }
 
     /// Once the socket is writable: whether it is connected.
-    pub fn connected(&self) -> io::Result<()> {
+    pub(crate) fn connected(&self) -> io::Result<()> {
         let error = match self {
             Socket::Inet(stream) => stream.take_error()?,
             Socket::Unix(stream) => stream.take_error()?,
@@ -118,14 +118,14 @@ impl Read for Socket {
 pub(super) struct Pause(TimerFd);
 
 impl Pause {
-    pub fn start(length: Duration) -> io::Result<Pause> {
+    pub(crate) fn start(length: Duration) -> io::Result<Pause> {
         let timer =
             TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
         timer.set(Expiration::OneShot(TimeSpec::from_duration(length)), TimerSetTimeFlags::empty())?;
         Ok(Pause(timer))
     }
 
-    pub fn is_over(&self) -> io::Result<bool> {
+    pub(crate) fn is_over(&self) -> io::Result<bool> {
         Ok(poll(&mut [PollFd::new(self.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO)? > 0)
     }
 }

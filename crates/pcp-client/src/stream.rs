@@ -13,22 +13,22 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub fn new(socket: Socket) -> Stream {
+    pub(crate) fn new(socket: Socket) -> Stream {
         Stream { socket, session: None }
     }
 
     /// From here on, everything is encrypted.
-    pub fn encrypt(&mut self, session: Session) {
+    pub(crate) fn encrypt(&mut self, session: Session) {
         self.session = Some(Box::new(session));
     }
 
     /// Whether the two sides have not agreed on the encryption yet.
-    pub fn is_handshaking(&self) -> bool {
+    pub(crate) fn is_handshaking(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_handshaking())
     }
 
     /// Takes bytes to be sent; `WouldBlock` if none can be taken now.
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(session) = &mut self.session {
             return session.write(&mut self.socket, bytes);
         }
@@ -36,7 +36,7 @@ impl Stream {
     }
 
     /// Gives bytes that have come; `WouldBlock` if there are none yet, 0 at the end.
-    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let Some(session) = &mut self.session {
             return session.read(&mut self.socket, buffer);
         }
@@ -44,7 +44,7 @@ impl Stream {
     }
 
     /// Whether there are bytes to be sent besides those that could not be taken.
-    pub fn wants_write(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         if let Some(session) = &self.session {
             return session.wants_write();
         }

@@ -30,7 +30,7 @@ impl Session {
     ///
     /// # Errors
     /// [`ClientError::Unsupported`]: what is wrong with the configuration.
-    pub fn new(config: &Path, host: &str) -> Result<Session> {
+    pub(crate) fn new(config: &Path, host: &str) -> Result<Session> {
         let bad =
             |what: &dyn std::fmt::Display| ClientError::Unsupported(format!("{}: {what}", config.display()));
         let text = fs::read_to_string(config).map_err(|error| bad(&error))?;
@@ -55,14 +55,14 @@ impl Session {
     }
 
     /// Takes one PDU, of several at the front of `bytes`. pmcd does not notice a second one in the same record.
-    pub fn write(&mut self, socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn write(&mut self, socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> {
         let len = bytes.first_chunk::<4>().map_or(bytes.len(), |len| u32::from_be_bytes(*len) as usize);
         let taken = self.0.writer().write(bytes.get(..len).unwrap_or(bytes))?;
         self.send(socket)?;
         Ok(taken)
     }
 
-    pub fn read(&mut self, socket: &mut Socket, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, socket: &mut Socket, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.0.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -82,11 +82,11 @@ impl Session {
         }
     }
 
-    pub fn is_handshaking(&self) -> bool {
+    pub(crate) fn is_handshaking(&self) -> bool {
         self.0.is_handshaking()
     }
 
-    pub fn wants_write(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         self.0.wants_write()
     }
 

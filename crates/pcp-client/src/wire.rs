@@ -96,7 +96,7 @@ struct Backoff {
 
 impl WireProvider {
     /// A provider that is not connected yet.
-    pub fn new(connector: Box<dyn Connector>) -> WireProvider {
+    pub(crate) fn new(connector: Box<dyn Connector>) -> WireProvider {
         WireProvider {
             connector,
             state: State::Down("not yet".to_owned()),

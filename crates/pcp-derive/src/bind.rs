@@ -124,7 +124,7 @@ type Result<T, E = BindError> = std::result::Result<T, E>;
 
 impl Binder<'_> {
     /// Binds a definition.
-    pub fn bind(&self, tree: &Arc<Tree>, names: &mut dyn Names) -> Result<Bound> {
+    pub(crate) fn bind(&self, tree: &Arc<Tree>, names: &mut dyn Names) -> Result<Bound> {
         let expanded;
         let tree = if self.dialect.beyond_pcp {
             expanded = self.expand(tree, names)?;

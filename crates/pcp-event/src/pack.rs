@@ -176,7 +176,7 @@ pub const fn header_word(value_type: ValueType, len: usize) -> u32 {
     (value_type.code() as u32) << 24 | (len & MAX_LEN) as u32
 }
 
-/// Appends a record header, see [`write_record`].
+/// Appends a record header, see `write_record`.
 #[inline]
 pub fn put_record<E: ByteOrder>(
     out: &mut Vec<u8>,

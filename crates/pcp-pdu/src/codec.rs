@@ -89,36 +89,36 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(frame: &'a Frame) -> Reader<'a> {
+    pub(crate) fn new(frame: &'a Frame) -> Reader<'a> {
         Reader { frame, at: 0 }
     }
 
     /// Offset of the next byte from the start of the PDU.
-    pub fn place(&self) -> usize {
+    pub(crate) fn place(&self) -> usize {
         HEADER_LEN + self.at
     }
 
     /// Length of the whole PDU.
-    pub fn pdu_len(&self) -> usize {
+    pub(crate) fn pdu_len(&self) -> usize {
         HEADER_LEN + self.frame.body.len()
     }
 
-    pub fn remaining(&self) -> usize {
+    pub(crate) fn remaining(&self) -> usize {
         self.frame.body.len() - self.at
     }
 
     /// An error at `offset` bytes from the start of the PDU.
-    pub fn error_at(&self, offset: usize, problem: Problem) -> PduError {
+    pub(crate) fn error_at(&self, offset: usize, problem: Problem) -> PduError {
         PduError { kind: self.frame.kind, offset, problem }
     }
 
     /// An error at the word just read.
-    pub fn error_before(&self, problem: Problem) -> PduError {
+    pub(crate) fn error_before(&self, problem: Problem) -> PduError {
         self.error_at(self.place().saturating_sub(4), problem)
     }
 
     /// The next `need` bytes.
-    pub fn take(&mut self, field: &'static str, need: usize) -> Result<&'a [u8], PduError> {
+    pub(crate) fn take(&mut self, field: &'static str, need: usize) -> Result<&'a [u8], PduError> {
         let rest = self.frame.body.get(self.at..).unwrap_or(&[]);
         match rest.get(..need) {
             Some(bytes) => {
@@ -130,35 +130,35 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `need` bytes as a slice that shares the frame's memory.
-    pub fn share(&mut self, field: &'static str, need: usize) -> Result<Bytes, PduError> {
+    pub(crate) fn share(&mut self, field: &'static str, need: usize) -> Result<Bytes, PduError> {
         let bytes = self.take(field, need)?;
         Ok(self.frame.body.slice_ref(bytes))
     }
 
     /// The bytes from `start` to `end`, both offsets from the start of the PDU; `None` if outside.
-    pub fn bytes_at(&self, start: usize, end: usize) -> Option<Bytes> {
+    pub(crate) fn bytes_at(&self, start: usize, end: usize) -> Option<Bytes> {
         let bytes = self.frame.body.get(start.checked_sub(HEADER_LEN)?..end.checked_sub(HEADER_LEN)?)?;
         Some(self.frame.body.slice_ref(bytes))
     }
 
-    pub fn u8(&mut self, field: &'static str) -> Result<u8, PduError> {
+    pub(crate) fn u8(&mut self, field: &'static str) -> Result<u8, PduError> {
         self.take(field, 1).map(|mut bytes| bytes.get_u8())
     }
 
-    pub fn u16(&mut self, field: &'static str) -> Result<u16, PduError> {
+    pub(crate) fn u16(&mut self, field: &'static str) -> Result<u16, PduError> {
         self.take(field, 2).map(|mut bytes| bytes.get_u16())
     }
 
-    pub fn u32(&mut self, field: &'static str) -> Result<u32, PduError> {
+    pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, PduError> {
         self.take(field, 4).map(|mut bytes| bytes.get_u32())
     }
 
-    pub fn i32(&mut self, field: &'static str) -> Result<i32, PduError> {
+    pub(crate) fn i32(&mut self, field: &'static str) -> Result<i32, PduError> {
         self.take(field, 4).map(|mut bytes| bytes.get_i32())
     }
 
     /// A count of items that take at least `item` bytes each, so that it is safe to allocate for.
-    pub fn count(&mut self, field: &'static str, item: usize) -> Result<usize, PduError> {
+    pub(crate) fn count(&mut self, field: &'static str, item: usize) -> Result<usize, PduError> {
         let word = self.i32(field)?;
         match usize::try_from(word) {
             Ok(count) if count <= self.remaining() / item.max(1) => Ok(count),
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A length word, that many bytes and their padding, which may be missing at the end of the PDU.
-    pub fn padded(&mut self, field: &'static str) -> Result<ByteStr, PduError> {
+    pub(crate) fn padded(&mut self, field: &'static str) -> Result<ByteStr, PduError> {
         let len = self.count(field, 1)?;
         let text = self.share(field, len)?;
         self.at += (pad4(len) - len).min(self.remaining());
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Ends the reading: nothing may be left.
-    pub fn finish(&self) -> Result<(), PduError> {
+    pub(crate) fn finish(&self) -> Result<(), PduError> {
         match self.remaining() {
             0 => Ok(()),
             extra => Err(self.error_at(self.place(), Problem::Trailing { extra })),
@@ -192,7 +192,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(out: &'a mut BytesMut, kind: u32, from: i32) -> Writer<'a> {
+    pub(crate) fn new(out: &'a mut BytesMut, kind: u32, from: i32) -> Writer<'a> {
         let start = out.len();
         out.reserve(64);
         out.put_u32(0);
@@ -201,24 +201,24 @@ impl<'a> Writer<'a> {
         Writer { out, start, kind, done: false }
     }
 
-    pub fn reserve(&mut self, bytes: usize) {
+    pub(crate) fn reserve(&mut self, bytes: usize) {
         self.out.reserve(bytes);
     }
 
-    pub fn u32(&mut self, value: u32) {
+    pub(crate) fn u32(&mut self, value: u32) {
         self.out.put_u32(value);
     }
 
-    pub fn i32(&mut self, value: i32) {
+    pub(crate) fn i32(&mut self, value: i32) {
         self.out.put_i32(value);
     }
 
-    pub fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.out.put_slice(bytes);
     }
 
     /// A count word, checked.
-    pub fn count(&mut self, field: &'static str, count: usize) -> Result<(), EncodeError> {
+    pub(crate) fn count(&mut self, field: &'static str, count: usize) -> Result<(), EncodeError> {
         match i32::try_from(count) {
             Ok(count) => self.out.put_i32(count),
             Err(_) => {
@@ -230,24 +230,24 @@ impl<'a> Writer<'a> {
     }
 
     /// Padding after `len` bytes.
-    pub fn pad(&mut self, len: usize) {
+    pub(crate) fn pad(&mut self, len: usize) {
         self.out.put_bytes(PAD, pad4(len) - len);
     }
 
     /// A length word, the bytes, the padding.
-    pub fn padded(&mut self, field: &'static str, bytes: &[u8]) -> Result<(), EncodeError> {
+    pub(crate) fn padded(&mut self, field: &'static str, bytes: &[u8]) -> Result<(), EncodeError> {
         self.count(field, bytes.len())?;
         self.bytes(bytes);
         self.pad(bytes.len());
         Ok(())
     }
 
-    pub fn error(&self, reason: Unsendable) -> EncodeError {
+    pub(crate) fn error(&self, reason: Unsendable) -> EncodeError {
         EncodeError { kind: self.kind, reason }
     }
 
     /// Writes the length into the header.
-    pub fn finish(mut self) -> Result<(), EncodeError> {
+    pub(crate) fn finish(mut self) -> Result<(), EncodeError> {
         let len = self.out.len() - self.start;
         if len > MAX_LEN {
             return Err(self.error(Unsendable::TooLong { max: MAX_LEN }));
@@ -275,14 +275,14 @@ pub(super) mod testing {
     use crate::{FrameReader, Pdu};
 
     /// The bytes of hex text; white space is ignored.
-    pub fn unhex(text: &str) -> Vec<u8> {
+    pub(crate) fn unhex(text: &str) -> Vec<u8> {
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
         let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
         digits.chunks(2).map(pair).collect()
     }
 
     /// Cuts exactly one frame off `bytes`.
-    pub fn frame(bytes: &[u8]) -> Frame {
+    pub(crate) fn frame(bytes: &[u8]) -> Frame {
         let mut buf = BytesMut::from(bytes);
         let frame = FrameReader::new(MAX_LEN).next(&mut buf).expect("a frame").expect("a whole frame");
         assert!(buf.is_empty(), "bytes behind the frame");
@@ -290,13 +290,13 @@ pub(super) mod testing {
     }
 
     /// A frame of `kind` whose body is hex text.
-    pub fn body(kind: u32, text: &str) -> Frame {
+    pub(crate) fn body(kind: u32, text: &str) -> Frame {
         Frame { kind, from: 0, body: unhex(text).into() }
     }
 
     /// The captured bytes decode to `pdu`, and `pdu` encodes to the captured bytes.
     #[track_caller]
-    pub fn captured(text: &str, pdu: &Pdu) {
+    pub(crate) fn captured(text: &str, pdu: &Pdu) {
         let bytes = unhex(text);
         let frame = frame(&bytes);
         assert_eq!(Pdu::decode(&frame).as_ref(), Ok(pdu));
@@ -305,13 +305,13 @@ pub(super) mod testing {
 
     /// The PDU comes back from its own bytes.
     #[track_caller]
-    pub fn round_trip(pdu: &Pdu) {
+    pub(crate) fn round_trip(pdu: &Pdu) {
         assert_eq!(Pdu::decode(&frame(&pdu.to_bytes(7).expect("sendable"))).as_ref(), Ok(pdu));
     }
 
     /// Decoding fails at `offset` with `problem`.
     #[track_caller]
-    pub fn refused(frame: &Frame, offset: usize, problem: Problem) {
+    pub(crate) fn refused(frame: &Frame, offset: usize, problem: Problem) {
         assert_eq!(Pdu::decode(frame), Err(PduError { kind: frame.kind, offset, problem }));
     }
 }

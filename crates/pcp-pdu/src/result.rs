@@ -411,7 +411,7 @@ pub(super) mod tests {
         .prop_map(|values| values.into_iter().map(|(inst, value)| RawInstanceValue { inst, value }).collect())
     }
 
-    pub fn arb_sets() -> impl Strategy<Value = Vec<RawValueSet>> {
+    pub(crate) fn arb_sets() -> impl Strategy<Value = Vec<RawValueSet>> {
         let values = prop_oneof![
             4 => arb_values().prop_map(Ok),
             1 => (i32::MIN..0).prop_map(|code| Err(PmError(code))),

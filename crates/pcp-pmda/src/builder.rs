@@ -15,7 +15,7 @@ use super::subtree::Subtree;
 use pcp_model::{Desc, InDom, PmError};
 
 /// The largest domain number an agent may have.
-pub const MAX_DOMAIN: u16 = 510;
+pub(crate) const MAX_DOMAIN: u16 = 510;
 
 /// The parts of an agent over a state `S`. [`Agent::build`] makes a [`Core`] of it, which answers requests.
 ///

@@ -49,7 +49,7 @@ pub enum HelpProblem {
 
 /// The two texts of a metric or instance domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Help {
+pub(crate) struct Help {
     /// One line.
     pub oneline: String,
     /// The long text, without its last line break. May be empty.
@@ -58,7 +58,7 @@ pub struct Help {
 
 /// What a help entry is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Topic {
+pub(crate) enum Topic {
     /// A metric.
     Metric(Pmid),
     /// An instance domain.
@@ -67,13 +67,13 @@ pub enum Topic {
 
 /// The help text of an agent.
 #[derive(Clone, Debug, Default)]
-pub struct HelpTexts {
+pub(crate) struct HelpTexts {
     entries: HashMap<Topic, Help>,
 }
 
 impl HelpTexts {
     /// The texts of a topic, if it has any.
-    pub fn get(&self, topic: Topic) -> Option<&Help> {
+    pub(crate) fn get(&self, topic: Topic) -> Option<&Help> {
         self.entries.get(&topic)
     }
 }
@@ -82,7 +82,7 @@ impl HelpTexts {
 ///
 /// # Errors
 /// The first thing wrong, with its line.
-pub fn parse(
+pub(crate) fn parse(
     file: &str,
     source: &str,
     domain: u16,

@@ -17,7 +17,7 @@ use jumpseat::source::feed::{FeedOptions, Input, LineKind, Progress, Report, fee
     tail -f /var/log/app.log | jumpseat feed --plain --type log --source app\n  \
     jumpseat feed --binary events.ndjson\n\n\
     Exit status: 0 if every event was accepted, 1 otherwise.")]
-pub struct FeedArgs {
+pub(crate) struct FeedArgs {
     /// Files to send, one after the other; `-` or none is standard input
     files: Vec<PathBuf>,
     /// The agent's ingest socket [default: $JUMPSEAT_SOCKET, or /run/pcp/jumpseat.socket, or the user's own]
@@ -52,7 +52,7 @@ fn clock(word: &str) -> Result<SenderClock, String> {
 }
 
 /// Runs the subcommand.
-pub fn run(args: FeedArgs) -> ExitCode {
+pub(crate) fn run(args: FeedArgs) -> ExitCode {
     let inputs = match open(&args.files) {
         Ok(inputs) => inputs,
         Err((path, error)) => {

@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 /// Prints as `print!` does, except that a reader who has gone (`jumpseat derive check | head`) or a full disk does
 /// not end the program: an agent serves on, and a result is also in the exit code.
-pub fn say(text: Arguments<'_>) {
+pub(crate) fn say(text: Arguments<'_>) {
     let _ = std::io::stdout().write_fmt(text);
 }
 

@@ -17,7 +17,7 @@ use nix::errno::Errno;
 const DEFAULT_LISTEN: &str = "localhost:44321";
 
 #[derive(Args)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// Address for PCP clients: HOST:PORT, or PORT on localhost. May be given several times.
     ///
     /// Clients are not authenticated: whoever can connect can read everything. Port 0 is any free port.
@@ -40,7 +40,7 @@ pub struct ServeArgs {
     log: Option<PathBuf>,
 }
 
-pub fn run(args: &ServeArgs) -> ExitCode {
+pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {

@@ -7,7 +7,7 @@ use super::outputs::Handle;
 
 /// A registration, in the words of both sides.
 #[derive(Clone, Debug)]
-pub struct Registration {
+pub(super) struct Registration {
     pub kind: Kind,
     pub metric: String,
     pub scale: Option<String>,
@@ -16,7 +16,7 @@ pub struct Registration {
 }
 
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub(super) enum Kind {
     Item { instance: Option<String> },
     Indom { max: usize },
     Event { instance: Option<String>, field: String, max: usize },
@@ -24,7 +24,7 @@ pub enum Kind {
 
 impl Registration {
     /// The oracle's command.
-    pub fn command(&self) -> String {
+    pub(super) fn command(&self) -> String {
         let text = |text: &Option<String>| text.as_ref().map_or("!".to_owned(), |text| format!("={text}"));
         let (metric, scale, to) = (&self.metric, text(&self.scale), self.to);
         match &self.kind {
@@ -36,7 +36,7 @@ impl Registration {
         }
     }
 
-    pub fn register(&self, group: &mut FetchGroup) -> Result<Handle, RegisterError> {
+    pub(super) fn register(&self, group: &mut FetchGroup) -> Result<Handle, RegisterError> {
         let (to, metric, scale) = (ValueType::from_code(self.to), &*self.metric, self.scale.as_deref());
         match &self.kind {
             Kind::Item { instance } => {
@@ -52,7 +52,7 @@ impl Registration {
 
     /// Whether values of this metric change by themselves, or differ from agent to agent: then only statuses and
     /// instances are compared.
-    pub fn moves(&self) -> bool {
+    pub(super) fn moves(&self) -> bool {
         const MOVING: [&str; 26] = [
             "sample.ulonglong.bin_ctr",
             "sample.double.bin_ctr",
@@ -87,7 +87,7 @@ impl Registration {
     }
 
     /// Whether values are rates, which depend on when fetches are made.
-    pub fn is_rate(&self) -> bool {
+    pub(super) fn is_rate(&self) -> bool {
         let counter =
             ["ctr", "counter", "wrap", "event.count", "grows"].iter().any(|word| self.metric.contains(word));
         match self.scale.as_deref() {
@@ -99,12 +99,12 @@ impl Registration {
     }
 }
 
-pub fn item(metric: &str, instance: Option<&str>, scale: Option<&str>, to: i32) -> Registration {
+pub(super) fn item(metric: &str, instance: Option<&str>, scale: Option<&str>, to: i32) -> Registration {
     let kind = Kind::Item { instance: instance.map(str::to_owned) };
     Registration { kind, metric: metric.to_owned(), scale: scale.map(str::to_owned), to }
 }
 
-pub fn indom(metric: &str, scale: Option<&str>, to: i32, max: usize) -> Registration {
+pub(super) fn indom(metric: &str, scale: Option<&str>, to: i32, max: usize) -> Registration {
     let kind = Kind::Indom { max };
     Registration { kind, metric: metric.to_owned(), scale: scale.map(str::to_owned), to }
 }
@@ -247,7 +247,7 @@ const RECORDS: [(&str, Option<&str>); 5] = [
 ];
 
 /// All of them.
-pub fn registrations() -> Vec<Registration> {
+pub(super) fn registrations() -> Vec<Registration> {
     let mut all = Vec::new();
     for metric in SINGLE {
         all.extend(TYPES.map(|to| item(metric, None, None, to)));

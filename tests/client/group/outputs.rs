@@ -5,14 +5,14 @@ use jumpseat::model::{PmError, ValueType};
 
 /// What a registration gave at a fetch, as the oracle prints it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Output {
+pub(super) struct Output {
     pub status: i32,
     /// Of items one, without place. Those the output has room for, but which hold no value, are left out.
     pub cells: Vec<Cell>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
+pub(super) struct Cell {
     /// Instance and name, or the time of an event.
     pub place: String,
     pub status: i32,
@@ -22,14 +22,14 @@ pub struct Cell {
 
 /// A handle of any kind.
 #[derive(Clone, Copy)]
-pub enum Handle {
+pub(super) enum Handle {
     Item(ItemHandle<AnyType>),
     Indom(IndomHandle<AnyType>),
     Event(EventHandle<AnyType>),
 }
 
 /// An answer of the oracle to `fetch`: its code, its time in nanoseconds, and its outputs, which are of these types.
-pub fn parse(answer: &str, types: &[ValueType]) -> (i32, i128, Vec<Output>) {
+pub(super) fn parse(answer: &str, types: &[ValueType]) -> (i32, i128, Vec<Output>) {
     let mut words = answer.split('\t');
     let code = words.next().and_then(|word| word.parse().ok()).expect("a code comes first");
     let time = words.next().and_then(|word| word.strip_prefix("T ")).expect("then the time");
@@ -75,7 +75,7 @@ fn sentinel(to: ValueType) -> &'static str {
 }
 
 /// Ours, in the same form.
-pub fn ours(group: &FetchGroup, handle: Handle, to: ValueType) -> Output {
+pub(super) fn ours(group: &FetchGroup, handle: Handle, to: ValueType) -> Output {
     let value = |atom: Atom<'_>| Some(show(atom)).filter(|word| word != sentinel(to));
     let code = |result: &Result<_, PmError>| result.as_ref().err().map_or(0, |error| error.0);
     match handle {

@@ -6,14 +6,14 @@ use std::sync::Mutex;
 use regex::Regex;
 
 /// Something that is let off.
-pub struct Filter {
+pub(crate) struct Filter {
     pub name: &'static str,
     pub reason: &'static str,
     /// What stands for a text instead.
     apply: fn(&str) -> String,
 }
 
-pub const FILTERS: &[Filter] = &[
+pub(crate) const FILTERS: &[Filter] = &[
     Filter {
         name: "version",
         reason: "PCP says its release, jumpseat the one it follows and its own",
@@ -187,13 +187,13 @@ fn regex(pattern: &'static str) -> Regex {
 }
 
 /// A text with everything done to it. Where the sample agent was told which events to make, they do not move.
-pub fn apply(text: &str, events_fixed: bool) -> String {
+pub(super) fn apply(text: &str, events_fixed: bool) -> String {
     let text = if events_fixed { text.replace("sample.event.", "fixed.event.") } else { text.to_owned() };
     FILTERS.iter().fold(text, |text, filter| (filter.apply)(&text))
 }
 
 /// A text of which only wordings may differ.
-pub fn apply_to_recorded(text: &str) -> String {
+pub(super) fn apply_to_recorded(text: &str) -> String {
     let wordings = ["version", "archive wording", "pminfo -r"];
     let filters = FILTERS.iter().filter(|filter| wordings.contains(&filter.name));
     filters.fold(text.to_owned(), |text, filter| (filter.apply)(&text))

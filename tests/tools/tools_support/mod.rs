@@ -19,7 +19,7 @@ use std::thread;
 use crate::seat::JUMPSEAT;
 use support::{Output, PcpEnv, PrivatePmcd};
 
-pub use filters::FILTERS;
+pub(crate) use filters::FILTERS;
 
 /// The names by which PCP's tools are called.
 const NAMES: [&str; 5] = ["pminfo", "pmprobe", "pmstore", "pmval", "pmevent"];
@@ -31,7 +31,7 @@ const SHOWN: usize = 12;
 const AT_ONCE: usize = 4;
 
 /// PCP's tools and ours, on one pmcd.
-pub struct Pair {
+pub(crate) struct Pair {
     pmcd: PrivatePmcd,
     links: PathBuf,
     cases: usize,
@@ -45,7 +45,7 @@ pub struct Pair {
 
 impl Pair {
     /// On this pmcd, which need not run.
-    pub fn new(pmcd: PrivatePmcd) -> Pair {
+    pub(crate) fn new(pmcd: PrivatePmcd) -> Pair {
         let links = pmcd.dir().join("links");
         std::fs::create_dir(&links).expect("the test's directory is writable");
         for name in NAMES {
@@ -64,7 +64,7 @@ impl Pair {
 
     /// For archives: nothing but wordings that differ between releases is let off, and values between records are
     /// those that the installed PCP has.
-    pub fn of_archives(pmcd: PrivatePmcd) -> Pair {
+    pub(crate) fn of_archives(pmcd: PrivatePmcd) -> Pair {
         let version = PcpEnv::new().run("pmval", ["--version"]).stderr;
         let number = version.split_whitespace().last().unwrap_or_default();
         let release: Vec<u32> = number.split('.').filter_map(|part| part.parse().ok()).collect();
@@ -74,49 +74,49 @@ impl Pair {
         pair
     }
 
-    pub fn pmcd(&self) -> &PrivatePmcd {
+    pub(crate) fn pmcd(&self) -> &PrivatePmcd {
         &self.pmcd
     }
 
     /// A file for the tools, in the directory that they run in.
-    pub fn file(&self, name: &str, text: &str) -> String {
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.pmcd.dir().join(name);
         std::fs::write(&path, text).expect("the test's directory is writable");
         path.display().to_string()
     }
 
     /// Compares with a variable set.
-    pub fn with_env(&mut self, name: &str, value: &str, compare: impl FnOnce(&mut Pair)) {
+    pub(crate) fn with_env(&mut self, name: &str, value: &str, compare: impl FnOnce(&mut Pair)) {
         self.env_set(name, value);
         compare(self);
         self.env_unset();
     }
 
     /// Sets a variable, until [`Pair::env_unset`].
-    pub fn env_set(&mut self, name: &str, value: &str) {
+    pub(crate) fn env_set(&mut self, name: &str, value: &str) {
         self.env.push((name.to_owned(), value.to_owned()));
     }
 
     /// Takes back the last variable that was set.
-    pub fn env_unset(&mut self) {
+    pub(crate) fn env_unset(&mut self) {
         self.env.pop();
     }
 
     /// Compares after each of the two has been preceded by a command of PCP's.
-    pub fn after(&mut self, command: &str, compare: impl FnOnce(&mut Pair)) {
+    pub(crate) fn after(&mut self, command: &str, compare: impl FnOnce(&mut Pair)) {
         self.before = Some(split(command));
         compare(self);
         self.before = None;
     }
 
     /// Runs both with the words of `args` (quotes hold words together), and keeps what differs.
-    pub fn compare(&mut self, tool: &str, args: &str) {
+    pub(crate) fn compare(&mut self, tool: &str, args: &str) {
         self.cases += 1;
         self.differences.extend(self.difference(tool, args));
     }
 
     /// Compares command lines of a tool that do not disturb each other, several at a time.
-    pub fn compare_all(&mut self, tool: &str, lines: &[String]) {
+    pub(crate) fn compare_all(&mut self, tool: &str, lines: &[String]) {
         let next = AtomicUsize::new(0);
         let work = || {
             let mut found = Vec::new();
@@ -159,12 +159,12 @@ impl Pair {
     }
 
     /// Runs our tool alone.
-    pub fn ours(&self, tool: &str, args: &str) -> Output {
+    pub(crate) fn ours(&self, tool: &str, args: &str) -> Output {
         self.run_words(&self.links.join(tool), &split(args))
     }
 
     /// The path of our tool under PCP's name.
-    pub fn path(&self, tool: &str) -> PathBuf {
+    pub(crate) fn path(&self, tool: &str) -> PathBuf {
         self.links.join(tool)
     }
 
@@ -181,7 +181,7 @@ impl Pair {
 
     /// Fails if anything differed; else says how much was compared.
     #[track_caller]
-    pub fn finish(self) -> usize {
+    pub(crate) fn finish(self) -> usize {
         let Pair { cases, differences, .. } = self;
         println!("{cases} cases compared, {} differ", differences.len());
         for filter in FILTERS {

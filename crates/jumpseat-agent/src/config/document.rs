@@ -16,7 +16,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 /// A parsed configuration text.
-pub struct Document<'a> {
+pub(crate) struct Document<'a> {
     text: &'a str,
     root: Spanned<DeTable<'a>>,
 }
@@ -26,7 +26,7 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     /// The text is no TOML.
-    pub fn parse(text: &'a str) -> Result<Document<'a>, toml::de::Error> {
+    pub(crate) fn parse(text: &'a str) -> Result<Document<'a>, toml::de::Error> {
         Ok(Document { text, root: DeTable::parse(text)? })
     }
 
@@ -34,13 +34,13 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     /// The first key that the type does not have, or whose value is not of its form.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<T, FormError> {
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, FormError> {
         T::deserialize(MapAccessDeserializer::new(Entries::new(self.root.get_ref())))
     }
 
     /// The line, from 1, of a key in the `nth` table of a name; of that table where it lacks the key; `None` where the
     /// table is not there either. The table with the empty name is the whole text.
-    pub fn line_of_key(&self, table: &str, nth: usize, key: &str) -> Option<usize> {
+    pub(crate) fn line_of_key(&self, table: &str, nth: usize, key: &str) -> Option<usize> {
         if table.is_empty() {
             let (found, _) = self.root.get_ref().get_key_value(key)?;
             return Some(line_at(self.text, found.span().start));
@@ -58,7 +58,7 @@ impl<'a> Document<'a> {
 }
 
 /// The line of an offset, from 1.
-pub fn line_at(text: &str, offset: usize) -> usize {
+pub(crate) fn line_at(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() + 1
 }
 

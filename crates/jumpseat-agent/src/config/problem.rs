@@ -86,7 +86,7 @@ impl fmt::Display for OutOfRange {
 impl std::error::Error for OutOfRange {}
 
 /// Checks a limit: `allowed` says what would be right.
-pub fn limit(
+pub(super) fn limit(
     holds: bool,
     (table, key): (&'static str, &'static str),
     value: impl fmt::Display,

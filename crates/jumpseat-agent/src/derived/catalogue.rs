@@ -10,7 +10,7 @@ use pcp_model::{Desc, PmError, Pmid};
 
 /// The metrics that definitions may use, by name and PMID.
 #[derive(Clone, Debug, Default)]
-pub struct Catalogue {
+pub(crate) struct Catalogue {
     /// The agent's own. These never change.
     pub by_name: FxHashMap<String, Desc>,
     pub by_pmid: FxHashMap<u32, Desc>,
@@ -21,7 +21,7 @@ pub struct Catalogue {
 
 impl Catalogue {
     /// Of these metrics.
-    pub fn new<'a>(metrics: impl Iterator<Item = (&'a str, Desc)>) -> Catalogue {
+    pub(crate) fn new<'a>(metrics: impl Iterator<Item = (&'a str, Desc)>) -> Catalogue {
         let mut catalogue = Catalogue::default();
         for (name, desc) in metrics {
             catalogue.by_name.insert(name.to_owned(), desc);
@@ -31,7 +31,7 @@ impl Catalogue {
     }
 
     /// The metadata of a metric, by the PMID that [`Metadata`] gave it.
-    pub fn meta(&self, pmid: Pmid) -> Option<Meta> {
+    pub(crate) fn meta(&self, pmid: Pmid) -> Option<Meta> {
         match Handle::of(pmid) {
             Some(handle) => self.foreign_meta.get(&handle).copied(),
             None => self.by_pmid.get(&pmid.local()).copied().map(Meta::from),
@@ -40,7 +40,7 @@ impl Catalogue {
 }
 
 /// The metadata of all metrics that definitions may use, for binding without evaluating.
-pub struct Metadata<'a>(pub &'a Catalogue);
+pub(super) struct Metadata<'a>(pub &'a Catalogue);
 
 impl MetricSource for Metadata<'_> {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {

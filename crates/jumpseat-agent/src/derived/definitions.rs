@@ -17,7 +17,11 @@ const COLLECTOR_DOMAIN: u16 = 2;
 
 /// The definitions to be taken out: those that are gone or have another expression, and, up to the last,
 /// those made of something that has come, gone or changed. `changed` are operands that have.
-pub fn outdated(registry: &Registry, wanted: &[Wanted], changed: HashSet<Arc<str>>) -> HashSet<Arc<str>> {
+pub(super) fn outdated(
+    registry: &Registry,
+    wanted: &[Wanted],
+    changed: HashSet<Arc<str>>,
+) -> HashSet<Arc<str>> {
     let new: HashMap<String, &str> =
         wanted.iter().map(|wanted| (derived_name(&wanted.name), wanted.expression.as_str())).collect();
     let same = |definition: &Definition| new.get(&*definition.name) == Some(&&*definition.expression);
@@ -38,7 +42,7 @@ pub fn outdated(registry: &Registry, wanted: &[Wanted], changed: HashSet<Arc<str
 }
 
 /// The definitions that name what has no metadata yet, up to the last.
-pub fn waiting(registry: &Registry, foreign: &Foreign) -> HashSet<Arc<str>> {
+pub(super) fn waiting(registry: &Registry, foreign: &Foreign) -> HashSet<Arc<str>> {
     let mut waiting = HashSet::new();
     let is_waiting = |name: &str| foreign.known(name) == Some(Known::Waiting);
     extend(registry, &mut waiting, |name, waiting| is_waiting(name) || waiting.contains(name));
@@ -79,7 +83,11 @@ fn names(tree: &Tree) -> impl Iterator<Item = (&str, bool)> {
 
 /// The names in definitions that are no metrics of this agent, but for definitions that would make them more
 /// than `most`.
-pub fn foreign_names<'a>(registry: &'a Registry, catalogue: &Catalogue, most: usize) -> BTreeSet<&'a str> {
+pub(super) fn foreign_names<'a>(
+    registry: &'a Registry,
+    catalogue: &Catalogue,
+    most: usize,
+) -> BTreeSet<&'a str> {
     let mut all = BTreeSet::new();
     for definition in registry.definitions() {
         let is_foreign = |name: &&str| {
@@ -97,7 +105,11 @@ pub fn foreign_names<'a>(registry: &'a Registry, catalogue: &Catalogue, most: us
 }
 
 /// Puts a definition into the registry, unless it is there. The engine's PMID, or why it cannot be used.
-pub fn register(registry: &mut Registry, catalogue: &Catalogue, wanted: &Wanted) -> Result<Pmid, String> {
+pub(super) fn register(
+    registry: &mut Registry,
+    catalogue: &Catalogue,
+    wanted: &Wanted,
+) -> Result<Pmid, String> {
     let name = derived_name(&wanted.name);
     if let Some(definition) = registry.find(&name) {
         return Ok(definition.pmid);
@@ -123,7 +135,7 @@ fn no_events(operand: &str) -> String {
 
 /// What a definition that binds needs of samples, if anything, or why it is no metric of this agent's after
 /// all.
-pub fn check(
+pub(super) fn check(
     bound: &Bound,
     catalogue: &Catalogue,
     foreign: &Foreign,
@@ -207,7 +219,7 @@ fn needs(bound: &Bound, catalogue: &Catalogue, foreign: &Foreign, domain: u16) -
 }
 
 /// Why a definition does not bind, for people.
-pub fn reason(error: &BindError, foreign: &Foreign, most: usize) -> String {
+pub(super) fn reason(error: &BindError, foreign: &Foreign, most: usize) -> String {
     let BindErrorKind::UnknownOperand(name) = &error.kind else { return error.to_string() };
     if name.starts_with("jumpseat.field.") {
         return format!("{name} is a parameter of event records and has no value of its own");

@@ -15,19 +15,19 @@ use pcp_derive::{ConfigProblem, ConfigProblemKind, Dialect, RegisterError, Regis
 use crate::identity::{DERIVED_ROOT as ROOT, NAME, derived_name};
 
 /// Longest file.
-pub const MAX_FILE: u64 = 1 << 20;
+pub(super) const MAX_FILE: u64 = 1 << 20;
 /// All files together.
-pub const MAX_TOTAL: u64 = 4 << 20;
+pub(super) const MAX_TOTAL: u64 = 4 << 20;
 /// Files.
-pub const MAX_FILES: usize = 256;
+pub(super) const MAX_FILES: usize = 256;
 /// Definitions, over all files.
-pub const MAX_DEFINITIONS: i32 = 4096;
+pub(super) const MAX_DEFINITIONS: i32 = 4096;
 /// Longest name, the root included.
 const MAX_NAME: usize = 255;
 
 /// A definition as a file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// Name below the root.
     pub name: String,
     /// What it stands for.
@@ -42,7 +42,7 @@ pub struct Wanted {
 
 /// What the files say.
 #[derive(Debug, Default)]
-pub struct Definitions {
+pub(super) struct Definitions {
     /// The definitions, in the order they were read.
     pub wanted: Vec<Wanted>,
     /// What is wrong with lines of the files, for people: file, line, reason.
@@ -51,7 +51,7 @@ pub struct Definitions {
 
 /// Why the files cannot be taken at all.
 #[derive(Debug, thiserror::Error)]
-pub enum FilesError {
+pub(super) enum FilesError {
     /// A file or directory cannot be read.
     #[error("{}: {error}", .path.display())]
     Io {
@@ -79,7 +79,7 @@ const BUILT_IN: &str = include_str!("../../install/derived.conf");
 /// # Errors
 /// [`FilesError`]: files that cannot be read or are too large. Whatever is wrong inside them is told in
 /// [`Definitions::problems`].
-pub fn read(paths: Option<&[PathBuf]>, dialect: Dialect) -> Result<Definitions, FilesError> {
+pub(super) fn read(paths: Option<&[PathBuf]>, dialect: Dialect) -> Result<Definitions, FilesError> {
     let files = match paths {
         Some(paths) => list(paths)?,
         None => vec!["built-in definitions".into()],

@@ -24,7 +24,7 @@ const LINGER: u32 = 10;
 
 /// What a definition needs of a sample.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Needs {
+pub(crate) struct Needs {
     /// Metrics of other agents.
     pub operands: BTreeSet<Handle>,
     /// Metrics of this agent next to them, by [`pcp_model::Pmid::local`].
@@ -35,7 +35,7 @@ pub struct Needs {
 
 /// What is known of a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Known {
+pub(crate) enum Known {
     /// Nothing yet.
     Waiting,
     Metric(Handle, Meta),
@@ -44,7 +44,7 @@ pub enum Known {
 }
 
 /// The metrics of other agents.
-pub struct Foreign {
+pub(crate) struct Foreign {
     sampler: Option<Sampler>,
     /// The pmcd to ask unless the configuration says another.
     default_host: Option<String>,
@@ -76,7 +76,7 @@ struct Interest {
 
 impl Foreign {
     /// None, and no thread that could ask for any.
-    pub fn new(config: &DerivedConfig) -> Foreign {
+    pub(crate) fn new(config: &DerivedConfig) -> Foreign {
         Foreign {
             sampler: None,
             default_host: None,
@@ -96,14 +96,14 @@ impl Foreign {
 
     /// Metrics of other agents can be used from now on. Without a `host` here and in the configuration there
     /// are none.
-    pub fn enable(&mut self, sampler: Sampler, host: Option<&str>, direct: bool) {
+    pub(crate) fn enable(&mut self, sampler: Sampler, host: Option<&str>, direct: bool) {
         self.sampler = Some(sampler);
         self.default_host = host.map(str::to_owned);
         self.direct = direct;
     }
 
     /// Takes settings over, and has all names looked up again.
-    pub fn configure(&mut self, config: &DerivedConfig) {
+    pub(crate) fn configure(&mut self, config: &DerivedConfig) {
         let host = config.pmcd.clone().or_else(|| self.default_host.clone());
         let host = host.filter(|host| self.sampler.is_some() && !host.is_empty());
         // What one pmcd has said says nothing about another.
@@ -117,7 +117,7 @@ impl Foreign {
     }
 
     /// Whether the pmcd asked is one of this host.
-    pub fn is_here(&self) -> bool {
+    pub(crate) fn is_here(&self) -> bool {
         let spec = self.host.as_deref().and_then(|host| host.parse::<HostSpec>().ok());
         match spec.map(|spec| spec.place) {
             Some(Place::Socket { .. }) => true,
@@ -130,22 +130,22 @@ impl Foreign {
     }
 
     /// Time between samples.
-    pub fn interval(&self) -> Duration {
+    pub(crate) fn interval(&self) -> Duration {
         self.interval
     }
 
     /// Changes the time between samples.
-    pub fn set_interval(&mut self, interval: Duration) {
+    pub(crate) fn set_interval(&mut self, interval: Duration) {
         self.interval = interval;
     }
 
     /// The names definitions use.
-    pub fn names(&self) -> HashSet<Arc<str>> {
+    pub(crate) fn names(&self) -> HashSet<Arc<str>> {
         self.handles.keys().cloned().collect()
     }
 
     /// Sets which names definitions use. Each keeps its handle as long as it is in use.
-    pub fn set_names(&mut self, names: &BTreeSet<&str>) {
+    pub(crate) fn set_names(&mut self, names: &BTreeSet<&str>) {
         let before = std::mem::take(&mut self.handles);
         for &name in names {
             let handle = before.get(name).copied().or_else(|| {
@@ -158,7 +158,7 @@ impl Foreign {
     }
 
     /// Puts what is known of the names into the catalogue.
-    pub fn fill(&self, catalogue: &mut Catalogue) {
+    pub(crate) fn fill(&self, catalogue: &mut Catalogue) {
         catalogue.foreign.clear();
         catalogue.foreign_meta.clear();
         for (name, &handle) in &self.handles {
@@ -171,24 +171,27 @@ impl Foreign {
 
     /// The handle of a name.
     #[cfg(test)]
-    pub fn handle(&self, name: &str) -> Option<Handle> {
+    pub(crate) fn handle(&self, name: &str) -> Option<Handle> {
         self.handles.get(name).copied()
     }
 
     /// What is known of a name; `None` for one that was not set.
-    pub fn known(&self, name: &str) -> Option<Known> {
+    pub(crate) fn known(&self, name: &str) -> Option<Known> {
         let &handle = self.handles.get(name)?;
         Some(known(&self.metadata, handle))
     }
 
     /// What the sampler has found out since the last call.
-    pub fn report(&self) -> Option<Report> {
+    pub(crate) fn report(&self) -> Option<Report> {
         self.sampler.as_ref()?.report()
     }
 
     /// Takes over what the sampler has found out. The names that mean something else than before, and the
     /// sample, if there is a new one.
-    pub fn apply(&mut self, report: Report) -> (HashSet<Arc<str>>, Option<Arc<sampler::ForeignSample>>) {
+    pub(crate) fn apply(
+        &mut self,
+        report: Report,
+    ) -> (HashSet<Arc<str>>, Option<Arc<sampler::ForeignSample>>) {
         let Report { host, metadata, sample } = report;
         let mut changed = HashSet::new();
         if self.host.as_ref() != Some(&host) {
@@ -207,7 +210,7 @@ impl Foreign {
     }
 
     /// Puts a sample into effect.
-    pub fn set_newest(&mut self, snapshot: Snapshot) {
+    pub(crate) fn set_newest(&mut self, snapshot: Snapshot) {
         self.newest = Some(Arc::new(snapshot));
     }
 
@@ -215,7 +218,7 @@ impl Foreign {
     ///
     /// # Errors
     /// `PM_ERR_AGAIN`.
-    pub fn fresh(&self, needs: &Needs) -> Result<Arc<Snapshot>, PmError> {
+    pub(crate) fn fresh(&self, needs: &Needs) -> Result<Arc<Snapshot>, PmError> {
         let fresh = |snapshot: &&Arc<Snapshot>| {
             let sample = &snapshot.sample;
             // A plan that has changed meanwhile may want more than the sample has: then the next one is waited for.
@@ -228,23 +231,23 @@ impl Foreign {
     }
 
     /// How old the newest sample is.
-    pub fn age(&self) -> Option<Duration> {
+    pub(crate) fn age(&self) -> Option<Duration> {
         self.newest.as_ref().map(|newest| newest.sample.taken.elapsed())
     }
 
     /// The instances of a domain of another agent, as of the newest sample.
-    pub fn instances(&self, indom: InDom) -> Option<&pcp_pmda::Instances> {
+    pub(crate) fn instances(&self, indom: InDom) -> Option<&pcp_pmda::Instances> {
         self.newest.as_ref()?.sample.indoms.get(&indom)?.as_deref().ok()
     }
 
     /// Another client asks for the values of a definition.
-    pub fn join(&mut self, local: u32) {
+    pub(crate) fn join(&mut self, local: u32) {
         let none = || Interest { clients: 0, idle_since: Instant::now() };
         self.interest.entry(local).or_insert_with(none).clients += 1;
     }
 
     /// A client has gone that had asked for the values of these.
-    pub fn leave(&mut self, locals: &[u32]) {
+    pub(crate) fn leave(&mut self, locals: &[u32]) {
         for local in locals {
             if let Some(interest) = self.interest.get_mut(local) {
                 interest.clients = interest.clients.saturating_sub(1);
@@ -254,7 +257,7 @@ impl Foreign {
     }
 
     /// The definitions whose values somebody wants.
-    pub fn interesting(&mut self) -> impl Iterator<Item = u32> {
+    pub(crate) fn interesting(&mut self) -> impl Iterator<Item = u32> {
         // A tool that runs once a minute must not find an agent that has to connect first, each time.
         let linger = self.interval * LINGER;
         self.interest.retain(|_, interest| interest.clients > 0 || interest.idle_since.elapsed() <= linger);
@@ -262,7 +265,7 @@ impl Foreign {
     }
 
     /// Has the sampler get this from now on.
-    pub fn follow(&mut self, needs: &Needs) {
+    pub(crate) fn follow(&mut self, needs: &Needs) {
         let Some(sampler) = &mut self.sampler else { return };
         let plan = SamplingPlan {
             host: self.host.clone().unwrap_or_default(),
@@ -284,12 +287,12 @@ impl Foreign {
     }
 
     /// How many metrics are fetched each time.
-    pub fn wanted(&self) -> usize {
+    pub(crate) fn wanted(&self) -> usize {
         self.plan.as_ref().map_or(0, |plan| plan.wanted.len())
     }
 
     /// What the sampler counts.
-    pub fn stats(&self) -> Option<&sampler::SamplerStats> {
+    pub(crate) fn stats(&self) -> Option<&sampler::SamplerStats> {
         self.sampler.as_ref().map(|sampler| &*sampler.stats)
     }
 }

@@ -45,12 +45,12 @@ use foreign::{Foreign, Needs};
 use session::Session;
 use snapshot::Snapshot;
 
-pub use catalogue::Catalogue;
-pub use files::Wanted;
-pub use session::Computation;
+pub(crate) use catalogue::Catalogue;
+pub(crate) use files::Wanted;
+pub(crate) use session::Computation;
 
 /// The derived metrics and their clients.
-pub struct Derived {
+pub(crate) struct Derived {
     catalogue: Arc<Catalogue>,
     /// This agent's.
     domain: u16,
@@ -79,7 +79,7 @@ pub struct Derived {
 
 /// A definition, and what has become of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The metric, without a domain.
     pub pmid: Pmid,
     /// As its file has it.
@@ -90,7 +90,7 @@ pub struct Entry {
 
 /// Whether a definition can be used.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Status {
+pub(crate) enum Status {
     Usable {
         /// The engine's PMID.
         engine: Pmid,
@@ -106,7 +106,7 @@ pub enum Status {
 
 /// How many definitions stand how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     pub usable: u32,
     pub waiting: u32,
     pub refused: u32,
@@ -117,7 +117,7 @@ impl Derived {
     ///
     /// # Errors
     /// Those of [`IdMap::load`].
-    pub fn open(config: DerivedConfig, dir: Option<&Path>, domain: u16) -> Result<Derived, IdsError> {
+    pub(crate) fn open(config: DerivedConfig, dir: Option<&Path>, domain: u16) -> Result<Derived, IdsError> {
         let file = dir.map(|dir| dir.join(InDom::new(domain, DERIVED_NAMES).to_string()));
         let dialect = Dialect::default();
         Ok(Derived {
@@ -140,18 +140,18 @@ impl Derived {
     }
 
     /// The agent's own metrics, which definitions may use: known once its tables are complete.
-    pub fn set_catalogue(&mut self, catalogue: Catalogue) {
+    pub(crate) fn set_catalogue(&mut self, catalogue: Catalogue) {
         self.catalogue = Arc::new(catalogue);
     }
 
     /// Another configuration holds from the next [`Derived::read`] on.
-    pub fn configure(&mut self, config: DerivedConfig) {
+    pub(crate) fn configure(&mut self, config: DerivedConfig) {
         self.config = config;
     }
 
     /// Reads the definition files (again), and tells the log what is wrong with them and how many can be used. Whether
     /// they could be read; otherwise nothing has changed.
-    pub fn read(&mut self) -> bool {
+    pub(crate) fn read(&mut self) -> bool {
         if let Err(error) = self.try_read() {
             tracing::error!("derived metrics: {error}; nothing has changed");
             return false;
@@ -188,12 +188,12 @@ impl Derived {
     }
 
     /// How often the files have been read since the start, when they were read first.
-    pub fn reloads(&self) -> u32 {
+    pub(crate) fn reloads(&self) -> u32 {
         self.reloads.saturating_sub(1)
     }
 
     /// How many definitions can be used, and how many cannot.
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for entry in self.entries.values() {
             match entry.status {
@@ -206,19 +206,19 @@ impl Derived {
     }
 
     /// Memory for values of earlier fetches, of all clients, in bytes.
-    pub fn history_bytes(&self) -> usize {
+    pub(crate) fn history_bytes(&self) -> usize {
         self.sessions.values().map(|session| session.bytes()).sum()
     }
 
     /// Forgets a client's history.
-    pub fn client_end(&mut self, client: ClientId) {
+    pub(crate) fn client_end(&mut self, client: ClientId) {
         if let Some(session) = self.sessions.remove(&client) {
             self.foreign.leave(&session.asked);
         }
     }
 
     /// Changes the time between samples.
-    pub fn set_interval(&mut self, interval: std::time::Duration) {
+    pub(crate) fn set_interval(&mut self, interval: std::time::Duration) {
         self.foreign.set_interval(interval);
         self.follow();
     }
@@ -343,17 +343,17 @@ impl Derived {
     }
 
     /// Changes whenever names, PMIDs or descriptors do.
-    pub fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
     /// All definitions, by name below the root.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
     /// The definition of a metric.
-    pub fn entry(&self, pmid: Pmid) -> Option<&Entry> {
+    pub(crate) fn entry(&self, pmid: Pmid) -> Option<&Entry> {
         self.entries.get(self.by_pmid.get(&pmid.local())?)
     }
 
@@ -361,7 +361,7 @@ impl Derived {
     ///
     /// # Errors
     /// The error of the value set: the definition cannot be used (yet), or there is no memory for another client.
-    pub fn begin(&mut self, call: &Call<'_>) -> Result<Computation, PmError> {
+    pub(crate) fn begin(&mut self, call: &Call<'_>) -> Result<Computation, PmError> {
         let (definition, needs) = match &self.entry(call.pmid).ok_or(PmError::PMID)?.status {
             Status::Usable { engine, needs, .. } => (*engine, needs.clone()),
             Status::Waiting => return Err(PmError::AGAIN),
@@ -385,13 +385,13 @@ impl Derived {
     }
 
     /// Takes back what [`Derived::begin`] gave: the client's history.
-    pub fn end(&mut self, client: ClientId, computation: Computation) {
+    pub(crate) fn end(&mut self, client: ClientId, computation: Computation) {
         self.sessions.insert(client, computation.session);
     }
 
     /// Takes over what the sampler has found out, up to its sample: the values of this agent's own metrics at its time
     /// are for the caller to read, [`OwnOperands::pmids`], and to give to [`Derived::set_sample`].
-    pub fn take_report(&mut self) -> Option<OwnOperands> {
+    pub(crate) fn take_report(&mut self) -> Option<OwnOperands> {
         let report = self.foreign.report()?;
         Some(self.apply(report))
     }
@@ -405,7 +405,7 @@ impl Derived {
     }
 
     /// Puts a report into effect, with the own values next to its sample, by [`Pmid::local`].
-    pub fn set_sample(
+    pub(crate) fn set_sample(
         &mut self,
         operands: OwnOperands,
         own: FxHashMap<u32, Result<Vec<InstanceValue>, PmError>>,
@@ -418,14 +418,14 @@ impl Derived {
 }
 
 /// The agent's own metrics that definitions have next to sampled ones: the values of a definition are of one time.
-pub struct OwnOperands {
+pub(crate) struct OwnOperands {
     sample: Option<Arc<crate::sampler::ForeignSample>>,
     needs: Needs,
 }
 
 impl OwnOperands {
     /// Those whose values are wanted now, without a domain: none without a new sample.
-    pub fn pmids(&self) -> impl Iterator<Item = Pmid> {
+    pub(crate) fn pmids(&self) -> impl Iterator<Item = Pmid> {
         let own = self.sample.iter().flat_map(|_| &self.needs.own);
         own.map(|&local| Pmid(local))
     }
@@ -433,7 +433,7 @@ impl OwnOperands {
 
 impl Entry {
     /// The metric's descriptor, if it can be used.
-    pub fn desc(&self) -> Option<Desc> {
+    pub(crate) fn desc(&self) -> Option<Desc> {
         match self.status {
             Status::Usable { desc, .. } => Some(desc),
             Status::Waiting | Status::Refused(_) => None,

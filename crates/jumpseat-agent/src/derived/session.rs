@@ -90,7 +90,7 @@ impl<S> OperandValues for AgentValues<'_, '_, '_, S> {
 
 /// What one client has computed.
 #[derive(Debug, Default)]
-pub struct Session {
+pub(crate) struct Session {
     /// Bindings and history of what is made of the agent's own metrics only.
     context: DerivedContext,
     /// The fetch that the operands' values are of.
@@ -117,14 +117,14 @@ struct Computed {
 
 impl Session {
     /// Notes that the client asks for a metric made of samples, and tells whether it is the first time.
-    pub fn ask(&mut self, pmid: Pmid) -> bool {
+    pub(crate) fn ask(&mut self, pmid: Pmid) -> bool {
         let first = !self.asked.contains(&pmid.local());
         self.asked.extend(first.then_some(pmid.local()));
         first
     }
 
     /// Forgets bindings and history.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.context.reset();
         self.sampled.reset();
         self.results.clear();
@@ -135,7 +135,7 @@ impl Session {
     ///
     /// # Errors
     /// The error of the value set.
-    pub fn write<S>(
+    pub(crate) fn write<S>(
         &mut self,
         (definition, registry, catalogue): (Pmid, &Registry, &Catalogue),
         own: &mut OwnMetrics<'_, S>,
@@ -163,7 +163,7 @@ impl Session {
     ///
     /// # Errors
     /// The error of the value set.
-    pub fn write_sampled<S>(
+    pub(crate) fn write_sampled<S>(
         &mut self,
         (definition, registry, catalogue): (Pmid, &Registry, &Catalogue),
         snapshot: &Snapshot,
@@ -203,7 +203,7 @@ impl Session {
     }
 
     /// Memory for values of earlier fetches, in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let columns = self.results.values().filter_map(|computed| computed.column.as_ref().ok());
         let results: usize = columns.map(bytes).sum();
         self.context.history_bytes() + self.sampled.history_bytes() + results
@@ -212,7 +212,7 @@ impl Session {
 
 /// A definition on its way to a client's values, with all that takes. Taken out of the state, which operands are read
 /// from meanwhile.
-pub struct Computation {
+pub(crate) struct Computation {
     /// The engine's PMID.
     pub definition: Pmid,
     pub registry: Arc<Registry>,
@@ -227,7 +227,7 @@ impl Computation {
     ///
     /// # Errors
     /// The error of the value set.
-    pub fn write<S>(
+    pub(crate) fn write<S>(
         &mut self,
         own: &mut OwnMetrics<'_, S>,
         call: &Call<'_>,

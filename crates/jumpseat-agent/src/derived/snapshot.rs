@@ -10,7 +10,7 @@ use pcp_pmda::Instances;
 
 /// A sample, with the values that the agent's own metrics had when it came.
 #[derive(Debug)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     pub sample: Arc<sampler::ForeignSample>,
     /// By [`Pmid::local`].
     pub own: FxHashMap<u32, Result<Vec<InstanceValue>, PmError>>,
@@ -18,7 +18,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// The instances of a domain of another agent.
-    pub fn instances(&self, indom: InDom) -> Result<&Instances, PmError> {
+    pub(crate) fn instances(&self, indom: InDom) -> Result<&Instances, PmError> {
         match self.sample.indoms.get(&indom) {
             Some(Ok(instances)) => Ok(instances),
             Some(Err(error)) => Err(*error),
@@ -27,7 +27,7 @@ impl Snapshot {
     }
 
     /// The values of a metric.
-    pub fn values(&self, pmid: Pmid) -> Result<&[InstanceValue], PmError> {
+    pub(crate) fn values(&self, pmid: Pmid) -> Result<&[InstanceValue], PmError> {
         let values = match Handle::of(pmid) {
             Some(handle) => self.sample.values.get(&handle),
             None => self.own.get(&pmid.local()),

@@ -21,7 +21,11 @@ impl Fixture {
         Fixture::with(definitions, Clients::Alone, |_| ())
     }
 
-    pub fn with(definitions: &str, clients: Clients, settings: impl FnOnce(&mut DerivedConfig)) -> Fixture {
+    pub(super) fn with(
+        definitions: &str,
+        clients: Clients,
+        settings: impl FnOnce(&mut DerivedConfig),
+    ) -> Fixture {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("derived.conf");
         std::fs::write(&file, definitions).unwrap();
@@ -39,21 +43,21 @@ impl Fixture {
         Fixture { agent: RunningAgent::open(&setup).unwrap(), file, profile: Profile::default(), _dir: dir }
     }
 
-    pub fn core(&mut self) -> &mut Core<State> {
+    pub(super) fn core(&mut self) -> &mut Core<State> {
         self.agent.server.core()
     }
 
-    pub fn rewrite(&mut self, definitions: &str) -> bool {
+    pub(super) fn rewrite(&mut self, definitions: &str) -> bool {
         std::fs::write(&self.file, definitions).unwrap();
         crate::reload::reload(&mut self.core().state)
     }
 
-    pub fn pmid(&mut self, name: &str) -> Pmid {
+    pub(super) fn pmid(&mut self, name: &str) -> Pmid {
         self.core().pmid(&derived_name(name)).unwrap()
     }
 
     /// One fetch, at a time in seconds, with `jumpseat.control.recent` being `recent`.
-    pub fn fetch(
+    pub(super) fn fetch(
         &mut self,
         client: ClientId,
         time: i64,

@@ -18,7 +18,7 @@ use crate::state::State;
 use super::kind::{Running, SourceKind, StartError, check_tables, load};
 
 /// All that one thread follows.
-pub struct Followed;
+pub(super) struct Followed;
 
 impl SourceKind for Followed {
     fn check(&self, config: &Config) -> Result<(), InvalidTable> {

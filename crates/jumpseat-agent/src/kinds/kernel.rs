@@ -15,7 +15,7 @@ use crate::state::State;
 use super::kind::{Running, SourceKind, StartError, check_tables, load};
 
 /// The kernel sources.
-pub struct Kernel;
+pub(super) struct Kernel;
 
 impl SourceKind for Kernel {
     fn check(&self, config: &Config) -> Result<(), InvalidTable> {

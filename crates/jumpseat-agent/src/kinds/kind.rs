@@ -12,7 +12,7 @@ use crate::config::{Config, InvalidTable};
 use crate::state::State;
 
 /// A kind of source.
-pub trait SourceKind {
+pub(crate) trait SourceKind {
     /// Checks its tables in the configuration.
     ///
     /// # Errors
@@ -53,28 +53,28 @@ impl StartError {
 }
 
 /// The threads of sources: they end when this is dropped.
-pub type Threads = Vec<Box<dyn Any + Send>>;
+pub(crate) type Threads = Vec<Box<dyn Any + Send>>;
 
 /// Where a kind puts what it has started.
-pub struct Running<'a> {
+pub(crate) struct Running<'a> {
     pub(super) threads: Threads,
     pub(super) state: &'a mut State,
 }
 
 impl Running<'_> {
     /// A thread runs until its handle is dropped.
-    pub fn add(&mut self, thread: impl Any + Send) {
+    pub(crate) fn add(&mut self, thread: impl Any + Send) {
         self.threads.push(Box::new(thread));
     }
 
     /// What threads count, for the metrics of their kind.
-    pub fn count_in<T: Send + Sync + 'static>(&mut self, stats: Arc<T>) {
+    pub(crate) fn count_in<T: Send + Sync + 'static>(&mut self, stats: Arc<T>) {
         self.state.threads.add(stats);
     }
 }
 
 /// Checks one table after the other, and whether it gets into the way of an earlier one.
-pub fn check_tables<T>(
+pub(super) fn check_tables<T>(
     table: &'static str,
     tables: &[T],
     check: impl Fn(&T) -> Result<(), InvalidKey>,
@@ -90,6 +90,6 @@ pub fn check_tables<T>(
 }
 
 /// A counter's value.
-pub fn load(counter: &AtomicU64) -> u64 {
+pub(super) fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }

@@ -16,16 +16,18 @@ use crate::state::State;
 
 use kind::{Running, SourceKind};
 
-pub use kind::{StartError, Threads};
+pub(crate) use kind::StartError;
+pub(crate) use kind::Threads;
 
 /// All kinds, in the order in which they are checked and started.
-pub const ALL: [&dyn SourceKind; 4] = [&socket::Sockets, &otlp::Otlp, &follow::Followed, &kernel::Kernel];
+pub(crate) const ALL: [&dyn SourceKind; 4] =
+    [&socket::Sockets, &otlp::Otlp, &follow::Followed, &kernel::Kernel];
 
 /// Starts all sources that the configuration names.
 ///
 /// # Errors
 /// The first that does not start; those that did have ended then.
-pub fn start(config: &Config, outlet: &Outlet, state: &mut State) -> Result<Threads, StartError> {
+pub(crate) fn start(config: &Config, outlet: &Outlet, state: &mut State) -> Result<Threads, StartError> {
     let mut running = Running { threads: Threads::new(), state };
     for kind in ALL {
         kind.start(config, outlet, &mut running)?;
@@ -34,11 +36,11 @@ pub fn start(config: &Config, outlet: &Outlet, state: &mut State) -> Result<Thre
 }
 
 /// How many sources the tables of all kinds name. An agent without any is worth one source, besides that of OTLP.
-pub fn sources(config: &Config) -> usize {
+pub(crate) fn sources(config: &Config) -> usize {
     ALL.iter().map(|kind| kind.sources(config)).sum::<usize>().max(1 + otlp::Otlp.sources(config))
 }
 
 /// How many batches may wait for the event loop, over all sources.
-pub fn queue(config: &Config) -> usize {
+pub(crate) fn queue(config: &Config) -> usize {
     ALL.iter().map(|kind| kind.queue(config)).sum::<usize>().max(1)
 }

@@ -14,7 +14,7 @@ use crate::state::State;
 use super::kind::{Running, SourceKind, StartError, load};
 
 /// OTLP over HTTP and over gRPC, which count together.
-pub struct Otlp;
+pub(super) struct Otlp;
 
 impl SourceKind for Otlp {
     fn check(&self, config: &Config) -> Result<(), InvalidTable> {

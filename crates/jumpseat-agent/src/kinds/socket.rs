@@ -14,7 +14,7 @@ use crate::state::State;
 use super::kind::{Running, SourceKind, StartError, check_tables, load};
 
 /// The ingest sockets.
-pub struct Sockets;
+pub(super) struct Sockets;
 
 impl SourceKind for Sockets {
     fn check(&self, config: &Config) -> Result<(), InvalidTable> {

@@ -6,7 +6,7 @@ use pcp_event::log::CursorStats;
 use pcp_model::{Inst, Units, Value, ValueType};
 use pcp_pmda::Metric;
 
-pub fn metrics() -> Vec<Metric<State>> {
+pub(super) fn metrics() -> Vec<Metric<State>> {
     let of = |name: &str, value: fn(&CursorStats) -> u64| {
         Metric::new(format!("jumpseat.client.{name}"), ValueType::U64)
             .indom(STREAMS)

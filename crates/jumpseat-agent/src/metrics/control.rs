@@ -12,7 +12,7 @@ use pcp_pmda::{Access, Metric};
 /// What may be stored, for the log: the protocol has an error number for a client, and no words.
 type Allowed = String;
 
-pub fn metrics(access: &Access) -> Vec<Metric<State>> {
+pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
     let size =
         |name: &'static str, get: fn(&State) -> ByteSize, set: fn(&mut State, u64) -> Result<(), Allowed>| {
             Metric::new(format!("jumpseat.control.{name}"), ValueType::U64)

@@ -16,7 +16,7 @@ pub(crate) const MAX_TEXT: usize = 8 << 10;
 const MAX_ONELINE: usize = 80;
 
 /// The dynamic subtree over [`State::derived`].
-pub struct DerivedMetrics;
+pub(crate) struct DerivedMetrics;
 
 impl Subtree<State> for DerivedMetrics {
     fn generation(&self, state: &State) -> u64 {
@@ -79,14 +79,14 @@ impl Subtree<State> for DerivedMetrics {
 
 /// Takes what the sampler has reported. The agent's own metrics that definitions have next to sampled ones are read
 /// now: the values of a definition are of one time.
-pub fn take_report(core: &mut Core<State>) {
+pub(crate) fn take_report(core: &mut Core<State>) {
     if let Some(operands) = core.state.derived.take_report() {
         read_own(core, operands);
     }
 }
 
 /// Reads them, and completes the sample with them.
-pub fn read_own(core: &mut Core<State>, operands: OwnOperands) {
+pub(crate) fn read_own(core: &mut Core<State>, operands: OwnOperands) {
     let mut own = FxHashMap::default();
     for pmid in operands.pmids() {
         let mut values = Vec::new();

@@ -12,7 +12,7 @@ use pcp_pmda::{Call, Metric, SetWriter};
 /// Bytes of an answer without which a source has to wait: the largest record, and what goes before it.
 const ROOM_FOR_ONE: usize = MAX_RECORD + 4096;
 
-pub fn metrics() -> Vec<Metric<State>> {
+pub(super) fn metrics() -> Vec<Metric<State>> {
     let records = |name, kind: ArrayKind| {
         Metric::new(name, kind.value_type())
             .indom(SOURCES)

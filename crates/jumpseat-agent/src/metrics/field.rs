@@ -9,7 +9,7 @@ use crate::identity::label;
 use crate::state::State;
 
 /// The dynamic subtree over [`State::fields`].
-pub struct FieldMetrics;
+pub(crate) struct FieldMetrics;
 
 impl Subtree<State> for FieldMetrics {
     fn generation(&self, state: &State) -> u64 {

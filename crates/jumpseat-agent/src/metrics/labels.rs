@@ -15,7 +15,7 @@ use crate::state::streams::kind_word;
 ///
 /// # Errors
 /// There is no room for more.
-pub fn add(state: &State, subject: LabelSubject, labels: &mut LabelList) -> Result<(), LabelError> {
+pub(crate) fn add(state: &State, subject: LabelSubject, labels: &mut LabelList) -> Result<(), LabelError> {
     match subject {
         LabelSubject::Domain => labels.add(label::AGENT, NAME),
         LabelSubject::Cluster(cluster) => labels.add(label::ABOUT, about(cluster)),

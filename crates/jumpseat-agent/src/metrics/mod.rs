@@ -16,11 +16,11 @@ use pcp_pmda::{Access, Metric};
 use crate::kinds;
 use crate::state::State;
 
-pub use derived::DerivedMetrics;
-pub use field::FieldMetrics;
+pub(crate) use derived::DerivedMetrics;
+pub(crate) use field::FieldMetrics;
 
 /// All metrics with a fixed name. `access`: who may change the control metrics.
-pub fn all(access: &Access) -> Vec<Metric<State>> {
+pub(crate) fn all(access: &Access) -> Vec<Metric<State>> {
     let mut metrics = event::metrics();
     metrics.extend(source::metrics());
     metrics.extend(client::metrics());

@@ -10,7 +10,7 @@ use crate::state::State;
 use pcp_model::{PmError, Units, Value, ValueType};
 use pcp_pmda::Metric;
 
-pub fn metrics() -> Vec<Metric<State>> {
+pub(super) fn metrics() -> Vec<Metric<State>> {
     let u64 = |name: &str, units, value: fn(&State) -> u64| {
         Metric::new(format!("jumpseat.self.{name}"), ValueType::U64)
             .units(units)

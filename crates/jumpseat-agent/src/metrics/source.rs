@@ -8,7 +8,7 @@ use jumpseat_source::{Cause, Origin};
 use pcp_model::{Units, Value, ValueType};
 use pcp_pmda::Metric;
 
-pub fn metrics() -> Vec<Metric<State>> {
+pub(super) fn metrics() -> Vec<Metric<State>> {
     let of = |name: &str, units, value: fn(&Source) -> u64| {
         Metric::new(format!("jumpseat.source.{name}"), ValueType::U64)
             .indom(SOURCES)

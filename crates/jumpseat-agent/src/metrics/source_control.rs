@@ -11,7 +11,7 @@ use jumpseat_source::rules::SourceRule;
 use pcp_model::{PmError, Units, Value, ValueType};
 use pcp_pmda::{Access, Metric};
 
-pub fn metrics(access: &Access) -> Vec<Metric<State>> {
+pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
     let control = |name: &'static str,
                    value_type,
                    get: fn(&Source, &Settings) -> Value,

@@ -8,7 +8,7 @@ use crate::state::spans::{SourceSpans, Span};
 use pcp_model::{Units, Value, ValueType};
 use pcp_pmda::Metric;
 
-pub fn metrics() -> Vec<Metric<State>> {
+pub(super) fn metrics() -> Vec<Metric<State>> {
     let of = |name: &str, units, value: fn(&Span) -> u64| {
         Metric::new(format!("jumpseat.span.{name}"), ValueType::U64)
             .indom(SPANS)

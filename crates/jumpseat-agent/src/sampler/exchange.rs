@@ -12,31 +12,31 @@ use pcp_pmda::Instances;
 /// Stands for the name of a metric of another agent, whatever its PMID is at the time. Never given to
 /// another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Handle(u32);
+pub(crate) struct Handle(u32);
 
 impl Handle {
     /// How many there can be.
-    pub const MAX: u32 = 1 << 22;
+    pub(crate) const MAX: u32 = 1 << 22;
 
     /// The handle of a number below [`Handle::MAX`].
-    pub fn new(number: u32) -> Option<Handle> {
+    pub(crate) fn new(number: u32) -> Option<Handle> {
         (number < Handle::MAX).then_some(Handle(number))
     }
 
     /// As the expression engine sees it: a PMID of domain 0, which no agent has.
-    pub fn pmid(self) -> Pmid {
+    pub(crate) fn pmid(self) -> Pmid {
         Pmid(self.0)
     }
 
     /// The handle that a PMID of the engine stands for, if it is no metric of this agent.
-    pub fn of(pmid: Pmid) -> Option<Handle> {
+    pub(crate) fn of(pmid: Pmid) -> Option<Handle> {
         Handle::new(pmid.0)
     }
 }
 
 /// What the thread is to do.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SamplingPlan {
+pub(crate) struct SamplingPlan {
     /// Which pmcd, as a host specification.
     pub host: String,
     /// Time between samples.
@@ -55,7 +55,7 @@ pub struct SamplingPlan {
 
 /// What the thread knows.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub(crate) struct Report {
     /// Which pmcd it is about.
     pub host: String,
     /// Another one than before if anything has changed.
@@ -66,11 +66,11 @@ pub struct Report {
 
 /// Descriptors, with the PMIDs they had, or why there are none: `PM_ERR_NAME` where pmcd does not know the
 /// name. What is not there yet has not been answered for.
-pub type Metadata = FxHashMap<Handle, Result<Desc, PmError>>;
+pub(crate) type Metadata = FxHashMap<Handle, Result<Desc, PmError>>;
 
 /// Values of one fetch.
 #[derive(Debug)]
-pub struct ForeignSample {
+pub(crate) struct ForeignSample {
     /// Grows with each sample.
     pub number: u64,
     /// The time that pmcd gave it.
@@ -84,6 +84,6 @@ pub struct ForeignSample {
 }
 
 /// Whether a metric may well have a descriptor later.
-pub fn is_passing(error: PmError) -> bool {
+pub(crate) fn is_passing(error: PmError) -> bool {
     [PmError::AGAIN, PmError::NOAGENT, PmError::PMDANOTREADY, PmError::PMDAREADY].contains(&error)
 }

@@ -4,23 +4,23 @@ use pcp_client::{ClientError, Context, Fetched};
 use pcp_model::{Desc, InDom, Instance, PmError, Pmid};
 
 /// What there is under a name.
-pub type Found = Result<(Pmid, Result<Desc, PmError>), PmError>;
+pub(super) type Found = Result<(Pmid, Result<Desc, PmError>), PmError>;
 
 /// A connection to a pmcd.
-pub struct Link {
+pub(super) struct Link {
     context: Context,
     fetched: Fetched,
 }
 
 impl Link {
     /// Connects to a host.
-    pub fn connect(host: &str) -> Result<Link, ClientError> {
+    pub(super) fn connect(host: &str) -> Result<Link, ClientError> {
         Ok(Link { context: Context::host(host)?, fetched: Fetched::new() })
     }
 
     /// The PMIDs and descriptors of metrics by their names, or why there are none. Only real metrics: derived
     /// metrics of this process are none of pmcd's.
-    pub fn look_up(&mut self, names: &[&str]) -> Result<Vec<Found>, ClientError> {
+    pub(super) fn look_up(&mut self, names: &[&str]) -> Result<Vec<Found>, ClientError> {
         let provider = self.context.provider();
         let pmids = match provider.lookup_names(names) {
             Err(ClientError::Pcp(error)) if names.len() == 1 => return Ok(vec![Err(error)]),
@@ -37,7 +37,7 @@ impl Link {
     }
 
     /// The instances of a domain, or why there are none.
-    pub fn instances(&mut self, indom: InDom) -> Result<Result<Vec<Instance>, PmError>, ClientError> {
+    pub(super) fn instances(&mut self, indom: InDom) -> Result<Result<Vec<Instance>, PmError>, ClientError> {
         match self.context.provider().instances(indom) {
             Err(ClientError::Pcp(error)) => Ok(Err(error)),
             instances => Ok(Ok(instances?)),
@@ -45,7 +45,7 @@ impl Link {
     }
 
     /// The values of metrics, one set for each.
-    pub fn fetch(&mut self, pmids: &[Pmid]) -> Result<&Fetched, ClientError> {
+    pub(super) fn fetch(&mut self, pmids: &[Pmid]) -> Result<&Fetched, ClientError> {
         self.context.fetch(pmids, &mut self.fetched)?;
         Ok(&self.fetched)
     }

@@ -4,20 +4,20 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 
 /// Puts messages into a mailbox. There must be only one.
 #[derive(Debug)]
-pub struct Poster<T> {
+pub(super) struct Poster<T> {
     into: Sender<T>,
     out: Receiver<T>,
 }
 
 /// A mailbox: where to post, and where to receive. Receiving tells when the poster is gone.
-pub fn new<T>() -> (Poster<T>, Receiver<T>) {
+pub(super) fn new<T>() -> (Poster<T>, Receiver<T>) {
     let (into, out) = crossbeam_channel::bounded(1);
     (Poster { into, out: out.clone() }, out)
 }
 
 impl<T> Poster<T> {
     /// Puts a message into the place of the one before, if that has not been received.
-    pub fn post(&self, mut message: T) {
+    pub(super) fn post(&self, mut message: T) {
         // Nobody else posts, so there is room the second time.
         while let Err(TrySendError::Full(back)) = self.into.try_send(message) {
             let _ = self.out.try_recv();

@@ -24,14 +24,14 @@ use crossbeam_channel::Receiver;
 
 use mailbox::Poster;
 
-pub use exchange::{ForeignSample, Handle, Metadata, Report, SamplingPlan, is_passing};
-pub use stats::{Phase, SamplerStats};
+pub(crate) use exchange::{ForeignSample, Handle, Metadata, Report, SamplingPlan, is_passing};
+pub(crate) use stats::{Phase, SamplerStats};
 
 /// Called after each report.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
+pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// The event loop's side of the thread.
-pub struct Sampler {
+pub(crate) struct Sampler {
     /// What the thread counts.
     pub stats: Arc<SamplerStats>,
     wake: Wake,
@@ -40,12 +40,12 @@ pub struct Sampler {
 
 impl Sampler {
     /// No thread yet.
-    pub fn new(wake: Wake) -> Sampler {
+    pub(crate) fn new(wake: Wake) -> Sampler {
         Sampler { stats: Arc::default(), wake, thread: None }
     }
 
     /// Has the thread do this from now on. Never waits.
-    pub fn follow(&mut self, plan: SamplingPlan) {
+    pub(crate) fn follow(&mut self, plan: SamplingPlan) {
         if self.thread.is_none() && !plan.names.is_empty() {
             let (plans, todo) = mailbox::new();
             let (reports, done) = mailbox::new();
@@ -64,7 +64,7 @@ impl Sampler {
     }
 
     /// What has come since the last call. Never waits.
-    pub fn report(&self) -> Option<Report> {
+    pub(crate) fn report(&self) -> Option<Report> {
         self.thread.as_ref()?.1.try_recv().ok()
     }
 }

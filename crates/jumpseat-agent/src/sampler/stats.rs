@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 /// What the thread does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// There is nothing to ask pmcd for.
     Off,
     /// No connection yet.
@@ -22,7 +22,7 @@ impl Phase {
     const ALL: [Phase; 5] = [Phase::Off, Phase::Connecting, Phase::Idle, Phase::Sampling, Phase::Unreachable];
 
     /// A word for it.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Phase::Off => "off",
             Phase::Connecting => "connecting",
@@ -35,7 +35,7 @@ impl Phase {
 
 /// What the thread counts.
 #[derive(Debug, Default)]
-pub struct SamplerStats {
+pub(crate) struct SamplerStats {
     phase: AtomicU8,
     /// Samples taken.
     pub samples: AtomicU64,
@@ -49,12 +49,12 @@ pub struct SamplerStats {
 
 impl SamplerStats {
     /// What the thread does.
-    pub fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         Phase::ALL.get(usize::from(self.phase.load(Ordering::Relaxed))).copied().unwrap_or(Phase::Off)
     }
 
     /// Says what it does now.
-    pub fn set_phase(&self, phase: Phase) {
+    pub(crate) fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
 }

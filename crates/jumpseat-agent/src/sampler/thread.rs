@@ -27,7 +27,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const LOOK_AFTER: Duration = Duration::from_secs(60);
 
 /// Does what the plans say until there can be no more of them.
-pub fn run(plans: Receiver<SamplingPlan>, reports: &Poster<Report>, stats: &SamplerStats, wake: &dyn Fn()) {
+pub(super) fn run(
+    plans: Receiver<SamplingPlan>,
+    reports: &Poster<Report>,
+    stats: &SamplerStats,
+    wake: &dyn Fn(),
+) {
     let Ok(plan) = plans.recv() else { return };
     let mut thread = Thread {
         report: Report { host: plan.host.clone(), ..Report::default() },

@@ -8,14 +8,14 @@ use pcp_pmda::Instances;
 use super::sources::announced;
 
 /// All (source, event type) pairs.
-pub struct EventTypes {
+pub(crate) struct EventTypes {
     names: Instances,
     by_inst: FxHashMap<Inst, EventType>,
 }
 
 /// One event type of one source.
 #[derive(Debug)]
-pub struct EventType {
+pub(crate) struct EventType {
     /// The source's instance.
     pub source: Inst,
     /// The type as events carry it.
@@ -26,29 +26,29 @@ pub struct EventType {
 
 impl EventTypes {
     /// None yet.
-    pub fn new() -> EventTypes {
+    pub(crate) fn new() -> EventTypes {
         EventTypes { names: Instances::in_memory(), by_inst: FxHashMap::default() }
     }
 
     /// The instance domain.
-    pub fn names(&self) -> &Instances {
+    pub(crate) fn names(&self) -> &Instances {
         &self.names
     }
 
     /// A pair by its instance.
-    pub fn get(&self, inst: Inst) -> Option<&EventType> {
+    pub(crate) fn get(&self, inst: Inst) -> Option<&EventType> {
         self.by_inst.get(&inst)
     }
 
     /// Takes in a pair that the registry has announced.
-    pub fn add(&mut self, inst: Inst, name: &str, source: Inst, event_type: String) {
+    pub(crate) fn add(&mut self, inst: Inst, name: &str, source: Inst, event_type: String) {
         if announced(self.names.add_as(inst, name), name) {
             self.by_inst.insert(inst, EventType { source, event_type, count: 0 });
         }
     }
 
     /// Counts events by pair.
-    pub fn count(&mut self, counts: &[(Inst, u64)]) {
+    pub(crate) fn count(&mut self, counts: &[(Inst, u64)]) {
         for &(inst, count) in counts {
             if let Some(event_type) = self.by_inst.get_mut(&inst) {
                 event_type.count += count;

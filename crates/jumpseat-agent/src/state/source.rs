@@ -15,7 +15,7 @@ use crate::config::EventsConfig;
 use super::spans::SourceSpans;
 
 /// One tracing source.
-pub struct Source {
+pub(crate) struct Source {
     /// Its name, which is that of its instance.
     pub name: Arc<str>,
     /// The records.
@@ -38,7 +38,7 @@ pub struct Source {
 
 /// Events of a source by what has become of them, since the start.
 #[derive(Debug, Default)]
-pub struct Account {
+pub(crate) struct Account {
     /// Events sent, those lost before the log included.
     pub received: u64,
     /// Events lost before the log.
@@ -69,7 +69,7 @@ pub struct Account {
 
 /// What is known of who sends.
 #[derive(Debug, Default)]
-pub struct Sender {
+pub(crate) struct Sender {
     /// The process that sent last.
     pub peer: Option<Peer>,
     /// Where the source reads, once it is known.
@@ -80,7 +80,13 @@ pub struct Sender {
 
 impl Source {
     /// A source that has sent nothing yet. `budget`: memory for its records, in bytes.
-    pub fn new(name: Arc<str>, limits: &EventsConfig, budget: usize, domain: u16, gate: Arc<Gate>) -> Source {
+    pub(crate) fn new(
+        name: Arc<str>,
+        limits: &EventsConfig,
+        budget: usize,
+        domain: u16,
+        gate: Arc<Gate>,
+    ) -> Source {
         Source {
             name,
             log: EventLog::new(LogConfig {
@@ -99,7 +105,7 @@ impl Source {
     }
 
     /// How it is: `disabled`, `active`, or `silent` if nothing has come from it since the start.
-    pub fn phase(&self) -> &'static str {
+    pub(crate) fn phase(&self) -> &'static str {
         match (self.gate.settings().1.enabled, self.active) {
             (false, _) => "disabled",
             (true, true) => "active",
@@ -108,7 +114,7 @@ impl Source {
     }
 
     /// Enters what was lost before the records of a delivery, and what was counted on the way.
-    pub fn enter(&mut self, delivery: &Delivery) {
+    pub(crate) fn enter(&mut self, delivery: &Delivery) {
         let account = &mut self.account;
         let mut lost_here = 0;
         if let Some(loss) = delivery.missed {
@@ -148,7 +154,7 @@ impl Account {
 
 impl Sender {
     /// Takes over what a delivery says that is news. Whether labels made of it are others now.
-    pub fn update(&mut self, delivery: &mut Delivery) -> bool {
+    pub(crate) fn update(&mut self, delivery: &mut Delivery) -> bool {
         // Of connections that tell no peer, TCP ones, the last one that did stays.
         self.peer = delivery.peer.or(self.peer);
         let mut changed = false;

@@ -16,7 +16,7 @@ use super::source::Source;
 use super::spans::{SourceSpans, SpansBySource};
 
 /// All sources.
-pub struct Sources {
+pub(crate) struct Sources {
     by_inst: BTreeMap<Inst, Source>,
     /// The instance domain of sources.
     names: Instances,
@@ -32,7 +32,7 @@ pub struct Sources {
 
 impl Sources {
     /// None yet.
-    pub fn new(rules: Rules) -> Sources {
+    pub(crate) fn new(rules: Rules) -> Sources {
         Sources {
             by_inst: BTreeMap::new(),
             names: Instances::in_memory(),
@@ -44,52 +44,52 @@ impl Sources {
     }
 
     /// The instance domain of sources.
-    pub fn names(&self) -> &Instances {
+    pub(crate) fn names(&self) -> &Instances {
         &self.names
     }
 
     /// The instance domain of (source, reason) pairs.
-    pub fn reasons(&self) -> &Instances {
+    pub(crate) fn reasons(&self) -> &Instances {
         &self.reasons
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_inst.len()
     }
 
     /// The source of an instance.
-    pub fn get(&self, inst: Inst) -> Option<&Source> {
+    pub(crate) fn get(&self, inst: Inst) -> Option<&Source> {
         self.by_inst.get(&inst)
     }
 
     /// The source of an instance.
-    pub fn get_mut(&mut self, inst: Inst) -> Option<&mut Source> {
+    pub(crate) fn get_mut(&mut self, inst: Inst) -> Option<&mut Source> {
         self.by_inst.get_mut(&inst)
     }
 
     /// All, by instance.
-    pub fn iter(&self) -> btree_map::Iter<'_, Inst, Source> {
+    pub(crate) fn iter(&self) -> btree_map::Iter<'_, Inst, Source> {
         self.by_inst.iter()
     }
 
     /// All, by instance.
-    pub fn iter_mut(&mut self) -> btree_map::IterMut<'_, Inst, Source> {
+    pub(crate) fn iter_mut(&mut self) -> btree_map::IterMut<'_, Inst, Source> {
         self.by_inst.iter_mut()
     }
 
     /// Memory for all records, in bytes.
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.by_inst.values().map(|source| source.log.stats().bytes).sum()
     }
 
     /// Changes whenever labels of sources and reasons do.
-    pub fn label_generation(&self) -> u64 {
+    pub(crate) fn label_generation(&self) -> u64 {
         (self.by_inst.len() + self.reasons.active().len()) as u64 + self.label_changes
     }
 
     /// Takes in a source that the registry has announced, under the rules for its name; gives it back if it is new.
-    pub fn add(&mut self, inst: Inst, source: Source, limits: &EventsConfig) -> Option<&mut Source> {
+    pub(crate) fn add(&mut self, inst: Inst, source: Source, limits: &EventsConfig) -> Option<&mut Source> {
         if !announced(self.names.add_as(inst, &source.name), &source.name) {
             return None;
         }
@@ -100,7 +100,7 @@ impl Sources {
     }
 
     /// Notes that a source has sent something; the first time it gets its reasons and a share of the memory.
-    pub fn activate(&mut self, inst: Inst, limits: &EventsConfig) {
+    pub(crate) fn activate(&mut self, inst: Inst, limits: &EventsConfig) {
         let Some(source) = self.by_inst.get_mut(&inst).filter(|source| !source.active) else { return };
         source.active = true;
         self.active += 1;
@@ -113,7 +113,7 @@ impl Sources {
     }
 
     /// Takes over what a delivery says of its sender.
-    pub fn update_sender(&mut self, delivery: &mut Delivery) {
+    pub(crate) fn update_sender(&mut self, delivery: &mut Delivery) {
         let source = self.by_inst.get_mut(&delivery.source);
         if source.is_some_and(|source| source.sender.update(delivery)) {
             self.label_changes += 1;
@@ -122,14 +122,14 @@ impl Sources {
 
     /// Memory for the records of one more source, in bytes: its budget, or an equal share of the total if that is
     /// less. Those that have sent nothing since the start, only known from earlier runs, take no share.
-    pub fn budget(&self, limits: &EventsConfig) -> usize {
+    pub(crate) fn budget(&self, limits: &EventsConfig) -> usize {
         // Hundreds of sources may be known from earlier runs; memory set aside for them would be taken from those that send.
         let share = limits.total_budget.0 / self.active.max(1) as u64;
         share.min(limits.source_budget.0) as usize
     }
 
     /// Holds each source to [`Sources::budget`] and to its own limit.
-    pub fn share_budget(&mut self, limits: &EventsConfig) {
+    pub(crate) fn share_budget(&mut self, limits: &EventsConfig) {
         let budget = self.budget(limits);
         for source in self.by_inst.values_mut() {
             // A source's own limit only lowers what it gets: the total must hold.
@@ -139,7 +139,7 @@ impl Sources {
     }
 
     /// Puts what the configuration says of single sources into effect. What was stored gives way.
-    pub fn set_rules(&mut self, rules: Rules, limits: &EventsConfig) {
+    pub(crate) fn set_rules(&mut self, rules: Rules, limits: &EventsConfig) {
         self.rules = rules;
         for source in self.by_inst.values_mut() {
             apply_rules(&self.rules, source, SourceRule::default());
@@ -148,7 +148,7 @@ impl Sources {
     }
 
     /// Puts what clients have stored for a source into effect, on top of what the configuration says.
-    pub fn store_rule(&mut self, inst: Inst, stored: SourceRule, limits: &EventsConfig) {
+    pub(crate) fn store_rule(&mut self, inst: Inst, stored: SourceRule, limits: &EventsConfig) {
         let Some(source) = self.by_inst.get_mut(&inst) else { return };
         apply_rules(&self.rules, source, stored);
         self.share_budget(limits);
@@ -180,7 +180,7 @@ fn apply_rules(rules: &Rules, source: &mut Source, stored: SourceRule) {
 }
 
 /// Whether an instance that the registry has announced is new here.
-pub fn announced(added: Result<(), IdsError>, name: &str) -> bool {
+pub(super) fn announced(added: Result<(), IdsError>, name: &str) -> bool {
     if let Err(error) = &added {
         tracing::error!("instance {name}: {error}");
     }

@@ -21,7 +21,7 @@ use super::sources::Sources;
 
 /// One client's place in one source's log.
 #[derive(Debug)]
-pub struct Stream {
+pub(crate) struct Stream {
     /// Its instance in `jumpseat.client`.
     pub inst: Inst,
     /// The source it reads.
@@ -36,13 +36,13 @@ pub struct Stream {
 
 impl Stream {
     /// Text of the filter, empty for none.
-    pub fn filter(&self) -> &str {
+    pub(crate) fn filter(&self) -> &str {
         self.filter.as_ref().map_or("", |stored| &stored.text)
     }
 }
 
 /// Most memory for the filters of all clients, in bytes.
-pub const FILTER_BUDGET: usize = 32 << 20;
+pub(crate) const FILTER_BUDGET: usize = 32 << 20;
 /// What each filter counts for at least, so that there cannot be too many of them.
 const MIN_STORED: usize = 4 << 10;
 
@@ -63,7 +63,7 @@ impl Stored {
 
 /// Why a filter was not taken.
 #[derive(Debug, thiserror::Error)]
-pub enum FilterRefused {
+pub(crate) enum FilterRefused {
     /// It is not a filter.
     #[error(transparent)]
     Text(#[from] FilterError),
@@ -83,7 +83,7 @@ struct FilterRule {
 
 /// All streams of all clients.
 #[derive(Debug)]
-pub struct Streams {
+pub(crate) struct Streams {
     /// The instance domain of streams. Instances go with their clients.
     pub names: Instances,
     by_client: FxHashMap<ClientId, Client>,
@@ -133,7 +133,7 @@ fn first_number() -> Inst {
 
 impl Streams {
     /// The client's stream of a source, beginning at the log's end if this is the first time it asks.
-    pub fn open(
+    pub(crate) fn open(
         &mut self,
         (client, kind): (ClientId, ArrayKind),
         source: Inst,
@@ -165,7 +165,7 @@ impl Streams {
     }
 
     /// Notes whether a client wants whatever sources there will be.
-    pub fn follow(&mut self, client: ClientId, kind: ArrayKind, all: bool) {
+    pub(crate) fn follow(&mut self, client: ClientId, kind: ArrayKind, all: bool) {
         let follows = &mut client_entry(&mut self.by_client, &mut self.last_serial, client).follows;
         if follows.contains(&kind) != all {
             if all { follows.push(kind) } else { follows.retain(|known| *known != kind) }
@@ -173,7 +173,7 @@ impl Streams {
     }
 
     /// Opens streams of a new source for those who follow all sources: its first records are for them, too.
-    pub fn new_source(&mut self, inst: Inst, source: &mut Source, fields: &Fields) {
+    pub(crate) fn new_source(&mut self, inst: Inst, source: &mut Source, fields: &Fields) {
         let followers = self.by_client.iter().flat_map(|(client, state)| {
             let client = *client;
             state.follows.iter().map(move |kind| (client, *kind))
@@ -191,7 +191,7 @@ impl Streams {
     ///
     /// # Errors
     /// [`FilterRefused`]; nothing has changed then.
-    pub fn set_filter(
+    pub(crate) fn set_filter(
         &mut self,
         client: ClientId,
         (kind, source): (ArrayKind, Option<Inst>),
@@ -237,25 +237,25 @@ impl Streams {
     }
 
     /// How many streams there have been.
-    pub fn opened(&self) -> u64 {
+    pub(crate) fn opened(&self) -> u64 {
         self.opened
     }
 
     /// The stream of an instance.
-    pub fn get(&self, inst: Inst) -> Option<&Stream> {
+    pub(crate) fn get(&self, inst: Inst) -> Option<&Stream> {
         let (client, at) = self.owner.get(&inst)?;
         self.by_client.get(client)?.streams.get(*at)
     }
 
     /// The client's stream of a source, if it has one.
     #[cfg(test)]
-    pub fn find(&self, client: ClientId, source: Inst, kind: ArrayKind) -> Option<&Stream> {
+    pub(crate) fn find(&self, client: ClientId, source: Inst, kind: ArrayKind) -> Option<&Stream> {
         let client = self.by_client.get(&client)?;
         client.streams.get(*client.by_source.get(&(source, kind))?)
     }
 
     /// Forgets a client and gives up its places.
-    pub fn end(&mut self, client: ClientId, sources: &mut Sources) {
+    pub(crate) fn end(&mut self, client: ClientId, sources: &mut Sources) {
         let Some(state) = self.by_client.remove(&client) else { return };
         for stream in state.streams {
             self.owner.remove(&stream.inst);
@@ -289,7 +289,7 @@ fn client_entry<'a>(
 }
 
 /// The last component of the metric that gives a stream.
-pub fn kind_word(kind: ArrayKind) -> &'static str {
+pub(crate) fn kind_word(kind: ArrayKind) -> &'static str {
     match kind {
         ArrayKind::Event => "records",
         ArrayKind::HighRes => "highres_records",

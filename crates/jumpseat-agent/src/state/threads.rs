@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 /// The counters of all source threads, by their types: the state need not know which kinds of sources there are.
 #[derive(Default)]
-pub struct ThreadStats(Vec<Arc<dyn Any + Send + Sync>>);
+pub(crate) struct ThreadStats(Vec<Arc<dyn Any + Send + Sync>>);
 
 impl ThreadStats {
     /// A thread runs that counts here.
-    pub fn add<T: Send + Sync + 'static>(&mut self, stats: Arc<T>) {
+    pub(crate) fn add<T: Send + Sync + 'static>(&mut self, stats: Arc<T>) {
         self.0.push(stats);
     }
 
     /// The counters of threads of a kind, in the order in which they were started.
-    pub fn of<T: Send + Sync + 'static>(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn of<T: Send + Sync + 'static>(&self) -> impl Iterator<Item = &T> {
         self.0.iter().filter_map(|stats| (**stats).downcast_ref())
     }
 
     /// The same, to be looked at from elsewhere.
-    pub fn shared<T: Send + Sync + 'static>(&self) -> impl Iterator<Item = Arc<T>> {
+    pub(crate) fn shared<T: Send + Sync + 'static>(&self) -> impl Iterator<Item = Arc<T>> {
         self.0.iter().filter_map(|stats| Arc::clone(stats).downcast().ok())
     }
 }

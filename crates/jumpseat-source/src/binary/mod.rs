@@ -17,7 +17,7 @@ use pcp_model::Timestamp;
 use read::Reader;
 
 /// Where a connection's records go, and what holds for them.
-pub struct Destination<'a> {
+pub(crate) struct Destination<'a> {
     /// All lanes.
     pub lanes: &'a mut Lanes,
     /// How long things may be.
@@ -32,7 +32,7 @@ pub struct Destination<'a> {
 
 /// One frame taken off the input.
 #[derive(Debug)]
-pub struct TakenFrame {
+pub(crate) struct TakenFrame {
     /// Bytes it used up.
     pub consumed: usize,
     /// Whether they began a frame.
@@ -43,7 +43,7 @@ pub struct TakenFrame {
 
 /// What a frame was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frame {
+pub(crate) enum Frame {
     /// Nothing to do without more bytes.
     Incomplete,
     /// Something that only concerns the decoder.
@@ -63,7 +63,7 @@ pub enum Frame {
 
 /// The tables of a connection.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub(crate) struct Decoder {
     /// From the sender's clock to real time.
     pub offset: Offset,
     greeted: bool,
@@ -86,12 +86,12 @@ struct EventType {
 
 impl Decoder {
     /// Whether the frames' bounds are lost, so that nothing more can be read.
-    pub fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.lost
     }
 
     /// Takes one frame off the start of `input`.
-    pub fn take(&mut self, input: &[u8], to: &mut Destination<'_>) -> TakenFrame {
+    pub(crate) fn take(&mut self, input: &[u8], to: &mut Destination<'_>) -> TakenFrame {
         if self.skip > 0 {
             return self.skip(input);
         }

@@ -18,24 +18,24 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(payload: &'a [u8], limits: &'a Limits) -> Reader<'a> {
+    pub(super) fn new(payload: &'a [u8], limits: &'a Limits) -> Reader<'a> {
         Reader { payload, at: 0, limits, is_truncated: false }
     }
 
     /// Offset of the next byte.
     #[inline]
-    pub fn at(&self) -> usize {
+    pub(super) fn at(&self) -> usize {
         self.at
     }
 
     #[inline]
-    pub fn is_at_end(&self) -> bool {
+    pub(super) fn is_at_end(&self) -> bool {
         self.at >= self.payload.len()
     }
 
     /// Whether a text was cut.
     #[inline]
-    pub fn is_truncated(&self) -> bool {
+    pub(super) fn is_truncated(&self) -> bool {
         self.is_truncated
     }
 
@@ -65,12 +65,12 @@ impl<'a> Reader<'a> {
 
     /// A number of 64 bits.
     #[inline]
-    pub fn u64(&mut self) -> Result<u64, Refusal> {
+    pub(super) fn u64(&mut self) -> Result<u64, Refusal> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// The type of a field being defined.
-    pub fn value_type(&mut self) -> Result<ValueType, Refusal> {
+    pub(super) fn value_type(&mut self) -> Result<ValueType, Refusal> {
         let at = self.at;
         let value_type = ValueType::from_code(self.byte()?.into());
         if !(0..=7).contains(&value_type.code()) {
@@ -80,12 +80,12 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub fn byte(&mut self) -> Result<u8, Refusal> {
+    pub(super) fn byte(&mut self) -> Result<u8, Refusal> {
         self.array::<1>().map(|[byte]| byte)
     }
 
     #[inline]
-    pub fn varint(&mut self) -> Result<u64, Refusal> {
+    pub(super) fn varint(&mut self) -> Result<u64, Refusal> {
         match self.payload.get(self.at) {
             // Nearly all of them.
             Some(byte) if byte & 0x80 == 0 => {
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
 
     /// A time in nanoseconds of the sender's clock, as real time.
     #[inline]
-    pub fn time(&mut self, offset: Offset) -> Result<Timestamp, Refusal> {
+    pub(super) fn time(&mut self, offset: Offset) -> Result<Timestamp, Refusal> {
         // Saturates: a time at the end of what the framing can hold stays there.
         let nanos = i64::from_le_bytes(self.array()?).saturating_add(offset.nanos);
         let nsec = nanos.rem_euclid(1_000_000_000) as u32;
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
 
     /// An id whose definition is in `table`.
     #[inline]
-    pub fn defined<'t, T>(&mut self, table: &'t [T]) -> Result<&'t T, Refusal> {
+    pub(super) fn defined<'t, T>(&mut self, table: &'t [T]) -> Result<&'t T, Refusal> {
         let at = self.at;
         let id = self.varint()?;
         let index = id.checked_sub(1).and_then(|index| usize::try_from(index).ok());
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The table index of an id being defined: known already, or the next.
-    pub fn new_id(&mut self, known: usize) -> Result<usize, Refusal> {
+    pub(super) fn new_id(&mut self, known: usize) -> Result<usize, Refusal> {
         let at = self.at;
         let id = self.varint()?;
         match id.checked_sub(1).and_then(|index| usize::try_from(index).ok()) {
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The rest of the payload: a name. `total` grows by it.
-    pub fn name(&mut self, total: &mut usize) -> Result<&'a str, Refusal> {
+    pub(super) fn name(&mut self, total: &mut usize) -> Result<&'a str, Refusal> {
         let at = self.at;
         let name = self.bytes(self.payload.len() - self.at)?;
         if name.len() > MAX_NAME {
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Refuses a frame in which there is more.
-    pub fn end(&self) -> Result<(), Refusal> {
+    pub(super) fn end(&self) -> Result<(), Refusal> {
         if self.at == self.payload.len() {
             return Ok(());
         }
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
 
     /// A text, cut or refused when too long. PCP's texts cannot hold a NUL.
     #[inline]
-    pub fn text(&mut self) -> Result<&'a [u8], Refusal> {
+    pub(super) fn text(&mut self) -> Result<&'a [u8], Refusal> {
         let text = self.limited()?;
         if memchr::memchr(0, text).is_some() {
             return Err(Refusal::at(self.at, Reason::Encoding, "a text with a NUL: send it as aggregate"));
@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
 
     /// A value of a field's type.
     #[inline]
-    pub fn value(&mut self, value_type: ValueType) -> Result<Param<'a>, Refusal> {
+    pub(super) fn value(&mut self, value_type: ValueType) -> Result<Param<'a>, Refusal> {
         Ok(match value_type {
             ValueType::I32 => Param::I32(i32::from_le_bytes(self.array()?)),
             ValueType::U32 => Param::U32(u32::from_le_bytes(self.array()?)),

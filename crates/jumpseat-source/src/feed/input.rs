@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read};
 const READ_BYTES: usize = 128 * 1024;
 
 /// Lines of a reader. What a line has beyond the limit is left out.
-pub struct LineReader<R> {
+pub(super) struct LineReader<R> {
     reader: R,
     buffer: Vec<u8>,
     /// Where in `buffer` the next line starts, and how far it is filled.
@@ -19,23 +19,23 @@ pub struct LineReader<R> {
 
 impl<R: Read> LineReader<R> {
     /// Lines of at most `limit` bytes.
-    pub fn new(reader: R, limit: usize) -> LineReader<R> {
+    pub(super) fn new(reader: R, limit: usize) -> LineReader<R> {
         let buffer = vec![0; READ_BYTES];
         LineReader { reader, buffer, start: 0, end: 0, limit, consumed: 0, ended: false }
     }
 
     /// Bytes read and given out so far.
-    pub fn consumed(&self) -> u64 {
+    pub(super) fn consumed(&self) -> u64 {
         self.consumed
     }
 
     /// Whether another line may be had without reading.
-    pub fn has_buffered(&self) -> bool {
+    pub(super) fn has_buffered(&self) -> bool {
         self.start < self.end
     }
 
     /// The next line, without its newline; the last one may lack it.
-    pub fn next(&mut self) -> io::Result<Option<&[u8]>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         let mut scanned = 0;
         // Bytes of the line beyond the limit, which were thrown away.
         let mut over = 0u64;
@@ -93,7 +93,7 @@ impl<R: Read> LineReader<R> {
 
 /// Line numbers over all inputs, and back to each input's own.
 #[derive(Debug, Default)]
-pub struct Position {
+pub(super) struct Position {
     line: u64,
     /// Lines before each input, and its name.
     inputs: Vec<(u64, String)>,
@@ -101,22 +101,22 @@ pub struct Position {
 
 impl Position {
     /// The next input begins.
-    pub fn next_input(&mut self, name: &str) {
+    pub(super) fn next_input(&mut self, name: &str) {
         self.inputs.push((self.line, name.to_owned()));
     }
 
     /// The next line.
-    pub fn next_line(&mut self) {
+    pub(super) fn next_line(&mut self) {
         self.line += 1;
     }
 
     /// The number of the current line over all inputs, from 1.
-    pub fn line(&self) -> u64 {
+    pub(super) fn line(&self) -> u64 {
         self.line
     }
 
     /// The input and its own line number.
-    pub fn resolve(&self, line: u64) -> (String, u64) {
+    pub(super) fn resolve(&self, line: u64) -> (String, u64) {
         match self.inputs.iter().rev().find(|(before, _)| *before < line) {
             Some((before, name)) => (name.clone(), line - before),
             None => (String::new(), line),

@@ -21,7 +21,7 @@ const MAX_ANSWER: u64 = 64 * 1024;
 
 /// The server's summary.
 #[derive(Debug, Deserialize)]
-pub struct Summary {
+pub(super) struct Summary {
     pub accepted: u64,
     pub rejected: u64,
     #[serde(default)]
@@ -33,7 +33,7 @@ pub struct Summary {
 
 /// The first refusal in it.
 #[derive(Debug, Deserialize)]
-pub struct FirstError {
+pub(super) struct FirstError {
     /// Line or frame number.
     pub line: u64,
     pub column: u64,
@@ -42,7 +42,7 @@ pub struct FirstError {
 }
 
 /// A connection.
-pub struct Session {
+pub(super) struct Session {
     stream: UnixStream,
     out: Vec<u8>,
     encoder: Option<Encoder>,
@@ -56,7 +56,7 @@ pub struct Session {
 
 impl Session {
     /// Connects and greets.
-    pub fn open(options: &FeedOptions) -> Result<Session, FeedError> {
+    pub(super) fn open(options: &FeedOptions) -> Result<Session, FeedError> {
         if let Some(name) = &options.source
             && !is_source_name(name)
         {
@@ -120,30 +120,30 @@ impl Session {
     }
 
     /// The encoder and where it writes to, in the binary framing.
-    pub fn encoder(&mut self) -> Option<(&mut Encoder, &mut Vec<u8>)> {
+    pub(super) fn encoder(&mut self) -> Option<(&mut Encoder, &mut Vec<u8>)> {
         self.encoder.as_mut().map(|encoder| (encoder, &mut self.out))
     }
 
     /// Bytes not yet written.
-    pub fn buffered(&self) -> usize {
+    pub(super) fn buffered(&self) -> usize {
         self.out.len()
     }
 
     /// Sends a line, in the line framing.
-    pub fn line(&mut self, line: &[u8]) {
+    pub(super) fn line(&mut self, line: &[u8]) {
         self.out.extend_from_slice(line);
         self.out.push(b'\n');
     }
 
     /// Sends a blank line, in the line framing; nothing in the binary one.
-    pub fn blank_line(&mut self) {
+    pub(super) fn blank_line(&mut self) {
         if self.encoder.is_none() {
             self.out.push(b'\n');
         }
     }
 
     /// Notes that the last frame appended is this line's.
-    pub fn mark_frames(&mut self, line: u64) {
+    pub(super) fn mark_frames(&mut self, line: u64) {
         self.count_frames();
         let expected = self.marks.last().map(|(frame, marked)| marked + (self.frames - frame));
         if expected != Some(line) {
@@ -159,7 +159,7 @@ impl Session {
     }
 
     /// The line that the server's line or frame number stands for.
-    pub fn line_of(&self, number: u64) -> u64 {
+    pub(super) fn line_of(&self, number: u64) -> u64 {
         if self.encoder.is_none() {
             // The greeting was the first.
             return number.saturating_sub(1);
@@ -176,7 +176,7 @@ impl Session {
     }
 
     /// Writes what is collected.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub(super) fn flush(&mut self) -> io::Result<()> {
         if self.encoder.is_some() {
             self.count_frames();
             self.counted = 0;
@@ -187,7 +187,7 @@ impl Session {
     }
 
     /// Says that this was all, and gets the summary; inside, `Err` is an answer that is none.
-    pub fn finish(&mut self) -> io::Result<Result<Summary, String>> {
+    pub(super) fn finish(&mut self) -> io::Result<Result<Summary, String>> {
         self.flush()?;
         self.stream.shutdown(Shutdown::Write)?;
         let text = if self.encoder.is_some() {
@@ -201,7 +201,7 @@ impl Session {
     }
 
     /// Why the connection broke: the server may have said something before it went.
-    pub fn gone(&mut self, socket: &Path, sent: u64, error: io::Error) -> FeedError {
+    pub(super) fn gone(&mut self, socket: &Path, sent: u64, error: io::Error) -> FeedError {
         let mut answer = Vec::new();
         // Whatever there is by now; nothing is fine, too.
         let _ = self.stream.set_read_timeout(Some(Duration::from_millis(200)));

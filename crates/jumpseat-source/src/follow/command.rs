@@ -37,7 +37,7 @@ const AFTER_OUTPUT: Duration = Duration::from_secs(2);
 const AT_END: Duration = Duration::from_millis(500);
 
 /// What to run, and when again.
-pub struct Plan {
+pub(super) struct Plan {
     /// What it is called in messages.
     pub name: String,
     /// When to start it again.
@@ -47,7 +47,7 @@ pub struct Plan {
 }
 
 /// A command.
-pub struct Job {
+pub(super) struct Job {
     plan: Plan,
     /// How its lines are read.
     pub format: Format,
@@ -90,7 +90,7 @@ struct Run {
 
 impl Job {
     /// A command that has not been started.
-    pub fn new(plan: Plan, format: Format, stream: Stream) -> Job {
+    pub(super) fn new(plan: Plan, format: Format, stream: Stream) -> Job {
         Job {
             backoff: plan.backoff.0,
             plan,
@@ -106,7 +106,7 @@ impl Job {
     }
 
     /// What to poll: standard output unless the core has no room, and standard error.
-    pub fn fds(&self, held: bool) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(super) fn fds(&self, held: bool) -> impl Iterator<Item = BorrowedFd<'_>> {
         let run = match &self.state {
             State::Running(run) => Some(run),
             _ => None,
@@ -116,12 +116,12 @@ impl Job {
     }
 
     /// Whether there are lines that only the core had no room for.
-    pub fn has_work(&self) -> bool {
+    pub(super) fn has_work(&self) -> bool {
         self.has_unread
     }
 
     /// When [`Job::tick`] has something to do.
-    pub fn next_tick(&self) -> Option<Instant> {
+    pub(super) fn next_tick(&self) -> Option<Instant> {
         match &self.state {
             State::Waiting(at) => Some(*at),
             State::Running(run) => Some(run.next_tick),
@@ -130,7 +130,7 @@ impl Job {
     }
 
     /// Starts it if it is time to, with what `command` gives; sees whether it has ended.
-    pub fn tick(&mut self, now: Instant, sink: &mut Sink, command: impl FnOnce() -> Command) {
+    pub(super) fn tick(&mut self, now: Instant, sink: &mut Sink, command: impl FnOnce() -> Command) {
         match &mut self.state {
             State::Waiting(at) if *at <= now && !self.has_unread => self.start(now, sink, command()),
             State::Running(run) if run.next_tick <= now && !self.has_unread => {
@@ -142,7 +142,7 @@ impl Job {
     }
 
     /// One read of each output, as far as the core has room.
-    pub fn round(&mut self, sink: &mut Sink, buffer: &mut Vec<u8>) {
+    pub(super) fn round(&mut self, sink: &mut Sink, buffer: &mut Vec<u8>) {
         self.read_errors();
         if std::mem::take(&mut self.has_unread) {
             let carry = std::mem::take(&mut self.carry);
@@ -170,14 +170,14 @@ impl Job {
     }
 
     /// Asks its processes to end.
-    pub fn ask_to_end(&self) {
+    pub(super) fn ask_to_end(&self) {
         if let State::Running(run) = &self.state {
             signal(&run.child, Signal::SIGTERM);
         }
     }
 
     /// Waits until its processes have ended, and insists after `limit`.
-    pub fn end(&mut self, limit: Instant) {
+    pub(super) fn end(&mut self, limit: Instant) {
         if let State::Running(run) = &mut self.state {
             while !has_ended(&run.child) && Instant::now() < limit {
                 std::thread::sleep(Duration::from_millis(5));
@@ -190,7 +190,7 @@ impl Job {
     }
 
     /// What is going on.
-    pub fn phase(&self, held: bool) -> Phase {
+    pub(super) fn phase(&self, held: bool) -> Phase {
         match &self.state {
             State::Running(_) if held && self.has_unread => Phase::Held,
             State::Running(_) => Phase::Running,
@@ -201,7 +201,7 @@ impl Job {
     }
 
     /// Its account's number.
-    pub fn slot(&self) -> usize {
+    pub(super) fn slot(&self) -> usize {
         self.stream.slot
     }
 
@@ -359,7 +359,7 @@ impl Job {
 }
 
 /// Ends all: they have the same half second for it.
-pub fn end_all<'a>(jobs: impl Iterator<Item = &'a mut Job>) {
+pub(super) fn end_all<'a>(jobs: impl Iterator<Item = &'a mut Job>) {
     let mut asked: Vec<&mut Job> = jobs.collect();
     for job in &asked {
         job.ask_to_end();

@@ -8,7 +8,7 @@ use super::config::{From, JournalConfig};
 const DOUBT: u32 = 3;
 
 /// The command that gives the entries after `cursor`. `starts_without_output`: how often it was started in a row without giving any.
-pub fn command(config: &JournalConfig, cursor: Option<&str>, starts_without_output: u32) -> Command {
+pub(super) fn command(config: &JournalConfig, cursor: Option<&str>, starts_without_output: u32) -> Command {
     let mut command = Command::new("journalctl");
     // All fields in full; otherwise long ones are left out. Without --merge, --follow shows the current boot only (systemd
     // 252), and what came last before the machine was started again would be lost.

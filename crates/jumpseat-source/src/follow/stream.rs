@@ -16,7 +16,7 @@ use pcp_net::Limiter;
 const CONN: ConnId = 0;
 
 /// What all files and commands of the thread share.
-pub struct Sink {
+pub(super) struct Sink {
     /// Where records go. They are held when the core has no room.
     pub lanes: Lanes,
     /// The thread's account.
@@ -29,7 +29,7 @@ pub struct Sink {
 
 impl Sink {
     /// Around `lanes`, which hold from now on.
-    pub fn new(mut lanes: Lanes, stats: std::sync::Arc<FollowStats>) -> Sink {
+    pub(super) fn new(mut lanes: Lanes, stats: std::sync::Arc<FollowStats>) -> Sink {
         lanes.hold();
         Sink {
             lanes,
@@ -43,7 +43,7 @@ impl Sink {
 
 /// Bytes that were just read.
 #[derive(Clone, Copy, Debug)]
-pub struct Chunk<'a> {
+pub(super) struct Chunk<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
     /// When they were read.
@@ -52,14 +52,14 @@ pub struct Chunk<'a> {
 
 impl<'a> Chunk<'a> {
     /// Bytes that were read right now.
-    pub fn now(bytes: &'a [u8]) -> Chunk<'a> {
+    pub(super) fn now(bytes: &'a [u8]) -> Chunk<'a> {
         Chunk { bytes, arrived: Timestamp::from(SystemTime::now()) }
     }
 }
 
 /// How the lines of a table are read.
 #[derive(Debug)]
-pub struct Format {
+pub(super) struct Format {
     /// What makes events of them.
     pub parser: Parser,
     /// How long things may be.
@@ -68,7 +68,7 @@ pub struct Format {
 
 /// Where a file's or command's lines go.
 #[derive(Clone, Copy, Debug)]
-pub struct Stream {
+pub(super) struct Stream {
     /// Cuts the lines.
     pub splitter: Splitter,
     /// The source.
@@ -80,7 +80,7 @@ pub struct Stream {
 impl Stream {
     /// Takes lines in, as long as the core has room for them. Gives how many bytes are consumed: all but an incomplete
     /// line within the limit, and but lines that there was no room for. `place` says in messages where they are from.
-    pub fn take(
+    pub(super) fn take(
         &mut self,
         input: Chunk<'_>,
         format: &mut Format,
@@ -103,7 +103,13 @@ impl Stream {
     }
 
     /// Takes what is left at the end: a last line without a newline.
-    pub fn last(&mut self, rest: Chunk<'_>, format: &mut Format, sink: &mut Sink, place: &dyn Display) {
+    pub(super) fn last(
+        &mut self,
+        rest: Chunk<'_>,
+        format: &mut Format,
+        sink: &mut Sink,
+        place: &dyn Display,
+    ) {
         if let Some(piece) = self.splitter.last(rest.bytes) {
             self.piece(piece, rest.arrived, format, sink, place);
         }
@@ -158,7 +164,7 @@ impl Stream {
     }
 
     /// Counts a line that has lost bytes which were none of its own.
-    pub fn repaired(&self, sink: &Sink) {
+    pub(super) fn repaired(&self, sink: &Sink) {
         if let Some(slot) = sink.stats.slot(self.slot) {
             slot.repaired.fetch_add(1, Ordering::Relaxed);
         }

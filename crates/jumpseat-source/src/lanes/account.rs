@@ -40,7 +40,7 @@ pub(super) struct LaneAccount {
 }
 
 impl LaneAccount {
-    pub fn new(lane: LaneId, source: Inst, origin: Option<Origin>) -> LaneAccount {
+    pub(super) fn new(lane: LaneId, source: Inst, origin: Option<Origin>) -> LaneAccount {
         LaneAccount {
             lane,
             source,
@@ -57,27 +57,27 @@ impl LaneAccount {
         }
     }
 
-    pub fn lane(&self) -> LaneId {
+    pub(super) fn lane(&self) -> LaneId {
         self.lane
     }
 
-    pub fn source(&self) -> Inst {
+    pub(super) fn source(&self) -> Inst {
         self.source
     }
 
-    pub fn set_origin(&mut self, origin: Origin) {
+    pub(super) fn set_origin(&mut self, origin: Origin) {
         self.origin = Some(Box::new(origin));
         self.is_origin_due = true;
     }
 
-    pub fn set_labels(&mut self, labels: Labels) {
+    pub(super) fn set_labels(&mut self, labels: Labels) {
         self.labels = Some(Box::new(labels));
     }
 
     /// Counts a record that is in the batch to stay. Held records count only when they get there: what a delivery
     /// says was received is what the core finds in it.
     #[inline]
-    pub fn receive(&mut self, conn: ConnId) {
+    pub(super) fn receive(&mut self, conn: ConnId) {
         self.tallies.received += 1;
         // Connections take turns of many records, so this list is short.
         match self.shares.last_mut() {
@@ -86,7 +86,7 @@ impl LaneAccount {
         }
     }
 
-    pub fn add_loss(&mut self, loss: Loss) {
+    pub(super) fn add_loss(&mut self, loss: Loss) {
         match &mut self.missed {
             Some(missed) => {
                 missed.count = missed.count.saturating_add(loss.count);
@@ -99,7 +99,7 @@ impl LaneAccount {
     }
 
     /// Everything there is to tell, if there is anything. The shares stay until it is known whether it arrived.
-    pub fn delivery(&mut self, batch: &mut Batch) -> Option<Delivery> {
+    pub(super) fn delivery(&mut self, batch: &mut Batch) -> Option<Delivery> {
         let is_counted = self.missed.is_some() || self.tallies != Tallies::default();
         if batch.is_empty() && !is_counted && !self.is_origin_due && self.labels.is_none() {
             return None;
@@ -125,17 +125,17 @@ impl LaneAccount {
     }
 
     /// A delivery has arrived: what its records' connections lose from now on is none of them.
-    pub fn delivered(&mut self) {
+    pub(super) fn delivered(&mut self) {
         self.shares.clear();
     }
 
     /// Takes back what could not be handed over, its records included: nothing is lost.
-    pub fn take_back(&mut self, delivery: Delivery, batch: &mut Batch) {
+    pub(super) fn take_back(&mut self, delivery: Delivery, batch: &mut Batch) {
         *batch = self.restore(delivery);
     }
 
     /// Takes back what could not be handed over. Its records become missed; `lose` is told whose they were.
-    pub fn lose(&mut self, delivery: Delivery, batch: &mut Batch, mut lose: impl FnMut(ConnId, u32)) {
+    pub(super) fn lose(&mut self, delivery: Delivery, batch: &mut Batch, mut lose: impl FnMut(ConnId, u32)) {
         let mut lost = self.restore(delivery);
         if let Some(time) = lost.last_time() {
             let count = lost.len() as u64;

@@ -41,7 +41,7 @@ pub(super) struct FieldNames {
 }
 
 impl FieldNames {
-    pub fn new(registry: Arc<Registry>) -> FieldNames {
+    pub(super) fn new(registry: Arc<Registry>) -> FieldNames {
         FieldNames {
             cache: FieldCache::new(Arc::clone(&registry)),
             domain: registry.domain(),
@@ -50,7 +50,7 @@ impl FieldNames {
         }
     }
 
-    pub fn intern(&mut self, name: &[u8], value_type: ValueType) -> InternedField {
+    pub(super) fn intern(&mut self, name: &[u8], value_type: ValueType) -> InternedField {
         match self.own(name, value_type) {
             Some(pmid) => InternedField { value_type, pmid, folded: None },
             None => {
@@ -60,18 +60,18 @@ impl FieldNames {
         }
     }
 
-    pub fn registry(&self) -> &Arc<Registry> {
+    pub(super) fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
     #[inline]
-    pub fn domain(&self) -> u16 {
+    pub(super) fn domain(&self) -> u16 {
         self.domain
     }
 
     /// The field's own metric, if it has one.
     #[inline]
-    pub fn own(&mut self, name: &[u8], value_type: ValueType) -> Option<Pmid> {
+    pub(super) fn own(&mut self, name: &[u8], value_type: ValueType) -> Option<Pmid> {
         match self.cache.field(name, value_type) {
             FieldRef::Own(pmid) => Some(pmid),
             FieldRef::Folded => None,
@@ -79,7 +79,7 @@ impl FieldNames {
     }
 
     /// The metric of a field, and the value that goes there.
-    pub fn resolve<'a>(&'a mut self, name: &[u8], value: Param<'a>) -> (Pmid, Param<'a>) {
+    pub(super) fn resolve<'a>(&'a mut self, name: &[u8], value: Param<'a>) -> (Pmid, Param<'a>) {
         match self.own(name, value.value_type()) {
             Some(pmid) => (pmid, value),
             None => {
@@ -90,7 +90,7 @@ impl FieldNames {
     }
 
     /// The metric of fields without one of their own, and `name=value` for it.
-    pub fn fold(&mut self, name: &[u8], value: &Param<'_>) -> (Pmid, &[u8]) {
+    pub(super) fn fold(&mut self, name: &[u8], value: &Param<'_>) -> (Pmid, &[u8]) {
         let out = &mut self.folded;
         // One buffer for all: the value is copied into the batch at once.
         out.clear();

@@ -16,13 +16,13 @@ use pcp_event::batch::{Batch, record_time};
 use pcp_model::Timestamp;
 
 /// Most bytes of records that a lane holds.
-pub const MAX_HELD: usize = 1024 * 1024;
+pub(super) const MAX_HELD: usize = 1024 * 1024;
 /// Memory of records that have left is taken back when there is at least as much.
 const COMPACT: usize = 64 * 1024;
 
 /// Records that wait.
 #[derive(Debug)]
-pub struct Held {
+pub(super) struct Held {
     window: Duration,
     bytes: Vec<u8>,
     /// By time, then in the order of arrival.
@@ -52,7 +52,7 @@ struct Place {
 
 impl Held {
     /// Holds nothing yet.
-    pub fn new(window: Duration) -> Held {
+    pub(super) fn new(window: Duration) -> Held {
         Held {
             window,
             bytes: Vec::new(),
@@ -67,22 +67,22 @@ impl Held {
     }
 
     /// Changes the window, for what arrives from now on.
-    pub fn set_window(&mut self, window: Duration) {
+    pub(super) fn set_window(&mut self, window: Duration) {
         self.window = window;
     }
 
     /// Whether nothing waits.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
     /// Whether more waits than may.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.live > MAX_HELD
     }
 
     /// Takes a record in. False: it is too late to be put in order, and has to leave at once.
-    pub fn push(&mut self, record: &[u8], conn: ConnId) -> bool {
+    pub(super) fn push(&mut self, record: &[u8], conn: ConnId) -> bool {
         let time = record_time(record);
         // Those released before it cannot be called back.
         if time < self.released {
@@ -106,7 +106,7 @@ impl Held {
     }
 
     /// The time up to which records are to leave now; what has arrived since the last call begins to wait.
-    pub fn watermark(&mut self, now: Instant) -> Option<Timestamp> {
+    pub(super) fn watermark(&mut self, now: Instant) -> Option<Timestamp> {
         if let Some(fresh) = self.fresh.take() {
             self.due.push_back((now + self.window, fresh));
         }
@@ -122,7 +122,7 @@ impl Held {
 
     /// Moves the earliest record to the batch if its time is not after `until`; `None`: whatever it is. Gives the
     /// connection it came from.
-    pub fn release(&mut self, until: Option<Timestamp>, batch: &mut Batch) -> Option<ConnId> {
+    pub(super) fn release(&mut self, until: Option<Timestamp>, batch: &mut Batch) -> Option<ConnId> {
         let Reverse(first) = *self.heap.peek()?;
         let time = Timestamp::new(first.time.0, first.time.1);
         if until.is_some_and(|until| time > until) {
@@ -142,7 +142,7 @@ impl Held {
     }
 
     /// The number of a connection that is gone will mean another one.
-    pub fn forget(&mut self, conn: ConnId, instead: ConnId) {
+    pub(super) fn forget(&mut self, conn: ConnId, instead: ConnId) {
         let mut places = std::mem::take(&mut self.heap).into_vec();
         for Reverse(place) in places.iter_mut().filter(|Reverse(place)| place.conn == conn) {
             place.conn = instead;

@@ -30,7 +30,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub fn new(out: Sender<Delivery>, wake: Wake, patience: Duration) -> Outbox {
+    pub(super) fn new(out: Sender<Delivery>, wake: Wake, patience: Duration) -> Outbox {
         Outbox {
             out,
             wake,
@@ -43,37 +43,37 @@ impl Outbox {
         }
     }
 
-    pub fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.out.is_full()
     }
 
-    pub fn hold(&mut self) {
+    pub(super) fn hold(&mut self) {
         self.keeps = true;
     }
 
-    pub fn is_stuck(&self) -> bool {
+    pub(super) fn is_stuck(&self) -> bool {
         self.keeps && !self.is_moving
     }
 
-    pub fn is_pending(&self) -> bool {
+    pub(super) fn is_pending(&self) -> bool {
         !self.marked.is_empty()
     }
 
-    pub fn lost(&self, conn: ConnId) -> u64 {
+    pub(super) fn lost(&self, conn: ConnId) -> u64 {
         self.lost.get(&conn).copied().unwrap_or(0)
     }
 
-    pub fn forget(&mut self, conn: ConnId) {
+    pub(super) fn forget(&mut self, conn: ConnId) {
         self.lost.remove(&conn);
     }
 
     /// Notes that a lane has something to hand over.
     #[inline]
-    pub fn mark(&mut self, account: &mut LaneAccount) {
+    pub(super) fn mark(&mut self, account: &mut LaneAccount) {
         if !account.is_marked {
             account.is_marked = true;
             self.marked.push(account.lane());
@@ -81,19 +81,19 @@ impl Outbox {
     }
 
     /// The lanes that were marked; none is any longer.
-    pub fn take_waiting(&mut self) -> Vec<LaneId> {
+    pub(super) fn take_waiting(&mut self) -> Vec<LaneId> {
         std::mem::take(&mut self.marked)
     }
 
     /// Gives the emptied list of [`Outbox::take_waiting`] back for its memory, unless there is a new one.
-    pub fn give_back(&mut self, list: Vec<LaneId>) {
+    pub(super) fn give_back(&mut self, list: Vec<LaneId>) {
         if self.marked.is_empty() {
             self.marked = list;
         }
     }
 
     /// Sends what a lane has. When that fails, its records become missed, or are kept, and the rest stays.
-    pub fn hand_over(&mut self, batch: &mut Batch, account: &mut LaneAccount) {
+    pub(super) fn hand_over(&mut self, batch: &mut Batch, account: &mut LaneAccount) {
         let Some(delivery) = account.delivery(batch) else { return };
         match self.send(delivery) {
             Sent::Arrived => {

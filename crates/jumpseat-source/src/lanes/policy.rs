@@ -65,7 +65,7 @@ impl Suspect {
 }
 
 impl Policy {
-    pub fn new(gate: Arc<Gate>, registry: &Registry) -> Policy {
+    pub(super) fn new(gate: Arc<Gate>, registry: &Registry) -> Policy {
         let mut policy =
             Policy { gate, settings: Arc::default(), version: 0, bounds: (0, 0), sieve: None, held: None };
         policy.take_settings(registry);
@@ -74,7 +74,7 @@ impl Policy {
 
     /// Whether something has to be done about a record of this time. For nearly all there has not.
     #[inline]
-    pub fn has_a_say(&self, time: Timestamp, arrived: Timestamp) -> bool {
+    pub(super) fn has_a_say(&self, time: Timestamp, arrived: Timestamp) -> bool {
         self.version != self.gate.version()
             || self.sieve.is_some()
             || self.held.is_some()
@@ -83,7 +83,7 @@ impl Policy {
 
     /// Does it, to the newest record of the batch.
     #[cold]
-    pub fn apply(
+    pub(super) fn apply(
         &mut self,
         arrival: Arrival,
         batch: &mut Batch,
@@ -127,24 +127,24 @@ impl Policy {
     }
 
     /// Whether records may be held back.
-    pub fn puts_in_order(&self) -> bool {
+    pub(super) fn puts_in_order(&self) -> bool {
         self.held.is_some()
     }
 
     /// Whether records are held back.
-    pub fn holds_records(&self) -> bool {
+    pub(super) fn holds_records(&self) -> bool {
         self.held.as_ref().is_some_and(|held| !held.is_empty())
     }
 
     /// A connection's number will mean another one: what is held of it belongs to `instead`.
-    pub fn forget(&mut self, conn: ConnId, instead: ConnId) {
+    pub(super) fn forget(&mut self, conn: ConnId, instead: ConnId) {
         if let Some(held) = &mut self.held {
             held.forget(conn, instead);
         }
     }
 
     /// Moves what is held to the batch: what is due by now, or everything.
-    pub fn release(
+    pub(super) fn release(
         &mut self,
         everything: bool,
         registry: &Registry,

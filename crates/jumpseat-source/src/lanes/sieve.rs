@@ -13,7 +13,7 @@ use pcp_model::Pmid;
 
 /// The settings of a source, ready for use on its records.
 #[derive(Debug)]
-pub struct Sieve {
+pub(super) struct Sieve {
     settings: Arc<Settings>,
     filter: Option<BoundFilter>,
     /// Records since the last one that was kept, where they are counted.
@@ -26,7 +26,7 @@ pub struct Sieve {
 
 impl Sieve {
     /// A sieve, unless everything passes.
-    pub fn new(settings: &Arc<Settings>, registry: &Registry) -> Option<Box<Sieve>> {
+    pub(super) fn new(settings: &Arc<Settings>, registry: &Registry) -> Option<Box<Sieve>> {
         let filter = settings.filter.filter();
         if settings.enabled && filter.is_none() && settings.sample <= 1 {
             return None;
@@ -41,7 +41,7 @@ impl Sieve {
     }
 
     /// Why a packed record is to be dropped; `None` lets it pass.
-    pub fn drops(&mut self, record: &[u8], registry: &Registry) -> Option<Cause> {
+    pub(super) fn drops(&mut self, record: &[u8], registry: &Registry) -> Option<Cause> {
         if !self.settings.enabled {
             return Some(Cause::Disabled);
         }

@@ -40,7 +40,7 @@ struct EventType {
 impl EventTypes {
     /// The place where events of a type are counted.
     #[inline]
-    pub fn slot(&mut self, registry: &Registry, source: Inst, event_type: Option<&[u8]>) -> TypeSlot {
+    pub(super) fn slot(&mut self, registry: &Registry, source: Inst, event_type: Option<&[u8]>) -> TypeSlot {
         let known = match event_type {
             Some(name) => self.by_spelling.get(name),
             None => self.untyped.as_ref(),
@@ -77,7 +77,7 @@ impl EventTypes {
     /// Counts an event. Gives the instance id of its type if it begins or ends a span, for the first time for one of
     /// its type: the registry has to know.
     #[inline]
-    pub fn count(&mut self, slot: TypeSlot, flags: EventFlags) -> Option<Inst> {
+    pub(super) fn count(&mut self, slot: TypeSlot, flags: EventFlags) -> Option<Inst> {
         let event_type = self.types.get_mut(slot.0 as usize)?;
         event_type.count += 1;
         // An END without a type has the name of its START, which came with a type of its own.
@@ -91,13 +91,13 @@ impl EventTypes {
     }
 
     /// Moves the counts into a delivery's: only types with events.
-    pub fn drain_into(&mut self, counts: &mut Vec<(Inst, u64)>) {
+    pub(super) fn drain_into(&mut self, counts: &mut Vec<(Inst, u64)>) {
         let counted = self.types.iter_mut().filter(|event_type| event_type.count > 0);
         counts.extend(counted.map(|event_type| (event_type.id, std::mem::take(&mut event_type.count))));
     }
 
     /// Takes back the counts of a delivery that could not be handed over.
-    pub fn take_back(&mut self, counts: &mut Vec<(Inst, u64)>) {
+    pub(super) fn take_back(&mut self, counts: &mut Vec<(Inst, u64)>) {
         for (id, count) in counts.drain(..) {
             let known = self.types.iter_mut().find(|event_type| event_type.id == id);
             debug_assert!(known.is_some(), "types are never removed, and {id} was counted here");

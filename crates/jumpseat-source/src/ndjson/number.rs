@@ -2,7 +2,7 @@
 
 /// A number, in the first type of these that holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Number {
+pub(crate) enum Number {
     /// An integer.
     I64(i64),
     /// An integer beyond `i64::MAX`.
@@ -18,7 +18,7 @@ const SAFE_DIGITS: usize = 18;
 
 /// Reads the number at the start of `bytes`: its length and value. `Err` has the offset at which it is
 /// not a JSON number any more.
-pub fn scan(bytes: &[u8]) -> Result<(usize, Number), usize> {
+pub(crate) fn scan(bytes: &[u8]) -> Result<(usize, Number), usize> {
     let digit_at = |at: usize| bytes.get(at).filter(|byte| byte.is_ascii_digit());
     let negative = bytes.first() == Some(&b'-');
     let first = usize::from(negative);

@@ -38,7 +38,7 @@ impl From<Stop> for Refusal {
 const NUL_REPLACEMENT: char = '\u{fffd}';
 
 /// A position in a line that is valid UTF-8.
-pub struct Scanner<'a> {
+pub(crate) struct Scanner<'a> {
     /// The line.
     pub line: &'a [u8],
     /// Offset of the next byte.
@@ -46,7 +46,7 @@ pub struct Scanner<'a> {
 }
 
 /// A string, which the end of the line may have cut short.
-pub struct Str {
+pub(crate) struct Str {
     /// The text up to there.
     pub text: Text,
     /// There was no closing quote.
@@ -56,7 +56,7 @@ pub struct Str {
 
 impl Str {
     /// The text, if the string is whole.
-    pub fn whole(self) -> Result<Text, Stop> {
+    pub(crate) fn whole(self) -> Result<Text, Stop> {
         if self.ends_early { Err(Stop::End(self.end)) } else { Ok(self.text) }
     }
 }
@@ -64,7 +64,7 @@ impl Str {
 impl Scanner<'_> {
     /// The next byte that is not blank.
     #[inline]
-    pub fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         loop {
             match self.line.get(self.at) {
                 Some(b' ' | b'\t' | b'\r' | b'\n') => self.at += 1,
@@ -75,7 +75,7 @@ impl Scanner<'_> {
 
     /// A refusal at the current position; at the end of the line whatever was expected is just not there.
     #[cold]
-    pub fn refuse(&self, detail: &'static str) -> Stop {
+    pub(crate) fn refuse(&self, detail: &'static str) -> Stop {
         if self.at >= self.line.len() {
             return Stop::End(self.at);
         }
@@ -84,7 +84,7 @@ impl Scanner<'_> {
 
     /// Consumes this byte, blanks before it too.
     #[inline]
-    pub fn expect(&mut self, byte: u8, detail: &'static str) -> Result<(), Stop> {
+    pub(crate) fn expect(&mut self, byte: u8, detail: &'static str) -> Result<(), Stop> {
         if self.peek() == Some(byte) {
             self.at += 1;
             return Ok(());
@@ -93,7 +93,7 @@ impl Scanner<'_> {
     }
 
     /// Consumes the opening bracket of a nested object or array, if another level is allowed.
-    pub fn enter(&mut self, depth: usize) -> Result<(), Stop> {
+    pub(crate) fn enter(&mut self, depth: usize) -> Result<(), Stop> {
         // Bounds the recursion, so that no line can overflow the stack.
         if depth >= MAX_DEPTH {
             return Err(Refusal::at(self.at, Reason::Depth, "nested deeper than 32 levels").into());
@@ -103,7 +103,7 @@ impl Scanner<'_> {
     }
 
     /// Whether the member `"jumpseat":{` is next. Consumes nothing but blanks.
-    pub fn peek_control(&mut self) -> bool {
+    pub(crate) fn peek_control(&mut self) -> bool {
         const NAME: &[u8] = b"\"jumpseat\"";
         if self.peek() != Some(b'"') || !self.line[self.at..].starts_with(NAME) {
             return false;
@@ -119,7 +119,7 @@ impl Scanner<'_> {
     /// A string, at its opening quote. Texts without escapes stay in the line, others are put into
     /// `arena` with their escapes resolved.
     #[inline]
-    pub fn string(&mut self, arena: &mut Vec<u8>) -> Result<Str, Stop> {
+    pub(crate) fn string(&mut self, arena: &mut Vec<u8>) -> Result<Str, Stop> {
         self.at += 1;
         let start = self.at;
         // Nearly all strings have no escape, and stay where they are.
@@ -218,7 +218,7 @@ impl Scanner<'_> {
 
     /// A number, at its first byte.
     #[inline]
-    pub fn number(&mut self) -> Result<Number, Stop> {
+    pub(crate) fn number(&mut self) -> Result<Number, Stop> {
         match number::scan(&self.line[self.at..]) {
             Ok((len, number)) => {
                 self.at += len;
@@ -232,7 +232,7 @@ impl Scanner<'_> {
     }
 
     /// `true`, `false` or `null`, at its first byte.
-    pub fn literal(&mut self, word: &'static str) -> Result<Text, Stop> {
+    pub(crate) fn literal(&mut self, word: &'static str) -> Result<Text, Stop> {
         let start = self.at;
         for byte in word.bytes() {
             if self.line.get(self.at) != Some(&byte) {
@@ -244,7 +244,7 @@ impl Scanner<'_> {
     }
 
     /// Goes over any value, checking it. `depth` is that of what contains it.
-    pub fn skip_value(&mut self, depth: usize) -> Result<(), Stop> {
+    pub(crate) fn skip_value(&mut self, depth: usize) -> Result<(), Stop> {
         match self.peek() {
             Some(b'"') => self.skip_string(),
             Some(b'[') => {

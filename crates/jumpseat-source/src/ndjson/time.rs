@@ -46,7 +46,7 @@ impl Rfc3339 {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &[u8]) -> Result<Rfc3339, &'static str> {
+    pub(crate) fn parse(text: &[u8]) -> Result<Rfc3339, &'static str> {
         let [date @ .., _, _, _, _, _, _, _, _] = text.get(..19).ok_or(BAD_DATE)? else {
             return Err(BAD_DATE);
         };

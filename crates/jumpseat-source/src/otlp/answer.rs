@@ -17,7 +17,7 @@ const RETRY_AFTER: &str = "1";
 /// Codes of `google.rpc.Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Code {
+pub(super) enum Code {
     /// The request is wrong; the same again would be, too.
     InvalidArgument = 3,
     /// It is longer than what is taken.
@@ -30,7 +30,7 @@ pub enum Code {
 
 impl Code {
     /// The code for a status of HTTP.
-    pub const fn of_status(status: u16) -> Code {
+    pub(super) const fn of_status(status: u16) -> Code {
         match status {
             404 | 405 => Code::Unimplemented,
             413 => Code::ResourceExhausted,
@@ -41,7 +41,7 @@ impl Code {
 }
 
 /// The message of an `ExportTraceServiceResponse` or `ExportLogsServiceResponse`: empty if all was taken in.
-pub fn success(signal: Signal, format: Format, outcome: &Outcome) -> Vec<u8> {
+pub(super) fn success(signal: Signal, format: Format, outcome: &Outcome) -> Vec<u8> {
     let refused = refused(outcome);
     match (format, explanation(signal, outcome)) {
         (Format::Protobuf, None) => Vec::new(),
@@ -68,7 +68,7 @@ pub fn success(signal: Signal, format: Format, outcome: &Outcome) -> Vec<u8> {
 }
 
 /// The message of a `google.rpc.Status`.
-pub fn status(code: Code, format: Format, text: &str) -> Vec<u8> {
+pub(super) fn status(code: Code, format: Format, text: &str) -> Vec<u8> {
     match format {
         Format::Protobuf => {
             let mut message = vec![1 << 3, code as u8];
@@ -80,7 +80,7 @@ pub fn status(code: Code, format: Format, text: &str) -> Vec<u8> {
 }
 
 /// What was wrong with a request whose rest could not be read.
-pub fn broken(signal: Signal, outcome: &Outcome) -> Option<String> {
+pub(super) fn broken(signal: Signal, outcome: &Outcome) -> Option<String> {
     let refusal = outcome.broken.as_ref()?;
     let mut text = format!("byte {}: {}", refusal.column, refusal.detail);
     if outcome.accepted > 0 {
@@ -90,7 +90,7 @@ pub fn broken(signal: Signal, outcome: &Outcome) -> Option<String> {
 }
 
 /// A response for hyper. `close`: it is the last of its connection.
-pub fn http(status: u16, format: Format, message: Vec<u8>, close: bool) -> Response<Reply> {
+pub(super) fn http(status: u16, format: Format, message: Vec<u8>, close: bool) -> Response<Reply> {
     let mut response = Response::new(Reply::message(message));
     let code = StatusCode::from_u16(status);
     debug_assert!(code.is_ok(), "{status} is a status");
@@ -111,7 +111,7 @@ pub fn http(status: u16, format: Format, message: Vec<u8>, close: bool) -> Respo
 }
 
 /// The same as bytes, where hyper has no say: for what it cannot read, or has not been asked to.
-pub fn response(out: &mut Vec<u8>, status: u16, format: Format, message: &[u8], close: bool) {
+pub(super) fn response(out: &mut Vec<u8>, status: u16, format: Format, message: &[u8], close: bool) {
     let reason = match status {
         408 => "Request Timeout",
         431 => "Request Header Fields Too Large",

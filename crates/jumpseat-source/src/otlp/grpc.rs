@@ -66,7 +66,7 @@ impl Watch for Activity {
 }
 
 /// Serves a connection to its end.
-pub async fn serve(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr, conn: u32) {
+pub(super) async fn serve(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr, conn: u32) {
     if let Err(problem) = connection(port, stream, peer, conn).await {
         port.refuse(peer, 0, Reason::Protocol, &problem);
     }

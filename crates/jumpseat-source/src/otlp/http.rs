@@ -44,7 +44,7 @@ const LINGER: Duration = Duration::from_secs(5);
 
 /// What a body is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub(super) enum Format {
     /// `application/x-protobuf`.
     Protobuf,
     /// `application/json`.
@@ -63,7 +63,7 @@ struct Refused {
 }
 
 /// Serves a connection to its end.
-pub async fn serve(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr, conn: u32) {
+pub(super) async fn serve(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr, conn: u32) {
     let mut first = [0; 3];
     match timeout(port.limit(), stream.peek(&mut first)).await {
         Ok(Ok(1..)) => {}

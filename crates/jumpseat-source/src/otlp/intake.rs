@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// A request that is refused in whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub(super) struct Refused {
     /// The kind of refusal.
     pub code: Code,
     /// What is wrong, and what to do.
@@ -35,7 +35,7 @@ pub struct Refused {
 
 /// What a client exports: a complete request.
 #[derive(Clone, Copy, Debug)]
-pub struct Export<'a> {
+pub(super) struct Export<'a> {
     /// Its connection, and when it was complete.
     pub arrival: Arrival,
     /// Who sends.
@@ -51,7 +51,7 @@ pub struct Export<'a> {
 }
 
 /// Decoder and buffers of one thread.
-pub struct Intake {
+pub(super) struct Intake {
     /// Where records go.
     pub decoder: Decoder,
     /// Counters.
@@ -74,7 +74,7 @@ impl Intake {
     ///
     /// # Errors
     /// The default source cannot be.
-    pub fn new(
+    pub(super) fn new(
         config: &OtlpConfig,
         outlet: &Outlet,
         stats: &Arc<OtlpStats>,
@@ -96,7 +96,7 @@ impl Intake {
     ///
     /// # Errors
     /// What the client is to be told instead of an outcome.
-    pub fn take(&mut self, export: Export<'_>) -> Result<Outcome, Refused> {
+    pub(super) fn take(&mut self, export: Export<'_>) -> Result<Outcome, Refused> {
         // Before anything is decoded: a client that is told to come again keeps its spans, and nothing is lost.
         if !self.has_room() {
             return Err(self.busy("the agent is behind"));
@@ -114,20 +114,20 @@ impl Intake {
     }
 
     /// Counts and reports a request that came to nothing before it could be decoded.
-    pub fn refuse(&mut self, peer: SocketAddr, bytes: usize, reason: Reason, message: &str) {
+    pub(super) fn refuse(&mut self, peer: SocketAddr, bytes: usize, reason: Reason, message: &str) {
         self.stats.refused.fetch_add(1, Ordering::Relaxed);
         self.decoder.refuse(bytes, reason);
         self.warn(peer, reason, message);
     }
 
     /// Counts a request that the client may send again, which so counts for nothing else.
-    pub fn busy(&mut self, why: &str) -> Refused {
+    pub(super) fn busy(&mut self, why: &str) -> Refused {
         self.stats.busy.fetch_add(1, Ordering::Relaxed);
         Refused { code: Code::Unavailable, message: format!("{why}: send it again later") }
     }
 
     /// Says something about a client in the log, not too often.
-    pub fn warn(&mut self, peer: SocketAddr, reason: Reason, message: &str) {
+    pub(super) fn warn(&mut self, peer: SocketAddr, reason: Reason, message: &str) {
         if let Some(held_back) = self.report.allow(Instant::now()) {
             tracing::warn!(%peer, reason = reason.word(), held_back, "OTLP: {message}");
         }

@@ -47,23 +47,23 @@ pub(super) struct OtlpFields {
 }
 
 impl Workspace {
-    pub fn new(lanes: &mut Lanes, limits: Limits) -> Workspace {
+    pub(super) fn new(lanes: &mut Lanes, limits: Limits) -> Workspace {
         Workspace { limits, event: Event::default(), attributes: Vec::new(), fields: OtlpFields::new(lanes) }
     }
 
     /// Makes it empty, keeping its memory.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.event.clear();
         self.attributes.clear();
     }
 
     /// Remembers the place of an attribute; beyond the limit it is cut off.
-    pub fn attribute(&mut self, place: Place) {
+    pub(super) fn attribute(&mut self, place: Place) {
         self.event.truncated |= !keep(&mut self.attributes, place, self.limits.max_fields);
     }
 
     /// Whether the event's fields in this range fit a record, next to texts of `others` bytes.
-    pub fn fits(&self, body: &[u8], fields: Range<usize>, others: usize) -> bool {
+    pub(super) fn fits(&self, body: &[u8], fields: Range<usize>, others: usize) -> bool {
         /// More than what OTLP itself adds to a record.
         const HEAD: usize = 2048;
         let sum: usize = self
@@ -76,14 +76,14 @@ impl Workspace {
         sum + others + HEAD <= pcp_event::batch::MAX_RECORD
     }
 
-    pub fn fields_in(&self, range: Range<usize>) -> &[Field] {
+    pub(super) fn fields_in(&self, range: Range<usize>) -> &[Field] {
         let fields = self.event.fields.get(range);
         debug_assert!(fields.is_some(), "ranges are of fields that are there, until the next clear");
         fields.unwrap_or_default()
     }
 
     /// Adds the fields in this range to a record.
-    pub fn put_fields(&self, record: &mut Record<'_>, body: &[u8], range: Range<usize>) {
+    pub(super) fn put_fields(&self, record: &mut Record<'_>, body: &[u8], range: Range<usize>) {
         for field in self.fields_in(range) {
             record.field(self.event.text(body, field.name), self.event.param(body, field.value));
         }

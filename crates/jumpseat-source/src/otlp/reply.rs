@@ -16,7 +16,7 @@ use super::server::Port;
 const STEP: usize = 256 * 1024;
 
 /// A body as far as it has come, counted among the memory of all requests that are not complete.
-pub struct Held {
+pub(super) struct Held {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// What of their memory is counted.
@@ -26,12 +26,12 @@ pub struct Held {
 
 impl Held {
     /// Nothing yet.
-    pub fn new(port: &Rc<Port>) -> Held {
+    pub(super) fn new(port: &Rc<Port>) -> Held {
         Held { bytes: Vec::new(), counted: 0, port: Rc::clone(port) }
     }
 
     /// Adds what has come. `left`: how many bytes are to come, these included, if it is known.
-    pub fn extend(&mut self, data: &[u8], left: Option<usize>) {
+    pub(super) fn extend(&mut self, data: &[u8], left: Option<usize>) {
         if let Some(left) = left
             && data.len() > self.bytes.capacity() - self.bytes.len()
         {
@@ -46,7 +46,7 @@ impl Held {
     }
 
     /// Whether all of them together are more than there may be.
-    pub fn is_too_much(&self) -> bool {
+    pub(super) fn is_too_much(&self) -> bool {
         self.port.held.get() > self.port.config.max_memory
     }
 }
@@ -60,7 +60,7 @@ impl Drop for Held {
 }
 
 /// The next bytes of a body; `None` at its end, or where only trailers are left.
-pub async fn next_data(body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
+pub(super) async fn next_data(body: &mut Incoming) -> Option<Result<Bytes, hyper::Error>> {
     loop {
         match std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await? {
             Ok(frame) => {
@@ -76,19 +76,19 @@ pub async fn next_data(body: &mut Incoming) -> Option<Result<Bytes, hyper::Error
 
 /// The body of a response: a message that is there in whole, and trailers.
 #[derive(Debug, Default)]
-pub struct Reply {
+pub(super) struct Reply {
     message: Option<Bytes>,
     trailers: Option<HeaderMap>,
 }
 
 impl Reply {
     /// A message alone.
-    pub fn message(message: Vec<u8>) -> Reply {
+    pub(super) fn message(message: Vec<u8>) -> Reply {
         Reply { message: (!message.is_empty()).then(|| message.into()), trailers: None }
     }
 
     /// A message, and trailers behind it.
-    pub fn with_trailers(message: Vec<u8>, trailers: HeaderMap) -> Reply {
+    pub(super) fn with_trailers(message: Vec<u8>, trailers: HeaderMap) -> Reply {
         Reply { trailers: Some(trailers), ..Reply::message(message) }
     }
 }

@@ -19,7 +19,7 @@ const MAX_LABELS: usize = 32;
 const MAX_LABEL: usize = 256;
 
 /// Resources and the lanes of their sources.
-pub struct Resources {
+pub(super) struct Resources {
     /// The source of senders that give no service name, and of what cannot be attributed.
     pub default: LaneId,
     /// Whether the instance id of a service is part of its source's name.
@@ -34,7 +34,7 @@ impl Resources {
     ///
     /// # Errors
     /// The default source cannot be.
-    pub fn new(
+    pub(super) fn new(
         lanes: &mut Lanes,
         default: &str,
         by_instance: bool,
@@ -49,7 +49,7 @@ impl Resources {
     ///
     /// # Errors
     /// The resource is malformed.
-    pub fn lane(
+    pub(super) fn lane(
         &mut self,
         lanes: &mut Lanes,
         body: &[u8],

@@ -105,7 +105,7 @@ enum Protocol {
 }
 
 /// What all connections to one address share. They are tasks of one thread, and none borrows anything over an `await`.
-pub struct Port {
+pub(super) struct Port {
     protocol: Protocol,
     /// Its settings.
     pub config: OtlpConfig,
@@ -137,27 +137,27 @@ impl Port {
     }
 
     /// How long a request may take.
-    pub fn limit(&self) -> Duration {
+    pub(super) fn limit(&self) -> Duration {
         Duration::from_millis(self.config.timeout_ms)
     }
 
     /// How long a connection may be without one.
-    pub fn idle(&self) -> Duration {
+    pub(super) fn idle(&self) -> Duration {
         Duration::from_millis(self.config.idle_ms)
     }
 
     /// Counts a request that cannot be served, and says so in the log. `bytes`: what has come of it.
-    pub fn refuse(&self, peer: SocketAddr, bytes: usize, reason: Reason, text: &str) {
+    pub(super) fn refuse(&self, peer: SocketAddr, bytes: usize, reason: Reason, text: &str) {
         self.intake.borrow_mut().refuse(peer, bytes, reason, text);
     }
 
     /// Refuses a request for which there is no memory.
-    pub fn out_of_memory(&self) -> Refused {
+    pub(super) fn out_of_memory(&self) -> Refused {
         self.intake.borrow_mut().busy("too many requests at the same time")
     }
 
     /// Has what a request has made handed over when all tasks that are ready now have had their turn.
-    pub fn hand_over(self: &Rc<Port>) {
+    pub(super) fn hand_over(self: &Rc<Port>) {
         if !self.flushes.replace(true) {
             let port = Rc::clone(self);
             // Tasks run in the order in which they became ready.

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// Who is told what happens on a connection.
-pub trait Watch {
+pub(super) trait Watch {
     /// Bytes have come.
     fn read(&self, bytes: usize);
 
@@ -25,7 +25,7 @@ pub trait Watch {
 }
 
 /// A connection under watch.
-pub struct Watched<W> {
+pub(super) struct Watched<W> {
     /// The connection itself.
     pub stream: TcpStream,
     watch: Rc<W>,
@@ -33,7 +33,7 @@ pub struct Watched<W> {
 
 impl<W: Watch> Watched<W> {
     /// Puts a connection under watch; the result is what hyper takes.
-    pub fn new(stream: TcpStream, watch: Rc<W>) -> TokioIo<Watched<W>> {
+    pub(super) fn new(stream: TcpStream, watch: Rc<W>) -> TokioIo<Watched<W>> {
         TokioIo::new(Watched { stream, watch })
     }
 }
@@ -81,7 +81,7 @@ impl<W: Watch> AsyncWrite for Watched<W> {
 
 /// Runs what belongs to a connection on the thread of the connection: nothing that is shared here needs a lock.
 #[derive(Clone, Copy, Debug)]
-pub struct ThisThread;
+pub(super) struct ThisThread;
 
 impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for ThisThread {
     fn execute(&self, future: F) {

@@ -27,7 +27,7 @@ pub struct Limits {
 }
 
 /// The attributes of one record, on their way into an event's fields.
-pub struct Attributes<'a> {
+pub(super) struct Attributes<'a> {
     /// The request.
     pub body: &'a [u8],
     /// Takes the fields.
@@ -53,7 +53,7 @@ enum Any {
 
 impl<'a> Attributes<'a> {
     /// For the record whose fields begin behind those that the event has.
-    pub fn new(body: &'a [u8], event: &'a mut Event, limits: Limits) -> Attributes<'a> {
+    pub(super) fn new(body: &'a [u8], event: &'a mut Event, limits: Limits) -> Attributes<'a> {
         let most = event.fields.len() + limits.max_fields;
         Attributes { body, event, limits, most }
     }
@@ -63,17 +63,17 @@ impl<'a> Attributes<'a> {
     /// # Errors
     /// It is malformed, nested too deep, or much too long.
     #[inline]
-    pub fn take(&mut self, place: Place) -> Result<(), Refusal> {
+    pub(super) fn take(&mut self, place: Place) -> Result<(), Refusal> {
         self.key_value(place, None, 0)
     }
 
     /// Takes in the attributes of something that belongs to this record, their names behind a prefix.
-    pub fn take_below(&mut self, prefix: Text, place: Place) -> Result<(), Refusal> {
+    pub(super) fn take_below(&mut self, prefix: Text, place: Place) -> Result<(), Refusal> {
         self.key_value(place, Some(prefix), 0)
     }
 
     /// Adds a field.
-    pub fn push(&mut self, name: Text, value: Value) {
+    pub(super) fn push(&mut self, name: Text, value: Value) {
         if self.event.fields.len() < self.most {
             self.event.fields.push(Field { name, value });
         } else {
@@ -82,7 +82,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// An `AnyValue` as one text: lists and maps as JSON. `None` where it is not set.
-    pub fn as_text(&mut self, place: Place) -> Result<Option<Text>, Refusal> {
+    pub(super) fn as_text(&mut self, place: Place) -> Result<Option<Text>, Refusal> {
         let at = place.start;
         Ok(match any(self.body, place)? {
             Any::Unset => None,
@@ -97,7 +97,7 @@ impl<'a> Attributes<'a> {
     /// # Errors
     /// It is not UTF-8.
     #[inline]
-    pub fn text(&mut self, place: Place) -> Result<Text, Refusal> {
+    pub(super) fn text(&mut self, place: Place) -> Result<Text, Refusal> {
         self.cut_text(place, self.limits.max_field)
     }
 
@@ -190,7 +190,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// Text that is not in the body.
-    pub fn literal(&mut self, text: &[u8]) -> Result<Text, Refusal> {
+    pub(super) fn literal(&mut self, text: &[u8]) -> Result<Text, Refusal> {
         let start = self.begin(0)?;
         self.event.arena.extend_from_slice(text);
         Ok(self.finish(start, text.len()))
@@ -383,7 +383,7 @@ fn any(body: &[u8], place: Place) -> Result<Any, Refusal> {
 }
 
 /// The text of an attribute of this name that is text, among `attributes`.
-pub fn find_text<'a>(body: &'a [u8], attributes: &[Range<usize>], name: &[u8]) -> Option<&'a str> {
+pub(super) fn find_text<'a>(body: &'a [u8], attributes: &[Range<usize>], name: &[u8]) -> Option<&'a str> {
     let found = attributes.iter().find_map(|place| {
         let (mut key, mut value) = (None, None);
         let mut fields = Fields::of(body, place.clone());
@@ -411,7 +411,7 @@ fn check_depth(depth: usize, at: usize) -> Result<(), Refusal> {
 
 /// Two hexadecimal digits.
 #[inline]
-pub fn hex(byte: u8) -> [u8; 2] {
+pub(super) fn hex(byte: u8) -> [u8; 2] {
     const DIGITS: [u8; 16] = *b"0123456789abcdef";
     [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
 }

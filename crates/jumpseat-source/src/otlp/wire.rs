@@ -8,11 +8,11 @@ use crate::delivery::Reason;
 use crate::event::Refusal;
 
 /// A range of the body.
-pub type Place = Range<usize>;
+pub(super) type Place = Range<usize>;
 
 /// A field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wire {
+pub(super) enum Wire {
     /// Wire type 0.
     Varint(u64),
     /// Wire type 1.
@@ -25,7 +25,7 @@ pub enum Wire {
 
 /// Reads the fields of one message. Offsets are those of the whole body, for messages about what is wrong.
 #[derive(Clone, Debug)]
-pub struct Fields<'a> {
+pub(super) struct Fields<'a> {
     body: &'a [u8],
     at: usize,
     end: usize,
@@ -35,13 +35,13 @@ const SHORT: &str = "the message ends too early";
 
 impl<'a> Fields<'a> {
     /// The fields of the message at this place.
-    pub fn of(body: &'a [u8], place: Place) -> Fields<'a> {
+    pub(super) fn of(body: &'a [u8], place: Place) -> Fields<'a> {
         let end = place.end.min(body.len());
         Fields { body, at: place.start.min(end), end }
     }
 
     /// Where the next field is.
-    pub fn at(&self) -> usize {
+    pub(super) fn at(&self) -> usize {
         self.at
     }
 
@@ -50,7 +50,7 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// It is no protobuf, or has a group, which OTLP has nowhere.
     #[inline]
-    pub fn next(&mut self) -> Result<Option<(u32, Wire)>, Refusal> {
+    pub(super) fn next(&mut self) -> Result<Option<(u32, Wire)>, Refusal> {
         if self.at >= self.end {
             return Ok(None);
         }
@@ -123,7 +123,7 @@ impl Wire {
     /// # Errors
     /// It is of another wire type.
     #[inline]
-    pub fn place(self, at: usize) -> Result<Place, Refusal> {
+    pub(super) fn place(self, at: usize) -> Result<Place, Refusal> {
         match self {
             Wire::Bytes(place) => Ok(place),
             _ => Err(mistyped(at)),
@@ -135,7 +135,7 @@ impl Wire {
     /// # Errors
     /// It is of another wire type.
     #[inline]
-    pub fn varint(self, at: usize) -> Result<u64, Refusal> {
+    pub(super) fn varint(self, at: usize) -> Result<u64, Refusal> {
         match self {
             Wire::Varint(number) => Ok(number),
             _ => Err(mistyped(at)),
@@ -147,7 +147,7 @@ impl Wire {
     /// # Errors
     /// It is of another wire type.
     #[inline]
-    pub fn fixed64(self, at: usize) -> Result<u64, Refusal> {
+    pub(super) fn fixed64(self, at: usize) -> Result<u64, Refusal> {
         match self {
             Wire::Fixed64(number) => Ok(number),
             _ => Err(mistyped(at)),

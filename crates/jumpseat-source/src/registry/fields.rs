@@ -110,13 +110,13 @@ pub(crate) struct FieldCache {
 
 impl FieldCache {
     /// An empty cache in front of `registry`.
-    pub fn new(registry: Arc<Registry>) -> FieldCache {
+    pub(crate) fn new(registry: Arc<Registry>) -> FieldCache {
         FieldCache { registry, known: FxHashMap::default() }
     }
 
     /// The metric of a field. `name` is UTF-8 (anything else is read lossily).
     #[inline]
-    pub fn field(&mut self, name: &[u8], value_type: ValueType) -> FieldRef {
+    pub(crate) fn field(&mut self, name: &[u8], value_type: ValueType) -> FieldRef {
         // Types of events have the codes 0 to 7; the mask spares the check of bounds.
         let slot = value_type.code() as usize & 7;
         match self.known.get(name) {

@@ -23,7 +23,7 @@ pub(super) struct LeafNames {
 
 impl LeafNames {
     /// The leaf name of a (field, type) pair that was not seen before.
-    pub fn allocate(&mut self, field: &str, value_type: ValueType) -> String {
+    pub(super) fn allocate(&mut self, field: &str, value_type: ValueType) -> String {
         let wanted = match self.seen.get(field) {
             None => {
                 let plain = sanitize(field);

@@ -67,7 +67,7 @@ pub(super) enum Cap {
 
 impl<K: Kind> Names<K> {
     /// Loads the id file. The core is told of nothing yet.
-    pub fn load(
+    pub(super) fn load(
         config: &RegistryConfig,
         cap: usize,
         announce: &Sender<Definition>,
@@ -86,37 +86,37 @@ impl<K: Kind> Names<K> {
     }
 
     /// Most names.
-    pub fn cap(&self) -> usize {
+    pub(super) fn cap(&self) -> usize {
         self.cap
     }
 
     /// The id file's name.
-    pub fn file(&self) -> &str {
+    pub(super) fn file(&self) -> &str {
         &self.file
     }
 
     /// How often a name was kept out.
-    pub fn overflow(&self) -> u64 {
+    pub(super) fn overflow(&self) -> u64 {
         self.overflow.load(Ordering::Relaxed)
     }
 
     /// Counts a name that was kept out.
-    pub fn count_overflow(&self) {
+    pub(super) fn count_overflow(&self) {
         self.overflow.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The id of a name that has one.
-    pub fn get(&self, name: &str) -> Option<Inst> {
+    pub(super) fn get(&self, name: &str) -> Option<Inst> {
         self.lock().ids.get(name)
     }
 
     /// The name of an id.
-    pub fn name(&self, id: Inst) -> Option<String> {
+    pub(super) fn name(&self, id: Inst) -> Option<String> {
         self.lock().ids.name(id).map(str::to_owned)
     }
 
     /// What is kept of a name that the core knows.
-    pub fn kept(&self, id: Inst) -> Option<K::Kept>
+    pub(super) fn kept(&self, id: Inst) -> Option<K::Kept>
     where
         K::Kept: Clone,
     {
@@ -126,7 +126,7 @@ impl<K: Kind> Names<K> {
     /// The id of a name. A new one gets an id if there is room, and is on file before the core is told; the core is
     /// told before anybody else sees the id, so that no record can get there first. `define` gives what is kept and
     /// what the core is told; it is called only for a name that the core does not know.
-    pub fn define(
+    pub(super) fn define(
         &self,
         name: &str,
         cap: Cap,
@@ -150,17 +150,17 @@ impl<K: Kind> Names<K> {
     }
 
     /// Binds a name to an id of its own, or checks that it is.
-    pub fn reserve(&self, id: Inst, name: &str) -> Result<(), RegistryError> {
+    pub(super) fn reserve(&self, id: Inst, name: &str) -> Result<(), RegistryError> {
         self.lock().ids.reserve(id, name).map_err(|error| self.failed(error))
     }
 
     /// Gives a name an id without a word to the core: [`Names::announce_known`] follows.
-    pub fn restore(&self, name: &str) -> Result<Inst, RegistryError> {
+    pub(super) fn restore(&self, name: &str) -> Result<Inst, RegistryError> {
         self.lock().ids.get_or_add(name).map_err(|error| self.failed(error))
     }
 
     /// All names, in ascending order of id.
-    pub fn all(&self) -> Vec<(Inst, String)> {
+    pub(super) fn all(&self) -> Vec<(Inst, String)> {
         self.lock().ids.iter().map(|(id, name)| (id, name.to_owned())).collect()
     }
 
@@ -168,7 +168,7 @@ impl<K: Kind> Names<K> {
     ///
     /// # Errors
     /// `define` could not, and says what it expected.
-    pub fn announce_known(
+    pub(super) fn announce_known(
         &self,
         mut define: impl FnMut(Inst, &str) -> Result<Option<(K::Kept, Definition)>, String>,
     ) -> Result<(), RegistryError> {

@@ -229,7 +229,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     /// Every kind of field, in the words of real `format` files.
-    pub const SAMPLE: &str = "name: sample\nID: 4711\nformat:\n\
+    pub(crate) const SAMPLE: &str = "name: sample\nID: 4711\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
         \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
         \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\

@@ -15,18 +15,18 @@ use pcp_event::batch::Batch;
 use pcp_model::{Timestamp, ValueType};
 
 /// The arrival time of everything.
-pub const NOW: Timestamp = Timestamp { sec: 1000, nsec: 5 };
+pub(crate) const NOW: Timestamp = Timestamp { sec: 1000, nsec: 5 };
 
 /// Turns packed records into text, by the names that were defined.
 #[derive(Default)]
-pub struct Names {
+pub(crate) struct Names {
     fields: HashMap<u32, (String, ValueType)>,
     sources: HashMap<i32, String>,
     types: HashMap<i32, String>,
 }
 
 impl Names {
-    pub fn define(&mut self, definition: Definition) {
+    pub(crate) fn define(&mut self, definition: Definition) {
         match definition {
             Definition::Field { pmid, leaf, value_type, .. } => {
                 assert!(self.fields.insert(pmid.0, (leaf, value_type)).is_none(), "defined twice");
@@ -41,17 +41,17 @@ impl Names {
         }
     }
 
-    pub fn source(&self, id: i32) -> &str {
+    pub(crate) fn source(&self, id: i32) -> &str {
         &self.sources[&id]
     }
 
-    pub fn event_type(&self, id: i32) -> &str {
+    pub(crate) fn event_type(&self, id: i32) -> &str {
         &self.types[&id]
     }
 
     /// `time flags {leaf value, ...}` for each record. Fails on any PMID not defined, on any value of
     /// another type than its definition's, on non-zero padding.
-    pub fn records(&self, batch: &Batch) -> Vec<String> {
+    pub(crate) fn records(&self, batch: &Batch) -> Vec<String> {
         let mut bytes = batch.bytes();
         let mut records = Vec::new();
         while !bytes.is_empty() {
@@ -97,7 +97,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
 }
 
 /// A source thread's inside with one connection, without thread and socket.
-pub struct Desk {
+pub(crate) struct Desk {
     pub shared: Shared,
     pub inlet: Inlet,
     pub names: Names,
@@ -107,11 +107,11 @@ pub struct Desk {
 }
 
 impl Desk {
-    pub fn new(limits: Limits) -> Desk {
+    pub(crate) fn new(limits: Limits) -> Desk {
         Desk::with(limits, &RegistryConfig::new(400), 1000)
     }
 
-    pub fn with(limits: Limits, registry: &RegistryConfig, room: usize) -> Desk {
+    pub(crate) fn with(limits: Limits, registry: &RegistryConfig, room: usize) -> Desk {
         let (registry, definitions) = Registry::open(registry).expect("registry");
         let (out, deliveries) = bounded(room);
         let lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
@@ -122,32 +122,32 @@ impl Desk {
     }
 
     /// Bytes arrive.
-    pub fn feed(&mut self, bytes: &[u8]) {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.carry.extend_from_slice(bytes);
         let used = self.intake.feed(&self.carry, NOW, &mut self.shared, &mut self.replies);
         self.carry.drain(..used);
     }
 
     /// How much the connection holds on to.
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.carry.len()
     }
 
     /// The connection's end.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         let rest = std::mem::take(&mut self.carry);
         self.intake.finish(&rest, NOW, &mut self.shared, &mut self.replies);
     }
 
     /// What the core gets.
-    pub fn deliveries(&mut self) -> Vec<Delivery> {
+    pub(crate) fn deliveries(&mut self) -> Vec<Delivery> {
         self.shared.lanes.flush();
         let names = &mut self.names;
         std::iter::from_fn(|| self.inlet.take(|definition| names.define(definition))).collect()
     }
 
     /// What the core gets, as text: `source: record`, and the sum of the accounting.
-    pub fn records(&mut self) -> (Vec<String>, Tallies) {
+    pub(crate) fn records(&mut self) -> (Vec<String>, Tallies) {
         let mut sum = Tallies::default();
         let mut records = Vec::new();
         for delivery in self.deliveries() {
@@ -173,7 +173,7 @@ impl Desk {
     }
 
     /// The connection's first refusal, as text.
-    pub fn first_error(&self) -> String {
+    pub(crate) fn first_error(&self) -> String {
         let first = self.intake.account.first_error.as_ref().expect("something was refused");
         let refusal = first.refusal;
         format!("{}:{} {}: {}", first.line, refusal.column, refusal.reason.word(), refusal.detail)

@@ -20,36 +20,36 @@ use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use pcp_model::Timestamp;
-pub use prost::Message;
+pub(crate) use prost::Message;
 
 use crate::ingest_support::Names;
 
 /// The arrival time of everything.
-pub const NOW: Timestamp = Timestamp { sec: 1000, nsec: 5 };
+pub(crate) const NOW: Timestamp = Timestamp { sec: 1000, nsec: 5 };
 /// 2026-11-20T13:16:06Z in nanoseconds.
-pub const START: u64 = 1_795_180_566_000_000_000;
+pub(crate) const START: u64 = 1_795_180_566_000_000_000;
 
-pub fn one(value: Value) -> AnyValue {
+pub(crate) fn one(value: Value) -> AnyValue {
     AnyValue { value: Some(value) }
 }
 
-pub fn text(text: &str) -> AnyValue {
+pub(crate) fn text(text: &str) -> AnyValue {
     one(Value::StringValue(text.to_owned()))
 }
 
-pub fn int(number: i64) -> AnyValue {
+pub(crate) fn int(number: i64) -> AnyValue {
     one(Value::IntValue(number))
 }
 
-pub fn list(values: Vec<AnyValue>) -> AnyValue {
+pub(crate) fn list(values: Vec<AnyValue>) -> AnyValue {
     one(Value::ArrayValue(ArrayValue { values }))
 }
 
-pub fn map(entries: &[(&str, AnyValue)]) -> AnyValue {
+pub(crate) fn map(entries: &[(&str, AnyValue)]) -> AnyValue {
     one(Value::KvlistValue(KeyValueList { values: attributes(entries) }))
 }
 
-pub fn attributes(entries: &[(&str, AnyValue)]) -> Vec<KeyValue> {
+pub(crate) fn attributes(entries: &[(&str, AnyValue)]) -> Vec<KeyValue> {
     entries
         .iter()
         .map(|(key, value)| KeyValue {
@@ -61,7 +61,7 @@ pub fn attributes(entries: &[(&str, AnyValue)]) -> Vec<KeyValue> {
 }
 
 /// A span of 1.5 ms, its ids made of a number.
-pub fn span(number: u8) -> Span {
+pub(crate) fn span(number: u8) -> Span {
     Span {
         trace_id: vec![number; 16],
         span_id: vec![number; 8],
@@ -73,11 +73,11 @@ pub fn span(number: u8) -> Span {
     }
 }
 
-pub fn resource(entries: &[(&str, AnyValue)]) -> Option<Resource> {
+pub(crate) fn resource(entries: &[(&str, AnyValue)]) -> Option<Resource> {
     Some(Resource { attributes: attributes(entries), ..Resource::default() })
 }
 
-pub fn traces(service: &str, spans: Vec<Span>) -> ExportTraceServiceRequest {
+pub(crate) fn traces(service: &str, spans: Vec<Span>) -> ExportTraceServiceRequest {
     let scope = Some(InstrumentationScope { name: "lib".to_owned(), ..InstrumentationScope::default() });
     ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans {
@@ -88,7 +88,7 @@ pub fn traces(service: &str, spans: Vec<Span>) -> ExportTraceServiceRequest {
     }
 }
 
-pub fn logs(service: &str, log_records: Vec<LogRecord>) -> ExportLogsServiceRequest {
+pub(crate) fn logs(service: &str, log_records: Vec<LogRecord>) -> ExportLogsServiceRequest {
     ExportLogsServiceRequest {
         resource_logs: vec![ResourceLogs {
             resource: resource(&[("service.name", text(service))]),
@@ -99,7 +99,7 @@ pub fn logs(service: &str, log_records: Vec<LogRecord>) -> ExportLogsServiceRequ
 }
 
 /// A decoder and the core's end of its channels.
-pub struct Desk {
+pub(crate) struct Desk {
     pub decoder: Decoder,
     pub inlet: Inlet,
     pub names: Names,
@@ -110,21 +110,26 @@ pub struct Desk {
 }
 
 /// How all requests get here.
-pub const ARRIVAL: Arrival = Arrival { conn: 1, time: NOW };
+pub(crate) const ARRIVAL: Arrival = Arrival { conn: 1, time: NOW };
 
-pub const LIMITS: Limits = Limits { max_field: 1024, max_fields: 64 };
+pub(crate) const LIMITS: Limits = Limits { max_field: 1024, max_fields: 64 };
 
 impl Desk {
-    pub fn new() -> Desk {
+    pub(crate) fn new() -> Desk {
         Desk::with(LIMITS, &RegistryConfig::new(400), true)
     }
 
-    pub fn with(limits: Limits, registry: &RegistryConfig, by_instance: bool) -> Desk {
+    pub(crate) fn with(limits: Limits, registry: &RegistryConfig, by_instance: bool) -> Desk {
         Desk::with_room(4096, limits, registry, by_instance)
     }
 
     /// With room for so many deliveries.
-    pub fn with_room(room: usize, limits: Limits, registry: &RegistryConfig, by_instance: bool) -> Desk {
+    pub(crate) fn with_room(
+        room: usize,
+        limits: Limits,
+        registry: &RegistryConfig,
+        by_instance: bool,
+    ) -> Desk {
         let (registry, definitions) = Registry::open(registry).expect("registry");
         let (out, deliveries) = bounded(room);
         let lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
@@ -134,23 +139,23 @@ impl Desk {
         Desk { decoder, inlet, names: Names::default(), labels: Vec::new(), services: Vec::new() }
     }
 
-    pub fn traces(&mut self, body: &[u8]) -> Outcome {
+    pub(crate) fn traces(&mut self, body: &[u8]) -> Outcome {
         self.decoder.request(ARRIVAL, Signal::Traces, body)
     }
 
-    pub fn logs(&mut self, body: &[u8]) -> Outcome {
+    pub(crate) fn logs(&mut self, body: &[u8]) -> Outcome {
         self.decoder.request(ARRIVAL, Signal::Logs, body)
     }
 
     /// A request in JSON.
-    pub fn json(&mut self, signal: Signal, body: &str) -> Outcome {
+    pub(crate) fn json(&mut self, signal: Signal, body: &str) -> Outcome {
         let mut out = Vec::new();
         json::transcode(signal, body.as_bytes(), &mut out).expect("well-formed");
         self.decoder.request(ARRIVAL, signal, &out)
     }
 
     /// What the core gets, as text: `source: record`, and the sum of the accounting.
-    pub fn records(&mut self) -> (Vec<String>, Tallies) {
+    pub(crate) fn records(&mut self) -> (Vec<String>, Tallies) {
         self.decoder.lanes.flush();
         let mut sum = Tallies::default();
         let mut records = Vec::new();

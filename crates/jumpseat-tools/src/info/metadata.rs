@@ -13,7 +13,7 @@ use crate::tool::Metric;
 
 /// Labels, asked for once a run.
 #[derive(Default)]
-pub struct Labels {
+pub(super) struct Labels {
     known: HashMap<LabelTarget, Option<Rc<Vec<LabelSet>>>>,
     /// Clusters are asked about with the item: archives know labels of the first one then.
     quirk: bool,
@@ -21,25 +21,25 @@ pub struct Labels {
 
 /// Labels of several levels, by name: the lowest level wins (`pmMergeLabelSets(3)`).
 #[derive(Clone, Debug, Default)]
-pub struct Merged {
+pub(super) struct Merged {
     /// Values as JSON, and whether they are part of the identity.
     labels: BTreeMap<String, (String, bool)>,
 }
 
 impl Labels {
     /// None known yet. Where `quirk` is set, those of clusters are asked for as PCP's program asks.
-    pub fn new(quirk: bool) -> Labels {
+    pub(super) fn new(quirk: bool) -> Labels {
         Labels { quirk, ..Labels::default() }
     }
 
     /// Forgets what holds at one time of an archive only. Labels of the source are asked for once a run all the same.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.known.retain(|target, _| *target == LabelTarget::Context);
     }
 
     /// The label sets of one level; `None` where they cannot be had. An archive without labels of the source, yet or
     /// at all, has the name of its host.
-    pub fn sets(&mut self, context: &mut Context, target: LabelTarget) -> Option<Rc<Vec<LabelSet>>> {
+    pub(super) fn sets(&mut self, context: &mut Context, target: LabelTarget) -> Option<Rc<Vec<LabelSet>>> {
         let sets = || {
             // No labels and no answer look the same to the user, as in PCP's program.
             let mut sets = context.labels(target).ok()?;
@@ -55,19 +55,19 @@ impl Labels {
     }
 
     /// Those of the source of metrics.
-    pub fn of_source(&mut self, context: &mut Context) -> Merged {
+    pub(super) fn of_source(&mut self, context: &mut Context) -> Merged {
         self.merge(context, &[LabelTarget::Context])
     }
 
     /// Those that all instances of a domain have.
-    pub fn of_indom(&mut self, context: &mut Context, indom: InDom) -> Merged {
+    pub(super) fn of_indom(&mut self, context: &mut Context, indom: InDom) -> Merged {
         // Labels of metrics, clusters and items are not a domain's: several metrics share it.
         let domain = LabelTarget::Domain(indom.domain().into());
         self.merge(context, &[LabelTarget::Context, domain, LabelTarget::InDom(indom)])
     }
 
     /// Those that each value of a metric with instances has: derived metrics share those of their operands' agent.
-    pub fn of_instances(&mut self, context: &mut Context, pmid: Pmid, indom: InDom) -> Merged {
+    pub(super) fn of_instances(&mut self, context: &mut Context, pmid: Pmid, indom: InDom) -> Merged {
         let mut merged = self.of_indom(context, indom);
         // The metric's win over the domain's.
         merged.labels.append(&mut self.of_metric(context, pmid, indom).labels);
@@ -75,7 +75,7 @@ impl Labels {
     }
 
     /// Those that all values of a metric have.
-    pub fn of_metric(&mut self, context: &mut Context, pmid: Pmid, indom: InDom) -> Merged {
+    pub(super) fn of_metric(&mut self, context: &mut Context, pmid: Pmid, indom: InDom) -> Merged {
         let domain = LabelTarget::Domain(pmid.domain().into());
         let cluster = match self.quirk && context.kind() == ContextKind::Archive {
             true => LabelTarget::Cluster(pmid),
@@ -101,7 +101,7 @@ impl Labels {
 
 impl Merged {
     /// These, and those of a lower level.
-    pub fn with(&self, set: &LabelSet) -> Merged {
+    pub(super) fn with(&self, set: &LabelSet) -> Merged {
         let mut merged = self.clone();
         for label in set.labels.iter().flatten() {
             let identity = label.flags.0 & LabelFlags::OPTIONAL == 0;
@@ -111,12 +111,12 @@ impl Merged {
     }
 
     /// As a JSON object.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         self.object(|_| true)
     }
 
     /// Values by names, as JSON.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.labels.iter().map(|(name, (value, _))| (name.as_str(), value.as_str()))
     }
 

@@ -19,7 +19,7 @@ use crate::tool::{
 use metadata::Labels;
 
 /// The command line.
-pub const TOOL: Tool<InfoOption> = Tool {
+pub(crate) const TOOL: Tool<InfoOption> = Tool {
     name: "pminfo",
     subcommand: "info",
     operands: "[metricname | pmid | indom]...",
@@ -101,7 +101,7 @@ pub const TOOL: Tool<InfoOption> = Tool {
 
 /// The options that no other tool has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InfoOption {
+pub(crate) enum InfoOption {
     Batch,
     Derived,
     Desc,
@@ -229,7 +229,7 @@ struct Info {
 }
 
 /// Runs the tool.
-pub fn run(call: Call, words: Vec<String>) -> ExitCode {
+pub(crate) fn run(call: Call, words: Vec<String>) -> ExitCode {
     report(call, words).unwrap_or_else(|code| code)
 }
 

@@ -9,7 +9,7 @@ use super::subject::Subject;
 use crate::tool::put;
 
 /// Prints what the metric is and how it is sampled.
-pub fn print(subject: &mut Subject, metric: &str, schedule: &Schedule, style: Style) {
+pub(super) fn print(subject: &mut Subject, metric: &str, schedule: &Schedule, style: Style) {
     let &Schedule { samples, interval, rated, .. } = schedule;
     let (events, recorded) = (subject.has_events(), subject.is_recorded());
     // The note about a zone ends with a blank line of its own.

@@ -16,7 +16,7 @@ use crate::tool::json::typed_json;
 use crate::tool::put;
 
 /// What all objects have in common.
-pub struct JsonLines {
+pub(super) struct JsonLines {
     metric: String,
     host: String,
     desc: Desc,
@@ -27,7 +27,7 @@ pub struct JsonLines {
 
 impl JsonLines {
     /// For a metric; `table` makes rates of counters.
-    pub fn new(metric: &str, host: &str, desc: Desc, rated: bool, table: Table) -> JsonLines {
+    pub(super) fn new(metric: &str, host: &str, desc: Desc, rated: bool, table: Table) -> JsonLines {
         let units = if rated { rate::units(desc.units) } else { desc.units };
         JsonLines {
             metric: metric.to_owned(),
@@ -40,7 +40,7 @@ impl JsonLines {
     }
 
     /// Prints a sample: its values, its records, or why there are none. Whether it is one of those asked for.
-    pub fn sample(
+    pub(super) fn sample(
         &mut self,
         subject: &mut Subject,
         time: Timestamp,
@@ -79,7 +79,7 @@ impl JsonLines {
     }
 
     /// Prints that recording was interrupted.
-    pub fn suspended(&mut self, subject: &mut Subject, time: Timestamp) {
+    pub(super) fn suspended(&mut self, subject: &mut Subject, time: Timestamp) {
         self.table.suspend();
         self.print(subject, time, "suspended", Json::Bool(true));
     }

@@ -26,11 +26,11 @@ use std::process::ExitCode;
 
 use crate::tool::{Call, CommandLine, Tool};
 use options::SamplingSettings;
-pub use options::{BEYOND, JSON, PMVAL, SAMPLING, SamplingOption};
+pub(crate) use options::{BEYOND, JSON, PMVAL, SAMPLING, SamplingOption};
 use subject::Subject;
 
 /// Runs a tool that samples.
-pub fn run(tool: &'static Tool<SamplingOption>, call: Call, words: Vec<String>) -> ExitCode {
+pub(crate) fn run(tool: &'static Tool<SamplingOption>, call: Call, words: Vec<String>) -> ExitCode {
     let mut line = CommandLine::new(tool, call, words);
     let wanted = SamplingSettings::read(&mut line);
     let sampled = line.finish().and_then(|ready| run::run(Subject::new(ready, &wanted)?, &wanted));

@@ -6,10 +6,10 @@ use super::spec::{self, MetricSource, MetricSpec};
 use crate::tool::{CommandLine, Opt, Row, Standard, Tool, count};
 
 /// PCP's first name for the program that has two.
-pub const PMVAL: &str = "pmval";
+pub(crate) const PMVAL: &str = "pmval";
 
 /// What the command lines of both names have in common.
-pub const SAMPLING: Tool<SamplingOption> = Tool {
+pub(crate) const SAMPLING: Tool<SamplingOption> = Tool {
     name: PMVAL,
     subcommand: "val",
     operands: "metricname",
@@ -80,15 +80,15 @@ const ROWS: &[Row<SamplingOption>] = &[
 ];
 
 /// The heading of what PCP's program does not have.
-pub const BEYOND: Row<SamplingOption> = Row::Heading("Beyond PCP");
+pub(crate) const BEYOND: Row<SamplingOption> = Row::Heading("Beyond PCP");
 
 /// One JSON object a sample.
-pub const JSON: Row<SamplingOption> =
+pub(crate) const JSON: Row<SamplingOption> =
     Row::Own(SamplingOption::Json, Opt::flag(None, "json", "one JSON object a sample, with typed values"));
 
 /// The options that no other tool has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SamplingOption {
+pub(crate) enum SamplingOption {
     Delay,
     Filter,
     Instances,
@@ -104,7 +104,7 @@ pub enum SamplingOption {
 
 /// What is to be sampled, and how it is to be shown.
 #[derive(Default)]
-pub struct SamplingSettings {
+pub(super) struct SamplingSettings {
     /// Keep to the interval in archives, too.
     pub delay: bool,
     /// Digits after the point.
@@ -139,7 +139,7 @@ pub struct SamplingSettings {
 
 impl SamplingSettings {
     /// Reads the options of both tools, and the metric's specification.
-    pub fn read(line: &mut CommandLine<SamplingOption>) -> SamplingSettings {
+    pub(super) fn read(line: &mut CommandLine<SamplingOption>) -> SamplingSettings {
         let mut wanted = SamplingSettings::default();
         while let Some(own) = line.next() {
             let number = || count(&own.argument).and_then(|n| usize::try_from(n).ok());

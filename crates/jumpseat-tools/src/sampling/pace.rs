@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use crate::later::later;
 
 /// Samples at equal intervals from the first one on: a late one does not delay those after it.
-pub struct Pace {
+pub(super) struct Pace {
     next: Instant,
     interval: Duration,
     /// Told when the user wants an end, if that is not to end the program right away.
@@ -19,7 +19,7 @@ pub struct Pace {
 
 impl Pace {
     /// From now on.
-    pub fn new(interval: Duration) -> Pace {
+    pub(super) fn new(interval: Duration) -> Pace {
         Pace { next: Instant::now(), interval, signals: None }
     }
 
@@ -27,7 +27,7 @@ impl Pace {
     ///
     /// # Errors
     /// Those of the system.
-    pub fn catch_signals(&mut self) -> nix::Result<()> {
+    pub(super) fn catch_signals(&mut self) -> nix::Result<()> {
         let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
         signals.thread_block()?;
         self.signals = Some(SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC)?);
@@ -35,7 +35,7 @@ impl Pace {
     }
 
     /// Waits for the time of the next sample. False if the user wants an end.
-    pub fn wait(&mut self) -> bool {
+    pub(super) fn wait(&mut self) -> bool {
         // From when it was due, not from now: else each delay would add to the next.
         self.next = later(self.next, self.interval);
         loop {

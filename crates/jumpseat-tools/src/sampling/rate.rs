@@ -3,14 +3,21 @@
 use pcp_model::{Timestamp, Units, Value, ValueType};
 
 /// What a metric's counter becomes per second.
-pub fn units(units: Units) -> Units {
+pub(super) fn units(units: Units) -> Units {
     // Per second, unless the metric is in a unit of time itself: then it becomes a share of that.
     let scale_time = if units.dim_time == 0 { 3 } else { units.scale_time };
     Units { dim_time: units.dim_time.saturating_sub(1), scale_time, ..units }
 }
 
 /// How fast a counter grew between two readings, per unit of the metric's time if it has one, per second else.
-pub fn rate(old: f64, new: f64, value_type: ValueType, elapsed: f64, units: Units, wraps: bool) -> f64 {
+pub(super) fn rate(
+    old: f64,
+    new: f64,
+    value_type: ValueType,
+    elapsed: f64,
+    units: Units,
+    wraps: bool,
+) -> f64 {
     let mut grown = new - old;
     // PCP takes a counter that went back for one that wrapped only where the user says so.
     if grown < 0.0 && wraps {
@@ -25,12 +32,12 @@ pub fn rate(old: f64, new: f64, value_type: ValueType, elapsed: f64, units: Unit
 }
 
 /// Seconds between two times.
-pub fn seconds(old: Timestamp, new: Timestamp) -> f64 {
+pub(super) fn seconds(old: Timestamp, new: Timestamp) -> f64 {
     (new.as_nanos() - old.as_nanos()) as f64 / 1e9
 }
 
 /// A number as a double; `None` for what is none.
-pub fn number(value: &Value) -> Option<f64> {
+pub(super) fn number(value: &Value) -> Option<f64> {
     Some(match *value {
         Value::I32(v) => f64::from(v),
         Value::U32(v) => f64::from(v),

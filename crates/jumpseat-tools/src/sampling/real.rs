@@ -4,7 +4,7 @@ use pcp_model::c_number::fixed;
 
 /// A number in a column, its blanks included: so that points are about below each other, numbers that take less
 /// digits have blanks after them.
-pub fn real(value: f64, width: usize, counter: bool) -> String {
+pub(super) fn real(value: f64, width: usize, counter: bool) -> String {
     if counter && value < 0.0 {
         return format!("{:>width$}", '!');
     }

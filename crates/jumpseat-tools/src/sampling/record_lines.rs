@@ -12,7 +12,12 @@ use super::subject::Subject;
 use crate::tool::{put, values};
 
 /// Prints the records of all values of instances that are wanted. False if there are none.
-pub fn print(subject: &mut Subject, names: &mut RecordNames, metric: &str, values: ValuesRef<'_>) -> bool {
+pub(super) fn print(
+    subject: &mut Subject,
+    names: &mut RecordNames,
+    metric: &str,
+    values: ValuesRef<'_>,
+) -> bool {
     let style = Style::of(&subject.ready.call);
     let (indom, value_type) = (subject.desc.indom, subject.desc.value_type);
     let mut any = false;

@@ -12,14 +12,14 @@ use pcp_pdu::{ValueRef, ValuesRef};
 
 /// What has been asked about parameters and instances. Each is asked about once, errors included.
 #[derive(Default)]
-pub struct RecordNames {
+pub(super) struct RecordNames {
     params: HashMap<Pmid, ParamMetric>,
     instances: HashMap<Inst, Option<String>>,
 }
 
 /// The metric that describes a parameter.
 #[derive(Clone)]
-pub struct ParamMetric {
+pub(super) struct ParamMetric {
     /// Its first name.
     pub name: Result<String, PmError>,
     /// Its descriptor.
@@ -28,7 +28,7 @@ pub struct ParamMetric {
 
 impl RecordNames {
     /// The metric of a parameter.
-    pub fn param(&mut self, context: &mut Context, pmid: Pmid) -> &ParamMetric {
+    pub(super) fn param(&mut self, context: &mut Context, pmid: Pmid) -> &ParamMetric {
         self.params.entry(pmid).or_insert_with(|| ParamMetric {
             name: match context.names_of(pmid) {
                 Ok(names) => names.into_iter().next().ok_or(PmError::PMID),
@@ -39,7 +39,7 @@ impl RecordNames {
     }
 
     /// The name of an instance, if it has one.
-    pub fn instance(&mut self, context: &mut Context, indom: InDom, inst: Inst) -> Option<&str> {
+    pub(super) fn instance(&mut self, context: &mut Context, indom: InDom, inst: Inst) -> Option<&str> {
         if indom == InDom::NULL {
             return None;
         }
@@ -52,7 +52,10 @@ impl RecordNames {
 ///
 /// # Errors
 /// As `pmUnpackEventRecords(3)` has it.
-pub fn array(value: ValueRef<'_>, value_type: ValueType) -> Result<ArrayReader<'_, NetworkEndian>, PmError> {
+pub(super) fn array(
+    value: ValueRef<'_>,
+    value_type: ValueType,
+) -> Result<ArrayReader<'_, NetworkEndian>, PmError> {
     let kind = if value_type == ValueType::HighResEvent { ArrayKind::HighRes } else { ArrayKind::Event };
     match value {
         // The agent says "event records" and sends a number.
@@ -65,7 +68,7 @@ pub fn array(value: ValueRef<'_>, value_type: ValueType) -> Result<ArrayReader<'
 ///
 /// # Errors
 /// The first that the function returns.
-pub fn for_each_record<E>(
+pub(super) fn for_each_record<E>(
     values: ValuesRef<'_>,
     value_type: ValueType,
     mut each: impl FnMut(Inst, &Record<'_, NetworkEndian>) -> Result<(), E>,
@@ -81,7 +84,7 @@ pub fn for_each_record<E>(
 }
 
 /// A parameter's value on its own.
-pub fn value(param: Param<'_>) -> Value {
+pub(super) fn value(param: Param<'_>) -> Value {
     match param {
         Param::I32(v) => Value::I32(v),
         Param::U32(v) => Value::U32(v),

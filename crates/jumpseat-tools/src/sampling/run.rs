@@ -15,7 +15,7 @@ use super::subject::Subject;
 ///
 /// # Errors
 /// The exit code, after a message, if not one sample can be taken.
-pub fn run(mut subject: Subject, wanted: &SamplingSettings) -> Result<ExitCode, ExitCode> {
+pub(super) fn run(mut subject: Subject, wanted: &SamplingSettings) -> Result<ExitCode, ExitCode> {
     let schedule = Schedule::new(&subject, wanted);
     let mut sink = Sink::new(&mut subject, wanted, &schedule)?;
     // From the origin on; a collector knows no time but now.

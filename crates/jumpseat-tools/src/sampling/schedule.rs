@@ -11,7 +11,7 @@ use super::subject::Subject;
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a run goes on, and what it reads.
-pub struct Schedule {
+pub(super) struct Schedule {
     /// How many: `None` for no end. The one that rates start from is not counted.
     pub samples: Option<u64>,
     /// No sample is later.
@@ -26,7 +26,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// What the options say about the metric.
-    pub fn new(subject: &Subject, wanted: &SamplingSettings) -> Schedule {
+    pub(super) fn new(subject: &Subject, wanted: &SamplingSettings) -> Schedule {
         let interval = wanted.interval.unwrap_or(DEFAULT_INTERVAL);
         let rated = subject.is_counter() && !wanted.raw && !subject.has_events();
         // Nothing lies between two arrays of event records: they are not interpolated.

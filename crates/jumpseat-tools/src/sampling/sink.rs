@@ -17,7 +17,7 @@ use super::{header, record_lines};
 use crate::tool::put;
 
 /// Where samples go.
-pub enum Sink {
+pub(super) enum Sink {
     /// Columns of values.
     Table(Box<Table>),
     /// PCP's lines for event records.
@@ -33,7 +33,7 @@ impl Sink {
     ///
     /// # Errors
     /// The exit code, after a message.
-    pub fn new(
+    pub(super) fn new(
         subject: &mut Subject,
         wanted: &SamplingSettings,
         schedule: &Schedule,
@@ -89,12 +89,12 @@ impl Sink {
     }
 
     /// Whether what is written is of no use without [`Sink::finish`]: a signal must not end the program then.
-    pub fn needs_an_end(&self) -> bool {
+    pub(super) fn needs_an_end(&self) -> bool {
         matches!(self, Sink::Trace(_))
     }
 
     /// Puts a sample out. Whether it is one of those asked for; `None` if the run is to end.
-    pub fn sample(
+    pub(super) fn sample(
         &mut self,
         subject: &mut Subject,
         wanted: &SamplingSettings,
@@ -145,7 +145,7 @@ impl Sink {
     }
 
     /// Tells that recording was interrupted.
-    pub fn suspended(&mut self, subject: &mut Subject, wanted: &SamplingSettings, time: Timestamp) {
+    pub(super) fn suspended(&mut self, subject: &mut Subject, wanted: &SamplingSettings, time: Timestamp) {
         match self {
             Sink::Table(table) => table.suspend(),
             Sink::Records(_) => {}
@@ -157,7 +157,7 @@ impl Sink {
     }
 
     /// Ends the output. False if that failed.
-    pub fn finish(self, subject: &mut Subject) -> bool {
+    pub(super) fn finish(self, subject: &mut Subject) -> bool {
         let Sink::Trace(trace) = self else { return true };
         match trace.finish() {
             Ok(summary) => {

@@ -2,7 +2,7 @@
 
 /// `[HOST:]METRIC[INSTANCE,...]`, `ARCHIVE/METRIC[...]` or `@:METRIC`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct MetricSpec {
+pub(super) struct MetricSpec {
     /// Where it comes from, if that is said.
     pub source: Option<MetricSource>,
     /// Its name.
@@ -13,7 +13,7 @@ pub struct MetricSpec {
 
 /// A source of metrics.
 #[derive(Debug, PartialEq, Eq)]
-pub enum MetricSource {
+pub(super) enum MetricSource {
     /// A collector.
     Host(String),
     /// An archive.
@@ -27,7 +27,7 @@ impl MetricSpec {
     ///
     /// # Errors
     /// PCP's two lines that say what is wrong, and where.
-    pub fn parse(text: &str) -> Result<MetricSpec, String> {
+    pub(super) fn parse(text: &str) -> Result<MetricSpec, String> {
         let wrong = |rest: &str, what: &str| {
             let at = text.len() - rest.len();
             Err(format!("{text}\n{}^ -- {what}\n", " ".repeat(at)))
@@ -79,7 +79,7 @@ impl MetricSpec {
 }
 
 /// Names in a list, with commas or white space between; those with either of them inside are quoted.
-pub fn names(list: &str) -> Vec<String> {
+pub(super) fn names(list: &str) -> Vec<String> {
     let (mut names, mut name, mut quote) = (Vec::new(), String::new(), None);
     for c in list.chars() {
         match quote {

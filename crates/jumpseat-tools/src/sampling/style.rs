@@ -6,34 +6,34 @@ use crate::tool::Call;
 
 /// Whether to colour.
 #[derive(Clone, Copy)]
-pub struct Style {
+pub(super) struct Style {
     on: bool,
 }
 
 impl Style {
     /// Colours on a terminal, unless the tool was called by PCP's name or `NO_COLOR` is set.
-    pub fn of(call: &Call) -> Style {
+    pub(super) fn of(call: &Call) -> Style {
         let wanted = !call.pcp && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Style { on: wanted && std::io::stdout().is_terminal() }
     }
 
     /// What everybody knows already.
-    pub fn label(self, text: &str) -> String {
+    pub(super) fn label(self, text: &str) -> String {
         self.wrap("2", text)
     }
 
     /// Names of instances.
-    pub fn name(self, text: &str) -> String {
+    pub(super) fn name(self, text: &str) -> String {
         self.wrap("1", text)
     }
 
     /// Kinds of records.
-    pub fn kind(self, text: &str) -> String {
+    pub(super) fn kind(self, text: &str) -> String {
         self.wrap("36", text)
     }
 
     /// What is missing or wrong.
-    pub fn warning(self, text: &str) -> String {
+    pub(super) fn warning(self, text: &str) -> String {
         self.wrap("33", text)
     }
 

@@ -12,7 +12,7 @@ use super::options::SamplingSettings;
 use crate::tool::{Clock, Out, Ready, open, report_unusable, window};
 
 /// What a run is about.
-pub struct Subject {
+pub(super) struct Subject {
     /// The command line.
     pub ready: Ready,
     /// The source.
@@ -36,7 +36,7 @@ impl Subject {
     ///
     /// # Errors
     /// The exit code, after a message.
-    pub fn new(mut ready: Ready, wanted: &SamplingSettings) -> Result<Subject, ExitCode> {
+    pub(super) fn new(mut ready: Ready, wanted: &SamplingSettings) -> Result<Subject, ExitCode> {
         if ready.common.gui || ready.common.gui_port.is_some() {
             eprintln!("{}: time controls are not supported", ready.call.name);
             return Err(ExitCode::FAILURE);
@@ -67,18 +67,18 @@ impl Subject {
     }
 
     /// Says why the tool cannot go on. Its exit code.
-    pub fn fails(&self, what: &str) -> ExitCode {
+    pub(super) fn fails(&self, what: &str) -> ExitCode {
         eprintln!("{}: {what}", self.ready.call.name);
         ExitCode::FAILURE
     }
 
     /// Whether what it reads was recorded.
-    pub fn is_recorded(&self) -> bool {
+    pub(super) fn is_recorded(&self) -> bool {
         self.context.kind() == ContextKind::Archive
     }
 
     /// The time of a sample as lines begin with it: with date and more digits where that is asked for.
-    pub fn stamp(&self, time: Timestamp, dated: usize) -> String {
+    pub(super) fn stamp(&self, time: Timestamp, dated: usize) -> String {
         match dated {
             0 => self.clock.zone.clock(time, 3),
             1 => self.clock.zone.ctime_fraction(time, 6),
@@ -87,18 +87,18 @@ impl Subject {
     }
 
     /// Whether its values are event records.
-    pub fn has_events(&self) -> bool {
+    pub(super) fn has_events(&self) -> bool {
         matches!(self.desc.value_type, ValueType::Event | ValueType::HighResEvent)
     }
 
     /// Whether an instance is among those wanted. The records of an archive have the others as well.
-    pub fn wants(&self, inst: Inst) -> bool {
+    pub(super) fn wants(&self, inst: Inst) -> bool {
         let listed = |chosen: &[(Inst, String)]| chosen.iter().any(|(other, _)| *other == inst);
         self.chosen.as_deref().is_none_or(|chosen| chosen.is_empty() || listed(chosen))
     }
 
     /// Whether its values only ever grow.
-    pub fn is_counter(&self) -> bool {
+    pub(super) fn is_counter(&self) -> bool {
         self.desc.semantics == Semantics::Counter
     }
 }

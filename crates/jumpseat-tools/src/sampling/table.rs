@@ -11,7 +11,7 @@ use super::style::Style;
 use crate::tool::{Clock, Out, put, values};
 
 /// The columns, and the sample that rates start from.
-pub struct Table {
+pub(super) struct Table {
     desc: Desc,
     counter: bool,
     rated: bool,
@@ -34,7 +34,7 @@ pub struct Table {
 }
 
 /// Values of the metric's type at a time.
-pub struct TimedValues {
+pub(super) struct TimedValues {
     /// When.
     pub time: Timestamp,
     /// Of each instance.
@@ -43,7 +43,7 @@ pub struct TimedValues {
 
 /// What a sample shows.
 #[derive(Debug, PartialEq)]
-pub enum Shown {
+pub(super) enum Shown {
     /// Nothing at all: it is what the first rates start from.
     Nothing,
     /// That there are no values.
@@ -53,7 +53,7 @@ pub enum Shown {
 }
 
 /// What becomes of a sample.
-pub struct Taken {
+pub(super) struct Taken {
     /// What there is to show.
     pub shown: Shown,
     /// Whether it is one of the samples asked for.
@@ -61,7 +61,7 @@ pub struct Taken {
 }
 
 /// The width of a column, if nothing else is asked for.
-pub fn default_width(value_type: ValueType) -> usize {
+pub(super) fn default_width(value_type: ValueType) -> usize {
     match value_type {
         ValueType::I32 | ValueType::U32 => 11,
         ValueType::Float => 13,
@@ -72,7 +72,7 @@ pub fn default_width(value_type: ValueType) -> usize {
 
 impl TimedValues {
     /// Values of the metric's type; others are left out.
-    pub fn decode(time: Timestamp, values: ValuesRef<'_>, value_type: ValueType) -> TimedValues {
+    pub(super) fn decode(time: Timestamp, values: ValuesRef<'_>, value_type: ValueType) -> TimedValues {
         let typed = |(inst, value): (Inst, ValueRef<'_>)| Some((inst, value.to_value(value_type).ok()?));
         TimedValues { time, values: values.iter().filter_map(typed).collect() }
     }
@@ -80,7 +80,7 @@ impl TimedValues {
 
 impl Table {
     /// No columns yet: they are those of `chosen`, or of all instances.
-    pub fn new(
+    pub(super) fn new(
         desc: Desc,
         rated: bool,
         width: usize,
@@ -108,7 +108,7 @@ impl Table {
 
     /// Takes a sample, or the lack of one, and says what to show of it. Rates need a sample to start from, which is
     /// not counted as one of those asked for. Where there were lines before, PCP shows it as one without values.
-    pub fn take(&mut self, sample: Option<TimedValues>) -> Taken {
+    pub(super) fn take(&mut self, sample: Option<TimedValues>) -> Taken {
         let Some(sample) = sample.filter(|sample| !sample.values.is_empty()) else {
             self.any_shown |= self.last.is_none();
             self.last = None;
@@ -139,14 +139,14 @@ impl Table {
     }
 
     /// Recording was interrupted: rates start anew.
-    pub fn suspend(&mut self) {
+    pub(super) fn suspend(&mut self) {
         self.any_shown = self.last.take().is_none();
         self.stale = true;
     }
 
     /// Prints the headers of the columns where they are due: before the first values, after values were missing, and
     /// for a new instance. Lines begin with a stamp of this length.
-    pub fn headers(&mut self, present: &[Inst], stamp: usize, context: &mut Context, out: &mut Out) {
+    pub(super) fn headers(&mut self, present: &[Inst], stamp: usize, context: &mut Context, out: &mut Out) {
         if self.desc.indom == InDom::NULL {
             return;
         }
@@ -172,7 +172,7 @@ impl Table {
     }
 
     /// Prints a line of values. It begins with a stamp, empty for values of now.
-    pub fn print(&self, stamp: &str, shown: &[(Inst, Value)], clock: &Clock, out: &mut Out) {
+    pub(super) fn print(&self, stamp: &str, shown: &[(Inst, Value)], clock: &Clock, out: &mut Out) {
         let mut line = self.style.label(stamp).into_bytes();
         if self.desc.indom == InDom::NULL {
             match shown.first() {

@@ -7,14 +7,14 @@ use super::common::{self, Common};
 use super::out::{Out, put};
 
 /// Times of day in a time zone.
-pub struct Clock {
+pub(crate) struct Clock {
     /// The zone.
     pub zone: Zone,
 }
 
 impl Clock {
     /// In the zone of TZ, or else the system's.
-    pub fn local() -> Clock {
+    pub(crate) fn local() -> Clock {
         Clock { zone: Zone::local() }
     }
 
@@ -22,7 +22,11 @@ impl Clock {
     ///
     /// # Errors
     /// Why the source does not tell its zone.
-    pub fn reporting(common: &Common, context: &mut Context, out: &mut Out) -> Result<Clock, ClientError> {
+    pub(crate) fn reporting(
+        common: &Common,
+        context: &mut Context,
+        out: &mut Out,
+    ) -> Result<Clock, ClientError> {
         let zone = match &common.zone {
             None => return Ok(Clock::local()),
             Some(common::Zone::Named(text)) => {
@@ -42,7 +46,7 @@ impl Clock {
     }
 
     /// Seconds east of UTC at a time in seconds since the epoch; 0 for times outside of all calendars.
-    pub fn utc_offset(&self, seconds: i64) -> i64 {
+    pub(crate) fn utc_offset(&self, seconds: i64) -> i64 {
         self.zone.utc_offset(seconds)
     }
 }

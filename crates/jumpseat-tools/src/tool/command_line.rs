@@ -20,7 +20,7 @@ use super::table::{Meaning, Standard, Tool};
 use super::{conf, debug, environ, usage};
 
 /// The options of a command line. As an iterator: those that are the tool's own.
-pub struct CommandLine<O: 'static> {
+pub(crate) struct CommandLine<O: 'static> {
     tool: &'static Tool<O>,
     call: Call,
     words: Getopt<O>,
@@ -39,7 +39,7 @@ pub struct CommandLine<O: 'static> {
 
 /// One of the tool's own options, as it was given.
 #[derive(Debug)]
-pub struct Own<O> {
+pub(crate) struct Own<O> {
     /// Which.
     pub option: O,
     /// Its argument, empty if it takes none.
@@ -47,7 +47,7 @@ pub struct Own<O> {
 }
 
 /// A command line that makes sense.
-pub struct Ready {
+pub(crate) struct Ready {
     /// How the tool was called.
     pub call: Call,
     /// The standard options.
@@ -62,7 +62,7 @@ pub struct Ready {
 
 impl<O: Copy> CommandLine<O> {
     /// Of a tool, the way it was called, and the words after its name.
-    pub fn new(tool: &'static Tool<O>, call: Call, words: Vec<String>) -> CommandLine<O> {
+    pub(crate) fn new(tool: &'static Tool<O>, call: Call, words: Vec<String>) -> CommandLine<O> {
         // By PCP's name a script must not come to depend on what PCP does not have.
         let dialect = if call.pcp { Dialect::strict(Level::V638) } else { Dialect::default() };
         let mut line = CommandLine {
@@ -89,39 +89,39 @@ impl<O: Copy> CommandLine<O> {
     }
 
     /// Adds a message about the command line, which is wrong.
-    pub fn complain(&mut self, what: &str) {
+    pub(crate) fn complain(&mut self, what: &str) {
         self.messages.add(&format!("{}: {what}\n", self.call.name));
         self.wrong = true;
     }
 
     /// Adds a text about the command line, which is wrong, as it stands.
-    pub fn show(&mut self, text: &str) {
+    pub(crate) fn show(&mut self, text: &str) {
         self.messages.add(text);
         self.wrong = true;
     }
 
     /// Whether anything was wrong so far.
-    pub fn is_wrong(&self) -> bool {
+    pub(crate) fn is_wrong(&self) -> bool {
         self.wrong || self.failed || self.version
     }
 
     /// The standard options so far.
-    pub fn common(&mut self) -> &mut Common {
+    pub(crate) fn common(&mut self) -> &mut Common {
         &mut self.common
     }
 
     /// Says something at once, about what the tool can do without.
-    pub fn warn(&self, what: &str) {
+    pub(crate) fn warn(&self, what: &str) {
         eprintln!("{}: {what}", self.call.name);
     }
 
     /// The command line is wrong, and the usage text says enough.
-    pub fn misused(&mut self) {
+    pub(crate) fn misused(&mut self) {
         self.wrong = true;
     }
 
     /// The words that are no options. To be asked when there are no more options.
-    pub fn operands(&self) -> Vec<String> {
+    pub(crate) fn operands(&self) -> Vec<String> {
         self.words.operands()
     }
 
@@ -129,7 +129,7 @@ impl<O: Copy> CommandLine<O> {
     ///
     /// # Errors
     /// Why the first that cannot be read cannot.
-    pub fn load_definitions(&mut self, files: &str) -> Result<(), PmError> {
+    pub(crate) fn load_definitions(&mut self, files: &str) -> Result<(), PmError> {
         let loaded = self.definitions.load(files, &mut self.messages);
         self.messages.flush(&self.call);
         loaded
@@ -139,7 +139,7 @@ impl<O: Copy> CommandLine<O> {
     ///
     /// # Errors
     /// The exit code, if that is all that there is to do.
-    pub fn finish(mut self) -> Result<Ready, ExitCode> {
+    pub(crate) fn finish(mut self) -> Result<Ready, ExitCode> {
         let ends = self.version || self.wrong || self.failed;
         // What the command line names and is not there is no misuse: the usage text would not help.
         if !self.version && self.wrong && !self.failed {
@@ -333,7 +333,7 @@ impl<O: Copy> Iterator for CommandLine<O> {
 }
 
 /// A whole number as `strtol` takes it, not negative. No digits at all are 0.
-pub fn count(text: &str) -> Option<u64> {
+pub(crate) fn count(text: &str) -> Option<u64> {
     let digits = text.trim_start();
     let digits = digits.strip_prefix('+').unwrap_or(digits);
     if text.is_empty() { Some(0) } else { digits.parse().ok() }

@@ -7,7 +7,7 @@ use pcp_client::NameSpace;
 
 /// The standard options of a command line that make sense together.
 #[derive(Debug, Default)]
-pub struct Common {
+pub(crate) struct Common {
     /// Start samples at a multiple of this interval.
     pub align: Option<String>,
     /// Archives, in the order of the command line.
@@ -40,7 +40,7 @@ pub struct Common {
 
 /// A time zone asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Zone {
+pub(crate) enum Zone {
     /// That of the source of metrics.
     Source,
     /// One as TZ has it.

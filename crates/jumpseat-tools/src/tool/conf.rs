@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// A setting: from the environment, or from the file that `PCP_CONF` names, `/etc/pcp.conf` by default.
-pub fn setting(name: &str) -> Option<String> {
+pub(super) fn setting(name: &str) -> Option<String> {
     if let Ok(value) = std::env::var(name) {
         return Some(value);
     }
@@ -18,6 +18,6 @@ pub fn setting(name: &str) -> Option<String> {
 }
 
 /// Where PCP keeps what changes: `/var/lib/pcp`.
-pub fn var_dir() -> PathBuf {
+pub(super) fn var_dir() -> PathBuf {
     setting("PCP_VAR_DIR").map_or_else(|| PathBuf::from("/var/lib/pcp"), PathBuf::from)
 }

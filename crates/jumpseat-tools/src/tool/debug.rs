@@ -59,7 +59,7 @@ const NAMES: [&str; 54] = [
 ];
 
 /// Whether a specification is names or numbers with commas between.
-pub fn is_valid(spec: &str) -> bool {
+pub(super) fn is_valid(spec: &str) -> bool {
     // PCP takes a comma at the end, but not one that is all.
     let spec = spec.strip_suffix(',').filter(|spec| !spec.is_empty()).unwrap_or(spec);
     let number =

@@ -66,6 +66,6 @@ impl Definitions {
 }
 
 /// Says which definitions of derived metrics turned out to be of no use with these metrics.
-pub fn report_unusable(context: &mut Context) {
+pub(crate) fn report_unusable(context: &mut Context) {
     context.derived().take_messages().iter().for_each(|message| eprint!("{message}"));
 }

@@ -30,7 +30,7 @@ const ACTING: [(&str, Standard); 22] = [
 ];
 
 /// Options that the environment asks for: debug options first, the others in its own order.
-pub fn options() -> Vec<(Standard, String)> {
+pub(super) fn options() -> Vec<(Standard, String)> {
     let acting = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         let name = name.to_str()?.strip_prefix(PREFIX)?;
         let (_, option) = ACTING.iter().find(|(acting, _)| *acting == name)?;

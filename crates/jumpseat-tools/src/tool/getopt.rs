@@ -7,7 +7,7 @@ use super::table::{Meaning, Opt, Row, Takes, Tool};
 
 /// What comes next on a command line.
 #[derive(Debug)]
-pub enum Next<O> {
+pub(super) enum Next<O> {
     /// An option, and its argument if it has one.
     Option(Meaning<O>, Option<String>),
     /// Something that is no option of the tool, and the message that says so.
@@ -15,7 +15,7 @@ pub enum Next<O> {
 }
 
 /// A command line on its way through the parser.
-pub struct Getopt<O> {
+pub(super) struct Getopt<O> {
     options: Vec<(&'static Opt, Meaning<O>)>,
     permute: bool,
     words: VecDeque<String>,
@@ -26,7 +26,7 @@ pub struct Getopt<O> {
 
 impl<O: Copy> Getopt<O> {
     /// Of a tool and the words after its name.
-    pub fn new(tool: &'static Tool<O>, call: &Call, words: Vec<String>) -> Getopt<O> {
+    pub(super) fn new(tool: &'static Tool<O>, call: &Call, words: Vec<String>) -> Getopt<O> {
         Getopt {
             options: tool.rows(call).filter_map(Row::option).collect(),
             permute: tool.permute && std::env::var_os("POSIXLY_CORRECT").is_none(),
@@ -37,7 +37,7 @@ impl<O: Copy> Getopt<O> {
     }
 
     /// The words that are no options. All of them, once there are no more options.
-    pub fn operands(&self) -> Vec<String> {
+    pub(super) fn operands(&self) -> Vec<String> {
         self.operands.iter().chain(&self.words).cloned().collect()
     }
 

@@ -19,7 +19,7 @@ use super::window::replay_from;
 const BATCH: usize = 128;
 
 /// A source of metrics, and what has been learnt about it.
-pub struct Inquiry {
+pub(crate) struct Inquiry {
     /// The source.
     pub context: Context,
     /// Where each metric's first record is looked for, in an archive.
@@ -36,7 +36,7 @@ pub struct Inquiry {
 
 /// What a tool has to know about metrics.
 #[derive(Clone, Copy, Debug)]
-pub struct Needs {
+pub(crate) struct Needs {
     /// Fetch them.
     pub values: bool,
     /// Ask for their descriptors.
@@ -47,7 +47,7 @@ pub struct Needs {
 
 /// A metric that was asked about.
 #[derive(Clone, Debug)]
-pub struct Metric<'n> {
+pub(crate) struct Metric<'n> {
     /// Its name.
     pub name: &'n str,
     /// Its identifier.
@@ -57,7 +57,7 @@ pub struct Metric<'n> {
 }
 
 /// What came of a batch of names.
-pub struct Answer<'n> {
+pub(crate) struct Answer<'n> {
     /// Names that are no metric's, and why.
     pub unknown: Vec<(&'n str, PmError)>,
     /// The others, in their order.
@@ -72,7 +72,7 @@ impl Inquiry {
     ///
     /// # Errors
     /// The exit code, after a message.
-    pub fn new(mut context: Context, ready: &Ready) -> Result<Inquiry, ExitCode> {
+    pub(crate) fn new(mut context: Context, ready: &Ready) -> Result<Inquiry, ExitCode> {
         let mut out = Out::new();
         let (clock, origin) = replay_from(ready, &mut context, &mut out)?;
         let (instances, fetched) = (Instances::default(), Fetched::new());
@@ -80,7 +80,7 @@ impl Inquiry {
     }
 
     /// How many metrics to ask about at a time, where the user wants `wanted`.
-    pub fn batch(&self, wanted: Option<usize>) -> usize {
+    pub(crate) fn batch(&self, wanted: Option<usize>) -> usize {
         match self.origin {
             Some(_) => 1,
             None => wanted.unwrap_or(BATCH),
@@ -88,7 +88,7 @@ impl Inquiry {
     }
 
     /// Asks about metrics by their names. Hand the value sets back with [`Inquiry::reuse`].
-    pub fn ask<'n>(&mut self, names: &'n [String], needs: Needs) -> Answer<'n> {
+    pub(crate) fn ask<'n>(&mut self, names: &'n [String], needs: Needs) -> Answer<'n> {
         let mut answer = self.look_up(names, needs);
         if answer.metrics.is_empty() {
             return answer;
@@ -119,7 +119,7 @@ impl Inquiry {
     }
 
     /// Takes value sets back, for the next fetch.
-    pub fn reuse(&mut self, fetched: Fetched) {
+    pub(crate) fn reuse(&mut self, fetched: Fetched) {
         self.fetched = fetched;
     }
 
@@ -159,17 +159,17 @@ impl Inquiry {
 
 impl Metric<'_> {
     /// Its descriptor, if that was asked for and could be had.
-    pub fn desc(&self) -> Option<Desc> {
+    pub(crate) fn desc(&self) -> Option<Desc> {
         self.desc.ok().flatten()
     }
 
     /// Its instance domain.
-    pub fn indom(&self) -> InDom {
+    pub(crate) fn indom(&self) -> InDom {
         self.desc().map_or(InDom::NULL, |desc| desc.indom)
     }
 
     /// The type of its values.
-    pub fn value_type(&self) -> ValueType {
+    pub(crate) fn value_type(&self) -> ValueType {
         self.desc().map_or(ValueType::Unknown, |desc| desc.value_type)
     }
 }

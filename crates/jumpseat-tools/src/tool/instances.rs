@@ -8,7 +8,7 @@ use pcp_model::{InDom, Inst, Instance, PmError};
 /// What has been learnt about instance domains. A tool that prints one sample sees a domain at one time only, so each
 /// is asked for once; instances that have come since are asked for by themselves.
 #[derive(Default)]
-pub struct Instances {
+pub(crate) struct Instances {
     domains: HashMap<InDom, Domain>,
 }
 
@@ -24,7 +24,7 @@ impl Instances {
     ///
     /// # Errors
     /// The source's.
-    pub fn ids(&mut self, context: &mut Context, indom: InDom) -> Result<&[Inst], PmError> {
+    pub(crate) fn ids(&mut self, context: &mut Context, indom: InDom) -> Result<&[Inst], PmError> {
         match &self.domain(context, indom).ids {
             Ok(ids) => Ok(ids),
             Err(error) => Err(*error),
@@ -35,7 +35,7 @@ impl Instances {
     ///
     /// # Errors
     /// The source's.
-    pub fn name(&mut self, context: &mut Context, indom: InDom, inst: Inst) -> Result<&str, PmError> {
+    pub(crate) fn name(&mut self, context: &mut Context, indom: InDom, inst: Inst) -> Result<&str, PmError> {
         let domain = self.domain(context, indom);
         let name = domain
             .names
@@ -49,7 +49,7 @@ impl Instances {
     }
 
     /// Takes all instances that a domain of an archive ever had for those that it has.
-    pub fn ask_ever(&mut self, context: &mut Context, indom: InDom) {
+    pub(crate) fn ask_ever(&mut self, context: &mut Context, indom: InDom) {
         self.domains.insert(indom, Domain::new(context.instances_ever(indom)));
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 /// A value of a metric whose descriptor says `value_type`. Bytes are hexadecimal, event arrays lists of records;
 /// what is not of the metric's type is `null`, as are numbers that JSON does not have.
-pub fn value_json(value: ValueRef<'_>, value_type: ValueType) -> Json {
+pub(crate) fn value_json(value: ValueRef<'_>, value_type: ValueType) -> Json {
     match value.to_value(value_type) {
         Ok(Value::I32(v)) => json!(v),
         Ok(Value::U32(v)) => json!(v),
@@ -26,7 +26,7 @@ pub fn value_json(value: ValueRef<'_>, value_type: ValueType) -> Json {
 }
 
 /// A value in JSON's type for it. Bytes are in hexadecimal, and what is no number for JSON is null.
-pub fn typed_json(value: &Value) -> Json {
+pub(crate) fn typed_json(value: &Value) -> Json {
     match value {
         Value::I32(v) => (*v).into(),
         Value::U32(v) => (*v).into(),
@@ -40,12 +40,12 @@ pub fn typed_json(value: &Value) -> Json {
 }
 
 /// Text, with replacements for what is no UTF-8.
-pub fn text_json(text: &[u8]) -> Json {
+pub(crate) fn text_json(text: &[u8]) -> Json {
     json!(String::from_utf8_lossy(text))
 }
 
 /// Why there is nothing: the request that failed, PCP's code, its name and its words.
-pub fn error_json(call: &str, error: PmError) -> Json {
+pub(crate) fn error_json(call: &str, error: PmError) -> Json {
     json!({"call": call, "code": error.0, "name": error.name(), "message": error.to_string()})
 }
 

@@ -7,7 +7,7 @@ const MAX_DOMAIN: u16 = 510;
 
 /// The agents of a local context.
 #[derive(Debug)]
-pub struct LocalAgents {
+pub(super) struct LocalAgents {
     domains: Vec<u16>,
 }
 
@@ -23,7 +23,7 @@ impl LocalAgents {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn specify(&mut self, spec: &str) -> Result<(), &'static str> {
+    pub(super) fn specify(&mut self, spec: &str) -> Result<(), &'static str> {
         if let Some(rest) = spec.strip_prefix("clear") {
             self.domains.clear();
             return if rest.is_empty() { Ok(()) } else { Err("unexpected text after clear op in spec") };

@@ -10,19 +10,19 @@ use super::conf;
 
 /// Messages to the user: collected, then put out where `PCP_STDERR` says, on standard error else.
 #[derive(Debug, Default)]
-pub struct Messages {
+pub(super) struct Messages {
     text: String,
 }
 
 impl Messages {
     /// Adds text, with its line ends.
-    pub fn add(&mut self, text: &str) {
+    pub(super) fn add(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
     /// Puts out what has been collected: to standard error, appended to the file that `PCP_STDERR` names, or, where
     /// that is `DISPLAY`, in a window of `PCP_XCONFIRM_PROG`.
-    pub fn flush(&mut self, call: &Call) {
+    pub(super) fn flush(&mut self, call: &Call) {
         let text = std::mem::take(&mut self.text);
         if text.is_empty() {
             return;
@@ -49,7 +49,7 @@ impl Messages {
 }
 
 /// The system's own words, without the number.
-pub fn error_text(error: &std::io::Error) -> String {
+pub(super) fn error_text(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(errno) => pcp_model::PmError::from_errno(errno).to_string(),
         None => error.to_string(),

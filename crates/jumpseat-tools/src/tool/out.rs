@@ -9,45 +9,45 @@ const BUFFER: usize = 64 << 10;
 
 /// Standard output, buffered. The first failure is kept for the end, and what comes after it goes nowhere: PCP's
 /// tools do not stop in the middle of what they do either.
-pub struct Out {
+pub(crate) struct Out {
     stdout: BufWriter<io::Stdout>,
     failed: Option<io::Error>,
 }
 
 impl Out {
     /// Of this process.
-    pub fn new() -> Out {
+    pub(crate) fn new() -> Out {
         Out { stdout: BufWriter::with_capacity(BUFFER, io::stdout()), failed: None }
     }
 
     /// Adds bytes.
-    pub fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {
             self.failed = self.stdout.write_all(bytes).err();
         }
     }
 
     /// Adds text; see [`put!`].
-    pub fn text(&mut self, text: std::fmt::Arguments<'_>) {
+    pub(crate) fn text(&mut self, text: std::fmt::Arguments<'_>) {
         if self.failed.is_none() {
             self.failed = self.stdout.write_fmt(text).err();
         }
     }
 
     /// Lets the reader have what there is.
-    pub fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if self.failed.is_none() {
             self.failed = self.stdout.flush().err();
         }
     }
 
     /// Whether writing on is of no use.
-    pub fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.failed.is_some()
     }
 
     /// Lets the reader have the rest. False if something is lost, which is said unless the reader went by itself.
-    pub fn finish(mut self, call: &Call) -> bool {
+    pub(crate) fn finish(mut self, call: &Call) -> bool {
         self.flush();
         // What is still in the buffer after a failure must not be tried again when it is dropped.
         let (_, _unwritten) = self.stdout.into_parts();

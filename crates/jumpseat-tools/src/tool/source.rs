@@ -18,7 +18,7 @@ const LOCAL_COLLECTOR: &str = "local:";
 ///
 /// # Errors
 /// The exit code, after a message.
-pub fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
+pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
     let (call, common) = (&ready.call, &ready.common);
     let failed = |what: String| {
         eprintln!("{}: {what}", call.name);

@@ -5,7 +5,7 @@ use super::call::Call;
 /// A tool's command line. `O` is the type of the tool's own options, a variant for each: reading them is a `match` that
 /// the compiler checks for completeness.
 #[derive(Debug)]
-pub struct Tool<O: 'static> {
+pub(crate) struct Tool<O: 'static> {
     /// PCP's name for it.
     pub name: &'static str,
     /// What it is called as a subcommand.
@@ -28,7 +28,7 @@ pub struct Tool<O: 'static> {
 
 /// A line of a tool's table.
 #[derive(Debug)]
-pub enum Row<O> {
+pub(crate) enum Row<O> {
     /// The heading of a group.
     Heading(&'static str),
     /// An option that other tools have too.
@@ -41,7 +41,7 @@ pub enum Row<O> {
 
 /// What an option stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning<O> {
+pub(crate) enum Meaning<O> {
     /// The same in all tools.
     Standard(Standard),
     /// Something in this tool only.
@@ -50,7 +50,7 @@ pub enum Meaning<O> {
 
 /// An option.
 #[derive(Clone, Copy, Debug)]
-pub struct Opt {
+pub(crate) struct Opt {
     /// Its letter.
     pub short: Option<char>,
     /// Whether the letter is taken, and not only shown in the usage text.
@@ -67,7 +67,7 @@ pub struct Opt {
 
 /// When an option takes an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub(crate) enum Takes {
     /// Never.
     Nothing,
     /// Always.
@@ -78,7 +78,7 @@ pub enum Takes {
 
 /// Options that mean the same in all tools that have them, and environment variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standard {
+pub(crate) enum Standard {
     Align,
     Archive,
     ArchiveFolio,
@@ -107,7 +107,7 @@ pub enum Standard {
 
 impl<O> Tool<O> {
     /// The rows for a call by one of its names.
-    pub fn rows(&self, call: &Call) -> impl Iterator<Item = &'static Row<O>> + use<O> {
+    pub(crate) fn rows(&self, call: &Call) -> impl Iterator<Item = &'static Row<O>> + use<O> {
         let extra: &[Row<O>] = if call.pcp { &[] } else { self.extra };
         self.rows.iter().chain(extra)
     }
@@ -115,7 +115,7 @@ impl<O> Tool<O> {
 
 impl<O: Copy> Row<O> {
     /// The option, if it is one, and what it stands for.
-    pub fn option(&'static self) -> Option<(&'static Opt, Meaning<O>)> {
+    pub(crate) fn option(&'static self) -> Option<(&'static Opt, Meaning<O>)> {
         match self {
             Row::Heading(_) => None,
             Row::Standard(standard) => {
@@ -131,12 +131,12 @@ impl<O: Copy> Row<O> {
 
 impl Opt {
     /// An option without argument.
-    pub const fn flag(short: Option<char>, long: &'static str, help: &'static str) -> Opt {
+    pub(crate) const fn flag(short: Option<char>, long: &'static str, help: &'static str) -> Opt {
         Opt { short, short_works: true, long, takes: Takes::Nothing, argument: "", help }
     }
 
     /// An option with an argument.
-    pub const fn with(
+    pub(crate) const fn with(
         short: Option<char>,
         long: &'static str,
         argument: &'static str,
@@ -146,7 +146,7 @@ impl Opt {
     }
 
     /// Its letter is shown in the usage text only.
-    pub const fn without_letter(self) -> Opt {
+    pub(crate) const fn without_letter(self) -> Opt {
         Opt { short_works: false, ..self }
     }
 }

@@ -7,7 +7,7 @@ use super::table::{Opt, Row, Takes, Tool};
 const COLUMN: usize = 24;
 
 /// The usage text, in PCP's layout.
-pub fn usage<O: Copy>(tool: &Tool<O>, call: &Call) -> String {
+pub(super) fn usage<O: Copy>(tool: &Tool<O>, call: &Call) -> String {
     let mut text = format!("Usage: {} [options] {}\n", call.name, tool.operands);
     for row in tool.rows(call) {
         if let Row::Heading(heading) = row {

@@ -8,7 +8,7 @@ use super::clock::Clock;
 
 /// Appends a value of a metric whose descriptor says `value_type`, as `pmPrintValue(3)` prints it. A value of another
 /// type is printed in every reading that makes sense.
-pub fn print(
+pub(crate) fn print(
     value: ValueRef<'_>,
     value_type: ValueType,
     options: PrintOptions,
@@ -33,6 +33,6 @@ fn raw(value: ValueRef<'_>) -> UntypedValue<'_> {
 }
 
 /// How strings are printed: on one line, where `PCP_SQUASH_NEWLINES` is set.
-pub fn print_options(width: usize) -> PrintOptions {
+pub(crate) fn print_options(width: usize) -> PrintOptions {
     PrintOptions { width, squash_newlines: std::env::var_os("PCP_SQUASH_NEWLINES").is_some() }
 }

@@ -19,7 +19,7 @@ const DAMAGED: &str = "WARNING: This archive is sufficiently damaged that it may
 ///
 /// # Errors
 /// The exit code, after a message.
-pub fn window(ready: &Ready, context: &mut Context, zone: &Zone) -> Result<Window, ExitCode> {
+pub(crate) fn window(ready: &Ready, context: &mut Context, zone: &Zone) -> Result<Window, ExitCode> {
     let failed = |what: String| {
         eprintln!("{}: {what}", ready.call.name);
         ExitCode::FAILURE
@@ -54,7 +54,7 @@ pub fn window(ready: &Ready, context: &mut Context, zone: &Zone) -> Result<Windo
 ///
 /// # Errors
 /// The exit code, after a message.
-pub fn replay_from(
+pub(super) fn replay_from(
     ready: &Ready,
     context: &mut Context,
     out: &mut Out,

@@ -9,7 +9,7 @@ use super::theme::{Role, Theme};
 use crate::editor::Editor;
 
 /// A buffer with a look.
-pub struct Canvas<'a> {
+pub(super) struct Canvas<'a> {
     /// The buffer.
     pub buffer: &'a mut Buffer,
     /// How things look.
@@ -17,13 +17,13 @@ pub struct Canvas<'a> {
 }
 
 /// Columns that a text takes.
-pub fn width(text: &str) -> u16 {
+pub(super) fn width(text: &str) -> u16 {
     u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
 }
 
 impl Canvas<'_> {
     /// Writes a text from a place on, at most `width` columns of it. The column after it.
-    pub fn put(&mut self, x: u16, y: u16, width: u16, text: &str, role: Role) -> u16 {
+    pub(super) fn put(&mut self, x: u16, y: u16, width: u16, text: &str, role: Role) -> u16 {
         let area = self.buffer.area;
         if x < area.left() || x >= area.right() || y < area.top() || y >= area.bottom() {
             return x;
@@ -32,7 +32,7 @@ impl Canvas<'_> {
     }
 
     /// Writes a text that ends where the space ends; its beginning is cut if it must be.
-    pub fn put_right(&mut self, x: u16, y: u16, space: u16, text: &str, role: Role) {
+    pub(super) fn put_right(&mut self, x: u16, y: u16, space: u16, text: &str, role: Role) {
         let mut text = text;
         while width(text) > space {
             text = text.get(text.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default();
@@ -41,7 +41,7 @@ impl Canvas<'_> {
     }
 
     /// Writes a text; if it does not fit its middle is left out.
-    pub fn put_middle(&mut self, x: u16, y: u16, space: u16, text: &str, role: Role) -> u16 {
+    pub(super) fn put_middle(&mut self, x: u16, y: u16, space: u16, text: &str, role: Role) -> u16 {
         if width(text) <= space {
             return self.put(x, y, space, text, role);
         }
@@ -58,7 +58,7 @@ impl Canvas<'_> {
     }
 
     /// Shows a line as the selected one, without changing its text.
-    pub fn select(&mut self, area: Rect) {
+    pub(super) fn select(&mut self, area: Rect) {
         let (selected, dim) = (self.theme.style(Role::Selected), self.theme.style(Role::Dim).fg);
         for position in area.intersection(self.buffer.area).positions() {
             let cell = &mut self.buffer[position];
@@ -71,7 +71,7 @@ impl Canvas<'_> {
     }
 
     /// The line over a pane.
-    pub fn heading(&mut self, area: Rect, focus: bool, title: &str, rest: &[(String, Role)]) {
+    pub(super) fn heading(&mut self, area: Rect, focus: bool, title: &str, rest: &[(String, Role)]) {
         let role = if focus { Role::Focus } else { Role::Heading };
         let (line, right) = (self.theme.pick("─", "-"), area.right());
         for x in area.left()..right {
@@ -94,7 +94,7 @@ impl Canvas<'_> {
     }
 
     /// An edited line with its cursor, which is always visible.
-    pub fn editor(&mut self, x: u16, y: u16, space: u16, editor: &Editor) {
+    pub(super) fn editor(&mut self, x: u16, y: u16, space: u16, editor: &Editor) {
         // From the end backwards, so that the cursor is never outside.
         let (before, at, after) = editor.parts();
         let mut shown = before;
@@ -108,7 +108,7 @@ impl Canvas<'_> {
     }
 
     /// Empties an area.
-    pub fn clear(&mut self, area: Rect) {
+    pub(super) fn clear(&mut self, area: Rect) {
         for position in area.intersection(self.buffer.area).positions() {
             self.buffer[position].reset();
         }

@@ -6,7 +6,7 @@ use crate::measure::Measure;
 use crate::series::Cell;
 
 /// A current value. One that is not of the last sample is marked; one that never was is a question mark.
-pub fn current(canvas: &mut Canvas<'_>, x: u16, y: u16, space: u16, measure: &Measure, cell: &Cell) {
+pub(super) fn current(canvas: &mut Canvas<'_>, x: u16, y: u16, space: u16, measure: &Measure, cell: &Cell) {
     let number = space.saturating_sub(1);
     match cell.last {
         Some(value) if cell.age == 0 => canvas.put_right(x, y, number, &measure.text(value), Role::Value),

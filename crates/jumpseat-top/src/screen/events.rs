@@ -15,7 +15,7 @@ const RATE: u16 = WIDTH as u16 + 3;
 const COUNT: u16 = 16;
 
 /// Draws the pane.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
     let events = &app.view().events;
     let focus = app.focus() == Pane::Events;
     let missed: u64 = events.streams.values().map(|stream| stream.missed).sum();

@@ -20,7 +20,7 @@ struct Places {
 }
 
 /// Draws the pane.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
     let Some(metric) = app.metric() else { return };
     let rows = app.rows();
     let focus = app.focus() == Pane::Instances;

@@ -45,13 +45,13 @@ impl Places {
 }
 
 /// Lines that the pane can make use of, with bars of this height.
-pub fn wanted(app: &App, height: u16) -> u16 {
+pub(super) fn wanted(app: &App, height: u16) -> u16 {
     let metrics = u16::try_from(app.view().metrics.len().max(1)).unwrap_or(u16::MAX);
     metrics.saturating_mul(height).saturating_add(1)
 }
 
 /// Draws the pane, with bars of `height` rows.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, height: u16) {
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, height: u16) {
     let metrics = &app.view().metrics;
     let places = Places::of(area, metrics);
     let focus = app.focus() == Pane::Metrics;

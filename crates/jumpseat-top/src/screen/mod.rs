@@ -21,7 +21,7 @@ use super::app::{App, Mode, Pane};
 use super::monitor::Link;
 use canvas::{Canvas, width};
 use theme::Role;
-pub use theme::Theme;
+pub(crate) use theme::Theme;
 
 /// Least lines of a pane next to others.
 const LEAST: u16 = 3;
@@ -29,7 +29,7 @@ const LEAST: u16 = 3;
 const WIDE: u16 = 130;
 
 /// Draws everything.
-pub fn draw(buffer: &mut Buffer, app: &App, theme: Theme, now: Instant) {
+pub(crate) fn draw(buffer: &mut Buffer, app: &App, theme: Theme, now: Instant) {
     let area = buffer.area;
     if area.is_empty() {
         return;

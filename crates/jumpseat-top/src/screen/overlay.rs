@@ -33,7 +33,7 @@ const HELP: [(&str, &str); 23] = [
 ];
 
 /// The keys.
-pub fn help(canvas: &mut Canvas<'_>, area: Rect) {
+pub(super) fn help(canvas: &mut Canvas<'_>, area: Rect) {
     let wide = HELP.iter().map(|(key, what)| width(key).max(16) + width(what)).max().unwrap_or(0) + 4;
     let (w, h) = (wide.min(area.width), (HELP.len() as u16 + 2).min(area.height));
     let inside =
@@ -54,7 +54,7 @@ pub fn help(canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 /// A message of one line or more, at the bottom of the panes.
-pub fn message(canvas: &mut Canvas<'_>, area: Rect, message: &str) {
+pub(super) fn message(canvas: &mut Canvas<'_>, area: Rect, message: &str) {
     let lines: Vec<&str> = message.lines().collect();
     let height = (lines.len() as u16).saturating_add(2).min(area.height);
     let inside = Rect { y: area.bottom() - height, height, ..area };
@@ -66,7 +66,7 @@ pub fn message(canvas: &mut Canvas<'_>, area: Rect, message: &str) {
 }
 
 /// What the keys do now.
-pub fn footer(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
+pub(super) fn footer(canvas: &mut Canvas<'_>, area: Rect, app: &App) {
     let end = area.right();
     match &app.mode {
         Mode::Add(editor) => {

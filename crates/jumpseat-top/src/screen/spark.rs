@@ -11,7 +11,7 @@ const UTF8: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"]
 const ASCII: [&str; 8] = ["_", ".", ",", "-", "=", "+", "*", "#"];
 
 /// Draws as many of the newest values as fit. Samples without a value are marked in the bottom row.
-pub fn draw(buffer: &mut Buffer, area: Rect, series: &Series, role: Role, theme: Theme) {
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, series: &Series, role: Role, theme: Theme) {
     let area = area.intersection(buffer.area);
     if area.is_empty() {
         return;

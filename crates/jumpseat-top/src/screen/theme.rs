@@ -4,7 +4,7 @@ use ratatui::style::{Color, Modifier, Style};
 
 /// The looks of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Theme {
+pub(crate) struct Theme {
     /// Whether there are colours.
     pub colour: bool,
     /// Whether the terminal shows more than ASCII.
@@ -13,7 +13,7 @@ pub struct Theme {
 
 /// What a piece of the screen is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     Plain,
     /// The line on top.
     Title,
@@ -41,7 +41,7 @@ pub enum Role {
 
 impl Theme {
     /// As the environment says: NO_COLOR, and LC_ALL, LC_CTYPE or LANG, the first that is set.
-    pub fn from_env() -> Theme {
+    pub(crate) fn from_env() -> Theme {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
         // A modifier may follow: de_DE.UTF-8@euro.
@@ -53,7 +53,7 @@ impl Theme {
     }
 
     /// The style of a piece.
-    pub fn style(self, role: Role) -> Style {
+    pub(crate) fn style(self, role: Role) -> Style {
         let style = Style::reset();
         if !self.colour {
             return match role {
@@ -84,7 +84,7 @@ impl Theme {
     }
 
     /// One text or the other.
-    pub fn pick(self, utf8: &'static str, ascii: &'static str) -> &'static str {
+    pub(crate) fn pick(self, utf8: &'static str, ascii: &'static str) -> &'static str {
         if self.utf8 { utf8 } else { ascii }
     }
 }

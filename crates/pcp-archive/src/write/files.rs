@@ -31,7 +31,7 @@ impl Growing {
     ///
     /// # Errors
     /// [`WriteError::Exists`], or the system's.
-    pub fn create(path: PathBuf) -> Result<Growing, WriteError> {
+    pub(super) fn create(path: PathBuf) -> Result<Growing, WriteError> {
         match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
             Ok(file) => Ok(Growing { path, len: 0, file }),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(WriteError::Exists(path)),
@@ -40,7 +40,7 @@ impl Growing {
     }
 
     /// Appends. What was written of bytes that do not all fit is taken back.
-    pub fn append(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         match self.file.write_all_at(bytes, self.len) {
             Ok(()) => {
                 self.len += bytes.len() as u64;
@@ -56,7 +56,7 @@ impl Growing {
 
     /// Appends all of it or nothing, even if the process is killed in the middle: in place what fits into the
     /// page that the file ends in, else into a copy that takes the file's place.
-    pub fn append_whole(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+    pub(super) fn append_whole(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         let room = PAGE - self.len % PAGE;
         if bytes.len() as u64 <= room || self.len == 0 || self.len > MAX_COPIED {
             return self.append(bytes);
@@ -89,7 +89,7 @@ impl Growing {
     ///
     /// # Errors
     /// [`WriteError::Locked`], or the system's.
-    pub fn lock(&self) -> Result<Flock<File>, WriteError> {
+    pub(super) fn lock(&self) -> Result<Flock<File>, WriteError> {
         let file = self.file.try_clone().map_err(WriteError::io(&self.path))?;
         Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
             Errno::EWOULDBLOCK => WriteError::Locked(self.path.clone()),
@@ -98,7 +98,7 @@ impl Growing {
     }
 
     /// Waits until the file is on disk.
-    pub fn sync(&self) -> Result<(), WriteError> {
+    pub(super) fn sync(&self) -> Result<(), WriteError> {
         self.file.sync_data().map_err(WriteError::io(&self.path))
     }
 }

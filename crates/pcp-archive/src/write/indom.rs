@@ -11,20 +11,26 @@ pub(super) struct Known(HashMap<InDom, Vec<Instance>>);
 
 impl Known {
     /// Whether a domain has an instance.
-    pub fn has(&self, indom: InDom, inst: Inst) -> bool {
+    pub(super) fn has(&self, indom: InDom, inst: Inst) -> bool {
         let known = self.0.get(&indom).map(Vec::as_slice).unwrap_or_default();
         known.binary_search_by_key(&inst, |instance| instance.id).is_ok()
     }
 
     /// Takes a domain as the archive has it.
-    pub fn insert(&mut self, indom: InDom, mut instances: Vec<Instance>) {
+    pub(super) fn insert(&mut self, indom: InDom, mut instances: Vec<Instance>) {
         instances.sort_by_key(|instance| instance.id);
         self.0.insert(indom, instances);
     }
 
     /// Appends a record if the domain is not what it was: of the changes if that is shorter, else of all.
     /// Readers refuse negative identifiers and ignore records without instances; both are left out.
-    pub fn update(&mut self, out: &mut Vec<u8>, time: Timestamp, indom: InDom, instances: &[Instance]) {
+    pub(super) fn update(
+        &mut self,
+        out: &mut Vec<u8>,
+        time: Timestamp,
+        indom: InDom,
+        instances: &[Instance],
+    ) {
         let mut new: Vec<Instance> = instances.iter().filter(|instance| instance.id >= 0).cloned().collect();
         new.sort_by_key(|instance| instance.id);
         new.dedup_by_key(|instance| instance.id);

@@ -22,13 +22,13 @@ pub(super) struct RecordWriter {
 }
 
 impl RecordWriter {
-    pub fn new() -> RecordWriter {
+    pub(super) fn new() -> RecordWriter {
         RecordWriter { sets: SetsWriter::with_lead(HEADER, i32::MAX as usize - LEN) }
     }
 
     /// Appends the record of a fetch; false, and nothing, if it is too large. `logged` gives the identifier that a
     /// metric has in the archive.
-    pub fn put(
+    pub(super) fn put(
         &mut self,
         out: &mut Vec<u8>,
         time: Timestamp,
@@ -40,7 +40,7 @@ impl RecordWriter {
     }
 
     /// Appends a record without values, behind which no value has to do with those in front.
-    pub fn put_mark(&mut self, out: &mut Vec<u8>, time: Timestamp) {
+    pub(super) fn put_mark(&mut self, out: &mut Vec<u8>, time: Timestamp) {
         self.sets.reset();
         let fits = self.finish(out, time);
         debug_assert!(fits, "a mark is short");

@@ -62,7 +62,7 @@ pub(super) enum Cell {
 
 impl Cell {
     /// An empty cell for an output type.
-    pub fn new(to: ValueType) -> Cell {
+    pub(super) fn new(to: ValueType) -> Cell {
         match to {
             ValueType::String => Cell::Text { set: false, text: String::new() },
             _ => Cell::Number(None),
@@ -70,7 +70,7 @@ impl Cell {
     }
 
     /// Forgets the value.
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         match self {
             Cell::Number(number) => *number = None,
             Cell::Text { set, .. } => *set = false,
@@ -78,7 +78,7 @@ impl Cell {
     }
 
     /// The value.
-    pub fn get(&self) -> Option<Atom<'_>> {
+    pub(super) fn get(&self) -> Option<Atom<'_>> {
         match self {
             Cell::Number(number) => number.map(Atom::from),
             Cell::Text { set, text } => set.then_some(Atom::String(text)),
@@ -87,7 +87,7 @@ impl Cell {
 
     /// Takes a value straight from type to type (spec `fetchgroup.md` 5, plain path).
     #[inline]
-    pub fn set_plain(&mut self, value: &Scalar<'_>, to: ValueType) -> Result<(), PmError> {
+    pub(super) fn set_plain(&mut self, value: &Scalar<'_>, to: ValueType) -> Result<(), PmError> {
         match (self, value) {
             (Cell::Number(number), _) => *number = Some(value.number(to)?),
             (Cell::Text { set, text }, value) => {
@@ -108,7 +108,7 @@ impl Cell {
 
     /// Takes the outcome of a rate or a unit conversion (spec `fetchgroup.md` 5, double path).
     #[inline]
-    pub fn set_double(&mut self, value: f64, to: ValueType) -> Result<(), PmError> {
+    pub(super) fn set_double(&mut self, value: f64, to: ValueType) -> Result<(), PmError> {
         match self {
             Cell::Number(number) => *number = Some(cast(value, to)?),
             Cell::Text { set, text } => {

@@ -50,7 +50,7 @@ pub(super) enum Field {
 }
 
 impl EventRequest {
-    pub fn new(
+    pub(super) fn new(
         (metric, inst): (usize, Option<Inst>),
         kind: ArrayKind,
         field: Field,
@@ -72,7 +72,7 @@ impl EventRequest {
     }
 
     /// Takes the values out of a fetch, or that there were none (spec `fetchgroup.md` 9).
-    pub fn fill(&mut self, results: Option<&ResultPair<'_>>) {
+    pub(super) fn fill(&mut self, results: Option<&ResultPair<'_>>) {
         self.num = 0;
         self.status = results.ok_or(PmError::VALUE).and_then(|results| {
             let values = results.values(self.metric).now?;
@@ -84,7 +84,10 @@ impl EventRequest {
     }
 
     /// The records of a fetch; `None` if the instance has no value.
-    pub fn records<'a>(&self, fetched: &'a Fetched) -> Result<Option<ArrayReader<'a, BigEndian>>, PmError> {
+    pub(super) fn records<'a>(
+        &self,
+        fetched: &'a Fetched,
+    ) -> Result<Option<ArrayReader<'a, BigEndian>>, PmError> {
         let values = fetched.set(self.metric).ok_or(PmError::VALUE)?.values?;
         array(self.kind, &values, self.inst, &mut self.guess.clone())
     }
@@ -125,11 +128,11 @@ impl EventRequest {
         Ok(())
     }
 
-    pub fn status(&self) -> Result<(), PmError> {
+    pub(super) fn status(&self) -> Result<(), PmError> {
         self.status
     }
 
-    pub fn rows<T: Output>(&self) -> EventRows<'_, T> {
+    pub(super) fn rows<T: Output>(&self) -> EventRows<'_, T> {
         let rows = self.rows.get(..self.num).unwrap_or_default();
         EventRows { rows, status: self.status, output: PhantomData }
     }

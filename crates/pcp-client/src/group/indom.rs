@@ -36,7 +36,7 @@ struct Cells {
 }
 
 impl IndomRequest {
-    pub fn new(
+    pub(super) fn new(
         metric: usize,
         names: Option<usize>,
         conversion: ValueConversion,
@@ -58,7 +58,7 @@ impl IndomRequest {
 
     /// Whether a fetch has an instance whose name is to be asked for: one without, or one that was not there
     /// before, whose number may have been another's.
-    pub fn needs_names(&self, results: &ResultPair<'_>, names: &InstanceNames) -> bool {
+    pub(super) fn needs_names(&self, results: &ResultPair<'_>, names: &InstanceNames) -> bool {
         let Ok(values) = results.values(self.metric).now else { return false };
         if names.is_fresh() || !names.is_known() {
             return !names.is_fresh();
@@ -73,7 +73,7 @@ impl IndomRequest {
     }
 
     /// Takes the values out of a fetch, or that there were none (spec `fetchgroup.md` 8).
-    pub fn fill(&mut self, results: Option<&ResultPair<'_>>) {
+    pub(super) fn fill(&mut self, results: Option<&ResultPair<'_>>) {
         let values = results.map(|results| results.values(self.metric));
         let now = values.as_ref().map_or(Err(PmError::VALUE), |values| values.now);
         match now {
@@ -118,7 +118,7 @@ impl IndomRequest {
         Ok(())
     }
 
-    pub fn rows<'a, T: Output>(&'a self, names: Option<&'a InstanceNames>) -> Rows<'a, T> {
+    pub(super) fn rows<'a, T: Output>(&'a self, names: Option<&'a InstanceNames>) -> Rows<'a, T> {
         Rows {
             rows: self.rows.get(..self.num).unwrap_or_default(),
             names: names.map(InstanceNames::walk).unwrap_or_default(),

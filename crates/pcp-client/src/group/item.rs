@@ -27,7 +27,7 @@ const _: () = assert!(size_of::<Item>() <= 64);
 
 impl Item {
     /// An item without a value. `metric` and `conversion` are places in lists of the group.
-    pub fn new(
+    pub(super) fn new(
         metric: usize,
         inst: Option<Inst>,
         (at, conversion): (usize, &ValueConversion),
@@ -40,22 +40,22 @@ impl Item {
     }
 
     /// The value, or why there is none.
-    pub fn value(&self) -> Result<Atom<'_>, PmError> {
+    pub(super) fn value(&self) -> Result<Atom<'_>, PmError> {
         self.status.and_then(|()| self.cell.get().ok_or(PmError::VALUE))
     }
 
     /// The value, also one of a discrete metric that a fetch with an error has left.
-    pub fn kept(&self) -> Option<Atom<'_>> {
+    pub(super) fn kept(&self) -> Option<Atom<'_>> {
         self.cell.get()
     }
 
     /// The metric's place in the fetch.
-    pub fn metric(&self) -> usize {
+    pub(super) fn metric(&self) -> usize {
         self.metric as usize
     }
 
     /// Takes the value out of those of its metric, or that there are none (spec `fetchgroup.md` 7).
-    pub fn fill(&mut self, conversions: &[ValueConversion], values: Option<&MetricValues<'_>>) {
+    pub(super) fn fill(&mut self, conversions: &[ValueConversion], values: Option<&MetricValues<'_>>) {
         // By reference all the way: this is where a fetch of many items spends its time.
         let (values, now) = match values {
             Some(values) => match &values.now {

@@ -15,26 +15,26 @@ pub(super) struct InstanceNames {
 }
 
 impl InstanceNames {
-    pub fn new(indom: InDom) -> InstanceNames {
+    pub(super) fn new(indom: InDom) -> InstanceNames {
         InstanceNames { indom, list: Vec::new(), known: false, fresh: false }
     }
 
     /// Whether they have been asked for since the last [`InstanceNames::forget`].
-    pub fn is_known(&self) -> bool {
+    pub(super) fn is_known(&self) -> bool {
         self.known
     }
 
     /// Whether they have been asked for since the last [`InstanceNames::age`].
-    pub fn is_fresh(&self) -> bool {
+    pub(super) fn is_fresh(&self) -> bool {
         self.fresh
     }
 
     /// Another fetch begins.
-    pub fn age(&mut self) {
+    pub(super) fn age(&mut self) {
         self.fresh = false;
     }
 
-    pub fn set(&mut self, mut instances: Vec<Instance>) {
+    pub(super) fn set(&mut self, mut instances: Vec<Instance>) {
         // Stable: of two with the same number the first one counts.
         instances.sort_by_key(|instance| instance.id);
         self.list = instances;
@@ -42,14 +42,14 @@ impl InstanceNames {
         self.fresh = true;
     }
 
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.list.clear();
         self.known = false;
         self.fresh = false;
     }
 
     /// A walk through the names in the order of instances.
-    pub fn walk(&self) -> NamesWalk<'_> {
+    pub(super) fn walk(&self) -> NamesWalk<'_> {
         NamesWalk(&self.list)
     }
 }
@@ -60,7 +60,7 @@ pub(super) struct NamesWalk<'a>(&'a [Instance]);
 
 impl<'a> NamesWalk<'a> {
     /// The name of an instance that is not less than that asked for last.
-    pub fn name(&mut self, inst: Inst) -> Option<&'a str> {
+    pub(super) fn name(&mut self, inst: Inst) -> Option<&'a str> {
         while let [first, rest @ ..] = self.0 {
             if first.id >= inst {
                 return (first.id == inst).then_some(&*first.name);

@@ -28,14 +28,14 @@ pub(super) struct MetricValues<'a> {
 }
 
 impl<'a> ResultPair<'a> {
-    pub fn new(now: &'a Fetched, before: Option<&'a Fetched>, falling: Falling) -> ResultPair<'a> {
+    pub(super) fn new(now: &'a Fetched, before: Option<&'a Fetched>, falling: Falling) -> ResultPair<'a> {
         // At least a nanosecond: two results of one moment give a large rate, not an infinite one.
         let seconds = before.map_or(0.0, |before| seconds_between(before.timestamp, now.timestamp));
         ResultPair { now, before, seconds: seconds.max(1e-9), falling }
     }
 
     /// The values of a metric.
-    pub fn values(&self, metric: usize) -> MetricValues<'a> {
+    pub(super) fn values(&self, metric: usize) -> MetricValues<'a> {
         let of = |fetched: &'a Fetched| fetched.set(metric).ok_or(PmError::VALUE)?.values;
         MetricValues {
             now: of(self.now),
@@ -50,7 +50,7 @@ impl MetricValues<'_> {
     /// Takes a value on its way to the output (spec `fetchgroup.md` 5 and 6). `wanted` is its instance, if the
     /// metric has instances; `guess` says where it may have been before, and then where it was.
     #[inline]
-    pub fn fill(
+    pub(super) fn fill(
         &self,
         wanted: Option<Inst>,
         conversion: &ValueConversion,

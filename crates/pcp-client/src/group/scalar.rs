@@ -17,7 +17,7 @@ impl<'a> Scalar<'a> {
     /// # Errors
     /// `PM_ERR_CONV`: the value is of another type.
     #[inline(always)] // one value of many: the type is known outside the loop
-    pub fn of(value: ValueRef<'a>, from: ValueType) -> Result<Scalar<'a>, PmError> {
+    pub(super) fn of(value: ValueRef<'a>, from: ValueType) -> Result<Scalar<'a>, PmError> {
         match value.typed(from)? {
             TypedRef::Number(number) => Ok(Scalar::Number(number)),
             TypedRef::Text(text) => Ok(Scalar::Text(text)),
@@ -29,7 +29,7 @@ impl<'a> Scalar<'a> {
     ///
     /// # Errors
     /// As [`Scalar::of`].
-    pub fn of_param(param: Param<'a>, from: ValueType) -> Result<Scalar<'a>, PmError> {
+    pub(super) fn of_param(param: Param<'a>, from: ValueType) -> Result<Scalar<'a>, PmError> {
         match param {
             // 32-bit numbers are told apart by the descriptor, as in a fetch.
             Param::I32(v) => Scalar::of(ValueRef::InSitu(v.to_be_bytes()), from),
@@ -44,7 +44,7 @@ impl<'a> Scalar<'a> {
 
     /// The value as a number of type `to`: numbers as `pmExtractValue(3)` converts them, texts as they are read
     /// (spec `units.md` 9.2 and 10).
-    pub fn number(&self, to: ValueType) -> Result<Number, PmError> {
+    pub(super) fn number(&self, to: ValueType) -> Result<Number, PmError> {
         match *self {
             // The usual one, and it always succeeds.
             Scalar::Number(number) if to == ValueType::Double => Ok(Number::Double(number.to_f64())),
@@ -59,7 +59,7 @@ impl<'a> Scalar<'a> {
     /// # Errors
     /// Those of [`Number::parse`] for text.
     #[inline]
-    pub fn to_f64(self) -> Result<f64, PmError> {
+    pub(super) fn to_f64(self) -> Result<f64, PmError> {
         match self {
             Scalar::Number(number) => Ok(number.to_f64()),
             Scalar::Text(_) => self.number(ValueType::Double).map(Number::to_f64),

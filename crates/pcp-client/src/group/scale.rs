@@ -108,7 +108,7 @@ pub(super) enum ConversionPath {
 
 impl ValueConversion {
     /// Checks a metric's type, the output's type and the scale, in this order (spec `fetchgroup.md` 3).
-    pub fn new(
+    pub(super) fn new(
         desc: &Desc,
         to: ValueType,
         scale: impl IntoScale,
@@ -132,7 +132,7 @@ impl ValueConversion {
         Ok(ValueConversion { from, to, path })
     }
 
-    pub fn is_rate(&self) -> bool {
+    pub(super) fn is_rate(&self) -> bool {
         matches!(self.path, ConversionPath::Double { rate: true, .. })
     }
 }

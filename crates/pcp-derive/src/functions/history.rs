@@ -43,7 +43,7 @@ pub(super) struct History {
 }
 
 impl History {
-    pub fn new(difference: Difference, node: &CallNode<'_>) -> History {
+    pub(super) fn new(difference: Difference, node: &CallNode<'_>) -> History {
         let argument = match node.origin {
             Kind::Call(call, _) if call.rules().on_error() == OnError::Recover => Argument::Count,
             // PCP keeps no history of these three, but of what passes their values on it does.
@@ -75,7 +75,7 @@ enum Last {
 }
 
 impl Memory {
-    pub fn new(node: History, argument: ValueType) -> Memory {
+    pub(super) fn new(node: History, argument: ValueType) -> Memory {
         let column = Column::new(argument);
         Memory { node, last: Last::Nothing, column, stamp: Timestamp::default(), before: None }
     }

@@ -111,7 +111,7 @@ pub(crate) enum Availability {
 
 impl Function {
     /// The function of a word, if the dialect has one.
-    pub fn of(word: &str, dialect: &Dialect) -> Option<&'static Function> {
+    pub(crate) fn of(word: &str, dialect: &Dialect) -> Option<&'static Function> {
         let function = FUNCTIONS.into_iter().find(|function| function.word == word)?;
         let available = match function.availability {
             Availability::Always => true,
@@ -312,14 +312,14 @@ pub(crate) mod testing {
     use pcp_model::Inst;
 
     /// A call's evaluator for an argument with this metadata.
-    pub fn evaluator(call: &dyn FunctionCall, argument: Meta) -> Box<dyn Evaluate> {
+    pub(crate) fn evaluator(call: &dyn FunctionCall, argument: Meta) -> Box<dyn Evaluate> {
         let node =
             CallNode { argument, origin: &Kind::Metric("x".into()), passed_on: false, level: Level::V638 };
         call.evaluator(&node).expect("does not pass its argument on")
     }
 
     /// One evaluation of an evaluator at a time.
-    pub fn eval_at(
+    pub(crate) fn eval_at(
         evaluator: &mut dyn Evaluate,
         x: &Column,
         time: i64,
@@ -329,7 +329,7 @@ pub(crate) mod testing {
     }
 
     /// The same with a source of metadata.
-    pub fn eval_with(
+    pub(crate) fn eval_with(
         evaluator: &mut dyn Evaluate,
         x: &Column,
         time: i64,
@@ -349,7 +349,7 @@ pub(crate) mod testing {
     }
 
     /// Values of instances 1, 2, ... in, instances and values out, as doubles.
-    pub fn check(call: &dyn FunctionCall, values: Values, expected: &[(Inst, f64)]) {
+    pub(crate) fn check(call: &dyn FunctionCall, values: Values, expected: &[(Inst, f64)]) {
         let x = Column { ids: (1..).take(values.len()).collect(), values };
         let argument = Meta::scalar(x.values.value_type());
         let rules = Rules { level: Level::V638, extra_units: false, equivalent: &Default::default() };

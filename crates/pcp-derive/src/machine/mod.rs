@@ -107,12 +107,12 @@ pub(super) struct Fetch<'a> {
 
 impl Machine {
     /// Compiles a bound definition.
-    pub fn compile(&mut self, bound: &Bound) -> Program {
+    pub(crate) fn compile(&mut self, bound: &Bound) -> Program {
         compile::compile(self, bound)
     }
 
     /// Gives back the slots of a definition, history included.
-    pub fn release(&mut self, program: Program) {
+    pub(crate) fn release(&mut self, program: Program) {
         for id in program.used {
             let Some(slot) = self.slots.get_mut(id) else {
                 debug_assert!(false, "slots are never taken away");
@@ -131,7 +131,7 @@ impl Machine {
     }
 
     /// A new fetch begins: shared values are computed afresh.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.fetch += 1;
     }
 
@@ -139,7 +139,7 @@ impl Machine {
     ///
     /// # Errors
     /// The error that the definition's value set has.
-    pub fn evaluate(&mut self, program: &Program, fetch: &mut Fetch<'_>) -> Result<&Column, PmError> {
+    pub(crate) fn evaluate(&mut self, program: &Program, fetch: &mut Fetch<'_>) -> Result<&Column, PmError> {
         for instruction in &program.instructions {
             let error = self.ensure(instruction.slot, fetch);
             // The first error ends it, as in PCP: what comes later keeps the history it has, without this fetch.
@@ -156,7 +156,7 @@ impl Machine {
     }
 
     /// Bytes that nodes with a memory hold for values of earlier fetches.
-    pub fn history_bytes(&self) -> usize {
+    pub(crate) fn history_bytes(&self) -> usize {
         self.slots.iter().filter_map(|slot| slot.evaluator.as_ref()).map(|node| node.history_bytes()).sum()
     }
 

@@ -256,7 +256,7 @@ pub(crate) struct BinaryScratch {
 }
 
 impl Binary {
-    pub fn eval(&self, left: &Column, right: &Column, out: &mut Column, scratch: &mut BinaryScratch) {
+    pub(crate) fn eval(&self, left: &Column, right: &Column, out: &mut Column, scratch: &mut BinaryScratch) {
         out.clear();
         if left.is_empty() || right.is_empty() {
             return;

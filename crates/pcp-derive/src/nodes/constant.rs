@@ -62,7 +62,7 @@ pub(crate) struct Literal {
 
 impl Literal {
     /// Of a number; `None` for anything else.
-    pub fn of(value: &Value) -> Option<Literal> {
+    pub(crate) fn of(value: &Value) -> Option<Literal> {
         let bits = match *value {
             Value::I32(v) => u64::from(v as u32),
             Value::U32(v) => v.into(),
@@ -75,7 +75,7 @@ impl Literal {
         Some(Literal { value_type: value.value_type(), bits })
     }
 
-    pub fn value(self) -> Value {
+    pub(crate) fn value(self) -> Value {
         let Literal { value_type, bits } = self;
         match value_type {
             ValueType::I32 => Value::I32(bits as i32),

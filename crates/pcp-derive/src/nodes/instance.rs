@@ -13,7 +13,7 @@ pub(crate) struct InstanceFilter {
 }
 
 impl InstanceFilter {
-    pub fn new(name: &str, indom: InDom) -> InstanceFilter {
+    pub(crate) fn new(name: &str, indom: InDom) -> InstanceFilter {
         InstanceFilter { name: name.into(), indom, found: None }
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Rules<'a> {
 }
 
 impl<'a> Rules<'a> {
-    pub fn new(dialect: &Dialect, equivalent: &'a EquivalentIndoms) -> Rules<'a> {
+    pub(crate) fn new(dialect: &Dialect, equivalent: &'a EquivalentIndoms) -> Rules<'a> {
         Rules { level: dialect.level, extra_units: dialect.has_indom_tag(), equivalent }
     }
 }
@@ -50,10 +50,10 @@ pub(super) mod testing {
     use crate::source::MetricSource;
     use pcp_model::{InDom, Inst, PmError, Pmid};
 
-    pub const INDOM: InDom = InDom::new(60, 1);
+    pub(crate) const INDOM: InDom = InDom::new(60, 1);
 
     /// Instances 1 "eth0 up" and 2 "lo", and how often names were asked for.
-    pub struct Names(pub u32);
+    pub(crate) struct Names(pub u32);
 
     impl MetricSource for Names {
         fn pmid(&mut self, _: &str) -> Result<Pmid, PmError> {
@@ -86,7 +86,7 @@ pub(super) mod testing {
     }
 
     /// Each instance has its own number as value.
-    pub fn column(ids: &[Inst]) -> Column {
+    pub(crate) fn column(ids: &[Inst]) -> Column {
         Column { ids: ids.to_vec(), values: Values::I32(ids.to_vec()) }
     }
 }

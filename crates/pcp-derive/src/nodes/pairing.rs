@@ -17,12 +17,12 @@ pub(crate) struct Finder {
 
 impl Finder {
     /// Forgets the list it has looked at.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.built = false;
     }
 
     /// The first place of `inst` in `list`, which must be the same list since [`Finder::reset`].
-    pub fn first(&mut self, list: &[Inst], inst: Inst) -> Option<usize> {
+    pub(crate) fn first(&mut self, list: &[Inst], inst: Inst) -> Option<usize> {
         // Sorting costs more than looking at every entry of a short list.
         if list.len() <= LINEAR {
             return list.iter().position(|&other| other == inst);

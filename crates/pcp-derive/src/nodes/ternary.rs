@@ -87,7 +87,13 @@ impl Ternary {
     ///
     /// # Errors
     /// `PM_ERR_TYPE` for operands that are not numbers (PCP dies).
-    pub fn eval(&self, guard: &Column, yes: &Column, no: &Column, out: &mut Column) -> Result<(), PmError> {
+    pub(crate) fn eval(
+        &self,
+        guard: &Column,
+        yes: &Column,
+        no: &Column,
+        out: &mut Column,
+    ) -> Result<(), PmError> {
         out.clear();
         // Both sides must have values, the one that is not selected, too.
         let lacks = |column: &Column, which| self.absent != which && column.is_empty();

@@ -12,10 +12,10 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    pub const METRIC: Expected = Expected::new("Metric name", "");
-    pub const EXPRESSION: Expected = Expected::new("<expr>", "");
+    pub(crate) const METRIC: Expected = Expected::new("Metric name", "");
+    pub(crate) const EXPRESSION: Expected = Expected::new("<expr>", "");
 
-    pub const fn new(what: &'static str, behind: &'static str) -> Expected {
+    pub(crate) const fn new(what: &'static str, behind: &'static str) -> Expected {
         Expected { what, behind }
     }
 }

@@ -110,7 +110,7 @@ impl<'a> Sets<'a> {
 impl SetHead {
     /// The head of the set at an offset, whose values are there.
     #[inline]
-    pub fn read(data: &[u8], at: usize) -> Result<SetHead, SetsError> {
+    pub(crate) fn read(data: &[u8], at: usize) -> Result<SetHead, SetsError> {
         let rest = data.get(at..).unwrap_or_default();
         let Some((&[p, m, i, d, n, u, v, l], rest)) = rest.split_first_chunk() else {
             return Err(SetsError::truncated(at, "value set", SET_HEADER, rest.len()));
@@ -136,20 +136,20 @@ impl SetHead {
 
     /// Where the next set begins.
     #[inline]
-    pub fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         self.at + self.numval.max(0) as usize * VALUE_LEN
     }
 
     /// The set, whose instances and words are in `words`, and whose blocks are in `data`.
     #[inline]
-    pub fn set<'a>(&self, words: &'a [u8], data: &'a [u8], bias: u32) -> SetRef<'a> {
+    pub(crate) fn set<'a>(&self, words: &'a [u8], data: &'a [u8], bias: u32) -> SetRef<'a> {
         let values =
             if self.numval < 0 { Err(PmError(self.numval)) } else { Ok(self.values(words, data, bias)) };
         SetRef { pmid: self.pmid, values }
     }
 
     #[inline]
-    pub fn values<'a>(&self, words: &'a [u8], data: &'a [u8], bias: u32) -> ValuesRef<'a> {
+    pub(crate) fn values<'a>(&self, words: &'a [u8], data: &'a [u8], bias: u32) -> ValuesRef<'a> {
         let (pairs, _) = words.get(self.at..self.end()).unwrap_or_default().as_chunks();
         ValuesRef { pairs, data, bias, blocks: self.blocks }
     }

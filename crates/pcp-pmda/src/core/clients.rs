@@ -16,7 +16,7 @@ struct Slot {
 }
 
 impl Clients {
-    pub fn open(&mut self) -> ClientId {
+    pub(super) fn open(&mut self) -> ClientId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
@@ -28,7 +28,7 @@ impl Clients {
     }
 
     /// Whether the client was there.
-    pub fn close(&mut self, client: ClientId) -> bool {
+    pub(super) fn close(&mut self, client: ClientId) -> bool {
         let Some(entry) = self.live(client) else { return false };
         entry.live = false;
         entry.generation = entry.generation.wrapping_add(1);
@@ -37,16 +37,16 @@ impl Clients {
         true
     }
 
-    pub fn attributes(&self, client: ClientId) -> Option<&Attributes> {
+    pub(super) fn attributes(&self, client: ClientId) -> Option<&Attributes> {
         let entry = self.slots.get(client.slot as usize)?;
         (entry.live && entry.generation == client.generation).then_some(&entry.attributes)
     }
 
-    pub fn attributes_mut(&mut self, client: ClientId) -> Option<&mut Attributes> {
+    pub(super) fn attributes_mut(&mut self, client: ClientId) -> Option<&mut Attributes> {
         self.live(client).map(|entry| &mut entry.attributes)
     }
 
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 

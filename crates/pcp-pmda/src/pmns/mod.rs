@@ -8,7 +8,7 @@ mod tree;
 
 use std::collections::{HashMap, HashSet};
 
-pub use tree::{Name, NameTree};
+pub(crate) use tree::{Name, NameTree};
 
 pub(super) use pcp_model::pmns::is_name;
 use pcp_model::pmns::{Block, Includes, Target, blocks, join, lines};
@@ -19,7 +19,7 @@ pub use pcp_model::pmns::{PmnsError, Problem};
 ///
 /// # Errors
 /// The first thing wrong, with its line.
-pub fn parse(
+pub(crate) fn parse(
     file: &str,
     source: &str,
     domain: u16,

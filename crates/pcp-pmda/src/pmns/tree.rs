@@ -7,7 +7,7 @@ use pcp_model::Pmid;
 
 /// What a dotted name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Name {
+pub(crate) enum Name {
     /// A metric.
     Leaf(Pmid),
     /// A node with names below it (or none, if its block is empty).
@@ -20,7 +20,7 @@ pub enum Name {
 ///
 /// Cost: looking a name up or listing a node's children is O(log n) plus what is listed below the node.
 #[derive(Clone, Debug, Default)]
-pub struct NameTree {
+pub(crate) struct NameTree {
     /// Leaves and dynamic roots.
     leaves: BTreeMap<String, Leaf>,
     /// Nodes that have a block of their own; other nodes exist by the names below them.
@@ -36,7 +36,7 @@ struct Leaf {
 
 impl NameTree {
     /// Adds a metric. A name that is there already keeps its first PMID.
-    pub fn add(&mut self, name: &str, pmid: Pmid) {
+    pub(crate) fn add(&mut self, name: &str, pmid: Pmid) {
         if !self.leaves.contains_key(name) {
             self.leaves.insert(name.to_owned(), Leaf { pmid, dynamic: false });
             self.by_local.entry(pmid.local()).or_default().push(name.to_owned());
@@ -59,7 +59,7 @@ impl NameTree {
     }
 
     /// What `name` stands for.
-    pub fn get(&self, name: &str) -> Option<Name> {
+    pub(crate) fn get(&self, name: &str) -> Option<Name> {
         match self.leaves.get(name) {
             Some(Leaf { dynamic: true, .. }) => Some(Name::Dynamic),
             Some(leaf) => Some(Name::Leaf(leaf.pmid)),
@@ -69,14 +69,14 @@ impl NameTree {
     }
 
     /// All leaves at or below `name` with their PMIDs, sorted by name. The empty name is the whole tree.
-    pub fn traverse<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, Pmid)> {
+    pub(crate) fn traverse<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, Pmid)> {
         let itself = self.leaves.get_key_value(name).into_iter();
         itself.chain(self.below(name)).map(|(name, leaf)| (name.as_str(), leaf.pmid))
     }
 
     /// The last components of the names right below `name`, sorted, each with whether it is a leaf (dynamic
     /// roots count as non-leaves).
-    pub fn children(&self, name: &str) -> Vec<(&str, bool)> {
+    pub(crate) fn children(&self, name: &str) -> Vec<(&str, bool)> {
         let start = if name.is_empty() { 0 } else { name.len() + 1 };
         let leaves = self.below(name).map(|(name, leaf)| (name, leaf.dynamic));
         let nodes = self.nodes_below(name).map(|name| (name, true));
@@ -93,17 +93,17 @@ impl NameTree {
     }
 
     /// All names of a PMID, whose domain does not matter; empty if it has none.
-    pub fn names_of(&self, pmid: Pmid) -> &[String] {
+    pub(crate) fn names_of(&self, pmid: Pmid) -> &[String] {
         self.by_local.get(&pmid.local()).map_or(&[], Vec::as_slice)
     }
 
     /// The roots of dynamic subtrees.
-    pub fn dynamic_roots(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn dynamic_roots(&self) -> impl Iterator<Item = &str> {
         self.leaves.iter().filter(|(_, leaf)| leaf.dynamic).map(|(name, _)| name.as_str())
     }
 
     /// The metrics, without dynamic roots.
-    pub fn metrics(&self) -> impl Iterator<Item = (&str, Pmid)> {
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = (&str, Pmid)> {
         self.leaves.iter().filter(|(_, leaf)| !leaf.dynamic).map(|(name, leaf)| (name.as_str(), leaf.pmid))
     }
 

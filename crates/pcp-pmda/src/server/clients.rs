@@ -76,12 +76,12 @@ pub(super) enum Gone {
 }
 
 impl Clients {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
     /// Takes in a client and greets it; its place in the table.
-    pub fn add<S>(
+    pub(super) fn add<S>(
         &mut self,
         peer: Peer,
         core: &mut Core<S>,
@@ -103,12 +103,12 @@ impl Clients {
     }
 
     /// The line of the client at a place.
-    pub fn line(&mut self, place: usize) -> Option<&mut Line> {
+    pub(super) fn line(&mut self, place: usize) -> Option<&mut Line> {
         Some(&mut self.table.get_mut(place)?.line)
     }
 
     /// Serves a client as far as it goes. `Ok(Rest::More)`: call again soon. `Err`: it is gone.
-    pub fn drive<S>(
+    pub(super) fn drive<S>(
         &mut self,
         place: usize,
         core: &mut Core<S>,
@@ -149,12 +149,12 @@ impl Clients {
     }
 
     /// When the next client will be late.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
     }
 
     /// Drops the clients that are late; gives their number.
-    pub fn drop_late<S>(&mut self, core: &mut Core<S>, endpoint: &mut Endpoint) -> u64 {
+    pub(super) fn drop_late<S>(&mut self, core: &mut Core<S>, endpoint: &mut Endpoint) -> u64 {
         let now = Instant::now();
         let mut dropped = 0;
         while let Some(&(due, place)) = self.due.first()
@@ -172,7 +172,7 @@ impl Clients {
     }
 
     /// Closes everything.
-    pub fn clear<S>(&mut self, core: &mut Core<S>, endpoint: &mut Endpoint) {
+    pub(super) fn clear<S>(&mut self, core: &mut Core<S>, endpoint: &mut Endpoint) {
         let all: Vec<usize> = self.table.iter().map(|(place, _)| place).collect();
         for place in all {
             self.remove(place, core, endpoint);
@@ -180,7 +180,7 @@ impl Clients {
     }
 
     /// Drops the client at a place.
-    pub fn remove<S>(&mut self, place: usize, core: &mut Core<S>, endpoint: &mut Endpoint) {
+    pub(super) fn remove<S>(&mut self, place: usize, core: &mut Core<S>, endpoint: &mut Endpoint) {
         let Some(mut client) = self.table.try_remove(place) else { return };
         if let Some((_, due)) = client.due {
             self.due.remove(&(due, place));

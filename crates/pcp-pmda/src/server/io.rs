@@ -38,16 +38,16 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    pub fn socket(socket: OwnedFd) -> io::Result<Channel> {
+    pub(super) fn socket(socket: OwnedFd) -> io::Result<Channel> {
         Ok(Channel { input: nonblocking(socket)?, output: None })
     }
 
-    pub fn pipes(input: OwnedFd, output: OwnedFd) -> io::Result<Channel> {
+    pub(super) fn pipes(input: OwnedFd, output: OwnedFd) -> io::Result<Channel> {
         Ok(Channel { input: nonblocking(input)?, output: Some(nonblocking(output)?) })
     }
 
     /// The descriptors to watch: for input, and for output if that is another one.
-    pub fn fds(&self) -> (RawFd, Option<RawFd>) {
+    pub(super) fn fds(&self) -> (RawFd, Option<RawFd>) {
         (self.input.as_raw_fd(), self.output.as_ref().map(AsRawFd::as_raw_fd))
     }
 }
@@ -91,7 +91,7 @@ struct Outgoing {
 }
 
 impl Line {
-    pub fn new(channel: Channel) -> Line {
+    pub(super) fn new(channel: Channel) -> Line {
         Line {
             channel,
             input: BytesMut::new(),
@@ -107,25 +107,30 @@ impl Line {
     }
 
     /// Notes what the system says can be done, until it turns out that it cannot any more.
-    pub fn note_readiness(&mut self, event: &Event) {
+    pub(super) fn note_readiness(&mut self, event: &Event) {
         self.closing |= event.is_read_closed() || event.is_error();
         self.readable |= event.is_readable() || self.closing;
     }
 
     /// Reads on to the end or to where there is no more yet, whatever the system has told.
-    pub fn look_for_end(&mut self) {
+    pub(super) fn look_for_end(&mut self) {
         self.closing = true;
         self.readable = true;
     }
 
     /// Puts the line under watch for the first time.
-    pub fn watch(&self, registry: &Registry, token: Token) -> io::Result<()> {
+    pub(super) fn watch(&self, registry: &Registry, token: Token) -> io::Result<()> {
         registry.register(&mut SourceFd(&self.fds().0), token, Interest::READABLE)
     }
 
     /// Has the system tell when more can be written, for as long as something waits to be. Always asking
     /// would wake the loop each time the peer has read an answer.
-    pub fn watch_output(&mut self, registry: &Registry, input: Token, output: Token) -> io::Result<()> {
+    pub(super) fn watch_output(
+        &mut self,
+        registry: &Registry,
+        input: Token,
+        output: Token,
+    ) -> io::Result<()> {
         let waits = !self.outgoing.waiting.is_empty();
         if waits == std::mem::replace(&mut self.watched, waits) {
             return Ok(());
@@ -141,22 +146,22 @@ impl Line {
     }
 
     /// Bytes that wait to be written.
-    pub fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.outgoing.waiting.len()
     }
 
     /// Bytes written so far.
-    pub fn written(&self) -> u64 {
+    pub(super) fn written(&self) -> u64 {
         self.outgoing.written
     }
 
     /// Whether there is the beginning of a request.
-    pub fn has_partial_input(&self) -> bool {
+    pub(super) fn has_partial_input(&self) -> bool {
         !self.input.is_empty()
     }
 
     /// Lets `speak` send something out of turn.
-    pub fn say(&mut self, speak: impl FnOnce(&mut dyn Output)) -> Result<(), Closed> {
+    pub(super) fn say(&mut self, speak: impl FnOnce(&mut dyn Output)) -> Result<(), Closed> {
         let out = self.channel.output.as_mut().unwrap_or(&mut self.channel.input);
         speak(&mut Sender { outgoing: &mut self.outgoing, out, turn: Instant::now() });
         self.outgoing.check()
@@ -164,7 +169,7 @@ impl Line {
 
     /// Writes what waits, lets `process` answer what has come, and reads on, until one of them has to wait.
     /// `scratch` is what is read at a time.
-    pub fn drive(
+    pub(super) fn drive(
         &mut self,
         scratch: &mut [u8],
         mut process: impl FnMut(&mut BytesMut, &mut dyn Output) -> Result<(), Broken>,

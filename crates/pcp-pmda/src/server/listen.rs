@@ -55,7 +55,7 @@ pub(super) struct Peer {
 
 impl Peer {
     /// Somebody in this program, who can do what this program may.
-    pub fn inside(socket: UnixStream) -> Peer {
+    pub(super) fn inside(socket: UnixStream) -> Peer {
         Peer { attributes: attributes(&socket), socket: socket.into(), address: "local:".to_owned() }
     }
 }
@@ -65,7 +65,7 @@ impl Listener {
     ///
     /// # Errors
     /// The system's; of a path that is somebody else's, `AlreadyExists` or `AddrInUse`, in words.
-    pub fn bind(address: &Listen) -> io::Result<Listener> {
+    pub(super) fn bind(address: &Listen) -> io::Result<Listener> {
         match address {
             Listen::Tcp(address) => {
                 let socket = TcpListener::bind(address)?;
@@ -82,11 +82,11 @@ impl Listener {
     }
 
     /// Where it really listens: with the port the system has chosen.
-    pub fn address(&self) -> &Listen {
+    pub(super) fn address(&self) -> &Listen {
         &self.address
     }
 
-    pub fn fd(&self) -> RawFd {
+    pub(super) fn fd(&self) -> RawFd {
         match &self.socket {
             Socket::Tcp(socket) => socket.as_raw_fd(),
             Socket::Unix(socket) => socket.listener.as_raw_fd(),
@@ -97,7 +97,7 @@ impl Listener {
     ///
     /// # Errors
     /// See [`next_connection`].
-    pub fn accept(&self) -> io::Result<Option<Peer>> {
+    pub(super) fn accept(&self) -> io::Result<Option<Peer>> {
         match &self.socket {
             Socket::Tcp(listener) => next_connection(|| {
                 let (socket, address) = listener.accept()?;

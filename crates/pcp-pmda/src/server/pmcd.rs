@@ -62,7 +62,7 @@ pub(super) struct PmcdLine {
 }
 
 impl PmcdLine {
-    pub fn open(transport: &Transport, options: PmcdOptions, stay: bool) -> io::Result<PmcdLine> {
+    pub(super) fn open(transport: &Transport, options: PmcdOptions, stay: bool) -> io::Result<PmcdLine> {
         let listen = match transport {
             Transport::Pipe => None,
             Transport::Unix(path) => Some(Listen::Unix { path: path.clone(), mode: SOCKET_MODE }),
@@ -86,11 +86,11 @@ impl PmcdLine {
         Ok(line)
     }
 
-    pub fn listener(&self) -> Option<&Listener> {
+    pub(super) fn listener(&self) -> Option<&Listener> {
         self.listener.as_ref()
     }
 
-    pub fn line(&mut self) -> Option<&mut Line> {
+    pub(super) fn line(&mut self) -> Option<&mut Line> {
         self.line.as_mut()
     }
 
@@ -102,7 +102,7 @@ impl PmcdLine {
     }
 
     /// Takes the next who has connected to the listener. One at a time is pmcd.
-    pub fn accept(&mut self) -> io::Result<Accepted> {
+    pub(super) fn accept(&mut self) -> io::Result<Accepted> {
         let Some(peer) = self.listener.as_ref().map(Listener::accept).transpose()?.flatten() else {
             return Ok(Accepted::Nobody);
         };
@@ -121,14 +121,14 @@ impl PmcdLine {
         Ok(Accepted::Pmcd)
     }
 
-    pub fn set_ready<S>(&mut self, core: &mut Core<S>, ready: bool) -> Result<(), Closed> {
+    pub(super) fn set_ready<S>(&mut self, core: &mut Core<S>, ready: bool) -> Result<(), Closed> {
         match &mut self.line {
             Some(line) => line.say(|out| self.connection.set_ready(core, ready, out)),
             None => Ok(()),
         }
     }
 
-    pub fn drive<S>(
+    pub(super) fn drive<S>(
         &mut self,
         core: &mut Core<S>,
         results: &mut ResultWriter,
@@ -146,7 +146,7 @@ impl PmcdLine {
     }
 
     /// pmcd has gone. Whether the agent waits for it to come back.
-    pub fn lost<S>(&mut self, core: &mut Core<S>) -> io::Result<bool> {
+    pub(super) fn lost<S>(&mut self, core: &mut Core<S>) -> io::Result<bool> {
         self.connection.close(core);
         self.line = None;
         if !self.stay {
@@ -161,13 +161,13 @@ impl PmcdLine {
 
     /// When to look whether the socket is still there: only while pmcd is away, which removes the socket of an
     /// agent it cleans up after, and does so after it has closed the connection.
-    pub fn next_check(&self) -> Option<Instant> {
+    pub(super) fn next_check(&self) -> Option<Instant> {
         self.check.filter(|_| self.line.is_none())
     }
 
     /// Makes the socket anew if it has gone; whether there is a new listener. Where it cannot be made, as when
     /// its directory has gone as well, this is tried again later.
-    pub fn check_socket(&mut self) -> bool {
+    pub(super) fn check_socket(&mut self) -> bool {
         let now = Instant::now();
         self.check = Some(now + if now.duration_since(self.lost) < FIRST { SOON } else { LATER });
         let Some(listen @ Listen::Unix { path, .. }) = &self.listen else { return false };
@@ -191,7 +191,7 @@ impl PmcdLine {
     }
 
     /// The end: all clients have gone.
-    pub fn close<S>(&mut self, core: &mut Core<S>) {
+    pub(super) fn close<S>(&mut self, core: &mut Core<S>) {
         self.connection.close(core);
         self.line = None;
     }

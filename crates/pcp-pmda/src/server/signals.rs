@@ -15,7 +15,7 @@ pub(super) struct Signals {
 impl Signals {
     /// Blocks the three signals, and SIGPIPE, in this thread and those it starts later: a broken line is told
     /// by the write that fails.
-    pub fn new() -> io::Result<Signals> {
+    pub(super) fn new() -> io::Result<Signals> {
         let mut handled = SigSet::empty();
         for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
             handled.add(signal);
@@ -26,12 +26,12 @@ impl Signals {
         Ok(Signals { fd: SignalFd::with_flags(&handled, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)? })
     }
 
-    pub fn fd(&self) -> RawFd {
+    pub(super) fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 
     /// The next signal that has come, if any.
-    pub fn next(&mut self) -> Option<Signal> {
+    pub(super) fn next(&mut self) -> Option<Signal> {
         let info = self.fd.read_signal().ok().flatten()?;
         Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()
     }

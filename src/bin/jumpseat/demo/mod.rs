@@ -32,7 +32,7 @@ use workload::Workload;
 const INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
-pub struct DemoArgs {
+pub(crate) struct DemoArgs {
     /// Stop after this many seconds instead of at Ctrl-C.
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
@@ -48,7 +48,7 @@ pub struct DemoArgs {
 const KERNEL_EVENTS: [&str; 3] =
     ["sched:sched_process_fork", "sched:sched_process_exec", "sched:sched_process_exit"];
 
-pub fn run(args: &DemoArgs) -> ExitCode {
+pub(crate) fn run(args: &DemoArgs) -> ExitCode {
     match demo(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FETCHES_PER_LINE: u32 = 2;
 
 /// A client of the demo's own endpoint, and the screen it writes to.
-pub struct Show {
+pub(super) struct Show {
     group: FetchGroup,
     /// Each source's name and records.
     streams: Vec<(String, EventHandle<u32>)>,
@@ -41,7 +41,7 @@ pub struct Show {
 
 impl Show {
     /// Registers what will be fetched, and joins the sources' streams.
-    pub fn new(mut group: FetchGroup, sources: &[&str]) -> Result<Show, Box<dyn Error>> {
+    pub(super) fn new(mut group: FetchGroup, sources: &[&str]) -> Result<Show, Box<dyn Error>> {
         let rates = group.indom(RECEIVED, Scale::Rate, 100)?;
         let mut streams = Vec::new();
         for &source in sources {
@@ -73,7 +73,7 @@ impl Show {
     }
 
     /// Fetches once and shows what came.
-    pub fn step(&mut self) -> Result<(), Box<dyn Error>> {
+    pub(super) fn step(&mut self) -> Result<(), Box<dyn Error>> {
         let mut text = self.fetch()?;
         self.fetches += 1;
         if self.terminal || self.fetches.is_multiple_of(FETCHES_PER_LINE) {
@@ -83,7 +83,7 @@ impl Show {
     }
 
     /// Shows what came last. No rates: the time since the fetch before is too short for any.
-    pub fn finish(&mut self) -> Result<(), Box<dyn Error>> {
+    pub(super) fn finish(&mut self) -> Result<(), Box<dyn Error>> {
         let text = self.fetch()?;
         put(&text)
     }

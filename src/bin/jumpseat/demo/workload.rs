@@ -15,13 +15,13 @@ use std::time::{Duration, Instant, SystemTime};
 const SHOP: &str = "shop";
 const CUSTOMERS_SOURCE: &str = "customers";
 /// The sources of events.
-pub const SOURCES: [&str; 2] = [SHOP, CUSTOMERS_SOURCE];
+pub(super) const SOURCES: [&str; 2] = [SHOP, CUSTOMERS_SOURCE];
 
 const SHELVES: usize = 20_000;
 const CUSTOMERS: u64 = 3;
 
 /// The running service and its customers. They stop when this is dropped.
-pub struct Workload {
+pub(super) struct Workload {
     stop: Arc<AtomicBool>,
     address: SocketAddr,
     threads: Vec<JoinHandle<()>>,
@@ -29,7 +29,7 @@ pub struct Workload {
 
 impl Workload {
     /// Starts the service and the customers, tracing into the ingest socket at `socket`.
-    pub fn start(socket: &Path) -> io::Result<Workload> {
+    pub(super) fn start(socket: &Path) -> io::Result<Workload> {
         let stop = Arc::new(AtomicBool::new(false));
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let address = listener.local_addr()?;

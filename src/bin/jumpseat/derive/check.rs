@@ -11,7 +11,7 @@ use jumpseat::derive::{DerivedContext, Registry, report_binding};
 use super::metadata::{MetadataArgs, load};
 
 #[derive(Args)]
-pub struct CheckArgs {
+pub(super) struct CheckArgs {
     #[command(flatten)]
     metadata: MetadataArgs,
 
@@ -20,7 +20,7 @@ pub struct CheckArgs {
     files: Vec<PathBuf>,
 }
 
-pub fn run(args: &CheckArgs) -> io::Result<ExitCode> {
+pub(super) fn run(args: &CheckArgs) -> io::Result<ExitCode> {
     let mut registry = Registry::new(args.metadata.dialect());
     let mut problems = Vec::new();
     let mut registered = 0;

@@ -14,7 +14,7 @@ use super::metadata::{MetadataArgs, load};
 const UNNAMED: &str = "it";
 
 #[derive(Args)]
-pub struct ExplainArgs {
+pub(super) struct ExplainArgs {
     #[command(flatten)]
     metadata: MetadataArgs,
 
@@ -28,7 +28,7 @@ pub struct ExplainArgs {
     what: String,
 }
 
-pub fn run(args: &ExplainArgs) -> io::Result<ExitCode> {
+pub(super) fn run(args: &ExplainArgs) -> io::Result<ExitCode> {
     let Some(mut metadata) = args.metadata.open()? else {
         return Err(io::Error::other("--host, --agent or --metrics must say what the operands are"));
     };

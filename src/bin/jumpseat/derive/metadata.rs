@@ -16,7 +16,7 @@ use crate::definitions;
 
 /// Options of the language and of where metrics come from.
 #[derive(Args)]
-pub struct MetadataArgs {
+pub(super) struct MetadataArgs {
     /// Ask this collector about metrics: HOST, HOST:PORT, unix:SOCKET or as PCPIntro(1) has it.
     #[arg(short = 'H', long, value_name = "HOST", conflicts_with = "metrics")]
     host: Option<String>,
@@ -36,12 +36,12 @@ pub struct MetadataArgs {
 
 impl MetadataArgs {
     /// The language.
-    pub fn dialect(&self) -> Dialect {
+    pub(super) fn dialect(&self) -> Dialect {
         self.level.map_or_else(Dialect::default, Dialect::strict)
     }
 
     /// What to do about a name that is not known; nothing if that is not for these options to say.
-    pub fn hint(&self, error: &BindError) -> Option<&'static str> {
+    pub(super) fn hint(&self, error: &BindError) -> Option<&'static str> {
         let BindErrorKind::UnknownOperand(name) = &error.kind else { return None };
         (self.agent && !name.starts_with("jumpseat.")).then_some(
             "--agent knows the metrics of the jumpseat agent only; for those of other agents ask a pmcd that has \
@@ -50,7 +50,7 @@ impl MetadataArgs {
     }
 
     /// The metrics, if there is anything to know them from.
-    pub fn open(&self) -> io::Result<Option<Metadata>> {
+    pub(super) fn open(&self) -> io::Result<Option<Metadata>> {
         if let Some(host) = &self.host {
             let context =
                 Context::host(host).map_err(|error| io::Error::other(format!("{host}: {error}")))?;
@@ -81,7 +81,7 @@ impl MetadataArgs {
 }
 
 /// Loads what `PCP_DERIVED_CONFIG` may name; see [`definitions::load`]. Problems are put as people read them.
-pub fn load(registry: &mut Registry, path: &Path, problems: &mut Vec<String>) -> io::Result<usize> {
+pub(super) fn load(registry: &mut Registry, path: &Path, problems: &mut Vec<String>) -> io::Result<usize> {
     let mut problem =
         |file: &Path, problem: &ConfigProblem| problems.push(problem.report(&file.display().to_string()));
     Ok(definitions::load(registry, path, &mut problem)?)
@@ -133,7 +133,7 @@ fn recorded(text: &str) -> Result<Recorded, String> {
 }
 
 /// What is known about metrics.
-pub enum Metadata {
+pub(super) enum Metadata {
     /// From a file.
     File(Recorded),
     /// From a collector.

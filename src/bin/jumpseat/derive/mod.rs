@@ -14,7 +14,7 @@ const FAILED: u8 = 2;
 
 /// Check, explain and replay definitions of derived metrics.
 #[derive(Args)]
-pub struct DeriveArgs {
+pub(crate) struct DeriveArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -32,7 +32,7 @@ enum Command {
 }
 
 /// Runs the subcommand.
-pub fn run(args: &DeriveArgs) -> ExitCode {
+pub(crate) fn run(args: &DeriveArgs) -> ExitCode {
     let result = match &args.command {
         Command::Check(args) => check::run(args),
         Command::Explain(args) => explain::run(args),

@@ -35,7 +35,7 @@ const RETRY: Duration = Duration::from_secs(1);
     killed. Names of inner nodes stand for all metrics below. SIGINT and SIGTERM end recording.\n\n\
     Exit status: 0 if recording ended as asked for, 1 otherwise."
 )]
-pub struct RecordArgs {
+pub(crate) struct RecordArgs {
     /// Base name of the archive: .meta, .index, .0 and so on are added
     archive: PathBuf,
     /// Metrics to record; NAME=EXPRESSION defines a derived metric and records it
@@ -79,7 +79,7 @@ pub struct RecordArgs {
     help: (),
 }
 
-pub fn run(args: &RecordArgs) -> ExitCode {
+pub(crate) fn run(args: &RecordArgs) -> ExitCode {
     match record(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_millis(100);
 
 /// Counts samples, and shows them in a line on a terminal.
-pub struct Progress {
+pub(super) struct Progress {
     /// Samples recorded.
     pub samples: u64,
     /// Samples left out as it was too late for them.
@@ -20,13 +20,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub fn new(quiet: bool, metrics: usize) -> Progress {
+    pub(super) fn new(quiet: bool, metrics: usize) -> Progress {
         let show = !quiet && io::stderr().is_terminal();
         Progress { samples: 0, late: 0, metrics, quiet, show, start: Instant::now(), shown: None }
     }
 
     /// After a sample.
-    pub fn step(&mut self, written: bool, metrics: usize, size: u64) {
+    pub(super) fn step(&mut self, written: bool, metrics: usize, size: u64) {
         self.samples += u64::from(written);
         self.metrics = metrics;
         if self.show && self.shown.is_none_or(|shown| shown.elapsed() >= EVERY) {
@@ -44,7 +44,7 @@ impl Progress {
     }
 
     /// A message, instead of the line.
-    pub fn say(&mut self, message: &str) {
+    pub(super) fn say(&mut self, message: &str) {
         self.clear();
         if !self.quiet {
             let _ = writeln!(io::stderr(), "jumpseat record: {message}");
@@ -52,7 +52,7 @@ impl Progress {
     }
 
     /// Removes the line.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         if self.shown.take().is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
@@ -60,7 +60,7 @@ impl Progress {
 }
 
 /// A size for people.
-pub fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     match count {
         0..10_000 => format!("{count} B"),
         10_000..10_000_000 => format!("{:.1} kB", count as f64 / 1e3),

@@ -6,13 +6,13 @@ use std::path::Path;
 use jumpseat::client::Context;
 
 /// Names, and definitions of derived metrics.
-pub struct Selection {
+pub(super) struct Selection {
     words: Vec<String>,
 }
 
 impl Selection {
     /// The words, and the lines of the file.
-    pub fn read(words: &[String], config: Option<&Path>) -> Result<Selection, String> {
+    pub(super) fn read(words: &[String], config: Option<&Path>) -> Result<Selection, String> {
         let mut all = words.to_vec();
         if let Some(path) = config {
             let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -33,12 +33,12 @@ impl Selection {
     }
 
     /// Names of metrics, derived ones included.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.words.iter().map(|word| word.split_once('=').map_or(word.as_str(), |(name, _)| name.trim()))
     }
 
     /// Makes the derived metrics known to the context.
-    pub fn register(&self, context: &Context) -> Result<(), String> {
+    pub(super) fn register(&self, context: &Context) -> Result<(), String> {
         let registry = context.registry().clone();
         let mut registry = registry.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         for (name, expression) in self.words.iter().filter_map(|word| word.split_once('=')) {
@@ -51,7 +51,7 @@ impl Selection {
 }
 
 /// A number of bytes: a number and its unit.
-pub fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim().to_ascii_lowercase().as_str() {

@@ -12,14 +12,14 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use jumpseat_tools::later;
 
 /// What ticks in an interval, and hears signals.
-pub struct Ticker {
+pub(super) struct Ticker {
     interval: Duration,
     next: Instant,
     signals: SignalFd,
 }
 
 /// Why the wait is over.
-pub enum Woken {
+pub(super) enum Woken {
     /// It is time for a sample; so many were due before it.
     Tick { missed: u64 },
     /// A signal, or the end time.
@@ -29,7 +29,7 @@ pub enum Woken {
 impl Ticker {
     /// The first tick is now. Signals that end recording, and those that writing can raise, are blocked from now
     /// on in this thread and those it starts.
-    pub fn new(interval: Duration) -> io::Result<Ticker> {
+    pub(super) fn new(interval: Duration) -> io::Result<Ticker> {
         let mut end = SigSet::empty();
         for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
             end.add(signal);
@@ -44,7 +44,7 @@ impl Ticker {
     }
 
     /// Waits for the next tick, and no less than `pause`.
-    pub fn wait(&mut self, pause: Option<Duration>, end: Option<Timestamp>) -> io::Result<Woken> {
+    pub(super) fn wait(&mut self, pause: Option<Duration>, end: Option<Timestamp>) -> io::Result<Woken> {
         let now = Instant::now();
         let intervals = now.saturating_duration_since(self.next).as_nanos() / self.interval.as_nanos();
         let missed = u32::try_from(intervals).unwrap_or(u32::MAX);

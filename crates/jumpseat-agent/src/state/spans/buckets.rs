@@ -2,16 +2,16 @@
 //! buckets of equal width. Whatever a bucket stands for is within 5 % of its middle.
 
 /// Number of buckets: those of nine decades, one below and one above.
-pub const FINE: usize = 9 * 90 + 2;
+pub(super) const FINE: usize = 9 * 90 + 2;
 /// Number of coarse buckets, which have one significant digit: nine a decade, one below and one above.
-pub const COARSE: usize = 9 * 9 + 2;
+pub(super) const COARSE: usize = 9 * 9 + 2;
 
 const FIRST_DECADE: u32 = 3;
 const TOP: u64 = 1_000_000_000_000;
 
 /// The bucket of a duration in nanoseconds.
 #[inline]
-pub fn fine(nanos: u64) -> usize {
+pub(super) fn fine(nanos: u64) -> usize {
     match nanos {
         0..1000 => 0,
         TOP.. => FINE - 1,
@@ -24,7 +24,7 @@ pub fn fine(nanos: u64) -> usize {
 }
 
 /// The middle of a bucket, in nanoseconds.
-pub fn middle(fine: usize) -> u64 {
+pub(super) fn middle(fine: usize) -> u64 {
     match fine {
         0 => 500,
         _ if fine >= FINE - 1 => TOP,
@@ -37,7 +37,7 @@ pub fn middle(fine: usize) -> u64 {
 
 /// The coarse bucket that a fine one is part of.
 #[inline]
-pub fn coarse(fine: usize) -> usize {
+pub(super) fn coarse(fine: usize) -> usize {
     match fine {
         0 => 0,
         _ if fine >= FINE - 1 => COARSE - 1,
@@ -46,7 +46,7 @@ pub fn coarse(fine: usize) -> usize {
 }
 
 /// Where a coarse bucket ends: durations in it are shorter.
-pub fn coarse_name(coarse: usize) -> String {
+pub(super) fn coarse_name(coarse: usize) -> String {
     let (decade, digit) = match coarse {
         0 => (0, 1),
         _ if coarse >= COARSE - 1 => return "inf".to_owned(),

@@ -41,7 +41,7 @@ pub use source::{SourceSpans, SpansBySource};
 pub use stats::Span;
 
 /// Most ENDs of a source that wait for their START.
-pub const MAX_EARLY: usize = 4096;
+pub(crate) const MAX_EARLY: usize = 4096;
 /// Most spellings of names that a source remembers, and the longest; others cost a look-up each.
 const MAX_SPELLINGS: usize = 4096;
 const MAX_SPELLING: usize = 128;

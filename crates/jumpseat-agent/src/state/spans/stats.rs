@@ -4,7 +4,7 @@ use super::buckets::{COARSE, FINE, coarse, fine, middle};
 use pcp_model::Inst;
 
 /// The window of recent figures has so many slices, of which the oldest goes at a time.
-pub const SLICES: u64 = 5;
+pub(super) const SLICES: u64 = 5;
 
 /// One span name of one source.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ use super::stream::{Format, Sink, Stream};
 use crate::Origin;
 use pcp_net::Limiter;
 
-pub use positions::Positions;
+pub(super) use positions::Positions;
 use tail::{Fate, FileId, TURN, Tail, Turn};
 
 /// How often names and lengths are looked at, whatever inotify says.
@@ -57,7 +57,7 @@ struct Table {
 }
 
 /// The files of all tables.
-pub struct Files {
+pub(super) struct Files {
     tables: Vec<Table>,
     tails: Vec<Option<Tail>>,
     by_id: FxHashMap<(usize, FileId), usize>,
@@ -82,7 +82,11 @@ impl Files {
     ///
     /// # Errors
     /// [`StartError`]: a table's source cannot be.
-    pub fn new(configs: &[FileConfig], positions: Positions, sink: &mut Sink) -> Result<Files, StartError> {
+    pub(super) fn new(
+        configs: &[FileConfig],
+        positions: Positions,
+        sink: &mut Sink,
+    ) -> Result<Files, StartError> {
         let mut tables = Vec::new();
         let mut longest = 0;
         for config in configs {
@@ -128,12 +132,12 @@ impl Files {
     }
 
     /// What to poll for notifications.
-    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.watcher.fd()
     }
 
     /// Takes notifications.
-    pub fn notified(&mut self) {
+    pub(super) fn notified(&mut self) {
         let news = self.watcher.read();
         self.wanted |= news.names;
         for number in news.files {
@@ -142,23 +146,23 @@ impl Files {
     }
 
     /// Whether some file may have something to read.
-    pub fn has_work(&self) -> bool {
+    pub(super) fn has_work(&self) -> bool {
         !self.ready.is_empty()
     }
 
     /// When to look next; `None` without any table.
-    pub fn next_look(&self) -> Option<Instant> {
+    pub(super) fn next_look(&self) -> Option<Instant> {
         let next = if self.wanted { self.earliest.min(self.next_look) } else { self.next_look };
         (!self.tables.is_empty()).then_some(next)
     }
 
     /// The positions file, for journals.
-    pub fn positions(&mut self) -> &mut Positions {
+    pub(super) fn positions(&mut self) -> &mut Positions {
         &mut self.positions
     }
 
     /// One read for each file that may have something, as long as the core has room.
-    pub fn round(&mut self, sink: &mut Sink) {
+    pub(super) fn round(&mut self, sink: &mut Sink) {
         for _ in 0..self.ready.len() {
             if sink.lanes.is_stuck() {
                 return;
@@ -172,7 +176,7 @@ impl Files {
     }
 
     /// Everything that was read has been handed over.
-    pub fn handed(&mut self) {
+    pub(super) fn handed(&mut self) {
         self.positions.dirty |= !self.ahead.is_empty();
         for number in self.ahead.drain(..) {
             if let Some(Some(tail)) = self.tails.get_mut(number) {
@@ -183,14 +187,14 @@ impl Files {
     }
 
     /// Notes where reading is: it will be kept when everything before it has left.
-    pub fn note(&mut self) {
+    pub(super) fn note(&mut self) {
         for tail in self.tails.iter_mut().flatten() {
             tail.noted = Some(tail.mark());
         }
     }
 
     /// Everything up to the note has been handed over.
-    pub fn handed_as_noted(&mut self) {
+    pub(super) fn handed_as_noted(&mut self) {
         for tail in self.tails.iter_mut().flatten() {
             if let Some(mark) = tail.noted.take() {
                 tail.handed = mark;
@@ -200,7 +204,7 @@ impl Files {
     }
 
     /// Writes the positions.
-    pub fn save(&mut self, sink: &Sink) {
+    pub(super) fn save(&mut self, sink: &Sink) {
         let tables = self.tables.iter().map(|table| table.key.clone()).collect();
         let position = |tail: &Tail| tail.position(&self.tables[tail.table].key);
         let files = self.tails.iter().flatten().map(position).collect();
@@ -211,7 +215,7 @@ impl Files {
     }
 
     /// Looks at all names and lengths, if it is time to.
-    pub fn look(&mut self, sink: &mut Sink) {
+    pub(super) fn look(&mut self, sink: &mut Sink) {
         let begin = Instant::now();
         if self.next_look().is_none_or(|next| next > begin) {
             return;
@@ -231,7 +235,7 @@ impl Files {
     }
 
     /// Tells the account of each source how it stands.
-    pub fn account(&self, sink: &Sink, held: bool) {
+    pub(super) fn account(&self, sink: &Sink, held: bool) {
         let mut sums: FxHashMap<usize, (u32, u64)> = FxHashMap::default();
         for stream in self.tables.iter().filter_map(|table| table.stream) {
             sums.insert(stream.slot, (0, 0));

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use pcp_net::Limiter;
 
 /// How often positions are written while they change.
-pub const SAVE_EVERY: Duration = Duration::from_millis(250);
+pub(super) const SAVE_EVERY: Duration = Duration::from_millis(250);
 /// How much of a file's beginning tells it from others.
-pub const START: usize = 256;
+pub(super) const START: usize = 256;
 /// Files that are not there are remembered for a week: a volume may be unmounted.
 const KEEP: u64 = 7 * 86_400;
 /// And at most this many of them.
@@ -28,7 +28,7 @@ const MAX_FILE: u64 = 64 << 20;
 
 /// Where reading one file got to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Position {
+pub(crate) struct Position {
     /// The table it belongs to.
     pub table: String,
     /// Its path.
@@ -64,7 +64,7 @@ const VERSION: u32 = 1;
 
 /// The positions of earlier runs, and the file for those of this one.
 #[derive(Debug)]
-pub struct Positions {
+pub(crate) struct Positions {
     path: Option<PathBuf>,
     /// Tables that were there before.
     tables: Vec<String>,
@@ -81,7 +81,7 @@ pub struct Positions {
 impl Positions {
     /// Reads what an earlier run has left in `dir`; `None` keeps nothing. A file that makes no sense is told of and left
     /// aside: it must not keep the agent from starting.
-    pub fn load(dir: Option<&Path>, domain: u16) -> Positions {
+    pub(crate) fn load(dir: Option<&Path>, domain: u16) -> Positions {
         let path = dir.map(|dir| dir.join(format!("jumpseat-{domain}-positions.json")));
         let stored = path.as_deref().and_then(read).unwrap_or_default();
         Positions {
@@ -96,18 +96,18 @@ impl Positions {
     }
 
     /// Whether an earlier run had this table: files that it did not have are new then, not old.
-    pub fn knows(&self, table: &str) -> bool {
+    pub(crate) fn knows(&self, table: &str) -> bool {
         self.tables.iter().any(|known| known == table)
     }
 
     /// When to save, if there is something to.
-    pub fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         (self.dirty && self.path.is_some()).then_some(self.next)
     }
 
     /// Writes the positions of `files`, which are open, and of those that wait. Whether it worked is in the log and told;
     /// it is tried again with the next change.
-    pub fn save(&mut self, tables: Vec<String>, mut files: Vec<Position>) -> bool {
+    pub(crate) fn save(&mut self, tables: Vec<String>, mut files: Vec<Position>) -> bool {
         let Some(path) = &self.path else { return true };
         let begin = Instant::now();
         let now = seconds();
@@ -175,7 +175,7 @@ fn seconds() -> u64 {
 }
 
 /// FNV-1a: the same in every version of this program.
-pub fn hash(bytes: &[u8]) -> u64 {
+pub(super) fn hash(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))

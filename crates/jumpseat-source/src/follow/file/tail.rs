@@ -14,11 +14,11 @@ use crate::follow::lines::Splitter;
 use crate::follow::stream::{Chunk, Format, Sink, Stream};
 
 /// Most bytes of a turn, besides an incomplete line.
-pub const TURN: usize = 256 * 1024;
+pub(super) const TURN: usize = 256 * 1024;
 
 /// What tells a file from all others that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileId {
+pub(super) struct FileId {
     /// Device number.
     pub dev: u64,
     /// Inode number.
@@ -27,14 +27,14 @@ pub struct FileId {
 
 impl FileId {
     /// Of what `stat(2)` says.
-    pub fn of(meta: &Metadata) -> FileId {
+    pub(super) fn of(meta: &Metadata) -> FileId {
         FileId { dev: meta.dev(), ino: meta.ino() }
     }
 }
 
 /// Whether a file's name still leads to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(super) enum Fate {
     /// It does.
     Here,
     /// There is another file of its name, since then.
@@ -45,7 +45,7 @@ pub enum Fate {
 
 /// Where reading is, and was when everything read had been handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub(super) struct Mark {
     /// Offset of the first byte that is not consumed.
     pub offset: u64,
     /// Number of the line before it.
@@ -56,7 +56,7 @@ pub struct Mark {
 
 /// What a turn has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub(super) enum Turn {
     /// There is more to read.
     More,
     /// Everything was read, but for an incomplete line.
@@ -67,7 +67,7 @@ pub enum Turn {
 
 /// A file that is followed.
 #[derive(Debug)]
-pub struct Tail {
+pub(super) struct Tail {
     /// Number of its table.
     pub table: usize,
     /// Where it was seen last.
@@ -103,7 +103,7 @@ pub struct Tail {
 ///
 /// # Errors
 /// What the system says, or that it is no regular file.
-pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
+pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
     let meta = file.metadata()?;
@@ -114,7 +114,7 @@ pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
 }
 
 /// Whether the file begins with what a position says of it.
-pub fn is_same(file: &File, meta: &Metadata, position: &Position) -> bool {
+pub(super) fn is_same(file: &File, meta: &Metadata, position: &Position) -> bool {
     let mut start = [0; START];
     let Some(start) = start.get_mut(..position.start) else { return false };
     position.ino == meta.ino()
@@ -125,7 +125,14 @@ pub fn is_same(file: &File, meta: &Metadata, position: &Position) -> bool {
 
 impl Tail {
     /// A file from `mark` on.
-    pub fn new(table: usize, path: PathBuf, file: File, meta: &Metadata, stream: Stream, mark: Mark) -> Tail {
+    pub(super) fn new(
+        table: usize,
+        path: PathBuf,
+        file: File,
+        meta: &Metadata,
+        stream: Stream,
+        mark: Mark,
+    ) -> Tail {
         let mut tail = Tail {
             table,
             path,
@@ -148,18 +155,18 @@ impl Tail {
     }
 
     /// The open file.
-    pub fn file(&self) -> &File {
+    pub(super) fn file(&self) -> &File {
         &self.file
     }
 
     /// Where reading is.
-    pub fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> Mark {
         let Splitter { line, skipping, .. } = self.stream.splitter;
         Mark { offset: self.offset, line, skipping }
     }
 
     /// What to keep of it over a restart.
-    pub fn position(&self, table: &str) -> Position {
+    pub(super) fn position(&self, table: &str) -> Position {
         // The beginning may not be longer than what was handed over: it may change up to there.
         let start = self.start.len().min(usize::try_from(self.handed.offset).unwrap_or(START));
         Position {
@@ -177,7 +184,7 @@ impl Tail {
     }
 
     /// Reads once, and takes the lines in. `buffer` holds a line of any allowed length and [`TURN`] bytes more.
-    pub fn turn(&mut self, format: &mut Format, sink: &mut Sink, buffer: &mut [u8]) -> Turn {
+    pub(super) fn turn(&mut self, format: &mut Format, sink: &mut Sink, buffer: &mut [u8]) -> Turn {
         if self.look(sink).is_err() {
             return Turn::Broken;
         }
@@ -213,7 +220,7 @@ impl Tail {
     }
 
     /// Takes a last line without a newline, as there is no more to come of it.
-    pub fn finish_line(&mut self, format: &mut Format, sink: &mut Sink, buffer: &mut [u8]) {
+    pub(super) fn finish_line(&mut self, format: &mut Format, sink: &mut Sink, buffer: &mut [u8]) {
         if !self.has_partial() {
             return;
         }
@@ -225,7 +232,7 @@ impl Tail {
     }
 
     /// Whether there is an incomplete line.
-    pub fn has_partial(&self) -> bool {
+    pub(super) fn has_partial(&self) -> bool {
         self.drained && self.size > self.offset
     }
 
@@ -233,7 +240,7 @@ impl Tail {
     ///
     /// # Errors
     /// What the system says.
-    pub fn look(&mut self, sink: &Sink) -> io::Result<()> {
+    pub(super) fn look(&mut self, sink: &Sink) -> io::Result<()> {
         let size = self.file.metadata()?.len();
         if size < self.offset || !self.begins_as_before() {
             let unread = self.size.saturating_sub(self.offset);
@@ -259,7 +266,7 @@ impl Tail {
     }
 
     /// How long it has not grown, at `now`.
-    pub fn quiet(&self, now: Instant) -> Duration {
+    pub(super) fn quiet(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.grown)
     }
 

@@ -13,7 +13,7 @@ const READS: usize = 16;
 
 /// What notifications ask for.
 #[derive(Debug, Default)]
-pub struct News {
+pub(super) struct News {
     /// Files, by their number, that may have more to read.
     pub files: Vec<usize>,
     /// Names may have changed: look at all of them.
@@ -22,7 +22,7 @@ pub struct News {
 
 /// Watches on files and directories.
 #[derive(Debug)]
-pub struct Watcher {
+pub(super) struct Watcher {
     /// None where the system has no more of them.
     inotify: Option<Inotify>,
     /// Files by their watch: several tables may follow one.
@@ -32,7 +32,7 @@ pub struct Watcher {
 
 impl Watcher {
     /// Without any watch yet.
-    pub fn new() -> Watcher {
+    pub(super) fn new() -> Watcher {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)
             .inspect_err(|error| tracing::warn!("no inotify ({error}): files are looked at once a second"))
             .ok();
@@ -40,12 +40,12 @@ impl Watcher {
     }
 
     /// What to poll.
-    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
 
     /// Watches an open file, known by a number, whatever its name is by now.
-    pub fn file(&mut self, file: &File, number: usize) {
+    pub(super) fn file(&mut self, file: &File, number: usize) {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_ATTRIB;
         if let Some(watch) = self.add(Path::new(&path), flags) {
@@ -54,7 +54,7 @@ impl Watcher {
     }
 
     /// Watches a directory for new names. Doing it again is cheap, and right when there is another one at the path.
-    pub fn directory(&mut self, path: &Path) {
+    pub(super) fn directory(&mut self, path: &Path) {
         let flags = AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_MOVE
             | AddWatchFlags::IN_DELETE
@@ -65,7 +65,7 @@ impl Watcher {
     }
 
     /// Ends the watch of a file, if no other number needs it.
-    pub fn forget(&mut self, number: usize) {
+    pub(super) fn forget(&mut self, number: usize) {
         let Some(inotify) = &self.inotify else { return };
         self.files.retain(|watch, numbers| {
             numbers.retain(|known| *known != number);
@@ -78,7 +78,7 @@ impl Watcher {
     }
 
     /// What has happened since the last time.
-    pub fn read(&mut self) -> News {
+    pub(super) fn read(&mut self) -> News {
         let mut news = News::default();
         let Some(inotify) = &self.inotify else { return news };
         for _ in 0..READS {

@@ -126,7 +126,7 @@ fn severity_word(text: &[u8]) -> Option<&'static str> {
 
 /// A text that is a number as JSON writes them, without an exponent: one in a text is more often part of a hexadecimal
 /// identifier than a number.
-pub fn typed_value(text: &[u8]) -> Option<Value> {
+pub(super) fn typed_value(text: &[u8]) -> Option<Value> {
     if !matches!(text.first(), Some(b'-' | b'0'..=b'9')) {
         return None;
     }

@@ -10,7 +10,7 @@ use crate::ndjson::scan::Scanner;
 ///
 /// # Errors
 /// No pair at all, a pair without a key, quotes that do not end, or what [`Assign::member`] says.
-pub fn parse(assign: &Assign<'_>, event: &mut Event) -> Result<(), Refusal> {
+pub(super) fn parse(assign: &Assign<'_>, event: &mut Event) -> Result<(), Refusal> {
     let line = assign.line;
     let mut scan = Scanner { line, at: 0 };
     let mut pairs = 0u32;

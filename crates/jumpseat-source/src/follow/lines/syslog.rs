@@ -24,7 +24,7 @@ const FACILITIES: [&str; 24] = [
 ///
 /// # Errors
 /// Neither of the forms.
-pub fn parse(assign: &Assign<'_>, event: &mut Event) -> Result<(), Refusal> {
+pub(super) fn parse(assign: &Assign<'_>, event: &mut Event) -> Result<(), Refusal> {
     let mut at = 0;
     if let Some((priority, end)) = priority(assign.line) {
         at = end;

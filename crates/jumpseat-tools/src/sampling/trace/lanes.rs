@@ -30,13 +30,13 @@ impl Lane {
 
 /// The lanes of a source. Slices are known by numbers of the caller's.
 #[derive(Debug, Default)]
-pub struct Lanes {
+pub(super) struct Lanes {
     lanes: Vec<Lane>,
 }
 
 impl Lanes {
     /// Opens a slice: within its parent if that is the innermost open one of a lane, on a free lane else. The lane.
-    pub fn open(&mut self, id: u64, start: Timestamp, parent: Option<u64>) -> usize {
+    pub(super) fn open(&mut self, id: u64, start: Timestamp, parent: Option<u64>) -> usize {
         let slice = Open { id, start, busy: start };
         let fits =
             |lane: &Lane| lane.open.last().is_some_and(|top| Some(top.id) == parent && top.busy <= start);
@@ -51,7 +51,7 @@ impl Lanes {
     }
 
     /// Closes a slice. Its lane, if it is open.
-    pub fn close(&mut self, id: u64, end: Timestamp) -> Option<usize> {
+    pub(super) fn close(&mut self, id: u64, end: Timestamp) -> Option<usize> {
         let (at, depth) = self.find(id)?;
         let lane = &mut self.lanes[at];
         // Those within it are still open: in a viewer they cannot stick out of a slice that has ended.
@@ -70,7 +70,7 @@ impl Lanes {
     }
 
     /// The lane of an open slice.
-    pub fn lane_of(&self, id: u64) -> Option<usize> {
+    pub(super) fn lane_of(&self, id: u64) -> Option<usize> {
         self.find(id).map(|(at, _)| at)
     }
 

@@ -40,7 +40,7 @@ const MAX_CLOSED: usize = 4_096;
 const PID: u32 = 1;
 
 /// A trace being written.
-pub struct Trace {
+pub(super) struct Trace {
     out: BufWriter<File>,
     path: PathBuf,
     metric: String,
@@ -107,7 +107,7 @@ impl Trace {
     ///
     /// # Errors
     /// Why it cannot be written.
-    pub fn create(path: &Path, metric: &str, host: &str) -> io::Result<Trace> {
+    pub(super) fn create(path: &Path, metric: &str, host: &str) -> io::Result<Trace> {
         let mut trace = Trace {
             out: BufWriter::new(File::create(path)?),
             path: path.to_owned(),
@@ -136,7 +136,7 @@ impl Trace {
     ///
     /// # Errors
     /// Those of the file.
-    pub fn sample(
+    pub(super) fn sample(
         &mut self,
         context: &mut Context,
         desc: &Desc,
@@ -172,7 +172,7 @@ impl Trace {
     ///
     /// # Errors
     /// Those of the file.
-    pub fn finish(mut self) -> io::Result<String> {
+    pub(super) fn finish(mut self) -> io::Result<String> {
         // Innermost first, so that outer ones do not seem to be outlived.
         while let Some((&latest, _)) = self.open.last_key_value() {
             self.close(latest, self.last, Map::new(), false)?;

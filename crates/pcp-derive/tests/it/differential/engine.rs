@@ -114,7 +114,7 @@ fn describe_value(value: &Value) -> String {
 }
 
 /// Registers, binds and fetches, and says what came of it; and how each definition is bound.
-pub fn answer(batch: &Batch, level: Level) -> (Vec<String>, Vec<Option<Arc<Bound>>>) {
+pub(super) fn answer(batch: &Batch, level: Level) -> (Vec<String>, Vec<Option<Arc<Bound>>>) {
     let mut lines = Vec::new();
     let mut source = At { world: &batch.world, sample: 0 };
     let mut registry = Registry::new(Dialect::strict(level));

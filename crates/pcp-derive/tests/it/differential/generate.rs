@@ -8,7 +8,7 @@ use pcp_derive::{Level, Scope};
 use super::world::{self, World};
 use support::random::Random;
 
-pub struct Definition {
+pub(super) struct Definition {
     pub scope: Scope,
     pub name: String,
     pub expression: String,
@@ -16,19 +16,19 @@ pub struct Definition {
 
 /// A fetch: the sample it meets and the definitions it asks for.
 #[derive(Clone)]
-pub struct Fetch {
+pub(super) struct Fetch {
     pub sample: usize,
     pub list: Vec<usize>,
 }
 
-pub struct Batch {
+pub(super) struct Batch {
     pub world: Rc<World>,
     pub definitions: Vec<Definition>,
     pub fetches: Vec<Fetch>,
 }
 
 impl Batch {
-    pub fn new(level: Level, definitions: usize, samples: usize, random: &mut Random) -> Batch {
+    pub(super) fn new(level: Level, definitions: usize, samples: usize, random: &mut Random) -> Batch {
         let world = world::world(samples, random);
         let definitions: Vec<Definition> = (0..definitions)
             .map(|n| {

@@ -9,7 +9,7 @@ use super::world::Metric;
 
 /// A construct that libpcp does not handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Excuse {
+pub(super) struct Excuse {
     pub why: &'static str,
     /// It may crash, or damage what other definitions of the process use.
     pub crash: bool,
@@ -29,7 +29,7 @@ const ANON_TYPES: [&str; 6] =
     ["PM_TYPE_32", "PM_TYPE_U32", "PM_TYPE_64", "PM_TYPE_U64", "PM_TYPE_FLOAT", "PM_TYPE_DOUBLE"];
 
 /// What a definition has of all this.
-pub fn excuses(batch: &Batch, k: usize, bound: Option<&Bound>, level: Level) -> Vec<Excuse> {
+pub(super) fn excuses(batch: &Batch, k: usize, bound: Option<&Bound>, level: Level) -> Vec<Excuse> {
     let definition = &batch.definitions[k];
     let text = definition.expression.as_str();
     let mut found = Vec::new();

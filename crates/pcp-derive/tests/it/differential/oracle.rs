@@ -14,7 +14,7 @@ use super::world::{hex, name_space};
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/c/derive_oracle.c");
 
 /// The program and what it needs.
-pub struct Program {
+pub(super) struct Program {
     prefix: Vec<String>,
     program: PathBuf,
     agent: PathBuf,
@@ -24,7 +24,7 @@ pub struct Program {
 impl Program {
     /// Compiles the program, for another PCP than the installed one with a command that runs commands
     /// where that is (and sees this directory).
-    pub fn compile(prefix: &str) -> Program {
+    pub(super) fn compile(prefix: &str) -> Program {
         static COMPILING: Mutex<()> = Mutex::new(());
         let _turn = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -60,7 +60,7 @@ impl Program {
     }
 
     /// Starts it, with memory that is filled with a byte when it is allocated or freed.
-    pub fn start(&self, fill: u8) -> Oracle {
+    pub(super) fn start(&self, fill: u8) -> Oracle {
         let mut child = self
             .command(path(&self.program))
             .args([path(&self.agent), path(&self.names), &fill.to_string()])
@@ -91,7 +91,7 @@ fn path(path: &Path) -> &str {
 }
 
 /// A running program.
-pub struct Oracle {
+pub(super) struct Oracle {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
@@ -101,13 +101,13 @@ pub struct Oracle {
 
 impl Oracle {
     /// Sends a batch; the answer is to be read before the next one is sent.
-    pub fn ask(&mut self, batch: &str) {
+    pub(super) fn ask(&mut self, batch: &str) {
         let stdin = self.stdin.as_mut().expect("taken only when dropped");
         stdin.write_all(batch.as_bytes()).and_then(|()| stdin.flush()).expect("the oracle reads");
     }
 
     /// The answer: its lines, or how libpcp died.
-    pub fn answer(&mut self) -> Result<Vec<String>, String> {
+    pub(super) fn answer(&mut self) -> Result<Vec<String>, String> {
         let mut lines = Vec::new();
         let mut crash = None;
         loop {
@@ -138,7 +138,7 @@ impl Drop for Oracle {
 }
 
 /// A batch in the oracle's words.
-pub fn script(batch: &Batch) -> String {
+pub(super) fn script(batch: &Batch) -> String {
     let mut text = String::new();
     batch.world.write(&mut text);
     for definition in &batch.definitions {

@@ -7,16 +7,16 @@ use pcp_model::{InDom, Inst, PmError, Pmid, Semantics, Timestamp, Units, Value, 
 use support::random::Random;
 
 /// The domain of the oracle's agent.
-pub const DOMAIN: u16 = 245;
+pub(super) const DOMAIN: u16 = 245;
 /// How many metrics there are. Each has the same name in every batch, as all share a name space.
-pub const METRICS: usize = 26;
-pub const INDOMS: [u32; 3] = [1, 2, 3];
+pub(super) const METRICS: usize = 26;
+pub(super) const INDOMS: [u32; 3] = [1, 2, 3];
 const INSTANCE_NAMES: [&str; 14] = [
     "eth0", "eth1", "lo", "sda", "sda/1", "cpu 0", "cpu 1", "disk a", "disk b", "Upper", "x]y", "a.b", "7",
     "été",
 ];
 
-pub struct Metric {
+pub(super) struct Metric {
     pub name: String,
     pub pmid: Pmid,
     pub value_type: ValueType,
@@ -32,19 +32,19 @@ pub struct Metric {
 }
 
 impl Metric {
-    pub fn is_set(&self) -> bool {
+    pub(super) fn is_set(&self) -> bool {
         self.indom != InDom::NULL
     }
 }
 
 /// The values of a metric in a sample.
-pub struct Set {
+pub(super) struct Set {
     pub values: Result<Vec<(Inst, Value)>, PmError>,
     /// In the wrong format.
     pub in_situ: bool,
 }
 
-pub struct Sample {
+pub(super) struct Sample {
     pub time: Timestamp,
     /// One a metric.
     pub sets: Vec<Set>,
@@ -52,13 +52,13 @@ pub struct Sample {
     pub instances: Vec<Vec<(Inst, &'static str)>>,
 }
 
-pub struct World {
+pub(super) struct World {
     pub metrics: Vec<Metric>,
     pub samples: Vec<Sample>,
 }
 
 /// The name space: what `pmLoadASCIINameSpace(3)` reads.
-pub fn name_space() -> String {
+pub(super) fn name_space() -> String {
     let mut leaves = String::new();
     for n in 2..METRICS {
         let _ = writeln!(leaves, "  n{n} {DOMAIN}:0:{n}");
@@ -79,7 +79,7 @@ fn metric_name(n: usize) -> String {
 const NUMBERS: [ValueType; 6] =
     [ValueType::I32, ValueType::U32, ValueType::I64, ValueType::U64, ValueType::Float, ValueType::Double];
 
-pub fn units(random: &mut Random) -> Units {
+pub(super) fn units(random: &mut Random) -> Units {
     const COMMON: [[i8; 6]; 14] = [
         [0, 0, 0, 0, 0, 0],
         [0, 0, 1, 0, 0, 0],
@@ -247,7 +247,7 @@ fn next_time(last: Timestamp, random: &mut Random) -> Timestamp {
 }
 
 /// Metrics of random metadata, and `samples` samples of them.
-pub fn world(samples: usize, random: &mut Random) -> World {
+pub(super) fn world(samples: usize, random: &mut Random) -> World {
     let palette: Vec<Units> = (0..1 + random.below(3)).map(|_| units(random)).collect();
     let metrics: Vec<Metric> = (0..METRICS).map(|n| metric(n, &palette, random)).collect();
     let mut state: Vec<Vec<(Inst, u64)>> = metrics.iter().map(|_| Vec::new()).collect();
@@ -303,12 +303,12 @@ pub fn world(samples: usize, random: &mut Random) -> World {
 }
 
 impl World {
-    pub fn metric(&self, pmid: Pmid) -> Option<(usize, &Metric)> {
+    pub(super) fn metric(&self, pmid: Pmid) -> Option<(usize, &Metric)> {
         self.metrics.iter().enumerate().find(|(_, metric)| metric.pmid == pmid)
     }
 
     /// The world in the oracle's words.
-    pub fn write(&self, out: &mut String) {
+    pub(super) fn write(&self, out: &mut String) {
         for serial in INDOMS {
             let _ = writeln!(out, "indom {serial}");
         }
@@ -338,7 +338,7 @@ impl World {
     }
 }
 
-pub fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -6,16 +6,16 @@ use pcp_event::pack::{self, put_param, put_record};
 use pcp_event::{ArrayKind, ArrayReader, Batch, EventFlags, Param};
 use pcp_model::{Pmid, Timestamp};
 
-pub const MISSED: Pmid = Pmid::new(400, 16, 5);
-pub const TYPE: Pmid = Pmid::new(400, 16, 0);
-pub const MESSAGE: Pmid = Pmid::new(400, 16, 1);
-pub const SEVERITY: Pmid = Pmid::new(400, 16, 2);
-pub const ID: Pmid = Pmid::new(400, 16, 8);
-pub const N_I32: Pmid = Pmid::new(400, 16, 9);
-pub const N_DOUBLE: Pmid = Pmid::new(400, 16, 10);
+pub(super) const MISSED: Pmid = Pmid::new(400, 16, 5);
+pub(super) const TYPE: Pmid = Pmid::new(400, 16, 0);
+pub(super) const MESSAGE: Pmid = Pmid::new(400, 16, 1);
+pub(super) const SEVERITY: Pmid = Pmid::new(400, 16, 2);
+pub(super) const ID: Pmid = Pmid::new(400, 16, 8);
+pub(super) const N_I32: Pmid = Pmid::new(400, 16, 9);
+pub(super) const N_DOUBLE: Pmid = Pmid::new(400, 16, 10);
 
 /// The fields above by name. `n` comes in two types.
-pub struct Fields;
+pub(super) struct Fields;
 
 impl FieldResolver for Fields {
     fn generation(&self) -> u64 {
@@ -35,7 +35,7 @@ impl FieldResolver for Fields {
     }
 }
 
-pub fn time(id: u64) -> Timestamp {
+pub(super) fn time(id: u64) -> Timestamp {
     Timestamp::new(1000 + id as i64, (id * 7_919_123 % 1_000_000_000) as u32)
 }
 
@@ -43,11 +43,11 @@ fn flags(id: u64) -> EventFlags {
     [EventFlags::POINT, EventFlags::START, EventFlags::END][(id % 3) as usize]
 }
 
-pub fn type_of(id: u64) -> &'static str {
+pub(super) fn type_of(id: u64) -> &'static str {
     ["http.request", "db.query", "tick"][(id % 5 % 3) as usize]
 }
 
-pub fn severity_of(id: u64) -> &'static str {
+pub(super) fn severity_of(id: u64) -> &'static str {
     ["debug", "INFO", "warning", "err"][(id % 7 % 4) as usize]
 }
 
@@ -65,26 +65,26 @@ fn params(id: u64, mut add: impl FnMut(Pmid, Param<'_>)) {
     add(MESSAGE, Param::String(&vec![b'm'; (id * 37 % 301) as usize]));
 }
 
-pub fn push(batch: &mut Batch, id: u64) {
+pub(super) fn push(batch: &mut Batch, id: u64) {
     let mut record = batch.record(time(id), flags(id));
     params(id, |pmid, param| record.param(pmid, param));
     record.commit().unwrap();
 }
 
-pub fn batch(ids: impl IntoIterator<Item = u64>) -> Batch {
+pub(super) fn batch(ids: impl IntoIterator<Item = u64>) -> Batch {
     let mut batch = Batch::with_capacity(0);
     ids.into_iter().for_each(|id| push(&mut batch, id));
     batch
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
+pub(super) enum Item {
     Record(u64),
     Missed(u64, Timestamp),
 }
 
 /// Reads an array of records made by [`push`], each compared byte for byte with what it must be.
-pub fn items(kind: ArrayKind, array: &[u8]) -> Vec<Item> {
+pub(super) fn items(kind: ArrayKind, array: &[u8]) -> Vec<Item> {
     let mut items = Vec::new();
     if array.is_empty() {
         return items;
@@ -146,7 +146,7 @@ fn packed(kind: ArrayKind, id: u64) -> Vec<u8> {
 }
 
 /// A time as an array of this kind shows it.
-pub fn shown(kind: ArrayKind, time: Timestamp) -> Timestamp {
+pub(super) fn shown(kind: ArrayKind, time: Timestamp) -> Timestamp {
     match kind {
         ArrayKind::Event => Timestamp::new(time.sec, time.usec() * 1000),
         ArrayKind::HighRes => time,

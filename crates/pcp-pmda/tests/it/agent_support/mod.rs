@@ -1,6 +1,6 @@
 //! An agent for the tests with a bit of everything, served from within the test.
 
-pub mod wire;
+pub(crate) mod wire;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,9 +14,9 @@ use pcp_pmda::{
     Metric, PmcdOptions, ServeError, Server, SetWriter, Subtree, TextLevel, Transport,
 };
 
-pub const DOMAIN: u16 = 460;
+pub(crate) const DOMAIN: u16 = 460;
 
-pub const PMNS: &str = "
+pub(crate) const PMNS: &str = "
 probe {
     count   PROBE:0:0
     param   PROBE:0:1
@@ -36,7 +36,7 @@ probe.set {
 }
 ";
 
-pub const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 @ probe.count Counts fetches
 Long text.
 @ probe.param Parameter of events
@@ -64,7 +64,7 @@ That can be added by storing to probe.dyn.add.
 ";
 
 #[derive(Default)]
-pub struct State {
+pub(crate) struct State {
     pub count: u64,
     pub ended: u32,
     pub things: Option<Instances>,
@@ -148,7 +148,7 @@ fn one_event(out: &mut Vec<u8>) -> bool {
     true
 }
 
-pub fn agent(ids: Option<&Path>) -> Core<State> {
+pub(crate) fn agent(ids: Option<&Path>) -> Core<State> {
     let indom = InDom::new(DOMAIN, 3);
     let mut things = match ids {
         Some(dir) => Instances::persistent(dir, indom).unwrap(),
@@ -228,7 +228,7 @@ pub fn agent(ids: Option<&Path>) -> Core<State> {
 }
 
 /// A server in a thread of its own, ended when dropped.
-pub struct Running {
+pub(crate) struct Running {
     pub handle: Handle,
     pub address: Option<String>,
     thread: Option<JoinHandle<Result<Exit, ServeError>>>,
@@ -236,7 +236,7 @@ pub struct Running {
 
 /// How to serve the agent.
 #[derive(Clone, Default)]
-pub struct Serving {
+pub(crate) struct Serving {
     pub direct: Option<Listen>,
     pub pmcd: Option<(Transport, PmcdOptions, bool)>,
     pub limits: Option<Limits>,
@@ -246,11 +246,11 @@ pub struct Serving {
 }
 
 impl Serving {
-    pub fn tcp() -> Serving {
+    pub(crate) fn tcp() -> Serving {
         Serving { direct: Some(Listen::Tcp(([127, 0, 0, 1], 0).into())), ..Serving::default() }
     }
 
-    pub fn start(self) -> Running {
+    pub(crate) fn start(self) -> Running {
         let (send, receive) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut server = Server::new(agent(self.ids.as_deref()))?;
@@ -276,16 +276,16 @@ impl Serving {
 }
 
 impl Running {
-    pub fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         self.address.as_deref().expect("serves direct clients")
     }
 
     /// Waits for the server to end by itself.
-    pub fn join(mut self) -> Result<Exit, ServeError> {
+    pub(crate) fn join(mut self) -> Result<Exit, ServeError> {
         self.thread.take().expect("joined once").join().expect("the server does not panic")
     }
 
-    pub fn stop(mut self) -> Exit {
+    pub(crate) fn stop(mut self) -> Exit {
         self.handle.stop();
         self.thread.take().expect("joined once").join().expect("the server does not panic").unwrap()
     }

@@ -11,7 +11,7 @@ use jumpseat::derive::{Dialect, EquivalentIndoms, Level, Registry};
 
 /// What came of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(super) enum Outcome {
     /// As recorded.
     Passed,
     /// Not as recorded, and how.
@@ -22,7 +22,7 @@ pub enum Outcome {
 
 /// A line that is not a case.
 #[derive(Debug, thiserror::Error)]
-pub enum BadCase {
+pub(super) enum BadCase {
     /// Not JSON.
     #[error("not JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -37,7 +37,7 @@ pub enum BadCase {
 ///
 /// # Errors
 /// When the line is not a case.
-pub fn replay(line: &str, level: Level) -> Result<Outcome, BadCase> {
+pub(super) fn replay(line: &str, level: Level) -> Result<Outcome, BadCase> {
     let case: Json = serde_json::from_str(line)?;
     let recorded: Level =
         case["pcp"].as_str().ok_or(BadCase::Field("pcp"))?.parse().map_err(|_| BadCase::Field("pcp"))?;

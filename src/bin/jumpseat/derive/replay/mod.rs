@@ -21,7 +21,7 @@ use cases::{Outcome, replay};
 const UNREADABLE: u8 = 2;
 
 #[derive(Args)]
-pub struct ReplayArgs {
+pub(super) struct ReplayArgs {
     /// The PCP release whose rules count: 6.0.3, 6.3.8 or 7.2.1.
     #[arg(long, default_value = "6.3.8", value_name = "RELEASE")]
     level: Level,
@@ -38,7 +38,7 @@ struct Counts {
     undefined: u64,
 }
 
-pub fn run(args: &ReplayArgs) -> ExitCode {
+pub(super) fn run(args: &ReplayArgs) -> ExitCode {
     let mut counts = Counts::default();
     let mut out = BufWriter::new(io::stdout().lock());
     for file in &args.files {

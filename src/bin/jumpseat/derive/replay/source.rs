@@ -29,7 +29,7 @@ struct Valid {
 const DOMAIN: u16 = 245;
 
 impl Recorded {
-    pub fn new(case: &Json) -> Result<Recorded, BadCase> {
+    pub(super) fn new(case: &Json) -> Result<Recorded, BadCase> {
         let mut metrics = HashMap::new();
         let list = case["metrics"].as_array().ok_or(BadCase::Field("metrics"))?;
         for (metric, n) in list.iter().zip(0u16..) {
@@ -56,7 +56,7 @@ impl Recorded {
     }
 
     /// The values of a sample, or none where it has none.
-    pub fn values(
+    pub(super) fn values(
         &self,
         name: &str,
         sample: &Json,
