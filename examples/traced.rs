@@ -1,6 +1,6 @@
 //! A program that traces itself: its spans and events become records of the agent on this machine.
 //!
-//! Start `jumpseat serve --config ...` or the agent, then `cargo run --example traced --features layer -- SOCKET`, and
+//! Start `jumpseat serve --config ...` or the agent, then `cargo run --example traced -- SOCKET`, and
 //! watch with `pmevent jumpseat.event.records` or `jumpseat events jumpseat.event.records`.
 
 use std::time::Duration;

@@ -208,3 +208,54 @@ fn no_package_needs_files_outside_it() {
         }
     }
 }
+
+/// The documents for people, with their texts.
+fn documents() -> Vec<(PathBuf, String)> {
+    let root = support::repository();
+    let folders = [root.clone(), root.join("docs"), root.join("docs/sources")];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder of ours"));
+    files
+        .map(|entry| entry.expect("an entry of it").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .map(|path| {
+            let text = fs::read_to_string(&path).expect("a document is a text");
+            (path, text)
+        })
+        .collect()
+}
+
+/// The places that a text gives in backticks or as links: `tests/data`, and rooms of a package as `pcp-event/log`.
+fn places<'a>(text: &'a str, packages: &'a [String]) -> impl Iterator<Item = (&'a str, Vec<PathBuf>)> {
+    let root = support::repository();
+    let top = ["benches", "crates", "docs", "examples", "fuzz", "help", "install", "pmns", "src", "tests"];
+    let inline = text.split('`').skip(1).step_by(2);
+    inline.chain(after(text, "](", &[')'])).filter_map(move |place| {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "/_-.".contains(c);
+        let (first, rest) = place.split_once('/').filter(|_| place.chars().all(plain))?;
+        if packages.iter().any(|package| package == first) {
+            let room = root.join("crates").join(first).join("src").join(rest);
+            return Some((place, vec![room.with_extension("rs"), room]));
+        }
+        top.contains(&first).then(|| (place, vec![root.join(place)]))
+    })
+}
+
+#[test]
+fn what_the_documents_point_to_is_there() {
+    let packages: Vec<String> = fs::read_dir(support::repository().join("crates"))
+        .expect("the packages")
+        .map(|entry| entry.expect("a package").file_name().into_string().expect("a plain name"))
+        .collect();
+    let mut seen = 0;
+    for (document, text) in documents() {
+        for (place, candidates) in places(&text, &packages) {
+            seen += 1;
+            assert!(
+                candidates.iter().any(|path| path.exists()),
+                "{}: {place} is not there",
+                document.display()
+            );
+        }
+    }
+    assert!(seen > 80, "this looks at nothing: {seen} places");
+}

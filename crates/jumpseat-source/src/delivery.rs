@@ -10,6 +10,7 @@ use pcp_model::{Inst, Timestamp};
 /// Why input was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Reason {
     /// Not the JSON it should be.
     Syntax,

@@ -19,6 +19,7 @@ pub struct ArchiveError {
 
 /// What is wrong with an archive.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Problem {
     /// The operating system, or a decoder of a compressed file.
     #[error("{0}")]

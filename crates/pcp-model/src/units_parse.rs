@@ -6,6 +6,7 @@ use super::units_extra::ExtraUnit;
 
 /// Why a text is not a units specification. The texts are those of PCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UnitsParseError {
     /// Not a number and not a keyword that may stand here.
     #[error("unrecognized or duplicate base unit")]

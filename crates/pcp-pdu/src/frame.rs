@@ -24,6 +24,7 @@ pub struct Frame {
 /// The stream holds something that is not a PDU. The connection is of no more use: there is nothing
 /// to find the next PDU by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FrameError {
     /// The length does not even cover the header, or is negative.
     #[error("PDU length {len}: below the {HEADER_LEN} bytes of a header")]

@@ -8,6 +8,7 @@ use super::{BuildError, Core, Exit, Options, PmcdOptions, ServeError, Server, Tr
 
 /// Why an agent could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DaemonError {
     /// The agent's parts do not fit.
     #[error(transparent)]

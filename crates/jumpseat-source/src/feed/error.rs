@@ -7,6 +7,7 @@ use jumpseat_wire::severity;
 
 /// A feed that could not be finished.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FeedError {
     /// There is no server.
     #[error("cannot connect to {}: {error}{}", .socket.display(), connect_advice(.error))]

@@ -43,6 +43,7 @@ impl RegistryConfig {
 
 /// The registry could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegistryError {
     /// An id file could not be read or written.
     #[error("id file {file}: {error}")]

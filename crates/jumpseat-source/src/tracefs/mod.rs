@@ -53,6 +53,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Why there are no events of the kernel.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TracefsError {
     /// There is no tracefs.
     #[error("tracefs is not mounted and cannot be: {error}; {}", advice(.error))]

@@ -50,6 +50,7 @@ const KEEP_RESULT: usize = 1 << 20;
 
 /// What went wrong with a server as a whole.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServeError {
     /// Listening on an address.
     #[error("cannot listen on {address}: {source}")]
