@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 use jumpseat::source::lanes::{Arrival, Lanes};
 use jumpseat::source::otlp::decode::{Decoder, Signal};
-use jumpseat::source::otlp::{Limits, json};
+use jumpseat::source::otlp::{AttributeLimits, json};
 use jumpseat::source::registry::{Registry, RegistryConfig};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
@@ -16,7 +16,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let (registry, _definitions) = Registry::open(&RegistryConfig::new(400)).expect("nothing is on disk");
     let (out, _deliveries) = bounded(1000);
     let lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
-    let limits = Limits { max_field: 1024, max_fields: 64 };
+    let limits = AttributeLimits { max_field: 1024, max_fields: 64 };
     let mut decoder =
         Decoder::new(lanes, "otlp", true, "localhost:4318", limits).expect("the name is allowed");
     decoder.request(Arrival::default(), signal, body);

@@ -79,9 +79,9 @@ pub enum SpanId {
     U64(u64),
 }
 
-/// A severity.
+/// A severity as it came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub enum SeverityText {
     /// One of [`jumpseat_wire::severity::WORDS`].
     Word(&'static str),
     /// Something else, kept as it came.
@@ -117,7 +117,7 @@ pub struct Event {
     /// Event type.
     pub event_type: Option<Text>,
     /// Severity.
-    pub severity: Option<Severity>,
+    pub severity: Option<SeverityText>,
     /// Message.
     pub message: Option<Text>,
     /// The source it names, instead of its connection's.

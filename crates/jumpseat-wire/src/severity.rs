@@ -106,6 +106,7 @@ impl Severity {
     }
 
     /// The word for it, one of [`WORDS`].
+    #[inline]
     pub const fn word(self) -> &'static str {
         WORDS[self.code() as usize - 1]
     }

@@ -56,6 +56,7 @@ impl Batch {
     }
 
     /// Begins a record. It belongs to the batch once [`RecordWriter::commit`] has returned `Ok`.
+    #[inline]
     pub fn record(&mut self, time: Timestamp, flags: EventFlags) -> RecordWriter<'_> {
         let start = self.end();
         self.bytes.truncate(start);
@@ -74,6 +75,7 @@ impl Batch {
     }
 
     /// The packed HIGHRES records in network byte order, no array header.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.end()]
     }
@@ -84,6 +86,7 @@ impl Batch {
     }
 
     /// The packed record number `index`, counted from 0.
+    #[inline]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
@@ -160,6 +163,7 @@ impl Batch {
     }
 
     /// The offset behind the last record.
+    #[inline]
     fn end(&self) -> usize {
         self.ends.last().map_or(0, |&end| end as usize)
     }
@@ -181,12 +185,12 @@ impl<'a> RecordWriter<'a> {
     /// Adds a parameter. `pmid` must have a name and a descriptor of this type, or archives break
     /// (spec `events.md` 3.11). A record that grows beyond [`MAX_RECORD`] is refused at commit;
     /// [`RecordWriter::room`] tells beforehand.
-    #[inline]
+    #[inline(always)] // so that length and count stay in registers from parameter to parameter
     pub fn param(&mut self, pmid: Pmid, value: Param<'_>) {
         // Counted on even when nothing is written any more, so that the refusal can say how long the record would be.
         self.len = self.len.saturating_add(value.packed_len());
         if self.len <= MAX_RECORD {
-            put_param::<BigEndian>(&mut self.batch.bytes, pmid, &value);
+            append(&mut self.batch.bytes, pmid, &value);
             self.nparams += 1;
         }
     }
@@ -231,6 +235,11 @@ impl<'a> RecordWriter<'a> {
         self.batch.ends.push(end as u32);
         Ok(self.batch)
     }
+}
+
+#[inline(never)]
+fn append(bytes: &mut Vec<u8>, pmid: Pmid, value: &Param<'_>) {
+    put_param::<BigEndian>(bytes, pmid, value);
 }
 
 /// The time of a packed HIGHRES record in network byte order.

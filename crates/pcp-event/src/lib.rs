@@ -14,7 +14,7 @@ mod summary;
 
 pub use array::{BuildError, EventArray, HostEventArray, NetEventArray};
 pub use batch::{Batch, RecordError, RecordWriter};
-pub use filter::{BoundFilter, FieldResolver, Filter, FilterError, Severity};
+pub use filter::{BoundFilter, FieldResolver, Filter, FilterError};
 pub use log::{CursorId, CursorStats, EventLog, LogConfig, LogStats, ReadOutcome};
 pub use pack::{ArrayKind, EventFlags, Param};
 pub use reader::{ArrayReader, ReadError};

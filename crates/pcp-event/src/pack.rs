@@ -138,6 +138,7 @@ impl Param<'_> {
     }
 
     /// The type in the parameter's header word.
+    #[inline]
     pub const fn value_type(&self) -> ValueType {
         match self {
             Param::I32(_) => ValueType::I32,
@@ -152,6 +153,7 @@ impl Param<'_> {
     }
 
     /// Bytes of the value, without padding.
+    #[inline]
     pub const fn value_len(&self) -> usize {
         match self {
             Param::I32(_) | Param::U32(_) | Param::Float(_) => 4,
@@ -161,12 +163,14 @@ impl Param<'_> {
     }
 
     /// Bytes of the whole parameter in an array, padding included.
+    #[inline]
     pub const fn packed_len(&self) -> usize {
         PARAM_HEADER + pad4(self.value_len())
     }
 }
 
 /// Rounds up to a multiple of 4.
+#[inline]
 pub const fn pad4(len: usize) -> usize {
     (len + 3) & !3
 }

@@ -13,6 +13,7 @@ pub struct Timestamp {
 
 impl Timestamp {
     /// From seconds and nanoseconds; surplus nanoseconds carry into the seconds.
+    #[inline]
     pub const fn new(sec: i64, nsec: u32) -> Timestamp {
         Timestamp { sec: sec.saturating_add((nsec / 1_000_000_000) as i64), nsec: nsec % 1_000_000_000 }
     }
@@ -31,6 +32,7 @@ impl Timestamp {
     }
 
     /// Microseconds within the second, cut (not rounded) as PCP's tools do.
+    #[inline]
     pub const fn usec(self) -> u32 {
         self.nsec / 1_000
     }

@@ -3,7 +3,7 @@
 use jumpseat_wire::encode::{Id, Phase, Record, Value};
 use pcp_event::EventFlags;
 
-use crate::event::{self, Event, Severity, SpanId};
+use crate::event::{self, Event, SeverityText, SpanId};
 
 /// The record of an event that was parsed from `input`; its fields go into `fields`.
 pub fn record_of<'a>(
@@ -39,8 +39,8 @@ pub fn record_of<'a>(
         source: event.source.and_then(|source| std::str::from_utf8(text(source)).ok()),
         event_type: event.event_type.map(text),
         severity: event.severity.map(|severity| match severity {
-            Severity::Word(word) => word.as_bytes(),
-            Severity::Text(t) => text(t),
+            SeverityText::Word(word) => word.as_bytes(),
+            SeverityText::Text(t) => text(t),
         }),
         id: event.id.map(id),
         parent: event.parent.map(id),

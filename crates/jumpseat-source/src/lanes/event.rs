@@ -4,7 +4,7 @@ use super::Lanes;
 use super::account::LaneId;
 use super::record::{At, Record};
 use crate::delivery::{Arrival, Reason};
-use crate::event::{Event, Refusal, Severity, SpanId, Text};
+use crate::event::{Event, Refusal, SeverityText, SpanId, Text};
 use crate::registry::WellKnown;
 use pcp_event::{EventFlags, Param};
 
@@ -36,8 +36,10 @@ impl Lanes {
         }
         let text = |text: Text| Param::String(event.text(input, text));
         match event.severity {
-            Some(Severity::Word(word)) => record.known(WellKnown::Severity, Param::String(word.as_bytes())),
-            Some(Severity::Text(t)) => record.known(WellKnown::Severity, text(t)),
+            Some(SeverityText::Word(word)) => {
+                record.known(WellKnown::Severity, Param::String(word.as_bytes()))
+            }
+            Some(SeverityText::Text(t)) => record.known(WellKnown::Severity, text(t)),
             None => {}
         }
         if let Some(message) = event.message {

@@ -11,7 +11,7 @@ pub mod time;
 use self::number::Number;
 use self::scan::{Scanner, Stop};
 use super::delivery::Reason;
-use super::event::{Event, Field, Limits, Refusal, Severity, SpanId, Text, Value};
+use super::event::{Event, Field, Limits, Refusal, SeverityText, SpanId, Text, Value};
 use super::meaning::{Meaning, phase};
 use super::registry::MAX_FIELD_NAME;
 use jumpseat_wire::severity;
@@ -217,7 +217,7 @@ impl Parser<'_> {
             Meaning::Severity => {
                 let word = severity::from_word(self.event.text(self.scan.line, text));
                 if let Some(word) = word {
-                    self.event.severity = Some(Severity::Word(word));
+                    self.event.severity = Some(SeverityText::Word(word));
                     return Ok(());
                 }
             }
@@ -227,7 +227,7 @@ impl Parser<'_> {
         match meaning {
             Meaning::Type => self.event.event_type = Some(text),
             Meaning::Message => self.event.message = Some(text),
-            Meaning::Severity => self.event.severity = Some(Severity::Text(text)),
+            Meaning::Severity => self.event.severity = Some(SeverityText::Text(text)),
             Meaning::Id => self.event.id = Some(SpanId::Text(text)),
             Meaning::Parent => self.event.parent = Some(SpanId::Text(text)),
             Meaning::Source => self.event.source = Some(text),
@@ -254,7 +254,7 @@ impl Parser<'_> {
                 Err(detail) => return Err(Refusal::at(start, Reason::Time, detail).into()),
             },
             (Meaning::Severity, Number::I64(n)) if severity::from_number(n).is_some() => {
-                self.event.severity = severity::from_number(n).map(Severity::Word);
+                self.event.severity = severity::from_number(n).map(SeverityText::Word);
             }
             // Before the types of fields: an id stays 64 bits wide or a text, and is never rounded.
             (Meaning::Id, n) => self.event.id = Some(span_id(n, text)),

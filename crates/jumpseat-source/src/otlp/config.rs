@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::json;
-use super::value::Limits;
+use super::value::AttributeLimits;
 use crate::setting::{InvalidKey, check_source, in_range};
 
 /// Where OTLP is taken in, and how much of it.
@@ -94,8 +94,8 @@ impl OtlpConfig {
         in_range("patience_ms", self.patience_ms, 0..=1000)
     }
 
-    pub(super) fn limits(&self) -> Limits {
-        Limits { max_field: self.max_field, max_fields: self.max_fields }
+    pub(super) fn limits(&self) -> AttributeLimits {
+        AttributeLimits { max_field: self.max_field, max_fields: self.max_fields }
     }
 }
 

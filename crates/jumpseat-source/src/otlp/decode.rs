@@ -7,7 +7,7 @@ use super::log;
 use super::record::{ScopeContext, Workspace};
 use super::resource::Resources;
 use super::span;
-use super::value::{Attributes, Limits};
+use super::value::{AttributeLimits, Attributes};
 use super::wire::{Fields, Place};
 use crate::delivery::Reason;
 use crate::event::Refusal;
@@ -66,7 +66,7 @@ impl Decoder {
         source: &str,
         by_instance: bool,
         address: &str,
-        limits: Limits,
+        limits: AttributeLimits,
     ) -> Result<Decoder, SourceRefused> {
         Ok(Decoder {
             resources: Resources::new(&mut lanes, source, by_instance, address)?,

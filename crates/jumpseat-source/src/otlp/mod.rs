@@ -40,4 +40,4 @@ mod wire;
 pub use config::OtlpConfig;
 pub use server::OtlpSource;
 pub use stats::OtlpStats;
-pub use value::Limits;
+pub use value::AttributeLimits;

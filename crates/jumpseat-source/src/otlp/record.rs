@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::value::Limits;
+use super::value::AttributeLimits;
 use super::wire::Place;
 use crate::delivery::Reason;
 use crate::event::{Event, Field, Refusal, Text};
@@ -25,7 +25,7 @@ pub(super) struct ScopeContext<'a> {
 
 /// What is used again for each span and log record.
 pub(super) struct Workspace {
-    pub limits: Limits,
+    pub limits: AttributeLimits,
     /// Takes the attributes as fields, and what texts are not in the body as they are.
     pub event: Event,
     /// Where the attributes are.
@@ -47,7 +47,7 @@ pub(super) struct OtlpFields {
 }
 
 impl Workspace {
-    pub(super) fn new(lanes: &mut Lanes, limits: Limits) -> Workspace {
+    pub(super) fn new(lanes: &mut Lanes, limits: AttributeLimits) -> Workspace {
         Workspace { limits, event: Event::default(), attributes: Vec::new(), fields: OtlpFields::new(lanes) }
     }
 

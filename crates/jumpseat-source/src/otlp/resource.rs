@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::value::{Attributes, Limits, find_text};
+use super::value::{AttributeLimits, Attributes, find_text};
 use super::wire::{Fields, Place};
 use crate::event::{Event, Refusal, Value};
 use crate::lanes::{LaneId, Lanes};
@@ -125,7 +125,7 @@ fn source_name(service: &str, instance: Option<&str>) -> String {
 /// The attributes besides the service's name as labels.
 fn labels(body: &[u8], attributes: &[Place], event: &mut Event) -> Result<Vec<(String, String)>, Refusal> {
     event.clear();
-    let limits = Limits { max_field: MAX_LABEL, max_fields: MAX_LABELS };
+    let limits = AttributeLimits { max_field: MAX_LABEL, max_fields: MAX_LABELS };
     let mut taken = Attributes::new(body, event, limits);
     for place in attributes {
         taken.take(place.clone())?;

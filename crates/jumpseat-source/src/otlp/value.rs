@@ -19,7 +19,7 @@ const NUL_REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
 /// How much of a record is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct AttributeLimits {
     /// Longest text of a field, in bytes. What is longer is cut.
     pub max_field: usize,
     /// Most attributes of a span, a span event or a log record. Further ones are cut off.
@@ -33,7 +33,7 @@ pub(super) struct Attributes<'a> {
     /// Takes the fields.
     pub event: &'a mut Event,
     /// How much is kept.
-    pub limits: Limits,
+    pub limits: AttributeLimits,
     /// Fields the event may have when this record's are complete.
     most: usize,
 }
@@ -53,7 +53,7 @@ enum Any {
 
 impl<'a> Attributes<'a> {
     /// For the record whose fields begin behind those that the event has.
-    pub(super) fn new(body: &'a [u8], event: &'a mut Event, limits: Limits) -> Attributes<'a> {
+    pub(super) fn new(body: &'a [u8], event: &'a mut Event, limits: AttributeLimits) -> Attributes<'a> {
         let most = event.fields.len() + limits.max_fields;
         Attributes { body, event, limits, most }
     }

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::format::{Field, Format};
+use super::format::{Format, FormatField};
 
 /// The events that tell of names.
 pub const EVENTS: [(&str, &str); 3] =
@@ -23,14 +23,14 @@ pub enum Role {
     /// The thread has this name from now on.
     Named {
         /// The thread.
-        pid: Field,
+        pid: FormatField,
         /// Its name.
-        name: Field,
+        name: FormatField,
     },
     /// The thread's number is free again.
     Gone {
         /// The thread.
-        pid: Field,
+        pid: FormatField,
     },
 }
 

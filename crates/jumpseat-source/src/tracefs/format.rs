@@ -13,12 +13,12 @@ pub struct Format {
     /// `SYSTEM:EVENT`, or what its records shall be called instead.
     pub name: String,
     /// The fields, the common ones first.
-    pub fields: Vec<Field>,
+    pub fields: Vec<FormatField>,
 }
 
 /// A field of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct FormatField {
     /// As the kernel calls it.
     pub name: String,
     /// Where it is in the record.
@@ -26,12 +26,12 @@ pub struct Field {
     /// Bytes it has there.
     pub size: usize,
     /// What is there.
-    pub kind: Kind,
+    pub kind: FieldKind,
 }
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldKind {
     /// An integer of 1, 2, 4 or 8 bytes.
     Int {
         /// Bytes that count; the others of the field are padding.
@@ -79,7 +79,7 @@ impl Format {
         let id =
             line("ID:").and_then(|id| id.parse().ok()).ok_or("there is no line \"ID:\" with a number")?;
         let print = line("print fmt:").unwrap_or_default();
-        let fields: Vec<Field> =
+        let fields: Vec<FormatField> =
             text.lines().filter_map(|line| field(line, print)).take(MAX_FIELDS).collect();
         if fields.is_empty() {
             return Err("there is no field");
@@ -88,21 +88,21 @@ impl Format {
     }
 
     /// A field by its name.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    pub fn field(&self, name: &str) -> Option<&FormatField> {
         self.fields.iter().find(|field| field.name == name)
     }
 }
 
-impl Field {
+impl FormatField {
     /// The bytes of the field's value in a record; `None` if the record does not hold them.
     #[inline]
     pub fn bytes<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         let own = record.get(self.offset..)?;
         match self.kind {
-            Kind::Int { width, .. } => int_bytes(own, self.size, width),
-            Kind::Array(_) if self.size == 0 => Some(own),
-            Kind::Array(_) => own.get(..self.size),
-            Kind::Elsewhere { relative, .. } => {
+            FieldKind::Int { width, .. } => int_bytes(own, self.size, width),
+            FieldKind::Array(_) if self.size == 0 => Some(own),
+            FieldKind::Array(_) => own.get(..self.size),
+            FieldKind::Elsewhere { relative, .. } => {
                 let word = u32::from_ne_bytes(*own.first_chunk::<4>()?);
                 let base = if relative { self.offset + self.size } else { 0 };
                 let start = base + (word & 0xffff) as usize;
@@ -114,7 +114,7 @@ impl Field {
     /// The value of an integer field, its sign extended.
     #[inline]
     pub fn int(&self, record: &[u8]) -> Option<i64> {
-        let Kind::Int { signed, .. } = self.kind else { return None };
+        let FieldKind::Int { signed, .. } = self.kind else { return None };
         int(self.bytes(record)?, signed)
     }
 }
@@ -143,7 +143,7 @@ pub fn int(bytes: &[u8], signed: bool) -> Option<i64> {
 }
 
 /// A line such as `field:unsigned short common_type;  offset:0;  size:2;  signed:0;`.
-fn field(line: &str, print: &str) -> Option<Field> {
+fn field(line: &str, print: &str) -> Option<FormatField> {
     let rest = line.trim_start().strip_prefix("field:")?;
     let mut parts = rest.split(';').map(str::trim);
     let declaration = parts.next()?;
@@ -166,24 +166,24 @@ fn field(line: &str, print: &str) -> Option<Field> {
                 true => Element::Bits,
                 false => element_of(element.trim_end_matches([']', '[', ' ']), None, signed),
             };
-            Kind::Elsewhere { relative: location == "__rel_loc", element }
+            FieldKind::Elsewhere { relative: location == "__rel_loc", element }
         }
         _ => match (array, size) {
-            (Some(_), _) if bits() => Kind::Array(Element::Bits),
+            (Some(_), _) if bits() => FieldKind::Array(Element::Bits),
             (Some(count), _) => {
                 let width = count.filter(|count| *count > 0).map(|count| size / count);
-                Kind::Array(element_of(type_name, width, signed))
+                FieldKind::Array(element_of(type_name, width, signed))
             }
             // What a system call takes is widened to a register; the type says what of it counts.
             (None, 8) if matches!(type_name, "int" | "unsigned int") => {
-                Kind::Int { width: 4, signed: type_name == "int" }
+                FieldKind::Int { width: 4, signed: type_name == "int" }
             }
-            (None, 1 | 2 | 4 | 8) => Kind::Int { width: size as u8, signed },
+            (None, 1 | 2 | 4 | 8) => FieldKind::Int { width: size as u8, signed },
             (None, 0) => return None,
-            (None, _) => Kind::Array(Element::Bytes),
+            (None, _) => FieldKind::Array(Element::Bytes),
         },
     };
-    Some(Field { name: name.to_owned(), offset, size, kind })
+    Some(FormatField { name: name.to_owned(), offset, size, kind })
 }
 
 /// Type, name, and whether it is an array, with its length if that is a number.
@@ -255,12 +255,12 @@ pub(super) mod tests {
         let format = Format::parse("test", SAMPLE).unwrap();
         assert_eq!((format.id, format.name.as_str()), (4711, "test:sample"));
         let kind = |name: &str| format.field(name).unwrap_or_else(|| panic!("{name}")).kind;
-        let int = |width, signed| Kind::Int { width, signed };
-        let elsewhere = |relative, element| Kind::Elsewhere { relative, element };
+        let int = |width, signed| FieldKind::Int { width, signed };
+        let elsewhere = |relative, element| FieldKind::Elsewhere { relative, element };
         for (name, expected) in [
             ("common_type", int(2, false)),
             ("common_pid", int(4, true)),
-            ("comm", Kind::Array(Element::Text)),
+            ("comm", FieldKind::Array(Element::Text)),
             ("filename", elsewhere(false, Element::Text)),
             ("tail", elsewhere(true, Element::Text)),
             ("adj", int(2, true)),
@@ -268,12 +268,12 @@ pub(super) mod tests {
             ("tiny", int(1, true)),
             ("dfd", int(4, true)),
             ("where", int(8, false)),
-            ("list", Kind::Array(Element::Int { width: 4, signed: false })),
-            ("addr", Kind::Array(Element::Bytes)),
+            ("list", FieldKind::Array(Element::Int { width: 4, signed: false })),
+            ("addr", FieldKind::Array(Element::Bytes)),
             ("cpus", elsewhere(false, Element::Bits)),
             ("mask", elsewhere(false, Element::Bits)),
             ("state", int(8, true)),
-            ("both", Kind::Array(Element::Bytes)),
+            ("both", FieldKind::Array(Element::Bytes)),
         ] {
             assert_eq!(kind(name), expected, "{name}");
         }

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::format::{Element, Field, Format, Kind, int};
+use super::format::{Element, FieldKind, Format, FormatField, int};
 use crate::lanes::{Arrival, At, InternedField, LaneId, Lanes, TypeSlot};
 use crate::registry::WellKnown;
 use pcp_event::{EventFlags, Param};
@@ -28,7 +28,7 @@ pub struct Plan {
 
 #[derive(Debug)]
 struct PlannedField {
-    field: Field,
+    field: FormatField,
     decode: Decode,
     to: Target,
 }
@@ -58,23 +58,23 @@ enum Decode {
 }
 
 impl Decode {
-    fn of(kind: Kind) -> Decode {
+    fn of(kind: FieldKind) -> Decode {
         match kind {
-            Kind::Int { width: 8, signed } => {
+            FieldKind::Int { width: 8, signed } => {
                 if signed {
                     Decode::I64
                 } else {
                     Decode::U64
                 }
             }
-            Kind::Int { signed, .. } => {
+            FieldKind::Int { signed, .. } => {
                 if signed {
                     Decode::I32
                 } else {
                     Decode::U32
                 }
             }
-            Kind::Array(element) | Kind::Elsewhere { element, .. } => match element {
+            FieldKind::Array(element) | FieldKind::Elsewhere { element, .. } => match element {
                 Element::Text => Decode::Text,
                 Element::Bytes => Decode::Bytes,
                 Element::Int { width, signed } => Decode::List { width, signed },

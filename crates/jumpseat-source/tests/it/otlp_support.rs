@@ -8,7 +8,7 @@ use jumpseat_source::delivery::{Inlet, Tallies};
 use jumpseat_source::lanes::{Arrival, Lanes};
 use jumpseat_source::origin::Labels;
 use jumpseat_source::otlp::decode::{Decoder, Outcome, Signal};
-use jumpseat_source::otlp::{Limits, json};
+use jumpseat_source::otlp::{AttributeLimits, json};
 use jumpseat_source::registry::{Registry, RegistryConfig};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -112,21 +112,21 @@ pub(crate) struct Desk {
 /// How all requests get here.
 pub(crate) const ARRIVAL: Arrival = Arrival { conn: 1, time: NOW };
 
-pub(crate) const LIMITS: Limits = Limits { max_field: 1024, max_fields: 64 };
+pub(crate) const LIMITS: AttributeLimits = AttributeLimits { max_field: 1024, max_fields: 64 };
 
 impl Desk {
     pub(crate) fn new() -> Desk {
         Desk::with(LIMITS, &RegistryConfig::new(400), true)
     }
 
-    pub(crate) fn with(limits: Limits, registry: &RegistryConfig, by_instance: bool) -> Desk {
+    pub(crate) fn with(limits: AttributeLimits, registry: &RegistryConfig, by_instance: bool) -> Desk {
         Desk::with_room(4096, limits, registry, by_instance)
     }
 
     /// With room for so many deliveries.
     pub(crate) fn with_room(
         room: usize,
-        limits: Limits,
+        limits: AttributeLimits,
         registry: &RegistryConfig,
         by_instance: bool,
     ) -> Desk {

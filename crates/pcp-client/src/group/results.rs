@@ -58,11 +58,14 @@ impl MetricValues<'_> {
         guess: &mut usize,
         cell: &mut Cell,
     ) -> Result<(), PmError> {
-        let value = Scalar::of(value, conversion.from)?;
         match &conversion.path {
-            ConversionPath::Plain => cell.set_plain(&value, conversion.to),
+            // What is asked for mostly, and never leaves the registers.
+            ConversionPath::Plain if conversion.to == ValueType::Double => {
+                cell.set_double(Scalar::f64_of(value, conversion.from)?, ValueType::Double)
+            }
+            ConversionPath::Plain => cell.set_plain(&Scalar::of(value, conversion.from)?, conversion.to),
             ConversionPath::Double { rate, convert, multiplier } => {
-                let mut value = value.to_f64()?;
+                let mut value = Scalar::f64_of(value, conversion.from)?;
                 if *rate {
                     value = self.rate(wanted, conversion.from, value, guess)?;
                 }
@@ -86,7 +89,7 @@ impl MetricValues<'_> {
         let before = self.before.as_ref().map_err(|error| *error)?;
         // A new instance has no rate yet, which is not the same as no second result (`PM_ERR_AGAIN`).
         let old = find(before, wanted, guess).ok_or(PmError::VALUE)?;
-        let mut delta = value - Scalar::of(old, from)?.to_f64()?;
+        let mut delta = value - Scalar::f64_of(old, from)?;
         if delta < 0.0 {
             delta += match (self.falling, from) {
                 (Falling::NoValue, _) => return Err(PmError::VALUE),

@@ -16,12 +16,23 @@ impl<'a> Scalar<'a> {
     ///
     /// # Errors
     /// `PM_ERR_CONV`: the value is of another type.
-    #[inline(always)] // one value of many: the type is known outside the loop
     pub(super) fn of(value: ValueRef<'a>, from: ValueType) -> Result<Scalar<'a>, PmError> {
         match value.typed(from)? {
             TypedRef::Number(number) => Ok(Scalar::Number(number)),
             TypedRef::Text(text) => Ok(Scalar::Text(text)),
             _ => Err(PmError::CONV),
+        }
+    }
+
+    /// A value of a fetch in double precision, as most are wanted.
+    ///
+    /// # Errors
+    /// As [`Scalar::of`] and [`Scalar::to_f64`].
+    #[inline(always)]
+    pub(super) fn f64_of(value: ValueRef<'a>, from: ValueType) -> Result<f64, PmError> {
+        match value.usual_number(from) {
+            Some(number) => Ok(number.to_f64()),
+            None => Scalar::of(value, from)?.to_f64(),
         }
     }
 

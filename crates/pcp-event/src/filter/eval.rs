@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use byteorder::{BigEndian, ByteOrder};
+use jumpseat_wire::severity::Severity;
 
-use super::{Expr, FieldResolver, Filter, Literal, Op, Severity};
+use super::{Expr, FieldResolver, Filter, Literal, Op};
 use crate::packed::{PackedParam as Param, flags, params};
 use pcp_model::{Pmid, ValueType};
 
@@ -135,7 +136,7 @@ impl Param<'_> {
             },
             // By bytes, as sources send what they like: the order of UTF-8 is that of its characters anyway.
             Literal::Text(right) => Some(self.text()?.cmp(right.as_bytes())),
-            Literal::Severity(right) => Some(Severity::from_name(self.text()?)?.cmp(right)),
+            Literal::Severity(right) => Some(Severity::from_word(self.text()?)?.cmp(right)),
             Literal::Bool(right) => {
                 let left = match self.text() {
                     Some(b"true") => true,

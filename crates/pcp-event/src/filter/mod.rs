@@ -1,7 +1,7 @@
 //! [`Filter`]: a predicate over event records, in a small language of its own (`docs/filter.md`).
 //!
 //! ```text
-//! type == "http.request" && severity >= warn && (status >= 500 || message =~ "time.?out")
+//! type == "http.request" && severity >= warning && (status >= 500 || message =~ "time.?out")
 //! ```
 //!
 //! A filter is used in three steps: [`Filter::parse`] checks the text, [`Filter::bind`] looks up
@@ -21,12 +21,12 @@ mod severity;
 
 use std::sync::Arc;
 
+use jumpseat_wire::severity::Severity;
 use thiserror::Error;
 
 use super::pack::EventFlags;
 pub use eval::BoundFilter;
 use pcp_model::Pmid;
-pub use severity::Severity;
 
 /// Longest text of a filter, in bytes.
 pub const MAX_TEXT: usize = 8 * 1024;
@@ -254,11 +254,11 @@ mod tests {
             ),
             (
                 "severity > loud",
-                "column 12: loud is not a severity: use trace, debug, info, notice, warn, error, critical, alert or emergency",
+                "column 12: loud is not a severity: use trace, debug, info, notice, warning, error, critical, alert or emergency",
             ),
             (
                 "severity > 'loud'",
-                "column 12: 'loud' is not a severity: use trace, debug, info, notice, warn, error, critical, alert or emergency",
+                "column 12: 'loud' is not a severity: use trace, debug, info, notice, warning, error, critical, alert or emergency",
             ),
             ("a < true", "column 5: true and false can be compared with == and != only"),
             ("in == 1", "column 1: in is a reserved word: write `in` in backquotes if a field is meant"),

@@ -7,10 +7,12 @@
 //! test  := field op value | field ("=~" | "!~") text | field "not"? "in" "[" value ("," value)* "]"
 //! ```
 
+use jumpseat_wire::severity::Severity;
+
 use super::lexer::{self, Piece, Token};
 use super::{
     Expr, Filter, FilterError, FilterErrorKind, Literal, MAX_DEPTH, MAX_REGEX_SIZE, MAX_REGEXES, MAX_TEXT,
-    MIN_REGEX_SIZE, Op, Pattern, SEVERITY_FIELD, Severity,
+    MIN_REGEX_SIZE, Op, Pattern, SEVERITY_FIELD,
 };
 use crate::EventFlags;
 
@@ -211,7 +213,7 @@ impl<'a> Parser<'a> {
             Token::True | Token::False => return Err(self.error(piece, FilterErrorKind::BoolOrder)),
             Token::Text | Token::RawText | Token::Word if is_severity => {
                 let text = if piece.token == Token::Word { piece.text.into() } else { unquote(piece) };
-                match Severity::from_name(text.as_bytes()) {
+                match Severity::from_word(text.as_bytes()) {
                     Some(severity) => Literal::Severity(severity),
                     // A source may send words of its own: they can be looked for, but have no order.
                     None if equality && piece.token != Token::Word => Literal::Text(text),

@@ -33,7 +33,7 @@ impl Display for Literal {
             Literal::Float(value) => write!(f, "{value:?}"),
             Literal::Text(text) => quote(f, text, '"'),
             Literal::Bool(value) => value.fmt(f),
-            Literal::Severity(severity) => f.write_str(severity.name()),
+            Literal::Severity(severity) => f.write_str(severity.word()),
         }
     }
 }

@@ -104,20 +104,28 @@ pub(super) fn extent(values: &ValuesRef<'_>, at: usize) -> Result<(usize, usize)
 /// The block of a value whose word is at `word`.
 #[inline]
 fn span(values: &ValuesRef<'_>, pair: &[u8; VALUE_LEN], word: usize) -> Result<Span, SetsError> {
+    let whole = || {
+        let start = offset_of(last_word(pair), values.bias);
+        let header = u32::from_be_bytes(*values.data.get(start..)?.first_chunk()?);
+        let len = header as usize & MAX_BLOCK;
+        let end = start + pad4(len);
+        let fits = len >= BLOCK_HEADER && end <= values.data.len();
+        fits.then_some(Span { start, end, value_type: (header >> 24) as u8 })
+    };
+    whole().ok_or_else(|| span_fault(values, pair, word))
+}
+
+/// Why there is no such block.
+#[cold]
+fn span_fault(values: &ValuesRef<'_>, pair: &[u8; VALUE_LEN], word: usize) -> SetsError {
     let start = offset_of(last_word(pair), values.bias);
     let Some(header) = values.data.get(start..).and_then(|rest| rest.first_chunk()) else {
-        return Err(SetsError::outside(word));
+        return SetsError::outside(word);
     };
-    let header = u32::from_be_bytes(*header);
-    let len = header as usize & MAX_BLOCK;
-    if len < BLOCK_HEADER {
-        return Err(SetsError::blocks(start, SetsError::TOO_SHORT));
+    match u32::from_be_bytes(*header) as usize & MAX_BLOCK {
+        ..BLOCK_HEADER => SetsError::blocks(start, SetsError::TOO_SHORT),
+        _ => SetsError::blocks(start, "runs past the end"),
     }
-    let end = start + pad4(len);
-    if end > values.data.len() {
-        return Err(SetsError::blocks(start, "runs past the end"));
-    }
-    Ok(Span { start, end, value_type: (header >> 24) as u8 })
 }
 
 /// Where the blocks of a set start and end that are all numbers of one type, one behind the other in the order of their

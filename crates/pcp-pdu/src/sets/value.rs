@@ -39,19 +39,49 @@ impl<'a> ValueRef<'a> {
     /// `PM_ERR_CONV`: the value is not of that type.
     #[inline]
     pub fn typed(self, value_type: ValueType) -> Result<TypedRef<'a>, PmError> {
-        let number = match (value_type, self) {
-            (ValueType::I32 | ValueType::Unknown, ValueRef::InSitu(word)) => i32::from_be_bytes(word).into(),
-            (ValueType::U32, ValueRef::InSitu(word)) => u32::from_be_bytes(word).into(),
-            (ValueType::I64, _) => i64::from_be_bytes(self.number(value_type)?).into(),
-            (ValueType::U64, _) => u64::from_be_bytes(self.number(value_type)?).into(),
-            (ValueType::Double, _) => f64::from_be_bytes(self.number(value_type)?).into(),
-            (ValueType::Float, ValueRef::InSitu(word)) => f32::from_be_bytes(word).into(),
-            (ValueType::Float, _) => f32::from_be_bytes(self.number(value_type)?).into(),
-            (ValueType::String, _) => return self.text().map(TypedRef::Text),
-            (_, ValueRef::Block(block)) => return bytes_of(block, value_type).ok_or(PmError::CONV),
-            _ => return Err(PmError::CONV),
+        match self.usual_number(value_type) {
+            Some(number) => Ok(TypedRef::Number(number)),
+            None => self.typed_otherwise(value_type),
+        }
+    }
+
+    /// The value, if it is a number sent in the usual way for its type; all others are left to [`ValueRef::typed`]. For
+    /// loops over many values: what is made of the number at once never goes through memory.
+    #[inline(always)]
+    pub fn usual_number(self, value_type: ValueType) -> Option<Number> {
+        let eight = || match self {
+            ValueRef::Block(&[code, _, _, _, a, b, c, d, e, f, g, h]) if holds(code, value_type) => {
+                Some([a, b, c, d, e, f, g, h])
+            }
+            _ => None,
         };
-        Ok(TypedRef::Number(number))
+        match (value_type, self) {
+            (ValueType::I32, ValueRef::InSitu(word)) => Some(i32::from_be_bytes(word).into()),
+            (ValueType::U32, ValueRef::InSitu(word)) => Some(u32::from_be_bytes(word).into()),
+            (ValueType::I64, _) => eight().map(|bytes| i64::from_be_bytes(bytes).into()),
+            (ValueType::U64, _) => eight().map(|bytes| u64::from_be_bytes(bytes).into()),
+            (ValueType::Double, _) => eight().map(|bytes| f64::from_be_bytes(bytes).into()),
+            (ValueType::Float, ValueRef::Block(&[code, _, _, _, a, b, c, d])) if holds(code, value_type) => {
+                Some(f32::from_be_bytes([a, b, c, d]).into())
+            }
+            _ => None,
+        }
+    }
+
+    /// What is no number, or one sent in an unusual way.
+    #[inline(never)]
+    fn typed_otherwise(self, value_type: ValueType) -> Result<TypedRef<'a>, PmError> {
+        match (value_type, self) {
+            (ValueType::Unknown, ValueRef::InSitu(word)) => {
+                Ok(TypedRef::Number(i32::from_be_bytes(word).into()))
+            }
+            (ValueType::Float, ValueRef::InSitu(word)) => {
+                Ok(TypedRef::Number(f32::from_be_bytes(word).into()))
+            }
+            (ValueType::String, _) => self.text().map(TypedRef::Text),
+            (_, ValueRef::Block(block)) => bytes_of(block, value_type).ok_or(PmError::CONV),
+            _ => Err(PmError::CONV),
+        }
     }
 
     /// As [`ValueRef::typed`]; text, aggregates and events are copied.
@@ -71,17 +101,6 @@ impl<'a> ValueRef<'a> {
         match self {
             ValueRef::Block([code, _, _, _, text @ ..]) if holds(*code, ValueType::String) => {
                 Ok(text.split(|&byte| byte == 0).next().unwrap_or_default())
-            }
-            _ => Err(PmError::CONV),
-        }
-    }
-
-    /// The bytes of a number in a block.
-    #[inline]
-    fn number<const N: usize>(self, value_type: ValueType) -> Result<[u8; N], PmError> {
-        match self {
-            ValueRef::Block([code, _, _, _, number @ ..]) if holds(*code, value_type) => {
-                number.try_into().map_err(|_| PmError::CONV)
             }
             _ => Err(PmError::CONV),
         }

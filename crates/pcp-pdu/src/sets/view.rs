@@ -100,7 +100,7 @@ impl<'a> Sets<'a> {
     pub fn iter(&self) -> impl Iterator<Item = SetRef<'a>> + use<'a> {
         let Sets { data, start: mut at, count, bias } = *self;
         (0..count).map_while(move |_| {
-            let head = SetHead::read(data, at).ok()?;
+            let head = SetHead::at(data, at)?;
             at = head.end();
             Some(head.set(data, data, bias))
         })
@@ -111,27 +111,40 @@ impl SetHead {
     /// The head of the set at an offset, whose values are there.
     #[inline]
     pub(crate) fn read(data: &[u8], at: usize) -> Result<SetHead, SetsError> {
-        let rest = data.get(at..).unwrap_or_default();
-        let Some((&[p, m, i, d, n, u, v, l], rest)) = rest.split_first_chunk() else {
-            return Err(SetsError::truncated(at, "value set", SET_HEADER, rest.len()));
-        };
+        SetHead::at(data, at).ok_or_else(|| SetHead::fault(data, at))
+    }
+
+    #[inline(always)]
+    fn at(data: &[u8], at: usize) -> Option<SetHead> {
+        let (&[p, m, i, d, n, u, v, l], rest) = data.get(at..)?.split_first_chunk()?;
         let pmid = Pmid(u32::from_be_bytes([p, m, i, d]));
         let numval = i32::from_be_bytes([n, u, v, l]);
         let at = at + SET_HEADER;
         if numval <= 0 {
-            return Ok(SetHead { pmid, numval, blocks: false, at });
+            return Some(SetHead { pmid, numval, blocks: false, at });
         }
-        let Some((valfmt, rest)) = rest.split_first_chunk() else {
-            return Err(SetsError::truncated(at, "valfmt", WORD, rest.len()));
-        };
+        let (valfmt, rest) = rest.split_first_chunk()?;
         let valfmt = i32::from_be_bytes(*valfmt);
-        if numval as usize > rest.len() / VALUE_LEN {
-            return Err(SetsError::count(at - WORD, numval));
+        let fits = numval as usize <= rest.len() / VALUE_LEN && (INSITU..=SPTR).contains(&valfmt);
+        fits.then_some(SetHead { pmid, numval, blocks: valfmt != INSITU, at: at + WORD })
+    }
+
+    /// Why there is none.
+    #[cold]
+    fn fault(data: &[u8], at: usize) -> SetsError {
+        let rest = data.get(at..).unwrap_or_default();
+        let Some((head, rest)) = rest.split_at_checked(SET_HEADER) else {
+            return SetsError::truncated(at, "value set", SET_HEADER, rest.len());
+        };
+        let at = at + SET_HEADER;
+        let Some((&valfmt, values)) = rest.split_first_chunk() else {
+            return SetsError::truncated(at, "valfmt", WORD, rest.len());
+        };
+        let numval = head.last_chunk().map_or(0, |numval| i32::from_be_bytes(*numval));
+        if numval as usize > values.len() / VALUE_LEN {
+            return SetsError::count(at - WORD, numval);
         }
-        if !(INSITU..=SPTR).contains(&valfmt) {
-            return Err(SetsError::valfmt(at, valfmt));
-        }
-        Ok(SetHead { pmid, numval, blocks: valfmt != INSITU, at: at + WORD })
+        SetsError::valfmt(at, i32::from_be_bytes(valfmt))
     }
 
     /// Where the next set begins.

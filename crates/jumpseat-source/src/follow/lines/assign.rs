@@ -2,7 +2,7 @@
 
 use super::when::When;
 use crate::delivery::Reason;
-use crate::event::{Event, Field, Limits, Refusal, Severity, SpanId, Text, Value};
+use crate::event::{Event, Field, Limits, Refusal, SeverityText, SpanId, Text, Value};
 use crate::meaning::{Meaning, phase};
 use crate::ndjson::number::{self, Number};
 use crate::registry::MAX_FIELD_NAME;
@@ -57,7 +57,7 @@ impl Assign<'_> {
             }
             Meaning::Severity => {
                 if let Some(word) = severity_word(bytes) {
-                    event.severity = Some(Severity::Word(word));
+                    event.severity = Some(SeverityText::Word(word));
                     return Ok(());
                 }
             }
@@ -93,7 +93,7 @@ impl Assign<'_> {
         match meaning {
             Meaning::Type => event.event_type = Some(value),
             Meaning::Message => event.message = Some(value),
-            Meaning::Severity => event.severity = Some(Severity::Text(value)),
+            Meaning::Severity => event.severity = Some(SeverityText::Text(value)),
             Meaning::Source => event.source = Some(value),
             _ => event.fields.push(Field { name, value: Value::Text(value) }),
         }

@@ -1,7 +1,7 @@
 //! The output of `journalctl -o json`: one object an entry, all values texts.
 
 use crate::delivery::Reason;
-use crate::event::{Event, Field, Limits, Refusal, Severity, Text, Value};
+use crate::event::{Event, Field, Limits, Refusal, SeverityText, Text, Value};
 use crate::ndjson::{self, Line, time};
 use jumpseat_wire::severity;
 
@@ -89,7 +89,7 @@ impl Journal {
                     [digit @ b'0'..=b'7'] => severity::from_number(i64::from(digit - b'0')),
                     _ => None,
                 };
-                event.severity = Some(number.map_or(Severity::Text(text), Severity::Word));
+                event.severity = Some(number.map_or(SeverityText::Text(text), SeverityText::Word));
             }
             b"SYSLOG_IDENTIFIER" => event.event_type = Some(text),
             b"_SOURCE_REALTIME_TIMESTAMP" => event.time = Some(micros(line, event, text)?),

@@ -9,7 +9,7 @@
 
 use super::assign::{Assign, typed_value};
 use crate::delivery::Reason;
-use crate::event::{Event, Field, Refusal, Severity, Text, Value};
+use crate::event::{Event, Field, Refusal, SeverityText, Text, Value};
 use jumpseat_wire::severity;
 
 /// By number, as RFC 5424 has them.
@@ -28,7 +28,7 @@ pub(super) fn parse(assign: &Assign<'_>, event: &mut Event) -> Result<(), Refusa
     let mut at = 0;
     if let Some((priority, end)) = priority(assign.line) {
         at = end;
-        event.severity = severity::from_number(i64::from(priority % 8)).map(Severity::Word);
+        event.severity = severity::from_number(i64::from(priority % 8)).map(SeverityText::Word);
         if let Some(facility) = FACILITIES.get(usize::from(priority / 8)) {
             let value = in_arena(event, facility);
             field(event, "facility", Value::Text(value));
