@@ -13,3 +13,4 @@ mod sampler;
 #[path = "../seat/mod.rs"]
 mod seat;
 mod serve;
+mod work;

@@ -116,8 +116,11 @@ impl RunningAgent {
                 reload(state);
             });
         }
-        server.on_wake(|core| {
-            core.state.drain();
+        let again = server.handle();
+        server.on_wake(move |core| {
+            if core.state.drain() {
+                again.wake();
+            }
             metrics::derived::take_report(core);
         });
         join(&mut server, clients);

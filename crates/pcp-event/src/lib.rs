@@ -11,6 +11,7 @@ pub mod pack;
 pub mod packed;
 pub mod reader;
 mod summary;
+mod work;
 
 pub use array::{BuildError, EventArray, HostEventArray, NetEventArray};
 pub use batch::{Batch, RecordError, RecordWriter};
@@ -19,6 +20,7 @@ pub use log::{CursorId, CursorStats, EventLog, LogConfig, LogStats, ReadOutcome}
 pub use pack::{ArrayKind, EventFlags, Param};
 pub use reader::{ArrayReader, ReadError};
 pub use summary::{print_value, summary};
+pub use work::Work;
 
 /// The examples of README.md are tests.
 #[cfg(doctest)]

@@ -76,6 +76,14 @@ impl Instances {
         self.ids.forget(inst);
     }
 
+    /// Takes out many at once, as [`Instances::forget`] does; `insts` are ascending. One pass, however many.
+    pub fn forget_all(&mut self, insts: &[Inst]) {
+        debug_assert!(insts.is_sorted(), "they are looked up by halves");
+        insts.iter().for_each(|&inst| self.ids.mark_used(inst));
+        self.active.retain(|inst| insts.binary_search(inst).is_err());
+        self.ids.forget_all(insts);
+    }
+
     /// The ids of the instances that are there, ascending.
     pub fn active(&self) -> &[Inst] {
         &self.active

@@ -6,6 +6,7 @@ use crate::identity::{SOURCES, TYPES};
 use crate::state::State;
 use pcp_event::ArrayKind;
 use pcp_event::batch::MAX_RECORD;
+use pcp_event::filter::MAX_COST;
 use pcp_model::{Inst, PM_IN_NULL, PmError, Units, Value, ValueType};
 use pcp_pmda::{Call, Metric, SetWriter};
 
@@ -42,13 +43,18 @@ fn read(
     values: &mut SetWriter<'_>,
     kind: ArrayKind,
 ) -> Result<(), PmError> {
-    let State { sources, streams, fields, limits, first_served, .. } = state;
+    let State { sources, streams, fields, limits, first_served, fetch_work, .. } = state;
+    let mut work = fetch_work.of(call.fetch.number);
     let mut cursors = Vec::with_capacity(sources.len());
     // Who wants all instances also wants the first records of sources that do not exist yet.
     streams.follow(call.client, kind, values.wants_all());
     for (&inst, source) in sources.iter_mut() {
         if values.wants(inst) {
-            let cursor = streams.open((call.client, kind), inst, source, fields).cursor;
+            let Some(stream) = streams.open((call.client, kind), inst, source, fields) else {
+                // Later, when others have gone.
+                return Err(PmError::AGAIN);
+            };
+            let cursor = stream.cursor;
             if source.log.cursor_stats(cursor).is_some_and(|stats| stats.queued > 0 || stats.owed > 0) {
                 cursors.push((inst, cursor));
             }
@@ -69,11 +75,18 @@ fn read(
             break;
         }
         values.events(inst, |out| {
+            source.log.set_work(work);
             let outcome = source.log.read(cursor, kind, out, limit.min(room)).unwrap_or_default();
+            work = source.log.work();
+            // Filters take turns: the next fetch begins behind the one that has used this one's work up.
+            if outcome.more && work.steps() < MAX_COST {
+                *first_served = inst.saturating_add(1);
+            }
             source.account.delivered += outcome.delivered;
             outcome.records > 0
         })?;
     }
+    fetch_work.set(work);
     Ok(())
 }
 
@@ -105,7 +118,8 @@ fn filter(
     let text = std::str::from_utf8(text).map_err(|_| PmError::BADSTORE)?;
     let State { streams, sources, fields, .. } = state;
     let source = (inst != PM_IN_NULL).then_some(inst);
-    streams.set_filter(call.client, (kind, source), text, sources, fields).map_err(|refused| {
+    let client = (call.client, call.attributes.uid);
+    streams.set_filter(client, (kind, source), text, sources, fields).map_err(|refused| {
         if let Some(held_back) = state.refused_stores.allow(Instant::now()) {
             tracing::warn!(held_back, "filter {text:?} refused: {refused}");
         }

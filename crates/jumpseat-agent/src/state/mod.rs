@@ -14,6 +14,7 @@ mod sources;
 pub(crate) mod spans;
 pub(crate) mod streams;
 mod threads;
+mod turn;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ use sources::Sources;
 use spans::Spans;
 use streams::Streams;
 use threads::ThreadStats;
+pub(crate) use turn::FetchWork;
+use turn::Turn;
 
 /// Everything the metric tables read and write.
 pub struct State {
@@ -59,6 +62,10 @@ pub struct State {
     pub(crate) derived: Derived,
     /// The source that a fetch of records serves first: one that the answer before had no room for.
     pub(crate) first_served: Inst,
+    /// What filters may still do for the fetch that is being answered.
+    pub(crate) fetch_work: FetchWork,
+    /// What deliveries may still do before others have their turn.
+    turn: Turn,
     /// Limits, as configured or stored.
     pub(crate) limits: EventsConfig,
     /// The configuration file, to be read again.
@@ -99,6 +106,8 @@ impl State {
             streams: Streams::default(),
             derived: Derived::open(config.derived.clone(), dir, domain)?,
             first_served: 0,
+            fetch_work: FetchWork::default(),
+            turn: Turn::new(),
             limits: config.events.clone(),
             config_file: config_file.map(Path::to_owned),
             load: Arc::default(),
@@ -106,16 +115,20 @@ impl State {
             started: Instant::now(),
             refused_stores: Limiter::new(3, Duration::from_secs(10)),
         };
-        state.drain();
+        while state.drain() {}
         Ok(state)
     }
 
-    /// Takes what the source threads have handed over by now. Never blocks, and ends even if they hand
-    /// over faster than this takes: each hand-over wakes the event loop again.
-    pub(crate) fn drain(&mut self) {
+    /// Takes what the source threads have handed over by now. Never blocks, and ends even if they hand over faster than
+    /// this takes: each hand-over wakes the event loop again. Whether there is more that could not be taken in one turn.
+    pub(crate) fn drain(&mut self) -> bool {
         let mut definitions = Vec::new();
+        self.turn = Turn::new();
         // At least one round, for definitions that came alone.
         for _ in 0..=self.inlet.waiting() {
+            if self.turn.is_over() {
+                return true;
+            }
             let delivery = self.inlet.take(|definition| definitions.push(definition));
             for definition in definitions.drain(..) {
                 self.define(definition);
@@ -125,6 +138,7 @@ impl State {
                 None => break,
             }
         }
+        false
     }
 
     /// Forgets a client.
@@ -209,6 +223,7 @@ impl State {
         };
         // Before records with new fields come in, the filters must know those fields.
         source.log.bind_fields(&self.fields);
+        source.log.set_work(self.turn.work);
         // A loss goes into the log where it happened: before the batch.
         source.enter(&delivery);
         self.fields_folded += delivery.tallies.folded;
@@ -219,6 +234,8 @@ impl State {
         self.spans.batch(&mut self.sources, (inst, &name), &delivery.batch, &self.fields);
         if let Some(source) = self.sources.get_mut(inst) {
             source.log.append(delivery.batch);
+            // The others' evictions take from the same: there may be many logs, and there is one turn.
+            self.turn.work = source.log.work();
         }
     }
 }

@@ -7,6 +7,7 @@ use jumpseat_source::origin::Labels;
 use jumpseat_source::registry::WellKnown;
 use jumpseat_source::rules::SourceRule;
 use jumpseat_source::{Cause, Delivery, Gate, Origin, Reason, Tallies};
+use pcp_event::Work;
 use pcp_event::log::{EventLog, LogConfig};
 use pcp_model::Timestamp;
 
@@ -87,13 +88,16 @@ impl Source {
         domain: u16,
         gate: Arc<Gate>,
     ) -> Source {
+        let mut log = EventLog::new(LogConfig {
+            budget,
+            recent: limits.recent as usize,
+            missed_pmid: WellKnown::Missed.pmid(domain),
+        });
+        // Given for each fetch and each turn of taking in deliveries.
+        log.set_work(Work::new(0));
         Source {
             name,
-            log: EventLog::new(LogConfig {
-                budget,
-                recent: limits.recent as usize,
-                missed_pmid: WellKnown::Missed.pmid(domain),
-            }),
+            log,
             account: Account::default(),
             spans: None,
             sender: Sender::default(),

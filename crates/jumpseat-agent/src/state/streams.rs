@@ -41,8 +41,12 @@ impl Stream {
     }
 }
 
+/// Most streams of all clients together.
+const MAX_STREAMS: usize = 65_536;
 /// Most memory for the filters of all clients, in bytes.
 pub(crate) const FILTER_BUDGET: usize = 32 << 20;
+/// Most of that for the filters that one user has stored; those whom nobody knows are one user.
+const USER_BUDGET: usize = FILTER_BUDGET / 4;
 /// What each filter counts for at least, so that there cannot be too many of them.
 const MIN_STORED: usize = 4 << 10;
 
@@ -50,6 +54,8 @@ const MIN_STORED: usize = 4 << 10;
 #[derive(Debug)]
 struct Stored {
     text: Arc<str>,
+    /// Who stored it first.
+    user: Option<u32>,
     /// `None` lets everything pass.
     filter: Option<Arc<Filter>>,
 }
@@ -70,6 +76,9 @@ pub(crate) enum FilterRefused {
     /// There are too many.
     #[error("the filters of all clients take {FILTER_BUDGET} bytes already")]
     Full,
+    /// This user has too many.
+    #[error("the filters of {} take their share of {USER_BUDGET} bytes already", user_name(*.0))]
+    UserFull(Option<u32>),
 }
 
 /// A filter that a client has stored. It holds for streams it may open later, too.
@@ -91,8 +100,9 @@ pub(crate) struct Streams {
     owner: FxHashMap<Inst, (ClientId, usize)>,
     last_inst: Inst,
     last_serial: u64,
-    /// Streams opened so far.
+    /// Streams opened so far, and those that were not because there were too many.
     opened: u64,
+    refused: u64,
     filters: FxHashMap<Arc<str>, Weak<Stored>>,
 }
 
@@ -116,6 +126,7 @@ impl Default for Streams {
             last_inst: first_number(),
             last_serial: first_number() as u64,
             opened: 0,
+            refused: 0,
             filters: FxHashMap::default(),
         }
     }
@@ -132,17 +143,22 @@ fn first_number() -> Inst {
 }
 
 impl Streams {
-    /// The client's stream of a source, beginning at the log's end if this is the first time it asks.
+    /// The client's stream of a source, beginning at the log's end if this is the first time it asks. `None`: there are
+    /// too many streams.
     pub(crate) fn open(
         &mut self,
         (client, kind): (ClientId, ArrayKind),
         source: Inst,
         Source { name, log, .. }: &mut Source,
         fields: &Fields,
-    ) -> &mut Stream {
+    ) -> Option<&mut Stream> {
         let state = client_entry(&mut self.by_client, &mut self.last_serial, client);
         if let Some(&at) = state.by_source.get(&(source, kind)) {
-            return &mut state.streams[at];
+            return state.streams.get_mut(at);
+        }
+        if self.owner.len() >= MAX_STREAMS {
+            self.refused += 1;
+            return None;
         }
         let cursor = log.join();
         let filter = state.filter_for(source, kind).map(|rule| Arc::clone(&rule.stored));
@@ -161,7 +177,7 @@ impl Streams {
         self.owner.insert(inst, (client, at));
         state.by_source.insert((source, kind), at);
         state.streams.push(Stream { inst, source, kind, cursor, filter });
-        &mut state.streams[at]
+        state.streams.get_mut(at)
     }
 
     /// Notes whether a client wants whatever sources there will be.
@@ -193,13 +209,13 @@ impl Streams {
     /// [`FilterRefused`]; nothing has changed then.
     pub(crate) fn set_filter(
         &mut self,
-        client: ClientId,
+        (client, user): (ClientId, Option<u32>),
         (kind, source): (ArrayKind, Option<Inst>),
         text: &str,
         sources: &mut Sources,
         fields: &Fields,
     ) -> Result<(), FilterRefused> {
-        let stored = self.stored(text)?;
+        let stored = self.stored(text, user)?;
         let state = client_entry(&mut self.by_client, &mut self.last_serial, client);
         // One for all sources replaces those for single ones: who stores it means all.
         state.filters.retain(|old| old.kind != kind || source.is_some() && old.source != source);
@@ -216,14 +232,18 @@ impl Streams {
     }
 
     /// The filter of a text, shared with all who have stored the same.
-    fn stored(&mut self, text: &str) -> Result<Arc<Stored>, FilterRefused> {
+    fn stored(&mut self, text: &str, user: Option<u32>) -> Result<Arc<Stored>, FilterRefused> {
         if let Some(stored) = self.filters.get(text).and_then(Weak::upgrade) {
             return Ok(stored);
         }
         let filter = Filter::parse(text)?.map(Arc::new);
-        let stored = Arc::new(Stored { text: text.into(), filter });
+        let stored = Arc::new(Stored { text: text.into(), user, filter });
         // Only here, where a filter is new: those that nobody has any more need not be counted.
         self.filters.retain(|_, stored| stored.strong_count() > 0);
+        let of_user = self.stored_now().filter(|stored| stored.user == user).map(|stored| stored.memory());
+        if of_user.sum::<usize>() + stored.memory() > USER_BUDGET {
+            return Err(FilterRefused::UserFull(user));
+        }
         if self.filter_memory() + stored.memory() > FILTER_BUDGET {
             return Err(FilterRefused::Full);
         }
@@ -232,8 +252,22 @@ impl Streams {
     }
 
     /// Bytes that the filters of all clients take at most.
-    fn filter_memory(&self) -> usize {
-        self.filters.values().filter_map(Weak::upgrade).map(|stored| stored.memory()).sum()
+    pub(crate) fn filter_memory(&self) -> usize {
+        self.stored_now().map(|stored| stored.memory()).sum()
+    }
+
+    fn stored_now(&self) -> impl Iterator<Item = Arc<Stored>> {
+        self.filters.values().filter_map(Weak::upgrade)
+    }
+
+    /// How many streams there are.
+    pub(crate) fn count(&self) -> usize {
+        self.owner.len()
+    }
+
+    /// How many could not be opened.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// How many streams there have been.
@@ -257,9 +291,12 @@ impl Streams {
     /// Forgets a client and gives up its places.
     pub(crate) fn end(&mut self, client: ClientId, sources: &mut Sources) {
         let Some(state) = self.by_client.remove(&client) else { return };
+        let mut insts: Vec<Inst> = state.streams.iter().map(|stream| stream.inst).collect();
+        insts.sort_unstable();
+        // All in one pass: a client with many streams, and many such clients, must not hold up the others.
+        self.names.forget_all(&insts);
         for stream in state.streams {
             self.owner.remove(&stream.inst);
-            self.names.forget(stream.inst);
             if let Some(source) = sources.get_mut(stream.source) {
                 source.log.leave(stream.cursor);
             }
@@ -288,10 +325,39 @@ fn client_entry<'a>(
     })
 }
 
+fn user_name(user: Option<u32>) -> String {
+    user.map_or_else(|| "clients without a known user".to_owned(), |uid| format!("user {uid}"))
+}
+
 /// The last component of the metric that gives a stream.
 pub(crate) fn kind_word(kind: ArrayKind) -> &'static str {
     match kind {
         ArrayKind::Event => "records",
         ArrayKind::HighRes => "highres_records",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_cannot_take_all_the_memory_for_filters() {
+        let mut streams = Streams::default();
+        let costly = |n: usize| vec![format!("text =~ 'a{n}[ab]{{10}}[^ab]'"); 4].join(" || ");
+        let mut kept = Vec::new();
+        let refused = (0..1000).find_map(|n| match streams.stored(&costly(n), Some(7)) {
+            Ok(stored) => {
+                kept.push(stored);
+                None
+            }
+            Err(refused) => Some(refused.to_string()),
+        });
+        assert_eq!(
+            refused.as_deref(),
+            Some("the filters of user 7 take their share of 8388608 bytes already")
+        );
+        assert!(streams.stored(&costly(2000), Some(8)).is_ok());
+        assert!(streams.stored(&costly(0), Some(7)).is_ok(), "it is there already");
     }
 }

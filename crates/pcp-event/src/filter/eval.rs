@@ -6,7 +6,9 @@ use std::sync::Arc;
 use byteorder::{BigEndian, ByteOrder};
 use jumpseat_wire::severity::Severity;
 
-use super::{Expr, FieldResolver, Filter, Literal, Op};
+use super::{Expr, FieldResolver, Filter, Literal, MAX_REGEXES, MAX_TESTS, Op};
+use crate::batch::MAX_RECORD;
+use crate::pack::PARAM_HEADER;
 use crate::packed::{PackedParam as Param, flags, params};
 use pcp_model::{Pmid, ValueType};
 
@@ -17,6 +19,14 @@ pub struct BoundFilter {
     /// For each of the filter's fields, the parameters that carry it.
     pmids: Vec<Vec<Pmid>>,
     generation: u64,
+}
+
+/// The largest record through the most expensive filter, in steps of [`Work`](crate::Work).
+pub const MAX_COST: u64 = steps(MAX_RECORD, MAX_TESTS, MAX_REGEXES);
+
+/// Reading the bytes takes its time, too, where they come from memory.
+const fn steps(record: usize, tests: usize, regexes: usize) -> u64 {
+    ((record / PARAM_HEADER + 1) * tests + record * (2 + regexes)) as u64
 }
 
 impl BoundFilter {
@@ -37,6 +47,11 @@ impl BoundFilter {
         if self.generation != resolver.generation() {
             self.look_up(resolver);
         }
+    }
+
+    /// How much work it is at most to try a record of so many bytes.
+    pub fn cost(&self, record: usize) -> u64 {
+        steps(record, self.filter.tests, self.filter.regexes)
     }
 
     /// Whether a packed HIGHRES record in network byte order passes. Of a damaged record only the
@@ -76,7 +91,7 @@ fn eval(expr: &Expr, pmids: &[Vec<Pmid>], record: &[u8]) -> bool {
             if *negated { none(*field, &test) } else { any(*field, &test) }
         }
         Expr::Match { field, negated, pattern } => {
-            let test = |param: Param<'_>| param.text().is_some_and(|text| pattern.0.is_match(text));
+            let test = |param: Param<'_>| param.text().is_some_and(|text| pattern.is_match(text));
             if *negated { none(*field, &test) } else { any(*field, &test) }
         }
     }

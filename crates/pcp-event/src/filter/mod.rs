@@ -8,14 +8,14 @@
 //! which parameters the field names stand for, and [`BoundFilter::matches`] answers for one packed
 //! record. Binding is repeated when fields have been added ([`FieldResolver::generation`]).
 //!
-//! **Cost:** a test walks the record's parameter headers until it finds its field; nothing is
-//! allocated (a regular expression's scratch space aside, which is made once and kept). Text,
-//! nesting, number and size of regular expressions are limited, so that what a client stores costs
-//! the agent a bounded amount of memory.
+//! **Cost:** a test walks the record's parameter headers until it finds its field; nothing is allocated. Text, nesting,
+//! number of tests, number and size of regular expressions are limited, so that what a client stores costs the agent a
+//! bounded amount of memory, and of time for each record: [`BoundFilter::cost`] says how much at most.
 
 mod eval;
 mod lexer;
 mod parser;
+mod pattern;
 mod print;
 mod severity;
 
@@ -25,7 +25,8 @@ use jumpseat_wire::severity::Severity;
 use thiserror::Error;
 
 use super::pack::EventFlags;
-pub use eval::BoundFilter;
+pub use eval::{BoundFilter, MAX_COST};
+use pattern::Pattern;
 use pcp_model::Pmid;
 
 /// Longest text of a filter, in bytes.
@@ -33,11 +34,11 @@ pub const MAX_TEXT: usize = 8 * 1024;
 /// Deepest nesting of parentheses and negations.
 pub const MAX_DEPTH: usize = 32;
 /// Most regular expressions in one filter.
-pub const MAX_REGEXES: usize = 16;
-/// Largest compiled regular expression, in bytes.
+pub const MAX_REGEXES: usize = 8;
+/// Most memory for the compiled regular expressions of a filter, in bytes.
 pub const MAX_REGEX_SIZE: usize = 256 * 1024;
-/// What a regular expression is at least taken to need.
-const MIN_REGEX_SIZE: usize = 16 * 1024;
+/// Most tests in one filter; each value of a list counts as one, a negated test as two.
+pub const MAX_TESTS: usize = 128;
 
 /// The field whose values have an order of their own: [`Severity`].
 const SEVERITY_FIELD: &str = "severity";
@@ -50,6 +51,9 @@ pub struct Filter {
     /// The field names, each once, in the order of their first appearance.
     fields: Vec<String>,
     memory: usize,
+    /// What it takes to try a record.
+    tests: usize,
+    regexes: usize,
 }
 
 impl PartialEq for Filter {
@@ -142,6 +146,17 @@ pub enum FilterErrorKind {
     /// Too many regular expressions.
     #[error("too many regular expressions: at most {MAX_REGEXES} are allowed")]
     TooManyRegexes,
+    /// Regular expressions whose automata are too large.
+    #[error(
+        "too complex a regular expression: the automata of a filter may take {MAX_REGEX_SIZE} bytes; count less ({{1000}}) after \
+         what may begin anywhere"
+    )]
+    RegexTooLarge,
+    /// Too many tests.
+    #[error(
+        "too many tests: at most {MAX_TESTS} are allowed, a value in a list counts as one, a negated test as two"
+    )]
+    TooManyTests,
     /// Nested too deeply.
     #[error("nested too deeply: at most {MAX_DEPTH} levels are allowed")]
     TooDeep,
@@ -196,16 +211,6 @@ enum Literal {
     Bool(bool),
     /// Only with [`SEVERITY_FIELD`].
     Severity(Severity),
-}
-
-/// A compiled regular expression; equal when written the same.
-#[derive(Clone, Debug)]
-struct Pattern(regex::bytes::Regex);
-
-impl PartialEq for Pattern {
-    fn eq(&self, other: &Pattern) -> bool {
-        self.0.as_str() == other.0.as_str()
-    }
 }
 
 #[cfg(test)]
@@ -284,7 +289,7 @@ mod tests {
             "{}",
             error("a =~ '('")
         );
-        assert!(error("a =~ '\\w{1000}{1000}'").starts_with("column 6: bad regular expression: "));
+        assert!(error("a =~ '\\w{1000}{1000}'").starts_with("column 6: too complex a regular expression: "));
     }
 
     #[test]
@@ -298,11 +303,19 @@ mod tests {
         assert_eq!(error(&"!".repeat(5000)), "column 33: nested too deeply: at most 32 levels are allowed");
         let regexes = |n| vec!["a =~ 'x'"; n].join(" || ");
         assert!(Filter::parse(&regexes(MAX_REGEXES)).is_ok());
-        assert!(error(&regexes(MAX_REGEXES + 1)).ends_with("at most 16 are allowed"));
+        assert!(error(&regexes(MAX_REGEXES + 1)).ends_with("at most 8 are allowed"));
+        let tests = |n| format!("a in [{}]", vec!["1"; n].join(", "));
+        assert!(Filter::parse(&tests(MAX_TESTS)).is_ok());
+        assert!(error(&tests(MAX_TESTS + 1)).contains("too many tests: at most 128 are allowed"));
+        assert!(error(&vec!["a != 1"; MAX_TESTS / 2 + 1].join(" && ")).contains("too many tests"));
         let memory = |text: &str| Filter::parse(text).unwrap().unwrap().memory();
-        assert!(memory("a =~ 'x'") < 100 * 1024 && memory("a == 'x'") < 1024);
-        assert!(memory("a =~ '\\w{3}'") > 256 * 1024, "sized by what it compiles to");
-        assert!(memory(&regexes(MAX_REGEXES)) > 15 * memory("a =~ 'x'"));
+        assert!(memory("a =~ 'x'") < 10 * 1024 && memory("a == 'x'") < 1024);
+        assert!(memory("a =~ 'a[ab]{10}[^ab]'") > 32 * 1024, "sized by what it compiles to");
+        // Of all together, not of each.
+        assert!(
+            error(&vec!["a =~ 'a[ab]{10}[^ab]'"; 7].join(" || "))
+                .contains("too complex a regular expression")
+        );
         assert_eq!(error(&" ".repeat(MAX_TEXT + 1)), "column 8193: the filter is longer than 8192 bytes");
     }
 

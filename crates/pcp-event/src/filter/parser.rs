@@ -10,17 +10,18 @@
 use jumpseat_wire::severity::Severity;
 
 use super::lexer::{self, Piece, Token};
+use super::pattern::{Pattern, PatternError};
 use super::{
-    Expr, Filter, FilterError, FilterErrorKind, Literal, MAX_DEPTH, MAX_REGEX_SIZE, MAX_REGEXES, MAX_TEXT,
-    MIN_REGEX_SIZE, Op, Pattern, SEVERITY_FIELD,
+    Expr, Filter, FilterError, FilterErrorKind, Literal, MAX_DEPTH, MAX_REGEX_SIZE, MAX_REGEXES, MAX_TESTS,
+    MAX_TEXT, Op, SEVERITY_FIELD,
 };
 use crate::EventFlags;
 
 const VALUE: &str = "a number, a text in quotes, true or false";
 /// Bytes of syntax tree for each byte of text, at most: `a==1||` is the densest.
 const MEMORY_PER_BYTE: usize = 48;
-/// A regular expression is compiled forwards and backwards, with a cache for each.
-const REGEX_COPIES: usize = 4;
+/// What a field takes once it is bound.
+const MEMORY_PER_FIELD: usize = 256;
 const COMPARISON: &str = "==, !=, <, <=, >, >=, =~, !~ or in";
 
 pub(super) fn parse(text: &str) -> Result<Option<Filter>, FilterError> {
@@ -31,14 +32,23 @@ pub(super) fn parse(text: &str) -> Result<Option<Filter>, FilterError> {
     if matches!(pieces[..], [] | [Piece { token: Token::True | Token::Star, .. }]) {
         return Ok(None);
     }
-    let mut parser =
-        Parser { text, pieces: &pieces, next: 0, depth: 0, regexes: 0, regex_bytes: 0, fields: Vec::new() };
+    let mut parser = Parser {
+        text,
+        pieces: &pieces,
+        next: 0,
+        depth: 0,
+        tests: 0,
+        regexes: 0,
+        regex_bytes: 0,
+        fields: Vec::new(),
+    };
     let root = parser.or()?;
     if parser.peek().is_some() {
         return Err(parser.unexpected("&& or ||"));
     }
-    let memory = MEMORY_PER_BYTE * text.len() + REGEX_COPIES * parser.regex_bytes;
-    Ok(Some(Filter { root, fields: parser.fields, memory }))
+    let Parser { tests, regexes, regex_bytes, fields, .. } = parser;
+    let memory = MEMORY_PER_BYTE * text.len() + MEMORY_PER_FIELD * fields.len() + regex_bytes;
+    Ok(Some(Filter { root, fields, memory, tests, regexes }))
 }
 
 struct Parser<'a> {
@@ -46,6 +56,7 @@ struct Parser<'a> {
     pieces: &'a [Piece<'a>],
     next: usize,
     depth: usize,
+    tests: usize,
     regexes: usize,
     /// Sum of their sizes.
     regex_bytes: usize,
@@ -113,6 +124,7 @@ impl<'a> Parser<'a> {
                 self.expect(Token::Open, "(")?;
                 let field = self.field()?;
                 self.expect(Token::Close, ")")?;
+                self.count(piece, 1)?;
                 Ok(Expr::Exists(field))
             }
             _ => self.test(),
@@ -150,7 +162,9 @@ impl<'a> Parser<'a> {
             Token::Match | Token::NoMatch => {
                 self.next += 1;
                 let pattern = self.pattern()?;
-                return Ok(Expr::Match { field, negated: piece.token == Token::NoMatch, pattern });
+                let negated = piece.token == Token::NoMatch;
+                self.count(piece, if negated { 2 } else { 1 })?;
+                return Ok(Expr::Match { field, negated, pattern });
             }
             Token::In | Token::Not => {
                 self.next += 1;
@@ -158,11 +172,14 @@ impl<'a> Parser<'a> {
                 if negated {
                     self.expect(Token::In, "in")?;
                 }
+                // Whether there is a value is a look of its own.
+                self.count(piece, usize::from(negated))?;
                 return self.list(field, negated);
             }
             _ => return Err(self.unexpected(COMPARISON)),
         };
         self.next += 1;
+        self.count(piece, usize::from(op == Op::Ne))?;
         let to = self.value(field, matches!(op, Op::Eq | Op::Ne))?;
         Ok(Expr::Compare { field, op, to })
     }
@@ -226,6 +243,7 @@ impl<'a> Parser<'a> {
             }
             _ => return Err(self.unexpected(VALUE)),
         };
+        self.count(piece, 1)?;
         self.next += 1;
         Ok(literal)
     }
@@ -241,22 +259,23 @@ impl<'a> Parser<'a> {
         }
         self.regexes += 1;
         self.next += 1;
-        let mut builder = regex::bytes::RegexBuilder::new(&unquote(piece));
-        builder.nest_limit(MAX_DEPTH as u32);
-        // The regex crate does not say how large a compiled expression is. The smallest limit that it fits into does,
-        // within a factor of four.
-        let mut size = MIN_REGEX_SIZE;
-        loop {
-            match builder.size_limit(size).dfa_size_limit(size).build() {
-                Ok(regex) => {
-                    self.regex_bytes += size;
-                    return Ok(Pattern(regex));
-                }
-                Err(regex::Error::CompiledTooBig(_)) if size < MAX_REGEX_SIZE => size *= 4,
-                Err(e) => {
-                    return Err(self.error(piece, FilterErrorKind::Regex(last_line(&e.to_string()))));
-                }
+        let room = MAX_REGEX_SIZE - self.regex_bytes;
+        match Pattern::new(&unquote(piece), room) {
+            Ok(pattern) if pattern.memory() <= room => {
+                self.regex_bytes += pattern.memory();
+                Ok(pattern)
             }
+            Ok(_) | Err(PatternError::TooLarge) => Err(self.error(piece, FilterErrorKind::RegexTooLarge)),
+            Err(PatternError::Syntax(reason)) => Err(self.error(piece, FilterErrorKind::Regex(reason))),
+        }
+    }
+
+    /// Counts tests, the last of them at `piece`.
+    fn count(&mut self, piece: Piece<'_>, tests: usize) -> Result<(), FilterError> {
+        self.tests += tests;
+        match self.tests {
+            ..=MAX_TESTS => Ok(()),
+            _ => Err(self.error(piece, FilterErrorKind::TooManyTests)),
         }
     }
 
@@ -316,10 +335,4 @@ fn unquote(piece: Piece<'_>) -> String {
         Token::RawText => piece.text[1..piece.text.len() - 1].to_owned(),
         _ => lexer::unescape(piece.text),
     }
-}
-
-/// The reason in the multi-line messages of the regex crate.
-fn last_line(message: &str) -> String {
-    let line = message.lines().last().unwrap_or(message);
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }

@@ -84,7 +84,7 @@ fn print(f: &mut Formatter<'_>, expr: &Expr, fields: &[String], within_and: bool
         Expr::Match { field, negated, pattern } => {
             name(f, &fields[*field])?;
             f.write_str(if *negated { " !~ " } else { " =~ " })?;
-            quote(f, pattern.0.as_str(), '"')
+            quote(f, pattern.as_str(), '"')
         }
     }
 }

@@ -11,6 +11,7 @@ use super::chunk::Chunk;
 use super::cursor::{Cursor, CursorTable, Lag};
 use crate::batch::record_time;
 use crate::filter::{BoundFilter, FieldResolver, Filter};
+use crate::work::Work;
 use pcp_model::Timestamp;
 
 #[derive(Debug)]
@@ -81,7 +82,7 @@ impl Groups {
     }
 
     /// Counts the passing and the other records of a chunk for the cursors that have not read them.
-    pub(super) fn evict(&mut self, chunk: &Chunk, cursors: &mut CursorTable) {
+    pub(super) fn evict(&mut self, chunk: &Chunk, cursors: &mut CursorTable, work: &mut Work) {
         let mut fallen: Vec<EvictedReader<'_>> = Vec::new();
         // A walk over all cursors, so only where there is one to be found. Those without a filter need no visit: what
         // they have lost is the distance to the first entry that is left.
@@ -98,7 +99,7 @@ impl Groups {
             let (own, rest) = fallen.split_at_mut(fallen.partition_point(|fallen| fallen.group <= number));
             fallen = rest;
             if let Some(group) = group {
-                group.evict(chunk, own);
+                group.evict(chunk, own, work);
             }
         }
     }
@@ -121,14 +122,23 @@ impl Groups {
 }
 
 impl Group {
+    /// The work of trying a chunk's records from `lowest` on.
+    fn cost(&self, chunk: &Chunk, lowest: usize) -> u64 {
+        // As of one long record, and what is due for each however short it is.
+        let bytes = chunk.bytes.len() - chunk.start_of(lowest);
+        self.filter.cost(bytes) + (chunk.len() - lowest) as u64 * self.filter.cost(0)
+    }
+
     /// `fallen` are this group's cursors in the chunk, the one that has read most first.
-    fn evict(&mut self, chunk: &Chunk, fallen: &mut [EvictedReader<'_>]) {
+    fn evict(&mut self, chunk: &Chunk, fallen: &mut [EvictedReader<'_>], work: &mut Work) {
         // Nobody has lost anything by this filter: no record needs to be looked at.
         if self.lagging == 0 && fallen.is_empty() {
             return;
         }
         // A cursor that has been behind before has read nothing of this chunk: all of it counts.
         let lowest = if self.lagging > 0 { 0 } else { fallen.last().map_or(0, |fallen| fallen.index) };
+        // Nobody who reads slowly may have the others wait for a filter: beyond what is allowed all counts as missed.
+        let is_looked_at = work.take(self.cost(chunk, lowest));
         // The newest entry that counts as missed: its sequence number and time.
         let mut newest = chunk.losses.last().map(|loss| (loss.seq, loss.time));
         let mut passed = 0;
@@ -136,7 +146,7 @@ impl Group {
         // Backwards, so that each record is matched once for all cursors of the group: at a cursor's place `passed` is
         // just what it has lost.
         for index in (lowest..=chunk.len()).rev() {
-            if index < chunk.len() && self.filter.matches(chunk.record(index)) {
+            if index < chunk.len() && (!is_looked_at || self.filter.matches(chunk.record(index))) {
                 passed += 1;
                 if passed == 1 {
                     newest = newest.max(Some((chunk.seq_of(index), record_time(chunk.record(index)))));

@@ -27,7 +27,8 @@
 //! chunk, for the EVENT kind one for each record; nothing is allocated but `out`. A filtered cursor
 //! that has not kept up costs one evaluation for each evicted record and *distinct filter*; finding
 //! those that have just fallen behind is a walk over the cursors for each evicted chunk that
-//! had such a reader.
+//! had such a reader. What filters do is charged beforehand, for the worst case, and limited ([`EventLog::set_work`]):
+//! beyond that a read ends early, and evicted records count as missed without a look.
 
 mod chunk;
 mod cursor;
@@ -38,7 +39,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::batch::{Batch, record_time};
-use super::filter::{FieldResolver, Filter};
+use super::filter::{FieldResolver, Filter, MAX_COST};
+use super::work::Work;
 use chunk::{Chunk, memory_of};
 use cursor::{Cursor, CursorTable};
 pub use cursor::{CursorId, CursorStats, ReadOutcome};
@@ -53,6 +55,11 @@ pub const MAX_LOSS: u64 = 1 << 40;
 /// Losses beyond this sequence number are not believed either: what is left of the 64 bits is for records,
 /// more than any source can send.
 pub const MAX_SEQ: u64 = 1 << 63;
+
+/// Most work of filters for one read; what is over comes with the next.
+pub const READ_WORK: Work = Work::new(8 << 20);
+// Else a reader would never get past such a record.
+const _: () = assert!(READ_WORK.steps() >= MAX_COST);
 
 /// Most bytes in a chunk that small batches are copied into.
 const MAX_COPIED: usize = 64 * 1024;
@@ -85,6 +92,8 @@ pub struct EventLog {
     caught_up_filtered: usize,
     /// The time of the newest entry that was evicted from under a cursor.
     evicted_time: Timestamp,
+    /// What filters may still do.
+    work: Work,
     memory: usize,
     records: usize,
     totals: Totals,
@@ -133,6 +142,7 @@ impl EventLog {
             caught_up: 0,
             caught_up_filtered: 0,
             evicted_time: Timestamp::default(),
+            work: Work::UNLIMITED,
             memory: 0,
             records: 0,
             totals: Totals::default(),
@@ -228,6 +238,17 @@ impl EventLog {
         if let Some(cursor) = self.cursors.get_mut(id) {
             cursor.group = group;
         }
+    }
+
+    /// Sets how much work filters may cause from now on, reads and evictions together. Without any left a read gives
+    /// nothing that a filter has to look at, and what is evicted counts as missed without a look.
+    pub fn set_work(&mut self, work: Work) {
+        self.work = work;
+    }
+
+    /// What is left of it.
+    pub fn work(&self) -> Work {
+        self.work
     }
 
     /// A cursor's filter.
@@ -389,7 +410,7 @@ impl EventLog {
             // of which the newest is enough.
             self.totals.evicted += chunk.len() as u64;
             self.evicted_time = chunk.last_time();
-            self.groups.evict(&chunk, &mut self.cursors);
+            self.groups.evict(&chunk, &mut self.cursors, &mut self.work);
             // Filtered ones are lagging now, and no longer counted as filtered readers of any chunk.
             match self.chunks.front_mut() {
                 Some(front) => front.readers += chunk.readers,

@@ -4,14 +4,12 @@ use byteorder::{BigEndian, ByteOrder};
 
 use super::chunk::Chunk;
 use super::cursor::{CursorId, Owed, ReadOutcome, missed_len};
-use super::{EventLog, LogConfig};
+use super::{EventLog, LogConfig, READ_WORK};
 use crate::filter::BoundFilter;
 use crate::pack::{
     ARRAY_HEADER, ArrayKind, EventFlags, MAX_ARRAY, Param, header_word, put_param, put_record,
 };
-
-/// Bytes of records that one read passes through a filter at most; the rest comes with the next.
-const MAX_SCAN: usize = 4 * 1024 * 1024;
+use crate::work::Work;
 
 /// What an EVENT record is shorter than a HIGHRES one.
 const SHORTER: usize = ArrayKind::HighRes.record_header() - ArrayKind::Event.record_header();
@@ -34,7 +32,8 @@ impl EventLog {
         let filter = cursor.group.map(|group| &self.groups.get(group).filter);
         let mut array = ArrayWriter::new(out, kind, max_bytes);
         let mut rejected = 0;
-        let mut scan = MAX_SCAN;
+        let allowed = READ_WORK.steps().min(self.work.steps());
+        let mut work = Work::new(allowed);
         let mut chunk = self.chunk_of(from);
         // What is owed comes first, as it was lost before what the cursor reads next. If it does not fit, nothing may
         // overtake it: the array ends here.
@@ -55,7 +54,7 @@ impl EventLog {
             let end = next_loss.map_or(here.len(), |loss| loss.index as usize);
             let reached = match filter {
                 None => array.records(here, first, end),
-                Some(filter) => array.passing(here, first, end, filter, &mut scan, &mut rejected),
+                Some(filter) => array.passing(here, first, end, filter, &mut work, &mut rejected),
             };
             cursor.seq += (reached - first) as u64;
             // The array is full, or enough has been looked at for one request.
@@ -63,6 +62,8 @@ impl EventLog {
                 break;
             }
         }
+        let used = self.work.take(allowed - work.steps());
+        debug_assert!(used, "no more was allowed than there is");
         let (outcome, bytes) = array.finish(cursor.owed.count > 0 || cursor.seq < self.next_seq);
         cursor.delivered += outcome.delivered;
         cursor.filtered += rejected;
@@ -185,7 +186,7 @@ impl<'a> ArrayWriter<'a> {
         first: usize,
         end: usize,
         filter: &BoundFilter,
-        scan: &mut usize,
+        work: &mut Work,
         rejected: &mut u64,
     ) -> usize {
         // Passing neighbours are copied together.
@@ -194,11 +195,10 @@ impl<'a> ArrayWriter<'a> {
             let record = chunk.record(index);
             // A filter that matches nothing must not keep the agent from answering others: the scan goes on with the
             // next request, which `more` asks for.
-            if record.len() > *scan {
+            if !work.take(filter.cost(record.len())) {
                 self.run(chunk, run, index);
                 return index;
             }
-            *scan -= record.len();
             if !filter.matches(record) {
                 self.run(chunk, run, index);
                 run = index + 1;

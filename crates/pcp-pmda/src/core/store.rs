@@ -4,6 +4,7 @@ use super::Core;
 use crate::call::{Call, ClientId};
 use pcp_model::{InDom, InstanceValue, PM_IN_NULL, PmError, Profile, ValueType};
 use pcp_pdu::RawValueSet;
+use rustc_hash::FxHashSet;
 
 impl<S> Core<S> {
     /// Stores the values of one metric. Everything that can be checked is checked for all of them before the
@@ -47,6 +48,9 @@ impl<S> Core<S> {
             }
             _ => {}
         }
+        if about_events && !is_one_text(&values) {
+            return Err(PmError::BADSTORE);
+        }
         // From here on a refusal leaves the values before it stored: nobody can take a value back.
         for InstanceValue { inst, value } in &values {
             // The instance of a singular metric means nothing, whatever the client sent.
@@ -62,4 +66,11 @@ impl<S> Core<S> {
         }
         Ok(())
     }
+}
+
+/// Whether one text is stored, once for each instance: what a text means takes its time to find out, and a request has
+/// room for a thousand.
+fn is_one_text(values: &[InstanceValue]) -> bool {
+    let mut seen = FxHashSet::default();
+    values.iter().all(|value| value.value == values[0].value && seen.insert(value.inst))
 }

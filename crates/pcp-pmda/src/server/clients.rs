@@ -75,6 +75,9 @@ pub(super) enum Gone {
     Slow,
 }
 
+/// Clients dropped at a time before others get their turn.
+const DROPS: u64 = 64;
+
 impl Clients {
     pub(super) fn len(&self) -> usize {
         self.table.len()
@@ -159,6 +162,7 @@ impl Clients {
         let mut dropped = 0;
         while let Some(&(due, place)) = self.due.first()
             && due <= now
+            && dropped < DROPS
         {
             if let Some(client) = self.table.get(place) {
                 let duty = client.due.map(|(duty, _)| duty);

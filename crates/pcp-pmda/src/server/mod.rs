@@ -15,6 +15,7 @@ pub use clients::Limits;
 pub use listen::Listen;
 pub use pmcd::Transport;
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
@@ -105,6 +106,8 @@ pub struct Stats {
     pub wakeups: AtomicU64,
     /// Nanoseconds that the loop did not sleep.
     pub busy_nanos: AtomicU64,
+    /// Nanoseconds of the longest round of the loop: how long somebody may have had to wait for others.
+    pub longest_round_nanos: AtomicU64,
     /// PDUs that have come, from pmcd and from direct clients.
     pub requests: AtomicU64,
     /// Nanoseconds it took to answer them, writing the answers included.
@@ -179,8 +182,8 @@ pub struct Server<S> {
     /// Where clients within this program come in.
     inside: Receiver<UnixStream>,
     clients: Clients,
-    /// Clients that have more to do than one turn.
-    busy: Vec<usize>,
+    /// Clients that have something to do, each once, in the order of their turns.
+    busy: VecDeque<usize>,
     /// pmcd has, too.
     pmcd_busy: bool,
     /// When to look for connections that the system will not tell of once more.
@@ -214,7 +217,7 @@ impl<S> Server<S> {
             listeners: Vec::new(),
             inside,
             clients: Clients::default(),
-            busy: Vec::new(),
+            busy: VecDeque::new(),
             pmcd_busy: false,
             accept_again: None,
             signals: None,

@@ -21,6 +21,8 @@ use pcp_model::PmError;
 
 /// Connections taken in at a time before others get their turn.
 const ACCEPTS: usize = 64;
+/// After so long in one round clients wait for the next.
+const ROUND: Duration = Duration::from_millis(30);
 /// When to try again after the system could not accept a connection, for lack of descriptors most likely.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
@@ -49,23 +51,41 @@ impl<S> Server<S> {
         {
             return Ok(Some(exit));
         }
-        let mut busy = std::mem::take(&mut self.busy);
-        // One turn each: a client that also has an event is here once more.
-        busy.sort_unstable();
-        busy.dedup();
-        for place in busy {
-            self.drive_client(place);
-        }
         for event in events {
             if let Some(exit) = self.event(event)? {
                 return Ok(Some(exit));
             }
         }
+        self.drive_clients(woken);
         self.run_timers()?;
         self.stats.contexts.store(self.core.clients() as u64, Ordering::Relaxed);
-        self.stats.busy_nanos.fetch_add(woken.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        let took = woken.elapsed().as_nanos() as u64;
+        self.stats.busy_nanos.fetch_add(took, Ordering::Relaxed);
+        self.stats.longest_round_nanos.fetch_max(took, Ordering::Relaxed);
         self.results.shrink_to(KEEP_RESULT);
         Ok(None)
+    }
+
+    /// A turn for each client that has something to do, as far as they fit into a round; the others come first in the
+    /// next, so that neither pmcd nor a timer waits for a thousand of them.
+    fn drive_clients(&mut self, since: Instant) {
+        let mut left = std::mem::take(&mut self.busy);
+        while let Some(place) = left.pop_front() {
+            self.drive_client(place);
+            if since.elapsed() >= ROUND {
+                break;
+            }
+        }
+        // Behind those who had no turn: they have just had one.
+        left.append(&mut self.busy);
+        self.busy = left;
+    }
+
+    /// Notes that a client has something to do.
+    fn mark_busy(&mut self, place: usize) {
+        if !self.busy.contains(&place) {
+            self.busy.push_back(place);
+        }
     }
 
     /// Does what the system has told of; `Some` if that is the end.
@@ -94,7 +114,7 @@ impl<S> Server<S> {
                 if let Some(line) = self.clients.line(token - CLIENTS) {
                     line.note_readiness(event);
                 }
-                self.drive_client(token - CLIENTS);
+                self.mark_busy(token - CLIENTS);
             }
         }
         Ok(None)
@@ -303,7 +323,7 @@ impl<S> Server<S> {
         let (core, results, scratch) = (&mut self.core, &mut self.results, &mut self.scratch);
         let gone = match self.clients.drive(place, core, endpoint, results, scratch, &self.stats) {
             Ok(Rest::Wait) => return self.watch_client_output(place),
-            Ok(Rest::More) => return self.busy.push(place),
+            Ok(Rest::More) => return self.mark_busy(place),
             Err(gone) => gone,
         };
         match gone {

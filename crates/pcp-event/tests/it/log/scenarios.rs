@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pcp_event::log::{LogConfig, MAX_LOSS, MIN_BUDGET};
-use pcp_event::{ArrayKind, Batch, CursorId, EventFlags, EventLog, Filter, Param, ReadOutcome};
+use pcp_event::{ArrayKind, Batch, CursorId, EventFlags, EventLog, Filter, Param, ReadOutcome, Work};
 use pcp_model::Timestamp;
 
 use super::check::{Fields, Item, MESSAGE, MISSED, batch, items, time};
@@ -317,6 +317,44 @@ fn one_read_scans_a_bounded_stretch() {
     }
     assert!(reads >= 3, "{reads}");
     assert_eq!(balance(&log, cursor), (0, 50_000, 0, 0));
+}
+
+#[test]
+fn without_work_a_filtered_read_waits_and_another_does_not() {
+    let mut log = log(1 << 20, 0);
+    let [filtered, plain] = [log.join(), log.join()];
+    log.set_filter(filtered, filter("type == 'none'"), &Fields);
+    log.append(batch(0..100));
+    log.set_work(Work::new(1));
+    let mut out = Vec::new();
+    let outcome = log.read(filtered, ArrayKind::HighRes, &mut out, usize::MAX).unwrap();
+    assert!(outcome.more && outcome.records == 0);
+    assert_eq!(ids(&read(&mut log, plain, ArrayKind::HighRes)).len(), 100);
+    log.set_work(Work::new(1 << 20));
+    assert!(read(&mut log, filtered, ArrayKind::HighRes).is_empty());
+    assert_eq!(balance(&log, filtered), (0, 100, 0, 0));
+    assert!(log.work().steps() < 1 << 20, "it was charged");
+}
+
+#[test]
+fn without_work_what_is_evicted_counts_as_missed_without_a_look() {
+    let mut log = log(MIN_BUDGET, 0);
+    let [looked, unlooked] = [log.join(), log.join()];
+    log.set_filter(looked, filter("type == 'none'"), &Fields);
+    log.append(batch(0..50));
+    // Only now is there somebody whose filter it would take more work to ask.
+    log.set_filter(unlooked, filter("type == 'nothing'"), &Fields);
+    log.set_work(Work::new(0));
+    log.append(batch(50..2000));
+    for cursor in [looked, unlooked] {
+        let (delivered, filtered, missed, queued) = balance(&log, cursor);
+        assert_eq!((delivered, filtered), (0, 0));
+        assert_eq!(missed + queued, 2000);
+    }
+    log.set_work(Work::UNLIMITED);
+    log.append(batch(2000..4000));
+    let (.., filtered_now, _, _) = balance(&log, looked);
+    assert!(filtered_now > 0, "looked at again");
 }
 
 #[test]
