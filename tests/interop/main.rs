@@ -13,4 +13,5 @@ mod sampler;
 #[path = "../seat/mod.rs"]
 mod seat;
 mod serve;
+mod trust;
 mod work;

@@ -43,9 +43,12 @@ pub enum Access {
 }
 
 impl Access {
-    /// Root and the user this process runs as; `unknown` is the verdict on clients without a user id.
+    /// Root and the user this process runs as; `unknown` is the verdict on clients without a user id. Not PCP's own user,
+    /// even if this process runs as that: pmproxy does, too, and asks for whoever reaches it.
     pub fn root_or_self(unknown: bool) -> Access {
-        Access::Users { uids: vec![0, nix::unistd::geteuid().as_raw()], unknown }
+        let own =
+            Some(nix::unistd::geteuid().as_raw()).filter(|&own| Some(own) != crate::identity::pcp_user());
+        Access::Users { uids: [0].into_iter().chain(own).collect(), unknown }
     }
 
     /// Whether a client with these attributes may store.

@@ -13,6 +13,11 @@ use nix::unistd::{User, fchownat, geteuid, initgroups, setgid, setuid};
 /// The user PCP's own programs run as.
 pub const DEFAULT_USER: &str = "pcp";
 
+/// The number of [`DEFAULT_USER`], if there is one.
+pub(crate) fn pcp_user() -> Option<u32> {
+    User::from_name(DEFAULT_USER).ok().flatten().map(|user| user.uid.as_raw())
+}
+
 /// Root could not become another user.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

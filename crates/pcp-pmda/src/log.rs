@@ -146,8 +146,7 @@ struct Text {
 
 impl Text {
     fn push(&mut self, field: &Field, value: std::fmt::Arguments<'_>) {
-        // Line breaks would let a message pass for another line of the log.
-        let value = value.to_string().replace(['\n', '\r'], " ");
+        let value = harmless(&value.to_string());
         // Writing to a String cannot fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value}"),
@@ -155,6 +154,25 @@ impl Text {
             name => write!(self.fields, " {name}={value}"),
         };
     }
+}
+
+/// A text of whoever: line breaks would let it pass for another line of the log, and other control characters do things to
+/// the terminal of who reads it.
+fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' => shown.push(' '),
+            c if c.is_control() || is_bidi_control(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Whether it changes the direction in which what follows is shown.
+fn is_bidi_control(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl Visit for Text {
@@ -170,6 +188,14 @@ impl Visit for Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_of_others_stay_visible() {
+        assert_eq!(harmless("a\tb\r\nc"), "a\\u{9}b  c");
+        assert_eq!(harmless("\x1b]0;pwned\x07\u{9b}2J"), "\\u{1b}]0;pwned\\u{7}\\u{9b}2J");
+        assert_eq!(harmless("\u{202e}live"), "\\u{202e}live");
+        assert_eq!(harmless("größe ✓"), "größe ✓");
+    }
 
     #[test]
     fn lines_have_pcps_form() {

@@ -72,7 +72,7 @@ pub struct Config {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ControlConfig {
-    /// User names besides root and the user the agent runs as.
+    /// User names besides root and the user the agent runs as (but for `pcp`, which is not this agent's alone).
     pub users: Vec<String>,
 }
 

@@ -25,6 +25,8 @@ const MAX_CONTEXTS: i32 = 64;
 /// Instances and instance domains in all profiles of a client together, so that profiles cannot be used to
 /// fill the memory.
 const MAX_PROFILE_ENTRIES: usize = 65_536;
+/// The same for all clients together: 32 MiB.
+const ALL_PROFILE_ENTRIES: usize = 1 << 20;
 const EINVAL: PmError = PmError::from_errno(nix::errno::Errno::EINVAL as i32);
 const EAGAIN: PmError = PmError::from_errno(nix::errno::Errno::EAGAIN as i32);
 const EOPNOTSUPP: PmError = PmError::from_errno(nix::errno::Errno::EOPNOTSUPP as i32);
@@ -51,6 +53,8 @@ pub struct DirectConnection {
     own: ClientId,
     attributes: Attributes,
     profiles: BTreeMap<i32, Profile>,
+    /// What they count for in the endpoint's sum.
+    profile_entries: usize,
     /// What the client has been notified of.
     notified: Generations,
     requests: u64,
@@ -105,6 +109,7 @@ impl DirectConnection {
             own: endpoint.client_open(address, start),
             attributes,
             profiles: BTreeMap::new(),
+            profile_entries: 0,
             notified: core.generations(),
             requests: 0,
         }
@@ -154,6 +159,7 @@ impl DirectConnection {
 
     /// The line is closed.
     pub fn close<S>(&mut self, core: &mut Core<S>, endpoint: &mut Endpoint) {
+        endpoint.profile_entries -= std::mem::take(&mut self.profile_entries);
         core.client_close(self.client);
         endpoint.core.client_close(self.own);
     }
@@ -238,7 +244,7 @@ impl DirectConnection {
     fn request(&mut self, agents: &mut Agents<'_>, pdu: Pdu) -> Option<Result<Pdu, PmError>> {
         Some(match pdu {
             Pdu::Creds(_) => return None,
-            Pdu::Profile(profile) => return self.profile(profile).err().map(Err),
+            Pdu::Profile(profile) => return self.profile(profile, agents.endpoint).err().map(Err),
             Pdu::DescReq(pmid) => desc(agents, pmid).map(Pdu::Desc),
             Pdu::DescIds(pmids) => match pmids[..] {
                 [pmid] => desc(agents, pmid).map(|desc| Pdu::Descs(vec![Some(desc)])),
@@ -267,9 +273,7 @@ impl DirectConnection {
         })
     }
 
-    fn profile(&mut self, mut pdu: ProfilePdu) -> Result<(), PmError> {
-        let size =
-            |profile: &Profile| profile.indoms.iter().map(|indom| indom.instances.len() + 1).sum::<usize>();
+    fn profile(&mut self, mut pdu: ProfilePdu, endpoint: &mut Endpoint) -> Result<(), PmError> {
         if pdu.ctxid < 0 {
             return Err(PmError::IPC);
         }
@@ -278,10 +282,12 @@ impl DirectConnection {
         }
         let others = self.profiles.iter().filter(|(ctxid, _)| **ctxid != pdu.ctxid);
         // The profile that this one replaces is gone by then.
-        if others.map(|(_, profile)| size(profile)).sum::<usize>() + size(&pdu.profile) > MAX_PROFILE_ENTRIES
-        {
+        let own = others.map(|(_, profile)| entries(profile)).sum::<usize>() + entries(&pdu.profile);
+        let all = endpoint.profile_entries - self.profile_entries + own;
+        if own > MAX_PROFILE_ENTRIES || all > ALL_PROFILE_ENTRIES {
             return Err(PmError::TOOBIG);
         }
+        (endpoint.profile_entries, self.profile_entries) = (all, own);
         pdu.profile.sort();
         self.profiles.insert(pdu.ctxid, pdu.profile);
         Ok(())
@@ -364,6 +370,10 @@ impl DirectConnection {
         let client = if domain == u32::from(endpoint::DOMAIN) { self.own } else { self.client };
         answer::store(agents.of(domain).ok_or(PmError::NOAGENT)?, client, [set])
     }
+}
+
+fn entries(profile: &Profile) -> usize {
+    profile.indoms.iter().map(|indom| indom.instances.len() + 1).sum()
 }
 
 fn desc(agents: &mut Agents<'_>, pmid: Pmid) -> Result<pcp_model::Desc, PmError> {

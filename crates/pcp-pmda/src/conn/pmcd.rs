@@ -23,7 +23,7 @@ const MAX_CLIENTS: usize = 1 << 16;
 /// What the agent wants from pmcd.
 #[derive(Clone, Copy, Debug)]
 pub struct PmcdOptions {
-    /// Tell user, group and process id of each client. With `notready` in pmcd.conf this can upset clients
+    /// Tell user, group and process id of each client. Without it none of these is believed. With `notready` in pmcd.conf this can upset clients
     /// that connect before the agent is ready (spec `agent.md` 9).
     pub identity: bool,
     /// Tell the container each client asks for; the same warning.
@@ -235,6 +235,10 @@ impl PmcdConnection {
         let Ok(client) = self.client(core, slot) else { return };
         let Some(attributes) = core.attributes_mut(client) else { return };
         let text = String::from_utf8_lossy(attr.value());
+        // Nobody becomes somebody by saying so on a line that anybody may have opened.
+        if attr.code != AttrCode::CONTAINER && !self.options.identity {
+            return;
+        }
         match attr.code {
             AttrCode::USERID => attributes.uid = text.parse().ok(),
             AttrCode::GROUPID => attributes.gid = text.parse().ok(),

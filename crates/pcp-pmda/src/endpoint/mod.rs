@@ -31,6 +31,8 @@ const MAX_WHOAMI: usize = 1024;
 pub struct Endpoint {
     pub(super) core: Core<State>,
     pub(super) clock: fn() -> Timestamp,
+    /// Entries in the profiles of all clients.
+    pub(super) profile_entries: usize,
 }
 
 /// The collector's state, as its metrics show it.
@@ -87,7 +89,8 @@ impl Endpoint {
             .metrics(metrics())
             .on_client_end(State::client_end)
             .build()?;
-        Ok(Endpoint { core, clock: || Timestamp::from(std::time::SystemTime::now()) })
+        let clock = || Timestamp::from(std::time::SystemTime::now());
+        Ok(Endpoint { core, clock, profile_entries: 0 })
     }
 
     /// There is another address to connect to: only local clients can come if all of them are local.

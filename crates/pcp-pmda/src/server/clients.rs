@@ -22,8 +22,11 @@ pub struct Limits {
     pub body: Duration,
     /// How long a client may go without taking any of an answer.
     pub reading: Duration,
-    /// Bytes of answers that may wait for slow clients, all together; the client that exceeds it is dropped.
+    /// Bytes of answers that may wait for slow clients, all together; beyond it the client for which most waits is
+    /// dropped.
     pub waiting: usize,
+    /// How long a client has asked for nothing that gives way to another, once there are as many as may be.
+    pub idle: Duration,
 }
 
 impl Default for Limits {
@@ -34,6 +37,7 @@ impl Default for Limits {
             body: Duration::from_secs(BODY_SECONDS as u64),
             reading: Duration::from_secs(10),
             waiting: 64 << 20,
+            idle: Duration::from_secs(30),
         }
     }
 }
@@ -50,6 +54,8 @@ struct Client {
     line: Line,
     connection: DirectConnection,
     address: String,
+    /// When it asked for something last.
+    asked: Instant,
     due: Option<(Duty, Instant)>,
 }
 
@@ -71,8 +77,6 @@ pub(super) enum Gone {
     Left,
     /// It broke the protocol.
     Broken,
-    /// It was too slow.
-    Slow,
 }
 
 /// Clients dropped at a time before others get their turn.
@@ -99,7 +103,13 @@ impl Clients {
         }
         let due = Instant::now() + self.limits.handshake;
         self.waiting += line.waiting();
-        let client = Client { line, connection, address: peer.address, due: Some((Duty::Handshake, due)) };
+        let client = Client {
+            line,
+            connection,
+            address: peer.address,
+            asked: Instant::now(),
+            due: Some((Duty::Handshake, due)),
+        };
         let place = self.table.insert(client);
         self.due.insert((due, place));
         Ok(place)
@@ -121,7 +131,7 @@ impl Clients {
         stats: &Stats,
     ) -> Result<Rest, Gone> {
         let Some(client) = self.table.get_mut(place) else { return Ok(Rest::Wait) };
-        let Client { line, connection, address, .. } = client;
+        let Client { line, connection, address, asked, .. } = client;
         // What it adds to the sum of all is known only after its turn.
         debug_assert!(self.waiting >= line.waiting(), "counted since its last turn");
         self.waiting -= line.waiting();
@@ -129,14 +139,13 @@ impl Clients {
             let (before, begun) = (connection.requests(), Instant::now());
             let result = connection.process(core, endpoint, input, results, out);
             stats.answered(connection.requests() - before, begun.elapsed());
+            if connection.requests() > before {
+                *asked = begun;
+            }
             result
         });
         self.waiting += line.waiting();
         let rest = match rest {
-            Ok(_) if self.waiting > self.limits.waiting && line.waiting() > 0 => {
-                tracing::warn!(client = %address, "dropped: too much waits for slow clients");
-                Err(Gone::Slow)
-            }
             Ok(rest) => Ok(rest),
             Err(Closed::Broken(reason)) => {
                 tracing::warn!(client = %address, %reason, "dropped");
@@ -149,6 +158,34 @@ impl Clients {
             Err(_) => self.remove(place, core, endpoint),
         }
         rest
+    }
+
+    /// Drops the client for which most waits, if too much waits for all together: not the one that happens to be served.
+    /// Whether there was one.
+    pub(super) fn drop_slowest<S>(&mut self, core: &mut Core<S>, endpoint: &mut Endpoint) -> bool {
+        if self.waiting <= self.limits.waiting {
+            return false;
+        }
+        let slowest = self.table.iter().max_by_key(|(_, client)| client.line.waiting());
+        let Some((place, client)) = slowest.filter(|(_, client)| client.line.waiting() > 0) else {
+            return false;
+        };
+        tracing::warn!(client = %client.address, "dropped: too much waits for slow clients, and most for this one");
+        self.remove(place, core, endpoint);
+        true
+    }
+
+    /// Drops the client that has asked for nothing for the longest time, so that silent ones cannot shut others out.
+    /// Whether there was one silent enough.
+    pub(super) fn drop_idlest<S>(&mut self, core: &mut Core<S>, endpoint: &mut Endpoint) -> bool {
+        let idlest = self.table.iter().min_by_key(|(_, client)| client.asked);
+        let idle = self.limits.idle;
+        let Some((place, client)) = idlest.filter(|(_, client)| client.asked.elapsed() >= idle) else {
+            return false;
+        };
+        tracing::warn!(client = %client.address, "dropped: it asks for nothing, and others wait for a place");
+        self.remove(place, core, endpoint);
+        true
     }
 
     /// When the next client will be late.

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use nix::sys::socket::{setsockopt, sockopt::KeepAlive};
 use pcp_net::{PeerCredentials, UnixListening, next_connection};
 
 use crate::Attributes;
@@ -102,6 +103,8 @@ impl Listener {
             Socket::Tcp(listener) => next_connection(|| {
                 let (socket, address) = listener.accept()?;
                 socket.set_nodelay(true)?;
+                // One whose machine has gone without a word is noticed some day.
+                setsockopt(&socket, KeepAlive, &true)?;
                 let address = address.ip().to_string();
                 Ok(Peer { socket: socket.into(), address, attributes: Attributes::default() })
             }),

@@ -100,6 +100,8 @@ pub struct Stats {
     pub refused: AtomicU64,
     /// Direct clients dropped because they were too slow.
     pub slow: AtomicU64,
+    /// Direct clients dropped because they asked for nothing and others waited for a place.
+    pub idle: AtomicU64,
     /// Direct clients dropped because they broke the protocol.
     pub broken: AtomicU64,
     /// Times the loop woke up.

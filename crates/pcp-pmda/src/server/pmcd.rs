@@ -30,7 +30,8 @@ pub enum Transport {
     Pipe,
     /// A Unix socket of this path, which the agent makes with mode 0660.
     Unix(PathBuf),
-    /// A port of the IPv4 loopback address, where pmcd looks for it.
+    /// A port of the IPv4 loopback address, where pmcd looks for it. Anybody on this machine may connect there in its
+    /// place: what comes is answered, but nobody is anybody in particular.
     Inet(u16),
     /// A port of the IPv6 loopback address.
     Ipv6(u16),
@@ -63,6 +64,9 @@ pub(super) struct PmcdLine {
 
 impl PmcdLine {
     pub(super) fn open(transport: &Transport, options: PmcdOptions, stay: bool) -> io::Result<PmcdLine> {
+        // Over TCP nobody knows who has connected, and so what it says of its clients is nothing to go by.
+        let is_tcp = matches!(transport, Transport::Inet(_) | Transport::Ipv6(_));
+        let options = PmcdOptions { identity: options.identity && !is_tcp, ..options };
         let listen = match transport {
             Transport::Pipe => None,
             Transport::Unix(path) => Some(Listen::Unix { path: path.clone(), mode: SOCKET_MODE }),
@@ -106,6 +110,13 @@ impl PmcdLine {
         let Some(peer) = self.listener.as_ref().map(Listener::accept).transpose()?.flatten() else {
             return Ok(Accepted::Nobody);
         };
+        if let Some(uid) = peer.attributes.uid.filter(|&uid| !may_be_pmcd(uid)) {
+            tracing::warn!(
+                uid,
+                "connection to the socket for pmcd turned away: pmcd runs as root, as pcp, or as the user of this agent"
+            );
+            return Ok(Accepted::TurnedAway);
+        }
         if self.line.is_some() {
             tracing::warn!("second connection to the socket for pmcd turned away");
             return Ok(Accepted::TurnedAway);
@@ -195,6 +206,12 @@ impl PmcdLine {
         self.connection.close(core);
         self.line = None;
     }
+}
+
+/// Who runs a pmcd: root, PCP's own user, or whoever runs this agent.
+fn may_be_pmcd(uid: u32) -> bool {
+    let is_pcp = || crate::identity::pcp_user().is_some_and(|pcp| pcp == uid);
+    uid == 0 || uid == nix::unistd::geteuid().as_raw() || is_pcp()
 }
 
 /// Pipes, sockets and terminals can be; files, directories and `/dev/null` cannot: epoll(7) refuses them.

@@ -297,7 +297,10 @@ impl<S> Server<S> {
 
     fn add_client(&mut self, peer: Peer) {
         let Some(endpoint) = &mut self.endpoint else { return };
-        if self.clients.len() >= self.clients.limits.clients {
+        let is_full = self.clients.len() >= self.clients.limits.clients;
+        if is_full && self.clients.drop_idlest(&mut self.core, endpoint) {
+            self.stats.idle.fetch_add(1, Ordering::Relaxed);
+        } else if is_full {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(client = peer.address, "turned away: too many clients");
             // As much as the socket takes at once; then it is closed.
@@ -322,14 +325,21 @@ impl<S> Server<S> {
         let Some(endpoint) = &mut self.endpoint else { return };
         let (core, results, scratch) = (&mut self.core, &mut self.results, &mut self.scratch);
         let gone = match self.clients.drive(place, core, endpoint, results, scratch, &self.stats) {
-            Ok(Rest::Wait) => return self.watch_client_output(place),
-            Ok(Rest::More) => return self.mark_busy(place),
+            Ok(rest) => {
+                if self.clients.drop_slowest(&mut self.core, endpoint) {
+                    self.stats.slow.fetch_add(1, Ordering::Relaxed);
+                    self.count_clients();
+                }
+                return match rest {
+                    Rest::Wait => self.watch_client_output(place),
+                    Rest::More => self.mark_busy(place),
+                };
+            }
             Err(gone) => gone,
         };
         match gone {
             Gone::Left => {}
             Gone::Broken => drop(self.stats.broken.fetch_add(1, Ordering::Relaxed)),
-            Gone::Slow => drop(self.stats.slow.fetch_add(1, Ordering::Relaxed)),
         }
         self.count_clients();
     }

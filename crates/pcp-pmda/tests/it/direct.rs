@@ -259,3 +259,49 @@ fn the_end_is_seen_behind_the_last_request() {
     });
     assert!(gone.is_some(), "clients that have closed are gone");
 }
+
+#[test]
+fn a_client_that_asks_for_nothing_gives_way_when_all_places_are_taken() {
+    let limits = Limits { clients: 2, idle: Duration::ZERO, ..Limits::default() };
+    let server = Serving { limits: Some(limits), ..Serving::tcp() }.start();
+    let mut silent = hello(&server);
+    let mut busy = hello(&server);
+    busy.write_all(&words(&PROFILE)).unwrap();
+    busy.write_all(&words(&[32, 0x7014, 0, 0, 0, 0, 1, COUNT])).unwrap();
+    answer(&mut busy);
+    assert!(run(&server, "pminfo", &["-f", "probe.count"]).ok().contains("value"));
+    silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert_eq!(silent.read(&mut [0; 1]).unwrap(), 0, "it had to go");
+    busy.write_all(&words(&[32, 0x7014, 0, 0, 0, 0, 1, COUNT])).unwrap();
+    assert_eq!(answer(&mut busy)[4..8], words(&[0x7015]));
+}
+
+/// The profile of a context, with as many instances as fit into a PDU, and what is answered to a fetch with it.
+fn large_profile(client: &mut TcpStream, context: u32) -> Vec<u8> {
+    const INSTANCES: u32 = 16_000;
+    let mut profile = vec![44 + 4 * INSTANCES, 0x7002, 0, context, 0, 1, 0, 460 << 22 | 1, 0, INSTANCES, 0];
+    profile.extend(0..INSTANCES);
+    client.write_all(&words(&profile)).unwrap();
+    client.write_all(&words(&[32, 0x7014, 0, context, 0, 0, 1, COUNT])).unwrap();
+    answer(client)
+}
+
+#[test]
+fn the_profiles_of_all_clients_have_a_limit() {
+    let server = Serving::tcp().start();
+    let mut clients = Vec::new();
+    let refused = (0..40).find(|_| {
+        let mut client = hello(&server);
+        let refused = (0..4).any(|context| large_profile(&mut client, context)[4..8] == words(&[0x7000]));
+        clients.push(client);
+        refused
+    });
+    assert!(refused.is_some_and(|number| number >= 16), "{refused:?}: a million entries");
+    // Room comes back with those who leave, and small ones were never refused for want of more.
+    drop(clients);
+    let taken = support::wait_until(Duration::from_secs(20), || {
+        let mut client = hello(&server);
+        (large_profile(&mut client, 0)[4..8] == words(&[0x7015])).then_some(())
+    });
+    assert!(taken.is_some());
+}

@@ -56,7 +56,11 @@ impl Pmcd {
     }
 
     fn ready() -> Pmcd {
-        let mut pmcd = Pmcd::new(PmcdOptions::default());
+        Pmcd::ready_with(PmcdOptions::default())
+    }
+
+    fn ready_with(options: PmcdOptions) -> Pmcd {
+        let mut pmcd = Pmcd::new(options);
         assert!(matches!(pmcd.out.take()[..], [Pdu::Creds(_)]));
         assert!(pmcd.ask(0, &Pdu::Creds(Creds::version(CredFlags::default()))).is_empty());
         pmcd
@@ -149,8 +153,16 @@ fn changes_are_flagged_once() {
 }
 
 #[test]
-fn a_recycled_slot_is_a_new_client() {
+fn who_a_client_is_counts_only_where_it_was_asked_for() {
     let mut pmcd = Pmcd::ready();
+    let attr = Attr { code: AttrCode::USERID, payload: bytes::Bytes::from_static(b"0\0") };
+    assert!(pmcd.ask(7, &Pdu::Attr(attr)).is_empty());
+    assert_eq!(instances(&pmcd.fetch(7, &[(0, 6)]).0[0]), Ok(vec![]));
+}
+
+#[test]
+fn a_recycled_slot_is_a_new_client() {
+    let mut pmcd = Pmcd::ready_with(PmcdOptions { identity: true, ..PmcdOptions::default() });
     let store = |pmcd: &mut Pmcd| {
         let value = InstanceValue { inst: 1, value: Value::U32(5) };
         let set = ValueSet { pmid: Pmid::new(DOMAIN, 1, 0), values: Ok(vec![value]) };

@@ -1,0 +1,102 @@
+//! Nobody becomes somebody by saying so.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use crate::seat::{PMDA, Seat, Transport};
+use nix::unistd::{Uid, User, chown};
+use support::{AgentSpec, PrivatePmcd, Process, eventually, temp_dir};
+
+/// A user who is nobody to PCP.
+const NOBODY: u32 = 65_534;
+
+/// Whether this test can be somebody else; where it cannot, it says so.
+fn is_root(what: &str) -> bool {
+    let is_root = Uid::effective().is_root();
+    if !is_root {
+        eprintln!("NOT TESTED, as only root can be another user: {what}");
+    }
+    is_root
+}
+
+/// What somebody gets who connects to a Unix socket as a user: so many bytes, before it is closed or a second is over.
+fn greeting_for(uid: u32, socket: &std::path::Path) -> usize {
+    let program = "import socket, sys\n\
+                   s = socket.socket(socket.AF_UNIX)\n\
+                   s.settimeout(10)\n\
+                   s.connect(sys.argv[1])\n\
+                   print(len(s.recv(100)))\n";
+    let output =
+        Command::new("python3").args(["-c", program]).arg(socket).uid(uid).gid(uid).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.trim().parse().unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn a_stranger_at_the_socket_for_pmcd_is_turned_away_and_pmcd_is_not() {
+    if !is_root("strangers at the agent's socket") {
+        return;
+    }
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let socket = seat.agent_socket();
+    let mut command = Command::new(PMDA);
+    command.args(seat.args()).arg("-u").arg(&socket).current_dir(dir.path());
+    let mut agent = Process::start(&mut command, dir.path(), "agent");
+    eventually("the agent's socket", || socket.exists().then_some(()));
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o777)).unwrap();
+    assert_eq!(greeting_for(NOBODY, &socket), 0, "closed without a word");
+    assert!(
+        eventually("the reason in the log", || {
+            let log = seat.log();
+            log.contains("connection to the socket for pmcd turned away").then_some(log)
+        })
+        .contains("uid=65534")
+    );
+    assert_eq!(greeting_for(0, &socket), 20, "the agent speaks first to pmcd");
+    agent.stop();
+}
+
+#[test]
+fn over_tcp_nobody_controls_the_agent() {
+    let builder = PrivatePmcd::with([]);
+    let seat = Seat::in_dir(builder.dir(), "");
+    let agent = seat.agent(Transport::Inet);
+    let pmcd = builder.agent(agent).start();
+    pmcd.wait_ready("jumpseat");
+    // The same user as the agent's, as pmcd would tell; but whoever is first at that port could tell so.
+    let refused = pmcd.run("pmstore", ["jumpseat.control.recent", "7"]);
+    assert!(refused.stdout.contains("No permission"), "{refused:?}");
+    assert_eq!(pmcd.value("jumpseat.control.recent").as_deref(), Some("10"));
+}
+
+#[test]
+fn pcps_other_programs_do_not_control_an_agent_that_runs_as_pcp() {
+    let Some(pcp) = User::from_name("pcp").unwrap().filter(|_| is_root("an agent that runs as pcp")) else {
+        return;
+    };
+    for (settings, allowed) in [("", false), ("[control]\nusers = [\"pcp\"]\n", true)] {
+        let builder = PrivatePmcd::with([]);
+        let seat = Seat::in_dir(builder.dir(), settings);
+        for path in [builder.dir().to_owned(), seat.state_dir()] {
+            chown(&path, Some(pcp.uid), None).unwrap();
+        }
+        let mut argv = vec![PMDA.to_owned()];
+        argv.extend(seat.args());
+        let user = argv.iter().position(|arg| arg == "-U").unwrap() + 1;
+        argv[user] = "pcp".to_owned();
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let agent = AgentSpec::pipe("jumpseat", crate::seat::DOMAIN, &argv).with_pmns(seat.pmns());
+        let pmcd = builder.agent(agent).start();
+        let store = |uid: u32, value: &str| {
+            let mut command = pmcd.env().command("pmstore");
+            command.args(["-h", &pmcd.unix(), "jumpseat.control.recent", value]).uid(uid).gid(uid);
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        let refused = store(pcp.uid.as_raw(), "7").contains("No permission");
+        assert_eq!(refused, !allowed, "{}", pmcd.logs());
+        assert!(!store(0, "8").contains("No permission"), "root may");
+        assert_eq!(pmcd.value("jumpseat.control.recent").as_deref(), Some("8"));
+    }
+}
