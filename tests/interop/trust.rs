@@ -100,3 +100,71 @@ fn pcps_other_programs_do_not_control_an_agent_that_runs_as_pcp() {
         assert_eq!(pmcd.value("jumpseat.control.recent").as_deref(), Some("8"));
     }
 }
+
+/// The records of `jumpseat.event.recent` that a user sees over a Unix socket.
+fn recent_for(uid: u32, socket: &std::path::Path) -> String {
+    let mut command = support::PcpEnv::new().command("pminfo");
+    command.args(["-h", &format!("unix:{}", socket.display()), "-x", "jumpseat.event.recent"]);
+    let output = command.uid(uid).gid(uid).output().unwrap();
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+#[test]
+fn records_of_a_source_are_for_its_readers() {
+    let dir = temp_dir();
+    let settings = "[[source]]\nname = \"secret*\"\nreaders = [\"root\"]\n";
+    let seat = Seat::in_dir(dir.path(), settings);
+    let socket = dir.path().join("clients.socket");
+    let listen = format!("unix:{}", socket.display());
+    let endpoint = seat.serve(["--listen", &listen, "--listen-mode", "666"]);
+    eventually("the socket for clients", || socket.exists().then_some(()));
+    seat.feed(
+        [],
+        "{\"type\":\"open\",\"note\":\"for all\"}\n{\"source\":\"secret1\",\"note\":\"for root\"}\n",
+    )
+    .ok();
+    // Over TCP nobody knows who it is.
+    let shown = endpoint.run("pminfo", ["-x", "jumpseat.event.recent"]).ok();
+    assert!(shown.contains("for all") && !shown.contains("for root"), "{shown}");
+    let refused = endpoint.run("pminfo", ["-f", "jumpseat.self.reads_refused"]).ok();
+    assert!(refused.contains("value 1"), "{refused}");
+    if is_root("readers other than root") {
+        let shown = recent_for(0, &socket);
+        assert!(shown.contains("for all") && shown.contains("for root"), "{shown}");
+        let shown = recent_for(NOBODY, &socket);
+        assert!(shown.contains("for all") && !shown.contains("for root"), "{shown}");
+    }
+}
+
+#[test]
+fn who_may_neither_fetch_nor_store_is_turned_away() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "[access]\nfetch = [\"host:127.0.0.2\", \"root\"]\nstore = []\n");
+    let socket = dir.path().join("clients.socket");
+    let listen = format!("unix:{}", socket.display());
+    let endpoint = seat.serve(["--listen", &listen, "--listen-mode", "666"]);
+    eventually("the socket for clients", || socket.exists().then_some(()));
+    let refused = endpoint.run("pminfo", ["-f", "jumpseat.self.pid"]).fails(1);
+    assert!(refused.contains("No permission"), "{refused}");
+    let text = endpoint.process.text();
+    assert!(text.contains("host 127.0.0.1 turned away: it may neither fetch nor store"), "{text}");
+    if is_root("users other than root") {
+        let shown = recent_for(NOBODY, &socket);
+        assert!(shown.contains("Cannot connect"), "{shown}");
+        assert!(endpoint.process.text().contains("user 65534 turned away"), "{}", endpoint.process.text());
+        let shown = recent_for(0, &socket);
+        assert!(!shown.contains("Cannot connect"), "{shown}");
+    }
+}
+
+#[test]
+fn who_is_named_and_is_nobody_is_told_at_the_start() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "[access]\nfetch = [\"no-such-user\"]\n");
+    let output = support::PcpEnv::new().run(
+        crate::seat::JUMPSEAT,
+        ["serve", "--listen", "127.0.0.1:0", "--config", seat.config().to_str().unwrap()],
+    );
+    let told = output.fails(1);
+    assert!(told.contains("jumpseat.toml:3: access.fetch: there is no user \"no-such-user\""), "{told}");
+}

@@ -14,8 +14,8 @@ const LONGEST: Duration = Duration::from_secs(3);
 
 /// The most expensive filter that is taken: as many tests and as much of automata as there may be, and none of it true.
 fn costly_filter() -> String {
-    let regexes = vec!["message =~ 'a[ab]{9}[^ab]'"; 6].join(" || ");
-    let tests = vec!["type == 'none'"; 110].join(" || ");
+    let regexes = ["message =~ 'a[ab]{9}[^ab]'"; 6].join(" || ");
+    let tests = ["type == 'none'"; 110].join(" || ");
     format!("{regexes} || {tests}")
 }
 

@@ -108,7 +108,8 @@ impl RunningAgent {
         };
         let state = State::open(config, Arc::clone(&registry), inlet, state_dir, reload_from)?;
 
-        let mut server = Server::new(agent(state, domain, help, &access(config)).build()?)?;
+        let mut server =
+            Server::new(agent(state, domain, help, &access(config)).grants(config.access.grants()).build()?)?;
         if let Signals::Handle { .. } = signals {
             // Before there are source threads, which must not get them.
             server.handle_signals()?;

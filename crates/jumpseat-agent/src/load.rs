@@ -71,6 +71,7 @@ fn check(config: &Config) -> Result<(), ConfigProblem> {
     for (nth, rule) in config.source.iter().enumerate() {
         rule.validate(MIN_SOURCE_BUDGET).map_err(|invalid| InvalidTable { table: "source", nth, invalid })?;
     }
+    config.access.check()?;
     config.derived.check_places().map_err(|invalid| InvalidTable { table: "derived", nth: 0, invalid })?;
     config.derived.check_limits()?;
     config.check_agent()?;
@@ -135,6 +136,7 @@ mod tests {
             max_ahead: Some(Duration::from_secs(60)),
             max_behind: Some(Duration::from_secs(24 * 3600)),
             flag_clock: Some(false),
+            readers: Some(vec!["*".into()]),
             ..SourceRule::default()
         }];
         defaults.domain = Some(crate::identity::DEFAULT_DOMAIN);

@@ -38,6 +38,8 @@ pub struct SourceRule {
     pub max_behind: Option<Duration>,
     /// Have records with a suspect time say so.
     pub flag_clock: Option<bool>,
+    /// Who may read the records: entries of [`pcp_net::Who`].
+    pub readers: Option<Vec<String>>,
 }
 
 impl SourceRule {
@@ -57,6 +59,11 @@ impl SourceRule {
         {
             let words = format!("{bytes} is below {min_budget} bytes (0 means no limit of its own)");
             return Err(InvalidKey::other("budget", words));
+        }
+        for entry in self.readers.iter().flatten() {
+            pcp_net::Who::default()
+                .add(entry)
+                .map_err(|error| InvalidKey::other("readers", error.to_string()))?;
         }
         if self.order_window.is_some_and(|window| window > MAX_ORDER_WINDOW) {
             let words = format!("more than {} s", MAX_ORDER_WINDOW.as_secs());
@@ -95,6 +102,12 @@ impl Rules {
             rule.apply(&mut settings, &mut budget);
         }
         (settings, budget)
+    }
+
+    /// Who may read the records of a source; `None`: whoever may read anything.
+    pub fn readers_of(&self, source: &str) -> Option<&[String]> {
+        let rules = self.0.iter().rev().filter(|rule| rule.name.matches(source));
+        rules.into_iter().find_map(|rule| rule.readers.as_deref())
     }
 }
 

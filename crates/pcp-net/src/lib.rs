@@ -4,6 +4,7 @@
 //!   of what is not a dead socket. [`listen_tcp`]: TCP at all addresses of a host.
 //! * [`next_connection`]: accepts, and tells errors of the listener from those of a client that has gone again;
 //!   [`PeerCredentials`]: who is at the other end.
+//! * [`Who`]: users, groups and hosts, as a configuration names them.
 //! * [`Worker`]: a thread that ends when it is dropped.
 //! * [`Limiter`]: a flood of bad input must not become a flood of log lines.
 //!
@@ -13,12 +14,14 @@ mod accept;
 mod limiter;
 mod tcp;
 mod unix;
+mod who;
 mod worker;
 
 pub use accept::{PeerCredentials, next_connection};
 pub use limiter::Limiter;
 pub use tcp::listen_tcp;
 pub use unix::{ListenError, ListenProblem, UnixListening};
+pub use who::{Identity, Who, WhoError};
 pub use worker::Worker;
 
 /// The examples of README.md are tests.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
-use super::call::ClientId;
+use super::call::{ClientId, Grants};
 use super::core::{ClientEndFn, Core, ForeignFn, GenerationFn, Parts};
 use super::help::{self, HelpError, HelpTexts, Topic};
 use super::indom::{Indom, Instances};
@@ -35,6 +35,7 @@ pub struct Agent<S> {
     label_generation: Option<GenerationFn<S>>,
     client_end: Option<ClientEndFn<S>>,
     foreign_instances: Option<ForeignFn<S>>,
+    grants: Grants,
 }
 
 /// What does not fit in an agent.
@@ -79,12 +80,19 @@ impl<S> Agent<S> {
             label_generation: None,
             client_end: None,
             foreign_instances: None,
+            grants: Grants::default(),
         }
     }
 
     /// The agent's version, if not that of this framework: what clients of a direct endpoint see as `pmcd.version`.
     pub fn version(mut self, version: &str) -> Agent<S> {
         version.clone_into(&mut self.version);
+        self
+    }
+
+    /// Who may fetch and store, if not everybody.
+    pub fn grants(mut self, grants: Grants) -> Agent<S> {
+        self.grants = grants;
         self
     }
 
@@ -209,6 +217,7 @@ impl<S> Agent<S> {
             label_generation: self.label_generation,
             client_end: self.client_end,
             foreign_instances: self.foreign_instances,
+            grants: self.grants,
         }))
     }
 

@@ -1,6 +1,9 @@
 //! Who asks: client contexts, their attributes, and what every callback knows about a request.
 
+use std::net::IpAddr;
+
 use pcp_model::{InDom, Pmid, Profile, Timestamp};
+use pcp_net::{Identity, Who};
 
 /// A client context. Slots are reused after a client has gone; the generation tells the successors apart,
 /// so a `ClientId` once seen never means another client.
@@ -12,8 +15,8 @@ pub struct ClientId {
     pub generation: u32,
 }
 
-/// What is known about a client: from pmcd's ATTR PDUs, or from the kernel on the direct endpoint's Unix
-/// socket. Clients over TCP have none.
+/// What is known about a client: from pmcd's ATTR PDUs, or from the kernel on the direct endpoint's sockets: who it is on
+/// Unix sockets, where it is over TCP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// User id.
@@ -26,6 +29,32 @@ pub struct Attributes {
     pub username: Option<String>,
     /// The container the client asked for.
     pub container: Option<String>,
+    /// Where it is; not known under pmcd.
+    pub host: Option<IpAddr>,
+}
+
+impl Attributes {
+    /// What of it rules about who may do what go by.
+    pub fn identity(&self) -> Identity {
+        Identity { uid: self.uid, gid: self.gid, host: self.host }
+    }
+}
+
+/// Who may ask an agent for values, and who may change any. pmcd's own access control comes before it, and a metric's own
+/// [`Access`] after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grants {
+    /// Who may fetch.
+    pub fetch: Who,
+    /// Who may store.
+    pub store: Who,
+}
+
+impl Default for Grants {
+    /// Everybody.
+    fn default() -> Grants {
+        Grants { fetch: Who::everybody(), store: Who::everybody() }
+    }
 }
 
 /// A rule for who may store into a metric. pmcd's own access control comes before it.

@@ -25,7 +25,7 @@ mod subtree;
 mod time;
 
 pub use builder::{Agent, BuildError};
-pub use call::{Access, Attributes, Call, ClientId, FetchStamp};
+pub use call::{Access, Attributes, Call, ClientId, FetchStamp, Grants};
 pub use conn::{Broken, DirectConnection, Output, PmcdConnection, PmcdOptions};
 pub use core::{Core, Generations};
 pub use endpoint::{Endpoint, HostInfo};

@@ -18,11 +18,15 @@ const DEFAULT_LISTEN: &str = "localhost:44321";
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
-    /// Address for PCP clients: HOST:PORT, or PORT on localhost. May be given several times.
+    /// Address for PCP clients: HOST:PORT, PORT on localhost, or unix:PATH. May be given several times.
     ///
-    /// Clients are not authenticated: whoever can connect can read everything. Port 0 is any free port.
-    #[arg(long, value_name = "HOST:PORT", default_value = DEFAULT_LISTEN)]
+    /// Who a client is, is known on Unix sockets only; where it is, over TCP. Both count in [access] and for readers of sources
+    /// in the configuration; without these whoever can connect can read everything. Port 0 is any free port.
+    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_LISTEN)]
     listen: Vec<String>,
+    /// Permission bits of Unix sockets for PCP clients, in octal.
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
+    listen_mode: u32,
     /// Configuration file (TOML); without it, the defaults and one ingest socket.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -59,7 +63,8 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         let path = args.socket.clone().unwrap_or_else(jumpseat::source::config::socket_to_make);
         config.socket = vec![SocketConfig { path, ..SocketConfig::default() }];
     }
-    let addresses = args.listen.iter().map(|text| resolve(text)).collect::<Result<Vec<_>, _>>()?;
+    let addresses =
+        args.listen.iter().map(|text| resolve(text, args.listen_mode)).collect::<Result<Vec<_>, _>>()?;
     Log::new(agent::NAME, tracing::Level::INFO).install();
     let open = |path: &PathBuf| {
         log::open(agent::NAME, path)
@@ -80,14 +85,10 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     })
     .map_err(|error| error.to_string())?;
     for addresses in addresses {
-        for bound in
-            listen_to_those_there(&addresses, |address| running.server.listen(&Listen::Tcp(address)))?
-        {
-            sayln!("PCP clients: {bound}");
-            if let Listen::Tcp(bound) = bound
-                && std::io::stdout().is_terminal()
-            {
-                sayln!("    pminfo -h {}:{} -f jumpseat", host_of(&bound), bound.port());
+        for bound in listen_to_those_there(&addresses, |address| running.server.listen(address))? {
+            sayln!("PCP clients: {}", host_of(&bound));
+            if std::io::stdout().is_terminal() {
+                sayln!("    pminfo -h {} -f jumpseat", host_of(&bound));
             }
         }
     }
@@ -104,8 +105,23 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// All addresses of a host, so that `localhost` means both of its families.
-fn resolve(text: &str) -> Result<Vec<SocketAddr>, String> {
+/// Permission bits.
+fn mode(text: &str) -> Result<u32, String> {
+    let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o777);
+    bits.ok_or_else(|| "write octal digits, such as 660".to_owned())
+}
+
+/// What an address given means: all addresses of a host, so that `localhost` means both of its families, or a path.
+fn resolve(text: &str, mode: u32) -> Result<Vec<Listen>, String> {
+    match text.strip_prefix("unix:") {
+        Some("") => Err(format!("--listen {text}: write unix:PATH")),
+        // As PCP's tools say it: two slashes more mean nothing.
+        Some(path) => Ok(vec![Listen::Unix { path: path.into(), mode }]),
+        None => Ok(addresses_of(text)?.into_iter().map(Listen::Tcp).collect()),
+    }
+}
+
+fn addresses_of(text: &str) -> Result<Vec<SocketAddr>, String> {
     let bare_port = text.parse::<u16>().is_ok();
     let full = if bare_port { format!("localhost:{text}") } else { text.to_owned() };
     let found = full
@@ -126,11 +142,11 @@ fn resolve(text: &str) -> Result<Vec<SocketAddr>, String> {
 /// Listens on the addresses of one host. A name may have addresses that the machine has not, such as `::1` for
 /// `localhost` where IPv6 is switched off; one of them has to be there.
 fn listen_to_those_there(
-    addresses: &[SocketAddr],
-    mut listen: impl FnMut(SocketAddr) -> Result<Listen, ServeError>,
+    addresses: &[Listen],
+    mut listen: impl FnMut(&Listen) -> Result<Listen, ServeError>,
 ) -> Result<Vec<Listen>, String> {
     let (mut bound, mut absent) = (Vec::new(), None);
-    for &address in addresses {
+    for address in addresses {
         match listen(address) {
             Ok(address) => bound.push(address),
             Err(error) if is_absent(&error) => absent = Some(error),
@@ -150,10 +166,11 @@ fn is_absent(error: &ServeError) -> bool {
     matches!(code, Some(Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT))
 }
 
-fn host_of(address: &SocketAddr) -> String {
+/// What `-h` of PCP's tools takes.
+fn host_of(address: &Listen) -> String {
     match address {
-        SocketAddr::V4(v4) => v4.ip().to_string(),
-        SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
+        Listen::Tcp(address) => address.to_string(),
+        Listen::Unix { path, .. } => format!("unix:{}", path.display()),
     }
 }
 
@@ -181,18 +198,22 @@ mod tests {
 
     #[test]
     fn an_address_that_is_not_there_is_left_out_unless_it_is_the_only_one() {
-        let listen = |address: SocketAddr| match TcpListener::bind(address) {
-            Ok(socket) => Ok(Listen::Tcp(socket.local_addr().unwrap())),
-            Err(source) => Err(ServeError::Listen { address: address.to_string(), source }),
+        let listen = |address: &Listen| match address {
+            Listen::Tcp(tcp) => match TcpListener::bind(tcp) {
+                Ok(socket) => Ok(Listen::Tcp(socket.local_addr().unwrap())),
+                Err(source) => Err(ServeError::Listen { address: address.to_string(), source }),
+            },
+            Listen::Unix { .. } => panic!("not here"),
         };
         // Of the block for documentation: nobody's.
-        let absent = SocketAddr::from(([192, 0, 2, 1], 0));
-        let there = SocketAddr::from(([127, 0, 0, 1], 0));
-        assert_eq!(listen_to_those_there(&[absent, there], listen).unwrap().len(), 1);
-        assert_eq!(listen_to_those_there(&[there, there], listen).unwrap().len(), 2);
+        let tcp = |address| Listen::Tcp(SocketAddr::from((address, 0)));
+        let (absent, there) = (tcp([192, 0, 2, 1]), tcp([127, 0, 0, 1]));
+        assert_eq!(listen_to_those_there(&[absent.clone(), there.clone()], listen).unwrap().len(), 1);
+        assert_eq!(listen_to_those_there(&[there.clone(), there.clone()], listen).unwrap().len(), 2);
         let error = listen_to_those_there(&[absent], listen).unwrap_err();
         assert!(error.starts_with("cannot listen on 192.0.2.1:0: "), "{error}");
-        let taken = TcpListener::bind(there).unwrap();
-        assert!(listen_to_those_there(&[there, taken.local_addr().unwrap()], listen).is_err());
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken_address = Listen::Tcp(taken.local_addr().unwrap());
+        assert!(listen_to_those_there(&[there, taken_address], listen).is_err());
     }
 }

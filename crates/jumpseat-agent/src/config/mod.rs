@@ -18,7 +18,10 @@ use jumpseat_source::SocketConfig;
 use jumpseat_source::follow::{CommandConfig, FileConfig, JournalConfig};
 use jumpseat_source::otlp::OtlpConfig;
 use jumpseat_source::rules::SourceRule;
+use jumpseat_source::setting::InvalidKey;
 use jumpseat_source::tracefs::KernelConfig;
+use pcp_net::Who;
+use pcp_pmda::Grants;
 
 pub use derived::{DerivedConfig, MAX_OPERANDS, SAMPLE_INTERVAL};
 pub use events::{EventsConfig, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET};
@@ -48,6 +51,8 @@ pub struct Config {
     pub fields: FieldsConfig,
     /// The derived metrics.
     pub derived: DerivedConfig,
+    /// Who may fetch and store.
+    pub access: AccessConfig,
     /// Who may change the control metrics.
     pub control: ControlConfig,
     /// The ingest sockets.
@@ -66,6 +71,46 @@ pub struct Config {
     pub journal: Vec<JournalConfig>,
     /// The kernel sources.
     pub kernel: Vec<KernelConfig>,
+}
+
+/// Who may fetch and who may store, on top of pmcd's own access control: entries of [`pcp_net::Who`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AccessConfig {
+    /// Who may fetch values.
+    pub fetch: Vec<String>,
+    /// Who may store them: filters for themselves, and with [`ControlConfig`] what is everybody's.
+    pub store: Vec<String>,
+}
+
+impl Default for AccessConfig {
+    fn default() -> AccessConfig {
+        AccessConfig { fetch: vec!["*".to_owned()], store: vec!["*".to_owned()] }
+    }
+}
+
+impl AccessConfig {
+    pub(crate) fn check(&self) -> Result<(), InvalidTable> {
+        for (key, entries) in [("fetch", &self.fetch), ("store", &self.store)] {
+            for entry in entries {
+                Who::default().add(entry).map_err(|error| {
+                    let invalid = InvalidKey::other(key, error.to_string());
+                    InvalidTable { table: "access", nth: 0, invalid }
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What it comes to. Entries that name nobody any more match nobody, and are told of in the log.
+    pub(crate) fn grants(&self) -> Grants {
+        Grants { fetch: who(&self.fetch, "access.fetch"), store: who(&self.store, "access.store") }
+    }
+}
+
+/// The people that a list means; `key` is where it is, for messages.
+pub(crate) fn who(entries: &[String], key: &str) -> Who {
+    Who::of(entries.iter().map(String::as_str), |error| tracing::warn!("{key}: {error}"))
 }
 
 /// Who may change the control metrics, on top of pmcd's own access control.

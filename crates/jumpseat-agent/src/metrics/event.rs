@@ -43,13 +43,17 @@ fn read(
     values: &mut SetWriter<'_>,
     kind: ArrayKind,
 ) -> Result<(), PmError> {
-    let State { sources, streams, fields, limits, first_served, fetch_work, .. } = state;
+    let State { sources, streams, fields, limits, first_served, fetch_work, reads_refused, .. } = state;
     let mut work = fetch_work.of(call.fetch.number);
     let mut cursors = Vec::with_capacity(sources.len());
     // Who wants all instances also wants the first records of sources that do not exist yet.
-    streams.follow(call.client, kind, values.wants_all());
+    streams.follow((call.client, call.attributes.identity()), kind, values.wants_all());
     for (&inst, source) in sources.iter_mut() {
         if values.wants(inst) {
+            if !source.may_be_read_by(call.attributes.identity()) {
+                *reads_refused += 1;
+                continue;
+            }
             let Some(stream) = streams.open((call.client, kind), inst, source, fields) else {
                 // Later, when others have gone.
                 return Err(PmError::AGAIN);
@@ -90,11 +94,13 @@ fn read(
     Ok(())
 }
 
-fn recent(state: &mut State, _: &Call<'_>, values: &mut SetWriter<'_>) -> Result<(), PmError> {
+fn recent(state: &mut State, call: &Call<'_>, values: &mut SetWriter<'_>) -> Result<(), PmError> {
     let (number, limit) = (state.limits.recent as usize, state.limits.fetch_limit.0 as usize);
     let limit = (limit / state.sources.len().max(1)).max(ROOM_FOR_ONE);
     for (&inst, source) in state.sources.iter() {
-        if values.wants(inst) {
+        if values.wants(inst) && !source.may_be_read_by(call.attributes.identity()) {
+            state.reads_refused += 1;
+        } else if values.wants(inst) {
             let room = values.room();
             if room < ROOM_FOR_ONE {
                 break;

@@ -53,6 +53,7 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
         u32("streams.count", |state| state.streams.count() as u32),
         u64("streams.refused", Units::COUNT, |state| state.streams.refused()).counter(),
         u64("memory.filters", Units::BYTE, |state| state.streams.filter_memory() as u64),
+        u64("reads_refused", Units::COUNT, |state| state.reads_refused).counter(),
         u32("clients", |state| load(&state.load.contexts) as u32),
         u32("sources", |state| state.sources.len() as u32),
         u64("sources_refused", Units::COUNT, |state| state.registry.sources_refused()).counter(),

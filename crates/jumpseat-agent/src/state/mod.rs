@@ -60,6 +60,8 @@ pub struct State {
     pub(crate) streams: Streams,
     /// Metrics computed from others.
     pub(crate) derived: Derived,
+    /// How often records were asked for by somebody who may not read them.
+    pub(crate) reads_refused: u64,
     /// The source that a fetch of records serves first: one that the answer before had no room for.
     pub(crate) first_served: Inst,
     /// What filters may still do for the fetch that is being answered.
@@ -105,6 +107,7 @@ impl State {
             fields_folded: 0,
             streams: Streams::default(),
             derived: Derived::open(config.derived.clone(), dir, domain)?,
+            reads_refused: 0,
             first_served: 0,
             fetch_work: FetchWork::default(),
             turn: Turn::new(),

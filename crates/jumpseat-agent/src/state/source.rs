@@ -10,6 +10,7 @@ use jumpseat_source::{Cause, Delivery, Gate, Origin, Reason, Tallies};
 use pcp_event::Work;
 use pcp_event::log::{EventLog, LogConfig};
 use pcp_model::Timestamp;
+use pcp_net::{Identity, Who};
 
 use crate::config::EventsConfig;
 
@@ -31,6 +32,8 @@ pub(crate) struct Source {
     pub gate: Arc<Gate>,
     /// What clients have stored, in place of what the configuration says.
     pub stored: SourceRule,
+    /// Who may read the records, if not everybody.
+    pub readers: Option<Who>,
     /// Most memory for its records, in bytes; 0: no limit of its own.
     pub budget: u64,
     /// Something has come from it since the start.
@@ -80,6 +83,11 @@ pub(crate) struct Sender {
 }
 
 impl Source {
+    /// Whether a client may read the records.
+    pub(crate) fn may_be_read_by(&self, client: Identity) -> bool {
+        self.readers.as_ref().is_none_or(|readers| readers.includes(client))
+    }
+
     /// A source that has sent nothing yet. `budget`: memory for its records, in bytes.
     pub(crate) fn new(
         name: Arc<str>,
@@ -103,6 +111,7 @@ impl Source {
             sender: Sender::default(),
             gate,
             stored: SourceRule::default(),
+            readers: None,
             budget: 0,
             active: false,
         }

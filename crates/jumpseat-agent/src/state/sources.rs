@@ -9,7 +9,7 @@ use pcp_ids::IdsError;
 use pcp_model::Inst;
 use pcp_pmda::Instances;
 
-use crate::config::EventsConfig;
+use crate::config::{EventsConfig, who};
 use crate::identity::reason_inst;
 
 use super::source::Source;
@@ -175,6 +175,7 @@ fn apply_rules(rules: &Rules, source: &mut Source, stored: SourceRule) {
     let (mut settings, mut budget) = rules.of(&source.name);
     stored.apply(&mut settings, &mut budget);
     source.stored = stored;
+    source.readers = rules.readers_of(&source.name).map(|entries| who(entries, "source.readers"));
     source.gate.set(settings);
     source.budget = budget;
 }

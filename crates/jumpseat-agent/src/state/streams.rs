@@ -13,6 +13,7 @@ use pcp_event::ArrayKind;
 use pcp_event::filter::{Filter, FilterError};
 use pcp_event::log::CursorId;
 use pcp_model::Inst;
+use pcp_net::Identity;
 use pcp_pmda::{ClientId, Instances};
 
 use super::fields::Fields;
@@ -113,6 +114,8 @@ struct Client {
     streams: Vec<Stream>,
     by_source: FxHashMap<(Inst, ArrayKind), usize>,
     filters: Vec<FilterRule>,
+    /// Who it is, as far as is known.
+    identity: Identity,
     /// The metrics of which it wanted all instances when it fetched them last.
     follows: Vec<ArrayKind>,
 }
@@ -181,8 +184,10 @@ impl Streams {
     }
 
     /// Notes whether a client wants whatever sources there will be.
-    pub(crate) fn follow(&mut self, client: ClientId, kind: ArrayKind, all: bool) {
-        let follows = &mut client_entry(&mut self.by_client, &mut self.last_serial, client).follows;
+    pub(crate) fn follow(&mut self, (client, identity): (ClientId, Identity), kind: ArrayKind, all: bool) {
+        let Client { follows, identity: known, .. } =
+            client_entry(&mut self.by_client, &mut self.last_serial, client);
+        *known = identity;
         if follows.contains(&kind) != all {
             if all { follows.push(kind) } else { follows.retain(|known| *known != kind) }
         }
@@ -190,7 +195,9 @@ impl Streams {
 
     /// Opens streams of a new source for those who follow all sources: its first records are for them, too.
     pub(crate) fn new_source(&mut self, inst: Inst, source: &mut Source, fields: &Fields) {
-        let followers = self.by_client.iter().flat_map(|(client, state)| {
+        // Not for those who may not read it, or it would keep records for nobody.
+        let readers = self.by_client.iter().filter(|(_, state)| source.may_be_read_by(state.identity));
+        let followers = readers.flat_map(|(client, state)| {
             let client = *client;
             state.follows.iter().map(move |kind| (client, *kind))
         });

@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
                 let pattern = self.pattern()?;
                 let negated = piece.token == Token::NoMatch;
                 self.count(piece, if negated { 2 } else { 1 })?;
-                return Ok(Expr::Match { field, negated, pattern });
+                return Ok(Expr::Match { field, negated, pattern: Box::new(pattern) });
             }
             Token::In | Token::Not => {
                 self.next += 1;

@@ -43,6 +43,9 @@ impl<S> Core<S> {
         out: &mut ResultWriter,
     ) -> Result<(), PmError> {
         let attributes = self.clients.attributes(client).ok_or(PmError::NOCONTEXT)?;
+        if !self.grants.fetch.includes(attributes.identity()) {
+            return Err(PmError::PERMISSION);
+        }
         if !self.owns(pmid) {
             return Err(PmError::PMID);
         }

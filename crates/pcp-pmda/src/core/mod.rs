@@ -18,7 +18,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::call::{Attributes, ClientId, FetchStamp};
+use crate::call::{Attributes, ClientId, FetchStamp, Grants};
 use crate::help::HelpTexts;
 use crate::indom::Indom;
 use crate::labels::LabelFn;
@@ -77,6 +77,7 @@ pub struct Core<S> {
     client_end: Option<ClientEndFn<S>>,
     foreign_instances: Option<ForeignFn<S>>,
     clients: Clients,
+    grants: Grants,
     /// The fetch going on, or the last one.
     stamp: FetchStamp,
     /// Instances of the metric being fetched.
@@ -122,6 +123,7 @@ impl<S> Core<S> {
             client_end: parts.client_end,
             foreign_instances: parts.foreign_instances,
             clients: Clients::default(),
+            grants: parts.grants,
             stamp: FetchStamp::default(),
             scratch: Vec::new(),
         };
@@ -163,6 +165,17 @@ impl<S> Core<S> {
     /// values take for the time of their operands.
     pub fn begin_fetch(&mut self, time: Timestamp) {
         self.stamp = FetchStamp { number: self.stamp.number + 1, time };
+    }
+
+    /// Changes who may fetch and store.
+    pub fn set_grants(&mut self, grants: Grants) {
+        self.grants = grants;
+    }
+
+    /// Whether there is anything that a client with these attributes may do.
+    pub(crate) fn admits(&self, attributes: &Attributes) -> bool {
+        let identity = attributes.identity();
+        self.grants.fetch.includes(identity) || self.grants.store.includes(identity)
     }
 
     /// What is known about a client that is there.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::call::ClientId;
+use crate::call::{ClientId, Grants};
 use crate::help::HelpTexts;
 use crate::indom::{Indom, Instances};
 use crate::labels::LabelFn;
@@ -39,4 +39,5 @@ pub(crate) struct Parts<S> {
     pub label_generation: Option<GenerationFn<S>>,
     pub client_end: Option<ClientEndFn<S>>,
     pub foreign_instances: Option<ForeignFn<S>>,
+    pub grants: Grants,
 }

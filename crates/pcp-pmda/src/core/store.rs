@@ -19,6 +19,9 @@ impl<S> Core<S> {
         let pmid = set.pmid;
         let desc = self.desc(pmid)?;
         let attributes = self.clients.attributes(client).ok_or(PmError::NOCONTEXT)?;
+        if !self.grants.store.includes(attributes.identity()) {
+            return Err(PmError::PERMISSION);
+        }
         let profile = Profile::default();
         let call = Call { client, attributes, profile: &profile, pmid, indom: desc.indom, fetch: self.stamp };
         let metric = self.table.get(&pmid.local()).map(|(index, _)| &self.metrics[*index]);

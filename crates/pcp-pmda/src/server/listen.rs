@@ -105,8 +105,9 @@ impl Listener {
                 socket.set_nodelay(true)?;
                 // One whose machine has gone without a word is noticed some day.
                 setsockopt(&socket, KeepAlive, &true)?;
-                let address = address.ip().to_string();
-                Ok(Peer { socket: socket.into(), address, attributes: Attributes::default() })
+                let host = address.ip();
+                let attributes = Attributes { host: Some(host), ..Attributes::default() };
+                Ok(Peer { socket: socket.into(), address: host.to_string(), attributes })
             }),
             Socket::Unix(listening) => next_connection(|| {
                 let (socket, _) = listening.listener.accept()?;

@@ -297,17 +297,18 @@ impl<S> Server<S> {
 
     fn add_client(&mut self, peer: Peer) {
         let Some(endpoint) = &mut self.endpoint else { return };
+        if !self.core.admits(&peer.attributes) {
+            self.stats.refused.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!("{} turned away: it may neither fetch nor store", peer.attributes.identity());
+            return refuse(peer, PmError::PERMISSION);
+        }
         let is_full = self.clients.len() >= self.clients.limits.clients;
         if is_full && self.clients.drop_idlest(&mut self.core, endpoint) {
             self.stats.idle.fetch_add(1, Ordering::Relaxed);
         } else if is_full {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(client = peer.address, "turned away: too many clients");
-            // As much as the socket takes at once; then it is closed.
-            let refuse =
-                |channel| Line::new(channel).say(|out| DirectConnection::refuse(PmError::CONNLIMIT, out));
-            let _ = Channel::socket(peer.socket).map(refuse);
-            return;
+            return refuse(peer, PmError::CONNLIMIT);
         }
         let start = crate::time::ctime(std::time::SystemTime::now());
         // Otherwise it has gone already.
@@ -365,4 +366,10 @@ impl<S> Server<S> {
     fn count_clients(&self) {
         self.stats.clients.store(self.clients.len() as u64, Ordering::Relaxed);
     }
+}
+
+/// Tells somebody why they are turned away: as much as the socket takes at once; then it is closed.
+fn refuse(peer: Peer, error: PmError) {
+    let refuse = |channel| Line::new(channel).say(|out| DirectConnection::refuse(error, out));
+    let _ = Channel::socket(peer.socket).map(refuse);
 }
