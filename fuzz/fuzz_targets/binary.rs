@@ -1,6 +1,7 @@
 //! What a client of the ingest socket sends: frames behind the binary greeting, else lines.
 #![no_main]
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +12,23 @@ use jumpseat::source::intake::{Intake, Shared};
 use jumpseat::source::lanes::Lanes;
 use jumpseat::source::registry::{Registry, RegistryConfig};
 
+thread_local! {
+    /// Made once: the tables of names are larger than all that is done with them in one run. They fill up, as they do in an
+    /// agent, and what is left over from one connection must not harm the next.
+    static SHARED: RefCell<Shared> = RefCell::new({
+        let (registry, _definitions) = Registry::open(&RegistryConfig::new(400)).expect("nothing is on disk");
+        let (out, _deliveries) = bounded(1000);
+        let lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
+        Shared::new(lanes, Limits::default(), "fuzz").expect("the name is allowed")
+    });
+}
+
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let (registry, _definitions) = Registry::open(&RegistryConfig::new(400)).expect("nothing is on disk");
-    let (out, _deliveries) = bounded(1000);
-    let lanes = Lanes::new(registry, out, Arc::new(|| ()), Duration::ZERO);
-    let mut shared = Shared::new(lanes, Limits::default(), "fuzz").expect("the name is allowed");
-    let mut intake = Intake::new(1, None, &shared);
-    let arrived = Timestamp::new(1_800_000_000, 0);
-    let mut replies = Vec::new();
-    let used = intake.feed(data, arrived, &mut shared, &mut replies);
-    intake.finish(&data[used..], arrived, &mut shared, &mut replies);
+    SHARED.with_borrow_mut(|shared| {
+        let mut intake = Intake::new(1, None, shared);
+        let arrived = Timestamp::new(1_800_000_000, 0);
+        let mut replies = Vec::new();
+        let used = intake.feed(data, arrived, shared, &mut replies);
+        intake.finish(&data[used..], arrived, shared, &mut replies);
+    });
 });
