@@ -15,6 +15,9 @@ pub enum IdsError {
         /// What the system said.
         source: io::Error,
     },
+    /// What is there is not to be read or written, or could not be.
+    #[error(transparent)]
+    File(#[from] pcp_files::FileError),
     /// Another process hands out ids from this file.
     #[error("{}: another process uses it; stop that one, or configure another directory", .0.display())]
     InUse(PathBuf),

@@ -1,15 +1,16 @@
 //! [`IdMap`]: names to ids, on file before they are handed out.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use pcp_files::{Replacement, Writes};
 
 use super::MAX_ID;
 use super::error::{Binding, IdsError, LineError};
@@ -33,7 +34,7 @@ pub struct IdMap {
 #[derive(Debug)]
 struct Store {
     path: PathBuf,
-    append: Flock<File>,
+    file: Flock<File>,
 }
 
 impl IdMap {
@@ -50,9 +51,10 @@ impl IdMap {
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
             fs::create_dir_all(dir).map_err(fail)?;
         }
-        let mut append = open_locked(path)?;
+        let mut file = open_locked(path)?;
+        pcp_files::sweep(path);
         let mut text = Vec::new();
-        append.read_to_end(&mut text).map_err(fail)?;
+        file.read_to_end(&mut text).map_err(fail)?;
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         // Whole lines are judged by `parse`. A beginning of something else must not be taken for a header that a crash
         // has cut short, and cut away.
@@ -64,13 +66,13 @@ impl IdMap {
             let rest = String::from_utf8_lossy(&text[whole..]);
             tracing::warn!("{}: dropped a last line without an end: {rest:?}", path.display());
             text.truncate(whole);
-            append.set_len(whole as u64).map_err(fail)?;
+            file.set_len(whole as u64).map_err(fail)?;
         }
         map.parse(path, &text)?;
         if text.is_empty() {
-            append.write_all(header(max).as_bytes()).map_err(fail)?;
+            file.write_all_at(header(max).as_bytes(), 0).map_err(fail)?;
         }
-        map.file = Some(Store { path: path.to_owned(), append });
+        map.file = Some(Store { path: path.to_owned(), file });
         Ok(map)
     }
 
@@ -84,8 +86,8 @@ impl IdMap {
         self.by_name.get(name).copied()
     }
 
-    /// The id of `name`; a new name gets one above the highest id so far, written to the file before this
-    /// returns.
+    /// The id of `name`; a new name gets one above the highest id so far, which is on disk before this returns: about
+    /// a millisecond, once in the life of a name.
     ///
     /// # Errors
     /// [`IdsError::Full`], [`IdsError::Name`], [`IdsError::Io`]. No id was handed out then.
@@ -193,32 +195,16 @@ impl IdMap {
         for entry in &self.entries {
             push_line(&mut text, entry);
         }
-        let replace = || -> io::Result<Flock<File>> {
-            let mut temporary = store.path.clone().into_os_string();
-            temporary.push(format!(".{}.new", std::process::id()));
-            let temporary = PathBuf::from(temporary);
-            // A left-over of a process with the same number; a link somebody put there is not followed.
-            let _ = fs::remove_file(&temporary);
-            let result = OpenOptions::new()
-                .append(true)
-                .create_new(true)
-                .open(&temporary)
-                .and_then(|mut file| {
-                    file.write_all(text.as_bytes())?;
-                    // On disk before it gets its name, or a crash could leave a name without what it names.
-                    file.sync_all()?;
-                    // Locked before others can find it: whoever waits for the old file's lock looks again then.
-                    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
-                })
-                .and_then(|append| fs::rename(&temporary, &store.path).map(|()| append));
-            if result.is_err() {
-                let _ = fs::remove_file(&temporary);
-            }
-            result
-        };
-        let append = replace().map_err(|source| IdsError::Io { path: store.path.clone(), source })?;
+        let fail = |source| IdsError::Io { path: store.path.clone(), source };
+        let mut new = Replacement::begin(&store.path)?;
+        new.file().write_all(text.as_bytes()).map_err(fail)?;
+        // Locked before others can find it: whoever waits for the old file's lock looks again then.
+        let file = new.file().try_clone().map_err(fail)?;
+        let file =
+            Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| fail(errno.into()))?;
+        new.finish()?;
         let path = store.path.clone();
-        self.file = Some(Store { path, append });
+        self.file = Some(Store { path, file });
         Ok(())
     }
 
@@ -232,14 +218,17 @@ impl IdMap {
             return Err(IdsError::Name(name.to_owned()));
         }
         let entry = Entry { id, name: name.into(), key: None, used: now() };
-        if let Some(store) = &mut self.file {
+        if let Some(store) = &self.file {
             let mut line = String::with_capacity(name.len() + 24);
             push_line(&mut line, &entry);
             let fail = |source| IdsError::Io { path: store.path.clone(), source };
-            let before = store.append.metadata().map_err(fail)?.len();
-            if let Err(error) = store.append.write_all(line.as_bytes()) {
-                // Half a line must not become part of the next one.
-                let _ = store.append.set_len(before);
+            let before = store.file.metadata().map_err(fail)?.len();
+            // On disk, and not only on its way: an identifier that was handed out is in archives by the time that the
+            // power fails.
+            let written = store.file.write_all_at(line.as_bytes(), before);
+            if let Err(error) = written.and_then(|()| store.file.sync_data()) {
+                // Half a line must not become part of the next one, nor a whole one be found later.
+                let _ = store.file.set_len(before);
                 return Err(fail(error));
             }
         }
@@ -294,12 +283,14 @@ fn open_locked(path: &Path) -> Result<Flock<File>, IdsError> {
     let fail = |source| IdsError::Io { path: path.to_owned(), source };
     let until = Instant::now() + LOCK_PATIENCE;
     loop {
-        let file = OpenOptions::new().create(true).read(true).append(true).open(path).map_err(fail)?;
+        let file = pcp_files::open(path, Writes::Anywhere)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(file) => {
                 let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
                 // The one before may have put a new file in its place while this one waited.
-                if fs::metadata(path).is_ok_and(|now| file.metadata().is_ok_and(|ours| same(now, ours))) {
+                if fs::symlink_metadata(path)
+                    .is_ok_and(|now| file.metadata().is_ok_and(|ours| same(now, ours)))
+                {
                     return Ok(file);
                 }
             }
@@ -417,18 +408,27 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_place_of_the_temporary_file_is_not_followed() {
+    fn a_link_in_place_of_the_file_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("250.3");
-        let precious = dir.path().join("precious");
-        fs::write(&precious, "kept").unwrap();
-        let temporary = dir.path().join(format!("250.3.{}.new", std::process::id()));
-        std::os::unix::fs::symlink(&precious, &temporary).unwrap();
-        let mut map = IdMap::load(Some(&path), MAX_ID).unwrap();
-        map.get_or_add("a").unwrap();
-        map.save().unwrap();
-        assert_eq!(fs::read_to_string(&precious).unwrap(), "kept");
-        assert!(!fs::symlink_metadata(&path).unwrap().is_symlink());
+        let (path, precious) = (dir.path().join("250.3"), dir.path().join("precious"));
+        for text in ["kept", ""] {
+            fs::write(&precious, text).unwrap();
+            std::os::unix::fs::symlink(&precious, &path).unwrap();
+            let error = IdMap::load(Some(&path), MAX_ID).unwrap_err().to_string();
+            assert!(error.contains("250.3: is a symbolic link; only a regular file is allowed"), "{error}");
+            assert_eq!(fs::read_to_string(&precious).unwrap(), text);
+            // Put there while the file is in use, it is replaced.
+            fs::remove_file(&path).unwrap();
+            let mut map = IdMap::load(Some(&path), MAX_ID).unwrap();
+            fs::remove_file(&path).unwrap();
+            std::os::unix::fs::symlink(&precious, &path).unwrap();
+            map.get_or_add("a").unwrap();
+            map.save().unwrap();
+            assert_eq!(fs::read_to_string(&precious).unwrap(), text);
+            assert!(!fs::symlink_metadata(&path).unwrap().is_symlink());
+            drop(map);
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]
