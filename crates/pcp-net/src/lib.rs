@@ -1,7 +1,8 @@
 //! What the listeners of an agent share.
 //!
 //! * [`UnixListening`]: a Unix socket that is never open to more people than it should be, and never takes the place
-//!   of what is not a dead socket. [`listen_tcp`]: TCP at all addresses of a host.
+//!   of what is not a dead socket. [`is_served`]: whether somebody listens on one. [`listen_tcp`]: TCP at all addresses of a
+//!   host.
 //! * [`next_connection`]: accepts, and tells errors of the listener from those of a client that has gone again;
 //!   [`PeerCredentials`]: who is at the other end.
 //! * [`Who`]: users, groups and hosts, as a configuration names them.
@@ -20,7 +21,7 @@ mod worker;
 pub use accept::{PeerCredentials, next_connection};
 pub use limiter::Limiter;
 pub use tcp::listen_tcp;
-pub use unix::{ListenError, ListenProblem, UnixListening};
+pub use unix::{ListenError, ListenProblem, UnixListening, is_served};
 pub use who::{Identity, Who, WhoError};
 pub use worker::Worker;
 

@@ -3,13 +3,15 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
-use nix::sys::stat::{Mode, fchmod};
+use nix::errno::Errno;
+use nix::fcntl::AT_FDCWD;
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat};
 
 /// Longest path of a Unix socket (`sun_path` without its NUL).
 const MAX_PATH: usize = 107;
@@ -119,7 +121,10 @@ impl Drop for UnixListening {
 fn make(path: &Path, mode: u32) -> Result<(UnixListener, FileId), ListenProblem> {
     let listener = bind_within(path, mode).map_err(system("create the socket"))?;
     // The umask has taken bits away; nobody can connect before `listen`.
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(system("set the socket's mode"))?;
+    // Whoever may write to the directory may have put a link there by now: what it leads to keeps its mode.
+    let mode = Mode::from_bits_truncate(mode);
+    fchmodat(AT_FDCWD, path, mode, FchmodatFlags::NoFollowSymlink)
+        .map_err(|errno| system("set the socket's mode")(errno.into()))?;
     listen(&listener, Backlog::MAXCONN).map_err(|error| system("listen on the socket")(error.into()))?;
     let file = file_id(path).map_err(system("look at the socket"))?;
     Ok((listener, file))
@@ -150,12 +155,26 @@ fn check_free(path: &Path) -> Result<(), ListenProblem> {
         Ok(meta) if !meta.file_type().is_socket() => return Err(ListenProblem::NotASocket),
         Ok(_) => {}
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
-        Ok(_) => Err(ListenProblem::InUse),
-        // A listener whose backlog is full is one, too.
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Err(ListenProblem::InUse),
+    match is_served(path) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(ListenProblem::InUse),
         Err(error) => Err(system("tell whether it is in use")(error)),
+    }
+}
+
+/// Whether a process listens on the socket at `path`, also one that has not accepted anybody for so long that no more
+/// fit its backlog. Waits for nobody: to connect to such a one would not end.
+///
+/// # Errors
+/// What the system says where it cannot be told.
+pub fn is_served(path: &Path) -> io::Result<bool> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let probe = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    match connect(probe.as_raw_fd(), &UnixAddr::new(path)?) {
+        // A Unix socket connects at once or not at all; what says "later" is a full backlog.
+        Ok(()) | Err(Errno::EAGAIN | Errno::EINPROGRESS) => Ok(true),
+        Err(Errno::ECONNREFUSED) => Ok(false),
+        Err(errno) => Err(errno.into()),
     }
 }
 
@@ -170,6 +189,7 @@ fn system(doing: &'static str) -> impl Fn(io::Error) -> ListenProblem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixStream;
 
     fn problem(path: &Path) -> ListenProblem {
         UnixListening::bind(path, 0o600).expect_err("not ours").problem
@@ -200,6 +220,28 @@ mod tests {
         assert!(matches!(problem(&long), ListenProblem::TooLong));
         let error = UnixListening::bind(Path::new("/nonexistent/dir/s"), 0o600).expect_err("no directory");
         assert!(error.to_string().contains("/nonexistent/dir/s: cannot create the socket"), "{error}");
+    }
+
+    #[test]
+    fn a_listener_that_accepts_nobody_is_found_without_waiting_for_it() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("s");
+        assert_eq!(is_served(&path).expect_err("nothing there").kind(), ErrorKind::NotFound);
+        let stuck = bind_within(&path, 0o600).expect("bind");
+        listen(&stuck, Backlog::new(0).expect("a backlog")).expect("listens");
+        // Each one that connects and is never accepted takes a place; the last of them finds none.
+        let connects = |_: &i32| {
+            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+            let client = socket(AddressFamily::Unix, SockType::Stream, flags, None).expect("a socket");
+            let outcome = connect(client.as_raw_fd(), &UnixAddr::new(&path).expect("a short path"));
+            std::mem::forget(client);
+            outcome.is_ok()
+        };
+        assert!((0..100).take_while(connects).count() < 100, "the backlog is full");
+        assert!(is_served(&path).expect("it is there"));
+        assert!(matches!(problem(&path), ListenProblem::InUse));
+        drop(stuck);
+        assert!(!is_served(&path).expect("it is there"));
     }
 
     #[test]
