@@ -1,13 +1,13 @@
 //! `pmdajumpseat`: the jumpseat agent under pmcd.
 
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals};
-use jumpseat::pmda::log::{self, Log};
+use jumpseat::pmda::log::{self, Log, LogFile};
 use jumpseat::pmda::{Exit, Options, PmcdOptions, Transport, identity};
 use jumpseat::source::SocketConfig;
+use pcp_net::is_served;
 
 const PROGRAM: &str = "pmdajumpseat";
 /// Stands for a domain that the command line does not name.
@@ -45,9 +45,9 @@ fn main() -> ExitCode {
     let level = if options.debug.is_some() { tracing::Level::DEBUG } else { tracing::Level::INFO };
     Log::new(PROGRAM, level).install();
     let path = options.log.clone().unwrap_or_else(|| "jumpseat.log".into());
-    let _log = log::open(PROGRAM, &path)
+    let log = log::open(PROGRAM, &path)
         .inspect_err(|error| tracing::warn!("cannot open the log {}: {error}", path.display()));
-    match config.and_then(|(config, file)| serve(&options, &config, file.as_deref(), &path)) {
+    match config.and_then(|(config, file)| serve(&options, &config, file.as_deref(), log.as_ref().ok())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");
@@ -74,13 +74,19 @@ fn configuration(named: Option<&Path>) -> Result<(Config, Option<PathBuf>), Fail
 /// An ingest socket that somebody serves.
 fn served_already(config: &Config) -> Option<&Path> {
     let paths = config.socket.iter().map(|socket| socket.path.as_path());
-    paths.into_iter().find(|path| UnixStream::connect(path).is_ok())
+    paths.into_iter().find(|path| is_served(path).unwrap_or(false))
 }
 
-fn serve(options: &Options, config: &Config, file: Option<&Path>, log: &Path) -> Result<(), Failure> {
+fn serve(
+    options: &Options,
+    config: &Config,
+    file: Option<&Path>,
+    log: Option<&LogFile>,
+) -> Result<(), Failure> {
     // First of all: what is made from here on, sockets and files with identifiers, must belong to the user
     // that the agent will also be next time.
-    identity::drop_privileges(options.username.as_deref().unwrap_or(identity::DEFAULT_USER), &[log])?;
+    let user = options.username.as_deref().unwrap_or(identity::DEFAULT_USER);
+    identity::drop_privileges(user, log, None)?;
     let domain = match options.domain {
         NO_DOMAIN => config.domain.unwrap_or(agent::DEFAULT_DOMAIN),
         domain => domain,

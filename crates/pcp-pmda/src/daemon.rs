@@ -1,9 +1,8 @@
 //! The usual life of a PMDA, start to end, for agents that need nothing out of the ordinary.
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use super::log::{self, Log};
+use super::log::{self, Log, LogFile};
 use super::{BuildError, Core, Exit, Options, PmcdOptions, ServeError, Server, Transport, identity};
 
 /// Why an agent could not start, or had to end.
@@ -53,9 +52,9 @@ pub fn run_with<S>(
     let path = options.log.clone().unwrap_or_else(|| format!("{}.log", log_name(program)).into());
     let level = if options.debug.is_some() { tracing::Level::DEBUG } else { tracing::Level::INFO };
     Log::new(program, level).install();
-    let _log = log::open(program, &path)
+    let log = log::open(program, &path)
         .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "cannot open the log"));
-    match serve(&options, make, &path) {
+    match serve(&options, make, log.as_ref().ok()) {
         Ok(exit) => {
             tracing::info!(?exit, "ending");
             ExitCode::SUCCESS
@@ -70,16 +69,16 @@ pub fn run_with<S>(
 fn serve<S>(
     options: &Options,
     make: impl FnOnce(&Options) -> Result<Core<S>, DaemonError>,
-    log: &Path,
+    log: Option<&LogFile>,
 ) -> Result<Exit, DaemonError> {
     let mut server = Server::new(make(options)?)?;
     server.handle_signals()?;
     server.serve_pmcd(&options.transport, PmcdOptions::default(), false)?;
-    let mut own = vec![log];
-    if let Transport::Unix(path) = &options.transport {
-        own.push(path);
-    }
-    identity::drop_privileges(options.username.as_deref().unwrap_or(identity::DEFAULT_USER), &own)?;
+    let socket = match &options.transport {
+        Transport::Unix(path) => Some(path.as_path()),
+        _ => None,
+    };
+    identity::drop_privileges(options.username.as_deref().unwrap_or(identity::DEFAULT_USER), log, socket)?;
     Ok(server.run()?)
 }
 

@@ -8,9 +8,10 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -29,28 +30,23 @@ pub const PERIOD: Duration = Duration::from_secs(10);
 /// The log file is open while this lives; then the closing line is written.
 #[derive(Debug)]
 pub struct LogFile {
-    _private: (),
+    /// The file, if this process has made it: its to give away.
+    pub(crate) own: Option<File>,
 }
 
 /// Makes `path` the log: an old one is renamed to `<path>.prev`, standard error goes to the new one, with the
-/// line that begins every PCP log. What is there but is no file, as `/dev/stderr`, is written to as it is.
+/// line that begins every PCP log. Nothing else is written to but a device below `/dev`, or `/dev/stdout` and `/dev/stderr`
+/// for what this process has as such; on a device, lines are lost that it does not take at once.
 ///
 /// # Errors
-/// What the system says. Standard error is what it was, then.
+/// What the system says, or what is there. Standard error is what it was, then.
 pub fn open(name: &str, path: &Path) -> io::Result<LogFile> {
-    let mut options = fs::OpenOptions::new();
-    options.append(true);
-    if fs::metadata(path).map_or(true, |found| found.is_file()) {
-        let mut previous = path.as_os_str().to_owned();
-        previous.push(".prev");
-        match fs::rename(path, PathBuf::from(previous)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        // A new file and no other: where others may write to the directory, root must not be led elsewhere.
-        options.create_new(true);
-    }
-    let mut file = options.open(path)?;
+    let (mut file, is_own) = match path.to_str() {
+        Some("/dev/stdout") => (duplicate(io::stdout())?, false),
+        Some("/dev/stderr") => (duplicate(io::stderr())?, false),
+        _ if path.starts_with("/dev") => (pcp_files::device(path)?, false),
+        _ => (pcp_files::begin_anew(path, ".prev")?, true),
+    };
     let host = nix::unistd::gethostname().unwrap_or_default();
     writeln!(
         file,
@@ -59,7 +55,11 @@ pub fn open(name: &str, path: &Path) -> io::Result<LogFile> {
         time::ctime(SystemTime::now())
     )?;
     nix::unistd::dup2_stderr(&file)?;
-    Ok(LogFile { _private: () })
+    Ok(LogFile { own: is_own.then_some(file) })
+}
+
+fn duplicate(stream: impl AsFd) -> io::Result<File> {
+    stream.as_fd().try_clone_to_owned().map(File::from)
 }
 
 impl Drop for LogFile {
