@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use byteorder::{BigEndian, ByteOrder};
 
@@ -117,6 +117,8 @@ fn go_on(
     };
     let number = volumes.last().copied().unwrap_or_default();
     let meta = Growing::open(member(base, Role::Meta))?;
+    // Of a writer that was killed; the lock says that there is no other one.
+    pcp_files::sweep(&meta.path);
     let path = meta.path.clone();
     let known = entries.iter().map(|entry| entry.meta);
     let (meta, _) = cut(meta, known)?.ok_or_else(|| not_continued(&path, "no metadata"))?;
@@ -300,14 +302,6 @@ fn not_continued(path: &Path, reason: impl ToString) -> WriteError {
 }
 
 impl Growing {
-    /// A file that is there, or an empty one.
-    fn open(path: PathBuf) -> Result<Growing, WriteError> {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(WriteError::io(&path))?;
-        let len = file.metadata().map_err(WriteError::io(&path))?.len();
-        Ok(Growing { path, len, file })
-    }
-
     fn truncate(&mut self, len: u64) -> Result<(), WriteError> {
         if self.len != len {
             self.file.set_len(len).map_err(WriteError::io(&self.path))?;

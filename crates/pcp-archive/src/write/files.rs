@@ -1,12 +1,13 @@
 //! The files of an archive, each with its own way to grow without ever being seen half-grown.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use pcp_files::{Replacement, Writes};
 
 use super::error::WriteError;
 
@@ -32,11 +33,22 @@ impl Growing {
     /// # Errors
     /// [`WriteError::Exists`], or the system's.
     pub(super) fn create(path: PathBuf) -> Result<Growing, WriteError> {
-        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+        match pcp_files::create(&path, Writes::Anywhere) {
             Ok(file) => Ok(Growing { path, len: 0, file }),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(WriteError::Exists(path)),
-            Err(error) => Err(WriteError::Io { path, error }),
+            Err(error) => Err(WriteError::Io { path, error: error.problem.into() }),
         }
+    }
+
+    /// A file that is there, or an empty one.
+    ///
+    /// # Errors
+    /// The system's, or that it is not to be written to.
+    pub(super) fn open(path: PathBuf) -> Result<Growing, WriteError> {
+        let file = pcp_files::open(&path, Writes::Anywhere);
+        let file = file.map_err(|error| WriteError::io(&path)(error.problem.into()))?;
+        let len = file.metadata().map_err(WriteError::io(&path))?.len();
+        Ok(Growing { path, len, file })
     }
 
     /// Appends. What was written of bytes that do not all fit is taken back.
@@ -61,28 +73,19 @@ impl Growing {
         if bytes.len() as u64 <= room || self.len == 0 || self.len > MAX_COPIED {
             return self.append(bytes);
         }
-        let copy = hidden(&self.path);
-        match self.copied(&copy, bytes) {
-            Ok(file) => {
-                self.file = file;
-                self.len += bytes.len() as u64;
-                Ok(())
-            }
-            Err(error) => {
-                let _ = fs::remove_file(&copy);
-                Err(WriteError::io(&self.path)(error))
-            }
-        }
+        self.file = self.copied(bytes).map_err(WriteError::io(&self.path))?;
+        self.len += bytes.len() as u64;
+        Ok(())
     }
 
-    fn copied(&mut self, copy: &Path, bytes: &[u8]) -> io::Result<File> {
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(copy)?;
-        file.set_permissions(self.file.metadata()?.permissions())?;
+    /// On disk when the writer says so, with the rest of the archive ([`Growing::sync`]).
+    fn copied(&mut self, bytes: &[u8]) -> io::Result<File> {
+        let mut copy = Replacement::begin(&self.path).map_err(|error| error.problem)?;
+        copy.file().set_permissions(self.file.metadata()?.permissions())?;
         self.file.rewind()?;
-        io::copy(&mut (&self.file).take(self.len), &mut file)?;
-        file.write_all(bytes)?;
-        fs::rename(copy, &self.path)?;
-        Ok(file)
+        io::copy(&mut (&self.file).take(self.len), copy.file())?;
+        copy.file().write_all(bytes)?;
+        Ok(copy.finish_unsynced().map_err(|error| error.problem)?)
     }
 
     /// Takes the lock by which writers of archives keep each other out.
@@ -103,17 +106,10 @@ impl Growing {
     }
 }
 
-/// A name next to the file's, that readers do not take for one of the archive's.
-fn hidden(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".new");
-    path.with_file_name(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn metadata_grows_in_place_or_by_a_copy() {
@@ -129,5 +125,22 @@ mod tests {
         }
         assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 1, "nothing left over");
         assert!(matches!(Growing::create(path), Err(WriteError::Exists(_))));
+    }
+
+    #[test]
+    fn nothing_is_written_through_links() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, precious) = (dir.path().join("a.meta"), dir.path().join("precious"));
+        fs::write(&precious, "kept").expect("writable");
+        std::os::unix::fs::symlink(&precious, dir.path().join(".a.meta.new")).expect("writable");
+        let mut file = Growing::create(path.clone()).expect("created");
+        file.append_whole(&[1; 100]).expect("written");
+        file.append_whole(&[2; 5000]).expect("written, by a copy");
+        assert!(fs::symlink_metadata(&path).expect("there").is_file());
+        fs::remove_file(&path).expect("ours");
+        std::os::unix::fs::symlink(&precious, &path).expect("writable");
+        let error = Growing::open(path).expect_err("a link").to_string();
+        assert!(error.contains("a.meta: is a symbolic link; only a regular file is allowed"), "{error}");
+        assert_eq!(fs::read_to_string(&precious).expect("there"), "kept");
     }
 }
