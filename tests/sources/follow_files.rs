@@ -1,7 +1,10 @@
 //! Files that are followed by the real agent: rotation, truncation, restarts.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 
 use crate::follow_support::{Agent, append, numbers, rename};
 use support::{Process, eventually};
@@ -90,7 +93,7 @@ fn append_truncated(agent: &Agent, text: &str) {
 fn patterns_take_new_files_directories_that_return_and_links() {
     let agent = Agent::started(
         "[[file]]\npath = \"DIR/logs/*/x*.log\"\nfrom = \"beginning\"\n\
-         [[file]]\npath = \"DIR/link.log\"\nsource = \"linked\"\n",
+         [[file]]\npath = \"DIR/link.log\"\nsource = \"linked\"\nfollow_links = true\n",
     );
     fs::create_dir_all(agent.path("logs/a")).expect("writable");
     agent.append("logs/a/x1.log", "a1\n");
@@ -235,7 +238,7 @@ fn too_many_files_and_what_is_no_file_are_told_of() {
     agent.wait_messages("f", &["1", "2"]);
     eventually("what was wrong in the log", || {
         let text = agent.text();
-        (text.contains("f/0-fifo: cannot follow: not a regular file")
+        (text.contains("f/0-fifo: cannot follow: is a FIFO; only a regular file is allowed")
             && text.contains("matches more than 2 files; raise max_files"))
         .then_some(())
     });
@@ -260,4 +263,63 @@ fn pmevent_shows_lines_as_they_come_and_labels_say_from_where() {
     let labels = agent.endpoint().run("pminfo", ["-l", "jumpseat.source.received"]).ok();
     let path = agent.path("app.log").display().to_string();
     assert!(labels.contains("\"kind\":\"file\"") && labels.contains(&path), "{labels}");
+}
+
+#[test]
+fn root_reads_nothing_that_somebody_else_has_made_a_link_to() {
+    assert!(nix::unistd::geteuid().is_root(), "this test plants links as another user: run it as root");
+    let table = |name: &str, more: &str| {
+        format!("[[file]]\npath = \"DIR/{name}\"\nsource = \"app\"\nfrom = \"beginning\"\n{more}")
+    };
+    let tables = table("logs/*.log", "") + &table("logs/*/*.log", "");
+    let mut agent = Agent::new(&tables);
+    for (name, mode) in [("secret", 0o700), ("logs", 0o777)] {
+        fs::create_dir(agent.path(name)).expect("root may");
+        fs::set_permissions(agent.path(name), Permissions::from_mode(mode)).expect("root may");
+    }
+    agent.append("secret/key.log", "root's own\n");
+    let nobody = |program: &str, args: &[&Path]| {
+        let status = Command::new(program).args(args).uid(65534).gid(65534).status();
+        assert!(status.expect("it runs").success(), "{program} {args:?}");
+    };
+    nobody("ln", &[Path::new("-s"), &agent.path("secret/key.log"), &agent.path("logs/x.log")]);
+    nobody("ln", &[Path::new("-s"), &agent.path("secret"), &agent.path("logs/way")]);
+    nobody("mkfifo", &[&agent.path("logs/fifo.log")]);
+    agent.start();
+    eventually("three refusals", || (agent.total("jumpseat.self.follow.errors") >= 3).then_some(()));
+    agent.append("logs/app.log", "a file\n");
+    agent.wait_messages("app", &["a file"]);
+    let said = agent.text();
+    for refusal in [
+        "logs/x.log: cannot follow: is a symbolic link; only a regular file is allowed",
+        "logs/way on the way is a symbolic link of uid 65534",
+        "logs/fifo.log: cannot follow: is a FIFO",
+        "set follow_links",
+    ] {
+        assert!(said.contains(refusal), "{refusal} is not in\n{said}");
+    }
+    agent.stop();
+    // For those who trust everybody who may write there.
+    let agent = Agent::started(&table("link.log", "follow_links = true\n"));
+    agent.append("target", "as asked for\n");
+    symlink(agent.path("target"), agent.path("link.log")).expect("root may");
+    agent.wait_messages("app", &["as asked for"]);
+}
+
+#[test]
+fn a_hole_of_terabytes_is_skipped_at_once() {
+    let agent = Agent::started(LOG);
+    agent.append("app.log", "before\n");
+    agent.wait_messages("app", &["before"]);
+    let file = fs::File::options().write(true).open(agent.path("app.log")).expect("it is there");
+    file.set_len(4 << 40).expect("sparse");
+    agent.append("app.log", "after\n");
+    agent.wait_messages("app", &["before", "after"]);
+    // Also as the rest of a line that is too long.
+    agent.append("app.log", "x".repeat(100_000));
+    agent.wait_received("app", 3);
+    file.set_len(8 << 40).expect("sparse");
+    agent.append("app.log", "\nend\n");
+    agent.wait_received("app", 4);
+    assert_eq!(agent.messages("app").last().map(String::as_str), Some("end"));
 }

@@ -3,6 +3,8 @@
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::geteuid;
+use pcp_files::Links;
 use serde::Deserialize;
 
 use crate::config::{LINE_RANGE, Oversize};
@@ -57,6 +59,8 @@ pub struct FileConfig {
     pub time_format: Option<String>,
     /// Where to begin with files that were there before the table was.
     pub from: From,
+    /// Whether a path may lead over links that anybody has made; without it yes, but not for root.
+    pub follow_links: Option<bool>,
     /// Files followed at a time.
     pub max_files: usize,
     /// Milliseconds without growth after which a last line without a newline is taken as it is.
@@ -80,6 +84,7 @@ impl Default for FileConfig {
             pattern: None,
             time_format: None,
             from: From::End,
+            follow_links: None,
             max_files: 256,
             partial_ms: 10_000,
             max_line: MAX_LINE,
@@ -256,6 +261,14 @@ impl FileConfig {
     /// Whether more than one file may match.
     pub fn is_pattern(&self) -> bool {
         self.path.to_string_lossy().contains(['*', '?', '['])
+    }
+
+    /// What to do with links. Root reads everything: whoever may write to a directory of logs must not choose what.
+    pub(super) fn links(&self) -> Links {
+        match self.follow_links.unwrap_or_else(|| !geteuid().is_root()) {
+            true => Links::Followed,
+            false => Links::Refused,
+        }
     }
 
     pub(super) fn limits(&self) -> Limits {

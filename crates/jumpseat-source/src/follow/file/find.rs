@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use pcp_files::{FileProblem, Links, read_anyones};
+
 use super::positions::Position;
-use super::tail::{Fate, FileId, Mark, Tail, is_same, open};
+use super::tail::{Fate, FileId, Mark, Tail, is_same};
 use super::{Files, Table, stream};
 use crate::follow::config::{From, source_of};
 use crate::follow::stream::{Sink, Stream};
@@ -62,7 +64,12 @@ impl Files {
 
     /// Meets a path that is a table's: gives the number of its file, which is opened if it is new.
     fn meet(&mut self, table: usize, path: PathBuf, now: Instant, sink: &mut Sink) -> Option<usize> {
-        let meta = match fs::metadata(&path) {
+        let links = self.tables[table].config.links();
+        let looked = match links {
+            Links::Followed => fs::metadata(&path),
+            Links::Refused => fs::symlink_metadata(&path),
+        };
+        let meta = match looked {
             Ok(meta) => meta,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
             Err(error) => {
@@ -80,10 +87,13 @@ impl Files {
             }
             return Some(number);
         }
-        let (file, meta) = match open(&path) {
+        let (file, meta) = match read_anyones(&path, links) {
             Ok(opened) => opened,
             Err(error) => {
-                self.complain(&path, &error, sink);
+                let link = matches!(error.problem, FileProblem::Link | FileProblem::LinkOnTheWay { .. });
+                let advice =
+                    if link { "; or set follow_links, if nobody else may make links there" } else { "" };
+                self.complain(&path, &format_args!("{}{advice}", error.problem), sink);
                 return None;
             }
         };
@@ -188,6 +198,7 @@ impl Files {
 
     /// Looks next to a path for the file that had it when the agent ran last, to read the rest of it.
     fn adopt(&mut self, table: usize, position: &Position, now: Instant, sink: &mut Sink) -> Option<FileId> {
+        let links = self.tables[table].config.links();
         let entries = fs::read_dir(position.path.parent()?).ok()?;
         let (file, meta, path) = entries.flatten().find_map(|entry| {
             // Of most files the entry itself tells that they are not it.
@@ -195,7 +206,7 @@ impl Files {
             if entry.ino() != position.ino {
                 return None;
             }
-            let (file, meta) = open(&entry.path()).ok()?;
+            let (file, meta) = read_anyones(&entry.path(), links).ok()?;
             is_same(&file, &meta, position).then(|| (file, meta, entry.path()))
         })?;
         let id = FileId::of(&meta);

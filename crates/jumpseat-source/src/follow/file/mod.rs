@@ -370,7 +370,7 @@ impl Files {
     }
 
     #[cold]
-    fn complain(&mut self, path: &Path, error: &dyn std::error::Error, sink: &Sink) {
+    fn complain(&mut self, path: &Path, error: &dyn std::fmt::Display, sink: &Sink) {
         sink.stats.error();
         if let Some(held_back) = self.report.allow(Instant::now()) {
             tracing::error!(held_back, "{}: cannot follow: {error}", path.display());

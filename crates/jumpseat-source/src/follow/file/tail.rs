@@ -3,11 +3,12 @@
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::OFlag;
+use nix::errno::Errno;
+use nix::unistd::{Whence, lseek};
 
 use super::positions::{self, Position, START};
 use crate::follow::lines::Splitter;
@@ -99,20 +100,6 @@ pub(super) struct Tail {
     pub drained: bool,
 }
 
-/// Opens a regular file for reading, without ever waiting for it.
-///
-/// # Errors
-/// What the system says, or that it is no regular file.
-pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-    let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
-    let meta = file.metadata()?;
-    if !meta.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    Ok((file, meta))
-}
-
 /// Whether the file begins with what a position says of it.
 pub(super) fn is_same(file: &File, meta: &Metadata, position: &Position) -> bool {
     let mut start = [0; START];
@@ -196,15 +183,8 @@ impl Tail {
                 return Turn::Broken;
             }
         };
-        // A file that was truncated under its writer begins with a hole, which reads as NULs, of any length.
-        if !self.stream.splitter.skipping && buffer[..read].first() == Some(&0) {
-            let hole = buffer[..read].iter().position(|byte| *byte != 0).unwrap_or(read);
-            if hole < read {
-                self.stream.repaired(sink);
-            }
-            self.stream.splitter.rescan();
-            self.offset += hole as u64;
-            self.drained = false;
+        if buffer[..read].first() == Some(&0) {
+            self.skip_hole(&buffer[..read], sink);
             return Turn::More;
         }
         let place = Place { path: &self.path, offset: self.offset };
@@ -217,6 +197,36 @@ impl Tail {
         self.drained =
             !sink.lanes.is_stuck() && (read == 0 || self.offset + (read - used) as u64 >= self.size);
         if self.drained { Turn::Drained } else { Turn::More }
+    }
+
+    /// Passes over NULs: a file that was truncated under its writer begins with a hole, which reads as such, of any length.
+    /// What the file system knows to be a hole costs one call, whatever its length; the rest is read.
+    fn skip_hole(&mut self, read: &[u8], sink: &mut Sink) {
+        let zeros = read.iter().position(|byte| *byte != 0).unwrap_or(read.len());
+        let begin = self.offset;
+        let behind = begin + zeros as u64;
+        if zeros < read.len() {
+            self.offset = behind;
+            if !self.stream.splitter.skipping {
+                self.stream.repaired(sink);
+            }
+        } else {
+            self.offset = match lseek(&self.file, i64::try_from(behind).unwrap_or(i64::MAX), Whence::SeekData)
+            {
+                Ok(data) => behind.max(u64::try_from(data).unwrap_or_default()),
+                // Nothing but a hole up to the end.
+                Err(Errno::ENXIO) => behind.max(self.size),
+                // A file system that does not know.
+                Err(_) => behind,
+            };
+        }
+        if self.stream.splitter.skipping {
+            // A part of the line that is too long, which counts as it does without a hole.
+            let skipped = usize::try_from(self.offset - begin).unwrap_or(usize::MAX);
+            sink.lanes.bytes(self.stream.lane, skipped);
+        }
+        self.stream.splitter.rescan();
+        self.drained = false;
     }
 
     /// Takes a last line without a newline, as there is no more to come of it.
