@@ -126,9 +126,18 @@ remove
 diff <(grep -v '^$' "$out.conf" | sort) <(grep -v '^$' "$PCP_PMCDCONF_PATH" | sort) ||
 	die "$PCP_PMCDCONF_PATH is not as before"
 install 'socket\nInternet\n44009\n'
+# a copy that fails half way forgets no file that was there before
+before=$(sort "$PCP_PMDAS_DIR/jumpseat/.deployed")
+rm "$PCP_PMDAS_DIR/jumpseat/README.md"
+mkdir "$PCP_PMDAS_DIR/jumpseat/README.md"
+! (cd / && "$here/install/deploy") >"$out" 2>&1 || die "deploy replaces a directory"
+rmdir "$PCP_PMDAS_DIR/jumpseat/README.md"
+[ "$(sort "$PCP_PMDAS_DIR/jumpseat/.deployed")" = "$before" ] || die "deploy forgets files"
+touch "$PCP_VAR_DIR/config/pmda/jumpseat-400-positions.json"
 remove --purge
 [ ! -e "$PCP_SYSCONF_DIR/jumpseat" ] || die "Remove --purge left the configuration"
 ! compgen -G "$PCP_VAR_DIR/config/pmda/400.*" || die "Remove --purge left saved identifiers"
+! compgen -G "$PCP_VAR_DIR/config/pmda/*jumpseat-400-positions*" || die "Remove --purge left positions of files"
 
 # pmcd is not running: Install starts it
 stop_pmcd
