@@ -6,8 +6,6 @@ use jumpseat::source::otlp::OtlpConfig;
 use jumpseat::source::rules::SourceRule;
 use jumpseat::source::tracefs::KernelConfig;
 use jumpseat::source::{Rules, SocketConfig};
-use std::io::Read as _;
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -135,22 +133,4 @@ fn a_wrong_file_is_told_with_place_and_remedy_and_ends_the_program() {
     let output = output.expect("the program runs");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("missing.toml"), "{output:?}");
-}
-
-#[test]
-fn a_log_that_is_no_file_stays_what_it_is() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let pipe = dir.path().join("log");
-    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
-    // Both ends here, so that nobody waits for the other.
-    let mut ours = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).expect("it is ours");
-    let missing = dir.path().join("missing.toml");
-    let arguments = [Path::new("-c"), &missing, Path::new("-l"), &pipe];
-    let output = Command::new(env!("CARGO_BIN_EXE_pmdajumpseat")).args(arguments).output();
-    assert_eq!(output.expect("the program runs").status.code(), Some(1));
-    let kind = std::fs::symlink_metadata(&pipe).expect("it is still there").file_type();
-    assert!(kind.is_fifo(), "{kind:?}");
-    let mut text = [0; 4096];
-    let len = ours.read(&mut text).expect("something was written");
-    assert!(text[..len].starts_with(b"Log for pmdajumpseat on "), "{:?}", text[..len].escape_ascii());
 }

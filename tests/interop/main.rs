@@ -7,6 +7,7 @@ mod demo;
 mod derived;
 mod harness;
 mod hostile_agents;
+mod planted;
 mod pmcd;
 mod sampler;
 #[allow(dead_code, reason = "each area uses a part of it")]

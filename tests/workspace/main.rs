@@ -177,6 +177,73 @@ fn few_things_depend_on_features() {
     assert!(count <= 20, "{count} places depend on a feature: more than 20");
 }
 
+/// Places that open files for writing, or move them, without `pcp-files`: FILE, WHY.
+const WRITERS: [(&str, &str); 6] = [
+    ("crates/jumpseat-agent/src/derived/files.rs", "opens for reading only: the administrator's definitions"),
+    (
+        "crates/jumpseat-source/src/tracefs/instance.rs",
+        "the kernel's own file system, where only root makes names",
+    ),
+    ("crates/jumpseat-source/src/tracefs/reader.rs", "opens for reading only: the kernel's own file system"),
+    (
+        "crates/jumpseat-tools/src/sampling/trace/mod.rs",
+        "an output file that the user names on the command line",
+    ),
+    (
+        "crates/jumpseat-tools/src/tool/messages.rs",
+        "a file that the user's own environment names, as for PCP's tools",
+    ),
+    ("crates/pcp-net/src/unix.rs", "sockets, made under another name, and renamed"),
+];
+
+/// What opens a file for writing, or changes by its path what a name leads to, who owns it or who may use it.
+const WRITES: [&str; 18] = [
+    "File::create",
+    "OpenOptions",
+    "File::options",
+    "fs::write",
+    "fs::rename",
+    "fs::copy",
+    "hard_link(",
+    "symlink(",
+    "fs::set_permissions(",
+    "fs::chown(",
+    "unistd::chown(",
+    "fchmodat(",
+    "fchownat(",
+    "lchown(",
+    "openat(",
+    "renameat(",
+    "fcntl::open(",
+    "mkfifo(",
+];
+
+#[test]
+fn only_one_package_opens_files_for_writing() {
+    let root = support::repository().canonicalize().expect("the repository");
+    let mut used = BTreeSet::new();
+    for (path, text) in code() {
+        let path = path.canonicalize().expect("a file of ours");
+        let path = path.strip_prefix(&root).expect("below the repository").to_str().expect("a plain name");
+        let is_test = path.ends_with("/tests.rs") || !path.contains("src/");
+        if is_test || path.starts_with("crates/pcp-files/") {
+            continue;
+        }
+        // Tests stand at the end of a file.
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let found: Vec<_> = lines.filter(|line| WRITES.iter().any(|word| line.contains(word))).collect();
+        match WRITERS.iter().find(|(writer, _)| path.starts_with(writer)) {
+            Some((writer, _)) if !found.is_empty() => _ = used.insert(*writer),
+            _ => {
+                assert!(found.is_empty(), "{path}: {found:?}: let pcp-files do it, or say in WRITERS why not")
+            }
+        }
+    }
+    let unused: Vec<_> = WRITERS.iter().filter(|(writer, _)| !used.contains(writer)).collect();
+    assert!(unused.is_empty(), "take them from WRITERS: {unused:?}");
+}
+
 /// Where `file`, as said in a file in `folder`, leads, if that is not out of `package`.
 fn inside(package: &Path, folder: &Path, file: &str) -> Option<PathBuf> {
     let mut at = folder.to_owned();
