@@ -163,7 +163,7 @@ fn send(
         let mut answer = [0; 1024];
         for body in &*bodies {
             let head = format!(
-                "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n{encoding}\
+                "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n{encoding}\
                  Content-Length: {}\r\n\r\n",
                 body.len()
             );

@@ -14,6 +14,9 @@ pub struct OtlpConfig {
     pub listen: Option<String>,
     /// Host and port of OTLP over gRPC, such as `localhost:4317`; `None`: not served.
     pub grpc: Option<String>,
+    /// Names of this machine that clients may use in `Host`, besides loopback names and addresses, where it listens on a
+    /// loopback address.
+    pub hosts: Vec<String>,
     /// Source of what names no service.
     pub source: String,
     /// Whether each instance of a service (`service.instance.id`) is a source of its own.
@@ -49,6 +52,7 @@ impl Default for OtlpConfig {
         OtlpConfig {
             listen: None,
             grpc: None,
+            hosts: Vec::new(),
             source: "otlp".to_owned(),
             by_instance: true,
             max_connections: 128,

@@ -9,13 +9,14 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::error::Error as _;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
 use http::header::{self, HeaderName};
+use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response};
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
@@ -73,7 +74,8 @@ pub(super) async fn serve(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr, 
     if let Some(refused) = not_http(first) {
         return refuse_unread(port, stream, peer, first.len(), &refused).await;
     }
-    let exchange = Rc::new(Exchange::new(port, peer, conn));
+    let is_local = stream.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let exchange = Rc::new(Exchange::new(port, peer, conn, is_local));
     let ours = Rc::clone(&exchange);
     let service = service_fn(move |request| {
         let exchange = Rc::clone(&ours);
@@ -176,6 +178,8 @@ struct Exchange {
     port: Rc<Port>,
     peer: SocketAddr,
     conn: u32,
+    /// Whether it came to a loopback address.
+    is_local: bool,
     stage: Cell<Stage>,
     /// Something of a request has come, and not all of it.
     busy: Cell<bool>,
@@ -230,11 +234,12 @@ impl Watch for Exchange {
 }
 
 impl Exchange {
-    fn new(port: &Rc<Port>, peer: SocketAddr, conn: u32) -> Exchange {
+    fn new(port: &Rc<Port>, peer: SocketAddr, conn: u32, is_local: bool) -> Exchange {
         Exchange {
             port: Rc::clone(port),
             peer,
             conn,
+            is_local,
             stage: Cell::new(Stage::Unasked),
             busy: Cell::new(false),
             received: Cell::new(0),
@@ -266,7 +271,8 @@ impl Exchange {
         self.begin();
         self.stage.set(Stage::Asked);
         let (parts, mut body) = request.into_parts();
-        let head = match Head::of(&parts, body.size_hint().exact(), self.port.config.max_body) {
+        let head = Head::of(&parts, body.size_hint().exact(), self.port.config.max_body);
+        let head = match head.and_then(|head| self.not_by_a_web_page(&parts.headers, head)) {
             Ok(head) => head,
             Err(refused) => return self.refuse(&refused),
         };
@@ -277,6 +283,22 @@ impl Exchange {
         let response = self.take(&head, &held.bytes);
         self.port.hand_over();
         response
+    }
+
+    /// Refuses what a browser sends for a page from elsewhere: it says where from, or comes to this machine by a name of the
+    /// page's making.
+    fn not_by_a_web_page(&self, headers: &HeaderMap, head: Head) -> Result<Head, Refused> {
+        let refuse = |detail| Refused { status: 403, format: head.format, reason: Reason::Protocol, detail };
+        if headers.contains_key(header::ORIGIN) {
+            return Err(refuse("requests of web pages are not taken: there is a header Origin"));
+        }
+        let hosts = &self.port.config.hosts;
+        match headers.get(header::HOST) {
+            Some(host) if self.is_local && !is_own_name(host.as_bytes(), hosts) => Err(refuse(
+                "the Host is no name of this machine: send to localhost, or name it in otlp.hosts",
+            )),
+            _ => Ok(head),
+        }
     }
 
     /// Reads a body to its end, or gives the response to what it has of it.
@@ -375,6 +397,22 @@ impl Exchange {
     }
 }
 
+/// Whether a `Host` names this machine, as those do who mean it: by a loopback address, as `localhost`, or as configured.
+fn is_own_name(host: &[u8], hosts: &[String]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host();
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    match address {
+        Ok(address) => address.is_loopback() || hosts.iter().any(|own| own == name),
+        Err(_) => {
+            let is_localhost =
+                name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost");
+            is_localhost || hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
+        }
+    }
+}
+
 /// What the head of a request says.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
@@ -465,5 +503,30 @@ fn is_plainly_chunked(headers: &HeaderMap) -> bool {
         (None, _) => true,
         (Some(coding), None) => coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"),
         (Some(_), Some(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_ours_if_whoever_says_it_means_this_machine() {
+        let hosts = ["collector.example".to_owned()];
+        for (host, expected) in [
+            ("localhost:4318", true),
+            ("LOCALHOST", true),
+            ("app.localhost:1", true),
+            ("127.0.0.1:4318", true),
+            ("[::1]:4318", true),
+            ("Collector.Example:4318", true),
+            ("evil.example:4318", false),
+            ("192.0.2.1:4318", false),
+            ("localhost.evil.example", false),
+            ("", false),
+            ("a b", false),
+        ] {
+            assert_eq!(is_own_name(host.as_bytes(), &hosts), expected, "{host}");
+        }
     }
 }

@@ -122,6 +122,10 @@ fn source_name(service: &str, instance: Option<&str>) -> String {
     name
 }
 
+/// Labels by which collectors and agents say who they are: what a sender says of itself must not take their place.
+const COLLECTORS: [&str; 9] =
+    ["agent", "about", "container", "domainname", "groupid", "hostname", "indom_name", "machineid", "userid"];
+
 /// The attributes besides the service's name as labels.
 fn labels(body: &[u8], attributes: &[Place], event: &mut Event) -> Result<Vec<(String, String)>, Refusal> {
     event.clear();
@@ -132,7 +136,10 @@ fn labels(body: &[u8], attributes: &[Place], event: &mut Event) -> Result<Vec<(S
     }
     let mut labels: Vec<(String, String)> = Vec::new();
     for field in &event.fields {
-        let name = sanitize(&String::from_utf8_lossy(event.text(body, field.name)));
+        let mut name = sanitize(&String::from_utf8_lossy(event.text(body, field.name)));
+        if COLLECTORS.contains(&name.as_str()) {
+            name.insert_str(0, "resource_");
+        }
         let value = match field.value {
             Value::Text(text) => String::from_utf8_lossy(event.text(body, text)).into_owned(),
             Value::Bool(value) => value.to_string(),

@@ -211,7 +211,9 @@ fn what_cannot_be_served_is_refused_with_a_status_and_counted() {
         expected[reason as usize] += 1;
     }
     // What is not HTTP/2 at all.
-    for bytes in [&b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"[..], &[0xff; 100]] {
+    for bytes in
+        [&b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"[..], &[0xff; 100]]
+    {
         let mut stream = TcpStream::connect(server.address()).expect("connects");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("timeout");
         stream.write_all(bytes).expect("sent");

@@ -131,8 +131,10 @@ impl Client {
     }
 
     fn post(&mut self, path: &str, headers: &str, body: &[u8]) -> Answer {
-        let head =
-            format!("POST {path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
         self.send(head.as_bytes());
         // A client that is refused early may find the connection closed.
         let _ = self.stream.write_all(body);
@@ -310,6 +312,30 @@ fn what_cannot_be_served_is_refused_with_a_status_and_counted() {
 }
 
 #[test]
+fn what_a_web_page_has_a_browser_send_is_refused() {
+    let mut server = Server::start(|config| config.hosts = vec!["collector.example".to_owned()]);
+    let send = |server: &Server, headers: &str| {
+        let body = spans(1);
+        let head =
+            format!("POST /v1/traces HTTP/1.1\r\n{headers}{PROTOBUF}Content-Length: {}\r\n\r\n", body.len());
+        let mut client = server.connect();
+        client.send(&[head.as_bytes(), &body].concat());
+        client.answer()
+    };
+    for (headers, told) in [
+        ("Host: localhost\r\nOrigin: http://evil.example\r\n", "there is a header Origin"),
+        ("Host: evil.example:4318\r\n", "the Host is no name of this machine"),
+    ] {
+        let answer = send(&server, headers);
+        assert!(answer.status == 403 && answer.refusal().message.contains(told), "{answer:?}");
+    }
+    for headers in ["", "Host: localhost:4318\r\n", "Host: 127.0.0.1\r\n", "Host: collector.example\r\n"] {
+        assert_eq!(send(&server, headers).status, 200, "{headers}");
+    }
+    server.wait("both are counted", |_, sum| sum.rejected[Reason::Protocol as usize] == 2);
+}
+
+#[test]
 fn a_body_without_end_is_cut_off_early() {
     let server = Server::start(|config| {
         config.max_body = 1 << 20;
@@ -481,7 +507,7 @@ fn an_address_in_use_is_told() {
 fn lengths_chunks_and_pipelines_in_pieces_of_any_size() {
     let mut server = Server::start(|_| ());
     let body = spans(1);
-    let head = "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n";
+    let head = "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n";
     let (first, second) = body.split_at(body.len() / 2);
     let all = [
         format!("{head}content-length: {}\r\n\r\n", body.len()).as_bytes(),
@@ -517,7 +543,8 @@ fn lengths_chunks_and_pipelines_in_pieces_of_any_size() {
 
 #[test]
 fn heads_and_chunks_that_cannot_be_served_are_told() {
-    const HEAD: &str = "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n";
+    const HEAD: &str =
+        "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n";
     let mut server = Server::start(|config| config.max_body = 1024);
     let cases = [
         (format!("{HEAD}Content-Length: 1025\r\n\r\n"), 413),

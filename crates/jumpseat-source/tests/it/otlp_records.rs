@@ -179,6 +179,7 @@ fn resources_decide_the_source_and_its_labels_wherever_they_stand() {
         ("service.instance.id", text("pod 7")),
         ("service.name", text("a b/c")),
         ("host.cpus", int(8)),
+        ("hostname", text("not this one")),
     ]);
     let bytes = request.encode_to_vec();
     desk.traces(&bytes);
@@ -188,9 +189,14 @@ fn resources_decide_the_source_and_its_labels_wherever_they_stand() {
         desk.labels,
         [(
             "a_b_c@pod_7".to_owned(),
-            [("telemetry_sdk_language", "python"), ("service_instance_id", "pod 7"), ("host_cpus", "8")]
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .to_vec()
+            [
+                ("telemetry_sdk_language", "python"),
+                ("service_instance_id", "pod 7"),
+                ("host_cpus", "8"),
+                ("resource_hostname", "not this one"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec()
         )],
         "told once"
     );

@@ -313,8 +313,7 @@ mod tests {
         assert!(memory("a =~ 'a[ab]{10}[^ab]'") > 32 * 1024, "sized by what it compiles to");
         // Of all together, not of each.
         assert!(
-            error(&["a =~ 'a[ab]{10}[^ab]'"; 7].join(" || "))
-                .contains("too complex a regular expression")
+            error(&["a =~ 'a[ab]{10}[^ab]'"; 7].join(" || ")).contains("too complex a regular expression")
         );
         assert_eq!(error(&" ".repeat(MAX_TEXT + 1)), "column 8193: the filter is longer than 8192 bytes");
     }
