@@ -1,6 +1,7 @@
 //! Archives: PCP's own, next to libpcp; what pmlogger records of the agent; and such as mean harm.
 
 mod archive_support;
+mod bounded;
 mod context;
 mod hostile;
 mod interpolate;

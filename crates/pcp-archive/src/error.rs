@@ -39,6 +39,9 @@ pub enum Problem {
     /// A record's length, trailer or contents.
     #[error("corrupted record: {0}")]
     Record(&'static str),
+    /// More than is read, as it would take memory that the archive's own size does not justify.
+    #[error("{0}")]
+    TooLong(Box<Excess>),
     /// A record of a type that does not exist.
     #[error("unknown record type {0}")]
     RecordType(u32),
@@ -51,6 +54,24 @@ pub enum Problem {
     /// Archives whose times overlap.
     #[error("archives overlap in time")]
     Overlap,
+}
+
+/// More of something than is read.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} of {bytes} bytes, at most {limit} are read{}", advice(*packed))]
+pub struct Excess {
+    /// Of what there is more.
+    pub what: &'static str,
+    /// How much.
+    pub bytes: u64,
+    /// How much there may be.
+    pub limit: u64,
+    /// Whether the limit is that of a file which is compressed to nearly nothing.
+    pub packed: bool,
+}
+
+fn advice(packed: bool) -> &'static str {
+    if packed { " of a compressed file of this size; decompress it" } else { "" }
 }
 
 /// The part of a descriptor that must not change.
@@ -96,7 +117,7 @@ impl ArchiveError {
             Problem::MissingFile(_) => PmError::LOGFILE,
             Problem::NoData => PmError::NODATA,
             Problem::Label(_) => PmError::LABEL,
-            Problem::Record(_) => PmError::LOGREC,
+            Problem::Record(_) | Problem::TooLong(_) => PmError::LOGREC,
             Problem::RecordType(_) => PmError::RECTYPE,
             Problem::Changed(Attribute::Type) => PmError::LOGCHANGETYPE,
             Problem::Changed(Attribute::Semantics) => PmError::LOGCHANGESEM,

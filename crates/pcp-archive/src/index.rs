@@ -24,7 +24,7 @@ pub struct IndexEntry {
 }
 
 /// Most entries that are read; beyond, positions are found by reading on from the last of them.
-const MAX_ENTRIES: usize = 1 << 24;
+const MAX_ENTRIES: usize = 1 << 20;
 
 /// Adds the entries of an index file from `at` on. Returns where it ended.
 pub(super) fn load(

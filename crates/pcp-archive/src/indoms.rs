@@ -14,8 +14,9 @@ use pcp_model::{InDom, Inst, Timestamp};
 /// All records of one instance domain.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Oldest first.
+    /// Oldest first, once settled.
     records: Vec<Record>,
+    unsettled: bool,
     names: Vec<u8>,
     /// The number of a record and the whole domain at its time.
     built: Option<(usize, Vec<Entry>)>,
@@ -43,6 +44,26 @@ struct Entry {
     id: Inst,
     /// Where its name starts; a NUL ends it.
     name: u32,
+}
+
+/// How many times as long as the strings of a record all its names together may be.
+const MAX_SHARED: usize = 16;
+
+/// An instance of a record that is being added.
+struct Named {
+    id: Inst,
+    /// Where its name starts in the record.
+    start: usize,
+    /// The string it is the end of.
+    string: usize,
+}
+
+/// A string of a record.
+struct Kept {
+    start: usize,
+    end: usize,
+    /// Where it is among the names that are kept, if it is.
+    at: Option<usize>,
 }
 
 /// When an instance was there.
@@ -99,7 +120,7 @@ impl History {
         let mut offsets = Fields(fields.bytes(4 * count).ok_or(Malformed)?);
         let strings = fields.0;
         let mut deleted = Vec::new();
-        let mut named: Vec<(Inst, &[u8])> = Vec::with_capacity(count);
+        let mut named = Vec::with_capacity(count);
         while let (Some(id), Some(offset)) = (ids.i32(), offsets.i32()) {
             if id < 0 {
                 return Err(Malformed);
@@ -108,51 +129,58 @@ impl History {
                 deleted.push(id);
                 continue;
             }
-            let name = usize::try_from(offset).ok().and_then(|at| strings.get(at..)).ok_or(Malformed)?;
-            if name.is_empty() {
-                return Err(Malformed);
-            }
-            let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-            named.push((id, &name[..end]));
+            let start = usize::try_from(offset).ok().filter(|start| *start < strings.len());
+            named.push(Named { id, start: start.ok_or(Malformed)?, string: 0 });
         }
         deleted.sort_unstable();
-        named.sort_by_key(|(id, _)| *id);
-        // Records of one stamp stay in the order of the file: the last one holds.
-        let at = self.records.partition_point(|record| record.stamp <= head.stamp);
-        let entries = self.store(at, &named)?;
+        let mut kept = strings_of(&mut named, strings)?;
+        named.sort_by_key(|name| name.id);
+        let entries = self.store(&named, strings, &mut kept)?;
         let kind = if head.delta { Kind::Delta } else { Kind::Full };
         let record = Record { stamp: head.stamp, kind, entries, deleted };
         // A record that says the same again would only make `lives` slower.
-        let twin = at.checked_sub(1).and_then(|before| self.records.get(before));
-        if twin.is_some_and(|twin| *twin == record) {
-            return Ok(());
+        match self.records.last() {
+            Some(last) if *last == record => return Ok(()),
+            Some(last) => self.unsettled |= last.stamp > record.stamp,
+            None => {}
         }
-        self.records.insert(at, record);
-        if self.built.as_ref().is_some_and(|(built, _)| *built >= at) {
-            self.built = None;
-        }
+        self.records.push(record);
         Ok(())
     }
 
-    /// Entries for instances, with the names of the record in front of `at` where they are the same.
-    fn store(&mut self, at: usize, named: &[(Inst, &[u8])]) -> Result<Vec<Entry>, Malformed> {
+    /// Puts what has been added in order. Records of one stamp stay in the order of the file: the last one holds.
+    pub(crate) fn settle(&mut self) {
+        if std::mem::take(&mut self.unsettled) {
+            self.records.sort_by_key(|record| record.stamp);
+            self.records.dedup();
+            self.built = None;
+        }
+    }
+
+    /// Entries for instances, with the names of the record added before where they are the same. A string that
+    /// several instances share is kept once.
+    fn store(&mut self, named: &[Named], strings: &[u8], kept: &mut [Kept]) -> Result<Vec<Entry>, Malformed> {
         let mut entries = Vec::with_capacity(named.len());
-        let known = at.checked_sub(1).and_then(|before| self.records.get(before));
+        let known = self.records.last();
         let mut known = known.map_or(&[][..], |record| &record.entries).iter().peekable();
-        for (id, name) in named {
+        for Named { id, start, string } in named {
+            let Some(string) = kept.get_mut(*string) else { return Err(Malformed) };
+            let name = strings.get(*start..string.end).ok_or(Malformed)?;
             // Both are sorted by id, so that one walk finds all names that have not changed.
             while known.next_if(|entry| entry.id < *id).is_some() {}
             let same = known
                 .peek()
-                .filter(|entry| entry.id == *id && text(&self.names, entry.name) == *name)
+                .filter(|entry| entry.id == *id && text(&self.names, entry.name) == name)
                 .map(|entry| entry.name);
             let name = match same {
                 Some(name) => name,
                 None => {
-                    let start = u32::try_from(self.names.len()).map_err(|_| Malformed)?;
-                    self.names.extend_from_slice(name);
-                    self.names.push(0);
-                    start
+                    let at = *string.at.get_or_insert(self.names.len());
+                    if at == self.names.len() {
+                        self.names.extend_from_slice(&strings[string.start..string.end]);
+                        self.names.push(0);
+                    }
+                    u32::try_from(at + (start - string.start)).map_err(|_| Malformed)?
                 }
             };
             entries.push(Entry { id: *id, name });
@@ -164,7 +192,7 @@ impl History {
     pub(crate) fn at(&mut self, time: Timestamp) -> Option<impl Iterator<Item = (Inst, &[u8])>> {
         let newest = self.records.partition_point(|record| record.stamp <= time).checked_sub(1)?;
         self.build(newest);
-        let Self { names, built, records } = self;
+        let Self { names, built, records, .. } = self;
         let entries = match (built, &records[newest]) {
             (_, Record { kind: Kind::Full, entries, .. }) => entries,
             (Some((_, entries)), _) => entries,
@@ -256,6 +284,33 @@ impl History {
     }
 }
 
+/// Finds the strings that names are in or end with, and which of them each is in. Cost: one walk over the strings,
+/// however many names share them.
+fn strings_of(named: &mut [Named], strings: &[u8]) -> Result<Vec<Kept>, Malformed> {
+    named.sort_by_key(|name| name.start);
+    let mut kept: Vec<Kept> = Vec::new();
+    let mut total: usize = 0;
+    for name in named {
+        // In the order of their starts: what starts before the last one's end has the same end.
+        let end = match kept.last() {
+            Some(last) if name.start <= last.end => last.end,
+            _ => {
+                let rest = strings.get(name.start..).unwrap_or_default();
+                let end = name.start + memchr::memchr(0, rest).unwrap_or(rest.len());
+                kept.push(Kept { start: name.start, end, at: None });
+                end
+            }
+        };
+        name.string = kept.len() - 1;
+        total = total.saturating_add(end - name.start);
+    }
+    // Whoever lists the instances writes every name in full.
+    if total > MAX_SHARED.saturating_mul(strings.len()) {
+        return Err(Malformed);
+    }
+    Ok(kept)
+}
+
 impl Record {
     /// Turns the domain in front of this record into the one it makes.
     fn apply(&self, entries: &mut Vec<Entry>) {
@@ -336,6 +391,7 @@ mod tests {
         add(&mut history, 30, true, &[(9, "other"), (8, "")]).unwrap();
         add(&mut history, 40, false, &[]).unwrap();
         add(&mut history, 15, true, &[(5, "late")]).unwrap();
+        history.settle();
         for _ in 0..2 {
             assert_eq!(at(&mut history, 9), None);
             assert_eq!(at(&mut history, 50).unwrap(), "0a 5late 9c");

@@ -6,7 +6,7 @@
 //! ```
 //! Offsets are into the JSON; names are without their quotes, values with them.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::fields::{Fields, Stamp};
 use pcp_model::{Inst, Label, LabelFlags, LabelKind, LabelSet, PmError, Timestamp};
@@ -21,8 +21,10 @@ pub(super) type Key = (i32, u32);
 /// All label records of an archive.
 #[derive(Debug, Default)]
 pub(super) struct Labels {
-    /// Oldest first.
+    /// Oldest first, once settled.
     records: FxHashMap<Key, Vec<Record>>,
+    /// Those that are out of order.
+    unsettled: FxHashSet<Key>,
 }
 
 /// The label sets of something since a time, as they are in the file.
@@ -60,16 +62,26 @@ impl Labels {
         }
         let len = sets.len() - fields.0.len();
         let record = Record { stamp, nsets, sets: sets[..len].into() };
-        let records = self.records.entry((kind, ident)).or_default();
-        let at = records.partition_point(|record| record.stamp <= stamp);
-        // What says nothing new is not kept.
-        let same = |other: Option<&Record>| {
-            other.is_some_and(|other| other.nsets == nsets && other.sets == record.sets)
-        };
-        if !same(at.checked_sub(1).and_then(|before| records.get(before))) {
-            records.insert(at, record);
+        let key = (kind, ident);
+        let records = self.records.entry(key).or_default();
+        match records.last() {
+            Some(last) if last.stamp > stamp => drop(self.unsettled.insert(key)),
+            // What says nothing new is not kept.
+            Some(last) if last.says_as(&record) && !self.unsettled.contains(&key) => return Some(()),
+            _ => {}
         }
+        records.push(record);
         Some(())
+    }
+
+    /// Puts what has been added in order. Records of one stamp stay in the order of the file: the last one holds.
+    pub(crate) fn settle(&mut self) {
+        for key in self.unsettled.drain() {
+            if let Some(records) = self.records.get_mut(&key) {
+                records.sort_by_key(|record| record.stamp);
+                records.dedup_by(|later, earlier| earlier.says_as(later));
+            }
+        }
     }
 
     /// The newest record not after `time`; and whether there is any record.
@@ -81,6 +93,10 @@ impl Labels {
 }
 
 impl Record {
+    fn says_as(&self, other: &Record) -> bool {
+        self.nsets == other.nsets && self.sets == other.sets
+    }
+
     /// The sets as they are in the file.
     pub(crate) fn raw(&self) -> impl Iterator<Item = RawSet<'_>> {
         let mut fields = Fields(&self.sets);
@@ -132,12 +148,48 @@ fn raw_set<'a>(fields: &mut Fields<'a>) -> Option<RawSet<'a>> {
     if count > MAX_LABELS {
         return None;
     }
+    // Labels that share bytes are refused: a few bytes of them would be a lot of text.
+    let mut room = len;
     let mut labels = Vec::with_capacity(count as usize);
     for _ in 0..count {
         let (name_at, name_len, flags) = (fields.u16()?, fields.u8()?, fields.u8()?);
         let (value_at, value_len) = (fields.u16()?, fields.u16()?);
+        room = room.checked_sub(usize::from(name_len) + usize::from(value_len))?;
         let name = (name_at.into(), name_len.into());
         labels.push(RawLabel { name, flags, value: (value_at.into(), value_len.into()) });
     }
     Some(RawSet { inst, json, labels: Ok(labels) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of one set with this many labels, each of which is the whole JSON.
+    fn record(sec: u8, labels: u8) -> Vec<u8> {
+        let mut record = vec![0, 0, 0, sec, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 1];
+        record.extend([0xff, 0xff, 0xff, 0xff, 0, 0, 0, 4, b'a', b'b', b'c', sec, 0, 0, 0, labels]);
+        record.extend([0, 0, 1, 0, 0, 1, 0, 3].repeat(labels.into()));
+        record
+    }
+
+    #[test]
+    fn labels_do_not_share_bytes() {
+        let mut labels = Labels::default();
+        assert!(labels.add(Fields(&record(1, 1)), Stamp::Micro).is_some());
+        assert!(labels.add(Fields(&record(1, 2)), Stamp::Micro).is_none());
+    }
+
+    #[test]
+    fn records_come_in_any_order() {
+        let mut labels = Labels::default();
+        for sec in [3, 1, 2, 1] {
+            labels.add(Fields(&record(sec, 1)), Stamp::Micro).unwrap();
+        }
+        labels.settle();
+        for sec in 1..4 {
+            let (found, _) = labels.at((16, 1), Timestamp::new(sec, 0));
+            assert_eq!(found.map(|record| record.stamp.sec), Some(sec));
+        }
+    }
 }

@@ -48,7 +48,7 @@ mod seek_points;
 mod tracked;
 mod write;
 
-pub use error::{ArchiveError, Attribute, Problem};
+pub use error::{ArchiveError, Attribute, Excess, Problem};
 pub use index::IndexEntry;
 pub use indoms::OnDisk;
 pub use label::LogLabel;

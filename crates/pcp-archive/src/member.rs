@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::error::{ArchiveError, Problem};
+use super::error::{ArchiveError, Excess, Problem};
 use super::files::{Compression, Member};
 use super::packed::Packed;
 
@@ -17,10 +17,21 @@ const WINDOW: usize = 256 * 1024;
 /// How far the window grows before it is seen whether there are more bytes.
 const STEP: usize = 1024 * 1024;
 
+/// Longest record.
+const MAX_RECORD: u64 = 256 << 20;
+/// Most metadata of an archive.
+const MAX_METADATA: u64 = 1 << 30;
+/// How much of a compressed file may have to be in memory at once: so many times its size, or this much if it is small.
+/// Real archives are compressed to a tenth or a fiftieth.
+const MAX_RATIO: u64 = 100;
+const SMALL: u64 = 16 << 20;
+
 /// A member that can be read from any place.
 pub(super) struct MemberReader {
     member: Member,
     raw: Raw,
+    /// What a compressed file may take.
+    justified: Option<u64>,
     /// Where the window starts.
     start: u64,
     window: Vec<u8>,
@@ -57,7 +68,14 @@ impl MemberReader {
             Compression::None => Raw::Plain(file),
             packed => Raw::Packed(Box::new(Packed::new(file, packed).map_err(failed)?)),
         };
-        Ok(MemberReader { member: member.clone(), raw, start: 0, window: Vec::new(), filled: 0 })
+        let justified = match raw {
+            Raw::Plain(_) => None,
+            Raw::Packed(_) => {
+                let size = member.path.metadata().map_err(failed)?.len();
+                Some(size.saturating_mul(MAX_RATIO).max(SMALL))
+            }
+        };
+        Ok(MemberReader { member: member.clone(), raw, justified, start: 0, window: Vec::new(), filled: 0 })
     }
 
     /// Length of the uncompressed file; may grow while it is being written. Costs reading a compressed
@@ -126,10 +144,28 @@ impl MemberReader {
         ArchiveError::new(&self.member.path, at, problem)
     }
 
+    /// Refuses metadata up to `end`: all of it is kept, unlike records of volumes.
+    pub(crate) fn check_metadata(&self, end: u64) -> Result<(), ArchiveError> {
+        self.limit(end, "metadata", end, MAX_METADATA)
+    }
+
+    fn limit(&self, at: u64, what: &'static str, bytes: u64, most: u64) -> Result<(), ArchiveError> {
+        let justified = self.justified.filter(|justified| *justified < most);
+        let limit = justified.unwrap_or(most);
+        if bytes <= limit {
+            return Ok(());
+        }
+        let excess = Excess { what, bytes, limit, packed: justified.is_some() };
+        Err(self.error(at, Problem::TooLong(Box::new(excess))))
+    }
+
     fn checked(&self, at: u64, len: u32) -> Result<Frame, ArchiveError> {
         match usize::try_from(len) {
             // PCP's own lengths are signed.
-            Ok(len) if len >= 2 * WORD && len <= i32::MAX as usize => Ok(Frame { at, len }),
+            Ok(size) if size >= 2 * WORD && size <= i32::MAX as usize => {
+                self.limit(at, "a record", len.into(), MAX_RECORD)?;
+                Ok(Frame { at, len: size })
+            }
             _ => Err(self.bad(at, "impossible length")),
         }
     }

@@ -67,6 +67,14 @@ impl Metadata {
     /// [`Problem::Record`], [`Problem::RecordType`], [`Problem::Changed`], or the system's. What was read
     /// before stays, and `at` is at the record that is wrong.
     pub(crate) fn load(&mut self, source: &mut MemberReader, at: &mut u64) -> Result<(), ArchiveError> {
+        let done = self.load_records(source, at);
+        // Once for all records: one at a time, such as come in no order would cost their square.
+        self.indoms.values_mut().for_each(History::settle);
+        self.labels.settle();
+        done
+    }
+
+    fn load_records(&mut self, source: &mut MemberReader, at: &mut u64) -> Result<(), ArchiveError> {
         loop {
             let mut fields = Fields(source.bytes(*at, HEADER)?);
             let (Some(len), Some(kind)) = (fields.u32(), fields.u32()) else { return Ok(()) };
@@ -76,6 +84,7 @@ impl Metadata {
             if !(DESC..=LABEL).contains(&kind) {
                 return Err(source.error(*at, Problem::RecordType(kind)));
             }
+            source.check_metadata(at.saturating_add(len.into()))?;
             let len = len as usize;
             if kind == TEXT && !text_bits_are_right(source, *at)? {
                 // The library does not read the trailer then, and takes it for the next header.

@@ -23,8 +23,8 @@ const PIECE: usize = 256 * 1024;
 const KEPT: usize = 64;
 /// Bytes of a compressed file read at once.
 const INPUT: usize = 64 * 1024;
-/// Memory that an xz decoder may take; the dictionary of `xz -9` needs an eighth of it.
-const DECODER_MEMORY: u64 = 512 * 1024 * 1024;
+/// Memory that an xz decoder may take; the dictionary of `xz -9` needs half of it.
+const DECODER_MEMORY: u64 = 128 * 1024 * 1024;
 
 /// A compressed file.
 pub(super) struct Packed {

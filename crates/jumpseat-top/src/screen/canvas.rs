@@ -16,9 +16,31 @@ pub(super) struct Canvas<'a> {
     pub theme: Theme,
 }
 
-/// Columns that a text takes.
+/// Characters looked at for each column: joined emoji take three or four, few others more than two.
+const PER_COLUMN: usize = 4;
+/// Characters that are measured; what is longer fits nowhere.
+const MEASURED: usize = 1024 * PER_COLUMN;
+
+/// Columns that a text takes; of a long one, those of its beginning, which no screen has.
 pub(super) fn width(text: &str) -> u16 {
-    u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
+    u16::try_from(Span::raw(beginning(text, MEASURED)).width()).unwrap_or(u16::MAX)
+}
+
+/// The first characters of a text.
+fn beginning(text: &str, most: usize) -> &str {
+    text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])
+}
+
+/// The longest end of a text that takes at most `columns`. However long the text is, few characters of it are looked
+/// at: whoever names an instance does not say how long a screen takes.
+fn ending(text: &str, columns: u16) -> &str {
+    let most = PER_COLUMN * (usize::from(columns) + 1);
+    let start = text.char_indices().rev().nth(most - 1).map_or(0, |(start, _)| start);
+    let mut rest = &text[start..];
+    while width(rest) > columns {
+        rest = rest.get(rest.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default();
+    }
+    rest
 }
 
 impl Canvas<'_> {
@@ -28,15 +50,14 @@ impl Canvas<'_> {
         if x < area.left() || x >= area.right() || y < area.top() || y >= area.bottom() {
             return x;
         }
+        // A character with a million accents is one column, too.
+        let text = beginning(text, PER_COLUMN * (usize::from(width) + 1));
         self.buffer.set_stringn(x, y, text, width.into(), self.theme.style(role)).0
     }
 
     /// Writes a text that ends where the space ends; its beginning is cut if it must be.
     pub(super) fn put_right(&mut self, x: u16, y: u16, space: u16, text: &str, role: Role) {
-        let mut text = text;
-        while width(text) > space {
-            text = text.get(text.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default();
-        }
+        let text = if width(text) > space { ending(text, space) } else { text };
         self.put(x + space - width(text), y, space, text, role);
     }
 
@@ -50,11 +71,7 @@ impl Canvas<'_> {
         let tail = space.saturating_sub(1) / 2;
         let x = self.put(x, y, space.saturating_sub(1 + tail), text, role);
         let x = self.put(x, y, 1.min(space), dots, role);
-        let mut rest = text;
-        while width(rest) > tail {
-            rest = rest.get(rest.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default();
-        }
-        self.put(x, y, tail, rest, role)
+        self.put(x, y, tail, ending(text, tail), role)
     }
 
     /// Shows a line as the selected one, without changing its text.
@@ -97,10 +114,8 @@ impl Canvas<'_> {
     pub(super) fn editor(&mut self, x: u16, y: u16, space: u16, editor: &Editor) {
         // From the end backwards, so that the cursor is never outside.
         let (before, at, after) = editor.parts();
-        let mut shown = before;
-        while width(shown) + 1 > space && !shown.is_empty() {
-            shown = shown.get(shown.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default();
-        }
+        let fits = width(before) < space;
+        let shown = if fits { before } else { ending(before, space.saturating_sub(1)) };
         let end = x.saturating_add(space);
         let x = self.put(x, y, space, shown, Role::Value);
         let x = self.put(x, y, end.saturating_sub(x), if at.is_empty() { " " } else { at }, Role::Title);
@@ -112,5 +127,21 @@ impl Canvas<'_> {
         for position in area.intersection(self.buffer.area).positions() {
             self.buffer[position].reset();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_characters_of_a_long_text_are_looked_at() {
+        let accents = format!("a{}", "\u{301}".repeat(1 << 20));
+        assert!(ending(&accents, 10).chars().count() <= 44);
+        let long = "x".repeat(1 << 20) + "end";
+        assert_eq!(ending(&long, 4), "xend");
+        assert_eq!(width(&long), 4096);
+        assert_eq!((ending("日本", 3), ending("ab", 0)), ("本", ""));
+        assert_eq!(beginning("é…x", 2), "é…");
     }
 }
