@@ -55,9 +55,13 @@ fn packed(path: &Path, beginning: &[u8], zeros: u64) {
 
 /// What `info` says; it ends by itself, not by a limit.
 fn info(dir: &Path, option: &str) -> String {
+    said(dir, "info", option)
+}
+
+fn said(dir: &Path, tool: &str, option: &str) -> String {
     let limits = format!("ulimit -c 0; ulimit -v {MEMORY}; ulimit -t {SECONDS}; exec \"$@\"");
     let mut command = Command::new("sh");
-    command.args(["-c", &limits, "sh", JUMPSEAT, "info", option, "-a"]).arg(dir.join("a")).arg("evil");
+    command.args(["-c", &limits, "sh", JUMPSEAT, tool, option, "-a"]).arg(dir.join("a")).arg("evil");
     let output = command.output().expect("sh is there");
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert_eq!(output.status.signal(), None, "{said}");
@@ -98,4 +102,17 @@ fn instance_domains_from_the_last_to_the_first() {
         (1..=150_000).rev().map(|sec| record(&[2, sec, 0, INDOM, 1, sec, 0], b"x\0")).collect();
     let said = info(archive(&meta(&records)).path(), "-d");
     assert!(said.contains("Data Type"), "{said}");
+}
+
+#[test]
+fn a_screen_with_a_name_of_a_megabyte() {
+    let mut name = vec![b'x'; 1 << 20];
+    name.push(0);
+    let dir = archive(&meta(&[record(&[2, 0, 0, INDOM, 1, 7, 0], &name)]));
+    let values = (0..10).map(|sec| record(&[sec, 0, 1, 4 << 10, 1, 0, 7, 42], &[]));
+    let volume: Vec<u8> = [label(0)].into_iter().chain(values).flatten().collect();
+    fs::write(dir.path().join("a.0"), volume).expect("the disk has room");
+    let said = said(dir.path(), "top", "--once");
+    assert!(said.contains("xxxxxxxx") && said.contains("42"), "{said:.2000}");
+    assert!(said.len() < 1 << 20, "{} bytes on a screen", said.len());
 }
