@@ -168,3 +168,48 @@ fn who_is_named_and_is_nobody_is_told_at_the_start() {
     let told = output.fails(1);
     assert!(told.contains("jumpseat.toml:3: access.fetch: there is no user \"no-such-user\""), "{told}");
 }
+
+/// Has a user send lines to the ingest socket, and waits for the agent's summary.
+fn feed_as(uid: u32, seat: &Seat, lines: &str) {
+    use std::io::Write as _;
+    let mut command = support::PcpEnv::new().command(crate::seat::JUMPSEAT);
+    command.args(["feed", "--socket"]).arg(seat.socket()).uid(uid).gid(uid);
+    command
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_sender_that_makes_up_names_leaves_some_for_others_also_after_a_restart() {
+    use std::fmt::Write as _;
+    if !is_root("senders of several users") {
+        return;
+    }
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "[events]\nmax_sources = 32\n[fields]\nmax = 256\n");
+    let config = std::fs::read_to_string(seat.config()).unwrap();
+    std::fs::write(seat.config(), format!("{config}mode = \"0666\"\n")).unwrap();
+    let mut junk = String::new();
+    for n in 0..1000 {
+        let _ = writeln!(junk, "{{\"source\":\"junk{n}\",\"type\":\"t\",\"field{n}\":{n}}}");
+    }
+    for round in 0..2 {
+        let endpoint = seat.serve([]);
+        seat.wait_for_socket();
+        feed_as(NOBODY, &seat, &junk);
+        feed_as(NOBODY - 1, &seat, &format!("{{\"source\":\"billing{round}\",\"invoice{round}\":7}}\n"));
+        let sources = endpoint.run("pminfo", ["-f", "jumpseat.source.received"]).ok();
+        assert!(sources.contains(&format!("\"billing{round}\"] value 1")), "{sources}");
+        let field = endpoint.run("pminfo", [&format!("jumpseat.field.invoice{round}")]).ok();
+        assert!(field.contains("invoice"), "{field}");
+        assert!(sources.contains("\"junk1\"") && !sources.contains("\"junk999\""), "{sources}");
+        let refused = endpoint.run("pminfo", ["-f", "jumpseat.self.names_over_share"]).ok();
+        assert!(!refused.contains("value 0"), "{refused}");
+        let text = endpoint.process.text();
+        assert!(text.contains("user 65534 has taken its share of the names of"), "{text}");
+    }
+}

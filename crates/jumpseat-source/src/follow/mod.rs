@@ -40,6 +40,7 @@ pub use stats::{FollowStats, Phase};
 
 use pcp_net::Worker;
 
+use super::registry::Taker;
 use super::{Origin, Outlet, StartError};
 use command::{Job, Plan};
 use file::{Files, Positions};
@@ -340,6 +341,7 @@ impl Service {
 /// The stream of a source, which is told where its records come from.
 fn stream(sink: &mut Sink, name: &str, origin: Origin) -> Result<Stream, StartError> {
     let refused = StartError::source(name);
+    sink.lanes.set_taker(Taker::Trusted);
     let lane = sink.lanes.source(name.as_bytes()).map_err(&refused)?;
     let inst = sink.lanes.registry().source(name).map_err(&refused)?;
     sink.lanes.origin(lane, origin);

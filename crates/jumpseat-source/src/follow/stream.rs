@@ -9,6 +9,7 @@ use super::stats::FollowStats;
 use crate::delivery::{ConnId, Reason};
 use crate::event::{Event, Limits, Refusal};
 use crate::lanes::{Arrival, LaneId, Lanes};
+use crate::registry::Taker;
 use pcp_model::Timestamp;
 use pcp_net::Limiter;
 
@@ -155,6 +156,8 @@ impl Stream {
         if !parser.parse(line, limits, cut, arrived, event)? {
             return Ok(());
         }
+        // Who has written the line, nobody knows.
+        lanes.set_taker(Taker::Texts);
         let lane = match event.source {
             None => self.lane,
             // The registry counts what it refuses.

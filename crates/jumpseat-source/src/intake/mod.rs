@@ -19,7 +19,7 @@ use super::delivery::{ConnId, Peer, Reason};
 use super::event::{Event, Limits, Refusal};
 use super::lanes::{Arrival, LaneId, Lanes};
 use super::ndjson::{self, Line};
-use super::registry::SourceRefused;
+use super::registry::{SourceRefused, Taker};
 use pcp_model::Timestamp;
 use pcp_net::Limiter;
 
@@ -89,6 +89,8 @@ enum Framing {
 pub struct Intake {
     conn: ConnId,
     peer: Option<Peer>,
+    /// Whose names these are.
+    taker: Taker,
     framing: Framing,
     lane: LaneId,
     clock: SenderClock,
@@ -111,6 +113,11 @@ impl Intake {
         Intake {
             conn,
             peer,
+            // Root could write the files of names itself.
+            taker: peer.map_or(Taker::Trusted, |peer| match peer.uid {
+                0 => Taker::Trusted,
+                uid => Taker::User(uid),
+            }),
             framing: Framing::Unknown,
             lane: shared.default_source,
             clock: shared.default_clock,
@@ -135,6 +142,7 @@ impl Intake {
         if self.broken {
             return input.len();
         }
+        shared.lanes.set_taker(self.taker);
         if let Framing::Unknown = self.framing {
             // No text begins with the first byte of the binary greeting, so one byte tells.
             match input.first() {

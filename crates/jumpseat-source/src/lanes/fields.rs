@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use crate::registry::{FieldCache, FieldRef, Registry, WellKnown};
+use crate::registry::{FieldCache, FieldRef, Registry, Taker, WellKnown};
 use pcp_event::Param;
 use pcp_model::{Pmid, ValueType};
 
@@ -38,6 +38,8 @@ pub(super) struct FieldNames {
     /// Memory for `name=value`.
     folded: Vec<u8>,
     domain: u16,
+    /// Who sends what is looked up.
+    pub taker: Taker,
 }
 
 impl FieldNames {
@@ -46,6 +48,7 @@ impl FieldNames {
             cache: FieldCache::new(Arc::clone(&registry)),
             domain: registry.domain(),
             folded: Vec::new(),
+            taker: Taker::Trusted,
             registry,
         }
     }
@@ -72,7 +75,7 @@ impl FieldNames {
     /// The field's own metric, if it has one.
     #[inline]
     pub(super) fn own(&mut self, name: &[u8], value_type: ValueType) -> Option<Pmid> {
-        match self.cache.field(name, value_type) {
+        match self.cache.field(name, value_type, self.taker) {
             FieldRef::Own(pmid) => Some(pmid),
             FieldRef::Folded => None,
         }

@@ -38,7 +38,7 @@ use rustc_hash::FxHashMap;
 
 use super::delivery::{ConnId, Delivery, Loss, Peer, Reason};
 use super::origin::{Labels, Origin};
-use super::registry::{Registry, SourceRefused};
+use super::registry::{Registry, SourceRefused, Taker};
 use account::LaneAccount;
 use fields::FieldNames;
 use outbox::Outbox;
@@ -93,6 +93,11 @@ impl Lanes {
         self.names.registry()
     }
 
+    /// Says who sends what comes from now on: new names count as taken by them.
+    pub fn set_taker(&mut self, taker: Taker) {
+        self.names.taker = taker;
+    }
+
     /// Whether the core is gone.
     pub fn is_closed(&self) -> bool {
         self.outbox.is_closed()
@@ -135,7 +140,7 @@ impl Lanes {
             return Ok(*lane);
         }
         let registry = self.names.registry();
-        let source = registry.source(&String::from_utf8_lossy(name))?;
+        let source = registry.source_for(&String::from_utf8_lossy(name), self.names.taker)?;
         let id = LaneId(self.lanes.len() as u32);
         self.lanes.push(Lane {
             batch: Batch::default(),
@@ -151,7 +156,7 @@ impl Lanes {
     pub fn type_slot(&mut self, lane: LaneId, event_type: Option<&[u8]>) -> TypeSlot {
         let Lanes { lanes, names, .. } = self;
         let account = &mut lanes[lane.0 as usize].account;
-        account.types.slot(names.registry(), account.source(), event_type)
+        account.types.slot((names.registry(), names.taker), account.source(), event_type)
     }
 
     /// Looks a field up once, for formats whose records have the same fields again and again.

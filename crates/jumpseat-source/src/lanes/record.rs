@@ -97,7 +97,7 @@ impl<'a> Record<'a> {
         account.tallies.folded += folded;
         account.tallies.truncated += u64::from(is_truncated);
         if let Some(event_type) = account.types.count(at.event_type, at.flags) {
-            names.registry().span(event_type);
+            names.registry().span(event_type, names.taker);
         }
         // Before the policy: what it drops or holds is to be told by the next flush all the same.
         outbox.mark(account);

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::registry::{MAX_TYPE_NAME, Registry};
+use crate::registry::{MAX_TYPE_NAME, Registry, Taker};
 use pcp_event::EventFlags;
 use pcp_model::Inst;
 
@@ -40,7 +40,12 @@ struct EventType {
 impl EventTypes {
     /// The place where events of a type are counted.
     #[inline]
-    pub(super) fn slot(&mut self, registry: &Registry, source: Inst, event_type: Option<&[u8]>) -> TypeSlot {
+    pub(super) fn slot(
+        &mut self,
+        registry: (&Registry, Taker),
+        source: Inst,
+        event_type: Option<&[u8]>,
+    ) -> TypeSlot {
         let known = match event_type {
             Some(name) => self.by_spelling.get(name),
             None => self.untyped.as_ref(),
@@ -52,8 +57,13 @@ impl EventTypes {
     }
 
     #[cold]
-    fn new_slot(&mut self, registry: &Registry, source: Inst, event_type: Option<&[u8]>) -> TypeSlot {
-        let Some(id) = registry.event_type(source, event_type) else {
+    fn new_slot(
+        &mut self,
+        (registry, taker): (&Registry, Taker),
+        source: Inst,
+        event_type: Option<&[u8]>,
+    ) -> TypeSlot {
+        let Some(id) = registry.event_type_for(source, event_type, taker) else {
             // The disk is full, say. Not remembered, so that a later event tries again.
             return TypeSlot::NONE;
         };

@@ -16,7 +16,7 @@ use crate::delivery::Reason;
 use crate::event::Refusal;
 use crate::lanes::Arrival;
 use crate::outlet::Outlet;
-use crate::registry::SourceRefused;
+use crate::registry::{SourceRefused, Taker};
 use pcp_net::Limiter;
 
 /// Buffers are given back when they were larger than this.
@@ -147,6 +147,7 @@ impl Intake {
             })?;
             body = &buffers.transcoded;
         }
+        self.decoder.lanes.set_taker(Taker::Host(peer.ip()));
         let outcome = self.decoder.request(arrival, signal, body);
         if let (Some(refusal), Some(message)) = (&outcome.broken, answer::broken(signal, &outcome)) {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);

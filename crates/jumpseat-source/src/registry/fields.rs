@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::Registry;
+use super::Taker;
 use super::leaf::type_word;
 use pcp_model::text::cut;
 use pcp_model::{Pmid, ValueType};
@@ -116,18 +117,18 @@ impl FieldCache {
 
     /// The metric of a field. `name` is UTF-8 (anything else is read lossily).
     #[inline]
-    pub(crate) fn field(&mut self, name: &[u8], value_type: ValueType) -> FieldRef {
+    pub(crate) fn field(&mut self, name: &[u8], value_type: ValueType, taker: Taker) -> FieldRef {
         // Types of events have the codes 0 to 7; the mask spares the check of bounds.
         let slot = value_type.code() as usize & 7;
         match self.known.get(name) {
             Some(by_type) if by_type[slot] != Pmid::NULL => FieldRef::Own(by_type[slot]),
-            _ => self.ask(name, value_type, slot),
+            _ => self.ask(name, value_type, slot, taker),
         }
     }
 
     #[cold]
-    fn ask(&mut self, name: &[u8], value_type: ValueType, slot: usize) -> FieldRef {
-        let field = self.registry.field(&String::from_utf8_lossy(name), value_type);
+    fn ask(&mut self, name: &[u8], value_type: ValueType, slot: usize, taker: Taker) -> FieldRef {
+        let field = self.registry.field_for(&String::from_utf8_lossy(name), value_type, taker);
         match field {
             FieldRef::Own(pmid) => {
                 // Bounded, as senders choose the spellings.

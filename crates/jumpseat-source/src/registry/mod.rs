@@ -9,7 +9,7 @@
 //! What exceeds a cap is folded, never dropped: a field becomes `name=value` in `jumpseat.field.other`,
 //! an event type counts under `source/(other)`, a source becomes the listener's default source.
 //!
-//! * `names`: one kind of names: ids, cap, announcement.
+//! * `names`: one kind of names: ids, cap, announcement; `taker`: who may take how many of them.
 //! * `fields`: fields and their metrics; `leaf`: what a field's metric is called.
 //! * `words`: what names may be.
 
@@ -18,6 +18,7 @@ mod definition;
 mod fields;
 mod leaf;
 mod names;
+mod taker;
 mod words;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +39,7 @@ pub use definition::Definition;
 pub(crate) use fields::FieldCache;
 pub use fields::{FIELD_CLUSTER, FIRST_FREE, FieldRef, MAX_FIELD_NAME, MAX_FIELDS, WellKnown, field_pmid};
 pub(crate) use leaf::sanitize;
+pub use taker::Taker;
 pub use words::{
     MAX_SOURCE_NAME, MAX_TYPE_NAME, NotASourceName, OTHER_TYPES, SOURCE_NAME_RULE, UNTYPED,
     check_source_name, is_source_name, tidy_type,
@@ -167,14 +169,30 @@ impl Registry {
         self.spans.overflow()
     }
 
+    /// How often a new name of any kind was refused because whoever sent it has had its share.
+    pub fn over_share(&self) -> u64 {
+        self.sources.over_share()
+            + self.types.over_share()
+            + self.spans.over_share()
+            + self.fields.over_share()
+    }
+
     /// The instance id of a source.
     ///
     /// # Errors
     /// [`SourceRefused`]; the caller then uses its default source.
     pub fn source(&self, name: &str) -> Result<Inst, SourceRefused> {
+        self.source_for(name, Taker::Trusted)
+    }
+
+    /// The same, for somebody who may take a share of the names only.
+    ///
+    /// # Errors
+    /// As [`Registry::source`].
+    pub fn source_for(&self, name: &str, taker: Taker) -> Result<Inst, SourceRefused> {
         let id = if is_source_name(name) {
             let define = |id| self.source_definition(id, name);
-            self.sources.define(name, Cap::Applies, define).map_err(|why| match why {
+            self.sources.define((name, taker), Cap::Applies, define).map_err(|why| match why {
                 NoId::Full => SourceRefused::Full,
                 NoId::Store => SourceRefused::Store,
             })
@@ -200,11 +218,16 @@ impl Registry {
     /// The instance id that events of this type (`None`: without a type) count under. `None` when not even the
     /// id of [`OTHER_TYPES`] could be stored: such events count by source only.
     pub fn event_type(&self, source: Inst, event_type: Option<&[u8]>) -> Option<Inst> {
+        self.event_type_for(source, event_type, Taker::Trusted)
+    }
+
+    /// The same, for somebody who may take a share of the names only.
+    pub fn event_type_for(&self, source: Inst, event_type: Option<&[u8]>, taker: Taker) -> Option<Inst> {
         let define = |name: &str| {
             let text = self.text_of(source, name);
             // Built before the lock of the types is taken: no two locks are held at once here.
             let pair = Pair { source, name: name.to_owned() };
-            self.types.define(&text, cap_of(name), |id| type_definition(id, &text, pair))
+            self.types.define((&text, taker), cap_of(name), |id| type_definition(id, &text, pair))
         };
         let name = event_type.map_or_else(|| UNTYPED.to_owned(), tidy_type);
         match define(&name) {
@@ -219,13 +242,13 @@ impl Registry {
 
     /// Makes known that spans are named like the event type that counts under this instance. Beyond the cap they go
     /// under [`OTHER_TYPES`], one for each source.
-    pub fn span(&self, event_type: Inst) {
+    pub fn span(&self, event_type: Inst, taker: Taker) {
         let pair = self.types.kept(event_type);
         debug_assert!(pair.is_some(), "event type {event_type} was never handed out");
         let Some(Pair { source, name }) = pair else { return };
         let define = |name: &str| {
             let text = self.text_of(source, name);
-            self.spans.define(&text, cap_of(name), |id| {
+            self.spans.define((&text, taker), cap_of(name), |id| {
                 ((), Definition::Span { id, source, name: text.clone(), span: name.to_owned() })
             })
         };
@@ -239,9 +262,14 @@ impl Registry {
     /// The metric of a field. Names are kept as they come, except that control characters become
     /// underscores, blanks at the end go, and what exceeds [`MAX_FIELD_NAME`] bytes is cut.
     pub fn field(&self, name: &str, value_type: ValueType) -> FieldRef {
+        self.field_for(name, value_type, Taker::Trusted)
+    }
+
+    /// The same, for somebody who may take a share of the names only.
+    pub fn field_for(&self, name: &str, value_type: ValueType, taker: Taker) -> FieldRef {
         let field = fields::tidy_field(name);
         let text = fields::file_text(&field, value_type);
-        let id = self.fields.define(&text, Cap::Applies, |id| {
+        let id = self.fields.define((&text, taker), Cap::Applies, |id| {
             // Filters that know fields by their numbers look again when this has changed.
             self.generation.fetch_add(1, Ordering::Relaxed);
             ((), self.field_definition(id, &field, value_type))
@@ -439,10 +467,10 @@ mod tests {
         };
         let (registry, _definitions) = Registry::open(&config).expect("open");
         let mut cache = FieldCache::new(Arc::clone(&registry));
-        assert!(matches!(cache.field(b"one", ValueType::I64), FieldRef::Own(_)));
-        assert_eq!(cache.field(b"two", ValueType::I64), FieldRef::Folded);
-        assert_eq!(cache.field(b"one", ValueType::Double), FieldRef::Folded);
-        assert!(matches!(cache.field(b"one", ValueType::I64), FieldRef::Own(_)));
+        assert!(matches!(cache.field(b"one", ValueType::I64, Taker::Trusted), FieldRef::Own(_)));
+        assert_eq!(cache.field(b"two", ValueType::I64, Taker::Trusted), FieldRef::Folded);
+        assert_eq!(cache.field(b"one", ValueType::Double, Taker::Trusted), FieldRef::Folded);
+        assert!(matches!(cache.field(b"one", ValueType::I64, Taker::Trusted), FieldRef::Own(_)));
 
         assert_eq!(registry.source("a"), Ok(0));
         assert_eq!(registry.source("b"), Err(SourceRefused::Full));

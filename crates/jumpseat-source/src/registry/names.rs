@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::config::{RegistryConfig, RegistryError};
 use super::definition::Definition;
+use super::taker::{Taken, Taker};
 use pcp_ids::{IdMap, IdsError, MAX_ID};
 use pcp_model::Inst;
 use pcp_net::Limiter;
@@ -33,6 +34,8 @@ pub(super) struct Names<K: Kind> {
     cap: usize,
     /// Read by the core, which must not wait for a lock.
     overflow: AtomicU64,
+    /// How often because whoever wanted it has had its share.
+    over_share: AtomicU64,
     /// The id file's name, for messages.
     file: String,
     table: Mutex<Table<K::Kept>>,
@@ -45,6 +48,7 @@ struct Table<T> {
     /// What is kept of the names that the core knows.
     announced: FxHashMap<Inst, T>,
     announce: Sender<Definition>,
+    taken: Taken,
     report: Limiter,
 }
 
@@ -80,9 +84,11 @@ impl<K: Kind> Names<K> {
             ids,
             announced: FxHashMap::default(),
             announce: announce.clone(),
+            taken: Taken::default(),
             report: Limiter::new(3, Duration::from_secs(60)),
         };
-        Ok(Names { cap, overflow: AtomicU64::new(0), file, table: Mutex::new(table), kind: PhantomData })
+        let (overflow, over_share) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Names { cap, overflow, over_share, file, table: Mutex::new(table), kind: PhantomData })
     }
 
     /// Most names.
@@ -98,6 +104,11 @@ impl<K: Kind> Names<K> {
     /// How often a name was kept out.
     pub(super) fn overflow(&self) -> u64 {
         self.overflow.load(Ordering::Relaxed)
+    }
+
+    /// How often because whoever wanted it has had its share.
+    pub(super) fn over_share(&self) -> u64 {
+        self.over_share.load(Ordering::Relaxed)
     }
 
     /// Counts a name that was kept out.
@@ -125,10 +136,11 @@ impl<K: Kind> Names<K> {
 
     /// The id of a name. A new one gets an id if there is room, and is on file before the core is told; the core is
     /// told before anybody else sees the id, so that no record can get there first. `define` gives what is kept and
-    /// what the core is told; it is called only for a name that the core does not know.
+    /// what the core is told; it is called only for a name that the core does not know. `taker`: who wants it, which
+    /// counts for new names.
     pub(super) fn define(
         &self,
-        name: &str,
+        (name, taker): (&str, Taker),
         cap: Cap,
         define: impl FnOnce(Inst) -> (K::Kept, Definition),
     ) -> Result<Inst, NoId> {
@@ -137,10 +149,22 @@ impl<K: Kind> Names<K> {
             Some(id) => id,
             // Only new names: lowering the cap must not take ids away from names that have them.
             None if cap == Cap::Applies && table.ids.len() >= self.cap => return Err(NoId::Full),
-            None => table.ids.get_or_add(name).map_err(|error| {
-                table.complain(K::WHAT, name, &error);
-                NoId::Store
-            })?,
+            None if cap == Cap::Applies && !table.taken.allows(taker, self.cap - table.ids.len()) => {
+                self.over_share.fetch_add(1, Ordering::Relaxed);
+                table.report_share(K::WHAT, taker);
+                return Err(NoId::Full);
+            }
+            None => {
+                let id = table.ids.get_or_add(name).map_err(|error| {
+                    table.complain(K::WHAT, name, &error);
+                    NoId::Store
+                })?;
+                if cap == Cap::Applies {
+                    table.taken.add(taker);
+                    table.report_use(K::WHAT, self.cap);
+                }
+                id
+            }
         };
         // The lock is held until the core was told, so nobody can overtake the definition with a record.
         if !table.announced.contains_key(&id) {
@@ -201,6 +225,27 @@ impl<T> Table<T> {
         self.announced.insert(id, kept);
         // Nobody listens any more only when the agent is shutting down.
         let _ = self.announce.send(definition);
+    }
+
+    /// Says that a table fills up, at four fifths and when it is full: names are never taken back.
+    fn report_use(&mut self, what: &str, cap: usize) {
+        let used = self.ids.len();
+        if (used == cap || used == cap / 5 * 4)
+            && let Some((taker, count)) = self.taken.most()
+        {
+            tracing::warn!(
+                "{used} of {cap} names of {what}s are taken; most of them since the start by {taker}: {count}"
+            );
+        }
+    }
+
+    fn report_share(&mut self, what: &str, taker: Taker) {
+        if let Some(held_back) = self.report.allow(Instant::now()) {
+            tracing::warn!(
+                held_back,
+                "{taker} has taken its share of the names of {what}s, half of what was free: further ones are kept with others"
+            );
+        }
     }
 
     fn complain(&mut self, what: &str, name: &str, error: &IdsError) {
