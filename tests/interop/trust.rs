@@ -213,3 +213,34 @@ fn a_sender_that_makes_up_names_leaves_some_for_others_also_after_a_restart() {
         assert!(text.contains("user 65534 has taken its share of the names of"), "{text}");
     }
 }
+
+#[test]
+fn a_user_who_takes_all_places_at_the_ingest_socket_keeps_nobody_out() {
+    if !is_root("senders of several users") {
+        return;
+    }
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let config = std::fs::read_to_string(seat.config()).unwrap();
+    std::fs::write(seat.config(), format!("{config}mode = \"0666\"\nmax_connections = 8\n")).unwrap();
+    let endpoint = seat.serve([]);
+    seat.wait_for_socket();
+    let program = "import socket, sys\n\
+                   held = []\n\
+                   for _ in range(8):\n    s = socket.socket(socket.AF_UNIX)\n    s.connect(sys.argv[1])\n    held.append(s)\n\
+                   print('held', flush=True)\n\
+                   sys.stdin.read()\n";
+    let mut command = support::PcpEnv::new().command("python3");
+    command.args(["-c", program]).arg(seat.socket()).uid(NOBODY).gid(NOBODY);
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut greedy = command.spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(greedy.stdout.take().unwrap()), &mut line)
+        .unwrap();
+    assert_eq!(line, "held\n");
+    seat.feed([], "{\"type\":\"a\"}\n").ok();
+    let received = endpoint.run("pminfo", ["-f", "jumpseat.source.received"]).ok();
+    assert!(received.contains("\"test\"] value 1"), "{received}\n{}", endpoint.process.text());
+    drop(greedy.stdin.take());
+    greedy.wait().unwrap();
+}

@@ -18,6 +18,7 @@ use crossbeam_channel::Sender;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use pcp_net::{Limiter, PeerCredentials, UnixListening, Worker, next_connection};
+use rustc_hash::FxHashMap;
 use slab::Slab;
 
 use super::config::SocketConfig;
@@ -40,6 +41,8 @@ const MAX_UNREAD: usize = 64 * 1024;
 const KEEP_CARRY: usize = 4 * 1024;
 /// How long a client may take to read its summary.
 const LINGER: Duration = Duration::from_secs(5);
+/// After so long without a byte a connection gives way to whoever comes, once all places are taken.
+const SILENT: Duration = Duration::from_secs(60);
 /// How soon to try again to hand over what did not fit the core's channel.
 const RETRY: Duration = Duration::from_millis(20);
 /// How soon to try again to accept when there were no descriptors left.
@@ -59,6 +62,8 @@ pub struct SocketStats {
     pub accepted: AtomicU64,
     /// Connections turned away so far: too many, or no descriptors left.
     pub refused: AtomicU64,
+    /// Connections closed so far because they were silent and others waited for a place.
+    pub silent: AtomicU64,
     /// Connections dropped so far because the client did not read its replies.
     pub unread: AtomicU64,
 }
@@ -127,6 +132,10 @@ impl SocketSource {
 
 struct Conn {
     stream: UnixStream,
+    /// Whose it is.
+    uid: Option<u32>,
+    /// When something came last.
+    heard: Instant,
     intake: Intake,
     /// An incomplete line.
     carry: Vec<u8>,
@@ -229,6 +238,11 @@ impl Service {
     }
 
     fn admit(&mut self, mut stream: UnixStream) {
+        let peer =
+            PeerCredentials::of(&stream).ok().map(|PeerCredentials { pid, uid, gid }| Peer { pid, uid, gid });
+        if self.conns.len() >= self.max_connections {
+            self.make_room(peer.map(|peer| peer.uid));
+        }
         let open = self.conns.len();
         if open >= self.max_connections {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
@@ -246,8 +260,6 @@ impl Service {
             tracing::warn!("cannot poll a connection: {error}");
             return;
         }
-        let peer =
-            PeerCredentials::of(&stream).ok().map(|PeerCredentials { pid, uid, gid }| Peer { pid, uid, gid });
         let intake = Intake::new(index as u32, peer, &self.shared);
         tracing::debug!(
             connection = index,
@@ -258,6 +270,8 @@ impl Service {
         );
         place.insert(Conn {
             stream,
+            uid: peer.map(|peer| peer.uid),
+            heard: Instant::now(),
             intake,
             carry: Vec::new(),
             replies: Vec::new(),
@@ -269,6 +283,37 @@ impl Service {
         self.stats.accepted.fetch_add(1, Ordering::Relaxed);
         self.stats.connections.store(open as u64 + 1, Ordering::Relaxed);
         self.enqueue(index);
+    }
+
+    /// All places are taken: of the user with the most connections the one that has been silent for the longest time is
+    /// closed, if somebody with fewer comes; of all users, if it has been silent for a while. So nobody can keep others
+    /// out, and who sends stays.
+    fn make_room(&mut self, newcomer: Option<u32>) {
+        let mut counts: FxHashMap<Option<u32>, usize> = FxHashMap::default();
+        self.conns.iter().for_each(|(_, conn)| *counts.entry(conn.uid).or_default() += 1);
+        let own = counts.get(&newcomer).copied().unwrap_or(0);
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        let greedy = most.filter(|(_, count)| *count > own + 1).map(|(uid, _)| uid);
+        let of_greedy = |conn: &Conn| greedy.is_some_and(|uid| conn.uid == uid);
+        let mut candidates: Vec<(Instant, usize, Option<u32>)> = Vec::new();
+        for (index, conn) in &self.conns {
+            if of_greedy(conn) || conn.heard.elapsed() >= SILENT {
+                candidates.push((conn.heard, index, conn.uid));
+            }
+        }
+        let Some((_, index, uid)) = candidates.into_iter().min() else { return };
+        let Some(conn) = self.conns.get_mut(index) else { return };
+        // What has come in this moment is not lost: then it is not silent.
+        if !matches!(read(conn, &mut self.shared, &mut self.buffer), Turn::Drained) {
+            return self.enqueue(index);
+        }
+        let rest = std::mem::take(&mut conn.carry);
+        conn.intake.finish(&rest, Timestamp::from(SystemTime::now()), &mut self.shared, &mut conn.replies);
+        self.stats.silent.fetch_add(1, Ordering::Relaxed);
+        if let Some(held_back) = self.report.allow(Instant::now()) {
+            tracing::warn!(uid, held_back, "a silent connection was closed: others wait for a place");
+        }
+        self.close(index);
     }
 
     fn enqueue(&mut self, index: usize) {
@@ -403,6 +448,7 @@ fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
         Err(_) => 0,
     };
     let arrived = Timestamp::from(SystemTime::now());
+    conn.heard = Instant::now();
     if read == 0 {
         let rest = std::mem::take(&mut conn.carry);
         conn.intake.finish(&rest, arrived, shared, &mut conn.replies);
