@@ -19,7 +19,7 @@ use jumpseat::event::log::{EventLog, LogConfig};
 use jumpseat::model::Pmid;
 use jumpseat::source::delivery::Inlet;
 use jumpseat::source::registry::{Registry, RegistryConfig};
-use jumpseat::source::tracefs::{KernelConfig, QUEUE, TracefsSource};
+use jumpseat::source::tracefs::{KernelConfig, Opener, QUEUE, TracefsSource};
 use jumpseat::source::{ByteSize, Outlet};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
@@ -145,7 +145,8 @@ fn jumpseat() -> Figures {
     let wake = Arc::new(move || core.unpark());
     let load = Load::start();
     let source =
-        TracefsSource::start(&config, &Outlet { registry, out, wake, state_dir: None }).expect("starts");
+        TracefsSource::start(&config, Opener::Here, &Outlet { registry, out, wake, state_dir: None })
+            .expect("starts");
     while source.stats.state() == "starting" {
         std::thread::sleep(Duration::from_millis(1));
     }

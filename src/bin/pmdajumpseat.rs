@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals};
+use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust};
 use jumpseat::pmda::log::{self, Log, LogFile};
 use jumpseat::pmda::{Exit, Options, PmcdOptions, Transport, identity};
 use jumpseat::source::SocketConfig;
 use pcp_net::is_served;
+
+#[path = "jumpseat/helper.rs"]
+mod helper;
 
 const PROGRAM: &str = "pmdajumpseat";
 /// Stands for a domain that the command line does not name.
@@ -16,6 +19,9 @@ const NO_DOMAIN: u16 = 0;
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
+    if let Some(code) = helper::run() {
+        return code;
+    }
     if std::env::args_os().nth(1).is_some_and(|first| first == "--version" || first == "-V") {
         println!("{PROGRAM} {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
@@ -83,8 +89,10 @@ fn serve(
     file: Option<&Path>,
     log: Option<&LogFile>,
 ) -> Result<(), Failure> {
-    // First of all: what is made from here on, sockets and files with identifiers, must belong to the user
-    // that the agent will also be next time.
+    // Helpers keep the rights that are given up next.
+    let mut trust = Trust::prepare(config)?;
+    // What is made from here on, sockets and files with identifiers, must belong to the user that the agent will also be
+    // next time.
     let user = options.username.as_deref().unwrap_or(identity::DEFAULT_USER);
     identity::drop_privileges(user, log, None)?;
     let domain = match options.domain {
@@ -93,6 +101,11 @@ fn serve(
     };
     let state_dir = config.state_dir.clone().unwrap_or_else(agent::default_state_dir);
     let help = options.help_file.as_deref().map(read_help).transpose()?;
+    let socket = match &options.transport {
+        Transport::Unix(path) => Some(path.clone()),
+        _ => None,
+    };
+    trust.confine(config, &state_dir, socket.as_slice());
     let mut running = RunningAgent::open(&Setup {
         config,
         domain,
@@ -100,6 +113,7 @@ fn serve(
         help: help.as_ref().map(|(name, text)| (name.as_str(), text.as_str())),
         signals: Signals::Handle { reload: file },
         clients: Clients::Pmcd,
+        trust: &trust,
     })?;
     // On a socket the agent outlives pmcd and waits for the next one: what clients will want to know about
     // happens meanwhile.

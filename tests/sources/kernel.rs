@@ -4,14 +4,18 @@
 //! says that the machine cannot run them, and each then says so.
 
 use crate::seat::{DOMAIN, Endpoint, JUMPSEAT, PMDA, Seat, Transport};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid};
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{AgentSpec, PcpEnv, PrivatePmcd, Record, eventually, records, temp_dir};
+use support::{AgentSpec, PcpEnv, PrivatePmcd, Process, Record, eventually, records, temp_dir};
 
+const NOBODY: Uid = Uid::from_raw(65534);
 const UNABLE: &str = "JUMPSEAT_TEST_NO_TRACEFS";
 
 /// Whether this machine lets us trace. Else it must say so itself.
@@ -71,6 +75,15 @@ impl Kernel {
 
     fn records(&self) -> Vec<Record> {
         records(&self.endpoint.run("pminfo", ["-x", "jumpseat.event.recent"]).ok())
+    }
+
+    /// The process that has opened the kernel's files for the agent.
+    #[track_caller]
+    fn helper(&self) -> i32 {
+        let told = self.endpoint.run("pminfo", ["-f", "jumpseat.self.confined.kernel"]).ok();
+        let pid =
+            told.split("process ").nth(1).and_then(|rest| rest.trim().trim_end_matches('"').parse().ok());
+        pid.unwrap_or_else(|| panic!("{told}"))
     }
 
     fn log(&self) -> String {
@@ -423,6 +436,8 @@ fn instances_of_killed_agents_go_and_those_of_live_ones_stay() {
         format!("events = ['sched:sched_switch']\nprobes = ['p:tick {}:{offset:#x}']", program.display());
     let mut killed = Kernel::start("clean", &keys);
     let left = killed.instance();
+    // The helper first, or it would remove what it has made.
+    kill(Pid::from_raw(killed.helper()), Signal::SIGKILL).expect("it runs");
     killed.endpoint.process.signal(Signal::SIGKILL);
     killed.endpoint.process.wait();
     assert!(left.exists() && probes(&killed.prefix) == 1, "the kernel keeps it");
@@ -441,29 +456,194 @@ fn instances_of_killed_agents_go_and_those_of_live_ones_stay() {
 }
 
 #[test]
-fn without_privileges_the_agent_runs_and_says_what_to_do() {
+fn an_agent_that_is_killed_leaves_no_instance() {
+    if !can_trace() {
+        return;
+    }
+    let mut kernel = Kernel::start("killed", "events = ['sched:sched_process_exec']");
+    let instance = kernel.instance();
+    kernel.endpoint.process.signal(Signal::SIGKILL);
+    kernel.endpoint.process.wait();
+    eventually("the helper to clean up", || (!instance.exists()).then_some(()));
+}
+
+#[test]
+fn an_agent_whose_helper_is_killed_goes_on_reading() {
+    if !can_trace() {
+        return;
+    }
+    let kernel = Kernel::start("orphan", "comm = false");
+    kill(Pid::from_raw(kernel.helper()), Signal::SIGKILL).expect("it runs");
+    kernel.write("trace_marker", [&b"after the helper"[..]]);
+    eventually("a record", || (kernel.number("jumpseat.source.received") == 1).then_some(()));
+    assert_eq!(field(&kernel.records()[0], "message"), "after the helper");
+    // What is left over goes with the next one that starts.
+    let prefix = kernel.prefix.clone();
+    drop(kernel);
+    let (mut child, mut stream) = helper(&prefix);
+    stream.write_all(b"o\0\0c\0\0").expect("it listens");
+    drop(stream);
+    child.wait().expect("it ends");
+    assert_eq!(instances(&prefix).len(), 0);
+}
+
+#[test]
+fn an_agent_that_is_not_root_traces_the_kernel_through_its_helper() {
     if !can_trace() {
         return;
     }
     let builder = PrivatePmcd::with([]);
-    let seat = Seat::in_dir(builder.dir(), &settings(&prefix("nobody"), "events = ['sched:*']"));
+    let prefix = prefix("helper");
+    let wanted = program(builder.dir(), "wanted", "/bin/true");
+    let keys = format!("events = ['sched:sched_process_exec if filename == {wanted:?}']");
+    let seat = Seat::in_dir(builder.dir(), &settings(&prefix, &keys));
+    let pmcd = builder.agent(as_nobody(&seat)).start();
+    eventually("the source to run", || {
+        let state = pmcd.run("pminfo", ["-f", "jumpseat.kernel.state"]).stdout;
+        state.contains("value \"running\"").then_some(())
+    });
+    let pid = run(&wanted).to_string();
+    let shown = eventually("a record", || {
+        let shown = records(&pmcd.run("pminfo", ["-x", "jumpseat.event.recent"]).ok());
+        (!shown.is_empty()).then_some(shown)
+    });
+    assert_eq!((field(&shown[0], "pid"), field(&shown[0], "comm")), (pid.as_str(), "wanted"));
+    // The agent is nobody, and stays that.
+    let number = pmcd.value("jumpseat.self.pid").expect("the agent tells");
+    let status = fs::read_to_string(format!("/proc/{number}/status")).expect("Linux tells");
+    let of = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("Linux tells");
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(of("Uid:"), ["65534"; 4]);
+    assert_eq!((of("CapEff:"), of("CapBnd:").len()), (vec!["0".repeat(16)], 1));
+    assert_eq!((of("NoNewPrivs:"), of("Seccomp:")), (vec!["1".to_owned()], vec!["2".to_owned()]));
+    // And says so.
+    let told = pmcd.run(JUMPSEAT, ["self-check"]).ok();
+    assert!(told.contains("runs as              nobody\n"), "{told}");
+    assert!(told.contains("capabilities         none\n"), "{told}");
+    assert!(told.contains("kernel files opened  by a helper, process "), "{told}");
+    // With pmcd the agent goes, and with it the helper and its instance.
+    let instance = instances(&prefix).pop().expect("the helper has made it");
+    drop(pmcd);
+    eventually("the instance to go", || (!instance.exists()).then_some(()));
+}
+
+/// An agent for pmcd.conf that becomes nobody.
+#[track_caller]
+fn as_nobody(seat: &Seat) -> AgentSpec {
     let nobody = nix::unistd::User::from_name("nobody").unwrap().expect("every system has one");
-    for path in [builder.dir(), &seat.state_dir()] {
-        nix::unistd::chown(path, Some(nobody.uid), None).expect("root may");
+    let dir = seat.config().parent().expect("it is in a directory").to_owned();
+    for path in [dir, seat.state_dir()] {
+        nix::unistd::chown(&path, Some(nobody.uid), None).expect("root may");
     }
     let mut argv = vec![PMDA.to_owned()];
     argv.extend(seat.args());
     let user = argv.iter().position(|word| word == "-U").expect("the agent's user") + 1;
     "nobody".clone_into(&mut argv[user]);
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let pmcd = builder.agent(AgentSpec::pipe("jumpseat", DOMAIN, &argv).with_pmns(seat.pmns())).start();
+    AgentSpec::pipe("jumpseat", DOMAIN, &argv).with_pmns(seat.pmns())
+}
+
+/// A helper of the test's own, told that it is for one event; the test is the agent.
+fn helper(prefix: &str) -> (std::process::Child, UnixStream) {
+    let (mut ours, theirs) = UnixStream::pair().expect("sockets");
+    let child = Command::new(JUMPSEAT)
+        .arg("kernel-helper")
+        .stdin(OwnedFd::from(theirs))
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("it runs");
+    let config =
+        format!("{{\"instance\":{prefix:?},\"events\":[\"sched:sched_process_exec\"],\"comm\":false}}");
+    ours.write_all(&(config.len() as u32).to_le_bytes()).expect("it listens");
+    ours.write_all(config.as_bytes()).expect("it listens");
+    (child, ours)
+}
+
+#[test]
+fn who_takes_the_agent_over_gets_no_more_of_the_helper_than_was_configured() {
+    if !can_trace() {
+        return;
+    }
+    let prefix = prefix("taken");
+    let (mut child, mut stream) = helper(&prefix);
+    stream.write_all(b"o\0\0").expect("it listens");
+    let enabled = |event: &str| {
+        let path = instances(&prefix).pop()?.join("events/sched").join(event).join("enable");
+        Some(fs::read_to_string(path).expect("tracefs tells").trim().to_owned())
+    };
+    eventually("the instance", || enabled("sched_process_exec").filter(|on| on == "1"));
+    assert_eq!(enabled("sched_switch").as_deref(), Some("0"));
+    // It cannot leave tracefs, start anything, or become more than it is.
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("Linux tells");
+    for line in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+        assert!(status.contains(line), "{line} in {status}");
+    }
+    // Another configuration is no request, and who says such a thing is not served any more.
+    let other = b"{\"events\":[\"sched:sched_switch\"]}";
+    stream.write_all(&(other.len() as u32).to_le_bytes()).expect("it listens");
+    let _ = stream.write_all(other);
+    // With it the descriptors go that are on their way.
+    drop(stream);
+    assert!(!child.wait().expect("it ends").success());
+    assert_eq!(instances(&prefix).len(), 0);
+}
+
+#[test]
+fn a_helper_ends_with_what_it_has_made_whatever_it_is_told() {
+    if !can_trace() {
+        return;
+    }
+    let prefix = prefix("told");
+    let mut random = support::random::Random::new(7, 0);
+    for _ in 0..12 {
+        let (mut child, mut stream) = helper(&prefix);
+        let mut bytes = b"o\0\0".to_vec();
+        bytes.extend((0..random.below(40)).map(|_| random.pick(b"osc\0\x01\xff")));
+        let _ = stream.write_all(&bytes);
+        drop(stream);
+        child.wait().expect("it ends");
+    }
+    assert_eq!(instances(&prefix).len(), 0);
+}
+
+#[test]
+fn without_privileges_the_agent_runs_and_says_what_to_do() {
+    if !can_trace() {
+        return;
+    }
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), &settings(&prefix("nobody"), "events = ['sched:*']"));
+    for path in [dir.path(), &seat.state_dir()] {
+        nix::unistd::chown(path, Some(NOBODY), None).expect("root may");
+    }
+    // Not root at any time, so that there is nobody to help.
+    let mut command = Command::new("setpriv");
+    command.args([
+        "--reuid",
+        &NOBODY.to_string(),
+        "--clear-groups",
+        JUMPSEAT,
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    command.arg("--config").arg(seat.config());
+    let process = Process::start(&mut command, dir.path(), "serve");
+    let host = eventually("jumpseat serve to listen", || {
+        let text = process.stdout();
+        Some(text.lines().find_map(|line| line.strip_prefix("PCP clients: "))?.trim().to_owned())
+    });
     let state = eventually("the kernel source to give up", || {
-        let shown = pmcd.run("pminfo", ["-f", "jumpseat.kernel.state"]).stdout;
+        let shown = PcpEnv::new().run("pminfo", ["-h", &host, "-f", "jumpseat.kernel.state"]).stdout;
         shown.contains("run the agent as root").then_some(shown)
     });
     assert!(state.contains("or \"kernel\"]"), "{state}");
-    assert!(seat.log().contains("no events of the kernel for source kernel: "), "{}", seat.log());
-    assert!(pmcd.run("pminfo", ["-f", "jumpseat.self.version"]).ok().contains("value"));
+    let log = process.text();
+    assert!(log.contains("no events of the kernel for source kernel: "), "{log}");
+    let version = PcpEnv::new().run("pminfo", ["-h", &host, "-f", "jumpseat.self.version"]);
+    assert!(version.ok().contains("value"));
 }
 
 #[test]

@@ -184,7 +184,7 @@ const WRITERS: [(&str, &str); 6] = [
         "crates/jumpseat-source/src/tracefs/instance.rs",
         "the kernel's own file system, where only root makes names",
     ),
-    ("crates/jumpseat-source/src/tracefs/reader.rs", "opens for reading only: the kernel's own file system"),
+    ("crates/jumpseat-source/src/tracefs/setup.rs", "the kernel's own file system, again"),
     (
         "crates/jumpseat-tools/src/sampling/trace/mod.rs",
         "an output file that the user names on the command line",

@@ -10,6 +10,7 @@ use pcp_ids::IdsError;
 use pcp_pmda::{Access, Agent, BuildError, Indom, ServeError, Server};
 
 use crate::config::Config;
+use crate::confine::Trust;
 use crate::derived::Catalogue;
 use crate::identity::{
     DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
@@ -69,6 +70,8 @@ pub struct Setup<'a> {
     pub signals: Signals<'a>,
     /// Who asks the agent, and so knows the instances of other agents' domains.
     pub clients: Clients,
+    /// What this process keeps of its rights.
+    pub trust: &'a Trust,
 }
 
 /// Who asks the agent.
@@ -97,7 +100,7 @@ impl RunningAgent {
     /// # Errors
     /// [`OpenError`]; nothing is left running then.
     pub fn open(setup: &Setup<'_>) -> Result<RunningAgent, OpenError> {
-        let &Setup { config, domain, state_dir, help, signals, clients } = setup;
+        let &Setup { config, domain, state_dir, help, signals, clients, trust } = setup;
         let (registry, definitions) = Registry::open(&registry_config(config, domain, state_dir))?;
         // Bounded by what the sources' queues add up to: each waits, and then counts losses, by itself.
         let (hand_over, deliveries) = crossbeam_channel::bounded(kinds::queue(config));
@@ -106,7 +109,8 @@ impl RunningAgent {
             Signals::Leave => None,
             Signals::Handle { reload } => reload,
         };
-        let state = State::open(config, Arc::clone(&registry), inlet, state_dir, reload_from)?;
+        let mut state = State::open(config, Arc::clone(&registry), inlet, state_dir, reload_from)?;
+        state.trust = trust.clone();
 
         let mut server =
             Server::new(agent(state, domain, help, &access(config)).grants(config.access.grants()).build()?)?;
@@ -137,7 +141,7 @@ impl RunningAgent {
             state_dir: state_dir.map(Path::to_owned),
         };
         // Last: from here on threads hand over, and everything must be there that takes it.
-        let threads = kinds::start(config, &outlet, &mut server.core().state)?;
+        let threads = kinds::start(config, &outlet, &trust.helpers, &mut server.core().state)?;
         let kernels = server.core().state.threads.shared().collect();
         Ok(RunningAgent { server, kernels, _threads: threads })
     }
@@ -225,6 +229,7 @@ mod tests {
             help: None,
             signals: Signals::Leave,
             clients: Clients::Alone,
+            trust: &Trust::default(),
         });
         if let Err(error) = agent {
             panic!("{error}");

@@ -12,10 +12,11 @@
 //! * `kinds`: the list of kinds of sources, each with its check, its start and its metrics.
 //! * `load`: a configuration file, read and checked; `reload`: the same while the agent runs.
 //! * `metrics`: tables of metrics over the state.
-//! * `agent`: all put together.
+//! * `confine`: what the process gives up; `agent`: all put together.
 
 mod agent;
 pub mod config;
+mod confine;
 mod derived;
 mod identity;
 mod kinds;
@@ -31,6 +32,7 @@ use std::path::PathBuf;
 
 pub use agent::{Clients, OpenError, RunningAgent, Setup, Signals};
 pub use config::{Config, ConfigError};
+pub use confine::Trust;
 pub use identity::{DEFAULT_DOMAIN, NAME};
 pub use state::State;
 pub use state::fields::Fields;

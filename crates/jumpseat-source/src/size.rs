@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 /// A number of bytes, written as a number or as text with a unit: `65536`, `"64KiB"`, `"8 MiB"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ByteSize(pub u64);
 
 impl<'de> Deserialize<'de> for ByteSize {

@@ -3,8 +3,10 @@
 mod demo;
 mod derive;
 mod feed;
+mod helper;
 mod record;
 mod say;
+mod self_check;
 mod serve;
 
 use std::process::ExitCode;
@@ -36,6 +38,9 @@ enum Command {
     /// Record metrics of a collector into a PCP archive, event records included.
     Record(record::RecordArgs),
 
+    /// Tell what an agent has given up of its rights, and what this machine allows to.
+    SelfCheck(self_check::SelfCheckArgs),
+
     /// Run the agent and answer PCP clients directly, without pmcd.
     Serve(serve::ServeArgs),
 
@@ -44,6 +49,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = helper::run() {
+        return code;
+    }
     // They have PCP's way with options, which is not clap's.
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     if let Some(run) = jumpseat_tools::called(words) {
@@ -54,6 +62,7 @@ fn main() -> ExitCode {
         Command::Derive(args) => derive::run(&args),
         Command::Feed(args) => feed::run(args),
         Command::Record(args) => record::run(&args),
+        Command::SelfCheck(args) => self_check::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Top(args) => top::run(&args),
     }

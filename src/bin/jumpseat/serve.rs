@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals};
+use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust};
 use jumpseat::pmda::log::{self, Log};
-use jumpseat::pmda::{Exit, Listen, ServeError};
+use jumpseat::pmda::{Exit, Listen, ServeError, identity};
 use jumpseat::source::SocketConfig;
 use nix::errno::Errno;
+use nix::unistd::geteuid;
 
 /// The port of pmcd, and so the one PCP's tools try when none is given.
 const DEFAULT_LISTEN: &str = "localhost:44321";
@@ -39,6 +40,9 @@ pub(crate) struct ServeArgs {
     /// Number of the performance metrics domain.
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=510))]
     domain: Option<u16>,
+    /// User to run as, if started as root; such as pcp. What only root may, opening the kernel's files, is done by a helper.
+    #[arg(short = 'U', long, value_name = "USER")]
+    user: Option<String>,
     /// Where messages go; standard error by default.
     #[arg(short, long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -70,10 +74,20 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         log::open(agent::NAME, path)
             .map_err(|error| format!("cannot open the log {}: {error}", path.display()))
     };
-    let _log = args.log.as_ref().map(open).transpose()?;
-    raise_descriptor_limit();
-
-    let state_dir = args.state_dir.clone().or(config.state_dir.clone()).unwrap_or_else(user_state_dir);
+    let log = args.log.as_ref().map(open).transpose()?;
+    let state_dir = args.state_dir.clone().or(config.state_dir.clone());
+    let state_dir = state_dir.unwrap_or_else(|| user_state_dir(args.user.is_some()));
+    let mut trust = Trust::prepare(&config).map_err(|error| format!("cannot start a helper: {error}"))?;
+    if let Some(user) = &args.user {
+        identity::drop_privileges(user, log.as_ref(), None).map_err(|error| error.to_string())?;
+    } else if geteuid().is_root() {
+        tracing::warn!("runs as root; with --user it reads what others send as a user who may do less");
+    }
+    let sockets = addresses.iter().flatten().filter_map(|address| match address {
+        Listen::Unix { path, .. } => Some(path.clone()),
+        Listen::Tcp(_) => None,
+    });
+    trust.confine(&config, &state_dir, &sockets.collect::<Vec<_>>());
     let domain = args.domain.or(config.domain).unwrap_or(agent::DEFAULT_DOMAIN);
     let mut running = RunningAgent::open(&Setup {
         config: &config,
@@ -82,6 +96,7 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         help: None,
         signals: Signals::Handle { reload: args.config.as_deref() },
         clients: Clients::Direct,
+        trust: &trust,
     })
     .map_err(|error| error.to_string())?;
     for addresses in addresses {
@@ -174,21 +189,15 @@ fn host_of(address: &Listen) -> String {
     }
 }
 
-/// Where the agent of an ordinary user keeps identifiers.
-fn user_state_dir() -> PathBuf {
+/// Where the agent of an ordinary user keeps identifiers. One that was started as root for somebody else: where PCP does.
+fn user_state_dir(for_another: bool) -> PathBuf {
+    if for_another && geteuid().is_root() {
+        return agent::default_state_dir();
+    }
     let base = std::env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")));
     base.map_or_else(agent::default_state_dir, |base| base.join("jumpseat"))
-}
-
-/// Hundreds of clients and senders need a descriptor each; the soft limit is often 1024.
-fn raise_descriptor_limit() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // The lower limit serves, with fewer clients.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! This is the data, one file for each table of the agent's own; a kind of source has its tables with it, in
 //! `jumpseat_source`. [`Config::load`] (`load.rs`) reads a file and checks all of it.
 
+mod confine;
 mod derived;
 pub(crate) mod document;
 mod events;
@@ -23,6 +24,7 @@ use jumpseat_source::tracefs::KernelConfig;
 use pcp_net::Who;
 use pcp_pmda::Grants;
 
+pub use confine::ConfineConfig;
 pub use derived::{DerivedConfig, MAX_OPERANDS, SAMPLE_INTERVAL};
 pub use events::{EventsConfig, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET};
 pub use fields::{FieldsConfig, MAX_FIELDS};
@@ -55,6 +57,8 @@ pub struct Config {
     pub access: AccessConfig,
     /// Who may change the control metrics.
     pub control: ControlConfig,
+    /// What the process gives up.
+    pub confine: ConfineConfig,
     /// The ingest sockets.
     pub socket: Vec<SocketConfig>,
     /// OpenTelemetry's protocol.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::identity::derived_name;
 use crate::state::State;
-use crate::{Clients, Config, RunningAgent, Setup, Signals};
+use crate::{Clients, Config, RunningAgent, Setup, Signals, Trust};
 use pcp_model::{IndomProfile, Profile, ProfileState, Timestamp, Value, ValueType};
 use pcp_pdu::{Frame, Pdu, ResultKind, ResultWriter};
 use pcp_pmda::{Core, TextLevel};
@@ -39,6 +39,7 @@ impl Fixture {
             state_dir: Some(dir.path()),
             help: None,
             signals: Signals::Leave,
+            trust: &Trust::default(),
         };
         Fixture { agent: RunningAgent::open(&setup).unwrap(), file, profile: Profile::default(), _dir: dir }
     }

@@ -35,7 +35,7 @@ impl SourceKind for Kernel {
 
     fn start(&self, config: &Config, outlet: &Outlet, running: &mut Running<'_>) -> Result<(), StartError> {
         for kernel in &config.kernel {
-            let source = TracefsSource::start(kernel, outlet)
+            let source = TracefsSource::start(kernel, running.helpers.opener(&kernel.source), outlet)
                 .map_err(|error| StartError::new(format!("kernel source {}", kernel.source), error))?;
             running.count_in(Arc::clone(&source.stats));
             running.add(source);

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use jumpseat_source::tracefs::Helpers;
 use jumpseat_source::{InvalidKey, Outlet};
 use pcp_pmda::Metric;
 
@@ -58,6 +59,8 @@ pub(crate) type Threads = Vec<Box<dyn Any + Send>>;
 /// Where a kind puts what it has started.
 pub(crate) struct Running<'a> {
     pub(super) threads: Threads,
+    /// Who opens the kernel's files.
+    pub(super) helpers: &'a Helpers,
     pub(super) state: &'a mut State,
 }
 

@@ -10,6 +10,7 @@ mod otlp;
 mod socket;
 
 use jumpseat_source::Outlet;
+use jumpseat_source::tracefs::Helpers;
 
 use crate::config::Config;
 use crate::state::State;
@@ -27,8 +28,13 @@ pub(crate) const ALL: [&dyn SourceKind; 4] =
 ///
 /// # Errors
 /// The first that does not start; those that did have ended then.
-pub(crate) fn start(config: &Config, outlet: &Outlet, state: &mut State) -> Result<Threads, StartError> {
-    let mut running = Running { threads: Threads::new(), state };
+pub(crate) fn start(
+    config: &Config,
+    outlet: &Outlet,
+    helpers: &Helpers,
+    state: &mut State,
+) -> Result<Threads, StartError> {
+    let mut running = Running { threads: Threads::new(), helpers, state };
     for kind in ALL {
         kind.start(config, outlet, &mut running)?;
     }

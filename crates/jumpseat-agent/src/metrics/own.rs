@@ -29,7 +29,18 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
                 state.derived.foreign.stats().map_or(0, |stats| load(counter(stats)))
             })
     };
+    let text = |name: &str, value: fn(&State) -> String| {
+        Metric::new(format!("jumpseat.self.{name}"), ValueType::String)
+            .discrete()
+            .value(move |state: &mut State| value(state))
+    };
     vec![
+        text("confined.user", |_| crate::confine::user()),
+        text("confined.privileges", |state| state.trust.state("privileges")),
+        text("confined.capabilities", |state| state.trust.state("capabilities")),
+        text("confined.files", |state| state.trust.state("files")),
+        text("confined.system_calls", |state| state.trust.state("system_calls")),
+        text("confined.kernel", |state| state.trust.kernel()),
         Metric::new("jumpseat.self.version", ValueType::String)
             .discrete()
             .value(|_: &mut State| env!("CARGO_PKG_VERSION")),

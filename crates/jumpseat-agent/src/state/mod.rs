@@ -28,6 +28,7 @@ use pcp_net::Limiter;
 use pcp_pmda::{ClientId, Stats};
 
 use crate::config::{Config, EventsConfig};
+use crate::confine::Trust;
 use crate::derived::Derived;
 
 use event_types::EventTypes;
@@ -76,6 +77,8 @@ pub struct State {
     pub(crate) load: Arc<Stats>,
     /// What the source threads count.
     pub(crate) threads: ThreadStats,
+    /// What the process has kept of its rights.
+    pub(crate) trust: Trust,
     /// When the agent started.
     pub(crate) started: Instant,
     /// Holds back messages about what clients store and is refused: nobody may fill the log with them.
@@ -115,6 +118,7 @@ impl State {
             config_file: config_file.map(Path::to_owned),
             load: Arc::default(),
             threads: ThreadStats::default(),
+            trust: Trust::default(),
             started: Instant::now(),
             refused_stores: Limiter::new(3, Duration::from_secs(10)),
         };

@@ -1,13 +1,13 @@
 //! From the clock the kernel stamps events with to real time.
 
 use nix::time::ClockId;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::{Offset, nanos};
 use pcp_model::Timestamp;
 
 /// The clock of a tracefs instance, by its name in the file `trace_clock`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceClock {
     /// CLOCK_MONOTONIC: steered by NTP like real time, in step on all CPUs.

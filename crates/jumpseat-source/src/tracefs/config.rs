@@ -2,14 +2,14 @@
 
 use std::ops::RangeInclusive;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::clock::TraceClock;
 use crate::setting::{InvalidKey, check_source, in_range};
 use crate::size::ByteSize;
 
 /// A kernel source: which events of the Linux kernel it takes, and what for room.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KernelConfig {
     /// Source name of the records.

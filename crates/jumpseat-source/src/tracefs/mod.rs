@@ -11,6 +11,8 @@
 //! * [`page`] and [`merge`]: the ring buffers, and time order over all CPUs; [`clock`]: real time.
 //! * [`table`]: the events by number; [`comm`]: names of threads.
 //! * [`reader`]: the thread that does it.
+//! * `setup`: making the instance and opening its files, which takes rights; `opener`: who does so. A [`Helper`], with
+//!   `wire` and `serve`, is a process that keeps these rights when the agent gives them up.
 //!
 //! **Invariant:** what the kernel says it lost becomes missed records at that place. Whatever pages and format files
 //! hold, nothing panics.
@@ -22,14 +24,19 @@ pub mod clock;
 pub mod comm;
 pub mod config;
 pub mod format;
+mod helper;
 pub mod instance;
 pub mod merge;
 pub mod mount;
+mod opener;
 pub mod page;
 pub mod plan;
 pub mod reader;
 pub mod select;
+mod serve;
+mod setup;
 pub mod table;
+mod wire;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -40,6 +47,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub use config::KernelConfig;
+pub use helper::{HELPER_ARGUMENT, Helper, Helpers};
+pub use opener::Opener;
+pub use serve::serve;
 
 use super::outlet::Outlet;
 use super::start::StartError;
@@ -72,6 +82,9 @@ pub enum TracefsError {
     /// Pages have a form that is not known.
     #[error("{}: this kernel's ring buffer has a form not known here", .0.display())]
     Layout(PathBuf),
+    /// What the helper says, or that it is gone.
+    #[error("{0}")]
+    Helper(String),
     /// Something of the instance.
     #[error("cannot {doing}: {reason}")]
     Setup {
@@ -170,12 +183,16 @@ pub struct TracefsSource {
 }
 
 impl TracefsSource {
-    /// Starts the thread, which then sets up what the configuration says. What the kernel does not allow is no error
-    /// here: the source says so itself, by [`KernelStats::state`].
+    /// Starts the thread, which then has set up what the configuration says, by `opener`. What the kernel does not allow
+    /// is no error here: the source says so itself, by [`KernelStats::state`].
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn start(config: &KernelConfig, outlet: &Outlet) -> Result<TracefsSource, StartError> {
+    pub fn start(
+        config: &KernelConfig,
+        opener: Opener,
+        outlet: &Outlet,
+    ) -> Result<TracefsSource, StartError> {
         config.validate().map_err(StartError::Config)?;
         let mut lanes = outlet.lanes(PATIENCE);
         let refused = StartError::source(&config.source);
@@ -192,7 +209,7 @@ impl TracefsSource {
             let _ = stop.write_all(b"x");
             true
         };
-        let run = move || reader::run(&config, lanes, lane, &of_thread, &stopped);
+        let run = move || reader::run(&config, &opener, lanes, lane, &of_thread, &stopped);
         let worker = Worker::spawn("jumpseat-kernel", tell, run).map_err(&system)?;
         Ok(TracefsSource { _worker: worker, stats })
     }

@@ -28,6 +28,9 @@ impl Tracefs {
         if let Some(root) = mounted(&mounts).find(|root| is_usable(root)) {
             return Ok(Tracefs { root, own: false });
         }
+        if !nix::unistd::geteuid().is_root() {
+            return Err(TracefsError::Mount { error: nix::errno::Errno::EPERM });
+        }
         let standard = Path::new(STANDARD);
         let Err(error) = mount_at(standard) else {
             return Ok(Tracefs { root: standard.to_owned(), own: false });
@@ -43,6 +46,11 @@ impl Tracefs {
                 Err(refused(error))
             }
         }
+    }
+
+    /// Whether it was mounted here, and goes with this.
+    pub(super) fn is_own(&self) -> bool {
+        self.own
     }
 
     /// The directory.

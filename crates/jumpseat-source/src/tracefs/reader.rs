@@ -1,28 +1,26 @@
 //! The thread of a kernel source: sets up its instance, then reads rounds until it is stopped.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
+use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustc_hash::FxHashMap;
 
 use super::clock::Converter;
 use super::comm::Names;
 use super::config::KernelConfig;
-use super::instance::Instance;
 use super::merge::{Cpus, Item, Progress};
-use super::mount::Tracefs;
+use super::opener::{Opener, Session};
 use super::page::{Layout, Lost};
 use super::plan::{About, Plan};
-use super::select::folders;
+use super::setup::Opened;
 use super::table::Table;
-use super::{KernelStats, TracefsError, read_file};
+use super::{KernelStats, TracefsError};
 use crate::delivery::Reason;
 use crate::lanes::{LaneId, Lanes};
 use crate::origin::Origin;
@@ -36,16 +34,21 @@ const PERIOD: Duration = Duration::from_millis(10);
 const TICK: Duration = Duration::from_millis(100);
 /// Most rounds after the stop, each as much as there is room for.
 const LAST_ROUNDS: u32 = 1000;
-/// Largest sub-buffer, in KiB.
-const MAX_SUB_BUFFER: u64 = 64;
-/// A buffer has at least so many sub-buffers.
-const SUB_BUFFERS: u64 = 16;
+/// Bytes of a file `stats`, and more than enough.
+const MAX_STATS: usize = 2048;
 /// Most system calls that are known to be under way.
 const MAX_CALLS: usize = 64 * 1024;
 
 /// What the thread does, to its end.
-pub fn run(config: &KernelConfig, lanes: Lanes, lane: LaneId, stats: &KernelStats, stopped: &UnixStream) {
-    let mut reader = match Reader::open(config, lanes, lane, stats) {
+pub fn run(
+    config: &KernelConfig,
+    opener: &Opener,
+    lanes: Lanes,
+    lane: LaneId,
+    stats: &KernelStats,
+    stopped: &UnixStream,
+) {
+    let mut reader = match Reader::open(config, opener, lanes, lane, stats) {
         Ok(reader) => reader,
         Err(error) => {
             tracing::warn!("no events of the kernel for source {}: {error}", config.source);
@@ -62,8 +65,11 @@ pub fn run(config: &KernelConfig, lanes: Lanes, lane: LaneId, stats: &KernelStat
 struct Reader<'a> {
     /// Before what is of it: fields go in this order.
     cpus: Cpus,
-    instance: Instance,
-    _tracefs: Tracefs,
+    /// Each CPU's file `stats`.
+    cpu_stats: Vec<(u32, File)>,
+    /// The file `tracing_on`.
+    switch: File,
+    session: Session,
     window: u64,
     accounts: FxHashMap<u32, CpuAccount>,
     sink: Sink<'a>,
@@ -125,37 +131,32 @@ struct CpuAccount {
 impl<'a> Reader<'a> {
     fn open(
         config: &KernelConfig,
+        opener: &Opener,
         mut lanes: Lanes,
         lane: LaneId,
         stats: &'a KernelStats,
     ) -> Result<Reader<'a>, TracefsError> {
-        let tracefs = Tracefs::find()?;
-        let instance = Instance::create(tracefs.root(), &config.instance)?;
-        let page_bytes = set_up_buffer(config, &instance)?;
-        let header = instance.path("events/header_page");
-        let layout = read_file(&tracefs.root().join("events/header_page")).unwrap_or_default();
-        let layout = Layout::parse(&layout).ok_or(TracefsError::Layout(header))?;
-        let files = open_pipes(&instance)?;
-        let (table, outcome) = Table::enable(config, &instance);
-        for reason in &outcome.refused {
+        let (session, opened) = opener.open(config)?;
+        let Opened { texts, cpus, switch } = opened;
+        let layout = Layout::parse(&texts.header_page)
+            .ok_or_else(|| TracefsError::Layout(format!("{}/events/header_page", texts.dir).into()))?;
+        for reason in &texts.refused {
             tracing::warn!("source {}: not enabled: {reason}", config.source);
         }
-        stats.enabled.store(outcome.enabled.into(), Ordering::Relaxed);
-        stats.refused.store(outcome.refused.len() as u64, Ordering::Relaxed);
-        let enabled = outcome.enabled;
-        tracing::info!(
-            "source {}: {enabled} events of the kernel, in {}",
-            config.source,
-            instance.dir.display()
-        );
-        let address = instance.dir.display().to_string();
-        lanes.origin(lane, Origin { kind: "kernel", address, service: None });
-        let converter = Converter::new(config.clock, || now_of(&instance));
+        stats.enabled.store(texts.enabled.into(), Ordering::Relaxed);
+        stats.refused.store(texts.refused.len() as u64, Ordering::Relaxed);
+        tracing::info!("source {}: {} events of the kernel, in {}", config.source, texts.enabled, texts.dir);
+        lanes.origin(lane, Origin { kind: "kernel", address: texts.dir, service: None });
+        let table = Table::new(config, &texts.events);
+        let (pages, cpu_stats): (Vec<_>, Vec<_>) =
+            cpus.into_iter().map(|cpu| ((cpu.number, cpu.pages), (cpu.number, cpu.stats))).unzip();
+        let converter = Converter::new(config.clock, || now_of(&cpu_stats));
         let seed = Converter::new(super::clock::TraceClock::Tai, || None).now();
         Ok(Reader {
-            cpus: Cpus::new(files, layout, page_bytes),
-            instance,
-            _tracefs: tracefs,
+            cpus: Cpus::new(pages, layout, texts.page_bytes),
+            cpu_stats,
+            switch,
+            session,
             window: config.window_ms * 1_000_000,
             accounts: FxHashMap::default(),
             sink: Sink {
@@ -212,7 +213,7 @@ impl<'a> Reader<'a> {
     fn round(&mut self, horizon: Option<u64>) -> Progress {
         if self.ticked.elapsed() >= TICK {
             self.ticked = Instant::now();
-            self.sink.converter.adjust(|| now_of(&self.instance));
+            self.sink.converter.adjust(|| now_of(&self.cpu_stats));
         }
         // What is older than this when reading begins is there to be read.
         let now = self.sink.converter.now();
@@ -224,11 +225,15 @@ impl<'a> Reader<'a> {
             Progress::Drained
         });
         let horizon = horizon.unwrap_or(now.saturating_sub(self.window));
-        let Reader { cpus, instance, accounts, sink, .. } = self;
+        let Reader { cpus, cpu_stats, session, accounts, sink, .. } = self;
         cpus.merge(horizon, |cpu, time, item| match item {
-            Item::Event(record) => sink.event(instance, arrived, cpu, time, record),
+            Item::Event(record) => sink.event(session, arrived, cpu, time, record),
             Item::Lost(lost) => {
-                let count = accounts.entry(cpu).or_default().settle(lost, || overrun(instance, cpu));
+                let overrun = || {
+                    let (_, stats) = cpu_stats.iter().find(|(number, _)| *number == cpu)?;
+                    stat(&read_stats(stats), "overrun")
+                };
+                let count = accounts.entry(cpu).or_default().settle(lost, overrun);
                 sink.lost(count, time);
             }
             Item::Broken(bytes) => sink.broken(cpu, bytes),
@@ -239,8 +244,8 @@ impl<'a> Reader<'a> {
 
     /// Gives on everything that the kernel still has.
     fn finish(&mut self) {
-        if let Err(error) = self.instance.set("tracing_on", "0") {
-            tracing::warn!("cannot stop {}: {error}", self.instance.dir.display());
+        if let Err(error) = self.switch.write_all(b"0") {
+            tracing::warn!("cannot switch the kernel's tracing off: {error}");
         }
         for _ in 0..LAST_ROUNDS {
             if self.round(Some(u64::MAX)) == Progress::Nothing && !self.cpus.is_waiting() {
@@ -248,9 +253,9 @@ impl<'a> Reader<'a> {
             }
         }
         // What was lost behind the last event that could be read, or where there was no room at all.
-        for cpu in cpu_numbers(&self.instance) {
-            let account = self.accounts.entry(cpu).or_default();
-            let text = read_stats(&self.instance, cpu);
+        for (cpu, stats) in &self.cpu_stats {
+            let account = self.accounts.entry(*cpu).or_default();
+            let text = read_stats(stats);
             let overrun = stat(&text, "overrun").unwrap_or(0).saturating_sub(account.overrun);
             let dropped =
                 stat(&text, "commit overrun").unwrap_or(0) + stat(&text, "dropped events").unwrap_or(0);
@@ -283,13 +288,13 @@ impl CpuAccount {
 
 impl Sink<'_> {
     #[inline]
-    fn event(&mut self, instance: &Instance, arrived: Timestamp, cpu: u32, time: u64, record: &[u8]) {
+    fn event(&mut self, session: &Session, arrived: Timestamp, cpu: u32, time: u64, record: &[u8]) {
         let Sink { lanes, lane, table, names, calls, .. } = self;
         let lane = *lane;
         let Some(id) = record.first_chunk::<2>().map(|id| u16::from_ne_bytes(*id)) else {
             return self.broken(cpu, record.len());
         };
-        if table.find(id).is_none() && table.search(instance, id).is_none() {
+        if table.find(id).is_none() && table.search(id, |id| session.search(id)).is_none() {
             lanes.reject(lane, Reason::Undefined);
             if let Some(held_back) = self.report.allow(Instant::now()) {
                 tracing::warn!(held_back, "an event of the kernel has the unknown number {id}");
@@ -353,55 +358,12 @@ fn common_pid(format: &super::format::Format, record: &[u8]) -> i32 {
     field.or_else(|| format.field("common_pid")).and_then(|field| field.int(record)).unwrap_or(0) as i32
 }
 
-/// Sets clock, size and wake-up of an instance's buffers. Returns the bytes of a sub-buffer.
-fn set_up_buffer(config: &KernelConfig, instance: &Instance) -> Result<usize, TracefsError> {
-    let failed = |doing| move |reason| TracefsError::Setup { doing, reason };
-    let clock = config.clock.name();
-    instance.set("trace_clock", clock).map_err(failed("set the trace clock"))?;
-    let kib = (config.buffer_size.0 >> 10).max(1);
-    // Larger ones mean fewer system calls. Kernels before 6.8 have no choice.
-    let wanted = (kib / SUB_BUFFERS).clamp(1, MAX_SUB_BUFFER);
-    let wanted = 1 << wanted.ilog2();
-    let _ = instance.set("buffer_subbuf_size_kb", &format!("{wanted}\n"));
-    let sub_buffer = read_file(&instance.path("buffer_subbuf_size_kb")).ok();
-    let sub_buffer = sub_buffer.and_then(|text| text.trim().parse::<usize>().ok());
-    let page =
-        nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096) as usize;
-    instance.set("buffer_size_kb", &format!("{kib}\n")).map_err(failed("set the size of the buffers"))?;
-    // A lone event is not kept waiting. Before 5.1 there is no such file, and no such waiting.
-    let _ = instance.set("buffer_percent", "0\n");
-    instance.set("tracing_on", "1").map_err(failed("switch tracing on"))?;
-    Ok(sub_buffer.map_or(page, |kib| kib << 10))
-}
-
-/// The numbers of CPUs, in order.
-fn cpu_numbers(instance: &Instance) -> Vec<u32> {
-    let names = folders(&instance.path("per_cpu"));
-    let mut numbers: Vec<u32> =
-        names.iter().filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
-    numbers.sort_unstable();
-    numbers
-}
-
-fn open_pipes(instance: &Instance) -> Result<Vec<(u32, File)>, TracefsError> {
-    let open = |cpu: u32| {
-        let path = instance.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
-        let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(&path);
-        let doing = "open the buffer of a CPU";
-        let failed = |error| TracefsError::Setup { doing, reason: format!("{}: {error}", path.display()) };
-        Ok((cpu, file.map_err(failed)?))
-    };
-    cpu_numbers(instance).into_iter().map(open).collect()
-}
-
-/// A CPU's file `stats`.
-fn read_stats(instance: &Instance, cpu: u32) -> String {
-    let path = instance.path(&format!("per_cpu/cpu{cpu}/stats"));
-    read_file(Path::new(&path)).unwrap_or_default()
-}
-
-fn overrun(instance: &Instance, cpu: u32) -> Option<u64> {
-    stat(&read_stats(instance, cpu), "overrun")
+/// What a CPU's file `stats` says now.
+fn read_stats(stats: &File) -> String {
+    let mut text = [0; MAX_STATS];
+    // Fresh at each read from its begin. Nothing, if it cannot be read: what is counted here is only checked by it.
+    let read = stats.read_at(&mut text, 0).unwrap_or(0);
+    String::from_utf8_lossy(&text[..read]).into_owned()
 }
 
 /// A number in a file `stats`.
@@ -410,9 +372,9 @@ fn stat(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(value)?.parse().ok()
 }
 
-/// Now, by the clock of an instance, in nanoseconds.
-fn now_of(instance: &Instance) -> Option<u64> {
-    let text = read_stats(instance, 0);
+/// Now, by the clock of the instance, in nanoseconds.
+fn now_of(stats: &[(u32, File)]) -> Option<u64> {
+    let text = read_stats(&stats.first()?.1);
     let (sec, fraction) =
         text.lines().find_map(|line| line.strip_prefix("now ts:"))?.trim().split_once('.')?;
     let micros: u64 = fraction.parse().ok()?;

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use jumpseat::agent::{self, Config, RunningAgent, Setup, Signals};
+use jumpseat::agent::{self, Config, RunningAgent, Setup, Signals, Trust};
 use jumpseat::client::group::FetchGroup;
 use jumpseat::client::{Context, HostOptions};
 use jumpseat::pmda::{Handle, Listen};
@@ -222,6 +222,7 @@ fn open(config: &Config, listen: SocketAddr) -> Result<Opened, String> {
         help: None,
         signals: Signals::Leave,
         clients: agent::Clients::Alone,
+        trust: &Trust::default(),
     };
     let mut running = RunningAgent::open(&setup).map_err(|error| error.to_string())?;
     match running.server.listen(&Listen::Tcp(listen)).map_err(|error| error.to_string())? {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use clap::Args;
-use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals};
+use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust};
 use jumpseat::client::Context;
 use jumpseat::derive::{
     BindError, BindErrorKind, ConfigProblem, Dialect, Level, Meta, MetricSource, Registry,
@@ -67,6 +67,7 @@ impl MetadataArgs {
                 help: None,
                 signals: Signals::Leave,
                 clients: Clients::Alone,
+                trust: &Trust::default(),
             };
             return Ok(Some(Metadata::Agent(Box::new(
                 RunningAgent::open(&setup).map_err(io::Error::other)?,

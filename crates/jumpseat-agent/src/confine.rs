@@ -1,0 +1,142 @@
+//! What the agent's process gives up before it listens to anybody.
+//!
+//! ```text
+//! root:  log opened, helpers for the kernel's files started (Trust::prepare)
+//!        the process becomes pcp
+//! pcp:   no new privileges, capabilities, files, system calls (Trust::confine), then RunningAgent::open
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jumpseat_confine::{Calls, Capability, Confinement, Files, Measure, confine};
+use jumpseat_source::tracefs::Helpers;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{User, geteuid};
+
+use crate::config::Config;
+
+/// What root keeps who was told to stay root: to read what is others', and to write its own files where these are.
+const ROOT_KEEPS: &[Capability] = &[
+    Capability::CAP_CHOWN,
+    Capability::CAP_DAC_OVERRIDE,
+    Capability::CAP_DAC_READ_SEARCH,
+    Capability::CAP_FOWNER,
+    Capability::CAP_KILL,
+    Capability::CAP_NET_BIND_SERVICE,
+];
+
+/// What the process of the agent has kept of its rights, and who else has them.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    /// Who opens the kernel's files. A source without a helper opens them itself.
+    pub helpers: Helpers,
+    /// What is in force, for `jumpseat.self.confined`.
+    pub measures: Vec<Measure>,
+}
+
+impl Trust {
+    /// What comes first, while the process has the rights it was started with: helpers for kernel sources, if it is root.
+    /// Files made from here on are never writable by everybody, and there may be as many descriptors as allowed.
+    ///
+    /// # Errors
+    /// A helper cannot be started.
+    pub fn prepare(config: &Config) -> io::Result<Trust> {
+        let inherited = umask(Mode::from_bits_truncate(0o077));
+        umask(inherited | Mode::S_IWGRP | Mode::S_IWOTH);
+        if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+            // A client or a sender takes one, and the soft limit is often 1024. The lower one serves, with fewer of them.
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+        }
+        let helpers = if geteuid().is_root() { Helpers::spawn(&config.kernel)? } else { Helpers::default() };
+        Ok(Trust { helpers, measures: Vec::new() })
+    }
+
+    /// Gives up, for good, what the agent does not need; tells what the system cannot do. For the time when the process is
+    /// who it is going to be, and has one thread. `places`: where it makes sockets, besides those of the configuration.
+    pub fn confine(&mut self, config: &Config, state_dir: &Path, places: &[PathBuf]) {
+        if !config.confine.privileges {
+            tracing::warn!("not confined: confine.privileges is off");
+            let off = |name| Measure { name, state: Err("not in force, as configured".to_owned()) };
+            self.measures = ["privileges", "capabilities", "files", "system_calls"].map(off).into();
+            return;
+        }
+        // To be confined to a directory it must be there. If it cannot be made, whoever writes to it says why.
+        let _ = std::fs::create_dir_all(state_dir);
+        let writable = self.writable(config, state_dir, places);
+        let root = geteuid().is_root();
+        self.measures = confine(&Confinement {
+            capabilities: if root { ROOT_KEEPS } else { &[] },
+            files: files(config, writable),
+            calls: calls(config),
+        });
+        for Measure { name, state } in &self.measures {
+            match state {
+                Ok(what) => tracing::debug!("confined: {name}: {what}"),
+                Err(reason) => tracing::warn!("not confined: {name}: {reason}"),
+            }
+        }
+    }
+
+    /// What is in force of a measure, or why it is not.
+    pub fn state(&self, name: &str) -> String {
+        match self.measures.iter().find(|measure| measure.name == name) {
+            Some(Measure { state: Ok(what), .. }) => what.clone(),
+            Some(Measure { state: Err(reason), .. }) => format!("not in force: {reason}"),
+            None => "not in force: the program did not ask for it".to_owned(),
+        }
+    }
+
+    /// Who opens the kernel's files.
+    pub(crate) fn kernel(&self) -> String {
+        let pids: Vec<String> = self.helpers.pids().map(|pid| pid.to_string()).collect();
+        match pids.len() {
+            0 => "no helper".to_owned(),
+            _ => format!("by a helper, process {}", pids.join(", ")),
+        }
+    }
+
+    fn writable(&self, config: &Config, state_dir: &Path, places: &[PathBuf]) -> Vec<PathBuf> {
+        let mut writable = vec![state_dir.to_owned(), "/dev/null".into()];
+        for socket in config
+            .socket
+            .iter()
+            .map(|socket| socket.path.as_path())
+            .chain(places.iter().map(PathBuf::as_path))
+        {
+            let dir = socket.parent().filter(|dir| !dir.as_os_str().is_empty());
+            writable.push(dir.unwrap_or(Path::new(".")).to_owned());
+        }
+        if !config.kernel.is_empty() && self.helpers.pids().next().is_none() {
+            writable.extend(["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from));
+        }
+        writable.sort();
+        writable.dedup();
+        writable
+    }
+}
+
+/// The name of the user that the process is.
+pub(crate) fn user() -> String {
+    let user = geteuid();
+    User::from_uid(user).ok().flatten().map_or_else(|| user.to_string(), |user| user.name)
+}
+
+fn files(config: &Config, places: Vec<PathBuf>) -> Files {
+    // What a command writes, only its author knows.
+    if !config.confine.files || !config.command.is_empty() {
+        return Files::Any;
+    }
+    Files::WriteBeneath { places, programs: !config.journal.is_empty() }
+}
+
+fn calls(config: &Config) -> Calls {
+    if !config.confine.system_calls {
+        Calls::Any
+    } else if config.command.is_empty() && config.journal.is_empty() {
+        Calls::Agent
+    } else {
+        Calls::AgentWithPrograms
+    }
+}
