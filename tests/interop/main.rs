@@ -14,5 +14,6 @@ mod sampler;
 #[path = "../seat/mod.rs"]
 mod seat;
 mod serve;
+mod slowest;
 mod trust;
 mod work;

@@ -130,3 +130,41 @@ fn clients_with_many_streams_leave_without_a_pause_for_others() {
     });
     nobody_waited(&endpoint);
 }
+
+#[test]
+fn nobody_keeps_derived_metrics_from_others_by_having_many_contexts() {
+    let dir = temp_dir();
+    let definitions = dir.path().join("derived.conf");
+    std::fs::write(&definitions, "d = delta(jumpseat.control.recent)\n").expect("the test's directory");
+    let settings = format!("[derived]\nfiles = [{definitions:?}]\nhistory_budget = 1000\n");
+    let seat = Seat::in_dir(dir.path(), &settings);
+    let socket = dir.path().join("clients.socket");
+    let unix = format!("unix:{}", socket.display());
+    let endpoint = seat.serve(["--listen", &unix]);
+    let ask = |context: &mut Context| {
+        let fetched = fetch(context, &["jumpseat.derived.d"]);
+        let set = fetched.sets().next().expect("one was asked for");
+        set.values.as_ref().map(|_| ()).map_err(|error| *error)
+    };
+    // Over TCP nobody is known.
+    let mut contexts = Vec::new();
+    let refused = loop {
+        let mut context = connect(&endpoint);
+        match ask(&mut context) {
+            Ok(()) => contexts.push(context),
+            Err(error) => break error,
+        }
+        assert!(contexts.len() < 200, "each of them has a history");
+    };
+    assert_eq!(refused, PmError::AGAIN);
+    assert_eq!(number(&endpoint, "jumpseat.self.derived.clients_refused"), 1);
+    assert!((300..=700).contains(&number(&endpoint, "jumpseat.self.memory.history")), "half of it");
+    // Those who are there go on, and who is known is another one.
+    assert_eq!(ask(&mut contexts[0]), Ok(()));
+    let mut known = Context::host(&unix).expect("the endpoint takes clients");
+    assert_eq!(ask(&mut known), Ok(()));
+    // What goes makes room.
+    contexts.clear();
+    eventually("the clients to be gone", || (number(&endpoint, "jumpseat.self.clients") <= 2).then_some(()));
+    assert_eq!(ask(&mut connect(&endpoint)), Ok(()));
+}

@@ -23,6 +23,7 @@ mod definitions;
 mod files;
 mod foreign;
 mod session;
+mod sessions;
 mod snapshot;
 
 use std::collections::{BTreeMap, HashSet};
@@ -42,7 +43,7 @@ use crate::sampler::Report;
 use catalogue::Metadata;
 use files::{Definitions, FilesError};
 use foreign::{Foreign, Needs};
-use session::Session;
+use sessions::Sessions;
 use snapshot::Snapshot;
 
 pub(crate) use catalogue::Catalogue;
@@ -64,7 +65,7 @@ pub(crate) struct Derived {
     /// By name below the root.
     entries: BTreeMap<String, Entry>,
     by_pmid: FxHashMap<u32, String>,
-    sessions: FxHashMap<ClientId, Box<Session>>,
+    sessions: Sessions,
     /// Metrics of other agents.
     pub foreign: Foreign,
     generation: u64,
@@ -129,7 +130,7 @@ impl Derived {
             binder: DerivedContext::new(),
             entries: BTreeMap::new(),
             by_pmid: FxHashMap::default(),
-            sessions: FxHashMap::default(),
+            sessions: Sessions::default(),
             foreign: Foreign::new(&config),
             generation: 0,
             reloads: 0,
@@ -206,13 +207,18 @@ impl Derived {
     }
 
     /// Memory for values of earlier fetches, of all clients, in bytes.
-    pub(crate) fn history_bytes(&self) -> usize {
-        self.sessions.values().map(|session| session.bytes()).sum()
+    pub(crate) fn history_bytes(&mut self) -> usize {
+        self.sessions.bytes()
+    }
+
+    /// Clients that were told to come again, as there was no memory for their history.
+    pub(crate) fn history_refused(&self) -> u64 {
+        self.sessions.refused()
     }
 
     /// Forgets a client's history.
     pub(crate) fn client_end(&mut self, client: ClientId) {
-        if let Some(session) = self.sessions.remove(&client) {
+        if let Some(session) = self.sessions.remove(client) {
             self.foreign.leave(&session.asked);
         }
     }
@@ -238,9 +244,7 @@ impl Derived {
             self.dialect = dialect;
             *registry = Registry::new(dialect);
             self.binder.reset();
-            for session in self.sessions.values_mut() {
-                session.forget();
-            }
+            self.sessions.forget();
         }
         // A definition that stays in the registry keeps the engine's PMID, and with it each client's history. So only
         // those go whose meaning has changed, by their own text or by what they are made of.
@@ -367,12 +371,7 @@ impl Derived {
             Status::Waiting => return Err(PmError::AGAIN),
             Status::Refused(_) => return Err(PmError::BADDERIVE),
         };
-        let mut session = match self.sessions.remove(&call.client) {
-            Some(session) => session,
-            // Those that are there keep what they have: a history cut short would give wrong rates.
-            None if self.history_bytes() as u64 >= self.history_budget => return Err(PmError::AGAIN),
-            None => Box::default(),
-        };
+        let mut session = self.sessions.take(call, self.history_budget)?;
         let snapshot = needs.map(|needs| {
             if session.ask(call.pmid) {
                 self.foreign.join(call.pmid.local());
@@ -386,7 +385,7 @@ impl Derived {
 
     /// Takes back what [`Derived::begin`] gave: the client's history.
     pub(crate) fn end(&mut self, client: ClientId, computation: Computation) {
-        self.sessions.insert(client, computation.session);
+        self.sessions.put(client, computation.session);
     }
 
     /// Takes over what the sampler has found out, up to its sample: the values of this agent's own metrics at its time

@@ -106,6 +106,11 @@ pub(crate) struct Session {
     results: FxHashMap<Pmid, Computed>,
     /// The metrics made of samples that the client has asked for, by [`Pmid::local`].
     pub asked: Vec<u32>,
+    /// Whose it is, if that is known.
+    pub user: Option<u32>,
+    /// The memory it is counted with, and whether that is to be counted anew.
+    pub counted: Option<usize>,
+    pub due: bool,
 }
 
 /// What came out of a sample.
@@ -116,6 +121,11 @@ struct Computed {
 }
 
 impl Session {
+    /// A new one, of a user's client.
+    pub(crate) fn of(user: Option<u32>) -> Session {
+        Session { user, ..Session::default() }
+    }
+
     /// Notes that the client asks for a metric made of samples, and tells whether it is the first time.
     pub(crate) fn ask(&mut self, pmid: Pmid) -> bool {
         let first = !self.asked.contains(&pmid.local());

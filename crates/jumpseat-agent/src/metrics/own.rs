@@ -54,7 +54,10 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
             .units(Units::BYTE)
             .each(|_: &mut State, _, _| resident_bytes().map(|bytes| Some(Value::U64(bytes)))),
         u64("memory.events", Units::BYTE, |state| state.sources.memory() as u64),
-        u64("memory.history", Units::BYTE, |state| state.derived.history_bytes() as u64),
+        Metric::new("jumpseat.self.memory.history", ValueType::U64)
+            .units(Units::BYTE)
+            .value(|state: &mut State| state.derived.history_bytes() as u64),
+        u64("derived.clients_refused", Units::COUNT, |state| state.derived.history_refused()).counter(),
         u64("requests.count", Units::COUNT, |state| load(&state.load.requests)).counter(),
         u64("requests.time", Units::NANOSECOND, |state| load(&state.load.request_nanos)).counter(),
         u64("requests.longest", Units::NANOSECOND, |state| load(&state.load.longest_nanos)),
