@@ -1,5 +1,6 @@
 //! `pmdajumpseat`: the jumpseat agent under pmcd.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -7,6 +8,7 @@ use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust
 use jumpseat::pmda::log::{self, Log, LogFile};
 use jumpseat::pmda::{Exit, Options, PmcdOptions, Transport, identity};
 use jumpseat::source::SocketConfig;
+use jumpseat_tools::complain;
 use pcp_net::is_served;
 
 #[path = "jumpseat/helper.rs"]
@@ -23,13 +25,14 @@ fn main() -> ExitCode {
         return code;
     }
     if std::env::args_os().nth(1).is_some_and(|first| first == "--version" || first == "-V") {
-        println!("{PROGRAM} {}", env!("CARGO_PKG_VERSION"));
+        let _ = writeln!(std::io::stdout(), "{PROGRAM} {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }
     let options = match Options::parse(PROGRAM, NO_DOMAIN, std::env::args_os().skip(1)) {
         Ok(options) => options,
         Err(usage) => {
-            eprint!("{usage}");
+            // Nobody is left to tell that standard error is gone.
+            let _ = write!(std::io::stderr(), "{usage}");
             return ExitCode::from(usage.exit_code() as u8);
         }
     };
@@ -37,7 +40,7 @@ fn main() -> ExitCode {
     // and again in the log, where an operator looks.
     let config = configuration(options.config.as_deref());
     if let Err(error) = &config {
-        eprintln!("{PROGRAM}: {error}");
+        complain!("{PROGRAM}: {error}");
     }
     if options.transport != Transport::Pipe
         && let Ok((config, _)) = &config
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
     {
         // An agent on a socket outlives pmcd, which on its return starts another one and then connects to that
         // which is there. The other one must not take the log away from it.
-        eprintln!("{PROGRAM}: not started: the agent that serves {} is running", socket.display());
+        complain!("{PROGRAM}: not started: the agent that serves {} is running", socket.display());
         return ExitCode::FAILURE;
     }
     let level = if options.debug.is_some() { tracing::Level::DEBUG } else { tracing::Level::INFO };

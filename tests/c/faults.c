@@ -2,7 +2,8 @@
  * A library to preload: system calls that fail, and reads and writes that do less than asked, as the environment says.
  *
  *   JUMPSEAT_FAULTS=CALL:ERRNO:FIRST:STEP:MOST   the FIRST call of CALL fails with this error, and each STEP-th after it, MOST times
- *   JUMPSEAT_FAULTS=short:SEED                   reads and writes are cut to 1 to 7 bytes, or interrupted, half of the time
+ *   JUMPSEAT_FAULTS=short:SEED                   reads and writes are cut to 1 to 7 bytes, or interrupted, half of the time; sockets
+ *                                                have the smallest buffers there are
  *   JUMPSEAT_FAULTS_COUNT=FILE                   where the number of faults so far is kept, and of calls of CALL, as two 64-bit numbers
  *
  * Counted from the start of the process that was named; those it starts have none.
@@ -72,6 +73,18 @@ static int fails(const char *name)
     return 1;
 }
 
+/* Whether the error can be one of this descriptor. */
+static int plausible(int fd)
+{
+    struct stat about;
+    if (call[0] == 0 || fstat(fd, &about) != 0)
+        return 1;
+    /* What has no type is an eventfd, a signalfd or the like: none that does not wait is interrupted, and tokio counts on that. */
+    if (error == EINTR)
+        return (about.st_mode & S_IFMT) != 0 || !(fcntl(fd, F_GETFL) & O_NONBLOCK);
+    return error == EIO || error == ENOSPC ? S_ISREG(about.st_mode) : S_ISSOCK(about.st_mode);
+}
+
 static uint64_t word(void)
 {
     uint64_t before = atomic_fetch_add(&random_state, 0x9e3779b97f4a7c15u), z = before;
@@ -89,6 +102,9 @@ static size_t cut(int fd, size_t length)
         return length;
     if (!S_ISREG(about.st_mode) && !S_ISSOCK(about.st_mode) && !S_ISFIFO(about.st_mode))
         return length;
+    /* There less than asked for says that there is no more, or no room, until epoll(7) tells: sockets have small buffers instead. */
+    if (!S_ISREG(about.st_mode) && fcntl(fd, F_GETFL) & O_NONBLOCK)
+        return length;
     atomic_fetch_add(&counts[0], 1);
     if (chance % 16 == 1)
         return 0;
@@ -105,6 +121,16 @@ static size_t cut(int fd, size_t length)
         return (result)-1;                                             \
     }
 
+/* The same, for a descriptor. */
+#define REAL_OF(fd, result, name, ...)                                 \
+    static result (*real)(__VA_ARGS__);                                \
+    if (!real)                                                         \
+        real = (result(*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name);        \
+    if (plausible(fd) && fails(#name)) {                               \
+        errno = error;                                                 \
+        return (result)-1;                                             \
+    }
+
 #define CUT(fd, length)                       \
     size_t asked = length;                    \
     length = cut(fd, length);                 \
@@ -113,16 +139,16 @@ static size_t cut(int fd, size_t length)
         return -1;                            \
     }
 
-ssize_t read(int fd, void *to, size_t n) { REAL(ssize_t, read, int, void *, size_t) CUT(fd, n) return real(fd, to, n); }
-ssize_t write(int fd, const void *of, size_t n) { REAL(ssize_t, write, int, const void *, size_t) CUT(fd, n) return real(fd, of, n); }
-ssize_t recv(int fd, void *to, size_t n, int flags) { REAL(ssize_t, recv, int, void *, size_t, int) CUT(fd, n) return real(fd, to, n, flags); }
-ssize_t send(int fd, const void *of, size_t n, int flags) { REAL(ssize_t, send, int, const void *, size_t, int) CUT(fd, n) return real(fd, of, n, flags); }
-ssize_t pread64(int fd, void *to, size_t n, off64_t at) { REAL(ssize_t, pread64, int, void *, size_t, off64_t) CUT(fd, n) return real(fd, to, n, at); }
-ssize_t pwrite64(int fd, const void *of, size_t n, off64_t at) { REAL(ssize_t, pwrite64, int, const void *, size_t, off64_t) CUT(fd, n) return real(fd, of, n, at); }
+ssize_t read(int fd, void *to, size_t n) { REAL_OF(fd, ssize_t, read, int, void *, size_t) CUT(fd, n) return real(fd, to, n); }
+ssize_t write(int fd, const void *of, size_t n) { REAL_OF(fd, ssize_t, write, int, const void *, size_t) CUT(fd, n) return real(fd, of, n); }
+ssize_t recv(int fd, void *to, size_t n, int flags) { REAL_OF(fd, ssize_t, recv, int, void *, size_t, int) CUT(fd, n) return real(fd, to, n, flags); }
+ssize_t send(int fd, const void *of, size_t n, int flags) { REAL_OF(fd, ssize_t, send, int, const void *, size_t, int) CUT(fd, n) return real(fd, of, n, flags); }
+ssize_t pread64(int fd, void *to, size_t n, off64_t at) { REAL_OF(fd, ssize_t, pread64, int, void *, size_t, off64_t) CUT(fd, n) return real(fd, to, n, at); }
+ssize_t pwrite64(int fd, const void *of, size_t n, off64_t at) { REAL_OF(fd, ssize_t, pwrite64, int, const void *, size_t, off64_t) CUT(fd, n) return real(fd, of, n, at); }
 
 ssize_t writev(int fd, const struct iovec *parts, int count)
 {
-    REAL(ssize_t, writev, int, const struct iovec *, int)
+    REAL_OF(fd, ssize_t, writev, int, const struct iovec *, int)
     size_t length = 0;
     for (int i = 0; i < count; i++)
         length += parts[i].iov_len;
@@ -141,7 +167,7 @@ ssize_t writev(int fd, const struct iovec *parts, int count)
 
 ssize_t readv(int fd, const struct iovec *parts, int count)
 {
-    REAL(ssize_t, readv, int, const struct iovec *, int)
+    REAL_OF(fd, ssize_t, readv, int, const struct iovec *, int)
     if (!cutting)
         return real(fd, parts, count);
     for (int i = 0; i < count; i++)
@@ -150,9 +176,18 @@ ssize_t readv(int fd, const struct iovec *parts, int count)
     return 0;
 }
 
-ssize_t recvmsg(int fd, struct msghdr *m, int flags) { REAL(ssize_t, recvmsg, int, struct msghdr *, int) return real(fd, m, flags); }
-ssize_t sendmsg(int fd, const struct msghdr *m, int flags) { REAL(ssize_t, sendmsg, int, const struct msghdr *, int) return real(fd, m, flags); }
-int accept4(int fd, struct sockaddr *a, socklen_t *n, int flags) { REAL(int, accept4, int, struct sockaddr *, socklen_t *, int) return real(fd, a, n, flags); }
+ssize_t recvmsg(int fd, struct msghdr *m, int flags) { REAL_OF(fd, ssize_t, recvmsg, int, struct msghdr *, int) return real(fd, m, flags); }
+ssize_t sendmsg(int fd, const struct msghdr *m, int flags) { REAL_OF(fd, ssize_t, sendmsg, int, const struct msghdr *, int) return real(fd, m, flags); }
+int accept4(int fd, struct sockaddr *a, socklen_t *n, int flags)
+{
+    REAL(int, accept4, int, struct sockaddr *, socklen_t *, int)
+    int conn = real(fd, a, n, flags), least = 1;
+    if (cutting && conn >= 0) {
+        setsockopt(conn, SOL_SOCKET, SO_SNDBUF, &least, sizeof least);
+        setsockopt(conn, SOL_SOCKET, SO_RCVBUF, &least, sizeof least);
+    }
+    return conn;
+}
 int socket(int a, int b, int c) { REAL(int, socket, int, int, int) return real(a, b, c); }
 int socketpair(int a, int b, int c, int p[2]) { REAL(int, socketpair, int, int, int, int *) return real(a, b, c, p); }
 int bind(int fd, const struct sockaddr *a, socklen_t n) { REAL(int, bind, int, const struct sockaddr *, socklen_t) return real(fd, a, n); }

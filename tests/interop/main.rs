@@ -5,6 +5,7 @@ mod configuration;
 mod dbpmda;
 mod demo;
 mod derived;
+mod faults;
 mod harness;
 mod hostile_agents;
 mod planted;

@@ -244,6 +244,24 @@ fn only_one_package_opens_files_for_writing() {
     assert!(unused.is_empty(), "take them from WRITERS: {unused:?}");
 }
 
+#[test]
+fn nothing_panics_because_nobody_can_read_what_is_printed() {
+    for (path, text) in code() {
+        let path = path.display().to_string();
+        if path.contains("/tests") || path.contains("/benches/") || path.contains("/examples/") {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let found: Vec<_> =
+            lines.filter(|line| ["println!(", "print!("].iter().any(|word| line.contains(word))).collect();
+        assert!(
+            found.is_empty(),
+            "{path}: {found:?}: let sayln! or complain! do it, which do not end the program"
+        );
+    }
+}
+
 /// Where `file`, as said in a file in `folder`, leads, if that is not out of `package`.
 fn inside(package: &Path, folder: &Path, file: &str) -> Option<PathBuf> {
     let mut at = folder.to_owned();

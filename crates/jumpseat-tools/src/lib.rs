@@ -7,6 +7,16 @@
 //! Programs call a tool by [`called`]. Other commands take from here what has to be the same everywhere: definitions of
 //! derived metrics, archives, event records as text.
 
+/// Writes a line to standard error, as `eprintln!` does, which however ends the program where that cannot be written to: a
+/// full disk, a terminal that is gone. Then nobody is left to tell, and the work goes on.
+#[macro_export]
+macro_rules! complain {
+    ($($part:tt)+) => {{
+        use ::std::io::Write as _;
+        let _ = ::std::writeln!(::std::io::stderr(), $($part)+);
+    }};
+}
+
 pub mod definitions;
 mod events;
 mod info;

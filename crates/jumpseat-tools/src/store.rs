@@ -121,8 +121,8 @@ fn store(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
             true => put!(out, "{}\n", json!({"metric": name, "error": what})),
             false => put!(out, "{what}\n"),
         },
-        Err(Failure::Refused(what)) => eprintln!("{}: {what}", ready.call.name),
-        Err(Failure::BadValue(what)) => eprintln!("{what}"),
+        Err(Failure::Refused(what)) => complain!("{}: {what}", ready.call.name),
+        Err(Failure::BadValue(what)) => complain!("{what}"),
     }
     match out.finish(&ready.call) && is_stored {
         true => Ok(ExitCode::SUCCESS),

@@ -1,5 +1,6 @@
 //! The usual life of a PMDA, start to end, for agents that need nothing out of the ordinary.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use super::log::{self, Log, LogFile};
@@ -36,7 +37,8 @@ pub fn run<S>(
     let options = match Options::parse(program, domain, std::env::args_os().skip(1)) {
         Ok(options) => options,
         Err(usage) => {
-            eprint!("{usage}");
+            // Nobody is left to tell that standard error is gone.
+            let _ = write!(std::io::stderr(), "{usage}");
             return ExitCode::from(usage.exit_code() as u8);
         }
     };

@@ -1,5 +1,6 @@
 //! `jumpseat feed`: sends lines from files or standard input to the ingest socket.
 
+use jumpseat_tools::complain;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -56,7 +57,7 @@ pub(crate) fn run(args: FeedArgs) -> ExitCode {
     let inputs = match open(&args.files) {
         Ok(inputs) => inputs,
         Err((path, error)) => {
-            eprintln!("jumpseat feed: cannot open {}: {error}", path.display());
+            complain!("jumpseat feed: cannot open {}: {error}", path.display());
             return ExitCode::FAILURE;
         }
     };
@@ -84,12 +85,12 @@ pub(crate) fn run(args: FeedArgs) -> ExitCode {
     match result {
         Ok(report) => {
             for line in report_lines(&report) {
-                eprintln!("{line}");
+                complain!("{line}");
             }
             if report.rejected == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
-            eprintln!("jumpseat feed: {error}");
+            complain!("jumpseat feed: {error}");
             ExitCode::FAILURE
         }
     }

@@ -1,5 +1,6 @@
 //! `jumpseat self-check`: what an agent has given up of its rights.
 
+use jumpseat_tools::complain;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &SelfCheckArgs) -> ExitCode {
     let found = match found {
         Ok(found) => found,
         Err(message) => {
-            eprintln!("jumpseat: {message}");
+            complain!("jumpseat: {message}");
             return ExitCode::FAILURE;
         }
     };
@@ -62,7 +63,7 @@ fn ask(host: &str) -> Result<Vec<(&'static str, String)>, String> {
     let failed = |error: String| format!("{host}: {error}; --host names another collector, --here asks none");
     let spec: HostSpec = host.parse().map_err(|error| format!("-h {host}: {error}"))?;
     let (options, warnings) = HostOptions::from_env();
-    warnings.iter().for_each(|warning| eprintln!("jumpseat: {warning}"));
+    warnings.iter().for_each(|warning| complain!("jumpseat: {warning}"));
     let context = Context::host_with(&spec, &options).map_err(|error| failed(error.to_string()))?;
     let mut group = FetchGroup::new(context);
     let mut items = Vec::new();

@@ -1,6 +1,7 @@
 //! `jumpseat serve`: the agent with a collector endpoint of its own.
 
 use crate::say::sayln;
+use jumpseat_tools::complain;
 use std::io::IsTerminal;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("jumpseat: {message}");
+            complain!("jumpseat: {message}");
             ExitCode::FAILURE
         }
     }

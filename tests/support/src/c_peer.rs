@@ -63,8 +63,20 @@ impl Drop for CPeer {
     }
 }
 
+/// Compiles a C source as a library to preload, unless that has been done, and returns its path.
+///
+/// # Panics
+/// If a C compiler is missing.
+pub fn preload(source: &str) -> PathBuf {
+    compile_with(source, &["-shared", "-fPIC"], &["-ldl"])
+}
+
 /// Compiles a C source against libpcp and libpcp_pmda and returns the program.
 fn compile(source: &str) -> PathBuf {
+    compile_with(source, &[], &["-lpcp_pmda", "-lpcp"])
+}
+
+fn compile_with(source: &str, options: &[&str], libraries: &[&str]) -> PathBuf {
     let source = repository().join(source);
     let stem = source.file_stem().expect("a source has a name").to_string_lossy();
     let program = scratch_dir().join(format!("c-{stem}"));
@@ -77,9 +89,11 @@ fn compile(source: &str) -> PathBuf {
     }
     let fresh = program.with_extension(std::process::id().to_string());
     let output = Command::new("cc")
-        .args(["-O2", "-Wall", "-o"])
+        .args(["-O2", "-Wall"])
+        .args(options)
+        .arg("-o")
         .args([&fresh, &source])
-        .args(["-lpcp_pmda", "-lpcp"])
+        .args(libraries)
         .output();
     let why = match output {
         Ok(output) if output.status.success() => {

@@ -21,7 +21,7 @@ mod pmcd;
 mod process;
 pub mod random;
 
-pub use c_peer::CPeer;
+pub use c_peer::{CPeer, preload};
 pub use dbpmda::{Dbpmda, Transcript};
 pub use events::{Record, records, whole_records};
 pub use logger::{Archive, LoggerRun};

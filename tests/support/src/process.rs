@@ -216,6 +216,12 @@ impl Process {
     /// in `dir`, appended, so that the output of a process started again is kept.
     #[track_caller]
     pub fn start(command: &mut Command, dir: &Path, name: &str) -> Process {
+        Process::start_with_input(command.stdin(Stdio::null()), dir, name)
+    }
+
+    /// As [`Process::start`], with the standard input that the command has already.
+    #[track_caller]
+    pub fn start_with_input(command: &mut Command, dir: &Path, name: &str) -> Process {
         let file = |path: &Path| {
             std::fs::File::options()
                 .create(true)
@@ -226,7 +232,7 @@ impl Process {
         let stdout = dir.join(format!("{name}.out"));
         let stderr = dir.join(format!("{name}.err"));
         let text = display(command);
-        command.stdin(Stdio::null()).stdout(file(&stdout)).stderr(file(&stderr));
+        command.stdout(file(&stdout)).stderr(file(&stderr));
         Process { command: text, child: spawn(command), stdout, stderr }
     }
 

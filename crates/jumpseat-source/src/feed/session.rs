@@ -207,7 +207,9 @@ impl Session {
         let _ = self.stream.set_read_timeout(Some(Duration::from_millis(200)));
         let _ = (&self.stream).take(MAX_ANSWER).read_to_end(&mut answer);
         let answer = String::from_utf8_lossy(&answer).trim().to_owned();
-        if answer.is_empty() {
+        // A greeting is no reason to go.
+        let greeting = serde_json::from_str::<HelloLine>(&answer);
+        if answer.is_empty() || greeting.is_ok_and(|line| line.jumpseat.refused.is_none()) {
             return FeedError::Gone { sent, error };
         }
         FeedError::Answer { socket: socket.to_owned(), answer }

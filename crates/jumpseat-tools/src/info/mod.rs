@@ -239,7 +239,7 @@ fn report(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
     let mut ready = line.finish()?;
     let mut context = open(&mut ready)?;
     if let Err(error) = context.trim_names() {
-        eprintln!("{}: pmTrimNameSpace: {}", ready.call.name, error.code());
+        complain!("{}: pmTrimNameSpace: {}", ready.call.name, error.code());
         return Err(ExitCode::FAILURE);
     }
     if !register(&mut context, &wanted.definitions, &ready.call) {
@@ -286,7 +286,7 @@ fn register(context: &mut Context, definitions: &[String], call: &Call) -> bool 
                 }
             }
         };
-        eprint!("{}: {problem}", call.name);
+        complain!("{}: {}", call.name, problem.to_string().trim_end());
         good = false;
     }
     good
@@ -323,7 +323,7 @@ impl Info {
 
     fn unknown(&mut self, operand: &str, error: PmError) {
         let colon = if operand.is_empty() { "" } else { ": " };
-        eprintln!("Error: {operand}{colon}{error}");
+        complain!("Error: {operand}{colon}{error}");
         self.failed = true;
     }
 

@@ -67,7 +67,7 @@ fn sample_all(
                 return true;
             }
             let call = if schedule.by_record { "pmFetchArchive" } else { "pmFetch" };
-            eprintln!("\n{}: {call}: {error}", subject.ready.call.name);
+            complain!("\n{}: {call}: {error}", subject.ready.call.name);
             return false;
         }
         // A record without metrics is a mark: the logger was not there for a while.
@@ -86,7 +86,7 @@ fn sample_all(
             if error == PmError::NOTCONN {
                 return true;
             }
-            eprintln!("\n{}: pmFetch: {error}", subject.ready.call.name);
+            complain!("\n{}: pmFetch: {error}", subject.ready.call.name);
         }
         let counts = sink.sample(subject, wanted, fetched.timestamp, values);
         if pace.is_some() {

@@ -63,7 +63,7 @@ impl Sink {
             subject.out.flush();
             // PCP's program has this one under its first name only.
             let name = if subject.ready.call.pcp { PMVAL } else { &subject.ready.call.name };
-            eprintln!("{name}: unknown performance metric value type {}", desc.value_type.name());
+            complain!("{name}: unknown performance metric value type {}", desc.value_type.name());
             return Err(ExitCode::FAILURE);
         }
         if let Some(digits) = wanted.precision
@@ -136,7 +136,7 @@ impl Sink {
                 if let Ok(values) = values
                     && let Err(error) = trace.sample(&mut subject.context, &subject.desc, time, values)
                 {
-                    eprintln!("{}: cannot write the trace: {error}", subject.ready.call.name);
+                    complain!("{}: cannot write the trace: {error}", subject.ready.call.name);
                     return None;
                 }
             }
@@ -165,7 +165,7 @@ impl Sink {
                 true
             }
             Err(error) => {
-                eprintln!("{}: cannot write the trace: {error}", subject.ready.call.name);
+                complain!("{}: cannot write the trace: {error}", subject.ready.call.name);
                 false
             }
         }

@@ -38,12 +38,12 @@ impl Subject {
     /// The exit code, after a message.
     pub(super) fn new(mut ready: Ready, wanted: &SamplingSettings) -> Result<Subject, ExitCode> {
         if ready.common.gui || ready.common.gui_port.is_some() {
-            eprintln!("{}: time controls are not supported", ready.call.name);
+            complain!("{}: time controls are not supported", ready.call.name);
             return Err(ExitCode::FAILURE);
         }
         let mut context = open(&mut ready)?;
         let failed = |what: &str| {
-            eprintln!("{}: {what}", ready.call.name);
+            complain!("{}: {what}", ready.call.name);
             ExitCode::FAILURE
         };
         let mut out = Out::new();
@@ -68,7 +68,7 @@ impl Subject {
 
     /// Says why the tool cannot go on. Its exit code.
     pub(super) fn fails(&self, what: &str) -> ExitCode {
-        eprintln!("{}: {what}", self.ready.call.name);
+        complain!("{}: {what}", self.ready.call.name);
         ExitCode::FAILURE
     }
 

@@ -81,7 +81,7 @@ impl<O: Copy> CommandLine<O> {
         // Before the command line, so that this can contradict: PCP refuses both together.
         for (option, value) in environ::options() {
             if option == Standard::Debug && !debug::is_valid(&value) {
-                eprintln!("Error: $PCP_DEBUG={value} is not valid, ignored");
+                complain!("Error: $PCP_DEBUG={value} is not valid, ignored");
             }
             line.standard(option, value);
         }
@@ -112,7 +112,7 @@ impl<O: Copy> CommandLine<O> {
 
     /// Says something at once, about what the tool can do without.
     pub(crate) fn warn(&self, what: &str) {
-        eprintln!("{}: {what}", self.call.name);
+        complain!("{}: {what}", self.call.name);
     }
 
     /// The command line is wrong, and the usage text says enough.

@@ -67,5 +67,5 @@ impl Definitions {
 
 /// Says which definitions of derived metrics turned out to be of no use with these metrics.
 pub(crate) fn report_unusable(context: &mut Context) {
-    context.derived().take_messages().iter().for_each(|message| eprint!("{message}"));
+    context.derived().take_messages().iter().for_each(|message| complain!("{}", message.trim_end()));
 }

@@ -40,7 +40,7 @@ impl Messages {
         };
         if let Err(why) = failed {
             if let Some(why) = why {
-                eprintln!("{why}");
+                complain!("{why}");
             }
             // Nobody is left to tell that standard error is gone.
             let _ = std::io::stderr().write_all(text.as_bytes());

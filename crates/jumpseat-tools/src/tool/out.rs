@@ -54,7 +54,7 @@ impl Out {
         match self.failed {
             // `| head` is no failure.
             Some(error) if error.kind() != ErrorKind::BrokenPipe => {
-                eprintln!("{}: cannot write: {}", call.name, error_text(&error));
+                complain!("{}: cannot write: {}", call.name, error_text(&error));
                 false
             }
             _ => true,

@@ -21,7 +21,7 @@ const LOCAL_COLLECTOR: &str = "local:";
 pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
     let (call, common) = (&ready.call, &ready.common);
     let failed = |what: String| {
-        eprintln!("{}: {what}", call.name);
+        complain!("{}: {what}", call.name);
         ExitCode::FAILURE
     };
     if common.local {
@@ -36,7 +36,7 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
         let context = archive(&archives).map_err(|error| {
             let code = failed(format!("Cannot open archive \"{archives}\": {}", error.code()));
             if let (ClientError::Archive(error), false) = (&error, call.pcp) {
-                eprintln!("{error}");
+                complain!("{error}");
             }
             code
         })?;
@@ -49,7 +49,7 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
     let host = common.host.as_deref().unwrap_or(LOCAL_COLLECTOR);
     let (context, warnings) = connect(host, common.container.clone()).map_err(|error| {
         if let ClientError::Spec(HostSpecError::Syntax { .. }) = &error {
-            eprint!("pmNewContext: bad host specification\n{error}");
+            complain!("pmNewContext: bad host specification\n{}", error.to_string().trim_end());
         }
         failed(format!("Cannot connect to PMCD on host \"{host}\": {}", error.code()))
     })?;
@@ -58,7 +58,7 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
         let when = Zone::local().ctime(now);
         // Without the year, as pmNotifyErr(3) has it.
         let when = when.rsplit_once(' ').map_or(when.as_str(), |(when, _)| when);
-        eprintln!("[{when}] {}({}) Warning: {warning}", call.name, std::process::id());
+        complain!("[{when}] {}({}) Warning: {warning}", call.name, std::process::id());
     }
     ready.definitions.load_defaults(call);
     Ok(match &common.names {

@@ -21,7 +21,7 @@ const DAMAGED: &str = "WARNING: This archive is sufficiently damaged that it may
 /// The exit code, after a message.
 pub(crate) fn window(ready: &Ready, context: &mut Context, zone: &Zone) -> Result<Window, ExitCode> {
     let failed = |what: String| {
-        eprintln!("{}: {what}", ready.call.name);
+        complain!("{}: {what}", ready.call.name);
         ExitCode::FAILURE
     };
     let now = Timestamp::from(SystemTime::now());
@@ -31,8 +31,8 @@ pub(crate) fn window(ready: &Ready, context: &mut Context, zone: &Zone) -> Resul
             Ok((start, end)) => Reference { start, end, now },
             Err(error) => {
                 let archives = ready.common.archives.join(",");
-                eprintln!("{}: Cannot locate end of archive {archives}: {}", ready.call.name, error.code());
-                eprintln!("\n{DAMAGED}\n");
+                complain!("{}: Cannot locate end of archive {archives}: {}", ready.call.name, error.code());
+                complain!("\n{DAMAGED}\n");
                 Reference { start: context.mode().1, end: Reference::FOREVER, now }
             }
         },
@@ -63,7 +63,7 @@ pub(super) fn replay_from(
         return Ok((Clock::local(), None));
     }
     let clock = Clock::reporting(&ready.common, context, out).map_err(|error| {
-        eprintln!("{}: Cannot set context timezone: {}", ready.call.name, error.code());
+        complain!("{}: Cannot set context timezone: {}", ready.call.name, error.code());
         ExitCode::FAILURE
     })?;
     let origin = match ready.common.origin {

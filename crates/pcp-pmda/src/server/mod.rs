@@ -144,8 +144,11 @@ pub struct Handle {
 impl Handle {
     /// Makes the loop call its wake hook soon. Calls that come before it has done so are one.
     pub fn wake(&self) {
-        if let Err(error) = self.waker.wake() {
-            tracing::error!(%error, "cannot wake the event loop");
+        while let Err(error) = self.waker.wake() {
+            if error.kind() != ErrorKind::Interrupted {
+                tracing::error!(%error, "cannot wake the event loop");
+                return;
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
@@ -32,7 +33,16 @@ impl Signals {
 
     /// The next signal that has come, if any.
     pub(super) fn next(&mut self) -> Option<Signal> {
-        let info = self.fd.read_signal().ok().flatten()?;
+        let info = loop {
+            match self.fd.read_signal() {
+                Err(Errno::EINTR) => {}
+                Err(error) => {
+                    tracing::error!("cannot read which signal has come: {error}");
+                    return None;
+                }
+                Ok(info) => break info?,
+            }
+        };
         Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()
     }
 }

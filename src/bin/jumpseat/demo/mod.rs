@@ -4,6 +4,7 @@
 mod show;
 mod workload;
 
+use jumpseat_tools::complain;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &DemoArgs) -> ExitCode {
     match demo(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("jumpseat demo: {error}");
+            complain!("jumpseat demo: {error}");
             ExitCode::FAILURE
         }
     }
@@ -157,7 +158,7 @@ impl Agent {
             if let Ok((mut running, ..)) = opened
                 && let Err(error) = running.server.run()
             {
-                eprintln!("jumpseat demo: {error}");
+                complain!("jumpseat demo: {error}");
             }
         })?;
         let (address, handle, kernels) = started.recv()??;

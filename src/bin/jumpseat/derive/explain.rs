@@ -1,6 +1,7 @@
 //! `jumpseat derive explain`: how a definition is understood.
 
 use crate::say::say;
+use jumpseat_tools::complain;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,7 +40,7 @@ pub(super) fn run(args: &ExplainArgs) -> io::Result<ExitCode> {
     for file in args.config.iter().chain(&default) {
         load(&mut registry, file, &mut problems)?;
     }
-    problems.iter().for_each(|problem| eprint!("{problem}"));
+    problems.iter().for_each(|problem| complain!("{}", problem.to_string().trim_end()));
     let defined = registry.find(&args.what).map(|definition| definition.pmid);
     let pmid = match defined.map_or_else(|| registry.register(UNNAMED, &args.what), Ok) {
         Ok(pmid) => pmid,

@@ -5,6 +5,7 @@ mod explain;
 mod metadata;
 mod replay;
 
+use jumpseat_tools::complain;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &DeriveArgs) -> ExitCode {
         Command::Replay(args) => return replay::run(args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("jumpseat: {error}");
+        complain!("jumpseat: {error}");
         ExitCode::from(FAILED)
     })
 }

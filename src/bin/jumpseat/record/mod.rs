@@ -4,6 +4,7 @@ mod progress;
 mod selection;
 mod ticker;
 
+use jumpseat_tools::complain;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -83,7 +84,7 @@ pub(crate) fn run(args: &RecordArgs) -> ExitCode {
     match record(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("jumpseat record: {message}");
+            complain!("jumpseat record: {message}");
             ExitCode::FAILURE
         }
     }
@@ -128,9 +129,9 @@ fn record(args: &RecordArgs) -> Result<(), String> {
         return Err("no sample was recorded".to_owned());
     }
     if !args.quiet {
-        eprintln!("recorded {samples} samples into {base} ({})", bytes(size));
+        complain!("recorded {samples} samples into {base} ({})", bytes(size));
         if progress.late > 0 {
-            eprintln!("{} samples were left out as those before them took too long", progress.late);
+            complain!("{} samples were left out as those before them took too long", progress.late);
         }
     }
     Ok(())
@@ -188,7 +189,7 @@ fn sample_all(
 
 fn connect(host: Option<&str>) -> Result<Context, String> {
     let (options, warnings) = HostOptions::from_env();
-    warnings.iter().for_each(|warning| eprintln!("jumpseat record: {warning}"));
+    warnings.iter().for_each(|warning| complain!("jumpseat record: {warning}"));
     let spec = host.unwrap_or("local:");
     let parsed: HostSpec = spec.parse().map_err(|error| format!("-h {spec}: {error}"))?;
     Context::host_with(&parsed, &options).map_err(|error| match host {
@@ -285,5 +286,5 @@ fn window(args: &RecordArgs, context: &mut Context) -> Result<Option<Timestamp>,
 }
 
 fn warn(notice: &Notice) {
-    eprintln!("jumpseat record: {notice}");
+    complain!("jumpseat record: {notice}");
 }

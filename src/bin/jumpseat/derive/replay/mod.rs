@@ -7,6 +7,7 @@ mod evaluation;
 mod parsing;
 mod source;
 
+use jumpseat_tools::complain;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -45,7 +46,7 @@ pub(super) fn run(args: &ReplayArgs) -> ExitCode {
         if let Err(error) = replay_file(file, args.level, &mut counts, &mut out) {
             // What was printed so far belongs before the error.
             let _ = out.flush();
-            eprintln!("jumpseat: {}: {error}", file.display());
+            complain!("jumpseat: {}: {error}", file.display());
             return ExitCode::from(UNREADABLE);
         }
     }
