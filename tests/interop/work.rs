@@ -159,6 +159,11 @@ fn nobody_keeps_derived_metrics_from_others_by_having_many_contexts() {
     assert_eq!(refused, PmError::AGAIN);
     assert_eq!(number(&endpoint, "jumpseat.self.derived.clients_refused"), 1);
     assert!((300..=700).contains(&number(&endpoint, "jumpseat.self.memory.history")), "half of it");
+    let log = endpoint.process.text();
+    assert!(
+        log.contains("memory for histories of derived metrics: full (1000 bytes for all clients); "),
+        "{log}"
+    );
     // Those who are there go on, and who is known is another one.
     assert_eq!(ask(&mut contexts[0]), Ok(()));
     let mut known = Context::host(&unix).expect("the endpoint takes clients");

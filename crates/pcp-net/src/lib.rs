@@ -12,6 +12,7 @@
 //! **Invariant:** nothing here knows a protocol, and nothing here waits, but for the drop of a [`Worker`].
 
 mod accept;
+mod fill;
 mod limiter;
 mod tcp;
 mod unix;
@@ -19,6 +20,7 @@ mod who;
 mod worker;
 
 pub use accept::{PeerCredentials, next_connection};
+pub use fill::{Fill, Level};
 pub use limiter::Limiter;
 pub use tcp::listen_tcp;
 pub use unix::{ListenError, ListenProblem, UnixListening, is_served};

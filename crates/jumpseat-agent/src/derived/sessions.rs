@@ -9,9 +9,11 @@
 use rustc_hash::FxHashMap;
 
 use pcp_model::PmError;
+use pcp_net::Fill;
 use pcp_pmda::{Call, ClientId};
 
 use super::session::Session;
+use crate::state::streams::user_name;
 
 /// The sessions of all clients.
 #[derive(Default)]
@@ -23,6 +25,7 @@ pub(super) struct Sessions {
     by_user: FxHashMap<Option<u32>, usize>,
     /// Clients that were told to come again.
     refused: u64,
+    fill: Fill,
 }
 
 impl Sessions {
@@ -37,7 +40,19 @@ impl Sessions {
         self.count();
         let user = call.attributes.uid;
         let of_user = self.by_user.get(&user).copied().unwrap_or_default();
-        if self.total as u64 >= budget || of_user as u64 >= budget / 2 {
+        let refused = self.total as u64 >= budget || of_user as u64 >= budget / 2;
+        if let Some(level) =
+            self.fill.news(self.total, usize::try_from(budget).unwrap_or(usize::MAX), refused)
+        {
+            let most = self.by_user.iter().max_by_key(|(_, bytes)| **bytes);
+            let (who, bytes) = most.map_or((user, 0), |(user, bytes)| (*user, *bytes));
+            tracing::warn!(
+                "memory for histories of derived metrics: {} ({budget} bytes for all clients); {bytes} are of {}",
+                level.words(),
+                user_name(who)
+            );
+        }
+        if refused {
             self.refused += 1;
             return Err(PmError::AGAIN);
         }

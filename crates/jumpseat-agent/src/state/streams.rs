@@ -13,7 +13,7 @@ use pcp_event::ArrayKind;
 use pcp_event::filter::{Filter, FilterError};
 use pcp_event::log::CursorId;
 use pcp_model::Inst;
-use pcp_net::Identity;
+use pcp_net::{Fill, Identity};
 use pcp_pmda::{ClientId, Instances};
 
 use super::fields::Fields;
@@ -105,6 +105,8 @@ pub(crate) struct Streams {
     opened: u64,
     refused: u64,
     filters: FxHashMap<Arc<str>, Weak<Stored>>,
+    streams_fill: Fill,
+    filters_fill: Fill,
 }
 
 #[derive(Debug, Default)]
@@ -131,6 +133,8 @@ impl Default for Streams {
             opened: 0,
             refused: 0,
             filters: FxHashMap::default(),
+            streams_fill: Fill::default(),
+            filters_fill: Fill::default(),
         }
     }
 }
@@ -157,12 +161,24 @@ impl Streams {
     ) -> Option<&mut Stream> {
         let state = client_entry(&mut self.by_client, &mut self.last_serial, client);
         if let Some(&at) = state.by_source.get(&(source, kind)) {
-            return state.streams.get_mut(at);
+            // Found once more, as the compiler does not see that the rest is not reached.
+            return self.by_client.get_mut(&client)?.streams.get_mut(at);
         }
-        if self.owner.len() >= MAX_STREAMS {
+        let refused = self.owner.len() >= MAX_STREAMS;
+        if let Some(level) = self.streams_fill.news(self.owner.len(), MAX_STREAMS, refused) {
+            let most = self.by_client.values().max_by_key(|client| client.streams.len());
+            let (count, who) = most.map_or((0, None), |client| (client.streams.len(), client.identity.uid));
+            tracing::warn!(
+                "streams of records: {} ({MAX_STREAMS} of all clients); one client of {} has {count}",
+                level.words(),
+                user_name(who)
+            );
+        }
+        if refused {
             self.refused += 1;
             return None;
         }
+        let state = self.by_client.get_mut(&client)?;
         let cursor = log.join();
         let filter = state.filter_for(source, kind).map(|rule| Arc::clone(&rule.stored));
         if let Some(stored) = &filter {
@@ -251,7 +267,19 @@ impl Streams {
         if of_user.sum::<usize>() + stored.memory() > USER_BUDGET {
             return Err(FilterRefused::UserFull(user));
         }
-        if self.filter_memory() + stored.memory() > FILTER_BUDGET {
+        let memory = self.filter_memory() + stored.memory();
+        let refused = memory > FILTER_BUDGET;
+        if let Some(level) = self.filters_fill.news(memory, FILTER_BUDGET, refused) {
+            let mut of_users: FxHashMap<Option<u32>, usize> = FxHashMap::default();
+            self.stored_now().for_each(|stored| *of_users.entry(stored.user).or_default() += stored.memory());
+            let (who, most) = of_users.into_iter().max_by_key(|(_, memory)| *memory).unwrap_or((user, 0));
+            tracing::warn!(
+                "memory for filters: {} ({FILTER_BUDGET} bytes for all clients); {most} are of {}",
+                level.words(),
+                user_name(who)
+            );
+        }
+        if refused {
             return Err(FilterRefused::Full);
         }
         self.filters.insert(Arc::clone(&stored.text), Arc::downgrade(&stored));
@@ -332,7 +360,7 @@ fn client_entry<'a>(
     })
 }
 
-fn user_name(user: Option<u32>) -> String {
+pub(crate) fn user_name(user: Option<u32>) -> String {
     user.map_or_else(|| "clients without a known user".to_owned(), |uid| format!("user {uid}"))
 }
 
