@@ -68,6 +68,9 @@ impl PcpEnv {
         let mut env = PcpEnv::default();
         env.set("TZ", "UTC");
         env.set("LC_ALL", "C");
+        // Five seconds by default: a machine with much other work takes that.
+        env.set("PMCD_REQUEST_TIMEOUT", "40");
+        env.set("PMCD_CONNECT_TIMEOUT", "40");
         env
     }
 
