@@ -6,15 +6,21 @@
 //! * [`next_connection`]: accepts, and tells errors of the listener from those of a client that has gone again;
 //!   [`PeerCredentials`]: who is at the other end.
 //! * [`Who`]: users, groups and hosts, as a configuration names them.
+//! * [`Certificate`]: what a listener proves itself with; [`TlsSession`]: one encrypted connection, without any I/O.
+//!   [`Passwords`]: who may log in, in a file.
 //! * [`Worker`]: a thread that ends when it is dropped.
 //! * [`Limiter`]: a flood of bad input must not become a flood of log lines.
 //!
-//! **Invariant:** nothing here knows a protocol, and nothing here waits, but for the drop of a [`Worker`].
+//! **Invariant:** nothing here knows what is said on a connection, and nothing here waits, but for the drop of a [`Worker`] and
+//! files.
 
 mod accept;
 mod fill;
 mod limiter;
+mod passwords;
+mod secret;
 mod tcp;
+mod tls;
 mod unix;
 mod who;
 mod worker;
@@ -22,7 +28,9 @@ mod worker;
 pub use accept::{PeerCredentials, next_connection};
 pub use fill::{Fill, Level};
 pub use limiter::Limiter;
+pub use passwords::{PasswordError, Passwords};
 pub use tcp::listen_tcp;
+pub use tls::{Certificate, CertificateError, CertificateFiles, TlsError, TlsSession};
 pub use unix::{ListenError, ListenProblem, UnixListening, is_served};
 pub use who::{Identity, Who, WhoError};
 pub use worker::Worker;
