@@ -10,7 +10,9 @@ use jumpseat::client::{
 };
 use jumpseat::model::{InDom, LabelSet, PmError, Pmid, Value, ValueSet};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use support::{AgentSpec, PcpEnv, PrivatePmcd, Process, free_port, is_listening, temp_dir, wait_until};
+use support::{
+    AgentSpec, Certificates, PcpEnv, PrivatePmcd, Process, free_port, is_listening, temp_dir, wait_until,
+};
 
 const LONG_TEN: Pmid = Pmid::new(29, 0, 11);
 
@@ -375,44 +377,17 @@ fn users_prove_who_they_are() {
     assert_eq!(code(pid(&format!("unix:{socket}?user={user}&pass=wrong"))), PmError(-21357));
 }
 
-/// Certificates for `localhost` by an authority of the test's own, and PCP's configuration that says so.
-#[cfg(feature = "tls")]
-fn certificates() -> tempfile::TempDir {
-    let dir = temp_dir();
-    let openssl = |arguments: &str| {
-        let output = Command::new("openssl").args(arguments.split(' ')).current_dir(dir.path()).output();
-        let output = output.expect("openssl is installed");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    };
-    openssl(
-        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.crt -subj /CN=ca",
-    );
-    openssl(
-        "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout pcp.key -out pcp.csr -subj /CN=localhost",
-    );
-    std::fs::write(dir.path().join("names"), "subjectAltName=DNS:localhost\n").unwrap();
-    openssl("x509 -req -in pcp.csr -CA ca.crt -CAkey ca.key -CAcreateserial -extfile names -out pcp.crt");
-    let path = dir.path().display();
-    let trust = format!("tls-ca-cert-file = {path}/ca.crt\n");
-    std::fs::write(dir.path().join("trust.conf"), &trust).unwrap();
-    let own = format!("{trust}tls-cert-file = {path}/pcp.crt\ntls-key-file = {path}/pcp.key\n");
-    std::fs::write(dir.path().join("tls.conf"), own).unwrap();
-    dir
-}
-
-#[cfg(feature = "tls")]
 #[test]
 fn connections_are_encrypted_and_collectors_prove_who_they_are() {
-    let (ours, others) = (certificates(), certificates());
+    let (ours, others) = (Certificates::new(), Certificates::new());
     let user = support::user();
     let sasl = passwords(&user);
-    let file = |dir: &tempfile::TempDir, name: &str| dir.path().join(name);
     let pmcd = PrivatePmcd::with([AgentSpec::sample()])
-        .env("PCP_TLSCONF_PATH", file(&ours, "tls.conf").to_str().unwrap())
+        .env("PCP_TLSCONF_PATH", &ours.text("tls.conf"))
         .env("SASL_CONF_PATH", sasl.path().to_str().unwrap())
         .start();
     let port = pmcd.port();
-    let trusting = |dir| HostOptions { tls_config: file(dir, "trust.conf"), ..patient() };
+    let trusting = |dir: &Certificates| HostOptions { tls_config: dir.path("trust.conf"), ..patient() };
     // What crosses the network is not for everybody: it is looked at on the way.
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let record = seen.clone();
@@ -441,7 +416,7 @@ fn connections_are_encrypted_and_collectors_prove_who_they_are() {
     }
     reaches(
         &format!("pcps://localhost:{port}"),
-        &HostOptions { tls_config: file(&ours, "tls.conf"), ..patient() },
+        &HostOptions { tls_config: ours.path("tls.conf"), ..patient() },
     );
     let wrong = host(&format!("pcps://localhost:{port}?user={user}&pass=wrong"), &trusting(&ours));
     assert_eq!(code(wrong), PmError(-21357));

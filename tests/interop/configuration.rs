@@ -52,7 +52,7 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
         grpc: Some("localhost:4317".to_owned()),
         ..OtlpConfig::default()
     };
-    let expected = Config {
+    let mut expected = Config {
         domain: Some(400),
         state_dir: Some("/var/lib/pcp/config/pmda".into()),
         derived: DerivedConfig { pmcd: Some("local:".into()), ..derived() },
@@ -62,6 +62,11 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
         kernel: vec![KernelConfig::default()],
         ..Config::default()
     };
+    // Places for what has none by default.
+    expected.access.passwords = Some("passwords".into());
+    expected.tls.certificate = Some("/etc/pcp/tls/jumpseat.crt".into());
+    expected.tls.key = Some("/etc/pcp/tls/jumpseat.key".into());
+    expected.tls.client_ca = Some("/etc/pcp/tls/ca.crt".into());
     assert_eq!(Rules(all.source.clone()).of("any"), Rules::default().of("any"));
     assert_eq!(format!("{all:?}"), format!("{expected:?}"));
     // every key that there is: each appears in the message about one that does not exist

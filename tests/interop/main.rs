@@ -14,6 +14,7 @@ mod sampler;
 #[allow(dead_code, reason = "each area uses a part of it")]
 #[path = "../seat/mod.rs"]
 mod seat;
+mod secure;
 mod serve;
 mod slowest;
 mod trust;

@@ -72,6 +72,7 @@ fn check(config: &Config) -> Result<(), ConfigProblem> {
         rule.validate(MIN_SOURCE_BUDGET).map_err(|invalid| InvalidTable { table: "source", nth, invalid })?;
     }
     config.access.check()?;
+    config.tls.check()?;
     config.derived.check_places().map_err(|invalid| InvalidTable { table: "derived", nth: 0, invalid })?;
     config.derived.check_limits()?;
     config.check_agent()?;
@@ -86,7 +87,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::ByteSize;
+    use crate::config::{ByteSize, TlsConfig};
     use jumpseat_source::SocketConfig;
     use jumpseat_source::gate::SampleBy;
     use jumpseat_source::rules::SourceRule;
@@ -124,6 +125,13 @@ mod tests {
         // What these keys say is where the defaults come from elsewhere.
         defaults.derived.files = Some(vec!["derived.conf".into()]);
         defaults.derived.pmcd = Some("local:".into());
+        defaults.tls = TlsConfig {
+            certificate: Some("/etc/pcp/tls/jumpseat.crt".into()),
+            key: Some("/etc/pcp/tls/jumpseat.key".into()),
+            client_ca: Some("/etc/pcp/tls/ca.crt".into()),
+            required: false,
+        };
+        defaults.access.passwords = Some("passwords".into());
         defaults.otlp.listen = Some("localhost:4318".into());
         defaults.otlp.grpc = Some("localhost:4317".into());
         defaults.source = vec![SourceRule {
@@ -227,6 +235,14 @@ mod tests {
             error("[otlp]\nlisten = 'localhost:1'\nmax_fields = 0\n"),
             "j.toml:3: otlp.max_fields: 0 is not between 1 and 4096"
         );
+        for (text, key) in [
+            ("[tls]\ncertificate = 'x'", "2: tls.certificate: there is no key"),
+            ("[tls]\nkey = 'x'", "2: tls.key: there is no certificate"),
+            ("[tls]\nclient_ca = 'x'", "2: tls.client_ca: TLS needs a certificate"),
+            ("[tls]\n\nrequired = true", "3: tls.required: TLS needs a certificate"),
+        ] {
+            assert!(error(text).starts_with(&format!("j.toml:{key}")), "{}", error(text));
+        }
         assert!(error("domain = 511").contains("allowed is 1 to 510"));
         assert!(error("domain = ").starts_with("j.toml:1: "));
     }

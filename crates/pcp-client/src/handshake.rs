@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::error::{ClientError, Result};
 use super::line::{Line, MAX_REQUEST};
 use super::spec::{HostAttributes, Security};
-use super::tls::{CAN_ENCRYPT, Session};
+use super::tls::Session;
 use super::waiting::Waiting;
 use pcp_model::PmError;
 use pcp_pdu::{Attr, AttrCode, CredFlags, Creds, ErrorPdu, Features, Pdu, PmnsChild};
@@ -135,12 +135,9 @@ impl Handshake {
         let tls = Features::SECURE.union(Features::SECURE_ACK);
         self.encrypt = match self.config.security {
             Security::Plain => false,
-            Security::Relaxed => CAN_ENCRYPT && offers.contains(tls),
+            Security::Relaxed => offers.contains(tls),
             Security::Enforced if !offers.contains(tls) => {
                 return Err(unsupported("the collector cannot encrypt connections"));
-            }
-            Security::Enforced if !CAN_ENCRYPT => {
-                return Err(unsupported("this program was built without TLS (feature 'tls')"));
             }
             Security::Enforced => true,
         };

@@ -27,7 +27,6 @@ mod registry;
 mod socket;
 mod spec;
 mod stream;
-#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod waiting;
 mod wire;

@@ -19,11 +19,13 @@ use rustls::{ClientConfig, RootCertStore};
 use super::error::{ClientError, Result};
 use super::socket::Socket;
 
-/// Whether TLS is compiled in.
-pub(super) const CAN_ENCRYPT: bool = true;
-
 /// The encrypted side of a connection.
-pub(super) struct Session(ClientConnection);
+pub(super) struct Session {
+    tls: ClientConnection,
+    /// For messages: what the collector is called, and where it says who is trusted.
+    host: String,
+    config: PathBuf,
+}
 
 impl Session {
     /// A session with a host, trusting those whom the configuration file names.
@@ -33,7 +35,11 @@ impl Session {
     pub(crate) fn new(config: &Path, host: &str) -> Result<Session> {
         let bad =
             |what: &dyn std::fmt::Display| ClientError::Unsupported(format!("{}: {what}", config.display()));
-        let text = fs::read_to_string(config).map_err(|error| bad(&error))?;
+        let text = fs::read_to_string(config).map_err(|error| {
+            bad(&format!(
+                "{error}; write tls-ca-cert-file = FILE there, with the certificates of who is trusted"
+            ))
+        })?;
         let settings = Settings::parse(&text);
         let roots = settings.authorities().map_err(|error| bad(&error))?;
         if roots.is_empty() {
@@ -48,57 +54,89 @@ impl Session {
             None => builder.with_no_client_auth(),
         };
         let name = ServerName::try_from(host.to_owned()).map_err(|error| bad(&error))?;
-        let mut session = ClientConnection::new(Arc::new(client), name).map_err(|error| bad(&error))?;
+        let mut tls = ClientConnection::new(Arc::new(client), name).map_err(|error| bad(&error))?;
         // Whole PDUs are taken, and few are under way.
-        session.set_buffer_limit(None);
-        Ok(Session(session))
+        tls.set_buffer_limit(None);
+        Ok(Session { tls, host: host.to_owned(), config: config.to_owned() })
     }
 
     /// Takes one PDU, of several at the front of `bytes`. pmcd does not notice a second one in the same record.
     pub(crate) fn write(&mut self, socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> {
         let len = bytes.first_chunk::<4>().map_or(bytes.len(), |len| u32::from_be_bytes(*len) as usize);
-        let taken = self.0.writer().write(bytes.get(..len).unwrap_or(bytes))?;
+        let taken = self.tls.writer().write(bytes.get(..len).unwrap_or(bytes))?;
         self.send(socket)?;
         Ok(taken)
     }
 
     pub(crate) fn read(&mut self, socket: &mut Socket, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            match self.0.reader().read(buffer) {
+            match self.tls.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // An end without a farewell is an end: every PDU tells its length.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,
             }
             self.send(socket)?;
-            if self.0.read_tls(socket)? == 0 {
+            if self.tls.read_tls(socket)? == 0 {
                 return Ok(0);
             }
-            if let Err(error) = self.0.process_new_packets() {
+            if let Err(error) = self.tls.process_new_packets() {
                 // The peer is told why, if it still listens.
                 let _ = self.send(socket);
-                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                let text = explain(&error, &self.host, &self.config);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             }
         }
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {
-        self.0.is_handshaking()
+        self.tls.is_handshaking()
     }
 
     pub(crate) fn wants_write(&self) -> bool {
-        self.0.wants_write()
+        self.tls.wants_write()
     }
 
     fn send(&mut self, socket: &mut Socket) -> io::Result<()> {
-        while self.0.wants_write() {
-            match self.0.write_tls(socket) {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(socket) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
         Ok(())
+    }
+}
+
+/// What failed, and what to do about it.
+fn explain(error: &rustls::Error, host: &str, config: &Path) -> String {
+    use rustls::CertificateError as Bad;
+    let config = config.display();
+    match error {
+        rustls::Error::InvalidCertificate(bad) => match bad {
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => format!(
+                "the certificate is not for the name '{host}' ({bad}): ask by a name that it is for, or have one made that \
+                 lists this one (subjectAltName)"
+            ),
+            // The other one is of an authority that only has the name of one that is trusted.
+            Bad::UnknownIssuer | Bad::BadSignature => format!(
+                "nobody who is trusted vouches for the certificate of '{host}': add its authority's certificate to the file \
+                 of tls-ca-cert-file in {config}"
+            ),
+            Bad::Expired | Bad::ExpiredContext { .. } => {
+                format!("the certificate of '{host}' has expired ({bad}): have it renewed there")
+            }
+            Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+                format!("the certificate of '{host}' is not valid yet ({bad}): look at the clocks")
+            }
+            bad => format!("the certificate of '{host}' is of no use: {bad}"),
+        },
+        rustls::Error::AlertReceived(alert) => format!(
+            "'{host}' ends the encryption ({alert:?}); if it wants a certificate of its clients, name one that it trusts by \
+             tls-cert-file and tls-key-file in {config}"
+        ),
+        error => format!("TLS with '{host}': {error}"),
     }
 }
 
@@ -172,6 +210,28 @@ mod tests {
             key: path("/k"),
         };
         assert_eq!(Settings::parse(text), expected);
+    }
+
+    #[test]
+    fn each_failure_says_what_to_do() {
+        use rustls::CertificateError as Bad;
+        let certificate = rustls::Error::InvalidCertificate;
+        for (error, text) in [
+            (certificate(Bad::NotValidForName), "subjectAltName"),
+            (certificate(Bad::UnknownIssuer), "tls-ca-cert-file in /c"),
+            (certificate(Bad::BadSignature), "tls-ca-cert-file in /c"),
+            (certificate(Bad::Expired), "have it renewed"),
+            (certificate(Bad::NotValidYet), "look at the clocks"),
+            (certificate(Bad::Revoked), "of no use"),
+            (
+                rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired),
+                "tls-key-file in /c",
+            ),
+            (rustls::Error::HandshakeNotComplete, "TLS with 'box'"),
+        ] {
+            let told = explain(&error, "box", Path::new("/c"));
+            assert!(told.contains(text) && told.contains("'box'"), "{told}");
+        }
     }
 
     #[test]

@@ -131,8 +131,7 @@ impl Passwords {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let entry =
-                |problem| PasswordError::Entry { path: self.path.clone(), line: number + 1, problem };
+            let entry = |problem| PasswordError::Entry { path: self.path.clone(), line: number + 1, problem };
             let (name, hash) = line.split_once(':').ok_or_else(|| entry("no USER:HASH"))?;
             let hash = Hash::parse(hash).ok_or_else(|| entry("not a hash of $pbkdf2-sha512$"))?;
             if name == user {
@@ -146,7 +145,9 @@ impl Passwords {
 impl Hash {
     fn of(password: &[u8]) -> io::Result<Hash> {
         let (mut salt, mut key) = (vec![0; SALT], vec![0; KEY]);
-        SystemRandom::new().fill(&mut salt).map_err(|_| io::Error::other("the system gives no random numbers"))?;
+        SystemRandom::new()
+            .fill(&mut salt)
+            .map_err(|_| io::Error::other("the system gives no random numbers"))?;
         pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA512, rounds(), &salt, password, &mut key);
         Ok(Hash { rounds: rounds(), salt, key })
     }
@@ -155,7 +156,8 @@ impl Hash {
         // What nobody can have set need not be worked for.
         let is_one = password.len() <= MAX_PASSWORD;
         let password = if is_one { password } else { &[] };
-        pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA512, self.rounds, &self.salt, password, &self.key).is_ok() && is_one
+        pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA512, self.rounds, &self.salt, password, &self.key).is_ok()
+            && is_one
     }
 
     fn parse(text: &str) -> Option<Hash> {
@@ -164,8 +166,11 @@ impl Hash {
         let salt = BASE64.decode(parts.next()?).ok()?;
         let key = BASE64.decode(parts.next()?).ok()?;
         let is_whole = scheme == SCHEME && parts.next().is_none() && salt.len() >= 8 && key.len() == KEY;
-        (is_whole && ALLOWED_ROUNDS.contains(&rounds))
-            .then_some(Hash { rounds: NonZeroU32::new(rounds)?, salt, key })
+        (is_whole && ALLOWED_ROUNDS.contains(&rounds)).then_some(Hash {
+            rounds: NonZeroU32::new(rounds)?,
+            salt,
+            key,
+        })
     }
 
     fn to_text(&self) -> String {
@@ -179,7 +184,9 @@ fn rounds() -> NonZeroU32 {
 
 fn text(path: &Path, bytes: Vec<u8>) -> Result<String, PasswordError> {
     let error = |_| io::Error::new(ErrorKind::InvalidData, "not UTF-8");
-    String::from_utf8(bytes).map_err(error).map_err(|error| PasswordError::File { path: path.to_owned(), error })
+    String::from_utf8(bytes)
+        .map_err(error)
+        .map_err(|error| PasswordError::File { path: path.to_owned(), error })
 }
 
 /// Owner and permissions of the old file, or nobody's but its owner's.

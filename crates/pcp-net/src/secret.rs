@@ -55,11 +55,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key");
         fs::write(&path, "x").unwrap();
-        for (mode, allowed) in [(0o600, true), (0o640, true), (0o644, false), (0o660, false), (0o602, false)] {
+        for (mode, allowed) in [(0o600, true), (0o640, true), (0o644, false), (0o660, false), (0o602, false)]
+        {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             match read(&path) {
                 Ok(bytes) => assert!(allowed && bytes == b"x", "{mode:o}"),
-                Err(error) => assert!(!allowed && error.to_string().contains("chmod 600"), "{mode:o}: {error}"),
+                Err(error) => {
+                    assert!(!allowed && error.to_string().contains("chmod 600"), "{mode:o}: {error}")
+                }
             }
         }
         assert_eq!(read(dir.path()).unwrap_err().kind(), ErrorKind::InvalidInput);

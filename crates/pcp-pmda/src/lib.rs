@@ -26,7 +26,9 @@ mod time;
 
 pub use builder::{Agent, BuildError};
 pub use call::{Access, Attributes, Call, ClientId, FetchStamp, Grants};
-pub use conn::{Broken, DirectConnection, Output, PmcdConnection, PmcdOptions};
+pub use conn::{
+    Broken, Claim, Denial, DirectConnection, Next, Offer, Output, PmcdConnection, PmcdOptions, User,
+};
 pub use core::{Core, Generations};
 pub use endpoint::{Endpoint, HostInfo};
 pub use help::{HelpError, HelpProblem};
@@ -36,7 +38,7 @@ pub use metric::{EachFn, Fetch, Metric, SetFn, StoreFn};
 pub use options::{Options, UsageError};
 pub use own::OwnMetrics;
 pub use pmns::{PmnsError, Problem as PmnsProblem};
-pub use server::{Exit, Handle, Limits, Listen, ServeError, Server, Stats, Transport};
+pub use server::{Exit, Handle, Limits, Listen, Security, ServeError, Server, Stats, Transport};
 pub use set::SetWriter;
 pub use subtree::Subtree;
 

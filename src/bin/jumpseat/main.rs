@@ -4,6 +4,7 @@ mod demo;
 mod derive;
 mod feed;
 mod helper;
+mod passwd;
 mod record;
 mod say;
 mod self_check;
@@ -35,6 +36,9 @@ enum Command {
     /// Send events to a running agent: one JSON object a line, or plain lines.
     Feed(feed::FeedArgs),
 
+    /// Write a user's password into a file for `jumpseat serve --passwords`.
+    Passwd(passwd::PasswdArgs),
+
     /// Record metrics of a collector into a PCP archive, event records included.
     Record(record::RecordArgs),
 
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Derive(args) => derive::run(&args),
         Command::Feed(args) => feed::run(args),
+        Command::Passwd(args) => passwd::run(&args),
         Command::Record(args) => record::run(&args),
         Command::SelfCheck(args) => self_check::run(&args),
         Command::Serve(args) => serve::run(&args),

@@ -10,10 +10,11 @@ use std::process::ExitCode;
 use clap::Args;
 use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust};
 use jumpseat::pmda::log::{self, Log};
-use jumpseat::pmda::{Exit, Listen, ServeError, identity};
+use jumpseat::pmda::{Exit, Listen, Security, ServeError, identity};
 use jumpseat::source::SocketConfig;
 use nix::errno::Errno;
 use nix::unistd::geteuid;
+use pcp_net::{Certificate, Passwords};
 
 /// The port of pmcd, and so the one PCP's tools try when none is given.
 const DEFAULT_LISTEN: &str = "localhost:44321";
@@ -29,6 +30,21 @@ pub(crate) struct ServeArgs {
     /// Permission bits of Unix sockets for PCP clients, in octal.
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
     listen_mode: u32,
+    /// Certificate (PEM) that the endpoint proves itself with, so that clients may encrypt: pcps://HOST.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, which others must not be able to read.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Certificates of authorities: clients over TCP have to show one by these.
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+    /// Turn clients over TCP away that do not begin TLS.
+    #[arg(long)]
+    require_tls: bool,
+    /// Users who may log in over TLS and Unix sockets; `jumpseat passwd` writes the file.
+    #[arg(long, value_name = "FILE")]
+    passwords: Option<PathBuf>,
     /// Configuration file (TOML); without it, the defaults and one ingest socket.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -68,6 +84,7 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         let path = args.socket.clone().unwrap_or_else(jumpseat::source::config::socket_to_make);
         config.socket = vec![SocketConfig { path, ..SocketConfig::default() }];
     }
+    let mut security = security(args, &mut config)?;
     let addresses =
         args.listen.iter().map(|text| resolve(text, args.listen_mode)).collect::<Result<Vec<_>, _>>()?;
     Log::new(agent::NAME, tracing::Level::INFO).install();
@@ -100,8 +117,22 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         trust: &trust,
     })
     .map_err(|error| error.to_string())?;
+    // Later on it is read as the user that this is now.
+    let passwords = config.access.passwords.as_ref().map(|path| Passwords::open(path)).transpose();
+    security.passwords = passwords.map_err(|error| error.to_string())?;
+    running.server.secure(security).map_err(|error| error.to_string())?;
+    listen(&mut running, &addresses, &config)?;
+    match running.server.run().map_err(|error| error.to_string())? {
+        Exit::Signal(signal) => tracing::info!("ended by signal {signal}"),
+        Exit::PmcdGone | Exit::Stopped => {}
+    }
+    Ok(())
+}
+
+/// Listens, and tells where.
+fn listen(running: &mut RunningAgent, addresses: &[Vec<Listen>], config: &Config) -> Result<(), String> {
     for addresses in addresses {
-        for bound in listen_to_those_there(&addresses, |address| running.server.listen(address))? {
+        for bound in listen_to_those_there(addresses, |address| running.server.listen(address))? {
             sayln!("PCP clients: {}", host_of(&bound));
             if std::io::stdout().is_terminal() {
                 sayln!("    pminfo -h {} -f jumpseat", host_of(&bound));
@@ -114,11 +145,30 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
             sayln!("    jumpseat feed --socket {} FILE", socket.path.display());
         }
     }
-    match running.server.run().map_err(|error| error.to_string())? {
-        Exit::Signal(signal) => tracing::info!("ended by signal {signal}"),
-        Exit::PmcdGone | Exit::Stopped => {}
-    }
     Ok(())
+}
+
+/// What options and configuration say about certificates, with the files read.
+fn security(args: &ServeArgs, config: &mut Config) -> Result<Security, String> {
+    let (tls, given) = (&mut config.tls, args);
+    for (key, option) in [
+        (&mut tls.certificate, &given.tls_cert),
+        (&mut tls.key, &given.tls_key),
+        (&mut tls.client_ca, &given.tls_client_ca),
+        (&mut config.access.passwords, &given.passwords),
+    ] {
+        if option.is_some() {
+            key.clone_from(option);
+        }
+    }
+    tls.required |= given.require_tls;
+    let files = tls.files();
+    if files.is_none() && (tls.required || tls.client_ca.is_some()) {
+        return Err("TLS needs a certificate and its key: give --tls-cert FILE --tls-key FILE".to_owned());
+    }
+    let certificate = files.map(|files| Certificate::load(&files)).transpose();
+    let certificate = certificate.map_err(|error| error.to_string())?;
+    Ok(Security { certificate, required: tls.required, passwords: None })
 }
 
 /// Permission bits.

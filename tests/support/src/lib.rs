@@ -14,6 +14,7 @@
 
 pub mod alloc;
 mod c_peer;
+mod certificates;
 mod dbpmda;
 mod events;
 mod logger;
@@ -22,6 +23,7 @@ mod process;
 pub mod random;
 
 pub use c_peer::{CPeer, preload};
+pub use certificates::Certificates;
 pub use dbpmda::{Dbpmda, Transcript};
 pub use events::{Record, records, whole_records};
 pub use logger::{Archive, LoggerRun};

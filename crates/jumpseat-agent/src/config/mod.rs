@@ -10,6 +10,7 @@ mod events;
 mod fields;
 mod problem;
 mod spans;
+mod tls;
 
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,7 @@ pub use fields::{FieldsConfig, MAX_FIELDS};
 pub use jumpseat_source::{ByteSize, Interval};
 pub use problem::{ConfigError, ConfigProblem, InvalidTable, OutOfRange};
 pub use spans::{MAX_OPEN_SPANS, MAX_SPANS, SPAN_WINDOW, SpansConfig};
+pub use tls::TlsConfig;
 
 pub use document::FormError;
 
@@ -55,6 +57,8 @@ pub struct Config {
     pub derived: DerivedConfig,
     /// Who may fetch and store.
     pub access: AccessConfig,
+    /// Encrypted connections of direct clients.
+    pub tls: TlsConfig,
     /// Who may change the control metrics.
     pub control: ControlConfig,
     /// What the process gives up.
@@ -85,11 +89,13 @@ pub struct AccessConfig {
     pub fetch: Vec<String>,
     /// Who may store them: filters for themselves, and with [`ControlConfig`] what is everybody's.
     pub store: Vec<String>,
+    /// Users and passwords, for direct clients over TLS and Unix sockets; `jumpseat passwd` writes the file.
+    pub passwords: Option<PathBuf>,
 }
 
 impl Default for AccessConfig {
     fn default() -> AccessConfig {
-        AccessConfig { fetch: vec!["*".to_owned()], store: vec!["*".to_owned()] }
+        AccessConfig { fetch: vec!["*".to_owned()], store: vec!["*".to_owned()], passwords: None }
     }
 }
 
@@ -126,12 +132,16 @@ pub struct ControlConfig {
 }
 
 impl Config {
-    /// Has relative paths of definitions and of files to follow begin at a directory.
+    /// Has relative paths of definitions, of files to follow, and of certificates and passwords begin at a directory.
     pub(crate) fn start_paths_at(&mut self, directory: &Path) {
         let files = self.file.iter_mut().map(|file| &mut file.path);
         for path in self.derived.files.iter_mut().flatten().chain(files) {
             *path = directory.join(&*path);
         }
+        if let Some(path) = &mut self.access.passwords {
+            *path = directory.join(&*path);
+        }
+        self.tls.start_paths_at(directory);
     }
 
     /// Checks the keys outside of all tables.

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pcp_client::{
     ArchiveProvider, ClientError, Context, EnvWarning, HostOptions, HostSpecError, global_registry,
 };
+use pcp_model::PmError;
 use pcp_model::time::Zone;
 
 use super::command_line::Ready;
@@ -51,7 +52,12 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
         if let ClientError::Spec(HostSpecError::Syntax { .. }) = &error {
             complain!("pmNewContext: bad host specification\n{}", error.to_string().trim_end());
         }
-        failed(format!("Cannot connect to PMCD on host \"{host}\": {}", error.code()))
+        let code = failed(format!("Cannot connect to PMCD on host \"{host}\": {}", error.code()));
+        // The code does not tell what has to be changed about a certificate.
+        if error.code() == PmError::TLS || matches!(error, ClientError::Unsupported(_)) {
+            eprintln!("{}: {error}", call.name);
+        }
+        code
     })?;
     for warning in warnings {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);

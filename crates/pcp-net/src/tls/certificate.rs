@@ -88,9 +88,9 @@ impl Certificate {
                 builder.with_client_cert_verifier(verifier.map_err(|error| unusable(path, &error))?)
             }
         };
-        let mut config = builder
-            .with_single_cert(chain, key)
-            .map_err(|error| unusable(&files.key, &format!("not the key of {}: {error}", files.certificate.display())))?;
+        let mut config = builder.with_single_cert(chain, key).map_err(|error| {
+            unusable(&files.key, &format!("not the key of {}: {error}", files.certificate.display()))
+        })?;
         // Clients of collectors stay connected: nothing would be won by remembering them.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
@@ -132,6 +132,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Certificate
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateError> {
     let pem = secret::read(path).map_err(|error| CertificateError::File { path: path.to_owned(), error })?;
-    PrivateKeyDer::from_pem_slice(&pem)
-        .map_err(|_| CertificateError::Empty { path: path.to_owned(), what: "private key without a passphrase" })
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|_| CertificateError::Empty {
+        path: path.to_owned(),
+        what: "private key without a passphrase",
+    })
 }

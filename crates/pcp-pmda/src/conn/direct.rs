@@ -6,16 +6,17 @@ use std::collections::BTreeMap;
 use bytes::BytesMut;
 
 use super::answer;
-use super::output::{Broken, Output, send};
+use super::handshake::{Denial, Handshake, Offer, Step};
+use super::login::{Claim, User};
+use super::output::{Broken, Next, Output, send};
 use crate::call::{Attributes, ClientId};
 use crate::core::{Core, Generations, Serve};
 use crate::endpoint::{self, Endpoint};
 use crate::labels::LabelSubject;
 use pcp_model::{InDom, PmError, Pmid, Profile};
 use pcp_pdu::{
-    self, Attr, AttrCode, ByteStr, Cred, CredFlags, Creds, ErrorPdu, Features, Fetch, Frame, FrameReader,
-    LabelPdu, LabelTarget, Pdu, PmnsIds, PmnsNames, ProfilePdu, RawValueSet, ResultKind, ResultPdu,
-    ResultWriter, StateChange, TextReq, TextTarget, kind,
+    self, Attr, ByteStr, ErrorPdu, Fetch, Frame, FrameReader, LabelPdu, LabelTarget, Pdu, PmnsIds, PmnsNames,
+    ProfilePdu, RawValueSet, ResultKind, ResultPdu, ResultWriter, StateChange, TextReq, TextTarget,
 };
 
 /// Longest PDU taken from a client (`pmcd -L`).
@@ -29,25 +30,13 @@ const MAX_PROFILE_ENTRIES: usize = 65_536;
 const ALL_PROFILE_ENTRIES: usize = 1 << 20;
 const EINVAL: PmError = PmError::from_errno(nix::errno::Errno::EINVAL as i32);
 const EAGAIN: PmError = PmError::from_errno(nix::errno::Errno::EAGAIN as i32);
-const EOPNOTSUPP: PmError = PmError::from_errno(nix::errno::Errno::EOPNOTSUPP as i32);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Before CREDS.
-    Start,
-    /// The CREDS were not acceptable: the next PDU ends the connection.
-    Refused,
-    /// The client has announced a container.
-    Container,
-    Open,
-}
 
 /// A line to a direct client.
 #[derive(Debug)]
 pub struct DirectConnection {
     reader: FrameReader,
     scratch: BytesMut,
-    stage: Stage,
+    handshake: Handshake,
     /// The client as the agent knows it, and as the endpoint does.
     client: ClientId,
     own: ClientId,
@@ -89,7 +78,8 @@ impl Agents<'_> {
 }
 
 impl DirectConnection {
-    /// A client has connected from `address`, at a time written as `ctime(3)` does.
+    /// A client has connected from `address`, at a time written as `ctime(3)` does. Nothing encrypted or authenticated is
+    /// on offer, unless [`DirectConnection::offering`] says so.
     pub fn new<S>(
         core: &mut Core<S>,
         endpoint: &mut Endpoint,
@@ -98,13 +88,14 @@ impl DirectConnection {
         start: &str,
     ) -> DirectConnection {
         let client = core.client_open();
+        let (admitted, known) = (core.admits(&attributes), attributes.uid.is_some());
         if let Some(known) = core.attributes_mut(client) {
             known.clone_from(&attributes);
         }
         DirectConnection {
             reader: FrameReader::new(MAX_PDU),
             scratch: BytesMut::new(),
-            stage: Stage::Start,
+            handshake: Handshake::new(Offer::default(), admitted, known),
             client,
             own: endpoint.client_open(address, start),
             attributes,
@@ -115,11 +106,15 @@ impl DirectConnection {
         }
     }
 
-    /// Speaks first, as a server has to: nothing encrypted or authenticated is on offer.
+    /// What the client can have, or has to.
+    pub fn offering<S>(mut self, core: &Core<S>, offer: Offer) -> DirectConnection {
+        self.handshake = Handshake::new(offer, core.admits(&self.attributes), self.attributes.uid.is_some());
+        self
+    }
+
+    /// Speaks first, as a server has to.
     pub fn greet(&mut self, out: &mut dyn Output) {
-        let features = [Features::CONTAINER, Features::LABELS, Features::HIGHRES, Features::DESCS];
-        let features = features.into_iter().fold(Features::default(), Features::union);
-        send(out, &mut self.scratch, 0, &Pdu::Error(ErrorPdu::greeting(features)));
+        send(out, &mut self.scratch, 0, &self.handshake.greeting());
     }
 
     /// The PDU that turns a client away before it has said anything.
@@ -129,7 +124,32 @@ impl DirectConnection {
 
     /// Whether the client has introduced itself.
     pub fn is_open(&self) -> bool {
-        self.stage == Stage::Open
+        self.handshake.is_open()
+    }
+
+    /// Why every request is refused, if it is.
+    pub fn denial(&self) -> Option<Denial> {
+        self.handshake.denial()
+    }
+
+    /// The name and password that are to be judged, once; the answer is for [`DirectConnection::verdict`].
+    pub fn claim(&mut self) -> Option<Claim> {
+        self.handshake.claim()
+    }
+
+    /// Who the client has proved to be, or why it has not.
+    pub fn verdict<S>(&mut self, core: &mut Core<S>, verdict: Result<User, Denial>, out: &mut dyn Output) {
+        let verdict = verdict.map(|User { name, uid, gid }| {
+            self.attributes.uid = Some(uid);
+            self.attributes.gid = Some(gid);
+            self.attributes.username = Some(name);
+            if let Some(known) = core.attributes_mut(self.client) {
+                known.clone_from(&self.attributes);
+            }
+            core.admits(&self.attributes)
+        });
+        let step = self.handshake.verdict(verdict);
+        self.say(step, out);
     }
 
     /// PDUs that have come so far.
@@ -137,7 +157,7 @@ impl DirectConnection {
         self.requests
     }
 
-    /// Answers what is in `input`, as far as `out` takes it.
+    /// Answers what is in `input`, as far as `out` takes it, and tells what the line has to do.
     ///
     /// # Errors
     /// [`Broken`]: to be closed, without an answer.
@@ -148,13 +168,15 @@ impl DirectConnection {
         input: &mut BytesMut,
         results: &mut ResultWriter,
         out: &mut dyn Output,
-    ) -> Result<(), Broken> {
-        while out.is_clear() {
+    ) -> Result<Next, Broken> {
+        let step = self.handshake.go_on();
+        self.say(step, out);
+        while out.is_clear() && self.handshake.next() == Next::Input {
             let Some(frame) = self.reader.next(input)? else { break };
             self.requests += 1;
             self.handle(Agents { agent: &mut *core, endpoint: &mut *endpoint }, &frame, results, out)?;
         }
-        Ok(())
+        Ok(self.handshake.next())
     }
 
     /// The line is closed.
@@ -172,34 +194,19 @@ impl DirectConnection {
         out: &mut dyn Output,
     ) -> Result<(), Broken> {
         let pdu = Pdu::decode(frame).map_err(|error| error.pm_error());
-        let answer = match self.stage {
-            Stage::Start if frame.kind != kind::CREDS => return Err(Broken::Handshake),
-            Stage::Refused => return Err(Broken::Handshake),
-            Stage::Start => match pdu {
-                Ok(Pdu::Creds(creds)) => self.creds(&creds),
-                Ok(_) => return Err(Broken::Handshake),
-                Err(error) => {
-                    self.stage = Stage::Refused;
-                    Some(Err(error))
-                }
-            },
-            Stage::Container => {
-                self.stage = Stage::Open;
-                match pdu {
-                    Ok(Pdu::Attr(attr)) if attr.code == AttrCode::CONTAINER => {
-                        self.container(&mut agents, &attr)
-                    }
-                    _ => Some(Err(PmError::IPC)),
-                }
+        let answer = match self.handshake.take(frame.kind, pdu)? {
+            Step::Container(attr) => self.container(&mut agents, &attr),
+            Step::Request(Pdu::Fetch(fetch)) => {
+                self.fetch(&mut agents, &fetch, ResultKind::Micro, results, out)
             }
-            Stage::Open => match pdu {
-                Ok(Pdu::Fetch(fetch)) => self.fetch(&mut agents, &fetch, ResultKind::Micro, results, out),
-                Ok(Pdu::HighResFetch(fetch)) => {
-                    self.fetch(&mut agents, &fetch, ResultKind::HighRes, results, out)
-                }
-                Ok(pdu) => self.request(&mut agents, pdu),
-                Err(error) => Some(Err(error)),
-            },
+            Step::Request(Pdu::HighResFetch(fetch)) => {
+                self.fetch(&mut agents, &fetch, ResultKind::HighRes, results, out)
+            }
+            Step::Request(pdu) => self.request(&mut agents, pdu),
+            step @ (Step::Answer(_) | Step::Silence) => {
+                self.say(step, out);
+                None
+            }
         };
         if let Some(answer) = answer {
             let pdu = answer.unwrap_or_else(|error| Pdu::Error(ErrorPdu::failure(error)));
@@ -208,20 +215,9 @@ impl DirectConnection {
         Ok(())
     }
 
-    /// The first PDU. What pmcd accepts silently but does not like ends the connection at the next one.
-    fn creds(&mut self, creds: &Creds) -> Option<Result<Pdu, PmError>> {
-        let Some(Cred::Version { version: 1.., flags }) = creds.creds.last() else {
-            self.stage = Stage::Refused;
-            return None;
-        };
-        self.stage = if flags.contains(CredFlags::CONTAINER) { Stage::Container } else { Stage::Open };
-        let tls_or_sasl = [CredFlags::SECURE, CredFlags::COMPRESS, CredFlags::AUTH, CredFlags::SECURE_ACK];
-        if flags.0 & !(CredFlags::CLIENT.0 & !CredFlags::CERT_REQD.0) != 0 {
-            Some(Err(PmError::IPC))
-        } else if tls_or_sasl.iter().any(|flag| flags.contains(*flag)) {
-            Some(Err(EOPNOTSUPP))
-        } else {
-            None
+    fn say(&mut self, step: Step, out: &mut dyn Output) {
+        if let Step::Answer(pdu) = step {
+            send(out, &mut self.scratch, 0, &pdu);
         }
     }
 

@@ -7,9 +7,13 @@
 
 mod answer;
 mod direct;
+mod handshake;
+mod login;
 mod output;
 mod pmcd;
 
 pub use direct::DirectConnection;
-pub use output::{Broken, Output};
+pub use handshake::{Denial, Offer};
+pub use login::{Claim, User};
+pub use output::{Broken, Next, Output};
 pub use pmcd::{PmcdConnection, PmcdOptions};

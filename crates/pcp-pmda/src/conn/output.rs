@@ -14,6 +14,17 @@ pub trait Output {
     fn is_clear(&self) -> bool;
 }
 
+/// What a line has to do before its connection can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing: bytes of the peer, as they come.
+    Input,
+    /// Begin TLS, and go on at once, with no input if need be. What has come already is TLS.
+    Encrypt,
+    /// Wait until somebody has judged a password, and read nothing meanwhile.
+    Verdict,
+}
+
 /// The peer broke the protocol beyond repair, or ended: nothing more can be read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -46,6 +46,9 @@ pub(super) struct State {
     clients: BTreeMap<ClientId, ClientInfo>,
     instances: Instances,
     labels: String,
+    /// What is on offer.
+    encrypts: bool,
+    authenticates: bool,
 }
 
 struct ClientInfo {
@@ -79,6 +82,8 @@ impl Endpoint {
             loggers: Instances::in_memory(),
             clients: BTreeMap::new(),
             instances: Instances::in_memory(),
+            encrypts: false,
+            authenticates: false,
         };
         let core = Agent::new("pmcd", DOMAIN, state)
             .pmns("pmns of the endpoint", include_str!("pmns"))
@@ -96,6 +101,11 @@ impl Endpoint {
     /// There is another address to connect to: only local clients can come if all of them are local.
     pub(super) fn restrict(&mut self, local: bool) {
         self.core.state.host.local &= local;
+    }
+
+    /// Clients can encrypt their connections, and log in.
+    pub(super) fn offers(&mut self, tls: bool, passwords: bool) {
+        (self.core.state.encrypts, self.core.state.authenticates) = (tls, passwords);
     }
 
     /// A client has connected from `address`.
@@ -192,10 +202,10 @@ fn metrics() -> Vec<Metric<State>> {
         of_client("pmcd.client.whoami", |info| &info.whoami).any_instance().store(whoami),
         of_client("pmcd.client.start_date", |info| &info.start),
         of_client("pmcd.client.container", |info| &info.container),
-        flag("pmcd.feature.secure", never),
+        flag("pmcd.feature.secure", |state| state.encrypts),
         flag("pmcd.feature.compress", never),
         flag("pmcd.feature.ipv6", always),
-        flag("pmcd.feature.authentication", never),
+        flag("pmcd.feature.authentication", |state| state.authenticates),
         flag("pmcd.feature.creds_required", never),
         flag("pmcd.feature.unix_domain_sockets", always),
         flag("pmcd.feature.service_discovery", never),

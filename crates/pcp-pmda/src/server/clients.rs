@@ -1,13 +1,17 @@
 //! The direct endpoint's clients and their deadlines.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use pcp_net::Limiter;
 use slab::Slab;
 
 use super::Stats;
 use super::io::{Channel, Closed, Line, Rest};
 use super::listen::Peer;
+use super::logins::{Logins, Verdict};
+use super::security::{Origin, Security};
 use crate::{BODY_SECONDS, Core, DirectConnection, Endpoint};
 use pcp_pdu::ResultWriter;
 
@@ -54,6 +58,9 @@ struct Client {
     line: Line,
     connection: DirectConnection,
     address: String,
+    origin: Origin,
+    /// The attempt to log in that is being judged.
+    attempt: Option<u64>,
     /// When it asked for something last.
     asked: Instant,
     due: Option<(Duty, Instant)>,
@@ -68,6 +75,26 @@ pub(super) struct Clients {
     due: BTreeSet<(Instant, usize)>,
     /// Bytes that wait to be written, of all clients.
     waiting: usize,
+    refusals: Refusals,
+}
+
+/// Tells the log of clients that are not let in, and not of a flood of them: they are counted.
+struct Refusals(Limiter);
+
+impl Default for Refusals {
+    fn default() -> Refusals {
+        Refusals(Limiter::new(10, Duration::from_secs(1)))
+    }
+}
+
+impl Refusals {
+    fn tell(&mut self, client: &str, reason: &dyn std::fmt::Display) {
+        match self.0.allow(Instant::now()) {
+            Some(0) => tracing::warn!(client, "not let in: {reason}"),
+            Some(others) => tracing::warn!(client, others, "not let in: {reason}"),
+            None => {}
+        }
+    }
 }
 
 /// Why a client is gone.
@@ -93,10 +120,14 @@ impl Clients {
         peer: Peer,
         core: &mut Core<S>,
         endpoint: &mut Endpoint,
+        security: &Security,
         start: &str,
     ) -> std::io::Result<usize> {
-        let mut line = Line::new(Channel::socket(peer.socket)?);
-        let mut connection = DirectConnection::new(core, endpoint, peer.attributes, &peer.address, start);
+        let (offer, origin) = (security.offer(&peer.attributes), Origin::of(&peer.attributes));
+        let mut line =
+            Line::new(Channel::socket(peer.socket)?).with_certificate(security.certificate.clone());
+        let connection = DirectConnection::new(core, endpoint, peer.attributes, &peer.address, start);
+        let mut connection = connection.offering(core, offer);
         if let Err(error) = line.say(|out| connection.greet(out)) {
             connection.close(core, endpoint);
             return Err(std::io::Error::other(error.to_string()));
@@ -107,6 +138,8 @@ impl Clients {
             line,
             connection,
             address: peer.address,
+            origin,
+            attempt: None,
             asked: Instant::now(),
             due: Some((Duty::Handshake, due)),
         };
@@ -132,6 +165,7 @@ impl Clients {
     ) -> Result<Rest, Gone> {
         let Some(client) = self.table.get_mut(place) else { return Ok(Rest::Wait) };
         let Client { line, connection, address, asked, .. } = client;
+        let (was_denied, was_encrypted) = (connection.denial().is_some(), line.is_encrypted());
         // What it adds to the sum of all is known only after its turn.
         debug_assert!(self.waiting >= line.waiting(), "counted since its last turn");
         self.waiting -= line.waiting();
@@ -145,8 +179,20 @@ impl Clients {
             result
         });
         self.waiting += line.waiting();
+        if line.is_encrypted() && !was_encrypted {
+            stats.encrypted.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(denial) = connection.denial().filter(|_| !was_denied) {
+            stats.denied.fetch_add(1, Ordering::Relaxed);
+            self.refusals.tell(address, &denial);
+        }
         let rest = match rest {
             Ok(rest) => Ok(rest),
+            Err(Closed::Tls(reason)) => {
+                stats.tls_failed.fetch_add(1, Ordering::Relaxed);
+                self.refusals.tell(address, &reason);
+                Err(Gone::Left)
+            }
             Err(Closed::Broken(reason)) => {
                 tracing::warn!(client = %address, %reason, "dropped");
                 Err(Gone::Broken)
@@ -185,6 +231,56 @@ impl Clients {
         };
         tracing::warn!(client = %client.address, "dropped: it asks for nothing, and others wait for a place");
         self.remove(place, core, endpoint);
+        true
+    }
+
+    /// Has the claim of a client judged, if it has just made one. Whether it is refused at once.
+    pub(super) fn log_in<S>(
+        &mut self,
+        place: usize,
+        core: &mut Core<S>,
+        logins: &mut Logins,
+        stats: &Stats,
+    ) -> bool {
+        let Some(client) = self.table.get_mut(place) else { return false };
+        let Some(claim) = client.connection.claim() else { return false };
+        match logins.begin(place, client.origin, claim) {
+            Ok(attempt) => {
+                client.attempt = Some(attempt);
+                false
+            }
+            Err(denial) => {
+                client.attempt = Some(0);
+                self.conclude(Verdict { place, attempt: 0, outcome: Err(denial) }, core, logins, stats)
+            }
+        }
+    }
+
+    /// Lets a client in that has proved who it is, or not. Whether it is still there.
+    pub(super) fn conclude<S>(
+        &mut self,
+        Verdict { place, attempt, outcome }: Verdict,
+        core: &mut Core<S>,
+        logins: &mut Logins,
+        stats: &Stats,
+    ) -> bool {
+        let client = self.table.get_mut(place).filter(|client| client.attempt == Some(attempt));
+        let Some(client) = client else { return false };
+        client.attempt = None;
+        if let Ok(user) = &outcome {
+            stats.logins.fetch_add(1, Ordering::Relaxed);
+            logins.forgive(client.origin);
+            tracing::info!(client = %client.address, user = user.name, "logged in");
+        }
+        self.waiting -= client.line.waiting();
+        // A line that breaks here is noticed when it is driven.
+        let _ = client.line.say(|out| client.connection.verdict(core, outcome, out));
+        self.waiting += client.line.waiting();
+        if let Some(denial) = client.connection.denial() {
+            stats.denied.fetch_add(1, Ordering::Relaxed);
+            self.refusals.tell(&client.address, &denial);
+        }
+        client.line.resume();
         true
     }
 
@@ -234,10 +330,12 @@ impl Clients {
     fn set_due(&mut self, place: usize, rest: Rest) {
         let limits = self.limits;
         let Some(client) = self.table.get_mut(place) else { return };
-        let (duty, allowed) = if client.line.waiting() > 0 {
-            (Duty::Reading { written: client.line.written() }, limits.reading)
-        } else if !client.connection.is_open() {
+        // What is said once both sides have agreed on TLS may be decided before they have.
+        let is_open = client.connection.is_open() && !client.line.is_agreeing();
+        let (duty, allowed) = if !is_open {
             (Duty::Handshake, limits.handshake)
+        } else if client.line.waiting() > 0 {
+            (Duty::Reading { written: client.line.written() }, limits.reading)
         } else if client.line.has_partial_input() && rest == Rest::Wait {
             (Duty::Body { answered: client.connection.requests() }, limits.body)
         } else {

@@ -10,7 +10,9 @@ use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
-use crate::{Broken, Output};
+use super::secure::Secure;
+use crate::{Broken, Next, Output};
+use pcp_net::{Certificate, TlsError};
 
 /// Rounds of reading and answering before others get their turn.
 const ROUNDS: usize = 16;
@@ -26,6 +28,8 @@ pub(super) enum Closed {
     Eof,
     #[error("{0}")]
     Broken(#[from] Broken),
+    #[error("{0}")]
+    Tls(#[from] TlsError),
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -65,6 +69,12 @@ pub(super) struct Line {
     channel: Channel,
     input: BytesMut,
     outgoing: Outgoing,
+    /// What the line is encrypted with, once its connection says so.
+    certificate: Option<Certificate>,
+    /// Nothing more is read or answered until [`Line::resume`].
+    paused: bool,
+    /// The peer has said that nothing more comes.
+    ended: bool,
     /// The input may hold more; it has not said otherwise since it last told us so.
     readable: bool,
     /// The peer has closed its side: the end is to be read, after whatever comes before it.
@@ -84,7 +94,10 @@ pub(super) enum Rest {
 
 #[derive(Debug, Default)]
 struct Outgoing {
+    /// As the socket will take it.
     waiting: BytesMut,
+    /// What encrypts it before.
+    secure: Option<Box<Secure>>,
     error: Option<io::Error>,
     /// Bytes written so far.
     written: u64,
@@ -96,10 +109,18 @@ impl Line {
             channel,
             input: BytesMut::new(),
             outgoing: Outgoing::default(),
+            certificate: None,
+            paused: false,
+            ended: false,
             readable: true,
             closing: false,
             watched: false,
         }
+    }
+
+    /// A line that can be encrypted.
+    pub(super) fn with_certificate(self, certificate: Option<Certificate>) -> Line {
+        Line { certificate, ..self }
     }
 
     fn fds(&self) -> (RawFd, Option<RawFd>) {
@@ -147,7 +168,22 @@ impl Line {
 
     /// Bytes that wait to be written.
     pub(super) fn waiting(&self) -> usize {
-        self.outgoing.waiting.len()
+        self.outgoing.waiting.len() + self.outgoing.secure.as_ref().map_or(0, |secure| secure.waiting())
+    }
+
+    /// Whether both sides have agreed on TLS.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.outgoing.secure.as_ref().is_some_and(|secure| secure.is_established())
+    }
+
+    /// Whether TLS has begun, and both sides have not agreed on it yet.
+    pub(super) fn is_agreeing(&self) -> bool {
+        self.outgoing.secure.is_some() && !self.is_encrypted()
+    }
+
+    /// Goes on after [`Next::Verdict`].
+    pub(super) fn resume(&mut self) {
+        self.paused = false;
     }
 
     /// Bytes written so far.
@@ -163,7 +199,7 @@ impl Line {
     /// Lets `speak` send something out of turn.
     pub(super) fn say(&mut self, speak: impl FnOnce(&mut dyn Output)) -> Result<(), Closed> {
         let out = self.channel.output.as_mut().unwrap_or(&mut self.channel.input);
-        speak(&mut Sender { outgoing: &mut self.outgoing, out, turn: Instant::now() });
+        speak(&mut self.outgoing.to(out, Instant::now()));
         self.outgoing.check()
     }
 
@@ -172,49 +208,95 @@ impl Line {
     pub(super) fn drive(
         &mut self,
         scratch: &mut [u8],
-        mut process: impl FnMut(&mut BytesMut, &mut dyn Output) -> Result<(), Broken>,
+        mut process: impl FnMut(&mut BytesMut, &mut dyn Output) -> Result<Next, Broken>,
     ) -> Result<Rest, Closed> {
         let turn = Instant::now();
         for _ in 0..ROUNDS {
             let Channel { input, output } = &mut self.channel;
-            self.outgoing.flush(output.as_mut().unwrap_or(input));
+            let out = output.as_mut().unwrap_or(input);
+            self.outgoing.push(out, turn);
             self.outgoing.check()?;
-            if !self.outgoing.is_clear() {
+            if !self.outgoing.waiting.is_empty() {
+                return Ok(Rest::Wait);
+            }
+            if self.outgoing.can_seal() || turn.elapsed() >= TURN {
+                return Ok(Rest::More);
+            }
+            if self.paused {
                 return Ok(Rest::Wait);
             }
             if !self.input.is_empty() {
-                let out = output.as_mut().unwrap_or(input);
                 // A socket's one descriptor serves both ways; the sender only writes.
-                process(&mut self.input, &mut Sender { outgoing: &mut self.outgoing, out, turn })?;
+                let mut next = process(&mut self.input, &mut self.outgoing.to(out, turn))?;
+                if next == Next::Encrypt {
+                    self.encrypt()?;
+                    let out = self.channel.output.as_mut().unwrap_or(&mut self.channel.input);
+                    next = process(&mut self.input, &mut self.outgoing.to(out, turn))?;
+                }
                 self.outgoing.check()?;
-                if !self.outgoing.is_clear() {
+                self.paused = next == Next::Verdict;
+                if !self.outgoing.is_clear() || self.paused {
                     continue;
                 }
                 if turn.elapsed() >= TURN {
                     return Ok(Rest::More);
                 }
             }
+            if self.ended {
+                return Err(Closed::Eof);
+            }
             if !self.readable {
                 self.give_back();
                 return Ok(Rest::Wait);
             }
-            match self.channel.input.read(scratch) {
-                Ok(0) => return Err(Closed::Eof),
-                Ok(n) => {
-                    // A stream that gave less than it could is empty (epoll(7)); but its end may have been
-                    // told together with the last bytes, and is told only once.
-                    self.readable = n == scratch.len() || self.closing;
-                    self.input.extend_from_slice(&scratch[..n]);
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.readable = false;
-                    self.closing = false;
-                }
-                Err(error) => return Err(Closed::Io(error)),
-            }
+            self.read(scratch)?;
         }
         Ok(Rest::More)
+    }
+
+    /// Reads once.
+    fn read(&mut self, scratch: &mut [u8]) -> Result<(), Closed> {
+        match self.channel.input.read(scratch) {
+            Ok(0) => return Err(Closed::Eof),
+            Ok(n) => {
+                // A stream that gave less than it could is empty (epoll(7)); but its end may have been
+                // told together with the last bytes, and is told only once.
+                self.readable = n == scratch.len() || self.closing;
+                match &mut self.outgoing.secure {
+                    None => self.input.extend_from_slice(&scratch[..n]),
+                    Some(_) => self.decrypt(&scratch[..n])?,
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.readable = false;
+                self.closing = false;
+            }
+            Err(error) => return Err(Closed::Io(error)),
+        }
+        Ok(())
+    }
+
+    /// Begins TLS. Whatever has come behind the request for it is TLS already, so that nobody on the way can have put
+    /// in what would count as the client's own.
+    fn encrypt(&mut self) -> Result<(), Closed> {
+        let Some(certificate) = &self.certificate else { return Err(Closed::Broken(Broken::Handshake)) };
+        self.outgoing.secure = Some(Box::new(Secure::new(certificate.begin()?)));
+        let begun = std::mem::take(&mut self.input);
+        self.decrypt(&begun)
+    }
+
+    fn decrypt(&mut self, bytes: &[u8]) -> Result<(), Closed> {
+        let Outgoing { secure, waiting, .. } = &mut self.outgoing;
+        let Some(secure) = secure else { return Ok(()) };
+        let received = secure.receive(bytes, &mut self.input, waiting);
+        if received.is_err() {
+            // The peer is told why, as far as the socket takes it at once.
+            let out = self.channel.output.as_mut().unwrap_or(&mut self.channel.input);
+            self.outgoing.flush(out);
+        }
+        self.ended = !received?;
+        Ok(())
     }
 
     fn give_back(&mut self) {
@@ -223,6 +305,9 @@ impl Line {
         }
         if self.outgoing.waiting.is_empty() && self.outgoing.waiting.capacity() > KEEP {
             self.outgoing.waiting = BytesMut::new();
+        }
+        if let Some(secure) = &mut self.outgoing.secure {
+            secure.give_back(KEEP);
         }
     }
 }
@@ -237,6 +322,10 @@ struct Sender<'a> {
 
 impl Output for Sender<'_> {
     fn send(&mut self, parts: [&[u8]; 2]) {
+        if let Some(secure) = &mut self.outgoing.secure {
+            secure.put(parts);
+            return self.outgoing.push(self.out, self.turn);
+        }
         let mut skip = 0;
         if self.outgoing.is_clear() {
             skip = self.outgoing.write(self.out, parts);
@@ -254,12 +343,34 @@ impl Output for Sender<'_> {
 }
 
 impl Outgoing {
+    fn to<'a>(&'a mut self, out: &'a mut File, turn: Instant) -> Sender<'a> {
+        Sender { outgoing: self, out, turn }
+    }
+
     fn is_clear(&self) -> bool {
-        self.waiting.is_empty() && self.error.is_none()
+        let sealed = self.secure.as_ref().is_none_or(|secure| secure.waiting() == 0);
+        self.waiting.is_empty() && sealed && self.error.is_none()
+    }
+
+    /// Whether there is something to be encrypted now.
+    fn can_seal(&self) -> bool {
+        self.secure.as_ref().is_some_and(|secure| secure.can_seal())
     }
 
     fn check(&mut self) -> Result<(), Closed> {
         self.error.take().map_or(Ok(()), |error| Err(Closed::Io(error)))
+    }
+
+    /// Encrypts and writes until the system takes no more, or the turn is over.
+    fn push(&mut self, out: &mut File, turn: Instant) {
+        loop {
+            self.flush(out);
+            let is_stuck = !self.waiting.is_empty() || self.error.is_some();
+            let Some(secure) = &mut self.secure else { return };
+            if is_stuck || turn.elapsed() >= TURN || !secure.seal(&mut self.waiting) {
+                return;
+            }
+        }
     }
 
     fn flush(&mut self, out: &mut File) {
@@ -315,7 +426,7 @@ mod tests {
                     answered += 1;
                     std::thread::sleep(TURN * 2 / 3);
                 }
-                Ok(())
+                Ok(Next::Input)
             });
             (rest.unwrap(), answered)
         };

@@ -7,13 +7,17 @@
 mod clients;
 mod io;
 mod listen;
+mod logins;
 mod pmcd;
 mod run;
+mod secure;
+mod security;
 mod signals;
 
 pub use clients::Limits;
 pub use listen::Listen;
 pub use pmcd::Transport;
+pub use security::Security;
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -30,6 +34,7 @@ use mio::{Interest, Poll, Token};
 use super::{BuildError, Core, Endpoint, HostInfo, PmcdOptions};
 use clients::Clients;
 use listen::Listener;
+use logins::Logins;
 use pcp_pdu::ResultWriter;
 use pmcd::PmcdLine;
 use signals::Signals;
@@ -105,6 +110,14 @@ pub struct Stats {
     pub idle: AtomicU64,
     /// Direct clients dropped because they broke the protocol.
     pub broken: AtomicU64,
+    /// Direct clients that have begun TLS and agreed on it.
+    pub encrypted: AtomicU64,
+    /// Direct clients dropped because they began TLS and did not keep to it, or were not trusted.
+    pub tls_failed: AtomicU64,
+    /// Direct clients that have logged in.
+    pub logins: AtomicU64,
+    /// Direct clients that are refused everything: for want of TLS, of a password that is right, or of a grant.
+    pub denied: AtomicU64,
     /// Times the loop woke up.
     pub wakeups: AtomicU64,
     /// Nanoseconds that the loop did not sleep.
@@ -188,6 +201,8 @@ pub struct Server<S> {
     /// Where clients within this program come in.
     inside: Receiver<UnixStream>,
     clients: Clients,
+    security: Security,
+    logins: Option<Logins>,
     /// Clients that have something to do, each once, in the order of their turns.
     busy: VecDeque<usize>,
     /// pmcd has, too.
@@ -223,6 +238,8 @@ impl<S> Server<S> {
             listeners: Vec::new(),
             inside,
             clients: Clients::default(),
+            security: Security::default(),
+            logins: None,
             busy: VecDeque::new(),
             pmcd_busy: false,
             accept_again: None,
@@ -255,6 +272,19 @@ impl<S> Server<S> {
     /// Sets what direct clients may cost.
     pub fn set_limits(&mut self, limits: Limits) {
         self.clients.limits = limits;
+    }
+
+    /// Sets what direct clients may prove, or have to. Call it before [`Server::listen`].
+    ///
+    /// # Errors
+    /// The system has no room for the thread that looks at passwords.
+    pub fn secure(&mut self, security: Security) -> Result<(), ServeError> {
+        self.logins = match &security.passwords {
+            Some(passwords) => Some(Logins::start(passwords.clone(), self.handle())?),
+            None => None,
+        };
+        self.security = security;
+        Ok(())
     }
 
     /// Sets what is called after [`Handle::wake`].
@@ -340,7 +370,9 @@ impl<S> Server<S> {
         match &mut self.endpoint {
             None => {
                 let host = HostInfo { local, ..HostInfo::of_this_host() };
-                self.endpoint = Some(Endpoint::new(&self.core, host)?);
+                let mut endpoint = Endpoint::new(&self.core, host)?;
+                endpoint.offers(self.security.certificate.is_some(), self.security.passwords.is_some());
+                self.endpoint = Some(endpoint);
             }
             Some(endpoint) => endpoint.restrict(local),
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::Stats;
 use super::io::{Channel, Closed, Line, Rest};
 use super::listen::{Listen, Listener};
-use crate::{Core, PmcdConnection, PmcdOptions};
+use crate::{Core, Next, PmcdConnection, PmcdOptions};
 use pcp_pdu::ResultWriter;
 
 /// Permission bits of the socket pmcd connects to.
@@ -152,7 +152,7 @@ impl PmcdLine {
             let (before, begun) = (connection.requests(), Instant::now());
             let result = connection.process(core, input, results, out);
             stats.answered(connection.requests() - before, begun.elapsed());
-            result
+            result.map(|()| Next::Input)
         })
     }
 

@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use super::clients::Gone;
 use super::io::{Channel, Closed, Line, Rest};
 use super::listen::Peer;
+use super::logins::Logins;
 use super::pmcd::{Accepted, PmcdLine};
 use super::signals::Signals;
 use super::{
@@ -126,6 +127,7 @@ impl<S> Server<S> {
             return Ok(Some(Exit::Stopped));
         }
         self.take_in_insiders();
+        self.take_verdicts();
         if let Some(hook) = &mut self.on_wake {
             hook(&mut self.core);
             self.check_ready()?;
@@ -295,9 +297,22 @@ impl<S> Server<S> {
         }
     }
 
+    /// Goes on with clients whose passwords have been looked at.
+    fn take_verdicts(&mut self) {
+        while let Some(verdict) = self.logins.as_ref().and_then(Logins::next_verdict) {
+            let place = verdict.place;
+            if let Some(logins) = &mut self.logins
+                && self.clients.conclude(verdict, &mut self.core, logins, &self.stats)
+            {
+                self.mark_busy(place);
+            }
+        }
+    }
+
     fn add_client(&mut self, peer: Peer) {
         let Some(endpoint) = &mut self.endpoint else { return };
-        if !self.core.admits(&peer.attributes) {
+        let may_log_in = self.security.offer(&peer.attributes).may_log_in();
+        if !may_log_in && !self.core.admits(&peer.attributes) {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!("{} turned away: it may neither fetch nor store", peer.attributes.identity());
             return refuse(peer, PmError::PERMISSION);
@@ -312,7 +327,9 @@ impl<S> Server<S> {
         }
         let start = crate::time::ctime(std::time::SystemTime::now());
         // Otherwise it has gone already.
-        let Ok(place) = self.clients.add(peer, &mut self.core, endpoint, &start) else { return };
+        let Ok(place) = self.clients.add(peer, &mut self.core, endpoint, &self.security, &start) else {
+            return;
+        };
         self.stats.accepted.fetch_add(1, Ordering::Relaxed);
         let token = Token(CLIENTS + place);
         match self.clients.line(place).map(|line| line.watch(self.poll.registry(), token)) {
@@ -327,6 +344,11 @@ impl<S> Server<S> {
         let (core, results, scratch) = (&mut self.core, &mut self.results, &mut self.scratch);
         let gone = match self.clients.drive(place, core, endpoint, results, scratch, &self.stats) {
             Ok(rest) => {
+                if let Some(logins) = &mut self.logins
+                    && self.clients.log_in(place, &mut self.core, logins, &self.stats)
+                {
+                    return self.mark_busy(place);
+                }
                 if self.clients.drop_slowest(&mut self.core, endpoint) {
                     self.stats.slow.fetch_add(1, Ordering::Relaxed);
                     self.count_clients();

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::agent_support::wire::{self, answer, words};
 use crate::agent_support::{Running, Serving};
-use pcp_pmda::{Exit, Limits, Listen};
-use support::{LoggerRun, PcpEnv, temp_dir};
+use pcp_net::{Certificate, CertificateFiles};
+use pcp_pmda::{Exit, Limits, Listen, Security};
+use support::{Certificates, LoggerRun, PcpEnv, temp_dir};
 
 fn run(server: &Running, program: &str, args: &[&str]) -> support::Output {
     let mut all = vec!["-h", server.host()];
@@ -258,6 +259,32 @@ fn the_end_is_seen_behind_the_last_request() {
         run(&server, "pminfo", &["-f", "pmcd.numclients"]).ok().contains("value 1\n").then_some(())
     });
     assert!(gone.is_some(), "clients that have closed are gone");
+}
+
+/// The beginning of a record that a client may begin TLS with, and nothing behind it.
+const HALF_A_HELLO: [u8; 9] = [22, 3, 1, 2, 0, 1, 0, 1, 0xfc];
+
+#[test]
+fn a_handshake_that_goes_no_further_gives_its_place_back() {
+    let made = Certificates::new();
+    let files =
+        CertificateFiles { certificate: made.path("pcp.crt"), key: made.path("pcp.key"), client_ca: None };
+    let certificate = Some(Certificate::load(&files).unwrap());
+    let security = Security { certificate, ..Security::default() };
+    let limits = Limits { clients: 1, handshake: Duration::from_millis(200), ..Limits::default() };
+    for sent in [&[][..], &HALF_A_HELLO] {
+        let server = Serving { limits: Some(limits), security: security.clone(), ..Serving::tcp() }.start();
+        let mut stream = TcpStream::connect(server.host()).unwrap();
+        let mut greeting = [0; 20];
+        stream.read_exact(&mut greeting).unwrap();
+        assert_eq!(greeting[16..], [0x02, 0x01, 0x0e, 0x51], "TLS is on offer, and its start is told");
+        stream.write_all(&words(&[20, 0x700c, 1, 1, 0x0102_0011])).unwrap();
+        assert_eq!(answer(&mut stream)[12..], [0; 4], "the server is about to begin");
+        stream.write_all(sent).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "it had to go");
+        assert!(run(&server, "pminfo", &["-f", "probe.count"]).ok().contains("value"));
+    }
 }
 
 #[test]

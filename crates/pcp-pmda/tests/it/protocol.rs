@@ -9,7 +9,8 @@ use pcp_pdu::{
     PmnsIds, PmnsNames, ProfilePdu, RawValueSet, ResultKind, ResultPdu, ResultWriter,
 };
 use pcp_pmda::{
-    Attributes, Broken, Core, DirectConnection, Endpoint, HostInfo, Output, PmcdConnection, PmcdOptions,
+    Attributes, Broken, Core, Denial, DirectConnection, Endpoint, HostInfo, Next, Offer, Output,
+    PmcdConnection, PmcdOptions, User,
 };
 use proptest::prelude::*;
 
@@ -323,14 +324,111 @@ impl Client {
         Client { core, endpoint, connection, results: ResultWriter::new(1 << 24), out: Sent::default() }
     }
 
-    fn bytes(&mut self, input: &mut BytesMut) -> Result<(), Broken> {
+    fn bytes(&mut self, input: &mut BytesMut) -> Result<Next, Broken> {
         self.connection.process(&mut self.core, &mut self.endpoint, input, &mut self.results, &mut self.out)
+    }
+
+    fn offering(offer: Offer) -> Client {
+        let mut client = Client::new();
+        let connection = DirectConnection::new(
+            &mut client.core,
+            &mut client.endpoint,
+            Attributes::default(),
+            "test",
+            "now",
+        );
+        client.connection = connection.offering(&client.core, offer);
+        client
+    }
+
+    /// What the line has to do after a PDU, and what was answered.
+    fn next(&mut self, pdu: &Pdu) -> (Next, Vec<Pdu>) {
+        let next = self.bytes(&mut BytesMut::from(&pdu.to_bytes(0).unwrap()[..])).unwrap();
+        (next, self.out.take())
     }
 
     fn ask(&mut self, pdu: &Pdu) -> Vec<Pdu> {
         self.bytes(&mut BytesMut::from(&pdu.to_bytes(0).unwrap()[..])).unwrap();
         self.out.take()
     }
+}
+
+fn creds(flags: u16) -> Pdu {
+    Pdu::Creds(Creds::version(CredFlags(flags)))
+}
+
+fn sasl(text: &str) -> Pdu {
+    let payload = bytes::Bytes::copy_from_slice(text.as_bytes());
+    Pdu::Attr(Attr { code: AttrCode::SASL, payload })
+}
+
+#[test]
+fn encryption_and_passwords_are_asked_for_as_pmcd_does() {
+    let desc = Pdu::DescReq(Pmid::new(DOMAIN, 0, 0));
+    let tls = Offer { tls: true, passwords: true, ..Offer::default() };
+    for (flags, answer) in [(0x1, None), (0x11, Some(error(PmError(0)))), (0x15, Some(error(PmError(0))))] {
+        let mut client = Client::offering(tls);
+        assert_eq!(client.next(&creds(flags)), (Next::Encrypt, answer.into_iter().collect()), "{flags:#x}");
+        // The line is encrypted by now.
+        let next = client.bytes(&mut BytesMut::new()).unwrap();
+        if flags & 0x4 != 0 {
+            assert_eq!((next, client.out.take()), (Next::Input, vec![sasl("PLAIN")]));
+            assert_eq!(client.next(&sasl("PLAIN\0\0ada\0x")), (Next::Verdict, vec![]));
+            assert_eq!(client.connection.claim().map(|claim| claim.user).as_deref(), Some("ada"));
+            let user = User { name: "ada".to_owned(), uid: 7, gid: 8 };
+            client.connection.verdict(&mut client.core, Ok(user), &mut client.out);
+            assert_eq!(client.out.take(), []);
+        }
+        assert!(matches!(client.ask(&desc)[..], [Pdu::Desc(_)]), "{flags:#x}");
+    }
+    // In clear there are no mechanisms, and without TLS nothing where that is required.
+    let required = Offer { tls_required: true, ..tls };
+    for (offer, flags, first, later) in [
+        (tls, 0x4, Some(PmError(-21_348)), PmError(-21_348)),
+        (required, 0, None, PmError::PERMISSION),
+        (required, 0x4, None, PmError::PERMISSION),
+        (required, 0x3, None, PmError::PERMISSION),
+        (Offer { certificate_required: true, ..required }, 0, None, PmError::NEEDCLIENTCERT),
+    ] {
+        let mut client = Client::offering(offer);
+        let first: Vec<Pdu> = first.into_iter().map(error).collect();
+        assert_eq!(client.next(&creds(flags)), (Next::Input, first), "{flags:#x}");
+        assert_eq!(client.ask(&desc), [error(later)]);
+        assert!(client.connection.denial().is_some() && !client.connection.is_open());
+    }
+}
+
+#[test]
+fn there_is_one_attempt_to_log_in_and_nothing_before_its_end() {
+    let desc = Pdu::DescReq(Pmid::new(DOMAIN, 0, 0));
+    let private = Offer { passwords: true, private: true, ..Offer::default() };
+    for (claim, code) in [
+        ("PLAIN\0\0ada\0x", None),
+        ("PLAIN", Some(PmError(-21_349))),
+        ("LOGIN\0\0ada\0x", Some(PmError(-21_348))),
+        ("PLAIN\0root\0ada\0x", Some(PmError(-21_357))),
+    ] {
+        let mut client = Client::offering(private);
+        assert_eq!(client.ask(&creds(0x4)), [sasl("PLAIN")]);
+        let answer: Vec<Pdu> = code.into_iter().map(error).collect();
+        assert_eq!(client.ask(&sasl(claim)), answer, "{claim:?}");
+        if code.is_none() {
+            // What comes meanwhile stays where it is.
+            let mut waiting = BytesMut::from(&desc.to_bytes(0).unwrap()[..]);
+            let length = waiting.len();
+            assert_eq!(client.bytes(&mut waiting), Ok(Next::Verdict));
+            assert_eq!((client.out.take(), waiting.len()), (vec![], length));
+            client.connection.verdict(&mut client.core, Err(Denial::TooManyAttempts), &mut client.out);
+            assert_eq!(client.out.take(), [error(PmError(-11))]);
+        }
+        assert!(client.connection.claim().is_none() || code.is_none());
+        assert!(matches!(client.ask(&desc)[..], [Pdu::Error(_)]), "{claim:?}");
+        assert!(matches!(client.ask(&sasl("PLAIN\0\0ada\0y"))[..], [Pdu::Error(_)]), "{claim:?}");
+    }
+    // Something else in its place.
+    let mut client = Client::offering(private);
+    client.ask(&creds(0x4));
+    assert_eq!(client.ask(&desc), [error(PmError(-21_349))]);
 }
 
 #[test]

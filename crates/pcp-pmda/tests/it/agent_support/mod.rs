@@ -11,7 +11,7 @@ use std::time::Duration;
 use pcp_model::{Desc, InDom, Inst, PM_IN_NULL, PmError, Pmid, Semantics, Units, Value, ValueType};
 use pcp_pmda::{
     Agent, Call, ClientId, Core, Exit, Handle, Indom, Instances, LabelList, LabelSubject, Limits, Listen,
-    Metric, PmcdOptions, ServeError, Server, SetWriter, Subtree, TextLevel, Transport,
+    Metric, PmcdOptions, Security, ServeError, Server, SetWriter, Subtree, TextLevel, Transport,
 };
 
 pub(crate) const DOMAIN: u16 = 460;
@@ -240,6 +240,7 @@ pub(crate) struct Serving {
     pub direct: Option<Listen>,
     pub pmcd: Option<(Transport, PmcdOptions, bool)>,
     pub limits: Option<Limits>,
+    pub security: Security,
     pub ids: Option<std::path::PathBuf>,
     /// How long the agent is not ready.
     pub not_ready: Option<Duration>,
@@ -257,6 +258,7 @@ impl Serving {
             if let Some(limits) = self.limits {
                 server.set_limits(limits);
             }
+            server.secure(self.security)?;
             if let Some(wait) = self.not_ready {
                 server.ready_when(|state| state.ready);
                 server.every(wait, |state| state.ready = true);
