@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pcp_net::Limiter;
+use pcp_net::{Holder, Limiter, gives_way};
 use slab::Slab;
 
 use super::Stats;
@@ -12,7 +12,7 @@ use super::io::{Channel, Closed, Line, Rest};
 use super::listen::Peer;
 use super::logins::{Logins, Verdict};
 use super::security::{Origin, Security};
-use crate::{BODY_SECONDS, Core, DirectConnection, Endpoint};
+use crate::{Attributes, BODY_SECONDS, Core, DirectConnection, Endpoint};
 use pcp_pdu::ResultWriter;
 
 /// What one client, and all clients together, may cost.
@@ -29,7 +29,8 @@ pub struct Limits {
     /// Bytes of answers that may wait for slow clients, all together; beyond it the client for which most waits is
     /// dropped.
     pub waiting: usize,
-    /// How long a client has asked for nothing that gives way to another, once there are as many as may be.
+    /// How long a client has asked for nothing that gives way to another, once there are as many as may be. One of a host or
+    /// user that has more clients than the other's gives way at once.
     pub idle: Duration,
 }
 
@@ -221,15 +222,23 @@ impl Clients {
         true
     }
 
-    /// Drops the client that has asked for nothing for the longest time, so that silent ones cannot shut others out.
-    /// Whether there was one silent enough.
-    pub(super) fn drop_idlest<S>(&mut self, core: &mut Core<S>, endpoint: &mut Endpoint) -> bool {
-        let idlest = self.table.iter().min_by_key(|(_, client)| client.asked);
-        let idle = self.limits.idle;
-        let Some((place, client)) = idlest.filter(|(_, client)| client.asked.elapsed() >= idle) else {
-            return false;
-        };
-        tracing::warn!(client = %client.address, "dropped: it asks for nothing, and others wait for a place");
+    /// Drops a client in favour of one who comes, so that nobody can shut others out: of the host or user with most clients, or
+    /// else one that asks for nothing. Whether there was one.
+    pub(super) fn make_room<S>(
+        &mut self,
+        newcomer: &Attributes,
+        core: &mut Core<S>,
+        endpoint: &mut Endpoint,
+    ) -> bool {
+        let holders = self.table.iter().map(|(place, client)| Holder {
+            place,
+            owner: client.origin,
+            heard: client.asked,
+        });
+        let Some(place) = gives_way(holders, Origin::of(newcomer), self.limits.idle) else { return false };
+        if let Some(client) = self.table.get(place) {
+            tracing::warn!(client = %client.address, "dropped: others wait for a place");
+        }
         self.remove(place, core, endpoint);
         true
     }

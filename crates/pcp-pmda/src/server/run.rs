@@ -318,7 +318,7 @@ impl<S> Server<S> {
             return refuse(peer, PmError::PERMISSION);
         }
         let is_full = self.clients.len() >= self.clients.limits.clients;
-        if is_full && self.clients.drop_idlest(&mut self.core, endpoint) {
+        if is_full && self.clients.make_room(&peer.attributes, &mut self.core, endpoint) {
             self.stats.idle.fetch_add(1, Ordering::Relaxed);
         } else if is_full {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
