@@ -19,6 +19,11 @@ pub(super) struct LeafNames {
     taken: HashSet<String>,
     /// The plain name each field got, or would have got, for its first type.
     seen: HashMap<String, String>,
+    /// By a name that was taken, the number to try for the next that wants it: all smaller ones are taken, too.
+    next: HashMap<String, u64>,
+    /// How many names were tried so far.
+    #[cfg(test)]
+    tried: u64,
 }
 
 impl LeafNames {
@@ -32,16 +37,29 @@ impl LeafNames {
             }
             Some(plain) => format!("{plain}_{}", type_word(value_type)),
         };
-        let leaf = if self.taken.contains(&wanted) {
-            (2u64..)
-                .map(|n| format!("{wanted}_{n}"))
-                .find(|name| !self.taken.contains(name))
-                .unwrap_or(wanted)
-        } else {
-            wanted
-        };
+        let leaf = if self.is_taken(&wanted) { self.numbered(&wanted) } else { wanted };
         self.taken.insert(leaf.clone());
         leaf
+    }
+
+    /// A name that is free, made of one that is not.
+    fn numbered(&mut self, wanted: &str) -> String {
+        let mut number = self.next.get(wanted).copied().unwrap_or(2);
+        let mut name = format!("{wanted}_{number}");
+        while self.is_taken(&name) {
+            number += 1;
+            name = format!("{wanted}_{number}");
+        }
+        self.next.insert(wanted.to_owned(), number + 1);
+        name
+    }
+
+    fn is_taken(&mut self, name: &str) -> bool {
+        #[cfg(test)]
+        {
+            self.tried += 1;
+        }
+        self.taken.contains(name)
     }
 }
 
@@ -125,6 +143,18 @@ mod tests {
         ] {
             assert_eq!(names.allocate(field, value_type), leaf, "{field} {value_type:?}");
         }
+    }
+
+    #[test]
+    fn names_that_collide_cost_no_more_than_others() {
+        let mut names = LeafNames::default();
+        const FIELDS: u32 = 4096;
+        for number in 0..FIELDS {
+            let field = char::from_u32(0x4e00 + number).expect("a character").to_string();
+            let leaf = names.allocate(&field, I64);
+            assert_eq!(leaf, if number == 0 { "f_".to_owned() } else { format!("f__{}", number + 1) });
+        }
+        assert!(names.tried <= 2 * u64::from(FIELDS), "{} tries", names.tried);
     }
 
     #[test]
