@@ -105,7 +105,13 @@ fn follow(path: &Path, format: FormatName) -> Duration {
     let (registry, definitions) = Registry::open(&RegistryConfig::new(400)).expect("in memory");
     let (out, deliveries) = bounded(QUEUE);
     let core = std::thread::current();
-    let outlet = Outlet { registry, out, wake: Arc::new(move || core.unpark()), state_dir: None };
+    let outlet = Outlet {
+        registry,
+        out,
+        wake: Arc::new(move || core.unpark()),
+        state_dir: None,
+        restarts: Arc::default(),
+    };
     let file = FileConfig {
         path: path.to_owned(),
         format,

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crossbeam_channel::bounded;
 use jumpseat::event::log::{EventLog, LogConfig};
 use jumpseat::model::Pmid;
-use jumpseat::source::SocketConfig;
 use jumpseat::source::delivery::Inlet;
 use jumpseat::source::registry::{Registry, RegistryConfig};
 use jumpseat::source::socket::SocketSource;
+use jumpseat::source::{Outlet, SocketConfig};
 use jumpseat::wire::encode::{Encoder, Phase, Record, Value};
 
 mod common;
@@ -122,8 +122,9 @@ fn ingest(data: &Arc<Vec<u8>>, events: u64) -> Figures {
     let (registry, definitions) = Registry::open(&RegistryConfig::new(400)).expect("in memory");
     let (out, deliveries) = bounded(config.queue);
     let core = std::thread::current();
-    let source =
-        SocketSource::start(&config, registry, out, Arc::new(move || core.unpark())).expect("starts");
+    let wake = Arc::new(move || core.unpark());
+    let outlet = Outlet { registry, out, wake, state_dir: None, restarts: Arc::default() };
+    let source = SocketSource::start(&config, &outlet).expect("starts");
     let inlet = Inlet::new(definitions, deliveries);
     let mut log = EventLog::new(LogConfig {
         budget: 64 * 1024 * 1024,

@@ -120,7 +120,13 @@ fn ingest(bodies: &Arc<Vec<Vec<u8>>>, encoding: &'static str) -> (Duration, Dura
     let (registry, definitions) = Registry::open(&RegistryConfig::new(400)).expect("in memory");
     let (out, deliveries) = bounded(config.queue);
     let core = std::thread::current();
-    let outlet = Outlet { registry, out, wake: Arc::new(move || core.unpark()), state_dir: None };
+    let outlet = Outlet {
+        registry,
+        out,
+        wake: Arc::new(move || core.unpark()),
+        state_dir: None,
+        restarts: Arc::default(),
+    };
     let source = OtlpSource::start(&config, &outlet, &Arc::default()).expect("starts");
     let inlet = Inlet::new(definitions, deliveries);
     let mut log = EventLog::new(LogConfig {

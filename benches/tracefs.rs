@@ -144,9 +144,12 @@ fn jumpseat() -> Figures {
     let core = std::thread::current();
     let wake = Arc::new(move || core.unpark());
     let load = Load::start();
-    let source =
-        TracefsSource::start(&config, Opener::Here, &Outlet { registry, out, wake, state_dir: None })
-            .expect("starts");
+    let source = TracefsSource::start(
+        &config,
+        Opener::Here,
+        &Outlet { registry, out, wake, state_dir: None, restarts: Arc::default() },
+    )
+    .expect("starts");
     while source.stats.state() == "starting" {
         std::thread::sleep(Duration::from_millis(1));
     }

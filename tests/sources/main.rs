@@ -9,6 +9,7 @@ mod kernel;
 mod layer;
 mod order;
 mod otlp_sdk;
+mod restarts;
 #[allow(dead_code, reason = "each area uses a part of it")]
 #[path = "../seat/mod.rs"]
 mod seat;

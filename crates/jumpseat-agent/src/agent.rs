@@ -139,6 +139,7 @@ impl RunningAgent {
             out: hand_over,
             wake: Arc::new(move || handle.wake()),
             state_dir: state_dir.map(Path::to_owned),
+            restarts: Arc::clone(&server.core().state.restarts),
         };
         // Last: from here on threads hand over, and everything must be there that takes it.
         let threads = kinds::start(config, &outlet, &trust.helpers, &mut server.core().state)?;

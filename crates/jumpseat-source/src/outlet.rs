@@ -9,6 +9,7 @@ use crossbeam_channel::Sender;
 use super::delivery::Delivery;
 use super::lanes::{Lanes, Wake};
 use super::registry::Registry;
+use pcp_net::Restarts;
 
 /// What a source thread needs to hand its records over to the core. Each thread has lanes of its own.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub struct Outlet {
     pub wake: Wake,
     /// Where a source may keep what it has to know after a restart; `None`: nothing is kept.
     pub state_dir: Option<PathBuf>,
+    /// How often source threads had to be started again.
+    pub restarts: Arc<Restarts>,
 }
 
 impl Outlet {

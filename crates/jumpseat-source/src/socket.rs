@@ -14,20 +14,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use crossbeam_channel::Sender;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Events, Interest, Poll, Token, Waker};
-use pcp_net::{Limiter, PeerCredentials, UnixListening, Worker, next_connection};
+use pcp_net::{End, Life, Limiter, PeerCredentials, UnixListening, Worker, next_connection};
 use rustc_hash::FxHashMap;
 use slab::Slab;
 
 use super::config::SocketConfig;
-use super::delivery::{Delivery, Peer};
+use super::delivery::Peer;
 use super::event::Limits;
 use super::intake::{Intake, Shared};
-use super::lanes::{Lanes, Wake};
 use super::origin::Origin;
-use super::registry::Registry;
+use super::outlet::Outlet;
 use super::start::StartError;
 use pcp_model::Timestamp;
 
@@ -81,52 +79,34 @@ impl SocketSource {
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn start(
-        config: &SocketConfig,
-        registry: Arc<Registry>,
-        out: Sender<Delivery>,
-        wake: Wake,
-    ) -> Result<SocketSource, StartError> {
+    pub fn start(config: &SocketConfig, outlet: &Outlet) -> Result<SocketSource, StartError> {
         config.validate().map_err(StartError::Config)?;
-        let mut lanes = Lanes::new(registry, out, wake, Duration::from_millis(config.patience_ms));
+        let stats = Arc::new(SocketStats::default());
+        let (config, of_lives, of_thread) = (config.clone(), outlet.clone(), Arc::clone(&stats));
+        // Names before anything can be seen of it.
+        let shared = SocketSource::shared(&config, &of_lives)?;
+        // It outlives the thread's lives: between two of them, senders wait.
+        let listening = Arc::new(UnixListening::bind(&config.path, config.mode)?);
+        let system = StartError::system("the socket source");
+        let first = Service::life(&config, shared, &listening, &stats).map_err(&system)?;
+        let again = move || {
+            let shared = SocketSource::shared(&config, &of_lives)?;
+            Service::life(&config, shared, &listening, &of_thread)
+                .map_err(StartError::system("the socket source"))
+        };
+        let worker = Worker::kept("jumpseat-socket", &outlet.restarts, first, again).map_err(&system)?;
+        Ok(SocketSource { _worker: worker, stats })
+    }
+
+    /// What all connections share.
+    fn shared(config: &SocketConfig, outlet: &Outlet) -> Result<Shared, StartError> {
+        let mut lanes = outlet.lanes(Duration::from_millis(config.patience_ms));
         let address = config.path.display().to_string();
         lanes.default_origin(Origin { kind: "socket", address, service: None });
         let mut shared = Shared::new(lanes, Limits::from(config), &config.source)
             .map_err(StartError::source(&config.source))?;
         shared.default_clock = config.clock;
-        let listening = UnixListening::bind(&config.path, config.mode)?;
-        SocketSource::serve(config, shared, listening).map_err(StartError::system("the socket source"))
-    }
-
-    fn serve(config: &SocketConfig, shared: Shared, listening: UnixListening) -> io::Result<SocketSource> {
-        let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
-        let mut listener = UnixListener::from_std(listening.listener.try_clone()?);
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stats = Arc::new(SocketStats::default());
-        let mut service = Service {
-            poll,
-            listener,
-            _listening: listening,
-            shared,
-            max_connections: config.max_connections,
-            conns: Slab::new(),
-            ready: VecDeque::new(),
-            closing: Vec::new(),
-            accept_at: None,
-            // Room for what a connection carried over, and a whole read behind it.
-            buffer: vec![0; config.max_line + FRAME_HEAD + READ_BYTES],
-            stop: Arc::clone(&stop),
-            stats: Arc::clone(&stats),
-            report: Limiter::new(3, Duration::from_secs(10)),
-        };
-        let tell = move || {
-            stop.store(true, Ordering::Relaxed);
-            waker.wake().is_ok()
-        };
-        let worker = Worker::spawn("jumpseat-socket", tell, move || service.run())?;
-        Ok(SocketSource { _worker: worker, stats })
+        Ok(shared)
     }
 }
 
@@ -153,8 +133,6 @@ struct Conn {
 struct Service {
     poll: Poll,
     listener: UnixListener,
-    /// Removes the socket's file in the end.
-    _listening: UnixListening,
     shared: Shared,
     max_connections: usize,
     /// By token, which is also the connection's number in the lanes.
@@ -173,14 +151,52 @@ struct Service {
 }
 
 impl Service {
-    fn run(&mut self) {
+    /// A life of the thread: one poll, one set of connections.
+    fn life(
+        config: &SocketConfig,
+        shared: Shared,
+        listening: &UnixListening,
+        stats: &Arc<SocketStats>,
+    ) -> io::Result<Life> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        let mut listener = UnixListener::from_std(listening.listener.try_clone()?);
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        // Those of an earlier life have ended with it.
+        stats.connections.store(0, Ordering::Relaxed);
+        let mut service = Service {
+            poll,
+            listener,
+            shared,
+            max_connections: config.max_connections,
+            conns: Slab::new(),
+            ready: VecDeque::new(),
+            closing: Vec::new(),
+            accept_at: None,
+            // Room for what a connection carried over, and a whole read behind it.
+            buffer: vec![0; config.max_line + FRAME_HEAD + READ_BYTES],
+            stop: Arc::clone(&stop),
+            stats: Arc::clone(stats),
+            report: Limiter::new(3, Duration::from_secs(10)),
+        };
+        let stop = move || {
+            stop.store(true, Ordering::Relaxed);
+            // A thread that cannot be woken sees it at the next byte from anybody.
+            let _ = waker.wake();
+        };
+        Ok(Life { run: Box::new(move || service.run()), stop: Box::new(stop) })
+    }
+
+    fn run(&mut self) -> End {
         let mut events = Events::with_capacity(256);
         while !self.stop.load(Ordering::Relaxed) && !self.shared.lanes.is_closed() {
             if let Err(error) = self.poll.poll(&mut events, self.timeout())
                 && error.kind() != ErrorKind::Interrupted
             {
                 tracing::error!("the socket source stops: polling failed: {error}");
-                break;
+                self.shared.lanes.flush();
+                return End::Broken;
             }
             for event in &events {
                 match event.token() {
@@ -206,6 +222,7 @@ impl Service {
         }
         // What was already read is not lost because of the stop.
         self.shared.lanes.flush();
+        End::Asked
     }
 
     fn timeout(&self) -> Option<Duration> {

@@ -8,7 +8,7 @@
 //! * [`Who`]: users, groups and hosts, as a configuration names them.
 //! * [`Certificate`]: what a listener proves itself with; [`TlsSession`]: one encrypted connection, without any I/O.
 //!   [`Passwords`]: who may log in, in a file.
-//! * [`Worker`]: a thread that ends when it is dropped.
+//! * [`Worker`]: a thread that ends when it is dropped; with [`Life`], one that is started again when it breaks.
 //! * [`Limiter`]: a flood of bad input must not become a flood of log lines.
 //!
 //! **Invariant:** nothing here knows what is said on a connection, and nothing here waits, but for the drop of a [`Worker`] and
@@ -16,6 +16,7 @@
 
 mod accept;
 mod fill;
+mod kept;
 mod limiter;
 mod passwords;
 mod places;
@@ -28,6 +29,7 @@ mod worker;
 
 pub use accept::{PeerCredentials, next_connection};
 pub use fill::{Fill, Level};
+pub use kept::{End, Life, Restarts};
 pub use limiter::Limiter;
 pub use passwords::{PasswordError, Passwords};
 pub use places::{Holder, gives_way};

@@ -34,11 +34,9 @@ impl SourceKind for Sockets {
 
     fn start(&self, config: &Config, outlet: &Outlet, running: &mut Running<'_>) -> Result<(), StartError> {
         for socket in &config.socket {
-            let (registry, wake) = (Arc::clone(&outlet.registry), Arc::clone(&outlet.wake));
-            let source =
-                SocketSource::start(socket, registry, outlet.out.clone(), wake).map_err(|error| {
-                    StartError::new(format!("ingest socket {}", socket.path.display()), error)
-                })?;
+            let source = SocketSource::start(socket, outlet).map_err(|error| {
+                StartError::new(format!("ingest socket {}", socket.path.display()), error)
+            })?;
             running.count_in(Arc::clone(&source.stats));
             running.add(source);
         }

@@ -24,7 +24,7 @@ use jumpseat_source::rules::SourceRule;
 use jumpseat_source::{Definition, Delivery, Inlet, Registry, Rules};
 use pcp_ids::IdsError;
 use pcp_model::Inst;
-use pcp_net::Limiter;
+use pcp_net::{Limiter, Restarts};
 use pcp_pmda::{ClientId, Stats};
 
 use crate::config::{Config, EventsConfig};
@@ -77,6 +77,8 @@ pub struct State {
     pub(crate) load: Arc<Stats>,
     /// What the source threads count.
     pub(crate) threads: ThreadStats,
+    /// How often source threads had to be started again.
+    pub(crate) restarts: Arc<Restarts>,
     /// What the process has kept of its rights.
     pub(crate) trust: Trust,
     /// When the agent started.
@@ -118,6 +120,7 @@ impl State {
             config_file: config_file.map(Path::to_owned),
             load: Arc::default(),
             threads: ThreadStats::default(),
+            restarts: Arc::default(),
             trust: Trust::default(),
             started: Instant::now(),
             refused_stores: Limiter::new(3, Duration::from_secs(10)),

@@ -38,7 +38,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 pub use config::{CommandConfig, FileConfig, FormatName, From, JournalConfig, Restart, Run};
 pub use stats::{FollowStats, Phase};
 
-use pcp_net::Worker;
+use pcp_net::{End, Life, Worker};
 
 use super::registry::Taker;
 use super::{Origin, Outlet, StartError};
@@ -93,35 +93,11 @@ impl Follow {
     /// [`StartError`].
     pub fn start(config: &FollowConfig, max_sources: usize, outlet: &Outlet) -> Result<Follow, StartError> {
         let stats = Arc::new(FollowStats::new(max_sources));
-        let mut sink = Sink::new(outlet.lanes(PATIENCE), Arc::clone(&stats));
-        let positions = Positions::load(outlet.state_dir.as_deref(), outlet.registry.domain());
-        let files = Files::new(&config.files, positions, &mut sink)?;
-        let mut children = Vec::new();
-        for config in &config.commands {
-            children.push(Source::command(config, &mut sink)?);
-        }
-        for config in &config.journals {
-            children.push(Source::journal(config, &mut sink)?);
-        }
-        let system = StartError::system("following");
-        let (stopped, stop) = io::pipe().map_err(&system)?;
-        let mut service = Service {
-            files,
-            children,
-            sink,
-            stopped,
-            buffer: Vec::new(),
-            next_account: Instant::now(),
-            ordered: None,
-        };
-        let mut stop = Some(stop);
-        let tell = move || {
-            // The thread polls the other end, which becomes readable when this one is closed.
-            drop(stop.take());
-            true
-        };
-        let worker = Worker::spawn("jumpseat-follow", tell, move || service.run()).map_err(&system)?;
-        Ok(Follow { _worker: worker, stats })
+        let (config, of_lives, of_thread) = (config.clone(), outlet.clone(), Arc::clone(&stats));
+        let again = move || Service::life(&config, &of_lives, &of_thread);
+        let first = again()?;
+        let worker = Worker::kept("jumpseat-follow", &outlet.restarts, first, again);
+        Ok(Follow { _worker: worker.map_err(StartError::system("following"))?, stats })
     }
 }
 
@@ -225,14 +201,43 @@ struct Service {
 }
 
 impl Service {
-    fn run(&mut self) {
-        let mut held = false;
+    /// A life of the thread: it begins at the positions that are kept, and starts its commands.
+    fn life(config: &FollowConfig, outlet: &Outlet, stats: &Arc<FollowStats>) -> Result<Life, StartError> {
+        let mut sink = Sink::new(outlet.lanes(PATIENCE), Arc::clone(stats));
+        let positions = Positions::load(outlet.state_dir.as_deref(), outlet.registry.domain());
+        let files = Files::new(&config.files, positions, &mut sink)?;
+        let mut children = Vec::new();
+        for config in &config.commands {
+            children.push(Source::command(config, &mut sink)?);
+        }
+        for config in &config.journals {
+            children.push(Source::journal(config, &mut sink)?);
+        }
+        let (stopped, stop) = io::pipe().map_err(StartError::system("following"))?;
+        let mut service = Service {
+            files,
+            children,
+            sink,
+            stopped,
+            buffer: Vec::new(),
+            next_account: Instant::now(),
+            ordered: None,
+        };
+        let mut stop = Some(stop);
+        // The thread polls the other end, which becomes readable when this one is closed.
+        let stop = move || drop(stop.take());
+        Ok(Life { run: Box::new(move || service.run()), stop: Box::new(stop) })
+    }
+
+    fn run(&mut self) -> End {
+        let (mut held, mut end) = (false, End::Asked);
         while !self.sink.lanes.is_closed() {
             match self.wait(held) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
                     tracing::error!("files and commands are no longer followed: polling failed: {error}");
+                    end = End::Broken;
                     break;
                 }
             }
@@ -255,7 +260,7 @@ impl Service {
         // What was read is not lost because of the end, unless nobody takes it any more: then it is read again.
         self.hand_over(Instant::now());
         self.files.save(&self.sink);
-        command::end_all(self.children.iter_mut().map(|child| &mut child.job));
+        end
     }
 
     /// Hands over what there is. Gives whether there was room for it.
@@ -335,6 +340,13 @@ impl Service {
                 stats.set_phase(job.phase(held));
             }
         }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // However its life has ended: the next one starts its own.
+        command::end_all(self.children.iter_mut().map(|child| &mut child.job));
     }
 }
 

@@ -54,7 +54,7 @@ pub use serve::serve;
 use super::outlet::Outlet;
 use super::start::StartError;
 use pcp_model::Inst;
-use pcp_net::Worker;
+use pcp_net::{End, Life, Worker};
 
 /// Batches of up to 64 KiB of a kernel source that may wait for the core.
 pub const QUEUE: usize = 64;
@@ -194,23 +194,37 @@ impl TracefsSource {
         outlet: &Outlet,
     ) -> Result<TracefsSource, StartError> {
         config.validate().map_err(StartError::Config)?;
-        let mut lanes = outlet.lanes(PATIENCE);
-        let refused = StartError::source(&config.source);
-        let source = outlet.registry.source(&config.source).map_err(&refused)?;
-        let lane = lanes.source(config.source.as_bytes()).map_err(&refused)?;
+        let source = outlet.registry.source(&config.source).map_err(StartError::source(&config.source))?;
+        let stats = Arc::new(KernelStats::new(source));
+        let (config, of_lives, of_thread) = (config.clone(), outlet.clone(), Arc::clone(&stats));
+        let again = move || life(&config, &opener, &of_lives, &of_thread);
+        let first = again()?;
         // The source shall be known even if it never has a record.
         (outlet.wake)();
-        let stats = Arc::new(KernelStats::new(source));
-        let system = StartError::system("the kernel source");
-        let (mut stop, stopped) = UnixStream::pair().map_err(&system)?;
-        let (config, of_thread) = (config.clone(), Arc::clone(&stats));
-        let tell = move || {
-            // The thread may have ended by itself, and is to be waited for all the same.
-            let _ = stop.write_all(b"x");
-            true
-        };
-        let run = move || reader::run(&config, &opener, lanes, lane, &of_thread, &stopped);
-        let worker = Worker::spawn("jumpseat-kernel", tell, run).map_err(&system)?;
-        Ok(TracefsSource { _worker: worker, stats })
+        let worker = Worker::kept("jumpseat-kernel", &outlet.restarts, first, again);
+        Ok(TracefsSource { _worker: worker.map_err(StartError::system("the kernel source"))?, stats })
     }
+}
+
+/// A life of the thread: one instance. It is over as soon as the kernel gives no more, which the state tells: only a panic
+/// is worth another.
+fn life(
+    config: &KernelConfig,
+    opener: &Opener,
+    outlet: &Outlet,
+    stats: &Arc<KernelStats>,
+) -> Result<Life, StartError> {
+    let mut lanes = outlet.lanes(PATIENCE);
+    let lane = lanes.source(config.source.as_bytes()).map_err(StartError::source(&config.source))?;
+    let (mut stop, stopped) = UnixStream::pair().map_err(StartError::system("the kernel source"))?;
+    let (config, opener, stats) = (config.clone(), opener.clone(), Arc::clone(stats));
+    let run = move || {
+        reader::run(&config, &opener, lanes, lane, &stats, &stopped);
+        End::Asked
+    };
+    let stop = move || {
+        // The thread may have ended by itself just now.
+        let _ = stop.write_all(b"x");
+    };
+    Ok(Life { run: Box::new(run), stop: Box::new(stop) })
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::ingest_support::Names;
 use crossbeam_channel::bounded;
-use jumpseat_source::SocketConfig;
 use jumpseat_source::delivery::Inlet;
 use jumpseat_source::feed::{FeedError, FeedOptions, Input, LineKind, Progress, Rejection, Report, feed};
 use jumpseat_source::registry::{Registry, RegistryConfig};
 use jumpseat_source::socket::SocketSource;
+use jumpseat_source::{Outlet, SocketConfig};
 
 fn input(name: &str, text: impl Into<Vec<u8>>) -> Input {
     let text = text.into();
@@ -42,7 +42,9 @@ impl Server {
         let registry = RegistryConfig { max_sources: 2, ..RegistryConfig::new(400) };
         let (registry, definitions) = Registry::open(&registry).expect("registry");
         let (out, deliveries) = bounded(1000);
-        let source = SocketSource::start(&config, registry, out, Arc::new(|| ())).expect("starts");
+        let wake = Arc::new(|| ());
+        let outlet = Outlet { registry, out, wake, state_dir: None, restarts: Arc::default() };
+        let source = SocketSource::start(&config, &outlet).expect("starts");
         Server { _source: source, inlet: Inlet::new(definitions, deliveries), dir }
     }
 

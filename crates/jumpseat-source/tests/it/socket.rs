@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use crate::ingest_support::Names;
 use crossbeam_channel::bounded;
-use jumpseat_source::SocketConfig;
 use jumpseat_source::StartError;
 use jumpseat_source::delivery::{Delivery, Inlet, Tallies};
 use jumpseat_source::registry::{Registry, RegistryConfig};
 use jumpseat_source::socket::SocketSource;
+use jumpseat_source::{Outlet, SocketConfig};
 use jumpseat_wire as binary;
 use jumpseat_wire::encode::{Encoder, Record};
 
@@ -39,7 +39,8 @@ impl Server {
         let wake = Arc::new(move || {
             let _ = wake.try_send(());
         });
-        let source = SocketSource::start(&config, registry, out, wake).expect("starts");
+        let outlet = Outlet { registry, out, wake, state_dir: None, restarts: Arc::default() };
+        let source = SocketSource::start(&config, &outlet).expect("starts");
         let inlet = Inlet::new(definitions, deliveries);
         Server { source: Some(source), inlet, names: Names::default(), path, woken, _dir: dir }
     }
@@ -261,7 +262,11 @@ fn stopping_removes_the_socket_and_a_second_one_is_refused() {
     let config = SocketConfig { path: server.path.clone(), ..SocketConfig::default() };
     let start = |config: &SocketConfig| {
         let (registry, _definitions) = Registry::open(&RegistryConfig::new(400)).expect("registry");
-        SocketSource::start(config, registry, bounded(1).0, Arc::new(|| ()))
+        let (out, wake) = (bounded(1).0, Arc::new(|| ()));
+        SocketSource::start(
+            config,
+            &Outlet { registry, out, wake, state_dir: None, restarts: Arc::default() },
+        )
     };
     let error = start(&config).expect_err("in use").to_string();
     assert!(error.contains("another process listens there"), "{error}");
