@@ -51,6 +51,7 @@ impl SourceKind for Otlp {
         vec![
             of("connections", Units::COUNT, |stats| &stats.connections),
             of("turned_away", Units::COUNT, |stats| &stats.turned_away).counter(),
+            of("made_room", Units::COUNT, |stats| &stats.made_room).counter(),
             of("requests", Units::COUNT, |stats| &stats.requests).counter(),
             of("refused", Units::COUNT, |stats| &stats.refused).counter(),
             of("busy", Units::COUNT, |stats| &stats.busy).counter(),

@@ -82,7 +82,7 @@ async fn connection(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr, conn: 
     });
     let (of_calls, ours) = (Rc::clone(&activity), Rc::clone(port));
     let service = service_fn(move |request| {
-        let call = Call::begin(&of_calls);
+        let call = Call::begin(&of_calls, &ours, conn);
         let port = Rc::clone(&ours);
         async move {
             let response = answer(&port, request, peer, conn).await;
@@ -128,20 +128,29 @@ async fn connection(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr, conn: 
 }
 
 /// A call that is under way.
-struct Call(Rc<Activity>);
+struct Call {
+    activity: Rc<Activity>,
+    port: Rc<Port>,
+    conn: u32,
+}
 
 impl Call {
-    fn begin(activity: &Rc<Activity>) -> Call {
+    fn begin(activity: &Rc<Activity>, port: &Rc<Port>, conn: u32) -> Call {
         activity.calls.set(activity.calls.get() + 1);
         activity.open.set(activity.open.get() + 1);
         activity.last.set(Instant::now());
-        Call(Rc::clone(activity))
+        port.mark(conn, true);
+        Call { activity: Rc::clone(activity), port: Rc::clone(port), conn }
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.0.open.set(self.0.open.get() - 1);
+        let open = self.activity.open.get() - 1;
+        self.activity.open.set(open);
+        if open == 0 {
+            self.port.mark(self.conn, false);
+        }
     }
 }
 

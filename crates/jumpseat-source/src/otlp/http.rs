@@ -228,6 +228,7 @@ impl Watch for Exchange {
             self.stage.set(Stage::Unasked);
             if !self.busy.get() {
                 self.deadline.set(Instant::now() + self.port.idle());
+                self.port.mark(self.conn, false);
             }
         }
     }
@@ -253,6 +254,7 @@ impl Exchange {
     fn begin(&self) {
         if !self.busy.replace(true) {
             self.received.set(0);
+            self.port.mark(self.conn, true);
             self.deadline.set(Instant::now() + self.port.limit());
         }
     }

@@ -4,7 +4,7 @@
 //! TCP --> server --> http, grpc (on hyper) --> intake --> inflate --> json --> decode --> span, log --> Lanes --> core
 //! ```
 //!
-//! * `server`: the thread that listens, and its connections; `http` and `grpc`: which requests are served, and with
+//! * `server`: the thread that listens, and its connections, with their `places`; `http` and `grpc`: which requests are served, and with
 //!   what answer; `transport` and `reply`: what hyper needs for that; `intake`: what becomes of a request;
 //!   [`inflate`]: bodies made shorter; `answer`: what clients are told.
 //! * [`json`]: turns a body of JSON into the same body in protobuf, so that there is one decoder.
@@ -27,6 +27,7 @@ pub mod inflate;
 mod intake;
 pub mod json;
 mod log;
+mod places;
 mod record;
 mod reply;
 mod resource;

@@ -10,14 +10,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use pcp_model::Timestamp;
-use pcp_net::{Limiter, Worker, listen_tcp};
-use slab::Slab;
+use pcp_net::{End, Life, Limiter, Worker, listen_tcp};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
@@ -26,6 +27,7 @@ use tokio::time::{sleep, timeout};
 use super::answer::{self, Code};
 use super::config::OtlpConfig;
 use super::intake::{Intake, Refused};
+use super::places::Places;
 use super::stats::OtlpStats;
 use super::{grpc, http};
 use crate::delivery::Reason;
@@ -57,45 +59,74 @@ impl OtlpSource {
     ) -> Result<OtlpSource, StartError> {
         config.validate().map_err(StartError::Config)?;
         let system = StartError::system("the OTLP source");
-        let (mut ports, mut addresses) = (Vec::new(), Vec::new());
+        // They outlive the thread's lives: between two of them, clients wait.
+        let (mut listening, mut addresses) = (Vec::new(), Vec::new());
         for (protocol, address) in [(Protocol::Http, &config.listen), (Protocol::Grpc, &config.grpc)] {
             let Some(address) = address else { continue };
-            let intake =
-                Intake::new(config, outlet, stats, address).map_err(StartError::source(&config.source))?;
             let listeners = listen_tcp(address)
                 .map_err(|error| StartError::Address { address: address.clone(), error })?;
             for listener in &listeners {
                 addresses.push(listener.local_addr().map_err(&system)?);
             }
-            ports.push((Port::new(protocol, config, intake, stats), listeners));
+            listening.push(Listening { protocol, address: address.clone(), listeners });
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-        let runtime = runtime.map_err(&system)?;
-        let control = Arc::new(Control::default());
-        let of_thread = Arc::clone(&control);
-        let run = move || {
-            let local = LocalSet::new();
-            let ports = local.block_on(&runtime, serve(ports, &of_thread));
-            // Connections end before the last flush: what they have written so far is not lost because of the stop.
-            drop(local);
-            for port in ports {
-                port.intake.borrow_mut().decoder.lanes.flush();
-            }
-        };
-        let tell = move || {
-            control.stop.store(true, Ordering::Relaxed);
-            control.stir.notify_one();
-            true
-        };
-        let worker = Worker::spawn("jumpseat-otlp", tell, run).map_err(&system)?;
+        let (config, of_lives, stats) = (config.clone(), outlet.clone(), Arc::clone(stats));
+        let again = move || life(&config, &of_lives, &stats, &listening);
+        let first = again()?;
+        let worker = Worker::kept("jumpseat-otlp", &outlet.restarts, first, again).map_err(&system)?;
         Ok(OtlpSource { _worker: worker, addresses })
     }
+}
+
+/// Where one of the protocols is listened for.
+struct Listening {
+    protocol: Protocol,
+    address: String,
+    listeners: Vec<std::net::TcpListener>,
+}
+
+/// A life of the thread: one runtime, one set of connections.
+fn life(
+    config: &OtlpConfig,
+    outlet: &Outlet,
+    stats: &Arc<OtlpStats>,
+    listening: &[Listening],
+) -> Result<Life, StartError> {
+    let system = StartError::system("the OTLP source");
+    let mut ports = Vec::new();
+    for Listening { protocol, address, listeners } in listening {
+        let intake =
+            Intake::new(config, outlet, stats, address).map_err(StartError::source(&config.source))?;
+        let listeners: Result<Vec<_>, _> = listeners.iter().map(std::net::TcpListener::try_clone).collect();
+        ports.push((Port::new(*protocol, config, intake, stats), listeners.map_err(&system)?));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = runtime.map_err(&system)?;
+    let control = Arc::new(Control::default());
+    let of_thread = Arc::clone(&control);
+    let run = move || {
+        let local = LocalSet::new();
+        let (ports, end) = local.block_on(&runtime, serve(ports, &of_thread));
+        // Connections end before the last flush: what they have written so far is not lost because of the stop.
+        drop(local);
+        for port in ports {
+            port.intake.borrow_mut().decoder.lanes.flush();
+        }
+        end
+    };
+    let stop = move || {
+        control.stop.store(true, Ordering::Relaxed);
+        control.stir.notify_one();
+    };
+    Ok(Life { run: Box::new(run), stop: Box::new(stop) })
 }
 
 /// How the thread is told to look after things.
 #[derive(Debug, Default)]
 pub(super) struct Control {
     stop: AtomicBool,
+    /// A task that accepts has ended, which only a panic makes it do.
+    is_broken: AtomicBool,
     stir: Notify,
 }
 
@@ -116,8 +147,8 @@ pub(super) struct Port {
     pub stats: Arc<OtlpStats>,
     /// Memory of requests that are not complete.
     pub held: Cell<usize>,
-    /// The connections, by their number in the lanes.
-    open: RefCell<Slab<()>>,
+    /// The connections.
+    places: RefCell<Places>,
     /// A flush is under way.
     flushes: Cell<bool>,
     report: RefCell<Limiter>,
@@ -131,7 +162,7 @@ impl Port {
             intake: RefCell::new(intake),
             stats: Arc::clone(stats),
             held: Cell::new(0),
-            open: RefCell::new(Slab::new()),
+            places: RefCell::new(Places::new(config.max_connections)),
             flushes: Cell::new(false),
             report: RefCell::new(Limiter::new(3, Duration::from_secs(10))),
         }
@@ -157,6 +188,11 @@ impl Port {
         self.intake.borrow_mut().busy("too many requests at the same time")
     }
 
+    /// A connection's request has begun, or the answer to its last one has left.
+    pub(super) fn mark(&self, conn: u32, is_busy: bool) {
+        self.places.borrow_mut().mark(conn, is_busy, Instant::now());
+    }
+
     /// Has what a request has made handed over when all tasks that are ready now have had their turn.
     pub(super) fn hand_over(self: &Rc<Port>) {
         if !self.flushes.replace(true) {
@@ -171,15 +207,29 @@ impl Port {
 
     /// Whether there is something to look after from time to time.
     fn is_busy(&self) -> bool {
-        !self.open.borrow().is_empty() || self.intake.borrow().decoder.lanes.is_pending()
+        !self.places.borrow().is_empty() || self.intake.borrow().decoder.lanes.is_pending()
     }
 
     fn is_closed(&self) -> bool {
         self.intake.borrow().decoder.lanes.is_closed()
     }
 
+    /// Whether there is a place for somebody, or one is made.
+    fn has_room(&self, peer: SocketAddr) -> bool {
+        let mut places = self.places.borrow_mut();
+        if !places.is_full() {
+            return true;
+        }
+        let Some(address) = places.make_room(peer.ip(), Instant::now()) else { return false };
+        add(&self.stats.made_room, 1);
+        if let Some(held_back) = self.report.borrow_mut().allow(Instant::now()) {
+            tracing::warn!(%address, held_back, "OTLP: a connection was closed: others wait for a place");
+        }
+        true
+    }
+
     /// Tells a client beyond the limit to come again.
-    fn turn_away(&self, stream: &TcpStream, peer: SocketAddr, open: usize) {
+    fn turn_away(&self, stream: &TcpStream, peer: SocketAddr) {
         add(&self.stats.turned_away, 1);
         if self.protocol == Protocol::Grpc {
             // What it would understand takes a handshake.
@@ -192,6 +242,7 @@ impl Port {
         // As much as the socket takes at once; then it is closed.
         let _ = stream.try_write(&bytes);
         if let Some(held_back) = self.report.borrow_mut().allow(Instant::now()) {
+            let open = self.config.max_connections;
             tracing::warn!(%peer, open, held_back, "OTLP: a connection was turned away: too many");
         }
     }
@@ -207,8 +258,11 @@ impl Port {
     }
 }
 
-/// Serves until it is to stop, or the core has gone.
-async fn serve(ports: Vec<(Port, Vec<std::net::TcpListener>)>, control: &Arc<Control>) -> Vec<Rc<Port>> {
+/// Serves until it is to stop, the core has gone, or nobody is accepted any more.
+async fn serve(
+    ports: Vec<(Port, Vec<std::net::TcpListener>)>,
+    control: &Arc<Control>,
+) -> (Vec<Rc<Port>>, End) {
     let mut all = Vec::new();
     for (port, listeners) in ports {
         let port = Rc::new(port);
@@ -223,6 +277,9 @@ async fn serve(ports: Vec<(Port, Vec<std::net::TcpListener>)>, control: &Arc<Con
         all.push(port);
     }
     while !control.stop.load(Ordering::Relaxed) && !all.iter().any(|port| port.is_closed()) {
+        if control.is_broken.load(Ordering::Relaxed) {
+            return (all, End::Broken);
+        }
         if all.iter().any(|port| port.is_busy()) {
             // Too late or stirred, it comes to the same.
             let _ = timeout(SWEEP, control.stir.notified()).await;
@@ -233,10 +290,21 @@ async fn serve(ports: Vec<(Port, Vec<std::net::TcpListener>)>, control: &Arc<Con
             port.intake.borrow_mut().decoder.lanes.flush();
         }
     }
-    all
+    (all, End::Asked)
+}
+
+/// Tells of the end of a task that has none.
+struct Alarm(Arc<Control>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.0.is_broken.store(true, Ordering::Relaxed);
+        self.0.stir.notify_one();
+    }
 }
 
 async fn accept(port: Rc<Port>, listener: TcpListener, control: Arc<Control>) {
+    let _alarm = Alarm(Arc::clone(&control));
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
@@ -255,19 +323,26 @@ async fn accept(port: Rc<Port>, listener: TcpListener, control: Arc<Control>) {
 }
 
 fn admit(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr) {
-    let open = port.open.borrow().len();
-    if open >= port.config.max_connections {
-        return port.turn_away(&stream, peer, open);
+    if !port.has_room(peer) {
+        return port.turn_away(&stream, peer);
     }
     // Answers are short and wanted at once.
     let _ = stream.set_nodelay(true);
-    let place = Place::new(port);
+    let (place, leave) = Place::new(port, peer);
     spawn_local(async move {
         let (port, conn) = (&place.port, place.conn);
-        match port.protocol {
-            Protocol::Http => http::serve(port, stream, peer, conn).await,
-            Protocol::Grpc => grpc::serve(port, stream, peer, conn).await,
-        }
+        let served = async {
+            match port.protocol {
+                Protocol::Http => http::serve(port, stream, peer, conn).await,
+                Protocol::Grpc => grpc::serve(port, stream, peer, conn).await,
+            }
+        };
+        let (mut served, mut told) = (pin!(served), pin!(leave.notified()));
+        std::future::poll_fn(|context| match told.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => served.as_mut().poll(context),
+        })
+        .await;
     });
 }
 
@@ -278,11 +353,10 @@ struct Place {
 }
 
 impl Place {
-    fn new(port: &Rc<Port>) -> Place {
-        // There are at most as many as the configuration allows.
-        let conn = port.open.borrow_mut().insert(()) as u32;
+    fn new(port: &Rc<Port>, peer: SocketAddr) -> (Place, Arc<Notify>) {
+        let (conn, leave) = port.places.borrow_mut().take(peer.ip(), Instant::now());
         add(&port.stats.connections, 1);
-        Place { port: Rc::clone(port), conn }
+        (Place { port: Rc::clone(port), conn }, leave)
     }
 }
 
@@ -292,7 +366,7 @@ impl Drop for Place {
         // Its last records must have left before another connection can get its number.
         lanes.flush();
         lanes.forget(self.conn);
-        self.port.open.borrow_mut().try_remove(self.conn as usize);
+        self.port.places.borrow_mut().free(self.conn);
         self.port.stats.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -9,6 +9,8 @@ pub struct OtlpStats {
     pub connections: AtomicU64,
     /// Connections turned away so far: too many, or no descriptors left.
     pub turned_away: AtomicU64,
+    /// Connections closed so far because others waited for a place.
+    pub made_room: AtomicU64,
     /// Requests so far.
     pub requests: AtomicU64,
     /// Requests refused so far, in whole.

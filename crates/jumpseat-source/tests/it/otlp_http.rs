@@ -464,6 +464,50 @@ fn connections_and_memory_are_bounded() {
 }
 
 #[test]
+fn nobody_keeps_others_out_by_holding_places() {
+    let mut server = Server::start(|config| config.max_connections = 8);
+    // Each has had a request, as cheap as they come, and would now be left alone for a minute.
+    let mut holders: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+    for holder in &mut holders {
+        assert_eq!(holder.post("/v1/traces", PROTOBUF, &[]).status, 200);
+    }
+    let start = Instant::now();
+    let served = loop {
+        let answer = server.connect().post("/v1/traces", PROTOBUF, &spans(1));
+        if answer.status == 200 {
+            break answer;
+        }
+        assert_eq!(answer.status, 503);
+        assert!(start.elapsed() < Duration::from_secs(20), "kept out");
+    };
+    assert_eq!(served.status, 200);
+    assert_eq!(server.stats.made_room.load(Ordering::Relaxed), 1);
+    let closed = holders.iter_mut().filter_map(|holder| {
+        holder.stream.set_nonblocking(true).expect("a socket");
+        holder.stream.read(&mut [0; 1]).ok()
+    });
+    assert_eq!(closed.collect::<Vec<_>>(), [0], "one was closed, and in good order");
+    server.wait("what was sent", |_, tallies| tallies.received > 0);
+}
+
+#[test]
+fn a_line_of_a_head_that_ends_without_a_carriage_return_hides_no_other() {
+    let server = Server::start(|_| ());
+    // What is smuggled behind the bare newline, if a proxy in front takes it for part of the value.
+    let smuggled = "GET /v1/traces HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut client = server.connect();
+    let head = format!(
+        "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n{PROTOBUF}X: y\nContent-Length: {}\r\n\r\n",
+        smuggled.len()
+    );
+    client.send(format!("{head}{smuggled}").as_bytes());
+    let answer = client.answer();
+    // Taken as the end of a line, as RFC 9112 (2.2) allows, or refused; but never are there two requests in it.
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(client.try_answer().is_none(), "one request, one answer");
+}
+
+#[test]
 fn many_clients_at_once_and_none_is_starved() {
     const CLIENTS: u64 = 20;
     const REQUESTS: u64 = 30;
