@@ -25,7 +25,7 @@ fn faults(dir: &Path) -> String {
 #[test]
 fn a_thread_that_cannot_wait_any_more_is_started_again_and_loses_no_line() {
     const ENOMEM: u32 = 12;
-    let mut agent = Agent::new("[[file]]\npath = \"DIR/app.log\"\nsource = \"app\"\nfrom = \"start\"\n");
+    let mut agent = Agent::new("[[file]]\npath = \"DIR/app.log\"\nsource = \"app\"\nfrom = \"beginning\"\n");
     agent.append("app.log", "one\n");
     agent.set("LD_PRELOAD", &faults(agent.dir()));
     agent.set("JUMPSEAT_FAULTS", &format!("poll:{ENOMEM}:4:1:1"));

@@ -134,6 +134,7 @@ mod tests {
         defaults.access.passwords = Some("passwords".into());
         defaults.otlp.listen = Some("localhost:4318".into());
         defaults.otlp.grpc = Some("localhost:4317".into());
+        defaults.otlp.token_file = Some("/etc/jumpseat/otlp.token".into());
         defaults.source = vec![SourceRule {
             enabled: Some(true),
             filter: Some(String::new()),

@@ -26,12 +26,15 @@ pub(super) enum Code {
     Unimplemented = 12,
     /// It may be sent again later.
     Unavailable = 14,
+    /// Whoever sends it has to say who they are.
+    Unauthenticated = 16,
 }
 
 impl Code {
     /// The code for a status of HTTP.
     pub(super) const fn of_status(status: u16) -> Code {
         match status {
+            401 => Code::Unauthenticated,
             404 | 405 => Code::Unimplemented,
             413 => Code::ResourceExhausted,
             429 | 503 => Code::Unavailable,
@@ -141,6 +144,7 @@ fn media(format: Format) -> &'static str {
 /// The header that says what would do better.
 fn hint(status: u16) -> Option<(&'static str, &'static str)> {
     match status {
+        401 => Some(("www-authenticate", "Bearer")),
         405 => Some(("allow", "POST")),
         415 => Some(("accept-encoding", "gzip, deflate")),
         503 => Some(("retry-after", RETRY_AFTER)),

@@ -1,5 +1,7 @@
 //! Configuration of the OTLP source.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
 use super::json;
@@ -17,6 +19,9 @@ pub struct OtlpConfig {
     /// Names of this machine that clients may use in `Host`, besides loopback names and addresses, where it listens on a
     /// loopback address.
     pub hosts: Vec<String>,
+    /// File with a token that clients must send in `Authorization: Bearer TOKEN`; `None`: whoever reaches the address may
+    /// send.
+    pub token_file: Option<PathBuf>,
     /// Source of what names no service.
     pub source: String,
     /// Whether each instance of a service (`service.instance.id`) is a source of its own.
@@ -53,6 +58,7 @@ impl Default for OtlpConfig {
             listen: None,
             grpc: None,
             hosts: Vec::new(),
+            token_file: None,
             source: "otlp".to_owned(),
             by_instance: true,
             max_connections: 128,

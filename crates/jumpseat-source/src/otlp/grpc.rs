@@ -23,6 +23,7 @@ use super::inflate::Encoding;
 use super::intake::{Export, Refused};
 use super::reply::{Held, Reply, next_data};
 use super::server::{Port, add, now};
+use super::token;
 use super::transport::{ThisThread, Watch, Watched};
 use crate::delivery::Reason;
 use crate::lanes::Arrival;
@@ -177,7 +178,7 @@ async fn answer(port: &Rc<Port>, request: Request<Incoming>, peer: SocketAddr, c
     add(&port.stats.requests, 1);
     let (head, mut body) = request.into_parts();
     let mut message = Held::new(port);
-    let taken = match call_of(&head) {
+    let taken = match call_of(port, &head) {
         Err(refused) => Err(refuse(port, peer, 0, Reason::Protocol, refused)),
         Ok((signal, encoding)) => {
             match timeout(port.limit(), read(port, &mut body, &mut message, peer)).await {
@@ -198,8 +199,11 @@ async fn answer(port: &Rc<Port>, request: Request<Incoming>, peer: SocketAddr, c
     }
 }
 
-/// What is called, and how its message is compressed if it says that it is.
-fn call_of(head: &http::request::Parts) -> Result<(Signal, Encoding), Refused> {
+/// What is called by whom may, and how its message is compressed if it says that it is.
+fn call_of(port: &Port, head: &http::request::Parts) -> Result<(Signal, Encoding), Refused> {
+    if !port.admits(&head.headers) {
+        return Err(Refused { code: Code::Unauthenticated, message: token::REFUSED.to_owned() });
+    }
     let refused = |message: &str| Refused { code: Code::Unimplemented, message: message.to_owned() };
     let signal = match head.uri.path() {
         "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => Signal::Traces,

@@ -31,6 +31,7 @@ use super::inflate::Encoding;
 use super::intake::Export;
 use super::reply::{Held, Reply, next_data};
 use super::server::{Port, add, now};
+use super::token;
 use super::transport::{Watch, Watched};
 use crate::delivery::Reason;
 use crate::lanes::Arrival;
@@ -274,7 +275,8 @@ impl Exchange {
         self.stage.set(Stage::Asked);
         let (parts, mut body) = request.into_parts();
         let head = Head::of(&parts, body.size_hint().exact(), self.port.config.max_body);
-        let head = match head.and_then(|head| self.not_by_a_web_page(&parts.headers, head)) {
+        let head = head.and_then(|head| self.not_by_a_web_page(&parts.headers, head));
+        let head = match head.and_then(|head| self.by_one_of_ours(&parts.headers, head)) {
             Ok(head) => head,
             Err(refused) => return self.refuse(&refused),
         };
@@ -301,6 +303,15 @@ impl Exchange {
             )),
             _ => Ok(head),
         }
+    }
+
+    /// Refuses whoever does not know the token, if there is one.
+    fn by_one_of_ours(&self, headers: &HeaderMap, head: Head) -> Result<Head, Refused> {
+        if self.port.admits(headers) {
+            return Ok(head);
+        }
+        let (format, reason) = (head.format, Reason::Protocol);
+        Err(Refused { status: 401, format, reason, detail: token::REFUSED })
     }
 
     /// Reads a body to its end, or gives the response to what it has of it.

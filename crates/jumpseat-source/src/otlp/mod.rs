@@ -5,7 +5,7 @@
 //! ```
 //!
 //! * `server`: the thread that listens, and its connections, with their `places`; `http` and `grpc`: which requests are served, and with
-//!   what answer; `transport` and `reply`: what hyper needs for that; `intake`: what becomes of a request;
+//!   what answer, `token` to whom; `transport` and `reply`: what hyper needs for that; `intake`: what becomes of a request;
 //!   [`inflate`]: bodies made shorter; `answer`: what clients are told.
 //! * [`json`]: turns a body of JSON into the same body in protobuf, so that there is one decoder.
 //! * [`decode`]: a whole request; `wire`: protobuf's wire format; `value`: attributes; `resource`: who sends;
@@ -34,6 +34,7 @@ mod resource;
 mod server;
 mod span;
 mod stats;
+mod token;
 mod transport;
 mod value;
 mod wire;

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
+use http::HeaderMap;
 use pcp_model::Timestamp;
 use pcp_net::{End, Life, Limiter, Worker, listen_tcp};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,7 +30,8 @@ use super::config::OtlpConfig;
 use super::intake::{Intake, Refused};
 use super::places::Places;
 use super::stats::OtlpStats;
-use super::{grpc, http};
+use super::token::Token;
+use super::{grpc, http as http1};
 use crate::delivery::Reason;
 use crate::outlet::Outlet;
 use crate::start::StartError;
@@ -93,12 +95,13 @@ fn life(
     listening: &[Listening],
 ) -> Result<Life, StartError> {
     let system = StartError::system("the OTLP source");
+    let token = config.token_file.as_deref().map(Token::read).transpose().map_err(StartError::Config)?;
     let mut ports = Vec::new();
     for Listening { protocol, address, listeners } in listening {
         let intake =
             Intake::new(config, outlet, stats, address).map_err(StartError::source(&config.source))?;
         let listeners: Result<Vec<_>, _> = listeners.iter().map(std::net::TcpListener::try_clone).collect();
-        ports.push((Port::new(*protocol, config, intake, stats), listeners.map_err(&system)?));
+        ports.push((Port::new(*protocol, config, token.clone(), intake, stats), listeners.map_err(&system)?));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(&system)?;
@@ -143,6 +146,8 @@ pub(super) struct Port {
     pub config: OtlpConfig,
     /// Where complete requests go.
     pub intake: RefCell<Intake>,
+    /// What clients must know, if anything.
+    token: Option<Token>,
     /// Counters.
     pub stats: Arc<OtlpStats>,
     /// Memory of requests that are not complete.
@@ -155,17 +160,29 @@ pub(super) struct Port {
 }
 
 impl Port {
-    fn new(protocol: Protocol, config: &OtlpConfig, intake: Intake, stats: &Arc<OtlpStats>) -> Port {
+    fn new(
+        protocol: Protocol,
+        config: &OtlpConfig,
+        token: Option<Token>,
+        intake: Intake,
+        stats: &Arc<OtlpStats>,
+    ) -> Port {
         Port {
             protocol,
             config: config.clone(),
             intake: RefCell::new(intake),
+            token,
             stats: Arc::clone(stats),
             held: Cell::new(0),
             places: RefCell::new(Places::new(config.max_connections)),
             flushes: Cell::new(false),
             report: RefCell::new(Limiter::new(3, Duration::from_secs(10))),
         }
+    }
+
+    /// Whether whoever sends this may.
+    pub(super) fn admits(&self, headers: &HeaderMap) -> bool {
+        self.token.as_ref().is_none_or(|token| token.is_in(headers))
     }
 
     /// How long a request may take.
@@ -236,9 +253,9 @@ impl Port {
             let text = "a gRPC connection was turned away: too many";
             return self.intake.borrow_mut().warn(peer, Reason::Protocol, text);
         }
-        let message = answer::status(Code::Unavailable, http::Format::Protobuf, "too many connections");
+        let message = answer::status(Code::Unavailable, http1::Format::Protobuf, "too many connections");
         let mut bytes = Vec::new();
-        answer::response(&mut bytes, 503, http::Format::Protobuf, &message, true);
+        answer::response(&mut bytes, 503, http1::Format::Protobuf, &message, true);
         // As much as the socket takes at once; then it is closed.
         let _ = stream.try_write(&bytes);
         if let Some(held_back) = self.report.borrow_mut().allow(Instant::now()) {
@@ -333,7 +350,7 @@ fn admit(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr) {
         let (port, conn) = (&place.port, place.conn);
         let served = async {
             match port.protocol {
-                Protocol::Http => http::serve(port, stream, peer, conn).await,
+                Protocol::Http => http1::serve(port, stream, peer, conn).await,
                 Protocol::Grpc => grpc::serve(port, stream, peer, conn).await,
             }
         };

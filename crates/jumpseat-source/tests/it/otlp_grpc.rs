@@ -159,6 +159,18 @@ fn spans(number: u8) -> Vec<u8> {
 }
 
 #[test]
+fn who_does_not_know_the_token_calls_nothing() {
+    let file = tempfile::NamedTempFile::new().expect("temporary file");
+    std::fs::write(file.path(), "correct-horse-battery\n").expect("written");
+    let mut server = Server::start(|config| config.token_file = Some(file.path().to_owned()));
+    let answer =
+        server.call("/opentelemetry.proto.collector.trace.v1.TraceService/Export", "identity", Vec::new());
+    assert_eq!(answer.code, 16, "{answer:?}");
+    assert!(answer.text.contains("otlp.token_file"), "{answer:?}");
+    server.wait("it is counted", |_, tallies| tallies.rejected[Reason::Protocol as usize] == 1);
+}
+
+#[test]
 fn spans_and_logs_plain_and_compressed_on_one_connection() {
     let mut server = Server::start(|_| ());
     let log = logs("shop", vec![LogRecord::default()]).encode_to_vec();

@@ -464,6 +464,27 @@ fn connections_and_memory_are_bounded() {
 }
 
 #[test]
+fn who_does_not_know_the_token_sends_nothing() {
+    let file = tempfile::NamedTempFile::new().expect("temporary file");
+    std::fs::write(file.path(), "correct-horse-battery\n").expect("written");
+    let mut server = Server::start(|config| config.token_file = Some(file.path().to_owned()));
+    for authorization in
+        ["", "Authorization: Bearer correct-horse-batterx\r\n", "Authorization: Basic eDp5\r\n"]
+    {
+        let answer = server.connect().post("/v1/traces", &format!("{PROTOBUF}{authorization}"), &spans(1));
+        assert_eq!(answer.status, 401, "{authorization}");
+        assert!(answer.head.contains("www-authenticate: bearer"), "{}", answer.head);
+        let status = answer.refusal();
+        assert_eq!(status.code, 16);
+        assert!(status.message.contains("otlp.token_file"), "{}", status.message);
+    }
+    let known = format!("{PROTOBUF}Authorization: Bearer correct-horse-battery\r\n");
+    assert_eq!(server.connect().post("/v1/traces", &known, &spans(1)).status, 200);
+    server.wait("the one", |_, tallies| tallies.received > 0);
+    assert_eq!(server.stats.refused.load(Ordering::Relaxed), 3);
+}
+
+#[test]
 fn nobody_keeps_others_out_by_holding_places() {
     let mut server = Server::start(|config| config.max_connections = 8);
     // Each has had a request, as cheap as they come, and would now be left alone for a minute.
@@ -504,7 +525,7 @@ fn a_line_of_a_head_that_ends_without_a_carriage_return_hides_no_other() {
     let answer = client.answer();
     // It ends a line, as RFC 9112 (2.2) allows: the length behind it counts, and what it is of is a body, and no good one.
     assert_eq!(answer.status, 400, "{answer:?}");
-    client.stream.shutdown(std::net::Shutdown::Write).expect("open");
+    client.stream.shutdown(Shutdown::Write).expect("open");
     assert!(client.try_answer().is_none(), "one request, one answer");
 }
 
