@@ -266,16 +266,17 @@ impl Lanes {
     }
 }
 
-/// The thread ends: nobody will come back for records that still wait for their turn, so they leave now.
+/// The thread ends, by itself or because something in it broke: nobody will come back for records that wait to be handed over,
+/// or for their turn, so they leave now. One that is not complete does not count.
 impl Drop for Lanes {
     fn drop(&mut self) {
         for index in 0..self.lanes.len() {
             let id = LaneId(index as u32);
             if self.lane(id).policy.puts_in_order() {
                 self.release(id, true);
-                let Lane { batch, account, .. } = &mut self.lanes[index];
-                self.outbox.hand_over(batch, account);
             }
+            let Lane { batch, account, .. } = &mut self.lanes[index];
+            self.outbox.hand_over(batch, account);
         }
     }
 }

@@ -221,3 +221,20 @@ fn more_than_may_be_held_leaves_before_its_time() {
     let rest: usize = deliveries.try_iter().map(|delivery| delivery.batch.bytes().len()).sum();
     assert_eq!(left + rest, 2_400_000);
 }
+
+#[test]
+fn what_is_complete_when_a_thread_breaks_is_delivered() {
+    let (mut lanes, deliveries, _) = lanes(10);
+    let lane = lanes.source(b"app").expect("source");
+    let broke = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        write(&mut lanes, lane, 1, 10);
+        write(&mut lanes, lane, 1, 11);
+        let event_type = lanes.type_slot(lane, None);
+        let (time, flags) = (Timestamp::new(12, 0), EventFlags::POINT);
+        let _half = lanes.begin(At { arrival: FIRST, lane, event_type, time, flags });
+        panic!("in the middle of a record");
+    }));
+    assert!(broke.is_err());
+    let delivery = deliveries.try_recv().expect("what was there");
+    assert_eq!((delivery.batch.len(), delivery.tallies.received), (2, 2));
+}
