@@ -50,6 +50,7 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
     let otlp = OtlpConfig {
         listen: Some("localhost:4318".to_owned()),
         grpc: Some("localhost:4317".to_owned()),
+        token_file: Some("/etc/jumpseat/otlp.token".into()),
         ..OtlpConfig::default()
     };
     let mut expected = Config {
