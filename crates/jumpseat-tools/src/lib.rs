@@ -19,6 +19,8 @@ macro_rules! complain {
 
 pub mod definitions;
 mod events;
+#[doc(hidden)]
+pub mod fuzzing;
 mod info;
 mod later;
 mod probe;

@@ -7,7 +7,7 @@ use pcp_pdu::ValuesRef;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::tool::json::{error_json, value_json};
+use crate::tool::json::{error_json, json_line, value_json};
 use crate::tool::{
     Answer, Call, CommandLine, Inquiry, Metric, Needs, Opt, Row, Standard, Tool, count, open, put, values,
 };
@@ -188,7 +188,11 @@ impl Probe {
         let counts = self.inquiry.context.pdu_counts();
         if self.wanted.json {
             let (sent, received) = (counts.sent.as_slice(), counts.received.as_slice());
-            return put!(self.inquiry.out, "{}\n", json!({"pdus": {"sent": sent, "received": received}}));
+            return put!(
+                self.inquiry.out,
+                "{}\n",
+                json_line(&json!({"pdus": {"sent": sent, "received": received}}))
+            );
         }
         for (way, counts) in [("send", counts.sent), ("recv", counts.received)] {
             // PCP's tool does not know the last type, which it never receives.
@@ -243,7 +247,11 @@ impl Probe {
                 (Err(error), _) => self.failure(name, "pmLookupDesc", error, true),
                 (Ok(Some(desc)), values) => self.details(name, &desc, values),
                 (Ok(None), Ok(values)) if self.wanted.json => {
-                    put!(self.inquiry.out, "{}\n", json!({"metric": name, "count": values.len()}));
+                    put!(
+                        self.inquiry.out,
+                        "{}\n",
+                        json_line(&json!({"metric": name, "count": values.len()}))
+                    );
                 }
                 (Ok(None), Ok(values)) => put!(self.inquiry.out, "{name} {}\n", values.len()),
                 (Ok(None), Err(error)) => self.failure(name, "pmFetch", error, false),
@@ -283,7 +291,7 @@ impl Probe {
             return put!(
                 self.inquiry.out,
                 "{}\n",
-                json!({"metric": name, "count": values.len(), "values": values})
+                json_line(&json!({"metric": name, "count": values.len(), "values": values}))
             );
         }
         put!(self.inquiry.out, "{name} {}", values.len());
@@ -307,7 +315,11 @@ impl Probe {
 
     fn all_instances(&mut self, name: &str, desc: &Desc) {
         if desc.indom == InDom::NULL && self.wanted.json {
-            return put!(self.inquiry.out, "{}\n", json!({"metric": name, "count": 1, "instances": [{}]}));
+            return put!(
+                self.inquiry.out,
+                "{}\n",
+                json_line(&json!({"metric": name, "count": 1, "instances": [{}]}))
+            );
         }
         if desc.indom == InDom::NULL {
             // A metric without instances has one value, or none; PCP does not look which.
@@ -329,7 +341,7 @@ impl Probe {
             return put!(
                 self.inquiry.out,
                 "{}\n",
-                json!({"metric": name, "count": instances.len(), "instances": instances})
+                json_line(&json!({"metric": name, "count": instances.len(), "instances": instances}))
             );
         }
         put!(self.inquiry.out, "{name} {}", ids.len());

@@ -8,7 +8,7 @@ use pcp_pdu::{ValueRef, ValuesRef};
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::tool::json::{text_json, value_json};
+use crate::tool::json::{json_line, text_json, value_json};
 use crate::tool::{Call, Clock, CommandLine, Opt, Out, Row, Standard, Tool, open, put, values};
 
 /// The command line.
@@ -118,7 +118,7 @@ fn store(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
     match stored {
         Ok(()) => {}
         Err(Failure::Reported(what)) => match store.wanted.json {
-            true => put!(out, "{}\n", json!({"metric": name, "error": what})),
+            true => put!(out, "{}\n", json_line(&json!({"metric": name, "error": what}))),
             false => put!(out, "{what}\n"),
         },
         Err(Failure::Refused(what)) => complain!("{}: {what}", ready.call.name),
@@ -253,7 +253,7 @@ impl Store<'_> {
         let old = old.map_or(Json::Null, |old| value_json(old, desc.value_type));
         object.insert("old".to_owned(), old);
         object.insert("new".to_owned(), new);
-        put!(out, "{}\n", Json::Object(object));
+        put!(out, "{}\n", json_line(&Json::Object(object)));
     }
 
     fn report(&mut self, desc: &Desc, inst: Inst, old: Option<ValueRef<'_>>, out: &mut Out) {

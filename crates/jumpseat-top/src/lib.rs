@@ -12,6 +12,8 @@
 mod app;
 mod editor;
 mod events;
+#[doc(hidden)]
+pub mod fuzzing;
 mod keys;
 mod live;
 mod measure;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::Info;
 use super::metadata::Merged;
-use crate::tool::json::{error_json, text_json, value_json};
+use crate::tool::json::{error_json, json_line, text_json, value_json};
 use crate::tool::{Metric, put};
 
 impl Info {
@@ -55,11 +55,11 @@ impl Info {
             Some(Err(error)) => drop(object.insert("error".to_owned(), error_json("pmFetch", error))),
             None => {}
         }
-        put!(self.inquiry.out, "{}\n", Json::Object(object));
+        put!(self.inquiry.out, "{}\n", json_line(&Json::Object(object)));
     }
 
     pub(super) fn failure_json(&mut self, name: &str, call: &str, error: PmError) {
-        put!(self.inquiry.out, "{}\n", json!({"metric": name, "error": error_json(call, error)}));
+        put!(self.inquiry.out, "{}\n", json_line(&json!({"metric": name, "error": error_json(call, error)})));
     }
 
     pub(super) fn indom_json(&mut self, indom: InDom) {
@@ -87,7 +87,7 @@ impl Info {
             let labels = self.instance_labels_json(indom, &labels);
             object.insert("instance_labels".to_owned(), labels);
         }
-        put!(self.inquiry.out, "{}\n", Json::Object(object));
+        put!(self.inquiry.out, "{}\n", json_line(&Json::Object(object)));
     }
 
     fn texts(&mut self, target: TextTarget, object: &mut Map<String, Json>) {

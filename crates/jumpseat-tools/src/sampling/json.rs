@@ -12,7 +12,7 @@ use super::rate;
 use super::records::{self, RecordNames};
 use super::subject::Subject;
 use super::table::{Shown, Table, TimedValues};
-use crate::tool::json::typed_json;
+use crate::tool::json::{json_line, typed_json};
 use crate::tool::put;
 
 /// What all objects have in common.
@@ -93,7 +93,7 @@ impl JsonLines {
             object.insert("units".to_owned(), self.units.as_str().into());
         }
         object.insert(what.to_owned(), list);
-        put!(subject.out, "{}\n", Json::Object(object));
+        put!(subject.out, "{}\n", json_line(&Json::Object(object)));
     }
 
     fn instance(&mut self, subject: &mut Subject, inst: Inst) -> Map<String, Json> {

@@ -1,11 +1,39 @@
 //! Values and errors as JSON. Whole numbers are exact, also those beyond what JavaScript keeps.
 
+use std::io::{self, Write};
+
 use byteorder::NetworkEndian;
 use pcp_event::reader::RecordParam;
 use pcp_event::{ArrayKind, ArrayReader, Param};
 use pcp_model::{PmError, Value, ValueType};
 use pcp_pdu::ValueRef;
+use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 use serde_json::{Value as Json, json};
+
+/// JSON on one line, in which nothing drives a terminal: DEL and the controls of C1 (U+0080 to U+009F), too, are escaped,
+/// which JSON itself asks for below U+0020 only.
+pub(crate) fn json_line(json: &Json) -> String {
+    let mut bytes = Vec::with_capacity(128);
+    let mut serializer = Serializer::with_formatter(&mut bytes, NoControls);
+    // Memory takes everything, and what is no text does not come here.
+    let _ = serde::Serialize::serialize(json, &mut serializer);
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+struct NoControls;
+
+impl Formatter for NoControls {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+        let mut plain = CompactFormatter;
+        let mut rest = text;
+        while let Some((at, control)) = rest.char_indices().find(|&(_, c)| matches!(c, '\u{7f}'..='\u{9f}')) {
+            plain.write_string_fragment(out, &rest[..at])?;
+            write!(out, "\\u{:04x}", u32::from(control))?;
+            rest = &rest[at + control.len_utf8()..];
+        }
+        plain.write_string_fragment(out, rest)
+    }
+}
 
 /// A value of a metric whose descriptor says `value_type`. Bytes are hexadecimal, event arrays lists of records;
 /// what is not of the metric's type is `null`, as are numbers that JSON does not have.
@@ -82,4 +110,19 @@ fn records_json(kind: ArrayKind, bytes: &[u8]) -> Json {
         json!({"time": time, "flags": record.flags.0, "parameters": record.params().map(param).collect::<Json>()})
     });
     records.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_character_is_left_in_a_line() {
+        let text = "a\u{7f}\u{80}é\u{9b}31m\u{9f}\u{a0}\u{1b}\n\"";
+        let json = json!({ text: [text, 1.5, null] });
+        let line = json_line(&json);
+        let escaped = "a\\u007f\\u0080é\\u009b31m\\u009f\u{a0}\\u001b\\n\\\"";
+        assert_eq!(line, format!("{{\"{escaped}\":[\"{escaped}\",1.5,null]}}"));
+        assert_eq!(serde_json::from_str::<Json>(&line).ok(), Some(json));
+    }
 }

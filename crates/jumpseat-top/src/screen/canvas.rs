@@ -9,7 +9,7 @@ use super::theme::{Role, Theme};
 use crate::editor::Editor;
 
 /// A buffer with a look.
-pub(super) struct Canvas<'a> {
+pub(crate) struct Canvas<'a> {
     /// The buffer.
     pub buffer: &'a mut Buffer,
     /// How things look.
@@ -45,7 +45,7 @@ fn ending(text: &str, columns: u16) -> &str {
 
 impl Canvas<'_> {
     /// Writes a text from a place on, at most `width` columns of it. The column after it.
-    pub(super) fn put(&mut self, x: u16, y: u16, width: u16, text: &str, role: Role) -> u16 {
+    pub(crate) fn put(&mut self, x: u16, y: u16, width: u16, text: &str, role: Role) -> u16 {
         let area = self.buffer.area;
         if x < area.left() || x >= area.right() || y < area.top() || y >= area.bottom() {
             return x;
@@ -56,13 +56,13 @@ impl Canvas<'_> {
     }
 
     /// Writes a text that ends where the space ends; its beginning is cut if it must be.
-    pub(super) fn put_right(&mut self, x: u16, y: u16, space: u16, text: &str, role: Role) {
+    pub(crate) fn put_right(&mut self, x: u16, y: u16, space: u16, text: &str, role: Role) {
         let text = if width(text) > space { ending(text, space) } else { text };
         self.put(x + space - width(text), y, space, text, role);
     }
 
     /// Writes a text; if it does not fit its middle is left out.
-    pub(super) fn put_middle(&mut self, x: u16, y: u16, space: u16, text: &str, role: Role) -> u16 {
+    pub(crate) fn put_middle(&mut self, x: u16, y: u16, space: u16, text: &str, role: Role) -> u16 {
         if width(text) <= space {
             return self.put(x, y, space, text, role);
         }
@@ -88,7 +88,7 @@ impl Canvas<'_> {
     }
 
     /// The line over a pane.
-    pub(super) fn heading(&mut self, area: Rect, focus: bool, title: &str, rest: &[(String, Role)]) {
+    pub(crate) fn heading(&mut self, area: Rect, focus: bool, title: &str, rest: &[(String, Role)]) {
         let role = if focus { Role::Focus } else { Role::Heading };
         let (line, right) = (self.theme.pick("─", "-"), area.right());
         for x in area.left()..right {

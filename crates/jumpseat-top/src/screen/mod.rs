@@ -19,9 +19,9 @@ use ratatui::layout::Rect;
 
 use super::app::{App, Mode, Pane};
 use super::monitor::Link;
-use canvas::{Canvas, width};
-use theme::Role;
-pub(crate) use theme::Theme;
+pub(crate) use canvas::Canvas;
+use canvas::width;
+pub(crate) use theme::{Role, Theme};
 
 /// Least lines of a pane next to others.
 const LEAST: u16 = 3;

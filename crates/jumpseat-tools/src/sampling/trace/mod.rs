@@ -28,7 +28,7 @@ use pcp_pdu::ValuesRef;
 use serde_json::{Map, Value as Json, json};
 
 use super::records::{self, RecordNames, for_each_record};
-use crate::tool::json::typed_json;
+use crate::tool::json::{json_line, typed_json};
 use lanes::Lanes;
 
 /// Open slices at a time, and bytes of their parameters; beyond, the oldest are written as unfinished.
@@ -180,7 +180,7 @@ impl Trace {
         let start = self.base.map_or(String::new(), |base| Zone::utc().ctime_fraction(base, 9));
         let Counts { records, slices, unfinished, instants, missed } = self.counts;
         let other = json!({ "metric": self.metric, "start": start, "records": records, "missed": missed });
-        write!(self.out, "\n],\"otherData\":{other}}}\n")?;
+        write!(self.out, "\n],\"otherData\":{}}}\n", json_line(&other))?;
         self.out.flush()?;
         Ok(format!(
             "{}: {records} records: {slices} slices ({unfinished} unfinished), {instants} instants, {missed} missed",
@@ -339,7 +339,7 @@ impl Trace {
         args: Json,
     ) -> io::Result<()> {
         let duration = micros(end.as_nanos() - start.as_nanos());
-        let (start, name) = (self.since(start), Json::from(name));
+        let (start, name, args) = (self.since(start), json_line(&name.into()), json_line(&args));
         self.line(&format!(
             "{{\"ph\":\"X\",\"cat\":\"event\",\"pid\":{PID},\"tid\":{track},\"ts\":{start},\"dur\":{duration},\
              \"name\":{name},\"args\":{args}}}"
@@ -355,7 +355,7 @@ impl Trace {
     ) -> io::Result<()> {
         self.counts.instants += 1;
         let track = self.track(inst, 0)?;
-        let (time, name, args) = (self.since(time), Json::from(name), Json::Object(args));
+        let (time, name, args) = (self.since(time), json_line(&name.into()), json_line(&Json::Object(args)));
         self.line(&format!(
             "{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"event\",\"pid\":{PID},\"tid\":{track},\"ts\":{time},\
              \"name\":{name},\"args\":{args}}}"
@@ -421,7 +421,7 @@ impl Trace {
     }
 
     fn event(&mut self, event: Json) -> io::Result<()> {
-        self.line(&event.to_string())
+        self.line(&json_line(&event))
     }
 
     fn line(&mut self, text: &str) -> io::Result<()> {
