@@ -49,7 +49,7 @@ pub(super) struct Trace {
     tracks: u32,
     open: BTreeMap<u64, Span>,
     /// The open slices of an ID, latest last.
-    by_id: HashMap<Key, Vec<u64>>,
+    by_id: HashMap<Key, VecDeque<u64>>,
     closed: VecDeque<(Key, Closed)>,
     held: usize,
     next: u64,
@@ -227,7 +227,7 @@ impl Trace {
         }
         if has(EventFlags::END) {
             // The innermost of those with this ID, as calls of one function within another.
-            let opened = self.by_id.get(&key).and_then(|ids| ids.last().copied());
+            let opened = self.by_id.get(&key).and_then(|ids| ids.back().copied());
             return match opened {
                 Some(id) => self.close(id, record.time, args, true),
                 None => self.instant(inst, &format!("end of {name}"), record.time, args),
@@ -246,7 +246,7 @@ impl Trace {
     ) {
         let id = self.next;
         self.next += 1;
-        let within = parent.as_ref().and_then(|parent| self.by_id.get(parent)?.last().copied());
+        let within = parent.as_ref().and_then(|parent| self.by_id.get(parent)?.back().copied());
         if let Some(source) = self.sources.get_mut(&key.0) {
             source.lanes.open(id, start, within);
         }
@@ -254,7 +254,7 @@ impl Trace {
             name.len() + args.iter().map(|(name, value)| name.len() + value.to_string().len()).sum::<usize>();
         // Roughly what it takes: what counts is that it grows with what senders send.
         self.held += bytes;
-        self.by_id.entry(key.clone()).or_default().push(id);
+        self.by_id.entry(key.clone()).or_default().push_back(id);
         self.open.insert(id, Span { key, name, start, parent, args, bytes });
     }
 
@@ -262,7 +262,10 @@ impl Trace {
         let Some(mut span) = self.open.remove(&id) else { return Ok(()) };
         self.held -= span.bytes;
         if let Some(ids) = self.by_id.get_mut(&span.key) {
-            ids.retain(|other| *other != id);
+            // They are in order, and what is closed is the newest of them or the oldest: nothing else moves.
+            if let Ok(at) = ids.binary_search(&id) {
+                ids.remove(at);
+            }
             if ids.is_empty() {
                 self.by_id.remove(&span.key);
             }
@@ -279,7 +282,7 @@ impl Trace {
         let end = end.max(span.start);
         let inst = span.key.0;
         // Before it is closed, while the lanes still know both.
-        let nested_in = span.parent.as_ref().and_then(|parent| self.by_id.get(parent)?.last().copied());
+        let nested_in = span.parent.as_ref().and_then(|parent| self.by_id.get(parent)?.back().copied());
         let (lane, parent_lane) = match self.sources.get_mut(&inst) {
             Some(source) => {
                 let parent = nested_in.and_then(|parent| source.lanes.lane_of(parent));
