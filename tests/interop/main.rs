@@ -1,5 +1,6 @@
 //! The agent under a real pmcd, next to real clients, and by itself.
 
+mod attacks;
 mod clients;
 mod configuration;
 mod dbpmda;
