@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::process::{Command, Stdio};
 
 use crate::seat::{DOMAIN, PMDA, Seat};
-use jumpseat::client::Context;
+use jumpseat::client::{Context, Fetched};
 use jumpseat::model::Pmid;
 use jumpseat::pdu::{Cred, CredFlags, Creds, Pdu, kind};
 use support::temp_dir;
@@ -173,7 +173,10 @@ fn an_agent_refuses_whatever_comes_from_pmcd_and_serves_on() {
     let before = memory(agent.id());
     for (name, kind, words, rest) in ATTACKS {
         let answers = answers_to(&pdu(*kind, words, rest));
-        assert!(answers.len() <= 1, "{name}: one answer at most, or pmcd takes it for that to the next request");
+        assert!(
+            answers.len() <= 1,
+            "{name}: one answer at most, or pmcd takes it for that to the next request"
+        );
         assert!(answers.iter().all(|answer| is_error(answer)), "{name}: {answers:x?}");
     }
     let grown = memory(agent.id()).saturating_sub(before);
@@ -190,6 +193,7 @@ fn the_endpoint_refuses_whatever_comes_from_clients_and_serves_the_others() {
     let seat = Seat::in_dir(dir.path(), "");
     let endpoint = seat.serve([]);
     let mut other = Context::host(&endpoint.host()).expect("the endpoint takes clients");
+    let mut fetched = Fetched::new();
     let before = memory(endpoint.process.pid());
     let framed = ATTACKS.iter().map(|(name, kind, words, rest)| (*name, pdu(*kind, words, rest)));
     let lengths = LENGTHS.map(|len| {
@@ -206,7 +210,8 @@ fn the_endpoint_refuses_whatever_comes_from_clients_and_serves_the_others() {
         while let Some(answer) = read(&mut stream) {
             assert!(is_error(&answer), "{name}: {answer:x?}");
         }
-        other.desc(KNOWN).unwrap_or_else(|error| panic!("{name}: the others wait: {error}"));
+        let answered = other.fetch(&[KNOWN], &mut fetched);
+        answered.unwrap_or_else(|error| panic!("{name}: the others are not served: {error}"));
     }
     let grown = memory(endpoint.process.pid()).saturating_sub(before);
     assert!(grown < ROOM, "{grown} KiB more");
