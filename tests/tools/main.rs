@@ -15,6 +15,7 @@ mod record;
 #[path = "../seat/mod.rs"]
 mod seat;
 mod store;
+mod terminal;
 mod tools_support;
 mod top;
 mod val;

@@ -111,7 +111,7 @@ fn store(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
     // A command line without them did not come to here.
     let [name, value] = operands.map_err(|_| ExitCode::FAILURE)?;
     let context = open(&mut ready)?;
-    let mut out = Out::new();
+    let mut out = Out::new(&ready.call);
     let mut store = Store { wanted, context, clock: Clock::local(), name: &name };
     let stored = store.run(&value, &mut out);
     let is_stored = stored.is_ok();

@@ -46,7 +46,7 @@ impl Subject {
             complain!("{}: {what}", ready.call.name);
             ExitCode::FAILURE
         };
-        let mut out = Out::new();
+        let mut out = Out::new(&ready.call);
         let clock = Clock::reporting(&ready.common, &mut context, &mut out)
             .map_err(|error| failed(&format!("Cannot set context timezone: {}", error.code())))?;
         let window = window(&ready, &mut context, &clock.zone)?;

@@ -73,7 +73,7 @@ impl Inquiry {
     /// # Errors
     /// The exit code, after a message.
     pub(crate) fn new(mut context: Context, ready: &Ready) -> Result<Inquiry, ExitCode> {
-        let mut out = Out::new();
+        let mut out = Out::new(&ready.call);
         let (clock, origin) = replay_from(ready, &mut context, &mut out)?;
         let (instances, fetched) = (Instances::default(), Fetched::new());
         Ok(Inquiry { context, origin, instances, clock, out, fetched })

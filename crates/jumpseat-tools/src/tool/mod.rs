@@ -14,6 +14,7 @@ mod debug;
 mod derived;
 mod environ;
 mod getopt;
+mod harmless;
 mod inquiry;
 mod instances;
 pub(crate) mod json;

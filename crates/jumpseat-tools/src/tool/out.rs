@@ -1,8 +1,9 @@
 //! Standard output of tools.
 
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 
 use super::call::Call;
+use super::harmless::Harmless;
 use super::messages::error_text;
 
 const BUFFER: usize = 64 << 10;
@@ -12,25 +13,32 @@ const BUFFER: usize = 64 << 10;
 pub(crate) struct Out {
     stdout: BufWriter<io::Stdout>,
     failed: Option<io::Error>,
+    /// It is a terminal, and the tool has not been called by PCP's name: PCP's tools print what comes as it comes.
+    guarded: bool,
 }
 
 impl Out {
     /// Of this process.
-    pub(crate) fn new() -> Out {
-        Out { stdout: BufWriter::with_capacity(BUFFER, io::stdout()), failed: None }
+    pub(crate) fn new(call: &Call) -> Out {
+        let guarded = !call.pcp && io::stdout().is_terminal();
+        Out { stdout: BufWriter::with_capacity(BUFFER, io::stdout()), failed: None, guarded }
     }
 
     /// Adds bytes.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {
-            self.failed = self.stdout.write_all(bytes).err();
+            let out = &mut self.stdout;
+            let written = if self.guarded { Harmless(out).write_all(bytes) } else { out.write_all(bytes) };
+            self.failed = written.err();
         }
     }
 
     /// Adds text; see [`put!`].
     pub(crate) fn text(&mut self, text: std::fmt::Arguments<'_>) {
         if self.failed.is_none() {
-            self.failed = self.stdout.write_fmt(text).err();
+            let out = &mut self.stdout;
+            let written = if self.guarded { Harmless(out).write_fmt(text) } else { out.write_fmt(text) };
+            self.failed = written.err();
         }
     }
 
