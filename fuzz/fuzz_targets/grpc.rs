@@ -107,7 +107,7 @@ fn call(stream: &mut TcpStream, id: u32, first: u8, body: &[u8]) -> io::Result<b
         let mut head = [0; 9];
         stream.read_exact(&mut head)?;
         let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        io::copy(&mut stream.by_ref().take(len.into()), &mut io::sink())?;
+        io::copy(&mut io::Read::by_ref(stream).take(len.into()), &mut io::sink())?;
         let ours = head[5..] == id.to_be_bytes();
         match head[3] {
             GOAWAY => return Ok(false),
