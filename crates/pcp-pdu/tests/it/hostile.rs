@@ -5,7 +5,7 @@ use pcp_pdu::*;
 use proptest::prelude::*;
 
 /// All captured PDUs, as seeds: bytes of whole PDUs.
-fn seeds() -> Vec<Vec<u8>> {
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let folder = support::repository().join("tests/data/pdu");
     let mut seeds = Vec::new();
     for entry in folder.read_dir().expect("the folder of captures") {
