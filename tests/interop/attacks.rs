@@ -1,16 +1,18 @@
 //! Flaws of length and index that PCP's own decoders had and mended from 2012 on, one row for each: the agent at pmcd's
-//! pipe and the standalone endpoint refuse the PDU, say so to who sent it, and serve everybody else as before.
+//! pipe and the standalone endpoint refuse the PDU, say so to who sent it, and serve everybody else as before; a tool that
+//! gets one as an answer ends with a message. What archives may hold is in `tests/archive`.
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::seat::{DOMAIN, PMDA, Seat};
+use crate::seat::{DOMAIN, JUMPSEAT, PMDA, Seat};
 use jumpseat::client::{Context, Fetched};
 use jumpseat::model::Pmid;
 use jumpseat::pdu::{Cred, CredFlags, Creds, Pdu, kind};
-use support::temp_dir;
+use support::{temp_dir, wait_until};
 
 /// A metric of every agent: `jumpseat.event.count`.
 const KNOWN: Pmid = Pmid::new(DOMAIN as u16, 1, 3);
@@ -215,4 +217,64 @@ fn the_endpoint_refuses_whatever_comes_from_clients_and_serves_the_others() {
     }
     let grown = memory(endpoint.process.pid()).saturating_sub(before);
     assert!(grown < ROOM, "{grown} KiB more");
+}
+
+/// What a collector may answer, besides [`ATTACKS`], and nobody may believe.
+#[rustfmt::skip]
+const ANSWERS: &[Attack] = &[
+    ("identifiers for more names than were asked for", kind::PMNS_IDS, &[2, 2, 1, 1], b""),
+    ("fewer identifiers than were asked for", kind::PMNS_IDS, &[1, 0], b""),
+    ("identifiers with a count of all bits", kind::PMNS_IDS, &[1, MINUS, 1], b""),
+    ("a descriptor cut short", kind::DESC, &[1, 1, 1], b""),
+    ("descriptors with a negative count", kind::DESCS, &[MINUS], b""),
+    ("descriptors with more than bytes", kind::DESCS, &[OVERFLOWS, 0, 0], b""),
+    ("instances with a negative count", kind::INSTANCE, &[1, MINUS], b""),
+    ("instances with more than bytes", kind::INSTANCE, &[1, OVERFLOWS, 0, 0], b""),
+    ("an instance with a name of a negative length", kind::INSTANCE, &[1, 1, 0, MINUS], b"name"),
+    ("an instance with a name longer than all", kind::INSTANCE, &[1, 1, 0, HUGE], b"name"),
+    ("a text of a negative length", kind::TEXT, &[1, MINUS], b"text"),
+    ("a text longer than it is", kind::TEXT, &[1, HUGE], b"text"),
+    ("labels with a negative number of sets", kind::LABEL, &[1, LABELS_OF_METRIC, 0, MINUS], b""),
+    ("labels with more sets than bytes", kind::LABEL, &[1, LABELS_OF_METRIC, 0, OVERFLOWS], b""),
+    ("labels with more of them than bytes", kind::LABEL, &[1, LABELS_OF_METRIC, 0, 1, MINUS, HUGE, 36, 4], b"{}"),
+    ("labels in front of the PDU", kind::LABEL, &[1, LABELS_OF_METRIC, 0, 1, MINUS, 0, MINUS, 4], b"{}"),
+    ("labels behind the PDU", kind::LABEL, &[1, LABELS_OF_METRIC, 0, 1, MINUS, 0, 4000, 4], b"{}"),
+    ("labels of a negative length", kind::LABEL, &[1, LABELS_OF_METRIC, 0, 1, MINUS, 0, 44, MINUS], b"{}"),
+    ("an error that is none", kind::ERROR, &[0], b""),
+    ("an error with more behind it", kind::ERROR, &[MINUS, 1, 2, 3], b""),
+];
+
+#[test]
+fn a_tool_ends_with_a_message_whatever_the_collector_answers() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let endpoint = seat.serve([]);
+    let greeting =
+        read(&mut TcpStream::connect(endpoint.host()).expect("the endpoint listens")).expect("a greeting");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let host = listener.local_addr().expect("it is bound").to_string();
+    for (name, kind, words, rest) in ATTACKS.iter().chain(ANSWERS) {
+        let mut tool = Command::new(JUMPSEAT)
+            .args(["info", "-h", &host, "-f", "some.metric"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program is built");
+        let (mut stream, _) = listener.accept().expect("the tool connects");
+        stream.write_all(&greeting).expect("the tool reads");
+        read(&mut stream).expect("its credentials");
+        read(&mut stream).expect("its first request");
+        let _ = stream.write_all(&pdu(*kind, words, rest));
+        let _ = stream.shutdown(Shutdown::Write);
+        // Whatever else it says; it must not wait for more.
+        while read(&mut stream).is_some() {}
+        drop(stream);
+        let status = wait_until(Duration::from_secs(30), || tool.try_wait().expect("our own child"));
+        let _ = tool.kill();
+        let output = tool.wait_with_output().expect("our own child");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(status.is_some_and(|status| status.code() == Some(1)), "{name}: {status:?}: {said}");
+        assert!(!said.contains("panicked") && !said.trim().is_empty(), "{name}: {said}");
+    }
 }
