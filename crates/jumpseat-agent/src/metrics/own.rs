@@ -69,6 +69,11 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
         u64("memory.filters", Units::BYTE, |state| state.streams.filter_memory() as u64),
         u64("reads_refused", Units::COUNT, |state| state.reads_refused).counter(),
         u32("clients", |state| load(&state.load.contexts) as u32),
+        u32("endpoint.connected", |state| load(&state.load.clients) as u32),
+        u64("endpoint.refused", Units::COUNT, |state| load(&state.load.refused)).counter(),
+        u64("endpoint.dropped", Units::COUNT, |state| load(&state.load.slow) + load(&state.load.broken))
+            .counter(),
+        u64("endpoint.made_room", Units::COUNT, |state| load(&state.load.idle)).counter(),
         u64("endpoint.encrypted", Units::COUNT, |state| load(&state.load.encrypted)).counter(),
         u64("endpoint.tls_failed", Units::COUNT, |state| load(&state.load.tls_failed)).counter(),
         u64("endpoint.logins", Units::COUNT, |state| load(&state.load.logins)).counter(),
