@@ -27,6 +27,9 @@ const ROOT_KEEPS: &[Capability] = &[
     Capability::CAP_NET_BIND_SERVICE,
 ];
 
+/// Why a measure is not taken that somebody has switched off.
+const CONFIGURED: &str = "as configured";
+
 /// What the process of the agent has kept of its rights, and who else has them.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
@@ -58,7 +61,7 @@ impl Trust {
     pub fn confine(&mut self, config: &Config, state_dir: &Path, places: &[PathBuf]) {
         if !config.confine.privileges {
             tracing::warn!("not confined: confine.privileges is off");
-            let off = |name| Measure { name, state: Err("not in force, as configured".to_owned()) };
+            let off = |name| Measure { name, state: Err(CONFIGURED.to_owned()) };
             self.measures = ["privileges", "capabilities", "files", "system_calls"].map(off).into();
             return;
         }
@@ -124,16 +127,18 @@ pub(crate) fn user() -> String {
 }
 
 fn files(config: &Config, places: Vec<PathBuf>) -> Files {
-    // What a command writes, only its author knows.
-    if !config.confine.files || !config.command.is_empty() {
-        return Files::Any;
+    if !config.confine.files {
+        return Files::Any(CONFIGURED);
+    }
+    if !config.command.is_empty() {
+        return Files::Any("as only the author of a [[command]] knows what it writes");
     }
     Files::WriteBeneath { places, programs: !config.journal.is_empty() }
 }
 
 fn calls(config: &Config) -> Calls {
     if !config.confine.system_calls {
-        Calls::Any
+        Calls::Any(CONFIGURED)
     } else if config.command.is_empty() && config.journal.is_empty() {
         Calls::Agent
     } else {

@@ -15,8 +15,8 @@ use seccompiler::{
 /// System calls a process keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
-    /// All.
-    Any,
+    /// All, and why.
+    Any(&'static str),
     /// Those of an agent with threads, files and sockets, which starts no program.
     Agent,
     /// Those of programs an agent starts, too: all but what changes the system or looks into other processes.
@@ -27,7 +27,7 @@ pub enum Calls {
 
 pub(crate) fn restrict(calls: Calls) -> Result<String, String> {
     let (rules, on_others, on_match, told) = match calls {
-        Calls::Any => return Err("not restricted, as configured".to_owned()),
+        Calls::Any(why) => return Err(format!("not restricted, {why}")),
         Calls::Agent => {
             let mut rules = listed(&[FILES, EVERYBODY, AGENT]);
             rules.extend(limited().map_err(|error| error.to_string())?);
@@ -208,6 +208,8 @@ const AGENT: &[c_long] = &[
     libc::SYS_fchmodat,
     libc::SYS_fchown,
     libc::SYS_fchownat,
+    // Newer architectures have the second one only.
+    #[cfg(not(target_arch = "riscv64"))]
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_linkat,

@@ -13,8 +13,8 @@ const RULES: ABI = ABI::V6;
 /// Files a process may use. Descriptors it has, and sockets it connects to, are not concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Files {
-    /// All that its user may.
-    Any,
+    /// All that its user may, and why.
+    Any(&'static str),
     /// All may be read; what is at or below these places may be written, made and removed, and nothing else. Places that
     /// are not there are left out.
     WriteBeneath {
@@ -29,7 +29,7 @@ pub enum Files {
 
 pub(crate) fn restrict(files: &Files) -> Result<String, String> {
     match files {
-        Files::Any => Err("not restricted, as configured".to_owned()),
+        Files::Any(why) => Err(format!("not restricted, {why}")),
         Files::WriteBeneath { places, programs } => {
             let readable = if *programs {
                 AccessFs::from_read(RULES)
