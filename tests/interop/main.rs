@@ -9,6 +9,7 @@ mod derived;
 mod faults;
 mod harness;
 mod hostile_agents;
+mod names;
 mod planted;
 mod pmcd;
 mod sampler;

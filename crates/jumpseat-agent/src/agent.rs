@@ -177,6 +177,7 @@ fn registry_config(config: &Config, domain: u16, dir: Option<&Path>) -> Registry
         max_types: config.events.max_types as usize,
         max_spans: config.spans.max_names as usize,
         rules: Rules(config.source.clone()),
+        reserved: kinds::source_names(config),
     }
 }
 

@@ -122,6 +122,11 @@ impl Default for Pattern {
 }
 
 impl Pattern {
+    /// The one name that matches, if there is but one.
+    pub(crate) fn plain(&self) -> Option<&str> {
+        (!self.0.contains(['*', '?'])).then_some(&self.0)
+    }
+
     /// Whether the whole name matches.
     pub fn matches(&self, name: &str) -> bool {
         let (pattern, name): (Vec<char>, Vec<char>) = (self.0.chars().collect(), name.chars().collect());

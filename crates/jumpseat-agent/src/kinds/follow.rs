@@ -37,6 +37,14 @@ impl SourceKind for Followed {
         config.file.len() + config.command.len() + config.journal.len()
     }
 
+    fn source_names(&self, config: &Config) -> Vec<String> {
+        // A file without a name for its source may stand for many, which get theirs by their own names.
+        let files = config.file.iter().filter_map(|file| file.source.clone());
+        let commands = config.command.iter().map(CommandConfig::source_name);
+        let journals = config.journal.iter().map(|journal| journal.source.clone());
+        files.chain(commands).chain(journals).collect()
+    }
+
     fn queue(&self, config: &Config) -> usize {
         if self.sources(config) == 0 { 0 } else { follow::QUEUE }
     }

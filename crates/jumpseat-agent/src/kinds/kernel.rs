@@ -29,6 +29,10 @@ impl SourceKind for Kernel {
         config.kernel.len()
     }
 
+    fn source_names(&self, config: &Config) -> Vec<String> {
+        config.kernel.iter().map(|kernel| kernel.source.clone()).collect()
+    }
+
     fn queue(&self, config: &Config) -> usize {
         config.kernel.len() * tracefs::QUEUE
     }

@@ -23,6 +23,9 @@ pub(crate) trait SourceKind {
     /// How many sources its tables name, without those that senders may.
     fn sources(&self, config: &Config) -> usize;
 
+    /// The names of those that have one.
+    fn source_names(&self, config: &Config) -> Vec<String>;
+
     /// How many batches of its sources may wait for the event loop.
     fn queue(&self, config: &Config) -> usize;
 

@@ -46,6 +46,11 @@ pub(crate) fn sources(config: &Config) -> usize {
     ALL.iter().map(|kind| kind.sources(config)).sum::<usize>().max(1 + otlp::Otlp.sources(config))
 }
 
+/// The names of those sources, as far as they have one.
+pub(crate) fn source_names(config: &Config) -> Vec<String> {
+    ALL.iter().flat_map(|kind| kind.source_names(config)).collect()
+}
+
 /// How many batches may wait for the event loop, over all sources.
 pub(crate) fn queue(config: &Config) -> usize {
     ALL.iter().map(|kind| kind.queue(config)).sum::<usize>().max(1)

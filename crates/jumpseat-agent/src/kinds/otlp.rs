@@ -25,6 +25,10 @@ impl SourceKind for Otlp {
         usize::from(config.otlp.is_on())
     }
 
+    fn source_names(&self, config: &Config) -> Vec<String> {
+        config.otlp.is_on().then(|| config.otlp.source.clone()).into_iter().collect()
+    }
+
     fn queue(&self, config: &Config) -> usize {
         if config.otlp.is_on() { config.otlp.queue } else { 0 }
     }

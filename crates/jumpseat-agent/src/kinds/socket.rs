@@ -28,6 +28,10 @@ impl SourceKind for Sockets {
         config.socket.len()
     }
 
+    fn source_names(&self, config: &Config) -> Vec<String> {
+        config.socket.iter().map(|socket| socket.source.clone()).collect()
+    }
+
     fn queue(&self, config: &Config) -> usize {
         config.socket.iter().map(|socket| socket.queue).sum()
     }

@@ -21,8 +21,10 @@ pub struct RegistryConfig {
     pub max_types: usize,
     /// Most spans, counted as pairs of source and name.
     pub max_spans: usize,
-    /// What sources let through.
+    /// What sources let through. Those that are named there have a place, as if they were `reserved`.
     pub rules: Rules,
+    /// Names of sources whose place nobody else gets.
+    pub reserved: Vec<String>,
 }
 
 impl RegistryConfig {
@@ -37,6 +39,7 @@ impl RegistryConfig {
             max_types: 4096,
             max_spans: 1000,
             rules,
+            reserved: Vec::new(),
         }
     }
 }

@@ -6,6 +6,8 @@
 //! appended to its id file before anybody sees the id, then announced as a [`Definition`] on an
 //! unbounded channel. The channel is bounded all the same, by the caps on the number of names.
 //!
+//! Sources that the configuration names have their places, whoever else has taken all others, now or before a restart.
+//!
 //! What exceeds a cap is folded, never dropped: a field becomes `name=value` in `jumpseat.field.other`,
 //! an event type counts under `source/(other)`, a source becomes the listener's default source.
 //!
@@ -82,6 +84,8 @@ pub struct Registry {
     generation: AtomicU64,
     /// For gates of sources that are new.
     rules: ArcSwap<Rules>,
+    /// Sources that have a place, besides those that rules name.
+    reserved: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -141,10 +145,12 @@ impl Registry {
             leaves: Mutex::default(),
             generation: AtomicU64::new(0),
             rules: ArcSwap::from_pointee(config.rules.clone()),
+            reserved: config.reserved.clone(),
         };
         // Before any event can get one of their ids.
         registry.reserve_fields()?;
         registry.restore_sources()?;
+        registry.keep_places();
         registry.announce_known()?;
         Ok((Arc::new(registry), definitions))
     }
@@ -213,6 +219,22 @@ impl Registry {
     /// Replaces the rules for sources that are new from now on. The gates of the others are the caller's to set.
     pub fn set_rules(&self, rules: Rules) {
         self.rules.store(Arc::new(rules));
+        self.keep_places();
+    }
+
+    /// Whether the configuration names this source.
+    pub fn is_named(&self, source: &str) -> bool {
+        let rules = self.rules.load();
+        rules.0.iter().any(|rule| rule.name.plain() == Some(source))
+            || self.reserved.iter().any(|name| name == source)
+    }
+
+    /// Keeps the places of the sources that the configuration names.
+    fn keep_places(&self) {
+        let rules = self.rules.load();
+        let names = rules.0.iter().filter_map(|rule| rule.name.plain()).map(str::to_owned);
+        self.sources
+            .keep_places(names.chain(self.reserved.iter().cloned()).filter(|name| is_source_name(name)));
     }
 
     /// The instance id that events of this type (`None`: without a type) count under. `None` when not even the
@@ -390,6 +412,7 @@ impl FieldResolver for Registry {
 mod tests {
     use super::fields::WELL_KNOWN;
     use super::*;
+    use crate::rules::{Pattern, SourceRule};
     use pcp_ids::IdMap;
 
     fn leaves(definitions: &Receiver<Definition>) -> Vec<String> {
@@ -484,6 +507,34 @@ mod tests {
         assert_ne!(first, other);
         assert_eq!(registry.event_type(0, Some(b"y")), other);
         assert_eq!(registry.types_folded(), 2);
+    }
+
+    #[test]
+    fn sources_that_are_configured_have_their_places() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let config = RegistryConfig {
+            dir: Some(dir.path().to_owned()),
+            max_sources: 4,
+            reserved: vec!["app".to_owned(), "not a name".to_owned()],
+            ..RegistryConfig::new(400)
+        };
+        let (registry, _definitions) = Registry::open(&config).expect("open");
+        let strangers = |registry: &Registry| {
+            let got = (0..9).map(|n| registry.source(&format!("junk{n}")).is_ok());
+            got.filter(|got| *got).count()
+        };
+        assert_eq!(strangers(&registry), 3);
+        assert_eq!(registry.source_for("app", Taker::Texts), Ok(3));
+        assert_eq!(strangers(&registry), 3, "those from before");
+        drop(registry);
+        // One that is named only after the table was full has a place beyond it, but once.
+        let (registry, _definitions) = Registry::open(&config).expect("open again");
+        assert_eq!(registry.source("billing"), Err(SourceRefused::Full));
+        let named = |name: &str| SourceRule { name: Pattern(name.to_owned()), ..SourceRule::default() };
+        registry.set_rules(Rules(vec![named("billing"), named("b*")]));
+        assert_eq!(registry.source("bill"), Err(SourceRefused::Full));
+        assert_eq!(registry.source("billing"), Ok(4));
+        assert_eq!(registry.source("billing2"), Err(SourceRefused::Full));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::config::{RegistryConfig, RegistryError};
 use super::definition::Definition;
@@ -48,6 +48,8 @@ struct Table<T> {
     /// What is kept of the names that the core knows.
     announced: FxHashMap<Inst, T>,
     announce: Sender<Definition>,
+    /// Names that have no id yet, and a place all the same.
+    reserved: FxHashSet<String>,
     taken: Taken,
     report: Limiter,
 }
@@ -84,6 +86,7 @@ impl<K: Kind> Names<K> {
             ids,
             announced: FxHashMap::default(),
             announce: announce.clone(),
+            reserved: FxHashSet::default(),
             taken: Taken::default(),
             report: Limiter::new(3, Duration::from_secs(60)),
         };
@@ -145,11 +148,14 @@ impl<K: Kind> Names<K> {
         define: impl FnOnce(Inst) -> (K::Kept, Definition),
     ) -> Result<Inst, NoId> {
         let mut table = self.lock();
+        // It has its place, even if a file from before holds more than there may be.
+        let cap = if table.reserved.contains(name) { Cap::Waived } else { cap };
+        let free = self.cap.saturating_sub(table.ids.len() + table.reserved.len());
         let id = match table.ids.get(name) {
             Some(id) => id,
             // Only new names: lowering the cap must not take ids away from names that have them.
-            None if cap == Cap::Applies && table.ids.len() >= self.cap => return Err(NoId::Full),
-            None if cap == Cap::Applies && !table.taken.allows(taker, self.cap - table.ids.len()) => {
+            None if cap == Cap::Applies && free == 0 => return Err(NoId::Full),
+            None if cap == Cap::Applies && !table.taken.allows(taker, free) => {
                 self.over_share.fetch_add(1, Ordering::Relaxed);
                 table.report_share(K::WHAT, taker);
                 return Err(NoId::Full);
@@ -162,6 +168,8 @@ impl<K: Kind> Names<K> {
                 if cap == Cap::Applies {
                     table.taken.add(taker);
                     table.report_use(K::WHAT, self.cap);
+                } else {
+                    table.reserved.remove(name);
                 }
                 id
             }
@@ -176,6 +184,14 @@ impl<K: Kind> Names<K> {
     /// Binds a name to an id of its own, or checks that it is.
     pub(super) fn reserve(&self, id: Inst, name: &str) -> Result<(), RegistryError> {
         self.lock().ids.reserve(id, name).map_err(|error| self.failed(error))
+    }
+
+    /// Keeps places for these names, and for no others any more, as far as they have no id yet. There may be more names
+    /// than the cap says, by as many as this.
+    pub(super) fn keep_places(&self, names: impl Iterator<Item = String>) {
+        let mut table = self.lock();
+        let Table { ids, reserved, .. } = &mut *table;
+        *reserved = names.filter(|name| ids.get(name).is_none()).collect();
     }
 
     /// Gives a name an id without a word to the core: [`Names::announce_known`] follows.
@@ -229,7 +245,8 @@ impl<T> Table<T> {
 
     /// Says that a table fills up, at four fifths and when it is full: names are never taken back.
     fn report_use(&mut self, what: &str, cap: usize) {
-        let used = self.ids.len();
+        // A place that is kept for somebody is taken, for everybody else.
+        let used = self.ids.len() + self.reserved.len();
         if (used == cap || used == cap / 5 * 4)
             && let Some((taker, count)) = self.taken.most()
         {
