@@ -9,6 +9,7 @@
 
 mod event_types;
 pub(crate) mod fields;
+mod shares;
 pub(crate) mod source;
 mod sources;
 pub(crate) mod spans;
@@ -164,6 +165,10 @@ impl State {
         self.set_limits(config.events);
         self.registry.set_rules(Rules(config.source.clone()));
         self.sources.set_rules(Rules(config.source), &self.limits);
+        for (_, source) in self.sources.iter_mut() {
+            source.named = self.registry.is_named(&source.name);
+        }
+        self.share_budget();
         self.spans.limits = config.spans;
     }
 
@@ -205,8 +210,8 @@ impl State {
     pub(crate) fn define(&mut self, definition: Definition) {
         match definition {
             Definition::Source { id, name, gate } => {
-                let budget = self.sources.budget(&self.limits);
-                let source = Source::new(name.into(), &self.limits, budget, self.registry.domain(), gate);
+                let mut source = Source::new(name.into(), &self.limits, self.registry.domain(), gate);
+                source.named = self.registry.is_named(&source.name);
                 if let Some(source) = self.sources.add(id, source, &self.limits) {
                     self.streams.new_source(id, source, &self.fields);
                 }
@@ -223,8 +228,9 @@ impl State {
 
     fn deliver(&mut self, mut delivery: Delivery) {
         let inst = delivery.source;
+        self.sources.activate(inst);
         // Before the records: their share of the memory must be theirs when they come in.
-        self.sources.activate(inst, &self.limits);
+        self.sources.make_room(inst, delivery.batch.bytes().len(), &self.limits);
         self.sources.update_sender(&mut delivery);
         let Some(source) = self.sources.get_mut(inst) else {
             // The registry announces a source before its first delivery.

@@ -36,6 +36,10 @@ pub(crate) struct Source {
     pub readers: Option<Who>,
     /// Most memory for its records, in bytes; 0: no limit of its own.
     pub budget: u64,
+    /// The configuration names it.
+    pub named: bool,
+    /// How much memory it had use for when memory was last shared out, in bytes.
+    pub wanted: u64,
     /// Something has come from it since the start.
     pub active: bool,
 }
@@ -88,16 +92,11 @@ impl Source {
         self.readers.as_ref().is_none_or(|readers| readers.includes(client))
     }
 
-    /// A source that has sent nothing yet. `budget`: memory for its records, in bytes.
-    pub(crate) fn new(
-        name: Arc<str>,
-        limits: &EventsConfig,
-        budget: usize,
-        domain: u16,
-        gate: Arc<Gate>,
-    ) -> Source {
+    /// A source that has sent nothing yet.
+    pub(crate) fn new(name: Arc<str>, limits: &EventsConfig, domain: u16, gate: Arc<Gate>) -> Source {
         let mut log = EventLog::new(LogConfig {
-            budget,
+            // Its share comes with its first records.
+            budget: 0,
             recent: limits.recent as usize,
             missed_pmid: WellKnown::Missed.pmid(domain),
         });
@@ -113,8 +112,17 @@ impl Source {
             stored: SourceRule::default(),
             readers: None,
             budget: 0,
+            named: false,
+            wanted: 0,
             active: false,
         }
+    }
+
+    /// Most memory for its records, whatever there is.
+    pub(crate) fn most(&self, limits: &EventsConfig) -> u64 {
+        // A source's own limit only lowers what it gets: the total must hold.
+        let own = if self.budget == 0 { u64::MAX } else { self.budget };
+        limits.source_budget.0.min(own)
     }
 
     /// How it is: `disabled`, `active`, or `silent` if nothing has come from it since the start.

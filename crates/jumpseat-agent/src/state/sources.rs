@@ -12,6 +12,7 @@ use pcp_pmda::Instances;
 use crate::config::{EventsConfig, who};
 use crate::identity::reason_inst;
 
+use super::shares::{levels, use_of};
 use super::source::Source;
 use super::spans::{SourceSpans, SpansBySource};
 
@@ -22,8 +23,6 @@ pub(crate) struct Sources {
     names: Instances,
     /// The instance domain of (source, reason) pairs: those of sources that have sent something.
     reasons: Instances,
-    /// How many have sent something.
-    active: usize,
     /// How often the labels of one of them have changed.
     label_changes: u64,
     /// What the configuration says of single sources.
@@ -37,7 +36,6 @@ impl Sources {
             by_inst: BTreeMap::new(),
             names: Instances::in_memory(),
             reasons: Instances::in_memory(),
-            active: 0,
             label_changes: 0,
             rules,
         }
@@ -99,17 +97,15 @@ impl Sources {
         self.by_inst.get_mut(&inst)
     }
 
-    /// Notes that a source has sent something; the first time it gets its reasons and a share of the memory.
-    pub(crate) fn activate(&mut self, inst: Inst, limits: &EventsConfig) {
+    /// Notes that a source has sent something; the first time it gets its reasons.
+    pub(crate) fn activate(&mut self, inst: Inst) {
         let Some(source) = self.by_inst.get_mut(&inst).filter(|source| !source.active) else { return };
         source.active = true;
-        self.active += 1;
         for reason in Reason::ALL {
             // Instances are 31 bits: sources with very large ones have no instances of reasons, and lose nothing else.
             let Some(inst) = reason_inst(inst, reason) else { continue };
             announced(self.reasons.add_as(inst, &format!("{}/{}", source.name, reason.word())), &source.name);
         }
-        self.share_budget(limits);
     }
 
     /// Takes over what a delivery says of its sender.
@@ -120,21 +116,38 @@ impl Sources {
         }
     }
 
-    /// Memory for the records of one more source, in bytes: its budget, or an equal share of the total if that is
-    /// less. Those that have sent nothing since the start, only known from earlier runs, take no share.
-    pub(crate) fn budget(&self, limits: &EventsConfig) -> usize {
-        // Hundreds of sources may be known from earlier runs; memory set aside for them would be taken from those that send.
-        let share = limits.total_budget.0 / self.active.max(1) as u64;
-        share.min(limits.source_budget.0) as usize
+    /// Gives a source memory for what comes in, as far as there is any.
+    pub(crate) fn make_room(&mut self, inst: Inst, coming: usize, limits: &EventsConfig) {
+        let Some(source) = self.by_inst.get_mut(&inst) else { return };
+        // A loss takes memory, too.
+        let wanted = use_of(source.log.stats().bytes + coming.max(1), source.most(limits));
+        if wanted > source.wanted {
+            self.share(Some((inst, wanted)), limits);
+        }
     }
 
-    /// Holds each source to [`Sources::budget`] and to its own limit.
+    /// Shares the memory for records out anew.
     pub(crate) fn share_budget(&mut self, limits: &EventsConfig) {
-        let budget = self.budget(limits);
+        self.share(None, limits);
+    }
+
+    /// The same. `asking`: a source that has use for more than for what it holds.
+    fn share(&mut self, asking: Option<(Inst, u64)>, limits: &EventsConfig) {
+        let (mut named, mut others) = (Vec::new(), Vec::new());
+        for (inst, source) in &mut self.by_inst {
+            let wanted = use_of(source.log.stats().bytes, source.most(limits));
+            source.wanted =
+                asking.filter(|(asks, _)| asks == inst).map_or(wanted, |(_, more)| more.max(wanted));
+            match (source.wanted, source.named) {
+                (0, _) => {}
+                (wanted, true) => named.push(wanted),
+                (wanted, false) => others.push(wanted),
+            }
+        }
+        let (of_named, of_others) = levels(&mut named, &mut others, limits.total_budget.0);
         for source in self.by_inst.values_mut() {
-            // A source's own limit only lowers what it gets: the total must hold.
-            let own = if source.budget == 0 { usize::MAX } else { source.budget as usize };
-            source.log.set_budget(budget.min(own));
+            let level = if source.named { of_named } else { of_others };
+            source.log.set_budget(level.min(source.wanted) as usize);
         }
     }
 

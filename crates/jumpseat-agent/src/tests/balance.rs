@@ -410,13 +410,15 @@ fn filters_of_all_clients_have_a_limit_and_equal_ones_count_once() {
 }
 
 #[test]
-fn sources_that_send_nothing_take_no_share_of_the_memory() {
+fn sources_take_as_much_of_the_memory_as_they_have_use_for() {
     let mut bench = Bench::new();
     bench.control("source_budget", &Value::U64(TOTAL_BUDGET));
     bench.fetch_records(0, ArrayKind::Event);
     bench.deliver(0, &[100_000; 9], (0, 0), 0);
     assert_eq!(bench.counts("jumpseat.source.evicted")[&0], 0);
     bench.deliver(1, &[10], (0, 0), 3);
+    assert_eq!(bench.counts("jumpseat.source.evicted")[&0], 0, "a record is not half of it");
+    bench.deliver(1, &[100_000; 9], (0, 0), 0);
     assert!(bench.counts("jumpseat.source.evicted")[&0] > 0, "now there are two to share");
     bench.read_everything();
 }
