@@ -1,5 +1,6 @@
 //! What can go wrong with ids and their files.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -19,8 +20,13 @@ pub enum IdsError {
     #[error(transparent)]
     File(#[from] pcp_files::FileError),
     /// Another process hands out ids from this file.
-    #[error("{}: another process uses it; stop that one, or configure another directory", .0.display())]
-    InUse(PathBuf),
+    #[error("{}: {user} uses it; stop that one, or configure another directory", .path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+        /// Which process.
+        user: User,
+    },
     /// A line of the file makes no sense. Nothing was loaded, so that no id can change its meaning.
     #[error("{}:{line}: {reason}", .path.display())]
     Line {
@@ -38,7 +44,9 @@ pub enum IdsError {
         max: i32,
     },
     /// The name cannot be kept on a line of the file.
-    #[error("not a name for an id: {0:?} (empty, has a line break, or starts like a hexadecimal key)")]
+    #[error(
+        "not a name for an id: {0:?} (empty, has a line break, or starts like a hexadecimal key or \"(retired:\")"
+    )]
     Name(String),
     /// The id is taken by another name, or the name has another id.
     #[error("id {id} cannot be given to {name:?}: {taken_by}")]
@@ -50,6 +58,19 @@ pub enum IdsError {
         /// What is in the way.
         taken_by: Binding,
     },
+}
+
+/// A process that hands out ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User(pub Option<u32>);
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(process) => write!(f, "process {process}"),
+            None => f.write_str("another process"),
+        }
+    }
 }
 
 /// How a name or an id is bound already.

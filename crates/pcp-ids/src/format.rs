@@ -12,6 +12,8 @@ pub(crate) struct Entry {
     pub key: Option<Box<str>>,
     /// When it was last used, in seconds since the epoch.
     pub used: u64,
+    /// The id means this name in archives only.
+    pub retired: bool,
 }
 
 /// The first line of a file.
@@ -21,10 +23,28 @@ pub(crate) fn header(max: i32) -> String {
 
 /// Appends an entry's line.
 pub(crate) fn push_line(out: &mut String, entry: &Entry) {
+    let Entry { id, used, name, .. } = entry;
     let key = entry.key.as_deref().unwrap_or("");
     // Writing to a String cannot fail.
-    let _ = writeln!(out, "{} {} {key}{}", entry.id, entry.used, entry.name);
+    let _ = match entry.retired {
+        true => writeln!(out, "{id} {used} {key}(retired:{id}) {name}"),
+        false => writeln!(out, "{id} {used} {key}{name}"),
+    };
 }
+
+/// The name that was retired, in what stands for it in the line of `id`.
+fn split_retired(id: i32, text: &str) -> Option<&str> {
+    let (number, name) = text.strip_prefix(RETIRED)?.split_once(") ")?;
+    (number.parse() == Ok(id) && !name.is_empty()).then_some(name)
+}
+
+/// Whether a name would be taken for one that was retired.
+pub(crate) fn looks_retired(name: &str) -> bool {
+    name.starts_with(RETIRED)
+}
+
+/// How the line of a name that was retired begins where others have their name.
+const RETIRED: &str = "(retired:";
 
 /// The header's maximum, which version 1 lacks; `None` for what is no header.
 pub(crate) fn parse_header(line: &[u8]) -> Option<Option<i32>> {
@@ -48,7 +68,14 @@ pub(crate) fn parse_entry(line: &str) -> Option<Entry> {
         return None;
     }
     let id = id.parse().ok().filter(|id| *id >= 0)?;
-    Some(Entry { id, name: name.into(), key: key.map(Into::into), used: used.parse().ok()? })
+    let retired = split_retired(id, name);
+    Some(Entry {
+        id,
+        name: retired.unwrap_or(name).into(),
+        key: key.map(Into::into),
+        used: used.parse().ok()?,
+        retired: retired.is_some(),
+    })
 }
 
 /// Splits off a `[hex] ` key with its blank.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,8 +13,8 @@ use nix::fcntl::{Flock, FlockArg};
 use pcp_files::{Replacement, Writes};
 
 use super::MAX_ID;
-use super::error::{Binding, IdsError, LineError};
-use super::format::{Entry, header, parse_entry, parse_header, push_line, split_key};
+use super::error::{Binding, IdsError, LineError, User};
+use super::format::{Entry, header, looks_retired, parse_entry, parse_header, push_line, split_key};
 
 /// How long [`IdMap::load`] waits for a process that still has the file; well below the time that pmcd
 /// gives an agent to start.
@@ -24,8 +24,9 @@ const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// A map of names to ids, on file or in memory only.
 #[derive(Debug)]
 pub struct IdMap {
+    /// Without names that are retired.
     by_name: HashMap<Arc<str>, i32>,
-    /// Sorted by id.
+    /// Sorted by id, with those that are retired.
     entries: Vec<Entry>,
     max: i32,
     file: Option<Store>,
@@ -76,6 +77,23 @@ impl IdMap {
         Ok(map)
     }
 
+    /// What is in the file at `path`, whoever has it in use now: to look at. Nothing is changed there, and what is added
+    /// here is in memory only.
+    ///
+    /// # Errors
+    /// As [`IdMap::load`], but for [`IdsError::InUse`].
+    pub fn peek(path: &Path, max: i32) -> Result<IdMap, IdsError> {
+        let mut text = Vec::new();
+        pcp_files::read(path)?
+            .read_to_end(&mut text)
+            .map_err(|source| IdsError::Io { path: path.to_owned(), source })?;
+        // Its user may be writing the last line.
+        text.truncate(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
+        let mut map = IdMap { by_name: HashMap::new(), entries: Vec::new(), max, file: None };
+        map.parse(path, &text)?;
+        Ok(map)
+    }
+
     /// A map that is not kept on file.
     pub fn in_memory() -> IdMap {
         IdMap { by_name: HashMap::new(), entries: Vec::new(), max: MAX_ID, file: None }
@@ -120,24 +138,43 @@ impl IdMap {
         }
     }
 
-    /// The name of `id`, if it was handed out.
+    /// The name of `id`, if it was handed out, also if the name is retired.
     pub fn name(&self, id: i32) -> Option<&str> {
         self.position(id).ok().map(|at| &*self.entries[at].name)
     }
 
-    /// Ids and names, in ascending order of id.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (i32, &str)> {
-        self.entries.iter().map(|entry| (entry.id, &*entry.name))
+    /// Ids and names, in ascending order of id, without those that are retired.
+    pub fn iter(&self) -> impl Iterator<Item = (i32, &str)> {
+        self.history().filter(|(.., retired)| !retired).map(|(id, name, _)| (id, name))
+    }
+
+    /// All ids that were ever handed out, in ascending order, and the names they mean in archives; last, whether the name
+    /// is retired.
+    pub fn history(&self) -> impl ExactSizeIterator<Item = (i32, &str, bool)> {
+        self.entries.iter().map(|entry| (entry.id, &*entry.name, entry.retired))
     }
 
     /// How many names have an id.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.by_name.len()
     }
 
     /// Whether no name has an id.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.by_name.is_empty()
+    }
+
+    /// Takes their names from ids, which nobody gets again. On file after the next [`IdMap::save`]; ids without a name are
+    /// left as they are.
+    pub fn retire(&mut self, ids: impl IntoIterator<Item = i32>) {
+        for id in ids {
+            if let Ok(at) = self.position(id)
+                && !self.entries[at].retired
+            {
+                self.entries[at].retired = true;
+                self.by_name.remove(&self.entries[at].name);
+            }
+        }
     }
 
     /// The largest id that may be handed out.
@@ -197,6 +234,11 @@ impl IdMap {
         }
         let fail = |source| IdsError::Io { path: store.path.clone(), source };
         let mut new = Replacement::begin(&store.path)?;
+        // Whose it was: root may do this for an agent that runs as somebody else.
+        let (old, made) = (store.file.metadata().map_err(fail)?, new.file().metadata().map_err(fail)?);
+        if (old.uid(), old.gid()) != (made.uid(), made.gid()) {
+            fchown(&*new.file(), Some(old.uid()), Some(old.gid())).map_err(fail)?;
+        }
         new.file().write_all(text.as_bytes()).map_err(fail)?;
         // Locked before others can find it: whoever waits for the old file's lock looks again then.
         let file = new.file().try_clone().map_err(fail)?;
@@ -214,10 +256,14 @@ impl IdMap {
 
     /// Adds a pair that is known to be free: to the file first.
     fn add(&mut self, id: i32, name: &str) -> Result<(), IdsError> {
-        if name.is_empty() || name.contains(['\n', '\r', '\0']) || split_key(name).0.is_some() {
+        if name.is_empty()
+            || name.contains(['\n', '\r', '\0'])
+            || split_key(name).0.is_some()
+            || looks_retired(name)
+        {
             return Err(IdsError::Name(name.to_owned()));
         }
-        let entry = Entry { id, name: name.into(), key: None, used: now() };
+        let entry = Entry { id, name: name.into(), key: None, used: now(), retired: false };
         if let Some(store) = &self.file {
             let mut line = String::with_capacity(name.len() + 24);
             push_line(&mut line, &entry);
@@ -238,7 +284,9 @@ impl IdMap {
 
     fn insert(&mut self, entry: Entry) {
         let at = self.position(entry.id).unwrap_or_else(|at| at);
-        self.by_name.insert(entry.name.clone(), entry.id);
+        if !entry.retired {
+            self.by_name.insert(entry.name.clone(), entry.id);
+        }
         self.entries.insert(at, entry);
     }
 
@@ -262,7 +310,9 @@ impl IdMap {
             if entry.id > max {
                 return Err(bad(number, LineError::AboveMax(entry.id, max)));
             }
-            match (self.get(&entry.name), self.name(entry.id)) {
+            // Others may have got the name since.
+            let bound = if entry.retired { None } else { self.get(&entry.name) };
+            match (bound, self.name(entry.id)) {
                 (None, None) => self.insert(entry),
                 // A C agent leaves such lines behind and ignores them when loading.
                 (Some(id), Some(_)) if id == entry.id => {}
@@ -298,10 +348,26 @@ fn open_locked(path: &Path) -> Result<Flock<File>, IdsError> {
             Err((_, errno)) => return Err(fail(errno.into())),
         }
         if Instant::now() >= until {
-            return Err(IdsError::InUse(path.to_owned()));
+            return Err(IdsError::InUse { path: path.to_owned(), user: user_of(path) });
         }
         std::thread::sleep(LOCK_RETRY);
     }
+}
+
+/// The process that has locked a file, as far as the kernel tells.
+fn user_of(path: &Path) -> User {
+    let told = || {
+        let inode = format!(":{}", fs::symlink_metadata(path).ok()?.ino());
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        // Number, kind, nature, access, process, device and inode, extent. A process elsewhere is 0 or less.
+        let of_line = |line: &str| -> Option<u32> {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let [_, "FLOCK", _, _, process, place, ..] = words[..] else { return None };
+            process.parse().ok().filter(|process| *process > 0 && place.ends_with(&inode))
+        };
+        locks.lines().find_map(of_line)
+    };
+    User(told())
 }
 
 fn now() -> u64 {
@@ -350,7 +416,7 @@ mod tests {
         map.get_or_add("b").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 3);
         assert!(
-            matches!(IdMap::load(Some(&path), MAX_ID), Err(IdsError::InUse(_))),
+            matches!(IdMap::load(Some(&path), MAX_ID), Err(IdsError::InUse { .. })),
             "the new file is locked"
         );
         drop(map);
@@ -394,9 +460,10 @@ mod tests {
         let path = dir.path().join("250.3");
         let first = IdMap::load(Some(&path), MAX_ID).unwrap();
         let error = IdMap::load(Some(&path), MAX_ID).unwrap_err().to_string();
-        assert!(
-            error.ends_with("250.3: another process uses it; stop that one, or configure another directory")
-        );
+        let process = std::process::id();
+        let expected =
+            format!("250.3: process {process} uses it; stop that one, or configure another directory");
+        assert!(error.ends_with(&expected), "{error}");
         // One that is ending is waited for.
         let other = std::thread::spawn({
             let path = path.clone();
@@ -459,9 +526,39 @@ mod tests {
     }
 
     #[test]
+    fn ids_of_retired_names_are_nobodys() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        let mut map = IdMap::load(Some(&path), MAX_ID).unwrap();
+        for name in ["alpha", "beta two", "gamma"] {
+            map.get_or_add(name).unwrap();
+        }
+        map.retire([1, 2, 7]);
+        map.save().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(" (retired:1) beta two\n") && text.contains(" (retired:2) gamma\n"), "{text}");
+        drop(map);
+        for _ in 0..2 {
+            let mut map = IdMap::load(Some(&path), MAX_ID).unwrap();
+            assert_eq!((map.get("alpha"), map.get("beta two")), (Some(0), None));
+            assert_eq!(map.name(2), Some("gamma"), "to archives it means that");
+            assert!(matches!(map.reserve(1, "delta"), Err(IdsError::Taken { .. })));
+            map.save().unwrap();
+        }
+        let mut map = IdMap::load(Some(&path), MAX_ID).unwrap();
+        assert_eq!(map.get_or_add("gamma").unwrap(), 3);
+        map.retire([3]);
+        map.save().unwrap();
+        drop(map);
+        let map = IdMap::peek(&path, MAX_ID).unwrap();
+        assert_eq!(map.iter().collect::<Vec<_>>(), [(0, "alpha")]);
+        assert_eq!((map.len(), map.history().len()), (1, 4));
+    }
+
+    #[test]
     fn names_that_would_not_come_back_are_refused() {
         let mut map = IdMap::in_memory();
-        for name in ["", "a\nb", "a\0", "[01] x"] {
+        for name in ["", "a\nb", "a\0", "[01] x", "(retired:1) x"] {
             assert!(matches!(map.get_or_add(name), Err(IdsError::Name(_))), "{name:?}");
         }
         assert_eq!(map.get_or_add("[x] y").unwrap(), 0);

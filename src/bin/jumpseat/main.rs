@@ -4,6 +4,7 @@ mod demo;
 mod derive;
 mod feed;
 mod helper;
+mod names;
 mod passwd;
 mod record;
 mod say;
@@ -36,6 +37,9 @@ enum Command {
     /// Send events to a running agent: one JSON object a line, or plain lines.
     Feed(feed::FeedArgs),
 
+    /// List the names that an agent has given numbers to, or retire those that nobody uses.
+    Names(names::NamesArgs),
+
     /// Write a user's password into a file for `jumpseat serve --passwords`.
     Passwd(passwd::PasswdArgs),
 
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Derive(args) => derive::run(&args),
         Command::Feed(args) => feed::run(args),
+        Command::Names(args) => names::run(&args),
         Command::Passwd(args) => passwd::run(&args),
         Command::Record(args) => record::run(&args),
         Command::SelfCheck(args) => self_check::run(&args),

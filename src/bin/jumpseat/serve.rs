@@ -241,7 +241,7 @@ fn host_of(address: &Listen) -> String {
 }
 
 /// Where the agent of an ordinary user keeps identifiers. One that was started as root for somebody else: where PCP does.
-fn user_state_dir(for_another: bool) -> PathBuf {
+pub(crate) fn user_state_dir(for_another: bool) -> PathBuf {
     if for_another && geteuid().is_root() {
         return agent::default_state_dir();
     }

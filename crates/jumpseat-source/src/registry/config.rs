@@ -56,6 +56,14 @@ pub enum RegistryError {
         /// What went wrong.
         error: IdsError,
     },
+    /// There are no id files where some are needed.
+    #[error("{}: no id files of domain {domain}; name another directory or domain", .dir.display())]
+    None {
+        /// Where they were looked for.
+        dir: PathBuf,
+        /// The number of the domain.
+        domain: u16,
+    },
     /// An id file has names of another form.
     #[error(
         "id file {file}: id {id} is {found:?}, expected {expected}; restore the file, or remove it to start afresh"

@@ -13,13 +13,14 @@
 //!
 //! * `names`: one kind of names: ids, cap, announcement; `taker`: who may take how many of them.
 //! * `fields`: fields and their metrics; `leaf`: what a field's metric is called.
-//! * `words`: what names may be.
+//! * `words`: what names may be. `retire`: which there are, and places that come back.
 
 mod config;
 mod definition;
 mod fields;
 mod leaf;
 mod names;
+mod retire;
 mod taker;
 mod words;
 
@@ -41,6 +42,7 @@ pub use definition::Definition;
 pub(crate) use fields::FieldCache;
 pub use fields::{FIELD_CLUSTER, FIRST_FREE, FieldRef, MAX_FIELD_NAME, MAX_FIELDS, WellKnown, field_pmid};
 pub(crate) use leaf::sanitize;
+pub use retire::{KnownName, known_names, retire};
 pub use taker::Taker;
 pub use words::{
     MAX_SOURCE_NAME, MAX_TYPE_NAME, NotASourceName, OTHER_TYPES, SOURCE_NAME_RULE, UNTYPED,
@@ -352,19 +354,25 @@ impl Registry {
     /// Tells the core of all names but those of spans, which it is told as they come again: for most nobody asks any
     /// more.
     fn announce_known(&self) -> Result<(), RegistryError> {
-        self.sources.announce_known(|id, name| Ok(Some(self.source_definition(id, name))))?;
-        self.types.announce_known(|id, text| {
+        self.sources.announce_known(|_| {}, |id, name| Ok(Some(self.source_definition(id, name))))?;
+        let announce_type = |id, text: &str| {
             let known =
                 text.split_once('/').and_then(|(source, name)| Some((self.sources.get(source)?, name)));
             let (source, name) = known.ok_or("source/type with a known source")?;
             Ok(Some(type_definition(id, text, Pair { source, name: name.to_owned() })))
-        })?;
+        };
+        self.types.announce_known(|_| {}, announce_type)?;
+        // What others are called depends on those that are retired, too.
+        let replay = |text: &str| {
+            if let Some((value_type, field)) = parse_field(text) {
+                self.leaves.lock().unwrap_or_else(PoisonError::into_inner).allocate(field, value_type);
+            }
+        };
         // In the order of ids, so that every field's metric is called as it was when the field was new.
-        self.fields.announce_known(|id, text| {
+        self.fields.announce_known(replay, |id, text| {
             // Ids that wait for more fields that every agent has.
             let is_unused = (fields::WELL_KNOWN.len()..FIRST_FREE).contains(&(id as usize));
-            let parsed = text.split_once(' ').and_then(|(word, field)| Some((type_of_word(word)?, field)));
-            match parsed {
+            match parse_field(text) {
                 Some((value_type, field)) if (id as usize) < MAX_FIELDS => {
                     Ok(Some(((), self.field_definition(id, field, value_type))))
                 }
@@ -373,6 +381,12 @@ impl Registry {
             }
         })
     }
+}
+
+/// Type and name of a field, as in the id file.
+fn parse_field(text: &str) -> Option<(ValueType, &str)> {
+    let (word, field) = text.split_once(' ')?;
+    Some((type_of_word(word)?, field))
 }
 
 /// One instance per source beyond the cap, so that nothing goes uncounted.
@@ -507,6 +521,44 @@ mod tests {
         assert_ne!(first, other);
         assert_eq!(registry.event_type(0, Some(b"y")), other);
         assert_eq!(registry.types_folded(), 2);
+    }
+
+    #[test]
+    fn what_stays_is_called_as_before_when_others_are_retired() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let config = RegistryConfig { dir: Some(dir.path().to_owned()), ..RegistryConfig::new(400) };
+        let (registry, _definitions) = Registry::open(&config).expect("open");
+        let app = registry.source("app").expect("source");
+        registry.event_type(app, Some(b"login")).expect("stored");
+        let junk = registry.source("junk").expect("source");
+        let fields = ["a.b", "a-b", "c"].map(|name| registry.field(name, ValueType::I64));
+        drop(registry);
+        let age = |serial: u32, name: &str| {
+            let path = dir.path().join(format!("400.{serial}"));
+            let text = std::fs::read_to_string(&path).expect("an id file");
+            let aged = text.lines().map(|line| match line.strip_suffix(&format!(" {name}")) {
+                Some(begin) => format!("{} 7 {name}\n", begin.split(' ').next().unwrap_or_default()),
+                None => format!("{line}\n"),
+            });
+            std::fs::write(&path, aged.collect::<String>()).expect("write");
+        };
+        age(SOURCE_SERIAL, "app");
+        age(SOURCE_SERIAL, "junk");
+        age(FIELD_SERIAL, "i64 a.b");
+        age(FIELD_SERIAL, "string type");
+        let told = retire(dir.path(), 400, 8, true).expect("it can be read");
+        assert_eq!(told.iter().map(|known| &*known.name).collect::<Vec<_>>(), ["junk", "i64 a.b"]);
+        assert_eq!(retire(dir.path(), 400, 8, false).expect("it can be written"), told);
+        assert_eq!(retire(dir.path(), 400, 8, false).expect("it is done"), []);
+
+        let (registry, definitions) = Registry::open(&config).expect("open again");
+        let leaves = leaves(&definitions);
+        assert!(leaves.iter().any(|leaf| leaf == "16.17 a_b_2 64"), "{leaves:?}");
+        assert!(!leaves.iter().any(|leaf| leaf.contains(" a_b 64")), "{leaves:?}");
+        assert_eq!(registry.field("a-b", ValueType::I64), fields[1]);
+        assert_ne!(registry.field("a.b", ValueType::I64), fields[0]);
+        assert_eq!(registry.source("app"), Ok(app));
+        assert_eq!(registry.source("junk"), Ok(junk + 1));
     }
 
     #[test]

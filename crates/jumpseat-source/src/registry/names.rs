@@ -51,8 +51,15 @@ struct Table<T> {
     /// Names that have no id yet, and a place all the same.
     reserved: FxHashSet<String>,
     taken: Taken,
+    /// Ids that somebody has asked for since the start. Threads remember what they have asked for, and do not again: so
+    /// these count as in use as long as this runs.
+    used: FxHashSet<Inst>,
+    saved: Instant,
     report: Limiter,
 }
+
+/// How often it is noted on file which names are in use, at most.
+const SAVE_EVERY: Duration = Duration::from_secs(3600);
 
 /// Why a name has no id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +95,8 @@ impl<K: Kind> Names<K> {
             announce: announce.clone(),
             reserved: FxHashSet::default(),
             taken: Taken::default(),
+            used: FxHashSet::default(),
+            saved: Instant::now(),
             report: Limiter::new(3, Duration::from_secs(60)),
         };
         let (overflow, over_share) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -174,6 +183,9 @@ impl<K: Kind> Names<K> {
                 id
             }
         };
+        if table.used.insert(id) && table.saved.elapsed() >= SAVE_EVERY {
+            table.save(K::WHAT);
+        }
         // The lock is held until the core was told, so nobody can overtake the definition with a record.
         if !table.announced.contains_key(&id) {
             table.announce(id, define(id));
@@ -199,20 +211,28 @@ impl<K: Kind> Names<K> {
         self.lock().ids.get_or_add(name).map_err(|error| self.failed(error))
     }
 
-    /// All names, in ascending order of id.
+    /// All names that are not retired, in ascending order of id.
     pub(super) fn all(&self) -> Vec<(Inst, String)> {
         self.lock().ids.iter().map(|(id, name)| (id, name.to_owned())).collect()
     }
 
-    /// Tells the core of the names in the file. `define` reads one of them; `None` for what is no name.
+    /// Tells the core of the names in the file. `define` reads one of them; `None` for what is no name. `retired` is told
+    /// of those that are, in their places.
     ///
     /// # Errors
     /// `define` could not, and says what it expected.
     pub(super) fn announce_known(
         &self,
+        mut retired: impl FnMut(&str),
         mut define: impl FnMut(Inst, &str) -> Result<Option<(K::Kept, Definition)>, String>,
     ) -> Result<(), RegistryError> {
-        for (id, name) in self.all() {
+        let history: Vec<_> =
+            self.lock().ids.history().map(|(id, name, gone)| (id, name.to_owned(), gone)).collect();
+        for (id, name, gone) in history {
+            if gone {
+                retired(&name);
+                continue;
+            }
             let defined = define(id, &name).map_err(|expected| RegistryError::Content {
                 file: self.file.clone(),
                 id,
@@ -236,7 +256,25 @@ impl<K: Kind> Names<K> {
     }
 }
 
+impl<K: Kind> Drop for Names<K> {
+    fn drop(&mut self) {
+        self.lock().save(K::WHAT);
+    }
+}
+
 impl<T> Table<T> {
+    /// Notes on file which names are in use.
+    fn save(&mut self, what: &str) {
+        self.saved = Instant::now();
+        if self.used.is_empty() {
+            return;
+        }
+        self.used.iter().for_each(|id| self.ids.mark_used(*id));
+        if let Err(error) = self.ids.save() {
+            tracing::warn!("cannot note when names of {what}s were last used: {error}");
+        }
+    }
+
     fn announce(&mut self, id: Inst, (kept, definition): (T, Definition)) {
         self.announced.insert(id, kept);
         // Nobody listens any more only when the agent is shutting down.
