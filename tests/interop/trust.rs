@@ -244,3 +244,42 @@ fn a_user_who_takes_all_places_at_the_ingest_socket_keeps_nobody_out() {
     drop(greedy.stdin.take());
     greedy.wait().unwrap();
 }
+
+#[test]
+fn nobody_sends_in_the_name_of_what_the_configuration_reads_or_of_a_source_that_is_for_others() {
+    if !is_root("sending as another user") {
+        return;
+    }
+    let dir = temp_dir();
+    std::fs::write(dir.path().join("app.log"), "from the file\n").unwrap();
+    let settings = format!(
+        "[[file]]\npath = {:?}\nsource = \"audit\"\nfrom = \"beginning\"\n\
+         [[source]]\nname = \"billing\"\nsenders = [\"root\", \"daemon\"]\n",
+        dir.path().join("app.log")
+    );
+    let seat = Seat::in_dir(dir.path(), &settings);
+    let endpoint = seat.serve([]);
+    seat.wait_for_socket();
+    std::fs::set_permissions(seat.socket(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let received = |source: &str| {
+        let shown = endpoint.run("pminfo", ["-f", "jumpseat.source.received"]).ok();
+        let line = shown.lines().find(|line| line.contains(&format!("or \"{source}\"]")))?;
+        line.rsplit_once("value ")?.1.parse::<u64>().ok()
+    };
+    eventually("the line of the file", || (received("audit") == Some(1)).then_some(()));
+    let lines = "{\"source\":\"audit\"}\n{\"source\":\"billing\"}\n{\"source\":\"other\"}\n";
+    feed_as(NOBODY, &seat, lines);
+    // Not lost, but not under these names.
+    eventually("the events", || (received("test") == Some(2) && received("other") == Some(1)).then_some(()));
+    assert_eq!((received("audit"), received("billing")), (Some(1), None));
+    let shown = endpoint.run("pminfo", ["-f", "jumpseat.self.sources_forbidden"]).ok();
+    assert!(shown.contains("value 2\n"), "{shown}");
+    let log = endpoint.process.text();
+    assert!(log.contains("user 65534 may not send as source audit"), "{log}");
+    // daemon, and root.
+    feed_as(1, &seat, lines);
+    eventually("billing's", || (received("billing") == Some(1)).then_some(()));
+    assert_eq!(received("audit"), Some(1));
+    feed_as(0, &seat, lines);
+    eventually("root's", || (received("billing") == Some(2) && received("audit") == Some(2)).then_some(()));
+}

@@ -178,6 +178,7 @@ fn registry_config(config: &Config, domain: u16, dir: Option<&Path>) -> Registry
         max_spans: config.spans.max_names as usize,
         rules: Rules(config.source.clone()),
         reserved: kinds::source_names(config),
+        own: kinds::own_source_names(config),
     }
 }
 

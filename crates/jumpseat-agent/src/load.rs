@@ -146,6 +146,7 @@ mod tests {
             max_behind: Some(Duration::from_secs(24 * 3600)),
             flag_clock: Some(false),
             readers: Some(vec!["*".into()]),
+            senders: Some(vec!["*".into()]),
             ..SourceRule::default()
         }];
         defaults.domain = Some(crate::identity::DEFAULT_DOMAIN);

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::gate::{IngestFilter, MAX_ORDER_WINDOW, SampleBy, Settings};
 use super::setting::InvalidKey;
 use super::size::ByteSize;
+use pcp_net::Who;
 
 /// What a table `[[source]]` says. Keys that are not there leave what tables before it say, or the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -40,7 +41,13 @@ pub struct SourceRule {
     pub flag_clock: Option<bool>,
     /// Who may read the records: entries of [`pcp_net::Who`].
     pub readers: Option<Vec<String>>,
+    /// Who may send in the name of these sources: entries of [`pcp_net::Who`], and [`SELF`] for what the configuration itself
+    /// feeds, which may always.
+    pub senders: Option<Vec<String>>,
 }
+
+/// The sender that the configuration's own tables are.
+const SELF: &str = "self";
 
 impl SourceRule {
     /// Checks what the form of the values does not tell. `min_budget`: the least [`SourceRule::budget`] but 0, in bytes.
@@ -61,9 +68,10 @@ impl SourceRule {
             return Err(InvalidKey::other("budget", words));
         }
         for entry in self.readers.iter().flatten() {
-            pcp_net::Who::default()
-                .add(entry)
-                .map_err(|error| InvalidKey::other("readers", error.to_string()))?;
+            Who::default().add(entry).map_err(|error| InvalidKey::other("readers", error.to_string()))?;
+        }
+        for entry in self.senders.iter().flatten().filter(|entry| *entry != SELF) {
+            Who::default().add(entry).map_err(|error| InvalidKey::other("senders", error.to_string()))?;
         }
         if self.order_window.is_some_and(|window| window > MAX_ORDER_WINDOW) {
             let words = format!("more than {} s", MAX_ORDER_WINDOW.as_secs());
@@ -108,6 +116,14 @@ impl Rules {
     pub fn readers_of(&self, source: &str) -> Option<&[String]> {
         let rules = self.0.iter().rev().filter(|rule| rule.name.matches(source));
         rules.into_iter().find_map(|rule| rule.readers.as_deref())
+    }
+
+    /// Who may send in the name of a source, besides root and the configuration; `None`: whoever may send at all.
+    pub fn senders_of(&self, source: &str) -> Option<Who> {
+        let rules = self.0.iter().rev().filter(|rule| rule.name.matches(source));
+        let entries = rules.into_iter().find_map(|rule| rule.senders.as_deref())?;
+        let others = entries.iter().map(String::as_str).filter(|entry| *entry != SELF);
+        Some(Who::of(others, |error| tracing::warn!("senders of {source}: {error}")))
     }
 }
 

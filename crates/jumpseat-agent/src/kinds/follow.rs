@@ -45,6 +45,10 @@ impl SourceKind for Followed {
         files.chain(commands).chain(journals).collect()
     }
 
+    fn is_own(&self) -> bool {
+        true
+    }
+
     fn queue(&self, config: &Config) -> usize {
         if self.sources(config) == 0 { 0 } else { follow::QUEUE }
     }

@@ -33,6 +33,10 @@ impl SourceKind for Kernel {
         config.kernel.iter().map(|kernel| kernel.source.clone()).collect()
     }
 
+    fn is_own(&self) -> bool {
+        true
+    }
+
     fn queue(&self, config: &Config) -> usize {
         config.kernel.len() * tracefs::QUEUE
     }

@@ -26,6 +26,11 @@ pub(crate) trait SourceKind {
     /// The names of those that have one.
     fn source_names(&self, config: &Config) -> Vec<String>;
 
+    /// Whether nobody else sends in the name of its sources, unless the configuration says who may.
+    fn is_own(&self) -> bool {
+        false
+    }
+
     /// How many batches of its sources may wait for the event loop.
     fn queue(&self, config: &Config) -> usize;
 

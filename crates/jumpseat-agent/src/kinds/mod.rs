@@ -51,6 +51,11 @@ pub(crate) fn source_names(config: &Config) -> Vec<String> {
     ALL.iter().flat_map(|kind| kind.source_names(config)).collect()
 }
 
+/// Of these, the ones that the configuration feeds itself.
+pub(crate) fn own_source_names(config: &Config) -> Vec<String> {
+    ALL.iter().filter(|kind| kind.is_own()).flat_map(|kind| kind.source_names(config)).collect()
+}
+
 /// How many batches may wait for the event loop, over all sources.
 pub(crate) fn queue(config: &Config) -> usize {
     ALL.iter().map(|kind| kind.queue(config)).sum::<usize>().max(1)

@@ -80,6 +80,7 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
         u64("endpoint.denied", Units::COUNT, |state| load(&state.load.denied)).counter(),
         u32("sources", |state| state.sources.len() as u32),
         u64("sources_refused", Units::COUNT, |state| state.registry.sources_refused()).counter(),
+        u64("sources_forbidden", Units::COUNT, |state| state.registry.forbidden()).counter(),
         u64("types_folded", Units::COUNT, |state| state.registry.types_folded()).counter(),
         u64("threads.restarted", Units::COUNT, |state| state.restarts.count()).counter(),
         u64("names_over_share", Units::COUNT, |state| state.registry.over_share()).counter(),

@@ -21,7 +21,7 @@ use super::lanes::{Arrival, LaneId, Lanes};
 use super::ndjson::{self, Line};
 use super::registry::{SourceRefused, Taker};
 use pcp_model::Timestamp;
-use pcp_net::Limiter;
+use pcp_net::{Identity, Limiter};
 
 /// What all connections of a thread share.
 pub struct Shared {
@@ -142,7 +142,8 @@ impl Intake {
         if self.broken {
             return input.len();
         }
-        shared.lanes.set_taker(self.taker);
+        let known = |peer: Peer| Identity { uid: Some(peer.uid), gid: Some(peer.gid), host: None };
+        shared.lanes.set_sender(self.taker, self.peer.map(known).unwrap_or_default());
         if let Framing::Unknown = self.framing {
             // No text begins with the first byte of the binary greeting, so one byte tells.
             match input.first() {

@@ -44,6 +44,7 @@ use fields::FieldNames;
 use outbox::Outbox;
 use pcp_event::batch::Batch;
 use pcp_model::{Timestamp, ValueType};
+use pcp_net::{Identity, Who};
 use policy::Policy;
 
 pub use super::delivery::Arrival;
@@ -62,6 +63,8 @@ pub struct Lanes {
     lanes: Vec<Lane>,
     by_name: FxHashMap<Box<[u8]>, LaneId>,
     names: FieldNames,
+    /// Who sends; nobody needs to know it of what is trusted.
+    sender: Identity,
     outbox: Outbox,
     /// Where sources are that do not tell for themselves.
     default_origin: Option<Origin>,
@@ -73,6 +76,8 @@ struct Lane {
     batch: Batch,
     account: LaneAccount,
     policy: Policy,
+    /// Who may send in its name, if that is not everybody.
+    senders: Option<Who>,
 }
 
 impl Lanes {
@@ -83,6 +88,7 @@ impl Lanes {
             lanes: Vec::new(),
             by_name: FxHashMap::default(),
             names: FieldNames::new(registry),
+            sender: Identity::default(),
             outbox: Outbox::new(out, wake, patience),
             default_origin: None,
         }
@@ -93,9 +99,14 @@ impl Lanes {
         self.names.registry()
     }
 
-    /// Says who sends what comes from now on: new names count as taken by them.
+    /// Says who sends what comes from now on: new names count as taken by them, and sources may be for others.
+    pub fn set_sender(&mut self, taker: Taker, sender: Identity) {
+        (self.names.taker, self.sender) = (taker, sender);
+    }
+
+    /// [`Lanes::set_sender`] for those of whom no more is known.
     pub fn set_taker(&mut self, taker: Taker) {
-        self.names.taker = taker;
+        self.set_sender(taker, Identity::default());
     }
 
     /// Whether the core is gone.
@@ -136,19 +147,51 @@ impl Lanes {
     /// # Errors
     /// Why there cannot be a source of this name.
     pub fn source(&mut self, name: &[u8]) -> Result<LaneId, SourceRefused> {
-        if let Some(lane) = self.by_name.get(name) {
-            return Ok(*lane);
+        if let Some(&lane) = self.by_name.get(name) {
+            return match &self.lane(lane).senders {
+                None => Ok(lane),
+                Some(_) => self.reserved(lane, name),
+            };
         }
         let registry = self.names.registry();
-        let source = registry.source_for(&String::from_utf8_lossy(name), self.names.taker)?;
+        let name_text = String::from_utf8_lossy(name);
+        let senders = registry.senders(&name_text);
+        // Before it is known: a name that is for others shall not be there because somebody else used it.
+        if senders.as_ref().is_some_and(|senders| !self.is_one_of(senders)) {
+            registry.forbid(&name_text, self.names.taker);
+            return Err(SourceRefused::Forbidden);
+        }
+        let source = registry.source_for(&name_text, self.names.taker)?;
         let id = LaneId(self.lanes.len() as u32);
         self.lanes.push(Lane {
             batch: Batch::default(),
             account: LaneAccount::new(id, source, self.default_origin.clone()),
             policy: Policy::new(registry.gate(source), registry),
+            senders,
         });
         self.by_name.insert(name.into(), id);
         Ok(id)
+    }
+
+    /// The lane of a source that is not for everybody.
+    #[cold]
+    fn reserved(&mut self, lane: LaneId, name: &[u8]) -> Result<LaneId, SourceRefused> {
+        let senders = self.lanes.get(lane.0 as usize).and_then(|lane| lane.senders.as_ref());
+        if senders.is_none_or(|senders| self.is_one_of(senders)) {
+            return Ok(lane);
+        }
+        self.names.registry().forbid(&String::from_utf8_lossy(name), self.names.taker);
+        Err(SourceRefused::Forbidden)
+    }
+
+    /// Whether everybody who may send at all may send in the name of this source.
+    pub fn is_anybodys(&self, lane: LaneId) -> bool {
+        self.lanes.get(lane.0 as usize).is_some_and(|lane| lane.senders.is_none())
+    }
+
+    /// Whether who sends now is among these. Root and the configuration always are.
+    fn is_one_of(&self, senders: &Who) -> bool {
+        self.names.taker == Taker::Trusted || senders.includes(self.sender)
     }
 
     /// The place where events of a type are counted.
@@ -167,7 +210,7 @@ impl Lanes {
     /// Begins a record. It is part of its lane's batch, and counted, once [`Record::commit`] has returned `Ok`.
     #[inline]
     pub fn begin(&mut self, at: At) -> Record<'_> {
-        let Lane { batch, account, policy } = &mut self.lanes[at.lane.0 as usize];
+        let Lane { batch, account, policy, .. } = &mut self.lanes[at.lane.0 as usize];
         Record::new(at, batch, account, policy, &mut self.names, &mut self.outbox)
     }
 
@@ -234,7 +277,7 @@ impl Lanes {
         for id in waiting.drain(..) {
             self.release(id, false);
             let Lanes { lanes, outbox, .. } = self;
-            let Lane { batch, account, policy } = &mut lanes[id.0 as usize];
+            let Lane { batch, account, policy, .. } = &mut lanes[id.0 as usize];
             // A lane that still cannot go marks itself again, for the next flush.
             outbox.hand_over(batch, account);
             if policy.holds_records() {
@@ -261,7 +304,7 @@ impl Lanes {
     /// Moves what a lane holds to its batch: what is due by now, or everything.
     fn release(&mut self, id: LaneId, everything: bool) {
         let Lanes { lanes, names, outbox, .. } = self;
-        let Lane { batch, account, policy } = &mut lanes[id.0 as usize];
+        let Lane { batch, account, policy, .. } = &mut lanes[id.0 as usize];
         policy.release(everything, names.registry(), batch, account, outbox);
     }
 }

@@ -17,7 +17,7 @@ use crate::event::Refusal;
 use crate::lanes::Arrival;
 use crate::outlet::Outlet;
 use crate::registry::{SourceRefused, Taker};
-use pcp_net::Limiter;
+use pcp_net::{Identity, Limiter};
 
 /// Buffers are given back when they were larger than this.
 const KEEP: usize = 1 << 20;
@@ -147,7 +147,8 @@ impl Intake {
             })?;
             body = &buffers.transcoded;
         }
-        self.decoder.lanes.set_taker(Taker::Host(peer.ip()));
+        let sender = Identity { host: Some(peer.ip()), ..Identity::default() };
+        self.decoder.lanes.set_sender(Taker::Host(peer.ip()), sender);
         let outcome = self.decoder.request(arrival, signal, body);
         if let (Some(refusal), Some(message)) = (&outcome.broken, answer::broken(signal, &outcome)) {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);

@@ -88,7 +88,9 @@ impl Resources {
             // Starting anew is simpler than ageing, and costs one look at each resource.
             self.known.clear();
         }
-        if bytes.len() <= MAX_KNOWN_LEN {
+        // Whether somebody may send in the name of a source is asked for each request.
+        let is_anybodys = lanes.is_anybodys(lane) && (lane != self.default || service.is_none());
+        if bytes.len() <= MAX_KNOWN_LEN && is_anybodys {
             self.known.insert(bytes.into(), lane);
         }
         Ok(lane)

@@ -25,6 +25,8 @@ pub struct RegistryConfig {
     pub rules: Rules,
     /// Names of sources whose place nobody else gets.
     pub reserved: Vec<String>,
+    /// Names of sources that the configuration feeds itself: nobody else sends in their name, unless `rules` say who may.
+    pub own: Vec<String>,
 }
 
 impl RegistryConfig {
@@ -40,6 +42,7 @@ impl RegistryConfig {
             max_spans: 1000,
             rules,
             reserved: Vec::new(),
+            own: Vec::new(),
         }
     }
 }

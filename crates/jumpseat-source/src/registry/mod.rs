@@ -26,6 +26,7 @@ mod words;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use crossbeam_channel::{Receiver, unbounded};
@@ -36,6 +37,7 @@ use leaf::{LeafNames, type_of_word};
 use names::{Cap, Kind, Names, NoId};
 use pcp_event::filter::FieldResolver;
 use pcp_model::{Inst, Pmid, ValueType};
+use pcp_net::{Limiter, Who};
 
 pub use config::{RegistryConfig, RegistryError};
 pub use definition::Definition;
@@ -64,6 +66,9 @@ pub enum SourceRefused {
     /// Not a valid name.
     #[error("not a source name: {SOURCE_NAME_RULE}")]
     Name,
+    /// It is for others.
+    #[error("the name is for others to send in (senders of [[source]])")]
+    Forbidden,
     /// The cap is reached.
     #[error("there are as many sources as the configuration allows")]
     Full,
@@ -88,6 +93,10 @@ pub struct Registry {
     rules: ArcSwap<Rules>,
     /// Sources that have a place, besides those that rules name.
     reserved: Vec<String>,
+    own: Vec<String>,
+    /// Times a source was refused because its name is for others.
+    forbidden: AtomicU64,
+    report: Mutex<Limiter>,
 }
 
 #[derive(Debug)]
@@ -148,6 +157,9 @@ impl Registry {
             generation: AtomicU64::new(0),
             rules: ArcSwap::from_pointee(config.rules.clone()),
             reserved: config.reserved.clone(),
+            own: config.own.clone(),
+            forbidden: AtomicU64::new(0),
+            report: Mutex::new(Limiter::new(3, Duration::from_secs(10))),
         };
         // Before any event can get one of their ids.
         registry.reserve_fields()?;
@@ -209,6 +221,29 @@ impl Registry {
             Err(SourceRefused::Name)
         };
         id.inspect_err(|_| self.sources.count_overflow())
+    }
+
+    /// Who may send in the name of a source, besides root and the configuration; `None`: whoever may send at all.
+    pub fn senders(&self, source: &str) -> Option<Who> {
+        let named = self.rules.load().senders_of(source);
+        named.or_else(|| self.own.iter().any(|own| own == source).then(Who::default))
+    }
+
+    /// Counts, and tells of, somebody who may not send in the name of a source.
+    pub fn forbid(&self, source: &str, taker: Taker) {
+        self.forbidden.fetch_add(1, Ordering::Relaxed);
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held_back) = report.allow(Instant::now()) {
+            tracing::warn!(
+                held_back,
+                "{taker} may not send as source {source}: it goes to the default source (senders of [[source]])"
+            );
+        }
+    }
+
+    /// How often somebody named a source that is for others.
+    pub fn forbidden(&self) -> u64 {
+        self.forbidden.load(Ordering::Relaxed)
     }
 
     /// What a source lets through.
