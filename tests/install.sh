@@ -33,7 +33,8 @@ if [ "$2" = isolated ]; then
 	ip link set lo up
 	work=$(mktemp -d)
 	mount -t tmpfs tmpfs "$work"
-	for dir in "$PCP_SYSCONF_DIR" "$PCP_LOG_DIR" "$PCP_VAR_DIR"/{config,pmcd,pmdas,pmns,tmp}; do
+	# all of /etc: users and groups are there as well
+	for dir in /etc "$PCP_LOG_DIR" "$PCP_VAR_DIR"/{config,pmcd,pmdas,pmns,tmp}; do
 		mkdir -p "$work$dir"
 		cp -a "$dir/." "$work$dir"
 		mount --bind "$work$dir" "$dir"
@@ -76,6 +77,8 @@ install() {
 	# what must answer before anything was traced: all of it, without an error
 	pminfo -dfmtT jumpseat >"$out.pminfo" 2>&1 || { cat "$out.pminfo"; die "pminfo -dfmtT jumpseat"; }
 	! grep -E 'Error:|No PMCD agent|IPC protocol failure' "$out.pminfo" || die "pminfo reports errors"
+	getent group jumpseat >/dev/null || die "there is no group jumpseat"
+	[ "$(stat -c %G:%a "$PCP_RUN_DIR/jumpseat.socket")" = jumpseat:660 ] || die "the ingest socket is not for the group jumpseat"
 	grep -q '^jumpseat[[:space:]]' "$PCP_PMCDCONF_PATH" || die "no line in $PCP_PMCDCONF_PATH"
 }
 
@@ -136,6 +139,7 @@ rmdir "$PCP_PMDAS_DIR/jumpseat/README.md"
 touch "$PCP_VAR_DIR/config/pmda/jumpseat-400-positions.json"
 remove --purge
 [ ! -e "$PCP_SYSCONF_DIR/jumpseat" ] || die "Remove --purge left the configuration"
+! getent group jumpseat || die "Remove --purge left the group"
 ! compgen -G "$PCP_VAR_DIR/config/pmda/400.*" || die "Remove --purge left saved identifiers"
 ! compgen -G "$PCP_VAR_DIR/config/pmda/*jumpseat-400-positions*" || die "Remove --purge left positions of files"
 

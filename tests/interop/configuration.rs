@@ -57,7 +57,7 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
         domain: Some(400),
         state_dir: Some("/var/lib/pcp/config/pmda".into()),
         derived: DerivedConfig { pmcd: Some("local:".into()), ..derived() },
-        socket: vec![SocketConfig::default()],
+        socket: vec![SocketConfig { group: Some("jumpseat".into()), ..SocketConfig::default() }],
         otlp,
         source: all.source.clone(),
         kernel: vec![KernelConfig::default()],

@@ -283,3 +283,34 @@ fn nobody_sends_in_the_name_of_what_the_configuration_reads_or_of_a_source_that_
     feed_as(0, &seat, lines);
     eventually("root's", || (received("billing") == Some(2) && received("audit") == Some(2)).then_some(()));
 }
+
+#[test]
+fn the_ingest_socket_is_for_its_group_and_no_other() {
+    if !is_root("sending as another user") {
+        return;
+    }
+    use std::os::unix::fs::MetadataExt as _;
+    let group = nix::unistd::Group::from_name("games").unwrap().expect("every Debian has it").gid.as_raw();
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let config = std::fs::read_to_string(seat.config()).unwrap();
+    std::fs::write(seat.config(), format!("{config}group = \"games\"\n")).unwrap();
+    for path in [dir.path(), &seat.state_dir()] {
+        chown(path, Some(Uid::from_raw(NOBODY)), None).unwrap();
+    }
+    // The agent is nobody, and no member of the group otherwise.
+    let endpoint = seat.serve(["--user", "nobody"]);
+    seat.wait_for_socket();
+    let socket = std::fs::metadata(seat.socket()).unwrap();
+    assert_eq!((socket.uid(), socket.gid(), socket.mode() & 0o777), (NOBODY, group, 0o660));
+    let connects = |uid: u32, gid: u32| {
+        let program = "import socket, sys\nsocket.socket(socket.AF_UNIX).connect(sys.argv[1])\n";
+        let mut command = Command::new("python3");
+        command.args(["-c", program]).arg(seat.socket()).uid(uid).gid(gid);
+        command.stderr(std::process::Stdio::null()).status().unwrap().success()
+    };
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(connects(1, group));
+    assert!(!connects(1, 1));
+    drop(endpoint);
+}

@@ -35,6 +35,8 @@ const CONFIGURED: &str = "as configured";
 pub struct Trust {
     /// Who opens the kernel's files. A source without a helper opens them itself.
     pub helpers: Helpers,
+    /// Groups to keep, which ingest sockets are for.
+    pub groups: Vec<u32>,
     /// What is in force, for `jumpseat.self.confined`.
     pub measures: Vec<Measure>,
 }
@@ -53,7 +55,10 @@ impl Trust {
             let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
         }
         let helpers = if geteuid().is_root() { Helpers::spawn(&config.kernel)? } else { Helpers::default() };
-        Ok(Trust { helpers, measures: Vec::new() })
+        // One that is not there is told of where the socket is made.
+        let groups = config.socket.iter().filter_map(|socket| socket.gid().ok()?);
+        let groups = groups.map(|group| group.as_raw()).collect();
+        Ok(Trust { helpers, groups, measures: Vec::new() })
     }
 
     /// Gives up, for good, what the agent does not need; tells what the system cannot do. For the time when the process is

@@ -118,7 +118,7 @@ mod tests {
             .collect();
         let shown = Config::parse(&set, Path::new("jumpseat.toml")).unwrap();
         let mut defaults = Config {
-            socket: vec![SocketConfig::default()],
+            socket: vec![SocketConfig { group: Some("jumpseat".into()), ..SocketConfig::default() }],
             kernel: vec![KernelConfig::default()],
             ..Config::default()
         };

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{AccessFlags, access, getuid};
+use nix::unistd::{AccessFlags, Gid, Group, access, getuid};
 use serde::Deserialize;
 
 use super::clock::SenderClock;
@@ -61,6 +61,28 @@ pub enum Oversize {
     Truncate,
 }
 
+/// The group of those who may send.
+pub const DEFAULT_GROUP: &str = "jumpseat";
+
+impl SocketConfig {
+    /// The number of the socket's group; `None`: the process's own.
+    ///
+    /// # Errors
+    /// There is no group of the name.
+    pub fn gid(&self) -> Result<Option<Gid>, InvalidKey> {
+        let number = |name: &str| Group::from_name(name).ok().flatten().map(|group| group.gid);
+        match &self.group {
+            None => Ok(number(DEFAULT_GROUP)),
+            Some(name) => number(name).map(Some).ok_or_else(|| {
+                InvalidKey::other(
+                    "group",
+                    format!("there is no group {name:?} on this machine (groupadd -r {name})"),
+                )
+            }),
+        }
+    }
+}
+
 /// The ingest socket: where it is, who may write, and how much of what it takes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -70,6 +92,8 @@ pub struct SocketConfig {
     /// Permission bits of the socket: who may connect. Octal text such as `"0660"`.
     #[serde(deserialize_with = "octal")]
     pub mode: u32,
+    /// Group of the socket; by default [`DEFAULT_GROUP`], if there is one and this process may give it away.
+    pub group: Option<String>,
     /// Source name of connections that name none.
     pub source: String,
     /// Clock that numeric times in lines are of, on connections that name none.
@@ -98,6 +122,7 @@ impl Default for SocketConfig {
         SocketConfig {
             path: PathBuf::from(SYSTEM_PATH),
             mode: 0o660,
+            group: None,
             source: "socket".to_owned(),
             clock: SenderClock::default(),
             max_connections: 256,

@@ -20,13 +20,14 @@ use pcp_net::{End, Life, Limiter, PeerCredentials, UnixListening, Worker, next_c
 use rustc_hash::FxHashMap;
 use slab::Slab;
 
-use super::config::SocketConfig;
+use super::config::{DEFAULT_GROUP, SocketConfig};
 use super::delivery::Peer;
 use super::event::Limits;
 use super::intake::{Intake, Shared};
 use super::origin::Origin;
 use super::outlet::Outlet;
 use super::start::StartError;
+use nix::unistd::{Gid, getegid, geteuid, getgroups};
 use pcp_model::Timestamp;
 
 /// Most bytes of one read.
@@ -86,7 +87,7 @@ impl SocketSource {
         // Names before anything can be seen of it.
         let shared = SocketSource::shared(&config, &of_lives)?;
         // It outlives the thread's lives: between two of them, senders wait.
-        let listening = Arc::new(UnixListening::bind(&config.path, config.mode)?);
+        let listening = Arc::new(UnixListening::bind_for(&config.path, config.mode, group_of(&config)?)?);
         let system = StartError::system("the socket source");
         let first = Service::life(&config, shared, &listening, &stats).map_err(&system)?;
         let again = move || {
@@ -445,6 +446,27 @@ enum Turn {
     Ended,
     /// The connection broke.
     Gone,
+}
+
+/// The group that the socket is to have. One that is not configured is no matter of life and death.
+fn group_of(config: &SocketConfig) -> Result<Option<Gid>, StartError> {
+    let group = config.gid().map_err(StartError::Config)?;
+    let Some(gid) = group else {
+        tracing::debug!(
+            "there is no group {DEFAULT_GROUP}: who may send is a matter of this process's group"
+        );
+        return Ok(None);
+    };
+    let is_member =
+        geteuid().is_root() || getegid() == gid || getgroups().is_ok_and(|all| all.contains(&gid));
+    if config.group.is_none() && !is_member {
+        tracing::info!(
+            "{}: not of group {DEFAULT_GROUP}, which this user is no member of",
+            config.path.display()
+        );
+        return Ok(None);
+    }
+    Ok(Some(gid))
 }
 
 /// One read. `buffer` is shared by all connections: what is incomplete is carried over in the connection.

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::errno::Errno;
-use nix::fcntl::AT_FDCWD;
+use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat};
+use nix::unistd::{Gid, fchownat};
 
 /// Longest path of a Unix socket (`sun_path` without its NUL).
 const MAX_PATH: usize = 107;
@@ -83,6 +84,14 @@ impl UnixListening {
     /// # Errors
     /// [`ListenError`]; nothing is left behind.
     pub fn bind(path: &Path, mode: u32) -> Result<UnixListening, ListenError> {
+        UnixListening::bind_for(path, mode, None)
+    }
+
+    /// As [`UnixListening::bind`], with a group of its own, which this process must be a member of unless it is root.
+    ///
+    /// # Errors
+    /// As [`UnixListening::bind`].
+    pub fn bind_for(path: &Path, mode: u32, group: Option<Gid>) -> Result<UnixListening, ListenError> {
         let problem = |problem| ListenError { path: path.to_owned(), problem };
         check_free(path).map_err(problem)?;
         let temporary = temporary_name(path);
@@ -96,7 +105,7 @@ impl UnixListening {
             }
             _ => {}
         }
-        let made = make(&temporary, mode).and_then(|(listener, file)| {
+        let made = make(&temporary, mode, group).and_then(|(listener, file)| {
             fs::rename(&temporary, path).map_err(system("put the socket in place"))?;
             Ok(UnixListening { listener, path: path.to_owned(), file })
         });
@@ -118,8 +127,12 @@ impl Drop for UnixListening {
 }
 
 /// Listens on a new socket at `path`, with permission bits `mode`.
-fn make(path: &Path, mode: u32) -> Result<(UnixListener, FileId), ListenProblem> {
+fn make(path: &Path, mode: u32, group: Option<Gid>) -> Result<(UnixListener, FileId), ListenProblem> {
     let listener = bind_within(path, mode).map_err(system("create the socket"))?;
+    if let Some(group) = group {
+        fchownat(AT_FDCWD, path, None, Some(group), AtFlags::AT_SYMLINK_NOFOLLOW)
+            .map_err(|errno| system("give the socket its group")(errno.into()))?;
+    }
     // The umask has taken bits away; nobody can connect before `listen`.
     // Whoever may write to the directory may have put a link there by now: what it leads to keeps its mode.
     let mode = Mode::from_bits_truncate(mode);

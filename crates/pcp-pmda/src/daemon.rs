@@ -80,7 +80,12 @@ fn serve<S>(
         Transport::Unix(path) => Some(path.as_path()),
         _ => None,
     };
-    identity::drop_privileges(options.username.as_deref().unwrap_or(identity::DEFAULT_USER), log, socket)?;
+    identity::drop_privileges(
+        options.username.as_deref().unwrap_or(identity::DEFAULT_USER),
+        log,
+        socket,
+        &[],
+    )?;
     Ok(server.run()?)
 }
 

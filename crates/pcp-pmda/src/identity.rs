@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::unistd::{User, fchown, geteuid, initgroups, setgid, setuid};
+use nix::unistd::{Gid, User, fchown, geteuid, getgroups, initgroups, setgid, setgroups, setuid};
 
 use crate::log::LogFile;
 
@@ -37,7 +37,8 @@ pub enum IdentityError {
 }
 
 /// Becomes `user` for good, if this process is root; everybody else stays who they are, as with the C library.
-/// The log, if it is a file that was made here, and a Unix socket are given to the user before.
+/// The log, if it is a file that was made here, and a Unix socket are given to the user before. The process keeps `groups`
+/// besides the user's own, to make files for them.
 ///
 /// # Errors
 /// [`IdentityError`]. The process may have given up some rights by then: end it.
@@ -45,6 +46,7 @@ pub fn drop_privileges(
     user: &str,
     log: Option<&LogFile>,
     socket: Option<&Path>,
+    groups: &[u32],
 ) -> Result<(), IdentityError> {
     if !geteuid().is_root() || user == "root" {
         return Ok(());
@@ -68,6 +70,11 @@ pub fn drop_privileges(
     // Groups before the user: afterwards the right to change them is gone.
     let name = CString::new(user).map_err(|_| IdentityError::NoUser(user.to_owned()))?;
     initgroups(&name, gid).map_err(refused("initgroups"))?;
+    if !groups.is_empty() {
+        let mut all = getgroups().map_err(refused("getgroups"))?;
+        all.extend(groups.iter().copied().map(Gid::from_raw));
+        setgroups(&all).map_err(refused("setgroups"))?;
+    }
     setgid(gid).map_err(refused("setgid"))?;
     setuid(uid).map_err(refused("setuid"))
 }
@@ -78,7 +85,7 @@ mod tests {
 
     #[test]
     fn an_unknown_user_is_told_of() {
-        let result = drop_privileges("no-such-user-here", None, None);
+        let result = drop_privileges("no-such-user-here", None, None, &[]);
         if geteuid().is_root() {
             assert!(matches!(result, Err(IdentityError::NoUser(name)) if name == "no-such-user-here"));
         } else {
@@ -88,6 +95,6 @@ mod tests {
 
     #[test]
     fn staying_root_is_no_change() {
-        drop_privileges("root", None, None).unwrap();
+        drop_privileges("root", None, None, &[]).unwrap();
     }
 }

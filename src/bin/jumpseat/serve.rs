@@ -97,7 +97,8 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     let state_dir = state_dir.unwrap_or_else(|| user_state_dir(args.user.is_some()));
     let mut trust = Trust::prepare(&config).map_err(|error| format!("cannot start a helper: {error}"))?;
     if let Some(user) = &args.user {
-        identity::drop_privileges(user, log.as_ref(), None).map_err(|error| error.to_string())?;
+        identity::drop_privileges(user, log.as_ref(), None, &trust.groups)
+            .map_err(|error| error.to_string())?;
     } else if geteuid().is_root() {
         tracing::warn!("runs as root; with --user it reads what others send as a user who may do less");
     }
