@@ -12,7 +12,7 @@ use support::{PrivatePmcd, eventually, temp_dir, wait_until};
 fn a_second_agent_does_not_hand_out_ids_from_the_same_files() {
     let dir = temp_dir();
     let seat = Seat::in_dir(dir.path(), "");
-    let _first = seat.serve([]);
+    let first = seat.serve([]);
     seat.feed([], "{\"type\":\"a\",\"n\":1}\n").ok();
     let before = fs::read_to_string(seat.state_dir().join("400.4")).expect("the first agent's ids");
     let second = Command::new(JUMPSEAT)
@@ -24,7 +24,8 @@ fn a_second_agent_does_not_hand_out_ids_from_the_same_files() {
         .expect("the program is built");
     let message = String::from_utf8_lossy(&second.stderr);
     assert_eq!(second.status.code(), Some(1), "{message}");
-    assert!(message.contains("400.1: another process uses it"), "{message}");
+    let told = format!("400.1: process {} uses it; stop that one", first.process.pid());
+    assert!(message.contains(&told), "{message}");
     let after = fs::read_to_string(seat.state_dir().join("400.4")).expect("the first agent's ids");
     assert_eq!(before, after);
 }

@@ -41,7 +41,7 @@ pub struct SourceRule {
     pub flag_clock: Option<bool>,
     /// Who may read the records: entries of [`pcp_net::Who`].
     pub readers: Option<Vec<String>>,
-    /// Who may send in the name of these sources: entries of [`pcp_net::Who`], and [`SELF`] for what the configuration itself
+    /// Who may send in the name of these sources: entries of [`pcp_net::Who`], and `self` for what the configuration itself
     /// feeds, which may always.
     pub senders: Option<Vec<String>>,
 }

@@ -109,6 +109,9 @@ fn day(sec: u64) -> String {
 /// What a date or an age means, in seconds since the epoch.
 fn instant(text: &str, now: Timestamp) -> Result<u64, String> {
     let zone = Zone::local();
+    if text.trim().is_empty() {
+        return Err("--before: YYYY-MM-DD or an age such as 90d must follow".to_owned());
+    }
     let sec = if let Some((year, month, day)) = date(text) {
         zone.seconds(year, month, day, 0).ok_or_else(|| format!("--before {text}: there is no such day"))?
     } else if let Ok(age) = parse_interval(text) {
