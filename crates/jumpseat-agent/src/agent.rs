@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use jumpseat_log::LogError;
 use jumpseat_source::registry::{RegistryConfig, RegistryError};
 use jumpseat_source::tracefs::KernelStats;
 use jumpseat_source::{Inlet, Outlet, Registry, Rules};
 use pcp_ids::IdsError;
+use pcp_net::Worker;
 use pcp_pmda::{Access, Agent, BuildError, Indom, ServeError, Server};
 
 use crate::config::Config;
@@ -16,6 +18,7 @@ use crate::identity::{
     DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
 };
 use crate::kinds::{self, StartError};
+use crate::logs;
 use crate::metrics::{self, DerivedMetrics, FieldMetrics, labels};
 use crate::reload::reload;
 use crate::sampler::Sampler;
@@ -35,6 +38,9 @@ pub enum OpenError {
     /// The tables do not fit together; a defect of this program.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// The log on disk is another process's.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// The event loop.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -92,6 +98,8 @@ pub struct RunningAgent {
     kernels: Vec<Arc<KernelStats>>,
     /// Running as long as this lives.
     _threads: kinds::Threads,
+    /// These end after them.
+    _log_threads: Vec<Worker>,
 }
 
 impl RunningAgent {
@@ -102,6 +110,7 @@ impl RunningAgent {
     pub fn open(setup: &Setup<'_>) -> Result<RunningAgent, OpenError> {
         let &Setup { config, domain, state_dir, help, signals, clients, trust } = setup;
         let (registry, definitions) = Registry::open(&registry_config(config, domain, state_dir))?;
+        let log_threads = logs::open(config, domain, state_dir, &registry)?;
         // Bounded by what the sources' queues add up to: each waits, and then counts losses, by itself.
         let (hand_over, deliveries) = crossbeam_channel::bounded(kinds::queue(config));
         let inlet = Inlet::new(definitions, deliveries);
@@ -144,7 +153,7 @@ impl RunningAgent {
         // Last: from here on threads hand over, and everything must be there that takes it.
         let threads = kinds::start(config, &outlet, &trust.helpers, &mut server.core().state)?;
         let kernels = server.core().state.threads.shared().collect();
-        Ok(RunningAgent { server, kernels, _threads: threads })
+        Ok(RunningAgent { server, kernels, _threads: threads, _log_threads: log_threads })
     }
 
     /// What the kernel sources tell of themselves.

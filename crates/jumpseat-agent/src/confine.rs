@@ -107,6 +107,11 @@ impl Trust {
 
     fn writable(&self, config: &Config, state_dir: &Path, places: &[PathBuf]) -> Vec<PathBuf> {
         let mut writable = vec![state_dir.to_owned(), "/dev/null".into()];
+        // Elsewhere than in the state directory, if it says where. (The domain makes no difference then.)
+        if let Some(dir) = config.log.dir(None, 0) {
+            let _ = std::fs::create_dir_all(&dir);
+            writable.push(dir);
+        }
         for socket in config
             .socket
             .iter()

@@ -21,6 +21,7 @@ mod derived;
 mod identity;
 mod kinds;
 mod load;
+mod logs;
 mod metrics;
 mod reload;
 mod sampler;

@@ -77,6 +77,7 @@ fn check(config: &Config) -> Result<(), ConfigProblem> {
     config.derived.check_limits()?;
     config.check_agent()?;
     config.events.check(kinds::sources(config))?;
+    config.log.check()?;
     config.spans.check()?;
     config.fields.check()?;
     Ok(())
@@ -151,6 +152,7 @@ mod tests {
         }];
         defaults.domain = Some(crate::identity::DEFAULT_DOMAIN);
         defaults.state_dir = Some("/var/lib/pcp/config/pmda".into());
+        defaults.log.dir = Some("/var/lib/pcp/config/pmda/400.log".into());
         assert_eq!(format!("{shown:?}"), format!("{defaults:?}"));
         for key in format!("{defaults:#?}").lines().filter_map(|line| line.trim().split_once(": ")) {
             if key.1 != "EventsConfig {" && key.0 != "events" {

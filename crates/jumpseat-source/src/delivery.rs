@@ -192,6 +192,8 @@ pub struct Delivery {
     pub batch: Batch,
     /// The accounting.
     pub tallies: Tallies,
+    /// The sequence number that the log on disk has given to the first of the lost ones, or to the first record if none is.
+    pub logged: Option<u64>,
     /// Who sent last.
     pub peer: Option<Peer>,
     /// Where the records come from, if that is news.

@@ -36,6 +36,7 @@ pub mod gate;
 pub mod intake;
 pub mod interval;
 pub mod lanes;
+pub mod ledger;
 mod meaning;
 pub mod ndjson;
 pub mod origin;

@@ -7,6 +7,8 @@
 //! * [`read`]: a file of ours. [`open`] and [`create`]: one to write to. [`begin_anew`]: a log.
 //! * [`Replacement`] and [`replace`]: a whole file takes the place of another, on disk before it has its name.
 //! * [`read_anyones`]: a file of somebody else, such as a log that is followed. [`device`]: what is written to below `/dev`.
+//! * [`Disk`]: a directory of files that must survive what happens to the program or the machine.
+//! * [`lock`]: a file for one process alone.
 //! * [`give`]: a file or socket gets another owner.
 //!
 //! **Invariants.** A file is opened below the descriptor of its directory, which is reached step by step; on the way only
@@ -16,13 +18,17 @@
 //!
 //! **Cost:** a system call for each directory of the path; these files are opened once, or a few times a second.
 
+mod disk;
 mod error;
+mod lock;
 mod open;
 mod owner;
 mod place;
 mod replace;
 
+pub use disk::{Directory, Disk, DiskFile};
 pub use error::{FileError, FileProblem};
+pub use lock::{LockError, User, lock};
 pub use open::{Links, Writes, begin_anew, create, device, open, read, read_anyones};
 pub use owner::give;
 pub use replace::{Replacement, replace, sweep};

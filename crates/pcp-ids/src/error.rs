@@ -1,8 +1,9 @@
 //! What can go wrong with ids and their files.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
+
+use pcp_files::User;
 
 /// Why ids could not be read or handed out.
 #[derive(Debug, thiserror::Error)]
@@ -58,19 +59,6 @@ pub enum IdsError {
         /// What is in the way.
         taken_by: Binding,
     },
-}
-
-/// A process that hands out ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct User(pub Option<u32>);
-
-impl fmt::Display for User {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(process) => write!(f, "process {process}"),
-            None => f.write_str("another process"),
-        }
-    }
 }
 
 /// How a name or an id is bound already.

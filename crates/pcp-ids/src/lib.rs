@@ -27,8 +27,9 @@ mod error;
 mod format;
 mod map;
 
-pub use error::{Binding, IdsError, LineError, User};
+pub use error::{Binding, IdsError, LineError};
 pub use map::IdMap;
+pub use pcp_files::User;
 
 /// The largest id of an instance domain without its own limit.
 pub const MAX_ID: i32 = i32::MAX;

@@ -6,20 +6,14 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use pcp_files::{Replacement, Writes};
+use pcp_files::{LockError, Replacement};
 
 use super::MAX_ID;
-use super::error::{Binding, IdsError, LineError, User};
+use super::error::{Binding, IdsError, LineError};
 use super::format::{Entry, header, looks_retired, parse_entry, parse_header, push_line, split_key};
-
-/// How long [`IdMap::load`] waits for a process that still has the file; well below the time that pmcd
-/// gives an agent to start.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 /// A map of names to ids, on file or in memory only.
 #[derive(Debug)]
@@ -330,44 +324,12 @@ impl IdMap {
 
 /// Opens the file, making it if it is missing, for this process alone.
 fn open_locked(path: &Path) -> Result<Flock<File>, IdsError> {
-    let fail = |source| IdsError::Io { path: path.to_owned(), source };
-    let until = Instant::now() + LOCK_PATIENCE;
-    loop {
-        let file = pcp_files::open(path, Writes::Anywhere)?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(file) => {
-                let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-                // The one before may have put a new file in its place while this one waited.
-                if fs::symlink_metadata(path)
-                    .is_ok_and(|now| file.metadata().is_ok_and(|ours| same(now, ours)))
-                {
-                    return Ok(file);
-                }
-            }
-            Err((_, Errno::EWOULDBLOCK)) => {}
-            Err((_, errno)) => return Err(fail(errno.into())),
-        }
-        if Instant::now() >= until {
-            return Err(IdsError::InUse { path: path.to_owned(), user: user_of(path) });
-        }
-        std::thread::sleep(LOCK_RETRY);
-    }
-}
-
-/// The process that has locked a file, as far as the kernel tells.
-fn user_of(path: &Path) -> User {
-    let told = || {
-        let inode = format!(":{}", fs::symlink_metadata(path).ok()?.ino());
-        let locks = fs::read_to_string("/proc/locks").ok()?;
-        // Number, kind, nature, access, process, device and inode, extent. A process elsewhere is 0 or less.
-        let of_line = |line: &str| -> Option<u32> {
-            let words: Vec<&str> = line.split_ascii_whitespace().collect();
-            let [_, "FLOCK", _, _, process, place, ..] = words[..] else { return None };
-            process.parse().ok().filter(|process| *process > 0 && place.ends_with(&inode))
-        };
-        locks.lines().find_map(of_line)
-    };
-    User(told())
+    pcp_files::lock(path).map_err(|problem| match problem {
+        LockError::InUse(user) => IdsError::InUse { path: path.to_owned(), user },
+        LockError::File(error) => error.into(),
+        LockError::Io(source) => IdsError::Io { path: path.to_owned(), source },
+        other => IdsError::Io { path: path.to_owned(), source: std::io::Error::other(other) },
+    })
 }
 
 fn now() -> u64 {
@@ -469,7 +431,7 @@ mod tests {
             let path = path.clone();
             move || IdMap::load(Some(&path), MAX_ID).map(|map| map.len())
         });
-        std::thread::sleep(LOCK_RETRY * 3);
+        std::thread::sleep(std::time::Duration::from_millis(60));
         drop(first);
         assert_eq!(other.join().unwrap().unwrap(), 0);
     }

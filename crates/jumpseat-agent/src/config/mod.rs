@@ -8,6 +8,7 @@ mod derived;
 pub(crate) mod document;
 mod events;
 mod fields;
+mod log;
 mod problem;
 mod spans;
 mod tls;
@@ -30,6 +31,7 @@ pub use derived::{DerivedConfig, MAX_OPERANDS, SAMPLE_INTERVAL};
 pub use events::{EventsConfig, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET};
 pub use fields::{FieldsConfig, MAX_FIELDS};
 pub use jumpseat_source::{ByteSize, Interval};
+pub use log::{LogConfig, MIN_LOG_BUDGET, SYNC_INTERVAL, Syncing};
 pub use problem::{ConfigError, ConfigProblem, InvalidTable, OutOfRange};
 pub use spans::{MAX_OPEN_SPANS, MAX_SPANS, SPAN_WINDOW, SpansConfig};
 pub use tls::TlsConfig;
@@ -51,6 +53,8 @@ pub struct Config {
     pub notready: bool,
     /// Limits of the event logs.
     pub events: EventsConfig,
+    /// The event logs on disk.
+    pub log: LogConfig,
     /// Limits of the field metrics.
     pub fields: FieldsConfig,
     /// The derived metrics.

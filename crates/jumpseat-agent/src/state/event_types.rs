@@ -40,10 +40,10 @@ impl EventTypes {
         self.by_inst.get(&inst)
     }
 
-    /// Takes in a pair that the registry has announced.
-    pub(crate) fn add(&mut self, inst: Inst, name: &str, source: Inst, event_type: String) {
+    /// Takes in a pair that the registry has announced; `count`: its events so far.
+    pub(crate) fn add(&mut self, inst: Inst, name: &str, source: Inst, event_type: String, count: u64) {
         if announced(self.names.add_as(inst, name), name) {
-            self.by_inst.insert(inst, EventType { source, event_type, count: 0 });
+            self.by_inst.insert(inst, EventType { source, event_type, count });
         }
     }
 

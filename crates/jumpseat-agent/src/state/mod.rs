@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jumpseat_source::rules::SourceRule;
-use jumpseat_source::{Definition, Delivery, Inlet, Registry, Rules};
+use jumpseat_source::{Definition, Delivery, Inlet, Registry, Rules, ledger};
 use pcp_ids::IdsError;
 use pcp_model::Inst;
 use pcp_net::{Limiter, Restarts};
@@ -210,14 +210,17 @@ impl State {
     pub(crate) fn define(&mut self, definition: Definition) {
         match definition {
             Definition::Source { id, name, gate } => {
-                let mut source = Source::new(name.into(), &self.limits, self.registry.domain(), gate);
+                let logs = self.registry.logs().map(|logs| (logs, id));
+                let mut source = Source::new(name.into(), &self.limits, self.registry.domain(), gate, logs);
                 source.named = self.registry.is_named(&source.name);
                 if let Some(source) = self.sources.add(id, source, &self.limits) {
                     self.streams.new_source(id, source, &self.fields);
                 }
             }
             Definition::EventType { id, source, name, event_type } => {
-                self.types.add(id, &name, source, event_type);
+                let disk = self.sources.get(source).and_then(|source| source.disk.as_ref());
+                let count = disk.map_or(0, |disk| ledger::events(disk.begun().1, id));
+                self.types.add(id, &name, source, event_type, count);
             }
             Definition::Span { id, source, name, span } => self.spans.define(id, source, &name, span),
             Definition::Field { pmid, leaf, field, value_type } => {
@@ -240,6 +243,9 @@ impl State {
         // Before records with new fields come in, the filters must know those fields.
         source.log.bind_fields(&self.fields);
         source.log.set_work(self.turn.work);
+        if let Some(first) = delivery.logged {
+            source.log.skip_to(first);
+        }
         // A loss goes into the log where it happened: before the batch.
         source.enter(&delivery);
         self.fields_folded += delivery.tallies.folded;

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use jumpseat_log::{LogDir, SourceLog};
 use jumpseat_source::delivery::Peer;
+use jumpseat_source::ledger::{self, Sums};
 use jumpseat_source::origin::Labels;
 use jumpseat_source::registry::WellKnown;
 use jumpseat_source::rules::SourceRule;
 use jumpseat_source::{Cause, Delivery, Gate, Origin, Reason, Tallies};
 use pcp_event::Work;
 use pcp_event::log::{EventLog, LogConfig};
-use pcp_model::Timestamp;
+use pcp_model::{Inst, Timestamp};
 use pcp_net::{Identity, Who};
 
 use crate::config::EventsConfig;
@@ -22,6 +24,8 @@ pub(crate) struct Source {
     pub name: Arc<str>,
     /// The records.
     pub log: EventLog,
+    /// Their files, if they are kept on disk.
+    pub disk: Option<Arc<SourceLog>>,
     /// What has become of its input.
     pub account: Account,
     /// The spans that are open, once it has sent anything that begins or ends one.
@@ -44,7 +48,7 @@ pub(crate) struct Source {
     pub active: bool,
 }
 
-/// Events of a source by what has become of them, since the start.
+/// Events of a source by what has become of them, since the start: that of its log, if it has one on disk.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     /// Events sent, those lost before the log included.
@@ -92,20 +96,35 @@ impl Source {
         self.readers.as_ref().is_none_or(|readers| readers.includes(client))
     }
 
-    /// A source that has sent nothing yet.
-    pub(crate) fn new(name: Arc<str>, limits: &EventsConfig, domain: u16, gate: Arc<Gate>) -> Source {
-        let mut log = EventLog::new(LogConfig {
+    /// A source that has sent nothing yet in this life of the agent. `logs`: where its records are on disk, under which number.
+    pub(crate) fn new(
+        name: Arc<str>,
+        limits: &EventsConfig,
+        domain: u16,
+        gate: Arc<Gate>,
+        logs: Option<(&Arc<LogDir>, Inst)>,
+    ) -> Source {
+        let config = LogConfig {
             // Its share comes with its first records.
             budget: 0,
             recent: limits.recent as usize,
             missed_pmid: WellKnown::Missed.pmid(domain),
-        });
+        };
+        let disk = logs.map(|(logs, inst)| (logs, logs.source(inst, &name)));
+        let (mut log, account) = match &disk {
+            Some((logs, disk)) => {
+                let (next, state) = disk.begun();
+                (EventLog::with_history(config, next, logs.history(disk)), Account::of(&ledger::sums(state)))
+            }
+            None => (EventLog::new(config), Account::default()),
+        };
         // Given for each fetch and each turn of taking in deliveries.
         log.set_work(Work::new(0));
         Source {
             name,
             log,
-            account: Account::default(),
+            disk: disk.map(|(_, disk)| disk),
+            account,
             spans: None,
             sender: Sender::default(),
             gate,
@@ -152,6 +171,13 @@ impl Source {
 }
 
 impl Account {
+    /// What a log on disk says of lives before.
+    fn of(sums: &Sums) -> Account {
+        let mut account = Account { received: sums.missed, missed: sums.missed, ..Account::default() };
+        account.enter(&sums.tallies, 0);
+        account
+    }
+
     /// `lost_here`: those received that are counted with the loss before the batch already.
     fn enter(&mut self, tallies: &Tallies, lost_here: u64) {
         debug_assert!(lost_here <= tallies.received, "what is lost here was received");

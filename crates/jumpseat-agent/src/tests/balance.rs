@@ -186,6 +186,7 @@ impl Bench {
                 received: here,
                 time: Timestamp::new(1_000_000 + first as i64 - 1, 0),
             }),
+            logged: None,
             tallies: Tallies {
                 received: here + batch.len() as u64 + dropped,
                 dropped: [0, dropped, 0],
@@ -366,6 +367,7 @@ fn an_absurd_loss_balances_too() {
     let client = bench.clients[0];
     for count in [u64::MAX, u64::MAX, 1] {
         let delivery = Delivery {
+            logged: None,
             source: 0,
             missed: Some(Loss { count, received: 0, time: Timestamp::default() }),
             batch: Batch::default(),

@@ -1,5 +1,9 @@
 //! A lane's account: what happened since its last delivery, and the deliveries made of it.
 
+use std::sync::Arc;
+
+use jumpseat_log::SourceLog;
+
 use super::types::EventTypes;
 use crate::delivery::{ConnId, Delivery, Loss, Peer, Tallies};
 use crate::origin::{Labels, Origin};
@@ -20,6 +24,8 @@ pub struct LaneId(pub(super) u32);
 pub(super) struct LaneAccount {
     lane: LaneId,
     source: Inst,
+    /// The source's log on disk, if there is one.
+    log: Option<Arc<SourceLog>>,
     /// Since the last delivery, except for event types.
     pub tallies: Tallies,
     pub types: EventTypes,
@@ -40,10 +46,16 @@ pub(super) struct LaneAccount {
 }
 
 impl LaneAccount {
-    pub(super) fn new(lane: LaneId, source: Inst, origin: Option<Origin>) -> LaneAccount {
+    pub(super) fn new(
+        lane: LaneId,
+        source: Inst,
+        origin: Option<Origin>,
+        log: Option<Arc<SourceLog>>,
+    ) -> LaneAccount {
         LaneAccount {
             lane,
             source,
+            log,
             tallies: Tallies::default(),
             types: EventTypes::default(),
             peer: None,
@@ -63,6 +75,10 @@ impl LaneAccount {
 
     pub(super) fn source(&self) -> Inst {
         self.source
+    }
+
+    pub(super) fn log(&self) -> Option<&Arc<SourceLog>> {
+        self.log.as_ref()
     }
 
     pub(super) fn set_origin(&mut self, origin: Origin) {
@@ -118,6 +134,7 @@ impl LaneAccount {
             missed: self.missed.take(),
             batch: std::mem::replace(batch, empty),
             tallies,
+            logged: None,
             peer: self.peer,
             origin: self.origin.take(),
             labels: self.labels.take(),

@@ -15,6 +15,9 @@
 //!
 //! A loss is a barrier: what is held leaves before it.
 //!
+//! With a log on disk a batch is in a file before it is handed over, so that what a [`Lanes::flush`] has handed over survives
+//! the death of the process, and of the machine if the log is one that is synced with each batch.
+//!
 //! **Cost:** one allocation a batch. A record is one pass over its fields, a hash look-up each. Settings cost one
 //! relaxed load a record while there are none, and the check of the time two comparisons.
 
@@ -163,9 +166,10 @@ impl Lanes {
         }
         let source = registry.source_for(&name_text, self.names.taker)?;
         let id = LaneId(self.lanes.len() as u32);
+        let log = registry.log(source, &name_text);
         self.lanes.push(Lane {
             batch: Batch::default(),
-            account: LaneAccount::new(id, source, self.default_origin.clone()),
+            account: LaneAccount::new(id, source, self.default_origin.clone(), log),
             policy: Policy::new(registry.gate(source), registry),
             senders,
         });
@@ -285,6 +289,7 @@ impl Lanes {
             }
         }
         self.outbox.give_back(waiting);
+        self.outbox.sync();
     }
 
     #[inline]

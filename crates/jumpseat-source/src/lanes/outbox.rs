@@ -1,4 +1,7 @@
-//! The way to the core: a bounded channel, and what happens when it is full.
+//! The way to the core: the log on disk, a bounded channel, and what happens when that is full.
+//!
+//! What is handed over is in the log first, and goes to the core under the lock of its source's log: in the order in which
+//! it was written. There is room in the channel by then: what the core does not take in time is not written either, but lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,9 +9,16 @@ use std::time::Duration;
 use crossbeam_channel::{SendTimeoutError, Sender, TrySendError};
 use rustc_hash::FxHashMap;
 
+use jumpseat_log::{Entry, SourceLog};
+use pcp_event::batch::Batch;
+use pcp_model::Timestamp;
+
 use super::account::{LaneAccount, LaneId};
 use crate::delivery::{ConnId, Delivery};
-use pcp_event::batch::Batch;
+use crate::ledger;
+
+/// How often a full channel is looked at.
+const STEP: Duration = Duration::from_millis(1);
 
 /// Tells the core that there is something in its channels.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -27,6 +37,10 @@ pub(super) struct Outbox {
     marked: Vec<LaneId>,
     /// Records that were lost, by the connection they came on.
     lost: FxHashMap<ConnId, u64>,
+    /// Logs that have something which is not synced, and should be.
+    unsynced: Vec<Arc<SourceLog>>,
+    /// For its memory.
+    counters: Vec<(u32, u64)>,
 }
 
 impl Outbox {
@@ -40,6 +54,8 @@ impl Outbox {
             is_closed: false,
             marked: Vec::new(),
             lost: FxHashMap::default(),
+            unsynced: Vec::new(),
+            counters: Vec::new(),
         }
     }
 
@@ -95,7 +111,11 @@ impl Outbox {
     /// Sends what a lane has. When that fails, its records become missed, or are kept, and the rest stays.
     pub(super) fn hand_over(&mut self, batch: &mut Batch, account: &mut LaneAccount) {
         let Some(delivery) = account.delivery(batch) else { return };
-        match self.send(delivery) {
+        let sent = match account.log() {
+            Some(log) => self.log(delivery, log),
+            None => self.send(delivery),
+        };
+        match sent {
             Sent::Arrived => {
                 account.delivered();
                 self.is_moving = true;
@@ -118,6 +138,58 @@ impl Outbox {
         account.lose(delivery, batch, |conn, count| {
             *self.lost.entry(conn).or_insert(0) += u64::from(count);
         });
+    }
+
+    /// Writes a delivery to its source's log, and sends it.
+    fn log(&mut self, mut delivery: Delivery, log: &Arc<SourceLog>) -> Sent {
+        if !self.waits_for_room(&delivery) {
+            return Sent::Full(delivery);
+        }
+        ledger::put(&delivery.tallies, delivery.missed, &mut self.counters);
+        let lost = delivery.missed.map_or((0, Timestamp::default()), |loss| (loss.count, loss.time));
+        let mut log_of_source = log.lock();
+        let appended = log_of_source.append(&Entry {
+            lost,
+            batch: &delivery.batch,
+            counters: &self.counters,
+            marks: &[],
+            numbered: 0,
+        });
+        delivery.logged = Some(appended.first);
+        if let Some(loss) = &mut delivery.missed {
+            loss.count = appended.lost;
+        }
+        // Another thread may have taken the room: then this waits for the core, which never waits for a disk.
+        let is_closed = self.out.send(delivery).is_err();
+        drop(log_of_source);
+        self.is_closed |= is_closed;
+        if log.syncs_batches() && !self.unsynced.iter().any(|known| Arc::ptr_eq(known, log)) {
+            self.unsynced.push(Arc::clone(log));
+        }
+        // Without a core it is in the log all the same, for the next one.
+        Sent::Arrived
+    }
+
+    /// Whether there is room in the channel: within the patience, if it is worth waiting for.
+    fn waits_for_room(&self, delivery: &Delivery) -> bool {
+        let mut waited = Duration::ZERO;
+        while self.out.is_full() {
+            if !self.is_moving || delivery.batch.is_empty() || waited >= self.patience {
+                return false;
+            }
+            (self.wake)();
+            std::thread::sleep(STEP);
+            waited += STEP;
+        }
+        true
+    }
+
+    /// Has what was handed over survive a loss of power, if it should by now.
+    pub(super) fn sync(&mut self) {
+        for log in self.unsynced.drain(..) {
+            // Told, and counted; what the disk does not take is in the next file.
+            let _ = log.sync();
+        }
     }
 
     fn send(&self, delivery: Delivery) -> Sent {

@@ -25,7 +25,7 @@ mod taker;
 mod words;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -33,6 +33,7 @@ use crossbeam_channel::{Receiver, unbounded};
 
 use super::gate::Gate;
 use super::rules::Rules;
+use jumpseat_log::{LogDir, SourceLog};
 use leaf::{LeafNames, type_of_word};
 use names::{Cap, Kind, Names, NoId};
 use pcp_event::filter::FieldResolver;
@@ -97,6 +98,8 @@ pub struct Registry {
     /// Times a source was refused because its name is for others.
     forbidden: AtomicU64,
     report: Mutex<Limiter>,
+    /// Where the records of sources are kept on disk, if anywhere.
+    logs: OnceLock<Arc<LogDir>>,
 }
 
 #[derive(Debug)]
@@ -160,6 +163,7 @@ impl Registry {
             own: config.own.clone(),
             forbidden: AtomicU64::new(0),
             report: Mutex::new(Limiter::new(3, Duration::from_secs(10))),
+            logs: OnceLock::new(),
         };
         // Before any event can get one of their ids.
         registry.reserve_fields()?;
@@ -167,6 +171,22 @@ impl Registry {
         registry.keep_places();
         registry.announce_known()?;
         Ok((Arc::new(registry), definitions))
+    }
+
+    /// Has the records of all sources kept in these logs. Once, before there are any.
+    pub fn keep_in(&self, logs: Arc<LogDir>) {
+        let kept = self.logs.set(logs);
+        debug_assert!(kept.is_ok(), "there are logs already");
+    }
+
+    /// Where records are kept on disk, if anywhere.
+    pub fn logs(&self) -> Option<&Arc<LogDir>> {
+        self.logs.get()
+    }
+
+    /// The log of a source on disk, if there is one.
+    pub(crate) fn log(&self, source: Inst, name: &str) -> Option<Arc<SourceLog>> {
+        Some(self.logs.get()?.source(source, name))
     }
 
     /// The agent's domain number.

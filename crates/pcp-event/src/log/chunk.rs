@@ -43,6 +43,11 @@ impl Chunk {
         Chunk { base, bytes, ends, losses: Vec::new(), lost: 0, readers: 0, filtered: 0 }
     }
 
+    /// A chunk that begins with a loss.
+    pub(super) fn with_loss(loss: Loss, bytes: Vec<u8>, ends: Vec<u32>) -> Chunk {
+        Chunk { losses: vec![loss], lost: loss.count, ..Chunk::new(loss.seq, bytes, ends) }
+    }
+
     /// Number of records.
     pub(super) fn len(&self) -> usize {
         self.ends.len()

@@ -14,6 +14,9 @@
 //! sixteenth of the budget or one record. A chunk is freed when all cursors have read it, except the
 //! newest records that [`EventLog::recent`] shows. A log without cursors keeps only those.
 //!
+//! **History.** With [`EventLog::with_history`] what is evicted is still to be had from the [`History`]: a cursor that is behind
+//! the chunks reads there, in the same order and with the same accounting.
+//!
 //! **Losses.** Eviction tells nobody: a cursor that is behind finds out when it is used next, and then
 //! owes its client one missed record, stamped with the time of the newest record lost there, in front
 //! of the first that survived. For a cursor with a filter only those count that would have passed. A
@@ -33,6 +36,7 @@
 mod chunk;
 mod cursor;
 mod group;
+mod history;
 mod read;
 
 use std::collections::VecDeque;
@@ -45,6 +49,8 @@ use chunk::{Chunk, memory_of};
 use cursor::{Cursor, CursorTable};
 pub use cursor::{CursorId, CursorStats, ReadOutcome};
 use group::Groups;
+use history::Recalled;
+pub use history::{History, Recall, Stretch};
 use pcp_model::{Pmid, Timestamp};
 
 /// Smallest budget; a smaller one is raised to this.
@@ -94,6 +100,8 @@ pub struct EventLog {
     evicted_time: Timestamp,
     /// What filters may still do.
     work: Work,
+    /// What is no longer in memory.
+    recalled: Recalled,
     memory: usize,
     records: usize,
     totals: Totals,
@@ -143,10 +151,25 @@ impl EventLog {
             caught_up_filtered: 0,
             evicted_time: Timestamp::default(),
             work: Work::UNLIMITED,
+            recalled: Recalled::default(),
             memory: 0,
             records: 0,
             totals: Totals::default(),
         }
+    }
+
+    /// A log that goes on at sequence number `next`, before which are the records of a history. Everything that is appended is
+    /// in the history, too, or lost for who does not read it while it is in memory.
+    pub fn with_history(config: LogConfig, next: u64, history: Box<dyn History>) -> EventLog {
+        let mut log = EventLog { next_seq: next, recalled: Recalled::new(history), ..EventLog::new(config) };
+        // What `recent` shows.
+        let newest = log.recalled.newest(next);
+        if let Some(chunk) = newest.filter(|chunk| chunk.memory() <= log.config.budget) {
+            log.records += chunk.len();
+            log.push(chunk);
+            log.release();
+        }
+        log
     }
 
     /// Appends the records of a batch.
@@ -206,6 +229,14 @@ impl EventLog {
         count
     }
 
+    /// Has the next entry be that of sequence number `seq`, where a history says so. What is between was lost.
+    pub fn skip_to(&mut self, seq: u64) {
+        debug_assert!(self.next_seq <= seq, "the history counts as this log does");
+        if self.next_seq < seq {
+            self.append_missed(seq - self.next_seq, self.evicted_time);
+        }
+    }
+
     /// A new cursor. It sees what is appended from now on.
     pub fn join(&mut self) -> CursorId {
         self.caught_up += 1;
@@ -220,6 +251,9 @@ impl EventLog {
         self.withdraw(cursor.seq, cursor.group.is_some());
         if let Some(group) = cursor.group {
             self.groups.leave(group);
+        }
+        if self.cursors.len() == 0 {
+            self.recalled.forget();
         }
         self.release();
     }
@@ -349,6 +383,12 @@ impl EventLog {
                     continue;
                 }
                 // A single record beyond the whole budget.
+                if self.recalled.is_some() {
+                    // Nothing is in memory by now, so that the next entry in there may be any.
+                    self.next_seq += count as u64;
+                    (ends, offset) = (rest, end);
+                    continue;
+                }
                 let last = piece.len().checked_sub(2).map_or(offset, |before| piece[before]);
                 self.append_missed(count as u64, record_time(&bytes[last as usize..end as usize]));
                 self.totals.appended -= count as u64;
@@ -405,6 +445,16 @@ impl EventLog {
     /// Drops the oldest chunk. Its readers have their next entry in the one behind it now.
     fn evict(&mut self) -> bool {
         let Some(chunk) = self.pop() else { return false };
+        if self.recalled.is_some() {
+            // They read on in the history: those of the first chunk are all that have their next entry in it or before.
+            let (readers, filtered) = match self.chunks.front_mut() {
+                Some(front) => (&mut front.readers, &mut front.filtered),
+                None => (&mut self.caught_up, &mut self.caught_up_filtered),
+            };
+            *readers += chunk.readers;
+            *filtered += chunk.filtered;
+            return true;
+        }
         if chunk.readers > 0 {
             // Cursors are not visited: they find out when they are used next. All that is left to them is this time,
             // of which the newest is enough.
@@ -475,6 +525,9 @@ impl EventLog {
     /// A cursor after the evictions that it has not noticed yet.
     fn settled(&self, cursor: &Cursor) -> Cursor {
         let mut cursor = cursor.clone();
+        if self.recalled.is_some() {
+            return cursor;
+        }
         let first = self.first_seq();
         // With a filter the group has counted what was lost since; without one every lost record counts, and the
         // distance says how many.

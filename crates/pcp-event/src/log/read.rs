@@ -4,7 +4,7 @@ use byteorder::{BigEndian, ByteOrder};
 
 use super::chunk::Chunk;
 use super::cursor::{CursorId, Owed, ReadOutcome, missed_len};
-use super::{EventLog, LogConfig, READ_WORK};
+use super::{EventLog, LogConfig, READ_WORK, Recall};
 use crate::filter::BoundFilter;
 use crate::pack::{
     ARRAY_HEADER, ArrayKind, EventFlags, MAX_ARRAY, Param, header_word, put_param, put_record,
@@ -35,13 +35,29 @@ impl EventLog {
         let allowed = READ_WORK.steps().min(self.work.steps());
         let mut work = Work::new(allowed);
         let mut chunk = self.chunk_of(from);
+        let in_memory = self.first_seq();
         // What is owed comes first, as it was lost before what the cursor reads next. If it does not fit, nothing may
         // overtake it: the array ends here.
         while array.missed(&mut cursor.owed, &self.config) && cursor.seq < self.next_seq {
-            if cursor.seq == self.chunks[chunk].end() {
-                chunk += 1;
-            }
-            let here = &self.chunks[chunk];
+            let here = if cursor.seq < in_memory {
+                match self.recalled.chunk_with(cursor.seq) {
+                    Ok(chunk) => chunk,
+                    Err(Recall::Lost { to, time }) => {
+                        let to = to.clamp(cursor.seq + 1, in_memory);
+                        cursor.owed.add(to - cursor.seq, time);
+                        cursor.missed += to - cursor.seq;
+                        cursor.seq = to;
+                        continue;
+                    }
+                    // With the next request, which `more` asks for.
+                    Err(Recall::Later | Recall::Found) => break,
+                }
+            } else {
+                if cursor.seq == self.chunks[chunk].end() {
+                    chunk += 1;
+                }
+                &self.chunks[chunk]
+            };
             let (first, losses) = here.position(cursor.seq);
             let next_loss = here.losses.get(losses);
             // A loss at the cursor's place becomes owed, and is written by the next turn of the loop.

@@ -1,0 +1,155 @@
+//! What the logs of all sources share: the disk, the budget, and what is counted.
+
+use std::fmt::Display;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use pcp_files::Disk;
+use pcp_model::Timestamp;
+use pcp_net::Limiter;
+
+use crate::source::SourceLog;
+
+/// What survives a loss of power. All of them survive the death of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncMode {
+    /// What the system happens to have written.
+    #[default]
+    Never,
+    /// All but the newest, up to the interval.
+    Interval,
+    /// All that was acknowledged.
+    Batch,
+}
+
+/// How much there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes on disk for a source.
+    pub source: u64,
+    /// Bytes on disk for all sources.
+    pub total: u64,
+    /// Bytes of a segment, but for one with a single larger batch.
+    pub segment: u64,
+    /// What survives a loss of power.
+    pub sync: SyncMode,
+}
+
+impl Limits {
+    /// The sizes of segments that go with these budgets (bytes) and number of sources: small enough that each source can have
+    /// one, and that what a source loses when its oldest goes is little of what it has.
+    pub fn new(source: u64, total: u64, sources: usize, sync: SyncMode) -> Limits {
+        let segment = (total / sources.max(1) as u64 / 2).min(source / 16).clamp(MIN_SEGMENT, MAX_SEGMENT);
+        Limits { source, total, segment, sync }
+    }
+}
+
+const MIN_SEGMENT: u64 = 64 << 10;
+const MAX_SEGMENT: u64 = 4 << 20;
+
+/// What is counted over all sources.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub failures: AtomicU64,
+    pub torn: AtomicU64,
+    pub damaged: AtomicU64,
+    pub set_aside: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub disk: Arc<dyn Disk>,
+    pub domain: u16,
+    pub boot: [u8; 16],
+    pub limits: Limits,
+    pub counts: Counts,
+    /// Something was appended that is not synced.
+    pub is_dirty: AtomicBool,
+    total: AtomicU64,
+    sources: Mutex<Vec<Weak<SourceLog>>>,
+    report: Mutex<Limiter>,
+    hasher: RandomState,
+}
+
+impl Common {
+    pub(crate) fn new(disk: Arc<dyn Disk>, domain: u16, boot: [u8; 16], limits: Limits) -> Common {
+        Common {
+            disk,
+            domain,
+            boot,
+            limits,
+            counts: Counts::default(),
+            is_dirty: AtomicBool::new(false),
+            total: AtomicU64::new(0),
+            sources: Mutex::new(Vec::new()),
+            report: Mutex::new(Limiter::per_period(5, Duration::from_secs(60))),
+            hasher: RandomState::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::new(now.as_secs() as i64, now.subsec_nanos())
+    }
+
+    /// A number that nobody can guess, and never 0.
+    pub(crate) fn random(&self) -> u64 {
+        self.hasher.hash_one((SystemTime::now(), Instant::now(), std::process::id())).max(1)
+    }
+
+    /// Counts and tells that something went wrong with a file.
+    pub(crate) fn failed(&self, what: &str, how: &str, error: &dyn Display) {
+        self.counts.failures.fetch_add(1, Ordering::Relaxed);
+        if self.may_report() {
+            tracing::error!("the log of {what}: {how}: {error}");
+        }
+    }
+
+    /// Whether a message would not be one of a flood.
+    pub(crate) fn may_report(&self) -> bool {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).allow(Instant::now()).is_some()
+    }
+
+    pub(crate) fn used(&self, bytes: u64) {
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn freed(&self, bytes: u64) {
+        self.total.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, source: &Arc<SourceLog>) {
+        self.sources().push(Arc::downgrade(source));
+    }
+
+    pub(crate) fn each(&self) -> Vec<Arc<SourceLog>> {
+        self.sources().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Drops the oldest segments of those who have most, until another segment of `source` fits. The newest segment of a source
+    /// always stays, as it tells what the counters are: so what is kept may be more than the budget by a segment a source.
+    pub(crate) fn make_room(&self, source: &SourceLog) {
+        let fits = |used: u64, budget: u64| used + self.limits.segment <= budget;
+        while !fits(source.files().bytes, self.limits.source) && source.drop_oldest() {}
+        if fits(self.total(), self.limits.total) {
+            return;
+        }
+        let all = self.each();
+        let mut sizes: Vec<u64> = all.iter().map(|source| source.files().bytes).collect();
+        while !fits(self.total(), self.limits.total) {
+            let largest = sizes.iter_mut().zip(&all).max_by_key(|(bytes, _)| **bytes);
+            let Some((bytes, source)) = largest.filter(|(bytes, _)| **bytes > 0) else { return };
+            *bytes = if source.drop_oldest() { source.files().bytes } else { 0 };
+        }
+    }
+
+    fn sources(&self) -> MutexGuard<'_, Vec<Weak<SourceLog>>> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

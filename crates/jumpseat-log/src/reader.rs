@@ -1,0 +1,243 @@
+//! [`Reader`]: records from the files, for cursors that are behind memory.
+//!
+//! It reads what the system has in memory and never waits for a disk: what is not there it has fetched by a thread
+//! ([`crate::fetcher`]), and is asked for again. One segment of a source is open at a time, and the one behind it.
+//!
+//! **Cost:** a batch of 64 KiB is two reads and a checksum over it, some 15 µs. Finding a place in a segment goes from batch to
+//! batch, a read each, at most [`HOPS`] at a time; where it has been is remembered.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pcp_event::log::{History, Recall, Stretch};
+use pcp_model::Timestamp;
+
+use crate::fetcher::{AHEAD, Fetcher, Opened, Slot};
+use crate::format::{BatchHead, take_ends};
+use crate::segment::{OpenSegment, Patience, ReadError, Segment};
+use crate::source::SourceLog;
+
+/// Most batches that are passed over for one request.
+const HOPS: usize = 4096;
+/// How far apart the places are that are remembered, in bytes.
+const STEP: u64 = 64 << 10;
+
+/// The history of a source.
+#[derive(Debug)]
+pub struct Reader {
+    log: Arc<SourceLog>,
+    fetcher: Fetcher,
+    open: Option<Open>,
+    /// Segments that are being opened, by their first numbers: the one that is wanted, and the one behind it.
+    coming: Vec<(u64, Slot<Opened>)>,
+    head: Vec<u8>,
+}
+
+/// The segment that was read last.
+#[derive(Debug)]
+struct Open {
+    segment: OpenSegment,
+    patience: Patience,
+    first: u64,
+    /// Batches: the sequence number of the first entry, and where it begins. Ascending.
+    places: Vec<(u64, u64)>,
+    /// What is being read.
+    coming: Option<Slot<()>>,
+}
+
+/// Where in a segment an entry is.
+enum Place {
+    Batch(u64, BatchHead),
+    /// No batch has it: the next one begins with this number; [`u64::MAX`] if there is none.
+    Gap(u64, Timestamp),
+    /// Further on than one request may go.
+    Further,
+}
+
+impl History for Reader {
+    fn read(&mut self, seq: u64, stretch: &mut Stretch) -> Recall {
+        let (segment, behind) = match self.segment_of(seq) {
+            Ok(found) => found,
+            Err(lost) => return lost,
+        };
+        let next = behind.as_ref().map(|next| next.first).filter(|next| *next > seq).unwrap_or(u64::MAX);
+        let recall = match self.open_segment(&segment, behind.as_ref()) {
+            Ok(true) => self.read_in(&segment, seq, stretch),
+            Ok(false) => return Recall::Later,
+            Err(error) => Err(error),
+        };
+        match recall {
+            // The last entries of a segment: what follows is in the one behind it.
+            Ok(Recall::Lost { to, time }) => Recall::Lost { to: to.min(next), time },
+            Ok(recall) => recall,
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Recall::Later,
+            Err(error) => {
+                self.damaged(&segment, &error);
+                Recall::Lost { to: next, time: segment.time }
+            }
+        }
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(log: Arc<SourceLog>, fetcher: Fetcher) -> Reader {
+        Reader { log, fetcher, open: None, coming: Vec::new(), head: Vec::new() }
+    }
+
+    /// The segment that an entry must be in, and the one behind it.
+    fn segment_of(&self, seq: u64) -> Result<(Segment, Option<Segment>), Recall> {
+        let files = self.log.files();
+        let at = files.segments.partition_point(|segment| segment.first <= seq);
+        match at.checked_sub(1).and_then(|at| files.segments.get(at)) {
+            Some(segment) => Ok((segment.clone(), files.segments.get(at).cloned())),
+            None => {
+                let to = files.segments.front().map_or(u64::MAX, |oldest| oldest.first);
+                Err(Recall::Lost { to, time: files.dropped })
+            }
+        }
+    }
+
+    /// Whether the segment is open now.
+    fn open_segment(&mut self, segment: &Segment, behind: Option<&Segment>) -> Result<bool, ReadError> {
+        let wanted = [Some(segment), behind];
+        self.coming.retain(|(first, _)| wanted.iter().flatten().any(|segment| segment.first == *first));
+        if self.open.as_ref().is_none_or(|open| open.first != segment.first) {
+            match self.coming.iter().position(|(first, _)| *first == segment.first) {
+                None => self.ask_for(segment),
+                Some(at) => {
+                    let Some(opened) = self.coming[at].1.take() else { return Ok(false) };
+                    self.coming.swap_remove(at);
+                    let (opened, patience) = opened?;
+                    self.open = Some(Open {
+                        places: vec![(segment.first, opened.start)],
+                        segment: opened,
+                        patience,
+                        first: segment.first,
+                        coming: None,
+                    });
+                }
+            }
+        }
+        if let Some(behind) = behind.filter(|next| !self.coming.iter().any(|(first, _)| *first == next.first))
+        {
+            self.ask_for(behind);
+        }
+        Ok(self.open.as_ref().is_some_and(|open| open.first == segment.first))
+    }
+
+    fn ask_for(&mut self, segment: &Segment) {
+        let slot = self.fetcher.open(&self.log.common().disk, &segment.name);
+        self.coming.extend(slot.map(|slot| (segment.first, slot)));
+    }
+
+    /// Reads the batch with an entry.
+    fn read_in(&mut self, segment: &Segment, seq: u64, stretch: &mut Stretch) -> Result<Recall, ReadError> {
+        let Reader { open: Some(open), fetcher, head, .. } = self else { return Ok(Recall::Later) };
+        if !open.has_come() {
+            return Ok(Recall::Later);
+        }
+        let (at, batch) = match open.place_of(segment, seq, head, fetcher)? {
+            Place::Batch(at, batch) => (at, batch),
+            Place::Gap(to, time) => return Ok(Recall::Lost { to, time }),
+            Place::Further => return Ok(Recall::Later),
+        };
+        let read = open.segment.body(at, &batch, &mut stretch.records, open.patience);
+        open.waiting(read, at, fetcher)?;
+        let whole = batch
+            .check_body(&stretch.records)
+            .and_then(|(records, ends)| take_ends(ends, records.len(), &mut stretch.ends));
+        if let Err(damage) = whole {
+            self.damaged(segment, &damage);
+            return Ok(Recall::Lost { to: batch.end(), time: batch.time });
+        }
+        stretch.records.truncate(batch.bytes as usize);
+        (stretch.first, stretch.lost, stretch.lost_time) = (batch.first, batch.lost, batch.lost_time);
+        Ok(Recall::Found)
+    }
+
+    fn damaged(&self, segment: &Segment, problem: &dyn std::fmt::Display) {
+        let common = self.log.common();
+        common.counts.damaged.fetch_add(1, Ordering::Relaxed);
+        if common.may_report() {
+            tracing::error!("the log: {}: {problem}; records in it count as missed", segment.name);
+        }
+    }
+}
+
+impl Open {
+    fn has_come(&mut self) -> bool {
+        if self.coming.as_ref().is_some_and(|slot| slot.take().is_some()) {
+            self.coming = None;
+        }
+        self.coming.is_none()
+    }
+
+    /// Finds the batch with an entry, from the nearest place that is known.
+    fn place_of(
+        &mut self,
+        segment: &Segment,
+        seq: u64,
+        buffer: &mut Vec<u8>,
+        fetcher: &Fetcher,
+    ) -> Result<Place, ReadError> {
+        let known = self.places.partition_point(|(first, _)| *first <= seq).saturating_sub(1);
+        let mut at = self.places[known].1;
+        for _ in 0..HOPS {
+            if at >= segment.len {
+                return Ok(Place::Gap(u64::MAX, segment.time));
+            }
+            let batch = match self.segment.batch_head(at, buffer, self.patience) {
+                Err(ReadError::Damage(_)) => {
+                    // A bounded search: what is beyond it is as good as lost.
+                    let found = self.segment.next_batch(at + 1, segment.len.min(at + AHEAD), self.patience);
+                    match self.waiting(found.map_err(ReadError::from), at, fetcher)? {
+                        Some(next) => {
+                            at = next;
+                            continue;
+                        }
+                        None => return Ok(Place::Gap(u64::MAX, segment.time)),
+                    }
+                }
+                read => self.waiting(read, at, fetcher)?,
+            };
+            if batch.first > seq {
+                return Ok(Place::Gap(batch.first, batch.time));
+            }
+            if self.places.last().is_some_and(|(first, place)| batch.first > *first && at >= place + STEP) {
+                self.places.push((batch.first, at));
+            }
+            if batch.end() > seq {
+                return Ok(Place::Batch(at, batch));
+            }
+            at += batch.len() as u64;
+            if self.places.last().is_some_and(|(first, _)| batch.end() > *first) {
+                // The newest place is always the furthest, so that the next search begins there.
+                self.places.push((batch.end(), at));
+                self.thin();
+            }
+        }
+        Ok(Place::Further)
+    }
+
+    /// Has what is not in memory fetched.
+    fn waiting<T>(&mut self, read: Result<T, ReadError>, at: u64, fetcher: &Fetcher) -> Result<T, ReadError> {
+        if let Err(ReadError::Io(error)) = &read
+            && error.kind() == io::ErrorKind::WouldBlock
+            && self.coming.is_none()
+        {
+            self.coming = fetcher.read(&self.segment.file, at);
+        }
+        read
+    }
+
+    /// Drops the place before the last, unless it is far enough from its neighbours to be worth keeping.
+    fn thin(&mut self) {
+        if let [.., (_, before), (_, middle), (_, _)] = self.places[..]
+            && middle < before + STEP
+        {
+            let last = self.places.len() - 1;
+            self.places.swap_remove(last - 1);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Logs on real files, over several lives.
+
+use byteorder::BigEndian;
+use jumpseat_log::{Entry as Appending, Limits, LogDir, LogError, SyncMode};
+use pcp_event::log::{EventLog, LogConfig};
+use pcp_event::pack::ArrayKind;
+use pcp_event::reader::ArrayReader;
+use pcp_model::{Pmid, Timestamp};
+
+use crate::seen::{self, Entry};
+
+const LIMITS: Limits = Limits { source: 300_000, total: 500_000, segment: 65_536, sync: SyncMode::Batch };
+
+fn append(log: &jumpseat_log::SourceLog, times: std::ops::Range<u64>, text: usize) {
+    let batch = seen::batch(times.clone(), text);
+    let count = times.end - times.start;
+    let entry = Appending {
+        lost: (0, Timestamp::default()),
+        batch: &batch,
+        counters: &[(7, count)],
+        marks: &[],
+        numbered: 0,
+    };
+    assert!(log.append(&entry).written);
+}
+
+#[test]
+fn budgets_hold_and_the_oldest_goes_first() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for life in 0..3 {
+        let logs = LogDir::open(dir.path(), 400, LIMITS).expect("it is ours");
+        let _fetching = logs.fetch_thread().expect("there are threads");
+        for source in 0..3 {
+            let log = logs.source(source, &format!("s{source}"));
+            assert_eq!((log.next(), log.state().counter(7)), (life * 2000, life * 2000));
+            for n in 0..200 {
+                let first = life * 2000 + n * 10;
+                append(&log, first..first + 10, 400);
+            }
+            let stats = log.stats();
+            assert!(stats.bytes <= LIMITS.source + LIMITS.segment, "{stats:?}");
+            assert!(logs.stats().bytes <= LIMITS.total + 3 * LIMITS.segment, "{:?}", logs.stats());
+            let files =
+                std::fs::read_dir(dir.path()).expect("it is there").map(|entry| entry.expect("an entry"));
+            let on_disk: u64 = files.map(|entry| entry.metadata().expect("a file").len()).sum();
+            assert_eq!(on_disk, logs.stats().bytes);
+            let seen = seen::entries(&logs, &log);
+            let gone = seen.iter().filter(|entry| **entry == Entry::Gone).count();
+            assert_eq!(gone as u64, stats.first);
+            for (seq, entry) in seen.iter().enumerate().skip(gone) {
+                assert_eq!(*entry, Entry::Record(seq as u64));
+            }
+        }
+    }
+}
+
+#[test]
+fn one_process_has_a_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let first = LogDir::open(dir.path(), 400, LIMITS).expect("it is ours");
+    let second = LogDir::open(dir.path(), 400, LIMITS).expect_err("it is taken");
+    assert!(matches!(second, LogError::Lock { .. }));
+    assert!(second.to_string().contains(&format!("process {} uses it", std::process::id())), "{second}");
+    drop(first);
+    assert!(LogDir::open(dir.path(), 400, LIMITS).is_ok());
+}
+
+#[test]
+fn an_agent_of_another_domain_or_name_begins_anew() {
+    let dir = tempfile::tempdir().expect("a directory");
+    append(&LogDir::open(dir.path(), 400, LIMITS).expect("it is ours").source(0, "a"), 0..3, 5);
+    let logs = LogDir::open(dir.path(), 400, LIMITS).expect("it is ours");
+    assert_eq!(logs.found(), [(0, "a".to_owned())]);
+    let log = logs.source(0, "b");
+    assert_eq!(log.next(), 0);
+    append(&log, 10..11, 5);
+    assert_eq!(logs.stats().set_aside, 1);
+    drop((log, logs));
+    let logs = LogDir::open(dir.path(), 401, LIMITS).expect("it is ours");
+    assert_eq!((logs.source(0, "b").next(), logs.stats().set_aside), (0, 1));
+}
+
+#[test]
+fn a_cursor_reads_from_files_what_memory_has_not_got() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let limits = Limits { source: 64 << 20, total: 64 << 20, ..LIMITS };
+    let logs = LogDir::open(dir.path(), 400, limits).expect("it is ours");
+    let _fetching = logs.fetch_thread().expect("there are threads");
+    let log = logs.source(0, "a");
+    let config = LogConfig { budget: 16 << 10, recent: 5, missed_pmid: Pmid::new(400, 16, 0) };
+    let mut memory = EventLog::with_history(config, 0, logs.history(&log));
+    let cursor = memory.join();
+    for n in 0..3000 {
+        let batch = seen::batch(n * 5..n * 5 + 5, 50);
+        let entry = Appending {
+            lost: (0, Timestamp::default()),
+            batch: &batch,
+            counters: &[],
+            marks: &[],
+            numbered: 0,
+        };
+        log.append(&entry);
+        memory.append(batch);
+    }
+    assert!(memory.stats().bytes <= 16 << 10);
+    assert_eq!(memory.cursor_stats(cursor).map(|stats| stats.queued), Some(15_000));
+    let mut times = Vec::new();
+    while times.len() < 15_000 {
+        let mut array = Vec::new();
+        let outcome = memory.read(cursor, ArrayKind::HighRes, &mut array, 100_000).expect("it has joined");
+        assert_eq!(outcome.missed, 0);
+        if outcome.records > 0 {
+            let array = ArrayReader::<BigEndian>::new(ArrayKind::HighRes, &array).expect("an array");
+            times.extend(array.records().map(|record| record.time.sec as u64));
+        }
+    }
+    assert!(times.into_iter().eq(0..15_000));
+    let stats = memory.cursor_stats(cursor).expect("it has joined");
+    assert_eq!((stats.delivered, stats.missed, stats.queued), (15_000, 0, 0));
+}
