@@ -6,6 +6,7 @@ mod configuration;
 mod dbpmda;
 mod demo;
 mod derived;
+mod durable;
 mod faults;
 mod harness;
 mod hostile_agents;

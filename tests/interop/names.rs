@@ -110,7 +110,8 @@ fn places_of_names_that_nobody_uses_come_back_and_their_numbers_do_not() {
 
 /// Makes all names on file look as if they had last been used in 1970.
 fn age(seat: &Seat) {
-    for file in fs::read_dir(seat.state_dir()).unwrap().map(|entry| entry.unwrap().path()) {
+    let entries = fs::read_dir(seat.state_dir()).unwrap().map(|entry| entry.unwrap().path());
+    for file in entries.filter(|path| path.is_file()) {
         let text = fs::read_to_string(&file).unwrap();
         let mut aged = String::new();
         for (number, line) in text.lines().enumerate() {

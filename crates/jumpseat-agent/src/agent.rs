@@ -1,5 +1,6 @@
 //! Puts the agent together and starts its sources.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -41,6 +42,9 @@ pub enum OpenError {
     /// The log on disk is another process's.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The system has no thread for the log on disk.
+    #[error("event log: {0}")]
+    Thread(io::Error),
     /// The event loop.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -110,7 +114,7 @@ impl RunningAgent {
     pub fn open(setup: &Setup<'_>) -> Result<RunningAgent, OpenError> {
         let &Setup { config, domain, state_dir, help, signals, clients, trust } = setup;
         let (registry, definitions) = Registry::open(&registry_config(config, domain, state_dir))?;
-        let log_threads = logs::open(config, domain, state_dir, &registry)?;
+        logs::open(config, domain, state_dir, &registry)?;
         // Bounded by what the sources' queues add up to: each waits, and then counts losses, by itself.
         let (hand_over, deliveries) = crossbeam_channel::bounded(kinds::queue(config));
         let inlet = Inlet::new(definitions, deliveries);
@@ -142,6 +146,7 @@ impl RunningAgent {
         // What is wrong with the files is in the log; an agent without derived metrics is better than none.
         server.core().state.derived.read();
 
+        let log_threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
         let handle = server.handle();
         let outlet = Outlet {
             registry,

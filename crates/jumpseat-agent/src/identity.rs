@@ -84,6 +84,7 @@ pub(crate) fn about(cluster: u16) -> &'static str {
         3 => "clients",
         4 => "spans",
         7 => "kernel",
+        8 => "log",
         cluster if DERIVED_CLUSTERS.contains(&cluster) => "derived",
         // The sixteen clusters of fields; clients may ask for any other as well.
         _ => "fields",
@@ -206,9 +207,9 @@ mod tests {
             "field",
         ];
         assert_eq!(names, kept);
-        let clusters = [0, 1, 2, 3, 4, 7, 16, 31, 64, 127].map(about);
+        let clusters = [0, 1, 2, 3, 4, 7, 8, 16, 31, 64, 127].map(about);
         let kept = [
-            "agent", "events", "sources", "clients", "spans", "kernel", "fields", "fields", "derived",
+            "agent", "events", "sources", "clients", "spans", "kernel", "log", "fields", "fields", "derived",
             "derived",
         ];
         assert_eq!(clusters, kept);
@@ -229,6 +230,6 @@ mod tests {
         let items = crate::PMNS.lines().filter_map(|line| line.split_once("JUMPSEAT:")?.1.split_once(':'));
         let clusters: std::collections::BTreeSet<u16> =
             items.filter_map(|(cluster, _)| cluster.parse().ok()).collect();
-        assert_eq!(clusters, [0, 1, 2, 3, 4, 7].into());
+        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8].into());
     }
 }

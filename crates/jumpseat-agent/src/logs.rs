@@ -10,8 +10,8 @@ use pcp_net::Worker;
 
 use crate::config::{Config, Syncing};
 
-/// Opens the logs, if the configuration says so, and has the registry's sources kept there. The threads end when what is
-/// returned is dropped. Without a directory that can be written, records are kept in memory, and the agent's log says so.
+/// Opens the logs, if the configuration says so, and has the registry's sources kept there. Without a directory that can be
+/// written records are kept in memory, and the agent's log says so.
 ///
 /// # Errors
 /// Another process uses the directory.
@@ -20,32 +20,27 @@ pub(crate) fn open(
     domain: u16,
     state_dir: Option<&Path>,
     registry: &Registry,
-) -> Result<Vec<Worker>, LogError> {
-    let Some(dir) = config.log.dir(state_dir, domain) else { return Ok(Vec::new()) };
-    let limits = config.log.limits(config.events.max_sources);
-    let logs = match LogDir::open(&dir, domain, limits) {
-        Ok(logs) => Arc::new(logs),
+) -> Result<(), LogError> {
+    let Some(dir) = config.log.dir(state_dir, domain) else { return Ok(()) };
+    match LogDir::open(&dir, domain, config.log.limits(config.events.max_sources)) {
+        Ok(logs) => registry.keep_in(Arc::new(logs)),
         Err(error) if error.is_in_use() => return Err(error),
         Err(error) => {
-            in_memory(&error);
-            return Ok(Vec::new());
+            tracing::error!("records are kept in memory only, and end with the agent: {error}");
         }
-    };
-    let mut threads = Vec::new();
-    let started = (|| {
-        threads.push(logs.fetch_thread()?);
-        if config.log.sync == Syncing::Interval {
-            threads.push(logs.sync_thread(config.log.sync_interval.0)?);
-        }
-        Ok::<(), io::Error>(())
-    })();
-    match started {
-        Ok(()) => registry.keep_in(logs),
-        Err(error) => in_memory(&error),
     }
-    Ok(threads)
+    Ok(())
 }
 
-fn in_memory(error: &dyn std::fmt::Display) {
-    tracing::error!("records are kept in memory only, and end with the agent: {error}");
+/// Starts the threads that wait for the disk. They end when what is returned is dropped.
+///
+/// # Errors
+/// The system has no thread.
+pub(crate) fn threads(config: &Config, registry: &Registry) -> io::Result<Vec<Worker>> {
+    let Some(logs) = registry.logs() else { return Ok(Vec::new()) };
+    let mut threads = vec![logs.fetch_thread()?];
+    if config.log.sync == Syncing::Interval {
+        threads.push(logs.sync_thread(config.log.sync_interval.0)?);
+    }
+    Ok(threads)
 }

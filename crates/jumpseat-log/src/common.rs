@@ -53,6 +53,7 @@ const MAX_SEGMENT: u64 = 4 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub failures: AtomicU64,
+    pub recovered: AtomicU64,
     pub torn: AtomicU64,
     pub damaged: AtomicU64,
     pub set_aside: AtomicU64,

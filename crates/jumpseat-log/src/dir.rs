@@ -23,7 +23,7 @@ use crate::recover::{Found, recover, set_aside};
 use crate::source::SourceLog;
 
 /// The file that says who uses the directory.
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 
 /// The logs of all sources.
 #[derive(Debug)]
@@ -80,6 +80,8 @@ pub struct LogStats {
     pub budget: u64,
     /// Times a file could not be written, synced or removed.
     pub failures: u64,
+    /// Sources that were found at the start.
+    pub recovered: u64,
     /// Batches that were not written to their end when the program, or the machine, went.
     pub torn: u64,
     /// Times a batch or a segment could not be read because of damage.
@@ -111,6 +113,7 @@ impl LogDir {
     pub fn on(disk: Arc<dyn Disk>, domain: u16, boot: [u8; 16], limits: Limits) -> io::Result<LogDir> {
         let common = Arc::new(Common::new(disk, domain, boot, limits));
         let found = recover(&common)?;
+        common.counts.recovered.store(found.len() as u64, Ordering::Relaxed);
         let sources = Mutex::new(Sources { known: BTreeMap::new(), found });
         Ok(LogDir { common, fetcher: Fetcher::new(), sources, _lock: None })
     }
@@ -160,6 +163,7 @@ impl LogDir {
             bytes: self.common.total(),
             budget: self.common.limits.total,
             failures: count(&counts.failures),
+            recovered: count(&counts.recovered),
             torn: count(&counts.torn),
             damaged: count(&counts.damaged),
             set_aside: count(&counts.set_aside),

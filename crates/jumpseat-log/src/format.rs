@@ -161,6 +161,11 @@ impl Head {
     }
 }
 
+/// When a segment was begun, by the first bytes of its head.
+pub(crate) fn made_of(fixed: &[u8; FIXED_HEAD]) -> i64 {
+    BigEndian::read_i64(&fixed[56..])
+}
+
 fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (value, width) = varint(bytes)?;
     *bytes = &bytes[width..];

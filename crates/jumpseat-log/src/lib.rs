@@ -7,6 +7,7 @@
 //! * [`LogDir`]: a directory of logs, for one process. [`SourceLog`]: the log of a source, to append to. [`Reader`]: its
 //!   files as the [`History`](pcp_event::log::History) of an event log in memory.
 //! * [`Mark`], [`State`]: what is written with the records: how far numbered streams are, and what was counted.
+//! * [`inspect`]: logs looked at while nobody, or somebody else, uses them.
 //! * `format`: the bytes. `segment`: a file. `recover`: what is found at the start. `fetcher`: what waits for the disk.
 //!
 //! **Invariants.** Whoever appends may wait for the disk; who reads never does. A file is written once, from its beginning to
@@ -17,6 +18,7 @@ mod common;
 mod dir;
 mod fetcher;
 mod format;
+pub mod inspect;
 mod reader;
 mod recover;
 mod segment;

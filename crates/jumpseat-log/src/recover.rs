@@ -10,11 +10,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use pcp_event::log::Stretch;
 use pcp_model::{Inst, Timestamp};
 
 use crate::common::Common;
-use crate::format::{BATCH_HEAD, BatchHead, MAX_EPOCHS};
-use crate::segment::{OpenSegment, Patience, ReadError, Segment, parse_name};
+use crate::format::{BATCH_HEAD, BatchHead, MAX_EPOCHS, take_ends};
+use crate::segment::{OpenSegment, Patience, ReadError, Segment, glance, parse_name};
 use crate::source::Files;
 use crate::state::State;
 
@@ -28,12 +29,14 @@ pub(crate) struct Found {
     pub files: Files,
     /// Records that were in batches which are not whole.
     pub torn: u64,
+    /// The newest batch, if it is whole.
+    pub newest: Option<Stretch>,
 }
 
 impl Found {
     pub(crate) fn nothing(name: &str) -> Found {
         let (state, epochs, files) = (State::default(), Vec::new(), Files::default());
-        Found { name: name.to_owned(), next: 0, state, epochs, files, torn: 0 }
+        Found { name: name.to_owned(), next: 0, state, epochs, files, torn: 0, newest: None }
     }
 }
 
@@ -78,15 +81,19 @@ fn source_from(common: &Common, mut segments: Vec<(u64, String)>) -> Option<Foun
     let is_cut_short = segments.len() < all;
     let mut files = Files::default();
     for (first, name) in &segments {
-        let (len, _) = common.disk.open(name).and_then(|file| file.len()).unwrap_or_default();
+        let (len, made) = glance(&*common.disk, name).unwrap_or_default();
         files.segments.push_back(Segment {
             name: name.as_str().into(),
             first: *first,
             len,
             time: Timestamp::default(),
+            made,
         });
     }
-    // When the next one began is the latest that a record in the one before can have come in.
+    // When the next one was begun is about when the newest record of the one before had come in.
+    for index in 1..files.segments.len() {
+        files.segments[index - 1].time = Timestamp::new(files.segments[index].made, 0);
+    }
     let tail = Tail::read(&newest, common);
     if let Some(last) = files.segments.back_mut() {
         // What is behind the last whole batch is none of the log's, but takes room.
@@ -101,7 +108,8 @@ fn source_from(common: &Common, mut segments: Vec<(u64, String)>) -> Option<Foun
         let excess = epochs.len().saturating_sub(MAX_EPOCHS);
         epochs.drain(..excess);
     }
-    Some(Found { name: newest.head.name, next: tail.next, state: tail.state, epochs, files, torn: tail.torn })
+    let Tail { next, state, torn, last, .. } = tail;
+    Some(Found { name: newest.head.name, next, state, epochs, files, torn, newest: last })
 }
 
 /// Where a segment ends, and with what.
@@ -111,6 +119,7 @@ struct Tail {
     time: Timestamp,
     end: u64,
     torn: u64,
+    last: Option<Stretch>,
 }
 
 impl Tail {
@@ -123,6 +132,7 @@ impl Tail {
             time: Timestamp::default(),
             end: segment.start,
             torn: 0,
+            last: None,
         };
         let is_checked = head.boot != common.boot;
         let (mut at, mut changes, mut body) = (segment.start, Vec::new(), Vec::new());
@@ -145,7 +155,10 @@ impl Tail {
                         Ok(())
                     };
                     match whole {
-                        Ok(()) => tail.take(&batch, &changes),
+                        Ok(()) => {
+                            tail.take(&batch, &changes);
+                            tail.last = is_last(&batch).then(|| stretch_of(&batch, &mut body)).flatten();
+                        }
                         Err(error) => tail.tear(&batch, is_last(&batch), (common, segment, at), &error),
                     }
                     at += batch.len() as u64;
@@ -198,6 +211,16 @@ impl Tail {
             segment.head.first,
         );
     }
+}
+
+/// A batch whose body was found to be whole.
+fn stretch_of(batch: &BatchHead, body: &mut Vec<u8>) -> Option<Stretch> {
+    let mut ends = Vec::new();
+    let (records, encoded) = batch.check_body(body).ok()?;
+    take_ends(encoded, records.len(), &mut ends).ok()?;
+    body.truncate(batch.bytes as usize);
+    let records = std::mem::take(body);
+    Some(Stretch { first: batch.first, lost: batch.lost, lost_time: batch.lost_time, records, ends })
 }
 
 fn damaged(common: &Common, segment: &OpenSegment, at: u64, error: &dyn std::fmt::Display) {

@@ -7,7 +7,7 @@ use memchr::memmem;
 use pcp_files::{Disk, DiskFile};
 use pcp_model::{Inst, Timestamp};
 
-use crate::format::{BATCH_HEAD, BATCH_MAGIC, BatchHead, Damage, FIXED_HEAD, Head};
+use crate::format::{BATCH_HEAD, BATCH_MAGIC, BatchHead, Damage, FIXED_HEAD, Head, made_of};
 
 /// What the names of segments end in.
 const SUFFIX: &str = ".log";
@@ -37,6 +37,8 @@ pub(crate) struct Segment {
     pub len: u64,
     /// The time of the newest record, as far as is known.
     pub time: Timestamp,
+    /// When it was begun, in seconds since the epoch.
+    pub made: i64,
 }
 
 /// How a file is read.
@@ -46,6 +48,14 @@ pub(crate) enum Patience {
     Now,
     /// Wait for it.
     Wait,
+}
+
+/// The length of a file, and when its head says that it was begun, without a look at whether that is whole.
+pub(crate) fn glance(disk: &dyn Disk, name: &str) -> io::Result<(u64, i64)> {
+    let file = disk.open(name)?;
+    let mut fixed = [0; FIXED_HEAD];
+    file.read_at(&mut fixed, 0)?;
+    Ok((file.len()?.0, made_of(&fixed)))
 }
 
 /// A segment that is open for reading.

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pcp_event::batch::Batch;
-use pcp_event::log::{MAX_LOSS, MAX_SEQ};
+use pcp_event::log::{MAX_LOSS, MAX_SEQ, Stretch};
 use pcp_files::DiskFile;
 use pcp_model::{Inst, Timestamp};
 
@@ -69,6 +69,8 @@ pub struct SourceLog {
     files: Mutex<Files>,
     /// As it was at the start.
     begun: (u64, State),
+    /// The newest batch then, until somebody wants it.
+    newest: Mutex<Option<Stretch>>,
     /// Epochs, with the number that each began at, oldest first.
     epochs: Mutex<Vec<(u64, u64)>>,
     next: AtomicU64,
@@ -131,6 +133,8 @@ pub struct SourceStats {
     pub next: u64,
     /// Sequence number behind what survives a loss of power.
     pub synced: u64,
+    /// When the oldest file was begun, in seconds since the epoch; 0 without one.
+    pub since: i64,
     /// Bytes on disk.
     pub bytes: u64,
     /// Files.
@@ -160,6 +164,7 @@ impl SourceLog {
             tail: Mutex::new(tail),
             files: Mutex::new(found.files),
             begun: (found.next, state),
+            newest: Mutex::new(found.newest),
             epochs: Mutex::new(epochs),
             next: AtomicU64::new(found.next),
             synced: AtomicU64::new(synced),
@@ -170,6 +175,11 @@ impl SourceLog {
     /// The sequence number that this life of the process began with, and what the log knew then.
     pub fn begun(&self) -> (u64, &State) {
         (self.begun.0, &self.begun.1)
+    }
+
+    /// The newest records that were there at the start, once.
+    pub fn newest(&self) -> Option<Stretch> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Has nobody else append until what is returned is dropped.
@@ -219,6 +229,7 @@ impl SourceLog {
             first: files.segments.front().map_or(next, |segment| segment.first),
             next,
             synced: self.synced.load(Ordering::Relaxed),
+            since: files.segments.front().map_or(0, |segment| segment.made),
             bytes: files.bytes,
             segments: files.segments.len(),
             failing: self.failing.load(Ordering::Relaxed),
@@ -396,6 +407,7 @@ impl SourceLog {
             first: tail.next,
             len,
             time: Timestamp::default(),
+            made: head.made,
         });
         files.bytes += len;
         common.used(len);

@@ -108,6 +108,15 @@ impl Directory {
         Ok(Directory { path: path.to_owned() })
     }
 
+    /// The directory at `path`, which is there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn existing(path: &Path) -> io::Result<Directory> {
+        fs::read_dir(path)?;
+        Ok(Directory { path: path.to_owned() })
+    }
+
     fn place(&self, name: &str) -> io::Result<Place> {
         Ok(Place::of(&self.path.join(name))?)
     }

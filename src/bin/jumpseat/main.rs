@@ -4,6 +4,7 @@ mod demo;
 mod derive;
 mod feed;
 mod helper;
+mod log;
 mod names;
 mod passwd;
 mod record;
@@ -37,6 +38,9 @@ enum Command {
     /// Send events to a running agent: one JSON object a line, or plain lines.
     Feed(feed::FeedArgs),
 
+    /// Look at the records that an agent keeps on disk: list, show, verify, trim.
+    Log(log::LogArgs),
+
     /// List the names that an agent has given numbers to, or retire those that nobody uses.
     Names(names::NamesArgs),
 
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Derive(args) => derive::run(&args),
         Command::Feed(args) => feed::run(args),
+        Command::Log(args) => log::run(&args),
         Command::Names(args) => names::run(&args),
         Command::Passwd(args) => passwd::run(&args),
         Command::Record(args) => record::run(&args),

@@ -107,7 +107,7 @@ fn day(sec: u64) -> String {
 }
 
 /// What a date or an age means, in seconds since the epoch.
-fn instant(text: &str, now: Timestamp) -> Result<u64, String> {
+pub(crate) fn instant(text: &str, now: Timestamp) -> Result<u64, String> {
     let zone = Zone::local();
     if text.trim().is_empty() {
         return Err("--before: YYYY-MM-DD or an age such as 90d must follow".to_owned());

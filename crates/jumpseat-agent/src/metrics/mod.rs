@@ -6,6 +6,7 @@ pub(crate) mod derived;
 mod event;
 mod field;
 pub(crate) mod labels;
+mod log;
 mod own;
 mod source;
 mod source_control;
@@ -23,6 +24,7 @@ pub(crate) use field::FieldMetrics;
 pub(crate) fn all(access: &Access) -> Vec<Metric<State>> {
     let mut metrics = event::metrics();
     metrics.extend(source::metrics());
+    metrics.extend(log::metrics());
     metrics.extend(client::metrics());
     metrics.extend(control::metrics(access));
     metrics.extend(source_control::metrics(access));

@@ -114,7 +114,10 @@ impl Source {
         let (mut log, account) = match &disk {
             Some((logs, disk)) => {
                 let (next, state) = disk.begun();
-                (EventLog::with_history(config, next, logs.history(disk)), Account::of(&ledger::sums(state)))
+                (
+                    EventLog::with_history(config, next, disk.newest(), logs.history(disk)),
+                    Account::of(&ledger::sums(state)),
+                )
             }
             None => (EventLog::new(config), Account::default()),
         };

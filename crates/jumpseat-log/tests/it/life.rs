@@ -88,7 +88,7 @@ fn a_cursor_reads_from_files_what_memory_has_not_got() {
     let _fetching = logs.fetch_thread().expect("there are threads");
     let log = logs.source(0, "a");
     let config = LogConfig { budget: 16 << 10, recent: 5, missed_pmid: Pmid::new(400, 16, 0) };
-    let mut memory = EventLog::with_history(config, 0, logs.history(&log));
+    let mut memory = EventLog::with_history(config, 0, None, logs.history(&log));
     let cursor = memory.join();
     for n in 0..3000 {
         let batch = seen::batch(n * 5..n * 5 + 5, 50);

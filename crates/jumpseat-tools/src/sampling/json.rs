@@ -3,7 +3,7 @@
 use byteorder::NetworkEndian;
 use pcp_event::EventFlags;
 use pcp_event::reader::Record;
-use pcp_model::time::Zone;
+use pcp_model::time::rfc3339;
 use pcp_model::{Desc, InDom, Inst, PmError, Timestamp};
 use pcp_pdu::ValuesRef;
 use serde_json::{Map, Value as Json, json};
@@ -86,7 +86,7 @@ impl JsonLines {
 
     fn print(&self, subject: &mut Subject, time: Timestamp, what: &str, list: Json) {
         let mut object = Map::new();
-        object.insert("time".to_owned(), utc(time).into());
+        object.insert("time".to_owned(), rfc3339(time).into());
         object.insert("host".to_owned(), self.host.as_str().into());
         object.insert("metric".to_owned(), self.metric.as_str().into());
         if !subject.has_events() {
@@ -130,7 +130,7 @@ impl JsonLines {
 
     fn record(&mut self, subject: &mut Subject, record: &Record<'_, NetworkEndian>) -> Json {
         let mut object = Map::new();
-        object.insert("time".to_owned(), utc(record.time).into());
+        object.insert("time".to_owned(), rfc3339(record.time).into());
         object.insert("flags".to_owned(), flags(record.flags));
         if let Some(missed) = record.missed() {
             object.insert("missed".to_owned(), missed.into());
@@ -151,12 +151,4 @@ fn flags(flags: EventFlags) -> Json {
     // Where no flag is set there are no words, not one that is empty.
     let words = flags.to_string();
     words.split(',').filter(|word| !word.is_empty()).collect()
-}
-
-/// `2026-11-20T10:44:40.123456789Z`.
-fn utc(time: Timestamp) -> String {
-    // Not the zone for people: programs want one time that sorts as text.
-    let zone = Zone::utc();
-    let t = zone.civil(time.sec);
-    format!("{:04}-{:02}-{:02}T{}Z", t.year, t.month, t.day, zone.clock(time, 9))
 }

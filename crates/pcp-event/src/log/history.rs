@@ -73,7 +73,7 @@ impl Recalled {
                 (self.stretch.records, self.stretch.ends) = (old.bytes, old.ends);
             }
             match history.read(seq, &mut self.stretch) {
-                Recall::Found => self.chunk = Some(chunk_of(&mut self.stretch)),
+                Recall::Found => self.chunk = Some(chunk_of(std::mem::take(&mut self.stretch))),
                 other => return Err(other),
             }
         }
@@ -86,21 +86,15 @@ impl Recalled {
         }
     }
 
-    /// Takes the newest stretch out, if it ends at `end` and can be read at once.
-    pub(super) fn newest(&mut self, end: u64) -> Option<Chunk> {
-        self.chunk_with(end.checked_sub(1)?).ok()?;
-        self.chunk.take().filter(|chunk| chunk.end() == end && chunk.len() > 0)
-    }
-
     /// Gives back what only readers need.
     pub(super) fn forget(&mut self) {
         (self.chunk, self.stretch) = (None, Stretch::default());
     }
 }
 
-fn chunk_of(stretch: &mut Stretch) -> Chunk {
-    let Stretch { first, lost, lost_time, .. } = *stretch;
-    let (records, ends) = (std::mem::take(&mut stretch.records), std::mem::take(&mut stretch.ends));
+/// A stretch as a chunk of the log.
+pub(super) fn chunk_of(stretch: Stretch) -> Chunk {
+    let Stretch { first, lost, lost_time, records, ends } = stretch;
     match lost {
         0 => Chunk::new(first, records, ends),
         count => Chunk::with_loss(Loss { seq: first, index: 0, count, time: lost_time }, records, ends),

@@ -159,12 +159,18 @@ impl EventLog {
     }
 
     /// A log that goes on at sequence number `next`, before which are the records of a history. Everything that is appended is
-    /// in the history, too, or lost for who does not read it while it is in memory.
-    pub fn with_history(config: LogConfig, next: u64, history: Box<dyn History>) -> EventLog {
+    /// in the history, too, or lost for who does not read it while it is in memory. `newest`: the end of the history, which
+    /// [`EventLog::recent`] shows from.
+    pub fn with_history(
+        config: LogConfig,
+        next: u64,
+        newest: Option<Stretch>,
+        history: Box<dyn History>,
+    ) -> EventLog {
         let mut log = EventLog { next_seq: next, recalled: Recalled::new(history), ..EventLog::new(config) };
-        // What `recent` shows.
-        let newest = log.recalled.newest(next);
-        if let Some(chunk) = newest.filter(|chunk| chunk.memory() <= log.config.budget) {
+        let newest = newest.map(history::chunk_of);
+        if let Some(chunk) = newest.filter(|chunk| chunk.end() == next && chunk.memory() <= log.config.budget)
+        {
             log.records += chunk.len();
             log.push(chunk);
             log.release();

@@ -34,12 +34,13 @@ impl EventLog {
         let mut rejected = 0;
         let allowed = READ_WORK.steps().min(self.work.steps());
         let mut work = Work::new(allowed);
-        let mut chunk = self.chunk_of(from);
+        let (mut chunk, mut is_behind) = (self.chunk_of(from), false);
         let in_memory = self.first_seq();
         // What is owed comes first, as it was lost before what the cursor reads next. If it does not fit, nothing may
         // overtake it: the array ends here.
         while array.missed(&mut cursor.owed, &self.config) && cursor.seq < self.next_seq {
             let here = if cursor.seq < in_memory {
+                is_behind = true;
                 match self.recalled.chunk_with(cursor.seq) {
                     Ok(chunk) => chunk,
                     Err(Recall::Lost { to, time }) => {
@@ -53,6 +54,10 @@ impl EventLog {
                     Err(Recall::Later | Recall::Found) => break,
                 }
             } else {
+                if std::mem::take(&mut is_behind) {
+                    // What the history gives may reach into memory, and end in any chunk.
+                    chunk = self.chunk_of(cursor.seq);
+                }
                 if cursor.seq == self.chunks[chunk].end() {
                     chunk += 1;
                 }

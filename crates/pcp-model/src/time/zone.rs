@@ -167,6 +167,13 @@ fn calendar(days: i64) -> (i64, u8, u8) {
     (era * 400 + year + i64::from(month <= 2), month as u8, day as u8)
 }
 
+/// `2026-11-20T10:44:40.123456789Z`: for programs, which want one time that sorts as text, and not the zone for people.
+pub fn rfc3339(time: Timestamp) -> String {
+    let zone = Zone::utc();
+    let t = zone.civil(time.sec);
+    format!("{:04}-{:02}-{:02}T{}Z", t.year, t.month, t.day, zone.clock(time, 9))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

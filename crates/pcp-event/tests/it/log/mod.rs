@@ -2,5 +2,6 @@
 
 mod check;
 mod filter;
+mod history;
 mod model;
 mod scenarios;
