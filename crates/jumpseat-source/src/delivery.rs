@@ -4,6 +4,7 @@ use crossbeam_channel::Receiver;
 
 use super::origin::{Labels, Origin};
 use super::registry::Definition;
+use jumpseat_log::Mark;
 use pcp_event::batch::Batch;
 use pcp_model::{Inst, Timestamp};
 
@@ -129,6 +130,8 @@ pub struct Tallies {
     pub rejected: [u64; Reason::COUNT],
     /// Events taken in with a cut line or a cut field.
     pub truncated: u64,
+    /// Records that were there already, and were dropped.
+    pub repeated: u64,
     /// Fields stored in the catch-all field because no more fields may be defined.
     pub folded: u64,
     /// Events per (source, event type) pair; only pairs with events. Those dropped count, too, and those held count
@@ -194,6 +197,10 @@ pub struct Delivery {
     pub tallies: Tallies,
     /// The sequence number that the log on disk has given to the first of the lost ones, or to the first record if none is.
     pub logged: Option<u64>,
+    /// Marks that have moved because of these records and losses, for the log on disk.
+    pub marks: Vec<Mark>,
+    /// How many of the records are of numbered streams.
+    pub numbered: u32,
     /// Who sent last.
     pub peer: Option<Peer>,
     /// Where the records come from, if that is news.

@@ -14,6 +14,7 @@ const FUTURE: u32 = 4;
 const PAST: u32 = 5;
 const LATE: u32 = 6;
 const FOLDED: u32 = 7;
+const REPEATED: u32 = 8;
 /// And the causes behind it.
 const DROPPED: u32 = 16;
 /// And the reasons behind it.
@@ -42,6 +43,7 @@ pub(crate) fn put(tallies: &Tallies, missed: Option<Loss>, out: &mut Vec<(u32, u
         (PAST, tallies.past),
         (LATE, tallies.late),
         (FOLDED, tallies.folded),
+        (REPEATED, tallies.repeated),
     ]);
     out.extend((DROPPED..).zip(tallies.dropped));
     out.extend((REJECTED..).zip(tallies.rejected));
@@ -58,6 +60,7 @@ pub fn sums(state: &State) -> Sums {
         past: state.counter(PAST),
         late: state.counter(LATE),
         folded: state.counter(FOLDED),
+        repeated: state.counter(REPEATED),
         ..Tallies::default()
     };
     for cause in Cause::ALL {

@@ -358,5 +358,5 @@ fn stream(sink: &mut Sink, name: &str, origin: Origin) -> Result<Stream, StartEr
     let inst = sink.lanes.registry().source(name).map_err(&refused)?;
     sink.lanes.origin(lane, origin);
     let slot = sink.stats.add(inst);
-    Ok(Stream { splitter: Splitter::default(), lane, slot })
+    Ok(Stream { splitter: Splitter::default(), lane, slot, numbers: None })
 }

@@ -8,7 +8,7 @@ use super::lines::{Parser, Piece, Splitter, repair};
 use super::stats::FollowStats;
 use crate::delivery::{ConnId, Reason};
 use crate::event::{Event, Limits, Refusal};
-use crate::lanes::{Arrival, LaneId, Lanes};
+use crate::lanes::{Arrival, LaneId, Lanes, Numbered};
 use crate::registry::Taker;
 use pcp_model::Timestamp;
 use pcp_net::Limiter;
@@ -76,6 +76,8 @@ pub(super) struct Stream {
     pub lane: LaneId,
     /// Its account's number.
     pub slot: usize,
+    /// The numbered stream that the lines are, and the number of the first byte that is given: each byte has the next.
+    pub numbers: Option<Numbered>,
 }
 
 impl Stream {
@@ -92,15 +94,34 @@ impl Stream {
         while !sink.lanes.is_stuck()
             && let Some(piece) = self.splitter.next(input.bytes, &mut at, format.limits.max_line)
         {
-            self.piece(piece, input.arrived, format, sink, place);
+            self.piece(piece, (input.arrived, self.behind(at)), format, sink, place);
         }
         if sink.lanes.is_stuck() {
             // The caller gives the rest again, possibly from another buffer.
             self.splitter.rescan();
         }
-        // Only what was taken: the rest is read again and counts then.
-        sink.lanes.bytes(self.lane, at);
+        self.consumed(at, sink);
         at
+    }
+
+    /// The number behind so many bytes of what is given.
+    fn behind(&self, bytes: usize) -> Option<Numbered> {
+        self.numbers.map(|first| Numbered { number: first.number + bytes as u64, ..first })
+    }
+
+    /// Counts what was taken: the rest is read again and counts then, and what was read again has counted before.
+    fn consumed(&self, bytes: usize, sink: &mut Sink) {
+        let fresh = match self.behind(bytes) {
+            None => bytes as u64,
+            Some(end) => {
+                end.number.saturating_sub(sink.lanes.reached(self.lane, end.stream)).min(bytes as u64)
+            }
+        };
+        sink.lanes.bytes(self.lane, fresh as usize);
+        // Lines without a record, those that were refused, and those of other sources are seen to as well.
+        if let Some(end) = self.behind(bytes).filter(|_| bytes > 0) {
+            sink.lanes.done(self.lane, end);
+        }
     }
 
     /// Takes what is left at the end: a last line without a newline.
@@ -112,19 +133,20 @@ impl Stream {
         place: &dyn Display,
     ) {
         if let Some(piece) = self.splitter.last(rest.bytes) {
-            self.piece(piece, rest.arrived, format, sink, place);
+            self.piece(piece, (rest.arrived, self.behind(rest.bytes.len())), format, sink, place);
         }
-        sink.lanes.bytes(self.lane, rest.bytes.len());
+        self.consumed(rest.bytes.len(), sink);
     }
 
     fn piece(
         &mut self,
         piece: Piece<'_>,
-        arrived: Timestamp,
+        (arrived, number): (Timestamp, Option<Numbered>),
         format: &mut Format,
         sink: &mut Sink,
         place: &dyn Display,
     ) {
+        let arrived = (arrived, number);
         let result = match piece {
             Piece::Line(line) => self.line((line, false), arrived, format, sink),
             Piece::Cut(line) if format.limits.truncate => self.line((line, true), arrived, format, sink),
@@ -133,7 +155,10 @@ impl Stream {
             }
         };
         if let Err(refusal) = result {
-            self.reject(refusal, sink, place);
+            // One that was refused before it was read again has counted.
+            if !number.is_some_and(|number| sink.lanes.covers(self.lane, number)) {
+                self.reject(refusal, sink, place);
+            }
         }
     }
 
@@ -141,7 +166,7 @@ impl Stream {
     fn line(
         &mut self,
         (line, cut): (&[u8], bool),
-        arrived: Timestamp,
+        (arrived, number): (Timestamp, Option<Numbered>),
         format: &mut Format,
         sink: &mut Sink,
     ) -> Result<(), Refusal> {
@@ -163,6 +188,12 @@ impl Stream {
             // The registry counts what it refuses.
             Some(name) => lanes.source(event.text(line, name)).unwrap_or(self.lane),
         };
+        if let Some(number) = number {
+            if lanes.is_there(lane, number) {
+                return Ok(());
+            }
+            lanes.number(number);
+        }
         lanes.write(Arrival { conn: CONN, time: arrived }, lane, line, event)
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jumpseat_log::SourceLog;
 
+use super::marks::Marks;
 use super::types::EventTypes;
 use crate::delivery::{ConnId, Delivery, Loss, Peer, Tallies};
 use crate::origin::{Labels, Origin};
@@ -29,6 +30,8 @@ pub(super) struct LaneAccount {
     /// Since the last delivery, except for event types.
     pub tallies: Tallies,
     pub types: EventTypes,
+    /// How far numbered streams are.
+    pub marks: Marks,
     pub peer: Option<Peer>,
     /// Whether the lane is in the outbox's list of those that have something to hand over.
     pub is_marked: bool,
@@ -55,9 +58,10 @@ impl LaneAccount {
         LaneAccount {
             lane,
             source,
-            log,
             tallies: Tallies::default(),
             types: EventTypes::default(),
+            marks: log.as_ref().map_or_else(Marks::default, |log| Marks::recall(&log.state())),
+            log,
             peer: None,
             is_marked: false,
             missed: None,
@@ -135,6 +139,8 @@ impl LaneAccount {
             batch: std::mem::replace(batch, empty),
             tallies,
             logged: None,
+            marks: self.marks.moved(),
+            numbered: std::mem::take(&mut self.marks.numbered),
             peer: self.peer,
             origin: self.origin.take(),
             labels: self.labels.take(),
@@ -162,13 +168,16 @@ impl LaneAccount {
         for (conn, count) in self.shares.drain(..) {
             lose(conn, count);
         }
+        self.marks.numbered = 0;
         lost.clear();
         *batch = lost;
     }
 
     /// Puts everything of a delivery back where it was but its records, which it gives.
     fn restore(&mut self, delivery: Delivery) -> Batch {
-        let Delivery { missed, batch, mut tallies, origin, labels, .. } = delivery;
+        let Delivery { missed, batch, mut tallies, origin, labels, marks, numbered, .. } = delivery;
+        self.marks.not_moved(&marks);
+        self.marks.numbered = numbered;
         self.types.take_back(&mut tallies.types);
         self.tallies = tallies;
         self.missed = missed;

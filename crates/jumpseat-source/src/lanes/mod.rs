@@ -11,6 +11,7 @@
 //! * `account`: what is counted for a lane, and what goes into a delivery; `types`: events by their type.
 //! * `policy`: the settings of the source ([`super::gate`]), kept by `sieve` (drop or pass) and `order` (hold
 //!   until it is its turn), and the check of times.
+//! * `marks`: numbered streams, of which nothing comes twice.
 //! * `outbox`: the core's channel: hand over, hold, or lose and count.
 //!
 //! A loss is a barrier: what is held leaves before it.
@@ -24,6 +25,7 @@
 mod account;
 mod event;
 mod fields;
+mod marks;
 mod order;
 mod outbox;
 mod policy;
@@ -53,6 +55,7 @@ use policy::Policy;
 pub use super::delivery::Arrival;
 pub use account::{BATCH_BYTES, LaneId};
 pub use fields::InternedField;
+pub use marks::{Numbered, StreamId};
 pub use outbox::Wake;
 pub use policy::CLOCK_FIELD;
 pub use record::{At, Record};
@@ -71,6 +74,11 @@ pub struct Lanes {
     outbox: Outbox,
     /// Where sources are that do not tell for themselves.
     default_origin: Option<Origin>,
+    /// Names of numbered streams, by their ids.
+    streams: Vec<Arc<[u8]>>,
+    stream_ids: FxHashMap<Arc<[u8]>, StreamId>,
+    /// The number of the next record, if it has one.
+    numbered: Option<Numbered>,
 }
 
 /// One source's batch, its account, and what is done to its records. Apart, so that a record can be written into the
@@ -94,6 +102,9 @@ impl Lanes {
             sender: Identity::default(),
             outbox: Outbox::new(out, wake, patience),
             default_origin: None,
+            streams: Vec::new(),
+            stream_ids: FxHashMap::default(),
+            numbered: None,
         }
     }
 
@@ -198,6 +209,51 @@ impl Lanes {
         self.names.taker == Taker::Trusted || senders.includes(self.sender)
     }
 
+    /// The stream of a name: who sends it, or what it is read from.
+    pub fn stream(&mut self, name: &[u8]) -> StreamId {
+        if let Some(&id) = self.stream_ids.get(name) {
+            return id;
+        }
+        let (id, name): (_, Arc<[u8]>) = (StreamId(self.streams.len() as u32), name.into());
+        self.streams.push(Arc::clone(&name));
+        self.stream_ids.insert(name, id);
+        id
+    }
+
+    /// Whether the record of a number is in a lane already; counts it there if it is.
+    pub fn is_there(&mut self, lane: LaneId, numbered: Numbered) -> bool {
+        let there = self.covers(lane, numbered);
+        if there {
+            self.changed(lane).tallies.repeated += 1;
+        }
+        there
+    }
+
+    /// The same without counting.
+    pub fn covers(&mut self, lane: LaneId, numbered: Numbered) -> bool {
+        let Lanes { lanes, streams, .. } = self;
+        lanes[lane.0 as usize].account.marks.covers(numbered, &streams[numbered.stream.0 as usize])
+    }
+
+    /// The number up to which a stream has come in a lane, in this life or those before; 0 if it is new there.
+    pub fn reached(&mut self, lane: LaneId, stream: StreamId) -> u64 {
+        let Lanes { lanes, streams, .. } = self;
+        lanes[lane.0 as usize].account.marks.reached(stream, &streams[stream.0 as usize])
+    }
+
+    /// Says the number of the record that is begun next, after [`Lanes::is_there`] has said that it is not.
+    pub fn number(&mut self, numbered: Numbered) {
+        self.numbered = Some(numbered);
+    }
+
+    /// Everything of a stream up to a number was seen to: what is no record in this lane, too. It is told with the lane's next
+    /// records.
+    pub fn done(&mut self, lane: LaneId, numbered: Numbered) {
+        self.numbered = None;
+        let Lanes { lanes, streams, .. } = self;
+        lanes[lane.0 as usize].account.marks.done(numbered, &streams[numbered.stream.0 as usize]);
+    }
+
     /// The place where events of a type are counted.
     #[inline]
     pub fn type_slot(&mut self, lane: LaneId, event_type: Option<&[u8]>) -> TypeSlot {
@@ -214,8 +270,9 @@ impl Lanes {
     /// Begins a record. It is part of its lane's batch, and counted, once [`Record::commit`] has returned `Ok`.
     #[inline]
     pub fn begin(&mut self, at: At) -> Record<'_> {
+        let numbered = self.numbered.take();
         let Lane { batch, account, policy, .. } = &mut self.lanes[at.lane.0 as usize];
-        Record::new(at, batch, account, policy, &mut self.names, &mut self.outbox)
+        Record::new((at, numbered), batch, account, policy, &mut self.names, &mut self.outbox)
     }
 
     /// Counts bytes of input.

@@ -5,12 +5,13 @@
 //! window allows leaves at once, out of order, and is counted. A lane holds at most [`MAX_HELD`] bytes: beyond,
 //! the earliest leave before their time.
 //!
-//! **Cost:** two copies of each record, and a place in a heap (48 bytes). Nothing while the window is zero.
+//! **Cost:** two copies of each record, and a place in a heap (64 bytes). Nothing while the window is zero.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
+use super::marks::Numbered;
 use crate::delivery::ConnId;
 use pcp_event::batch::{Batch, record_time};
 use pcp_model::Timestamp;
@@ -48,6 +49,7 @@ struct Place {
     start: u32,
     len: u32,
     conn: ConnId,
+    numbered: Option<Numbered>,
 }
 
 impl Held {
@@ -82,7 +84,7 @@ impl Held {
     }
 
     /// Takes a record in. False: it is too late to be put in order, and has to leave at once.
-    pub(super) fn push(&mut self, record: &[u8], conn: ConnId) -> bool {
+    pub(super) fn push(&mut self, record: &[u8], conn: ConnId, numbered: Option<Numbered>) -> bool {
         let time = record_time(record);
         // Those released before it cannot be called back.
         if time < self.released {
@@ -95,6 +97,7 @@ impl Held {
             start: self.bytes.len() as u32,
             len: record.len() as u32,
             conn,
+            numbered,
         };
         self.arrived += 1;
         self.bytes.extend_from_slice(record);
@@ -121,8 +124,12 @@ impl Held {
     }
 
     /// Moves the earliest record to the batch if its time is not after `until`; `None`: whatever it is. Gives the
-    /// connection it came from.
-    pub(super) fn release(&mut self, until: Option<Timestamp>, batch: &mut Batch) -> Option<ConnId> {
+    /// connection it came from, and its number.
+    pub(super) fn release(
+        &mut self,
+        until: Option<Timestamp>,
+        batch: &mut Batch,
+    ) -> Option<(ConnId, Option<Numbered>)> {
         let Reverse(first) = *self.heap.peek()?;
         let time = Timestamp::new(first.time.0, first.time.1);
         if until.is_some_and(|until| time > until) {
@@ -138,7 +145,7 @@ impl Held {
         if self.bytes.len() - self.live >= self.live.max(COMPACT) || self.live == 0 {
             self.compact();
         }
-        Some(first.conn)
+        Some((first.conn, first.numbered))
     }
 
     /// The number of a connection that is gone will mean another one.
@@ -180,7 +187,7 @@ mod tests {
     fn push(held: &mut Held, sec: i64) -> bool {
         let mut batch = Batch::default();
         batch.record(Timestamp::new(sec, 0), EventFlags::POINT).commit().unwrap();
-        held.push(batch.last().unwrap(), 1)
+        held.push(batch.last().unwrap(), 1, None)
     }
 
     fn release(held: &mut Held, until: Option<Timestamp>) -> Vec<i64> {

@@ -152,8 +152,8 @@ impl Outbox {
             lost,
             batch: &delivery.batch,
             counters: &self.counters,
-            marks: &[],
-            numbered: 0,
+            marks: &delivery.marks,
+            numbered: delivery.numbered,
         });
         delivery.logged = Some(appended.first);
         if let Some(loss) = &mut delivery.missed {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::account::{BATCH_BYTES, LaneAccount};
 use super::fields::FieldNames;
+use super::marks::Numbered;
 use super::order::Held;
 use super::outbox::Outbox;
 use super::sieve::Sieve;
@@ -85,7 +86,7 @@ impl Policy {
     #[cold]
     pub(super) fn apply(
         &mut self,
-        arrival: Arrival,
+        (arrival, numbered): (Arrival, Option<Numbered>),
         batch: &mut Batch,
         account: &mut LaneAccount,
         names: &mut FieldNames,
@@ -105,6 +106,9 @@ impl Policy {
         if let Some(cause) = self.sieve.as_mut().and_then(|sieve| sieve.drops(record, names.registry())) {
             account.tallies.received += 1;
             account.tallies.dropped[cause as usize] += 1;
+            if let Some(numbered) = numbered {
+                account.marks.raise(numbered);
+            }
             batch.truncate(batch.len() - 1);
             return Verdict::Gone;
         }
@@ -114,9 +118,12 @@ impl Policy {
             // The window was closed, and what it held leaves with the next flush.
             return Verdict::Stays;
         }
-        if !held.push(record, arrival.conn) {
+        if !held.push(record, arrival.conn, numbered) {
             account.tallies.late += 1;
             return Verdict::Stays;
+        }
+        if let Some(numbered) = numbered {
+            account.marks.hold(numbered);
         }
         batch.truncate(batch.len() - 1);
         // The earliest leave before their time: order is worth less than the memory's bound.
@@ -179,7 +186,12 @@ impl Policy {
         account: &mut LaneAccount,
         outbox: &mut Outbox,
     ) -> bool {
-        let Some(conn) = self.held.as_mut().and_then(|held| held.release(until, batch)) else { return false };
+        let released = self.held.as_mut().and_then(|held| held.release(until, batch));
+        let Some((conn, numbered)) = released else { return false };
+        if let Some(numbered) = numbered {
+            account.marks.release(numbered);
+            account.marks.numbered += 1;
+        }
         account.receive(conn);
         if batch.bytes().len() >= BATCH_BYTES {
             outbox.hand_over(batch, account);

@@ -2,6 +2,7 @@
 
 use super::account::{BATCH_BYTES, LaneAccount, LaneId};
 use super::fields::{FieldNames, InternedField};
+use super::marks::Numbered;
 use super::outbox::Outbox;
 use super::policy::{Policy, Verdict};
 use super::types::TypeSlot;
@@ -30,6 +31,7 @@ pub struct At {
 #[must_use = "a record that is not committed is rolled back"]
 pub struct Record<'a> {
     at: At,
+    numbered: Option<Numbered>,
     writer: RecordWriter<'a>,
     account: &'a mut LaneAccount,
     policy: &'a mut Policy,
@@ -42,7 +44,7 @@ pub struct Record<'a> {
 impl<'a> Record<'a> {
     #[inline]
     pub(super) fn new(
-        at: At,
+        (at, numbered): (At, Option<Numbered>),
         batch: &'a mut Batch,
         account: &'a mut LaneAccount,
         policy: &'a mut Policy,
@@ -50,7 +52,7 @@ impl<'a> Record<'a> {
         outbox: &'a mut Outbox,
     ) -> Record<'a> {
         let writer = batch.record(at.time, at.flags);
-        Record { at, writer, account, policy, names, outbox, folded: 0, is_truncated: false }
+        Record { at, numbered, writer, account, policy, names, outbox, folded: 0, is_truncated: false }
     }
 
     /// Adds one of the fields that every agent has.
@@ -91,7 +93,7 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn commit(self) -> Result<(), RecordError> {
         // Taken apart, as the writer is used up while the rest still is needed.
-        let Record { at, writer, account, policy, names, outbox, folded, is_truncated } = self;
+        let Record { at, numbered, writer, account, policy, names, outbox, folded, is_truncated } = self;
         // From here on the record is in the batch; counting comes only now, so that a refused one is not counted.
         let batch = writer.finish()?;
         account.tallies.folded += folded;
@@ -102,9 +104,13 @@ impl<'a> Record<'a> {
         // Before the policy: what it drops or holds is to be told by the next flush all the same.
         outbox.mark(account);
         if policy.has_a_say(at.time, at.arrival.time)
-            && policy.apply(at.arrival, batch, account, names, outbox) == Verdict::Gone
+            && policy.apply((at.arrival, numbered), batch, account, names, outbox) == Verdict::Gone
         {
             return Ok(());
+        }
+        if let Some(numbered) = numbered {
+            account.marks.raise(numbered);
+            account.marks.numbered += 1;
         }
         account.receive(at.arrival.conn);
         if batch.bytes().len() >= BATCH_BYTES {

@@ -13,9 +13,14 @@ use nix::unistd::{Whence, lseek};
 use super::positions::{self, Position, START};
 use crate::follow::lines::Splitter;
 use crate::follow::stream::{Chunk, Format, Sink, Stream};
+use crate::lanes::{Numbered, StreamId};
 
 /// Most bytes of a turn, besides an incomplete line.
 pub(super) const TURN: usize = 256 * 1024;
+
+/// Bits of a number for an offset; those above it are for how often the file was begun anew.
+const GENERATION: u32 = 48;
+const OFFSET: u64 = (1 << GENERATION) - 1;
 
 /// What tells a file from all others that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,6 +103,10 @@ pub(super) struct Tail {
     pub queued: bool,
     /// Everything was read at its last turn, but for an incomplete line.
     pub drained: bool,
+    /// How often what is in it was begun anew, as far as is known; `None` as long as it is not known what to call it.
+    stream_of: Option<(StreamId, u64)>,
+    /// It was cut short since.
+    is_cut: bool,
 }
 
 /// Whether the file begins with what a position says of it.
@@ -136,6 +145,8 @@ impl Tail {
             after: None,
             queued: false,
             drained: false,
+            stream_of: None,
+            is_cut: false,
         };
         tail.learn_start();
         tail
@@ -175,6 +186,7 @@ impl Tail {
         if self.look(sink).is_err() {
             return Turn::Broken;
         }
+        self.number(sink);
         let read = match self.file.read_at(buffer, self.offset) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Turn::More,
@@ -197,6 +209,45 @@ impl Tail {
         self.drained =
             !sink.lanes.is_stuck() && (read == 0 || self.offset + (read - used) as u64 >= self.size);
         if self.drained { Turn::Drained } else { Turn::More }
+    }
+
+    /// Numbers its bytes, so that what the log has of it already does not come again: by its offsets, and by how often it was
+    /// begun anew. What tells it from other files is its first line, besides its number; that of a file without a whole
+    /// line is not known yet.
+    fn number(&mut self, sink: &mut Sink) {
+        if self.stream_of.is_none() {
+            self.stream_of = self.identify(sink);
+        }
+        self.stream.numbers = self.stream_of.map(|(stream, generation)| Numbered {
+            stream,
+            number: (generation << GENERATION) | (self.offset & OFFSET),
+        });
+    }
+
+    fn identify(&mut self, sink: &mut Sink) -> Option<(StreamId, u64)> {
+        let mut start = [0; START];
+        let read = self.file.read_at(&mut start, 0).ok()?;
+        let line = start[..read].iter().position(|byte| *byte == b'\n');
+        let line = line.or((read == START).then_some(START))?;
+        let FileId { dev, ino } = self.id;
+        let name = format!("file:{dev}:{ino}:{:x}", positions::hash(&start[..line]));
+        let stream = sink.lanes.stream(name.as_bytes());
+        let reached = sink.lanes.reached(self.stream.lane, stream);
+        let (generation, offset) = (reached >> GENERATION, reached & OFFSET);
+        if reached == 0 {
+            return Some((stream, 0));
+        }
+        // It is shorter than what has been read of it: others have the offsets now.
+        if std::mem::take(&mut self.is_cut) || offset > self.size {
+            return Some((stream, generation + 1));
+        }
+        // The log has lost what was read last, with the power: it is read again.
+        if offset < self.offset {
+            tracing::info!(offset, "{}: reading again what the log does not have", self.path.display());
+            self.offset = offset;
+            self.stream.splitter = Splitter::resume(self.stream.splitter.line, false);
+        }
+        Some((stream, generation))
     }
 
     /// Passes over NULs: a file that was truncated under its writer begins with a hole, which reads as such, of any length.
@@ -236,6 +287,7 @@ impl Tail {
         }
         let room = buffer.len().min(format.limits.max_line);
         let Ok(read) = self.file.read_at(&mut buffer[..room], self.offset) else { return };
+        self.number(sink);
         let place = Place { path: &self.path, offset: self.offset };
         self.stream.last(Chunk::now(&buffer[..read]), format, sink, &place);
         self.offset += read as u64;
@@ -263,6 +315,7 @@ impl Tail {
             );
             sink.stats.truncations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             self.offset = 0;
+            (self.stream_of, self.is_cut) = (None, true);
             self.noted = None;
             self.start.clear();
             self.stream.splitter = Splitter::default();
