@@ -34,12 +34,10 @@ fn log(seat: &Seat, args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("JSON")
 }
 
-/// The events of the test's source on disk, by `n`, in their order; lost ones are not among them.
+/// The events of the test's source on disk, by `n`, in their order.
 #[track_caller]
 fn on_disk(seat: &Seat) -> Vec<u64> {
-    let shown = log(seat, &["show", SOURCE]);
-    let records = shown.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    records.filter_map(|record| record["n"].as_u64()).collect()
+    seat.on_disk(SOURCE).iter().filter_map(|record| record["n"].as_u64()).collect()
 }
 
 /// Values of a metric by their instances.

@@ -307,8 +307,8 @@ fn flood_is_over(records: &[Record]) -> bool {
 #[test]
 fn a_flood_beyond_the_budget_becomes_missed_records() {
     let builder = PrivatePmcd::with([]);
-    let seat =
-        Seat::in_dir(builder.dir(), "[events]\nsource_budget = \"256KiB\"\nfetch_limit = \"128KiB\"\n");
+    let events = "[events]\nsource_budget = \"256KiB\"\nfetch_limit = \"128KiB\"\n";
+    let seat = Seat::in_dir(builder.dir(), &format!("[log]\ndir = \"memory\"\n{events}"));
     let agent = seat.agent(Transport::Pipe);
     let pmcd = builder.agent(agent).start();
     seat.feed([], "{\"type\":\"before\"}\n").ok();

@@ -133,6 +133,15 @@ impl Seat {
         PcpEnv::new().run_with_input(JUMPSEAT, args, lines.as_bytes())
     }
 
+    /// The records of a source that are in the agent's log on disk, in their order, as JSON; losses are not among them.
+    #[track_caller]
+    pub(crate) fn on_disk(&self, source: &str) -> Vec<serde_json::Value> {
+        let words = ["log", "show", source, "--state-dir"].map(OsString::from);
+        let shown = PcpEnv::new().run(JUMPSEAT, words.into_iter().chain([self.state_dir().into()])).ok();
+        let lines = shown.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+        lines.filter(|record| record.get("seq").is_some()).collect()
+    }
+
     /// Waits until the agent takes events.
     #[track_caller]
     pub(crate) fn wait_for_socket(&self) {

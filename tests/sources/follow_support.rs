@@ -117,15 +117,6 @@ impl Agent {
         });
     }
 
-    /// Up to where a file was read, as it is kept for the next run.
-    pub(crate) fn saved_offset(&self, name: &str) -> Option<u64> {
-        let text = fs::read(self.path("ids/jumpseat-400-positions.json")).ok()?;
-        let stored: serde_json::Value = serde_json::from_slice(&text).expect("written as a whole");
-        let path = self.path(name).display().to_string();
-        let file = stored["files"].as_array()?.iter().find(|file| file["path"] == path.as_str())?;
-        file["offset"].as_u64()
-    }
-
     /// Waits for a state of a source.
     #[track_caller]
     pub(crate) fn wait_state(&self, source: &str, state: &str) {
@@ -146,6 +137,13 @@ impl Agent {
     pub(crate) fn messages(&self, source: &str) -> Vec<String> {
         let message = |record: &Record| record.get("jumpseat.field.message").unwrap_or_default().to_owned();
         self.recent(source).iter().map(message).collect()
+    }
+
+    /// The messages of all records of a source that are in the log on disk, which need not run for that.
+    #[track_caller]
+    pub(crate) fn on_disk(&self, source: &str) -> Vec<String> {
+        let records = self.seat.on_disk(source);
+        records.iter().map(|record| record["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// Waits until the messages of a source are these.
