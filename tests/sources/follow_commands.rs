@@ -149,8 +149,7 @@ fn entry(number: u64, message: &str) -> String {
     )
 }
 
-#[test]
-fn the_journal_goes_on_after_its_cursor() {
+fn with_journal() -> Agent {
     let mut agent = Agent::new("[[journal]]\nfrom = \"beginning\"\nunits = [\"ssh.service\"]\n");
     let program = agent.path("journalctl");
     fs::write(&program, JOURNALCTL).expect("writable");
@@ -158,6 +157,12 @@ fn the_journal_goes_on_after_its_cursor() {
     let path = std::env::var("PATH").expect("there is one");
     agent.set("PATH", &format!("{}:{path}", agent.dir().display()));
     agent.set("JOURNAL", &agent.dir().display().to_string());
+    agent
+}
+
+#[test]
+fn the_journal_goes_on_after_its_cursor() {
+    let mut agent = with_journal();
     agent.append("entries", entry(1, "\"one\"") + &entry(2, "[116,119,111,255]"));
     agent.start();
     agent.wait_messages("journal", &["one", "two\u{fffd}"]);
@@ -187,4 +192,30 @@ fn the_journal_goes_on_after_its_cursor() {
     let args = fs::read_to_string(agent.path("args")).expect("it was started");
     let words = "--output=json --follow --all --quiet --merge --no-tail";
     assert_eq!(args, format!("{words} --unit ssh.service\n{words} --after-cursor=s=3 --unit ssh.service\n"));
+}
+
+#[test]
+fn a_killed_agent_neither_loses_nor_repeats_entries_of_the_journal() {
+    let mut agent = with_journal();
+    let mut next = 1;
+    let mut entries = |agent: &Agent, count: u64| {
+        let text: String = (next..next + count).map(|n| entry(n, &format!("\"{n}\""))).collect();
+        agent.append("entries", text);
+        next += count;
+        next - 1
+    };
+    entries(&agent, 3);
+    for kill in 0..10 {
+        agent.start();
+        let sent = entries(&agent, 50);
+        if kill % 2 == 0 {
+            agent.wait_received("journal", sent);
+            entries(&agent, 20);
+        }
+        agent.kill();
+    }
+    agent.start();
+    let sent = entries(&agent, 1);
+    agent.wait_received("journal", sent);
+    assert_eq!(agent.on_disk("journal"), (1..=sent).map(|n| n.to_string()).collect::<Vec<_>>());
 }

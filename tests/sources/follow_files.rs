@@ -187,6 +187,10 @@ fn a_killed_agent_neither_loses_nor_repeats_lines() {
     agent.wait_received("app", next);
     agent.kill();
     assert_eq!(agent.on_disk("app"), (0..next).map(|n| n.to_string()).collect::<Vec<_>>());
+    // Bytes count once, too.
+    agent.start();
+    let size = fs::metadata(agent.path("app.log")).expect("it is there").len();
+    eventually("all bytes", || (agent.number("jumpseat.source.bytes", "app") == size).then_some(()));
 }
 
 #[test]

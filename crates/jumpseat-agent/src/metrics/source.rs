@@ -46,6 +46,7 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
         of("future", Units::COUNT, |s| s.account.future).counter(),
         of("past", Units::COUNT, |s| s.account.past).counter(),
         of("late", Units::COUNT, |s| s.account.late).counter(),
+        of("repeated", Units::COUNT, |s| s.account.repeated).counter(),
         of_peer("peer_uid", |peer| peer.uid),
         of_peer("peer_pid", |peer| peer.pid as u32),
         of("received", Units::COUNT, |s| s.account.received).counter(),

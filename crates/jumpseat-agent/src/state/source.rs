@@ -71,6 +71,8 @@ pub(crate) struct Account {
     pub past: u64,
     /// Events that came too late to be put in order.
     pub late: u64,
+    /// Records that were there already when they were sent or read again.
+    pub repeated: u64,
     /// Events with something cut.
     pub truncated: u64,
     /// Records delivered, over all streams that ever were.
@@ -190,6 +192,7 @@ impl Account {
         self.future += tallies.future;
         self.past += tallies.past;
         self.late += tallies.late;
+        self.repeated += tallies.repeated;
         add(&mut self.dropped, &tallies.dropped);
         add(&mut self.rejected, &tallies.rejected);
         // The same once more, as the two sums that are looked at first.

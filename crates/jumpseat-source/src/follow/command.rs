@@ -23,6 +23,7 @@ use super::config::Restart;
 use super::lines::{Piece, Splitter};
 use super::stats::Phase;
 use super::stream::{Chunk, Format, Sink, Stream};
+use crate::lanes::{LaneId, Numbered};
 use pcp_net::Limiter;
 
 /// Most bytes of one read.
@@ -129,10 +130,20 @@ impl Job {
         }
     }
 
-    /// Starts it if it is time to, with what `command` gives; sees whether it has ended.
-    pub(super) fn tick(&mut self, now: Instant, sink: &mut Sink, command: impl FnOnce() -> Command) {
+    /// Starts it if it is time to, with what `command` gives, which also numbers its output if that can come again; sees
+    /// whether it has ended.
+    pub(super) fn tick(
+        &mut self,
+        now: Instant,
+        sink: &mut Sink,
+        command: impl FnOnce(&mut Sink) -> (Command, Option<Numbered>),
+    ) {
         match &mut self.state {
-            State::Waiting(at) if *at <= now && !self.has_unread => self.start(now, sink, command()),
+            State::Waiting(at) if *at <= now && !self.has_unread => {
+                let (command, numbers) = command(sink);
+                self.stream.numbers = numbers;
+                self.start(now, sink, command);
+            }
             State::Running(run) if run.next_tick <= now && !self.has_unread => {
                 run.next_tick = now + TICK;
                 self.see_whether_ended(now, sink);
@@ -205,6 +216,16 @@ impl Job {
         self.stream.slot
     }
 
+    /// The number behind what was taken of its output, if that is numbered.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.stream.numbers.map(|next| next.number)
+    }
+
+    /// Where its lines go.
+    pub(super) fn lane(&self) -> LaneId {
+        self.stream.lane
+    }
+
     fn start(&mut self, now: Instant, sink: &mut Sink, mut command: Command) {
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if std::mem::replace(&mut self.started, true)
@@ -239,6 +260,7 @@ impl Job {
 
     fn take(&mut self, input: &[u8], sink: &mut Sink) {
         let used = self.stream.take(Chunk::now(input), &mut self.format, sink, &Place(&self.plan.name));
+        self.stream.advance(used);
         self.has_unread = sink.lanes.is_stuck();
         self.carry.clear();
         self.carry.extend_from_slice(&input[used..]);

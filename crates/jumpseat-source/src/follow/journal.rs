@@ -7,6 +7,11 @@ use super::config::{From, JournalConfig};
 /// After so many starts without any output the cursor is doubted: the journal it is of may be gone.
 const DOUBT: u32 = 3;
 
+/// Whether a journal is read from its cursor on.
+pub(super) fn trusts_cursor(starts_without_output: u32) -> bool {
+    starts_without_output <= DOUBT
+}
+
 /// The command that gives the entries after `cursor`. `starts_without_output`: how often it was started in a row without giving any.
 pub(super) fn command(config: &JournalConfig, cursor: Option<&str>, starts_without_output: u32) -> Command {
     let mut command = Command::new("journalctl");
@@ -14,7 +19,7 @@ pub(super) fn command(config: &JournalConfig, cursor: Option<&str>, starts_witho
     // 252), and what came last before the machine was started again would be lost.
     command.args(["--output=json", "--follow", "--all", "--quiet", "--merge"]);
     match (cursor, config.from) {
-        (Some(cursor), _) if starts_without_output <= DOUBT => {
+        (Some(cursor), _) if trusts_cursor(starts_without_output) => {
             command.arg("--no-tail").arg(format!("--after-cursor={cursor}"));
         }
         (None, From::Beginning) => {

@@ -40,6 +40,7 @@ pub use stats::{FollowStats, Phase};
 
 use pcp_net::{End, Life, Worker};
 
+use super::lanes::Numbered;
 use super::registry::Taker;
 use super::{Origin, Outlet, StartError};
 use command::{Job, Plan};
@@ -105,8 +106,8 @@ impl Follow {
 struct Source {
     job: Job,
     kind: Kind,
-    /// The cursor of a journal up to which everything has left, or soon will have.
-    noted: Vec<u8>,
+    /// The cursor of a journal up to which everything has left, or soon will have, and the number of bytes up to there.
+    noted: (Vec<u8>, u64),
 }
 
 enum Kind {
@@ -127,7 +128,7 @@ impl Source {
             backoff: (Duration::from_millis(config.backoff_ms), Duration::from_millis(config.max_backoff_ms)),
         };
         let job = Job::new(plan, Format { parser, limits: config.limits() }, stream);
-        Ok(Source { job, kind: Kind::Command(config.run.argv()), noted: Vec::new() })
+        Ok(Source { job, kind: Kind::Command(config.run.argv()), noted: <_>::default() })
     }
 
     fn journal(config: &JournalConfig, sink: &mut Sink) -> Result<Source, StartError> {
@@ -143,30 +144,36 @@ impl Source {
         };
         let parser = Parser::Journal(Journal::new(&config.fields));
         let job = Job::new(plan, Format { parser, limits: config.limits() }, stream);
-        Ok(Source { job, kind: Kind::Journal(config.clone()), noted: Vec::new() })
+        Ok(Source { job, kind: Kind::Journal(config.clone()), noted: <_>::default() })
     }
 
     fn tick(&mut self, now: Instant, sink: &mut Sink, positions: &Positions) {
         let Source { job, kind, .. } = self;
-        let starts_without_output = job.starts_without_output;
-        job.tick(now, sink, || match kind {
+        let (starts_without_output, lane) = (job.starts_without_output, job.lane());
+        job.tick(now, sink, |sink| match kind {
             Kind::Command(argv) => {
                 let mut command = Command::new(argv.first().map_or("", String::as_str));
                 command.args(argv.iter().skip(1));
-                command
+                (command, None)
             }
-            Kind::Journal(config) => journal::command(
-                config,
-                positions.journals.get(&config.source).map(String::as_str),
-                starts_without_output,
-            ),
+            Kind::Journal(config) => {
+                let cursor = positions.journals.get(&config.source).map(String::as_str);
+                // Its bytes are the same from a cursor on: those that the log has do not come again.
+                let stream = sink.lanes.stream(format!("journal:{}", config.source).as_bytes());
+                let kept = positions.journal_bytes.get(&config.source).copied();
+                let reached = sink.lanes.reached(lane, stream);
+                let goes_on = cursor.is_some() && journal::trusts_cursor(starts_without_output);
+                let number = kept.filter(|_| goes_on).unwrap_or(reached);
+                (journal::command(config, cursor, starts_without_output), Some(Numbered { stream, number }))
+            }
         });
     }
 
     /// Notes a journal's cursor: it will be kept when everything before it has left.
     fn note(&mut self) {
         if let Parser::Journal(journal) = &self.job.format.parser {
-            self.noted.clone_from(&journal.cursor);
+            self.noted.0.clone_from(&journal.cursor);
+            self.noted.1 = self.job.number().unwrap_or_default();
         }
     }
 
@@ -179,10 +186,11 @@ impl Source {
     /// The same for what was read up to the note.
     fn handed_as_noted(&mut self, positions: &mut Positions) {
         let Kind::Journal(config) = &self.kind else { return };
-        let Ok(cursor) = std::str::from_utf8(&self.noted) else { return };
+        let Ok(cursor) = std::str::from_utf8(&self.noted.0) else { return };
         let kept = positions.journals.get(&config.source);
         if !cursor.is_empty() && kept.is_none_or(|kept| kept != cursor) {
             positions.journals.insert(config.source.clone(), cursor.to_owned());
+            positions.journal_bytes.insert(config.source.clone(), self.noted.1);
             positions.dirty = true;
         }
     }

@@ -90,7 +90,7 @@ impl Stream {
         sink: &mut Sink,
         place: &dyn Display,
     ) -> usize {
-        let mut at = 0;
+        let (mut at, before) = (0, self.reached(sink));
         while !sink.lanes.is_stuck()
             && let Some(piece) = self.splitter.next(input.bytes, &mut at, format.limits.max_line)
         {
@@ -100,8 +100,18 @@ impl Stream {
             // The caller gives the rest again, possibly from another buffer.
             self.splitter.rescan();
         }
-        self.consumed(at, sink);
+        self.consumed(at, before, sink);
         at
+    }
+
+    /// The number up to which its bytes were seen to before.
+    fn reached(&self, sink: &mut Sink) -> u64 {
+        self.numbers.map_or(0, |next| sink.lanes.reached(self.lane, next.stream))
+    }
+
+    /// What is given next begins so many bytes further on.
+    pub(super) fn advance(&mut self, bytes: usize) {
+        self.numbers = self.behind(bytes);
     }
 
     /// The number behind so many bytes of what is given.
@@ -110,12 +120,10 @@ impl Stream {
     }
 
     /// Counts what was taken: the rest is read again and counts then, and what was read again has counted before.
-    fn consumed(&self, bytes: usize, sink: &mut Sink) {
+    fn consumed(&self, bytes: usize, before: u64, sink: &mut Sink) {
         let fresh = match self.behind(bytes) {
             None => bytes as u64,
-            Some(end) => {
-                end.number.saturating_sub(sink.lanes.reached(self.lane, end.stream)).min(bytes as u64)
-            }
+            Some(end) => end.number.saturating_sub(before).min(bytes as u64),
         };
         sink.lanes.bytes(self.lane, fresh as usize);
         // Lines without a record, those that were refused, and those of other sources are seen to as well.
@@ -132,10 +140,11 @@ impl Stream {
         sink: &mut Sink,
         place: &dyn Display,
     ) {
+        let before = self.reached(sink);
         if let Some(piece) = self.splitter.last(rest.bytes) {
             self.piece(piece, (rest.arrived, self.behind(rest.bytes.len())), format, sink, place);
         }
-        self.consumed(rest.bytes.len(), sink);
+        self.consumed(rest.bytes.len(), before, sink);
     }
 
     fn piece(

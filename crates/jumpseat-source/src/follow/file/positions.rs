@@ -1,11 +1,12 @@
 //! Where to go on after a restart: the positions of files and the cursors of journals, in one file of the state directory.
 //!
 //! The file is replaced as a whole, at most every [`SAVE_EVERY`] while lines are read, and at the end; it is on disk before it
-//! has its name, so that after a power failure lines are repeated, but no position is lost. That takes two waits for the disk,
+//! has its name, so that after a power failure no position is lost. That takes two waits for the disk,
 //! and no more than a fiftieth of the time on a slow one. What
 //! is in it was handed over to the core. So after an orderly end nothing is lost or repeated; after SIGKILL the lines
-//! handed over since the file was written last are repeated, which are those of [`SAVE_EVERY`] (more only if writing the
-//! file itself takes longer than a fiftieth of that).
+//! handed over since the file was written last are read again, which are those of [`SAVE_EVERY`] (more only if writing the
+//! file itself takes longer than a fiftieth of that). With a log on disk they are not taken again: they are numbered, and the log
+//! says which it has (`lanes/marks`).
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _};
@@ -60,6 +61,7 @@ struct Stored {
     tables: Vec<String>,
     files: Vec<Position>,
     journals: BTreeMap<String, String>,
+    journal_bytes: BTreeMap<String, u64>,
 }
 
 const VERSION: u32 = 1;
@@ -74,6 +76,8 @@ pub(crate) struct Positions {
     pub waiting: Vec<Position>,
     /// Cursors of journals, by source.
     pub journals: BTreeMap<String, String>,
+    /// Bytes of their entries up to there, as far as they were counted.
+    pub journal_bytes: BTreeMap<String, u64>,
     /// Something has changed since the file was written.
     pub dirty: bool,
     next: Instant,
@@ -95,6 +99,7 @@ impl Positions {
             tables: stored.tables,
             waiting: stored.files,
             journals: stored.journals,
+            journal_bytes: stored.journal_bytes,
             dirty: false,
             next: Instant::now(),
             report: Limiter::new(1, Duration::from_secs(60)),
@@ -123,7 +128,13 @@ impl Positions {
         self.waiting.retain(|file| file.seen + KEEP > now);
         self.waiting.truncate(KEEP_FILES);
         files.extend(self.waiting.iter().cloned());
-        let stored = Stored { version: VERSION, tables, files, journals: self.journals.clone() };
+        let stored = Stored {
+            version: VERSION,
+            tables,
+            files,
+            journals: self.journals.clone(),
+            journal_bytes: self.journal_bytes.clone(),
+        };
         let written = write(path, &stored);
         if let Err(error) = &written
             && let Some(held_back) = self.report.allow(begin)
