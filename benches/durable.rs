@@ -96,7 +96,7 @@ fn serve(dir: &Path, settings: &str) -> (Child, Duration) {
     let config = dir.join("config");
     let text = format!(
         "state_dir = {dir:?}\n[log]\n{settings}\nsource_budget = \"2GiB\"\ntotal_budget = \"2GiB\"\n\
-         [[socket]]\npath = {:?}\npatience_ms = 5000\n",
+         [[socket]]\npath = {:?}\npatience_ms = 1000\n",
         dir.join("socket")
     );
     fs::write(&config, text).expect("the directory is ours");

@@ -146,6 +146,8 @@ ssize_t send(int fd, const void *of, size_t n, int flags) { REAL_OF(fd, ssize_t,
 ssize_t pread64(int fd, void *to, size_t n, off64_t at) { REAL_OF(fd, ssize_t, pread64, int, void *, size_t, off64_t) CUT(fd, n) return real(fd, to, n, at); }
 ssize_t pwrite64(int fd, const void *of, size_t n, off64_t at) { REAL_OF(fd, ssize_t, pwrite64, int, const void *, size_t, off64_t) CUT(fd, n) return real(fd, of, n, at); }
 
+ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at) { REAL_OF(fd, ssize_t, pwritev, int, const struct iovec *, int, off_t) return real(fd, parts, count, at); }
+
 ssize_t writev(int fd, const struct iovec *parts, int count)
 {
     REAL_OF(fd, ssize_t, writev, int, const struct iovec *, int)

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 use support::random::Random;
-use support::{eventually, temp_dir};
+use support::{PcpEnv, eventually, temp_dir};
 
 use crate::seat::{Endpoint, JUMPSEAT, SOURCE, Seat};
 
@@ -109,7 +110,7 @@ fn nothing_that_was_taken_in_is_lost_by_kills_under_load() {
             let text = lines(sent..sent + count);
             if round == rounds {
                 let part = random.below(text.len());
-                let written = stream.write_all(text[..part].as_bytes());
+                let written = stream.write_all(&text.as_bytes()[..part]);
                 if random.percent(50) {
                     std::thread::sleep(Duration::from_micros(random.below(3000) as u64));
                 }
@@ -197,4 +198,72 @@ fn memory_is_enough_for_who_says_so() {
     assert!(files.filter(|path| path.is_dir()).count() == 0);
     let agent = seat.serve([]);
     assert_eq!(values(&agent, "jumpseat.source.received").get(SOURCE).map(String::as_str), Some("0"));
+}
+
+/// An agent whose log is on a disk of its own, of so many bytes: a file system in memory that only it sees.
+fn on_a_small_disk(seat: &Seat, log: &Path, bytes: u64) -> Endpoint {
+    fs::create_dir_all(log).expect("the test's directory");
+    let mut command = PcpEnv::new().command("unshare");
+    let script = format!("mount -t tmpfs -o size={bytes} none {log:?} && exec \"$0\" \"$@\"");
+    command.args(["--mount", "sh", "-c", &script, JUMPSEAT]);
+    seat.serve_by(command, [])
+}
+
+/// A path as a process sees it.
+fn seen_by(endpoint: &Endpoint, path: &Path) -> PathBuf {
+    let root = format!("/proc/{}/root", endpoint.process.pid());
+    Path::new(&root).join(path.strip_prefix("/").expect("an absolute path"))
+}
+
+/// Sends events, of which none may be lost.
+#[track_caller]
+fn send(seat: &Seat, numbers: std::ops::Range<u64>) {
+    let output = seat.feed([], &lines(numbers));
+    assert!(output.status.success() && output.stderr.contains("rejected 0"), "{output:?}");
+}
+
+#[test]
+fn a_full_disk_is_told_and_left_and_come_back_to() {
+    let dir = temp_dir();
+    let log = dir.path().join("log");
+    let seat = Seat::in_dir(dir.path(), &format!("[log]\ndir = {log:?}\n"));
+    let agent = on_a_small_disk(&seat, &log, 600 << 10);
+    let ballast = seen_by(&agent, &log).join("ballast");
+    fs::write(&ballast, vec![7; 300 << 10]).expect("there is room");
+    send(&seat, 0..1000);
+    let state = || value(&agent, "jumpseat.log.state", SOURCE);
+    assert_eq!(state(), "\"disk\"");
+    // Many times what there is room for.
+    for part in 1..10 {
+        send(&seat, part * 1000..(part + 1) * 1000);
+    }
+    assert_eq!(state(), "\"memory: the disk does not take them\"");
+    assert_eq!(value(&agent, "jumpseat.source.received", SOURCE), "10000");
+    assert_eq!(value(&agent, "jumpseat.source.missed", SOURCE), "0");
+    assert!(agent.process.text().contains("the log of test: goes on in memory: No space left on device"));
+    // What is on disk is whole, but for what was being written when there was no room.
+    let mut verify = Command::new("nsenter");
+    verify.args([
+        "--mount",
+        "--target",
+        &agent.process.pid().to_string(),
+        JUMPSEAT,
+        "log",
+        "verify",
+        "--dir",
+    ]);
+    let verified = verify.arg(&log).output().expect("util-linux is installed");
+    let verified = String::from_utf8(verified.stdout).expect("text");
+    let damage = verified.lines().filter(|line| !line.contains("was not written to its end"));
+    assert_eq!(damage.count(), 1, "{verified}");
+    // With room again it comes back by itself, a moment later.
+    fs::remove_file(&ballast).expect("it is there");
+    let mut next = 10_000;
+    eventually("the disk is used again", || {
+        send(&seat, next..next + 1);
+        next += 1;
+        (state() == "\"disk\"").then_some(())
+    });
+    assert!(agent.process.text().contains("the log of test: is on disk again"));
+    assert_eq!(value(&agent, "jumpseat.source.received", SOURCE), next.to_string());
 }

@@ -34,12 +34,13 @@ const FILE_LINES: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Calls of the C library, each with the errors it may have.
-const CALLS: [(&str, &[Errno]); 43] = [
+const CALLS: [(&str, &[Errno]); 44] = [
     ("read", &[EINTR, EIO]),
     ("readv", &[EINTR]),
     ("pread64", &[EINTR, EIO]),
     ("write", &[EINTR, ENOSPC, EIO]),
     ("pwrite64", &[EINTR, ENOSPC]),
+    ("pwritev", &[EINTR, ENOSPC, EROFS, EIO]),
     ("writev", &[EINTR, EPIPE, ECONNRESET, ENOSPC]),
     ("recv", &[EINTR, ECONNRESET]),
     ("recvmsg", &[EINTR, ECONNRESET]),

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use support::{AgentSpec, Output, PcpEnv, PmnsSource, Process, eventually, free_port, user};
 
 /// The agent's program.
@@ -162,7 +163,16 @@ impl Seat {
     /// The same in another environment.
     #[track_caller]
     pub(crate) fn serve_in<'a>(&self, env: &PcpEnv, options: impl IntoIterator<Item = &'a str>) -> Endpoint {
-        let mut command = env.command(JUMPSEAT);
+        self.serve_by(env.command(JUMPSEAT), options)
+    }
+
+    /// The same by a command that runs the program with the arguments that it is given.
+    #[track_caller]
+    pub(crate) fn serve_by<'a>(
+        &self,
+        mut command: Command,
+        options: impl IntoIterator<Item = &'a str>,
+    ) -> Endpoint {
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(self.config());
         command.args(options).current_dir(&self.dir);
         // One that ran here before has left its output.

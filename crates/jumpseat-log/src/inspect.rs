@@ -99,7 +99,7 @@ pub fn segments(dir: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
 pub fn segment(dir: &Path, name: &str, whole: bool) -> io::Result<SegmentReport> {
     let disk = Directory::existing(dir)?;
     let (source, first) = parse_name(name).ok_or(io::ErrorKind::InvalidInput)?;
-    let bytes = disk.open(name)?.len()?.0;
+    let bytes = disk.open(name)?.extent()?.0;
     let mut report = SegmentReport {
         name: name.to_owned(),
         bytes,
@@ -190,7 +190,7 @@ pub fn read(dir: &Path, name: &str, mut take: impl FnMut(&Stretch) -> ControlFlo
         ReadError::Damage(damage) => io::Error::new(io::ErrorKind::InvalidData, damage),
     };
     let open = OpenSegment::open(&disk, name, Patience::Wait).map_err(io)?;
-    let bytes = open.file.len()?.0;
+    let bytes = open.file.extent()?.0;
     let (mut at, mut buffer, mut stretch) = (open.start, Vec::new(), Stretch::default());
     while at < bytes {
         let batch = match open.batch_head(at, &mut buffer, Patience::Wait) {

@@ -124,7 +124,7 @@ struct Tail {
 
 impl Tail {
     fn read(segment: &OpenSegment, common: &Common) -> Tail {
-        let len = segment.file.len().map_or(0, |(len, _)| len);
+        let len = segment.file.extent().map_or(0, |(len, _)| len);
         let head = &segment.head;
         let mut tail = Tail {
             next: head.first,

@@ -55,7 +55,7 @@ pub(crate) fn glance(disk: &dyn Disk, name: &str) -> io::Result<(u64, i64)> {
     let file = disk.open(name)?;
     let mut fixed = [0; FIXED_HEAD];
     file.read_at(&mut fixed, 0)?;
-    Ok((file.len()?.0, made_of(&fixed)))
+    Ok((file.extent()?.0, made_of(&fixed)))
 }
 
 /// A segment that is open for reading.

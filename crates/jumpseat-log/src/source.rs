@@ -22,7 +22,7 @@ use pcp_files::DiskFile;
 use pcp_model::{Inst, Timestamp};
 
 use crate::common::{Common, SyncMode};
-use crate::format::{BATCH_HEAD, BatchHead, Head, put_ends};
+use crate::format::{BATCH_HEAD, BatchHead, Head, MAX_CHANGES, put_ends};
 use crate::recover::Found;
 use crate::segment::{Segment, segment_name};
 use crate::state::{Mark, State, put_changes};
@@ -67,6 +67,8 @@ pub struct SourceLog {
     source: Inst,
     tail: Mutex<Tail>,
     files: Mutex<Files>,
+    /// Held while somebody syncs, so that nobody takes for synced what another one is still waiting for.
+    syncing: Mutex<()>,
     /// As it was at the start.
     begun: (u64, State),
     /// The newest batch then, until somebody wants it.
@@ -84,6 +86,8 @@ pub struct SourceLog {
 struct Tail {
     name: String,
     next: u64,
+    /// Sequence number behind what is in files.
+    written: u64,
     /// Lost ones since the last record.
     lost_run: u64,
     state: State,
@@ -102,6 +106,8 @@ struct Tail {
 struct Active {
     file: Arc<dyn DiskFile>,
     salt: u64,
+    /// Where the batches begin, and where the next one goes.
+    start: u64,
     at: u64,
     is_dirty: bool,
 }
@@ -163,6 +169,7 @@ impl SourceLog {
             source,
             tail: Mutex::new(tail),
             files: Mutex::new(found.files),
+            syncing: Mutex::new(()),
             begun: (found.next, state),
             newest: Mutex::new(found.newest),
             epochs: Mutex::new(epochs),
@@ -246,6 +253,7 @@ impl SourceLog {
     /// # Errors
     /// The system's: what was appended may or may not survive. The next batch goes into another file.
     pub fn sync(&self) -> io::Result<()> {
+        let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let (inherited, mut files, active, end, names) = {
             let mut tail = self.tail();
             let mut files = std::mem::take(&mut tail.unsynced);
@@ -255,7 +263,7 @@ impl SourceLog {
             };
             files.extend(active.clone());
             let inherited = std::mem::take(&mut tail.inherited);
-            (inherited, files, active, tail.next, !std::mem::replace(&mut tail.names_synced, true))
+            (inherited, files, active, tail.written, !std::mem::replace(&mut tail.names_synced, true))
         };
         // Those that are gone by now need not be on disk.
         files.extend(inherited.iter().filter_map(|name| self.common.disk.open(name).ok()));
@@ -342,13 +350,16 @@ impl SourceLog {
 
     fn try_write(&self, tail: &mut Tail, head: &mut BatchHead, entry: &Entry<'_>) -> io::Result<()> {
         let len = head.len() as u64;
-        let is_full = |active: &Active| active.at + len > self.common.limits.segment && active.at > 0;
+        // However long its head, and the batch: each has one at least.
+        let is_full = |active: &Active| {
+            active.at > active.start && active.at - active.start + len > self.common.limits.segment
+        };
         if tail.active.as_ref().is_none_or(is_full) {
             self.begin_segment(tail)?;
         }
         let Tail { active: Some(active), head: bytes, ends, .. } = tail else { return Ok(()) };
         // Nobody else writes here. Who has cut the file short, or taken its name away, has taken what was in it.
-        if active.file.len()? != (active.at, true) {
+        if active.file.extent()? != (active.at, true) {
             return Err(io::Error::other("another process has changed or removed the file"));
         }
         head.seal(bytes, active.salt);
@@ -413,7 +424,7 @@ impl SourceLog {
         common.used(len);
         drop(files);
         tail.names_synced = false;
-        tail.active = Some(Active { file, salt, at: len, is_dirty: true });
+        tail.active = Some(Active { file, salt, start: len, at: len, is_dirty: true });
         Ok(())
     }
 
@@ -466,6 +477,7 @@ impl Appender<'_> {
         log.next.store(tail.next, Ordering::Release);
         log.failing.store(tail.failing.is_some(), Ordering::Relaxed);
         if written {
+            tail.written = tail.next;
             log.commit(tail, head.time);
         }
         Appended { first, lost, written }
@@ -477,6 +489,7 @@ impl Tail {
         Tail {
             name,
             next,
+            written: next,
             lost_run: 0,
             state,
             active: None,
@@ -494,6 +507,11 @@ impl Tail {
         self.head.clear();
         self.head.resize(BATCH_HEAD, 0);
         put_changes(&mut self.head, &[(LOST, head.lost)], entry.counters, entry.marks.iter());
+        if self.head.len() > BATCH_HEAD + MAX_CHANGES {
+            // Rather something twice than nothing at all.
+            self.head.truncate(BATCH_HEAD);
+            put_changes(&mut self.head, &[(LOST, head.lost)], entry.counters, [].iter());
+        }
         head.changes = (self.head.len() - BATCH_HEAD) as u32;
         head.records = entry.batch.len() as u32;
         head.bytes = entry.batch.bytes().len() as u32;

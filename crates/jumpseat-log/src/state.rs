@@ -21,6 +21,9 @@ pub const MAX_MARK_TEXT: usize = 4096;
 /// Most ranges above a mark's number.
 pub const MAX_ABOVE: usize = 65_536;
 
+/// Most bytes that the marks of a source take in a segment's head; those that nothing has come of for longest go first.
+const MAX_MARK_BYTES: usize = 8 << 20;
+
 /// How far a stream of numbered records is in a source's log: everything up to `number` is there, or was lost, refused or
 /// dropped on purpose, and counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +40,11 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// The most bytes that it takes in a file.
+    fn bytes(&self) -> usize {
+        40 + self.stream.len() + self.text.len() + 20 * self.above.len()
+    }
+
     /// Whether the record of this number is there already.
     pub fn covers(&self, number: u64) -> bool {
         number <= self.number
@@ -54,6 +62,7 @@ pub struct State {
     marks: BTreeMap<Arc<[u8]>, (u64, Mark)>,
     /// Grows with each mark that is set.
     turn: u64,
+    mark_bytes: usize,
 }
 
 impl State {
@@ -80,11 +89,15 @@ impl State {
         }
         for mark in marks {
             self.turn += 1;
-            self.marks.insert(Arc::clone(&mark.stream), (self.turn, mark.clone()));
-            if self.marks.len() > MAX_MARKS {
-                let oldest =
-                    self.marks.iter().min_by_key(|(_, (turn, _))| *turn).map(|(key, _)| Arc::clone(key));
-                oldest.and_then(|stream| self.marks.remove(&stream));
+            self.mark_bytes += mark.bytes();
+            if let Some((_, old)) = self.marks.insert(Arc::clone(&mark.stream), (self.turn, mark.clone())) {
+                self.mark_bytes -= old.bytes();
+            }
+            while self.marks.len() > MAX_MARKS || self.mark_bytes > MAX_MARK_BYTES {
+                let oldest = self.marks.iter().min_by_key(|(_, (turn, _))| *turn);
+                let oldest = oldest.map(|(stream, _)| Arc::clone(stream));
+                let Some((_, gone)) = oldest.and_then(|stream| self.marks.remove(&stream)) else { break };
+                self.mark_bytes -= gone.bytes();
             }
         }
     }

@@ -82,7 +82,7 @@ pub trait DiskFile: Debug + Send + Sync {
     ///
     /// # Errors
     /// The system's.
-    fn len(&self) -> io::Result<(u64, bool)>;
+    fn extent(&self) -> io::Result<(u64, bool)>;
 
     /// Has what was written survive a loss of power.
     ///
@@ -184,7 +184,7 @@ impl DiskFile for File {
         })
     }
 
-    fn len(&self) -> io::Result<(u64, bool)> {
+    fn extent(&self) -> io::Result<(u64, bool)> {
         let meta = self.metadata()?;
         Ok((meta.len(), meta.nlink() > 0))
     }
@@ -225,13 +225,13 @@ mod tests {
         // In memory, as it has just been written, unless this file system does not tell.
         let now = read.read_now(&mut buffer, 4);
         assert!(matches!(now, Ok(6)) || now.is_err_and(|error| error.kind() == io::ErrorKind::Unsupported));
-        assert_eq!(file.len().unwrap(), (10, true));
+        assert_eq!(file.extent().unwrap(), (10, true));
         file.sync().unwrap();
         disk.sync_names().unwrap();
         disk.rename("a", "b").unwrap();
         assert_eq!(disk.names().unwrap(), ["b"]);
         disk.remove("b").unwrap();
-        assert_eq!(file.len().unwrap(), (10, false));
+        assert_eq!(file.extent().unwrap(), (10, false));
         assert_eq!(disk.open("b").unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -226,7 +226,7 @@ impl DiskFile for SimulatedFile {
         self.read_at(buffer, at)
     }
 
-    fn len(&self) -> io::Result<(u64, bool)> {
+    fn extent(&self) -> io::Result<(u64, bool)> {
         let inner = self.0.inner();
         Ok((inner.contents[self.1].len() as u64, inner.names.values().any(|file| *file == self.1)))
     }
