@@ -11,7 +11,7 @@ pub struct CursorId {
 }
 
 /// What a cursor has seen. `delivered + filtered + missed + queued` is the number of records sent
-/// since it joined, exactly.
+/// since it joined, and `again` for those it was moved back by, exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CursorStats {
@@ -19,8 +19,11 @@ pub struct CursorStats {
     pub joined_at: u64,
     /// Records delivered.
     pub delivered: u64,
-    /// Records its filter has rejected.
+    /// Records its filter has rejected, and those it was moved on over.
     pub filtered: u64,
+    /// Records it was moved back by, over all its moves: they come once more, or for the first time if they were
+    /// sent before it joined.
+    pub again: u64,
     /// Records lost for this cursor, whether its client has had a missed record for them or not.
     pub missed: u64,
     /// Those of the missed that its client is still owed a missed record for.
@@ -68,6 +71,7 @@ pub(super) struct Cursor {
     pub joined_at: u64,
     pub delivered: u64,
     pub filtered: u64,
+    pub again: u64,
     pub missed: u64,
     pub bytes: u64,
 }

@@ -1,0 +1,128 @@
+//! Seeking: a client that knows where it was has its cursor moved there, back or on.
+//!
+//! A place is a sequence number. What was asked for and is no longer held is one missed record in front of the rest;
+//! what a cursor still owed is forgotten, as its client says itself what it wants to be told of. Counters never fall:
+//! records that a cursor is moved back by are counted once more as `again` and as what becomes of them then, those it
+//! is moved on over are `filtered`.
+//!
+//! **Times** of records need not ascend. The place of a time is that of the *first* entry whose time is not before it,
+//! so that nothing from that time on is left out; where times do not ascend, older records follow. If such an entry
+//! may be gone it is the oldest that is held, and no missed record tells of what is gone: a time does not say how much
+//! that is. **Cost**: a binary search over the chunks, each of which knows the latest time up to its end, and a look at
+//! the records of one chunk (1 MiB or a sixteenth of the budget at most).
+
+use super::EventLog;
+use super::cursor::{CursorId, Owed};
+use pcp_model::Timestamp;
+
+/// Where a cursor is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In front of the record with this sequence number.
+    Seq(u64),
+    /// In front of the first entry whose time is not before this one.
+    Time(Timestamp),
+    /// In front of the oldest that is held.
+    Oldest,
+    /// Behind the newest, where those begin who join.
+    Newest,
+}
+
+/// Why a cursor cannot be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SeekError {
+    /// No record has that sequence number yet.
+    #[error("there is no record {asked} yet: the next one is {next}")]
+    Ahead {
+        /// The sequence number asked for.
+        asked: u64,
+        /// That of the next record, the highest that can be asked for.
+        next: u64,
+    },
+}
+
+/// A place in the log.
+struct Landing {
+    /// The sequence number asked for.
+    asked: u64,
+    /// That of the next entry held. Those between are missed.
+    seq: u64,
+    /// When the newest of those happened.
+    time: Timestamp,
+}
+
+impl EventLog {
+    /// Moves a cursor. An unknown one is ignored.
+    ///
+    /// # Errors
+    /// [`SeekError`]; nothing has changed then.
+    pub fn seek(&mut self, id: CursorId, place: Place) -> Result<(), SeekError> {
+        let Landing { asked, seq, time } = self.landing(place)?;
+        // Settled first, so that it leaves a place that the log still has.
+        let Some(mut cursor) = self.settle(id) else { return Ok(()) };
+        let from = cursor.seq;
+        cursor.again += from.saturating_sub(asked);
+        cursor.filtered += asked.saturating_sub(from);
+        cursor.missed += seq - asked;
+        cursor.owed = Owed { count: seq - asked, time };
+        cursor.seq = seq;
+        let filtered = cursor.group.is_some();
+        if let Some(moved) = self.cursors.get_mut(id) {
+            *moved = cursor;
+        }
+        self.withdraw(from, filtered);
+        self.enter(seq, filtered);
+        self.release();
+        Ok(())
+    }
+
+    /// Whether [`EventLog::seek`] would find the place.
+    ///
+    /// # Errors
+    /// [`SeekError`]
+    pub fn check(&self, place: Place) -> Result<(), SeekError> {
+        match place {
+            Place::Seq(asked) if asked > self.next_seq => {
+                Err(SeekError::Ahead { asked, next: self.next_seq })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The sequence number from which on a cursor's client has not been told anything: [`Place::Seq`] of it makes the
+    /// cursor go on as if it had never left.
+    pub fn position(&self, id: CursorId) -> Option<u64> {
+        let cursor = self.settled(self.cursors.get(id)?);
+        // Behind what it has read, but in front of the losses there that it has not been told of.
+        Some(cursor.seq.saturating_sub(cursor.owed.count))
+    }
+
+    fn landing(&self, place: Place) -> Result<Landing, SeekError> {
+        self.check(place)?;
+        let asked = match place {
+            Place::Seq(seq) => seq,
+            Place::Time(time) => self.not_before(time),
+            Place::Oldest => self.first_seq(),
+            Place::Newest => self.next_seq,
+        };
+        let first = self.first_seq();
+        if asked < first {
+            return Ok(Landing { asked, seq: first, time: self.gone_time });
+        }
+        // Places lie between entries: of a loss around it the rest is missed at once.
+        let around = self.chunks.get(self.chunk_of(asked)).and_then(|chunk| chunk.loss_around(asked));
+        Ok(match around {
+            Some(loss) => Landing { asked, seq: loss.seq + loss.count, time: loss.time },
+            None => Landing { asked, seq: asked, time: self.gone_time },
+        })
+    }
+
+    fn not_before(&self, time: Timestamp) -> u64 {
+        if self.gone_latest.is_some_and(|gone| gone >= time) {
+            return self.first_seq();
+        }
+        let at = self.chunks.partition_point(|chunk| chunk.latest < Some(time));
+        self.chunks.get(at).and_then(|chunk| chunk.not_before(time)).unwrap_or(self.next_seq)
+    }
+}
