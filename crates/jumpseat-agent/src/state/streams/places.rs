@@ -1,0 +1,121 @@
+//! Where clients say that they were: the places of their streams, moved by themselves.
+//!
+//! A client may say it before its first fetch, when it has no stream of a source yet. What it said is kept then, for
+//! each source and form, until the stream is opened. Of all clients together no more is kept than there can be streams.
+
+use pcp_event::log::{Place, SeekError};
+use pcp_event::{ArrayKind, EventLog};
+use pcp_model::Inst;
+use pcp_net::Identity;
+use pcp_pmda::ClientId;
+
+use super::{MAX_STREAMS, Stream, Streams, client_entry};
+use crate::state::source::Source;
+use crate::state::sources::Sources;
+
+/// Why a client's place is not what it asked for.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PlaceRefused {
+    /// There is no such source.
+    #[error("there is no source with instance {0}")]
+    NoSource(Inst),
+    /// Its records are not for this client.
+    #[error("the records of source {0} are not for this user")]
+    Forbidden(String),
+    /// The log of a source does not have it.
+    #[error("source {0}: {1}")]
+    Log(String, SeekError),
+    /// Clients have said it of too many sources that they do not read.
+    #[error("{MAX_STREAMS} places of streams that are not read yet are kept for all clients already")]
+    Full,
+}
+
+impl Streams {
+    /// Moves a client's streams, of these forms and of one source (`None`: of all that it may read), and has those that
+    /// it opens later begin there.
+    ///
+    /// # Errors
+    /// [`PlaceRefused`]; nothing has changed then.
+    pub(crate) fn set_place(
+        &mut self,
+        (client, identity): (ClientId, Identity),
+        kinds: &[ArrayKind],
+        source: Option<Inst>,
+        place: Place,
+        sources: &mut Sources,
+    ) -> Result<(), PlaceRefused> {
+        check(identity, source, place, sources)?;
+        let held = self.starts;
+        let state = client_entry(&mut self.by_client, &mut self.last_serial, client);
+        let before = state.starts.len();
+        let more = kinds.iter().filter(|kind| !state.starts.has(**kind, source)).count();
+        if held + more > MAX_STREAMS {
+            self.refused += 1;
+            return Err(PlaceRefused::Full);
+        }
+        for &kind in kinds {
+            match source {
+                Some(of) => match state.by_source.get(&(of, kind)).and_then(|at| state.streams.get(*at)) {
+                    Some(stream) => stream.seek(place, identity, sources),
+                    None => state.starts.set(kind, source, place),
+                },
+                None => {
+                    let streams = state.streams.iter().filter(|stream| stream.kind == kind);
+                    streams.for_each(|stream| stream.seek(place, identity, sources));
+                    state.starts.set(kind, source, place);
+                }
+            }
+        }
+        self.starts = held - before + state.starts.len();
+        Ok(())
+    }
+
+    /// Where a client is in a source: the sequence number from which on it has not been told anything. Of several forms
+    /// the one that is farthest back.
+    pub(crate) fn place(
+        &self,
+        client: ClientId,
+        kinds: &[ArrayKind],
+        source: Inst,
+        log: &EventLog,
+    ) -> Option<u64> {
+        let client = self.by_client.get(&client)?;
+        let streams = kinds.iter().filter_map(|kind| client.by_source.get(&(source, *kind)));
+        streams.filter_map(|at| log.position(client.streams.get(*at)?.cursor)).min()
+    }
+}
+
+impl Stream {
+    fn seek(&self, place: Place, identity: Identity, sources: &mut Sources) {
+        let source = sources.get_mut(self.source).filter(|source| source.may_be_read_by(identity));
+        if let Some(source) = source {
+            // That there is such a place has been checked.
+            let _ = source.log.seek(self.cursor, place);
+        }
+    }
+}
+
+/// Whether all sources that it is about may be read, and have the place.
+fn check(
+    identity: Identity,
+    source: Option<Inst>,
+    place: Place,
+    sources: &Sources,
+) -> Result<(), PlaceRefused> {
+    let has_it = |source: &Source| {
+        source.log.check(place).map_err(|error| PlaceRefused::Log(source.name.to_string(), error))
+    };
+    match source {
+        Some(inst) => {
+            let source = sources.get(inst).ok_or(PlaceRefused::NoSource(inst))?;
+            if !source.may_be_read_by(identity) {
+                return Err(PlaceRefused::Forbidden(source.name.to_string()));
+            }
+            has_it(source)
+        }
+        None => {
+            let sources = sources.iter().map(|(_, source)| source);
+            sources.filter(|source| source.may_be_read_by(identity)).try_for_each(has_it)
+        }
+    }
+}
