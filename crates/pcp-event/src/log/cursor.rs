@@ -76,6 +76,13 @@ pub(super) struct Cursor {
     pub bytes: u64,
 }
 
+impl Cursor {
+    /// The sequence number up to which its client has been told of everything: in front of the losses that it is owed.
+    pub(super) fn told(&self) -> u64 {
+        self.seq.saturating_sub(self.owed.count)
+    }
+}
+
 /// Slots with a serial number each, so that a stale name is recognised.
 #[derive(Debug, Default)]
 pub(super) struct CursorTable {

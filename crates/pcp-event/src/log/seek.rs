@@ -1,9 +1,9 @@
 //! Seeking: a client that knows where it was has its cursor moved there, back or on.
 //!
 //! A place is a sequence number. What was asked for and is no longer held is one missed record in front of the rest;
-//! what a cursor still owed is forgotten, as its client says itself what it wants to be told of. Counters never fall:
-//! records that a cursor is moved back by are counted once more as `again` and as what becomes of them then, those it
-//! is moved on over are `filtered`.
+//! what a cursor still owed is forgotten, and was not missed so far, as its client says itself what it wants to be told
+//! of. Records that a cursor is moved back by are counted once more, as `again` and as what becomes of them then; those
+//! it is moved on over are `filtered`. To be moved to one's own [position](EventLog::position) counts nothing.
 //!
 //! **Times** of records need not ascend. The place of a time is that of the *first* entry whose time is not before it,
 //! so that nothing from that time on is left out; where times do not ascend, older records follow. If such an entry
@@ -61,10 +61,10 @@ impl EventLog {
         let Landing { asked, seq, time } = self.landing(place)?;
         // Settled first, so that it leaves a place that the log still has.
         let Some(mut cursor) = self.settle(id) else { return Ok(()) };
-        let from = cursor.seq;
-        cursor.again += from.saturating_sub(asked);
-        cursor.filtered += asked.saturating_sub(from);
-        cursor.missed += seq - asked;
+        let (from, told) = (cursor.seq, cursor.told());
+        cursor.again += told.saturating_sub(asked);
+        cursor.filtered += asked.saturating_sub(told);
+        cursor.missed = cursor.missed - cursor.owed.count + (seq - asked);
         cursor.owed = Owed { count: seq - asked, time };
         cursor.seq = seq;
         let filtered = cursor.group.is_some();
@@ -93,9 +93,7 @@ impl EventLog {
     /// The sequence number from which on a cursor's client has not been told anything: [`Place::Seq`] of it makes the
     /// cursor go on as if it had never left.
     pub fn position(&self, id: CursorId) -> Option<u64> {
-        let cursor = self.settled(self.cursors.get(id)?);
-        // Behind what it has read, but in front of the losses there that it has not been told of.
-        Some(cursor.seq.saturating_sub(cursor.owed.count))
+        self.cursors.get(id).map(|cursor| self.settled(cursor).told())
     }
 
     fn landing(&self, place: Place) -> Result<Landing, SeekError> {

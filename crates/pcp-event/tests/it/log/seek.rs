@@ -2,7 +2,7 @@
 //! the accounts balance.
 
 use pcp_event::log::LogConfig;
-use pcp_event::{ArrayKind, Batch, CursorId, EventFlags, EventLog, Param, Place, SeekError};
+use pcp_event::{ArrayKind, Batch, CursorId, CursorStats, EventFlags, EventLog, Param, Place, SeekError};
 use pcp_model::Timestamp;
 use proptest::prelude::*;
 
@@ -279,7 +279,14 @@ impl Bench {
             }
             Step::Resume => {
                 let position = self.log.position(self.cursor).unwrap();
+                let before = self.log.cursor_stats(self.cursor).unwrap();
                 self.log.seek(self.cursor, Place::Seq(position)).unwrap();
+                let after = self.log.cursor_stats(self.cursor).unwrap();
+                // A loss that it is owed may lie in front of it again.
+                let coming = |stats: &CursorStats| stats.missed + stats.queued;
+                assert_eq!(coming(&after), coming(&before));
+                let counts = |stats: &CursorStats| (stats.delivered, stats.filtered, stats.again);
+                assert_eq!(counts(&after), counts(&before));
             }
         }
         balance(&self.log, self.cursor);
