@@ -11,11 +11,12 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
 use byteorder::BigEndian;
-use jumpseat::archive::{Archive, Step};
+use jumpseat::archive::{Archive, ArchiveWriter, Step, WriteOptions};
 use jumpseat::client::{Context, Fetched};
 use jumpseat::event::{ArrayKind, ArrayReader, Param};
 use jumpseat::model::{Pmid, ValueType};
 use jumpseat::pdu::ValueRef;
+use jumpseat::recorder::{Recorder, label_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use support::{Output, PcpEnv, PrivatePmcd, Process, eventually, records, temp_dir};
@@ -255,6 +256,69 @@ fn a_recorder_goes_on_with_an_agent_that_has_begun_anew_and_says_so() {
     check(&base);
     let all: Vec<Item> = (0..20).map(Item::Record).collect();
     assert_eq!(items(&base, METRICS[0]), all);
+}
+
+/// A recorder that continues an archive. `ahead`: the archive gets a record of so many seconds from now first.
+fn recorder(host: &str, base: &str, ahead: Option<i64>) -> Recorder {
+    let mut context = Context::host(host).expect("the agent answers");
+    let label = label_of(&mut context, "no.host").expect("the agent answers");
+    let mut archive = ArchiveWriter::append(base, label, WriteOptions::default()).expect("writable");
+    if let Some(ahead) = ahead {
+        let pmid = context.pmid("jumpseat.self.pid").expect("a metric");
+        let mut fetched = Fetched::new();
+        context.fetch(&[pmid], &mut fetched).expect("fetched");
+        fetched.timestamp.sec += ahead;
+        let desc = context.desc(pmid).expect("a metric");
+        archive.desc(&desc, &["jumpseat.self.pid"]).expect("described");
+        archive.result(&fetched).expect("written");
+    }
+    Recorder::new(context, archive, METRICS).expect("the metrics are there")
+}
+
+#[test]
+fn what_was_fetched_and_not_written_is_fetched_again() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let endpoint = seat.serve([]);
+    let mut holder = Context::host(&endpoint.host()).expect("the agent answers");
+    let pmids = METRICS.map(|name| holder.pmid(name).expect("a metric"));
+    holder.fetch(&pmids, &mut Fetched::new()).expect("fetched");
+    let base = dir.path().join("a").display().to_string();
+
+    // A connection that breaks, with an agent that stays.
+    let mut recorder = recorder(&endpoint.host(), &base, None);
+    assert!(recorder.sample().expect("recorded"));
+    for from in (0..20).step_by(5) {
+        seat.feed([], &lines(from..from + 5)).ok();
+        if from == 5 {
+            // It was read already, and somebody has lost it.
+            let context = recorder.context();
+            context.fetch(&pmids, &mut Fetched::new()).expect("fetched");
+        }
+        recorder.reconnect().expect("the agent is there");
+        eventually("five more", || {
+            recorder.sample().expect("fetched").then(|| ())?;
+            (told(&base, METRICS[0]) == from + 5).then_some(())
+        });
+    }
+    assert_eq!(recorder.notices(), []);
+    recorder.finish().expect("finished");
+
+    // Samples that are left out, as the archive's last is ahead of the clock.
+    let base = dir.path().join("b").display().to_string();
+    let mut recorder = self::recorder(&endpoint.host(), &base, None);
+    assert!(recorder.sample().expect("recorded"));
+    recorder.finish().expect("finished");
+    let mut recorder = self::recorder(&endpoint.host(), &base, Some(2));
+    seat.feed([], &lines(0..7)).ok();
+    assert!(!recorder.sample().expect("left out"));
+    eventually("the clock to get there", || recorder.sample().expect("fetched").then_some(()));
+    recorder.finish().expect("finished");
+    for metric in METRICS {
+        let all: Vec<Item> = (0..7).map(Item::Record).collect();
+        assert_eq!(items(&base, metric), all, "{metric}");
+        assert_eq!(items(&base.replace("/b", "/a"), metric).len(), 20);
+    }
 }
 
 #[test]

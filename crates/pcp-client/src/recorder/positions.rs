@@ -18,7 +18,7 @@ use crate::{ContextKind, Fetched, StateChange};
 use pcp_archive::{Archive, ArchiveError, Step};
 use pcp_event::{ArrayKind, ArrayReader, Param};
 use pcp_model::{
-    InDom, Inst, Instance, InstanceValue, PM_IN_NULL, PmError, Pmid, Timestamp, Value, ValueSet, ValueType,
+    InDom, Inst, Instance, InstanceValue, PM_IN_NULL, PmError, Pmid, Value, ValueSet, ValueType,
 };
 use pcp_pdu::{ValueRef, ValuesRef};
 
@@ -51,6 +51,8 @@ struct Position {
     kind: ArrayKind,
     pmid: Pmid,
     indom: InDom,
+    /// Whether the archive has any, be it those of no source at all: then also what comes first of all is known.
+    begun: bool,
     /// By instance, as of the last record that was written.
     kept: HashMap<Inst, String>,
     /// By the name of the instance, as found in an archive that is continued.
@@ -58,8 +60,9 @@ struct Position {
 }
 
 impl Position {
-    fn is_known(&self) -> bool {
-        !self.kept.is_empty() || !self.found.is_empty()
+    /// What an answer tells, if the agent is there to tell it.
+    fn told<'a>(&self, fetched: &'a Fetched) -> Option<ValuesRef<'a>> {
+        fetched.find(self.pmid)?.values.ok()
     }
 
     /// Whether the answer goes on where the last one ended: as many records as the position has moved by.
@@ -69,20 +72,22 @@ impl Position {
             let value = records.and_then(|values| values.iter().find(|(other, _)| *other == inst));
             value.map_or(0, |(_, value)| count(self.kind, value))
         };
-        positions(fetched, self.pmid).all(|(inst, now)| {
-            let before = self.kept.get(&inst).map(String::as_str);
-            // A source that is new begins with its first.
-            let (before, same) = parse(before.unwrap_or(BEGINNING));
-            let (now, epoch) = parse(&now);
-            let moved = now.zip(before).and_then(|(now, before)| now.checked_sub(before));
-            moved == Some(count_of(inst)) && same.is_none_or(|same| epoch == Some(same))
+        self.told(fetched).is_some_and(|told| {
+            texts(told).all(|(inst, now)| {
+                let before = self.kept.get(&inst).map(String::as_str);
+                // A source that is new begins with its first.
+                let (before, same) = parse(before.unwrap_or(BEGINNING));
+                let (now, epoch) = parse(&now);
+                let moved = now.zip(before).and_then(|(now, before)| now.checked_sub(before));
+                moved == Some(count_of(inst)) && same.is_none_or(|same| epoch == Some(same))
+            })
         })
     }
 }
 
 impl Positions {
     fn set_due(&mut self, due: Due) {
-        if self.all.iter().any(Position::is_known) {
+        if self.all.iter().any(|position| position.begun) {
             self.due = self.due.max(due);
         }
     }
@@ -92,9 +97,9 @@ impl Positions {
         self.set_due(Due::Anew);
     }
 
-    /// Whether the agent is there, and says where this client is.
+    /// Whether the agent is there to say where this client is.
     fn are_in(&self, fetched: &Fetched) -> bool {
-        self.all.iter().any(|position| positions(fetched, position.pmid).next().is_some())
+        self.all.iter().any(|position| position.told(fetched).is_some())
     }
 
     /// What was fetched is in the archive, or never will be.
@@ -104,10 +109,10 @@ impl Positions {
             self.due = Due::No;
         }
         for position in &mut self.all {
-            let mut told = positions(fetched, position.pmid).peekable();
-            if told.peek().is_some() {
+            if let Some(told) = position.told(fetched) {
+                position.begun = true;
                 position.kept.clear();
-                position.kept.extend(told);
+                position.kept.extend(texts(told));
                 position.found.clear();
             }
         }
@@ -150,6 +155,7 @@ impl Recorder {
                     },
                     pmid: desc.pmid,
                     indom: desc.indom,
+                    begun: false,
                     kept: HashMap::new(),
                     found: HashMap::new(),
                 },
@@ -167,7 +173,9 @@ impl Recorder {
         }
         let mut archive = Archive::open(base)?;
         for position in &mut self.positions.all {
-            position.found = last_in(&mut archive, position)?;
+            if let Some(found) = last_in(&mut archive, position)? {
+                (position.begun, position.found) = (true, found);
+            }
         }
         self.positions.connected_anew();
         Ok(())
@@ -202,7 +210,7 @@ impl Recorder {
         let (anew, mut done) = (self.positions.due == Due::Anew, true);
         let mut all = std::mem::take(&mut self.positions.all);
         let mut outcome = Ok(());
-        for position in all.iter_mut().filter(|position| position.is_known()) {
+        for position in all.iter_mut().filter(|position| position.begun) {
             match self.store_all(position, anew) {
                 Ok(is_told) => done &= is_told,
                 Err(error) => outcome = Err(error),
@@ -277,17 +285,11 @@ impl Recorder {
     }
 }
 
-/// The positions that a record or an answer tells, by instance.
-fn positions(fetched: &Fetched, pmid: Pmid) -> impl Iterator<Item = (Inst, String)> + '_ {
-    texts(fetched.find(pmid).and_then(|set| set.values.ok()))
-}
-
-fn texts(values: Option<ValuesRef<'_>>) -> impl Iterator<Item = (Inst, String)> + '_ {
-    values.into_iter().flat_map(|values| {
-        values.iter().filter_map(|(inst, value)| {
-            Some((inst, String::from_utf8_lossy(value.text().ok()?).into_owned()))
-        })
-    })
+/// Texts by instance.
+fn texts(values: ValuesRef<'_>) -> impl Iterator<Item = (Inst, String)> + '_ {
+    values
+        .iter()
+        .filter_map(|(inst, value)| Some((inst, String::from_utf8_lossy(value.text().ok()?).into_owned())))
 }
 
 /// The sequence number and the epoch of a position.
@@ -319,26 +321,32 @@ fn count(kind: ArrayKind, value: ValueRef<'_>) -> u64 {
 }
 
 /// What the last record of an archive that has positions says, by the names of the instances.
-fn last_in(archive: &mut Archive, position: &Position) -> Result<HashMap<String, String>, ArchiveError> {
-    let mut found: (Timestamp, Vec<(Inst, String)>) = Default::default();
-    let mut at = archive.last()?;
-    while archive.desc(position.pmid).is_ok() && found.1.is_empty() {
-        let Some(step) = archive.previous(at)? else { break };
-        at = match step {
-            Step::Record(place, before) => {
-                let record = archive.record(place)?;
-                let set = record.sets().find(|set| set.pmid == position.pmid);
-                found = (record.timestamp, texts(set.and_then(|set| set.values.ok())).collect());
-                before
-            }
-            Step::Gap(_, before) => before,
-        };
+fn last_in(
+    archive: &mut Archive,
+    position: &Position,
+) -> Result<Option<HashMap<String, String>>, ArchiveError> {
+    if archive.desc(position.pmid).is_err() {
+        return Ok(None);
     }
-    let (time, found) = found;
-    let Ok(instances) = archive.instances(position.indom, time) else { return Ok(HashMap::new()) };
-    let names: HashMap<Inst, String> =
-        instances.map(|(inst, name)| (inst, String::from_utf8_lossy(name).into_owned())).collect();
-    Ok(found.into_iter().filter_map(|(inst, text)| Some((names.get(&inst)?.clone(), text))).collect())
+    let mut at = archive.last()?;
+    while let Some(step) = archive.previous(at)? {
+        let (Step::Gap(_, before) | Step::Record(_, before)) = step;
+        at = before;
+        let Step::Record(place, _) = step else { continue };
+        let record = archive.record(place)?;
+        let set = record.sets().find(|set| set.pmid == position.pmid);
+        // In records from when the agent was not there stands an error.
+        let Some(Ok(told)) = set.map(|set| set.values) else { continue };
+        let (time, told) = (record.timestamp, texts(told).collect::<Vec<_>>());
+        let mut names = HashMap::new();
+        if let Ok(instances) = archive.instances(position.indom, time) {
+            names.extend(instances.map(|(inst, name)| (inst, String::from_utf8_lossy(name).into_owned())));
+        }
+        return Ok(Some(
+            told.into_iter().filter_map(|(inst, at)| Some((names.remove(&inst)?, at))).collect(),
+        ));
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
