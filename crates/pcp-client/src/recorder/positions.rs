@@ -24,6 +24,8 @@ use pcp_pdu::{ValueRef, ValuesRef};
 
 /// In front of all there ever was.
 const BEGINNING: &str = "0";
+/// Positions stored at once: pmcd takes requests of 64 KiB.
+const AT_ONCE: usize = 512;
 /// Changes after which an agent may know nothing of this client any more.
 const NEW_AGENTS: StateChange = StateChange::ADD.union(StateChange::RESTART);
 
@@ -241,11 +243,19 @@ impl Recorder {
             })
             .collect();
         position.found.clear();
-        let all = position.kept.iter().map(|(inst, at)| (*inst, at.as_str()));
-        if position.kept.is_empty() || self.store(position.pmid, all)?.is_ok() {
-            return Ok(true);
+        for some in instances.chunks(AT_ONCE) {
+            let texts =
+                some.iter().filter_map(|Instance { id, .. }| Some((*id, position.kept.get(id)?.as_str())));
+            if self.store(position.pmid, texts)?.is_err() && !self.store_each(position, some)? {
+                return Ok(false);
+            }
         }
-        for Instance { id, name } in &instances {
+        Ok(true)
+    }
+
+    /// The same for single sources, as one of them has been refused.
+    fn store_each(&mut self, position: &mut Position, instances: &[Instance]) -> Result<bool, RecordError> {
+        for Instance { id, name } in instances {
             let Some(at) = position.kept.get_mut(id) else { continue };
             match self.store(position.pmid, [(*id, at.as_str())])? {
                 // Its records are not for this client.

@@ -11,9 +11,14 @@
 //! that is. **Cost**: a binary search over the chunks, each of which knows the latest time up to its end, and a look at
 //! the records of one chunk (1 MiB or a sixteenth of the budget at most).
 
-use super::EventLog;
 use super::cursor::{CursorId, Owed};
+use super::{EventLog, MAX_SEQ};
 use pcp_model::Timestamp;
+
+/// By how many records a cursor may be moved back in its life. With [`MAX_SEQ`] this keeps all counters within 64 bits,
+/// whatever senders claim to have lost and clients ask for.
+const MAX_AGAIN: u64 = 1 << 62;
+const _: () = assert!(MAX_AGAIN.checked_add(MAX_SEQ).is_some());
 
 /// Where a cursor is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +45,9 @@ pub enum SeekError {
         /// That of the next record, the highest that can be asked for.
         next: u64,
     },
+    /// The cursor has gone back over more records than can be counted.
+    #[error("gone back over {MAX_AGAIN} records already: connect again")]
+    TooOften,
 }
 
 /// A place in the log.
@@ -63,6 +71,9 @@ impl EventLog {
         let Some(mut cursor) = self.settle(id) else { return Ok(()) };
         let (from, told) = (cursor.seq, cursor.told());
         cursor.again += told.saturating_sub(asked);
+        if cursor.again > MAX_AGAIN {
+            return Err(SeekError::TooOften);
+        }
         cursor.filtered += asked.saturating_sub(told);
         cursor.missed = cursor.missed - cursor.owed.count + (seq - asked);
         cursor.owed = Owed { count: seq - asked, time };
@@ -77,7 +88,7 @@ impl EventLog {
         Ok(())
     }
 
-    /// Whether [`EventLog::seek`] would find the place.
+    /// Whether there is such a place.
     ///
     /// # Errors
     /// [`SeekError`]

@@ -35,7 +35,7 @@ impl Streams {
     /// it opens later begin there.
     ///
     /// # Errors
-    /// [`PlaceRefused`]; nothing has changed then.
+    /// [`PlaceRefused`]; nothing has changed then, but if it is because of one that was moved too often already.
     pub(crate) fn set_place(
         &mut self,
         (client, identity): (ClientId, Identity),
@@ -53,21 +53,26 @@ impl Streams {
             self.refused += 1;
             return Err(PlaceRefused::Full);
         }
+        let mut outcome = Ok(());
         for &kind in kinds {
+            let mut seek = |stream: &Stream| {
+                if let Err(refused) = stream.seek(place, identity, sources) {
+                    outcome = Err(refused);
+                }
+            };
             match source {
                 Some(of) => match state.by_source.get(&(of, kind)).and_then(|at| state.streams.get(*at)) {
-                    Some(stream) => stream.seek(place, identity, sources),
+                    Some(stream) => seek(stream),
                     None => state.starts.set(kind, source, place),
                 },
                 None => {
-                    let streams = state.streams.iter().filter(|stream| stream.kind == kind);
-                    streams.for_each(|stream| stream.seek(place, identity, sources));
+                    state.streams.iter().filter(|stream| stream.kind == kind).for_each(&mut seek);
                     state.starts.set(kind, source, place);
                 }
             }
         }
         self.starts = held - before + state.starts.len();
-        Ok(())
+        outcome
     }
 
     /// Where a client is in a source: the sequence number from which on it has not been told anything. Of several forms
@@ -86,12 +91,11 @@ impl Streams {
 }
 
 impl Stream {
-    fn seek(&self, place: Place, identity: Identity, sources: &mut Sources) {
+    fn seek(&self, place: Place, identity: Identity, sources: &mut Sources) -> Result<(), PlaceRefused> {
         let source = sources.get_mut(self.source).filter(|source| source.may_be_read_by(identity));
-        if let Some(source) = source {
-            // That there is such a place has been checked.
-            let _ = source.log.seek(self.cursor, place);
-        }
+        let Some(source) = source else { return Ok(()) };
+        let sought = source.log.seek(self.cursor, place);
+        sought.map_err(|error| PlaceRefused::Log(source.name.to_string(), error))
     }
 }
 

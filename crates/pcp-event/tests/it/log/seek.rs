@@ -1,7 +1,7 @@
 //! Cursors that are moved: what they are given is all that lies behind the place, once, or a missed record for it, and
 //! the accounts balance.
 
-use pcp_event::log::LogConfig;
+use pcp_event::log::{LogConfig, MAX_LOSS};
 use pcp_event::{ArrayKind, Batch, CursorId, CursorStats, EventFlags, EventLog, Param, Place, SeekError};
 use pcp_model::Timestamp;
 use proptest::prelude::*;
@@ -171,6 +171,26 @@ fn a_filter_holds_at_the_new_place_and_those_behind_it_are_counted_on() {
     log.leave(cursor);
     log.leave(keeps);
     assert_eq!((log.stats().cursors, log.stats().records), (0, 0));
+}
+
+#[test]
+fn counters_end_within_64_bits_whatever_is_claimed_and_asked_for() {
+    let mut log = log(1 << 20, 0);
+    let cursor = log.join();
+    // Each at a place of its own.
+    while log.stats().seq < 1 << 46 {
+        log.append_missed(MAX_LOSS, time(1));
+        log.append(batch(0..1));
+    }
+    let moves = (0..1 << 18).find_map(|moves| {
+        log.seek(cursor, Place::Newest).unwrap();
+        balance(&log, cursor);
+        log.seek(cursor, Place::Seq(0)).err().map(|error| (moves, error))
+    });
+    let (moves, error) = moves.expect("there is an end");
+    assert_eq!(error, SeekError::TooOften);
+    assert_eq!(moves, (1 << 62) / log.stats().seq);
+    balance(&log, cursor);
 }
 
 #[derive(Clone, Debug)]
