@@ -78,6 +78,17 @@ impl History for Reader {
             }
         }
     }
+
+    fn first(&self) -> Option<u64> {
+        self.log.files().segments.front().map(|oldest| oldest.first)
+    }
+
+    fn before(&self, time: Timestamp) -> Option<u64> {
+        // The newest is asked for its time only when it is read: it may have any.
+        let files = self.log.files();
+        let last = files.segments.back();
+        files.segments.iter().find(|segment| segment.time >= time).or(last).map(|segment| segment.first)
+    }
 }
 
 impl Reader {

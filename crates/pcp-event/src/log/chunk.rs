@@ -5,7 +5,7 @@
 
 use std::mem::size_of;
 
-use crate::batch::record_time;
+use crate::batch::{latest_of, record_time};
 use pcp_model::Timestamp;
 
 /// Records that were lost before they reached the log.
@@ -99,10 +99,16 @@ impl Chunk {
         self.losses.get(before).filter(|loss| loss.seq + loss.count > seq)
     }
 
-    /// Sequence number of the first entry whose time is not before `time`. Looks at each record.
-    pub(super) fn not_before(&self, time: Timestamp) -> Option<u64> {
-        let record = (0..self.len()).find(|&index| record_time(self.record(index)) >= time);
-        let loss = self.losses.iter().find(|loss| loss.time >= time);
+    /// The latest time of its entries. Looks at each record.
+    pub(super) fn latest_time(&self) -> Option<Timestamp> {
+        latest_of(&self.bytes, &self.ends, 0).max(self.losses.iter().map(|loss| loss.time).max())
+    }
+
+    /// Sequence number of the first entry from `seq` on whose time is not before `time`. Looks at each record.
+    pub(super) fn not_before(&self, time: Timestamp, seq: u64) -> Option<u64> {
+        let (first, losses) = self.position(seq);
+        let record = (first..self.len()).find(|&index| record_time(self.record(index)) >= time);
+        let loss = self.losses[losses..].iter().find(|loss| loss.time >= time);
         let record = record.map(|index| self.seq_of(index));
         record.into_iter().chain(loss.map(|loss| loss.seq)).min()
     }

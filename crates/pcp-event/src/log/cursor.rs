@@ -1,5 +1,6 @@
 //! The cursors of a log: where each client is, and what it has been given.
 
+use super::chunk::Chunk;
 use crate::pack::ArrayKind;
 use pcp_model::Timestamp;
 
@@ -64,6 +65,8 @@ pub(super) struct Cursor {
     /// counted yet.
     pub seq: u64,
     pub owed: Owed,
+    /// What is older than this is passed over, up to the first that is not.
+    pub since: Option<Timestamp>,
     /// The filter group.
     pub group: Option<usize>,
     /// Set for a filtered cursor whose place has been evicted: its group counts on its behalf.
@@ -77,6 +80,30 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
+    /// Goes to `to` over entries that are lost, the newest of them at `time`. In search of a time they are none of what its
+    /// client has asked for.
+    pub(super) fn lose(&mut self, to: u64, time: Timestamp) {
+        let count = to - self.seq;
+        match self.since {
+            None => {
+                self.owed.add(count, time);
+                self.missed += count;
+            }
+            Some(_) => self.filtered += count,
+        }
+        self.seq = to;
+    }
+
+    /// Goes on in a chunk, or to its end, over what is older than its client has asked for.
+    pub(super) fn pass_over(&mut self, chunk: &Chunk) {
+        let Some(since) = self.since else { return };
+        let found = chunk.not_before(since, self.seq);
+        let to = found.unwrap_or(chunk.end());
+        self.filtered += to - self.seq;
+        self.seq = to;
+        self.since = self.since.filter(|_| found.is_none());
+    }
+
     /// The sequence number up to which its client has been told of everything: in front of the losses that it is owed.
     pub(super) fn told(&self) -> u64 {
         self.seq.saturating_sub(self.owed.count)

@@ -183,6 +183,7 @@ impl EventLog {
         if let Some(chunk) = newest.filter(|chunk| chunk.end() == next && chunk.memory() <= log.config.budget)
         {
             log.records += chunk.len();
+            log.latest = chunk.latest_time();
             log.push(chunk);
             log.release();
         }
@@ -255,7 +256,7 @@ impl EventLog {
     pub fn skip_to(&mut self, seq: u64) {
         debug_assert!(self.next_seq <= seq, "the history counts as this log does");
         if self.next_seq < seq {
-            self.append_missed(seq - self.next_seq, self.evicted_time);
+            self.append_missed(seq - self.next_seq, self.gone_time);
         }
     }
 

@@ -9,7 +9,8 @@
 //! so that nothing from that time on is left out; where times do not ascend, older records follow. If such an entry
 //! may be gone it is the oldest that is held, and no missed record tells of what is gone: a time does not say how much
 //! that is. **Cost**: a binary search over the chunks, each of which knows the latest time up to its end, and a look at
-//! the records of one chunk (1 MiB or a sixteenth of the budget at most).
+//! the records of one chunk (1 MiB or a sixteenth of the budget at most). In a history nobody looks at records here: the
+//! cursor goes to where the history says, and passes over what is older when it reads ([`MAX_PASSED`] at a time).
 
 use super::cursor::{CursorId, Owed};
 use super::{EventLog, MAX_SEQ};
@@ -19,6 +20,9 @@ use pcp_model::Timestamp;
 /// whatever senders claim to have lost and clients ask for.
 const MAX_AGAIN: u64 = 1 << 62;
 const _: () = assert!(MAX_AGAIN.checked_add(MAX_SEQ).is_some());
+
+/// Most stretches of a history that one read passes over in search of a time.
+pub(super) const MAX_PASSED: usize = 128;
 
 /// Where a cursor is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +62,8 @@ struct Landing {
     seq: u64,
     /// When the newest of those happened.
     time: Timestamp,
+    /// What is older is to be passed over from there on.
+    since: Option<Timestamp>,
 }
 
 impl EventLog {
@@ -66,7 +72,7 @@ impl EventLog {
     /// # Errors
     /// [`SeekError`]; nothing has changed then.
     pub fn seek(&mut self, id: CursorId, place: Place) -> Result<(), SeekError> {
-        let Landing { asked, seq, time } = self.landing(place)?;
+        let Landing { asked, seq, time, since } = self.landing(place)?;
         // Settled first, so that it leaves a place that the log still has.
         let Some(mut cursor) = self.settle(id) else { return Ok(()) };
         let (from, told) = (cursor.seq, cursor.told());
@@ -77,7 +83,7 @@ impl EventLog {
         cursor.filtered += asked.saturating_sub(told);
         cursor.missed = cursor.missed - cursor.owed.count + (seq - asked);
         cursor.owed = Owed { count: seq - asked, time };
-        cursor.seq = seq;
+        (cursor.seq, cursor.since) = (seq, since);
         let filtered = cursor.group.is_some();
         if let Some(moved) = self.cursors.get_mut(id) {
             *moved = cursor;
@@ -109,29 +115,40 @@ impl EventLog {
 
     fn landing(&self, place: Place) -> Result<Landing, SeekError> {
         self.check(place)?;
-        let asked = match place {
-            Place::Seq(seq) => seq,
-            Place::Time(time) => self.not_before(time),
-            Place::Oldest => self.first_seq(),
-            Place::Newest => self.next_seq,
-        };
         let first = self.first_seq();
+        let (asked, since) = match place {
+            Place::Seq(seq) => (seq, None),
+            Place::Time(time) => self.not_before(time),
+            Place::Oldest => (self.recalled.first().map_or(first, |oldest| oldest.min(first)), None),
+            Place::Newest => (self.next_seq, None),
+        };
+        let at = |seq, time| Ok(Landing { asked, seq, time, since });
         if asked < first {
-            return Ok(Landing { asked, seq: first, time: self.gone_time });
+            // What is behind memory is for the history to tell, when it is read.
+            return at(if self.recalled.is_some() { asked } else { first }, self.gone_time);
         }
         // Places lie between entries: of a loss around it the rest is missed at once.
         let around = self.chunks.get(self.chunk_of(asked)).and_then(|chunk| chunk.loss_around(asked));
-        Ok(match around {
-            Some(loss) => Landing { asked, seq: loss.seq + loss.count, time: loss.time },
-            None => Landing { asked, seq: asked, time: self.gone_time },
-        })
+        match around {
+            Some(loss) => at(loss.seq + loss.count, loss.time),
+            None => at(asked, self.gone_time),
+        }
     }
 
-    fn not_before(&self, time: Timestamp) -> u64 {
-        if self.gone_latest.is_some_and(|gone| gone >= time) {
-            return self.first_seq();
+    /// The place of a time, and whether what is there is to be passed over if it is older.
+    fn not_before(&self, time: Timestamp) -> (u64, Option<Timestamp>) {
+        let first = self.first_seq();
+        let are_all_older = self.gone_latest.is_some_and(|gone| gone < time);
+        if self.recalled.is_some() && !are_all_older {
+            match self.recalled.before(time) {
+                Some(seq) if seq < first => return (seq, Some(time)),
+                Some(_) | None => {}
+            }
+        } else if self.gone_latest.is_some() && !are_all_older {
+            return (first, None);
         }
         let at = self.chunks.partition_point(|chunk| chunk.latest < Some(time));
-        self.chunks.get(at).and_then(|chunk| chunk.not_before(time)).unwrap_or(self.next_seq)
+        let found = self.chunks.get(at).and_then(|chunk| chunk.not_before(time, chunk.base));
+        (found.unwrap_or(self.next_seq), None)
     }
 }
