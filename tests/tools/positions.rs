@@ -19,11 +19,14 @@ use jumpseat::pdu::ValueRef;
 use jumpseat::recorder::{Recorder, label_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use support::{Output, PcpEnv, PrivatePmcd, Process, eventually, records, temp_dir};
+use support::{Output, PcpEnv, PrivatePmcd, Process, eventually, records, temp_dir, whole_records};
 
 use crate::seat::{JUMPSEAT, Seat, Transport};
 
 const METRICS: [&str; 2] = ["jumpseat.event.records", "jumpseat.event.highres_records"];
+
+/// Records are kept in memory only.
+const MEMORY: &str = "[log]\ndir = \"memory\"\n";
 
 /// What an archive holds of one metric, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,9 +151,10 @@ fn holder(pmcd: &PrivatePmcd) -> Context {
 
 /// Kills the recorder at any point of its work, ten times, and continues its archive each time. How many events were
 /// sent, and how many are missed in the archive.
-fn kill_and_continue(is_held: bool) -> (u64, u64) {
+fn kill_and_continue(settings: &str, is_held: bool) -> (u64, u64) {
     let builder = PrivatePmcd::with([]);
-    let seat = Seat::in_dir(builder.dir(), "[events]\nsource_budget = \"64MiB\"\ntotal_budget = \"64MiB\"\n");
+    let budget = "[events]\nsource_budget = \"64MiB\"\ntotal_budget = \"64MiB\"\n";
+    let seat = Seat::in_dir(builder.dir(), &format!("{budget}{settings}"));
     let pmcd = builder.agent(seat.agent(Transport::Pipe)).start();
     pmcd.wait_ready("jumpseat");
     let dir = temp_dir();
@@ -187,14 +191,20 @@ fn kill_and_continue(is_held: bool) -> (u64, u64) {
 
 #[test]
 fn an_archive_whose_recorder_is_killed_again_and_again_has_each_record_once() {
-    let (sent, missed) = kill_and_continue(true);
+    let (sent, missed) = kill_and_continue("", false);
+    assert_eq!(missed, 0, "of {sent}");
+}
+
+#[test]
+fn so_it_has_without_a_disk_while_another_reader_keeps_them() {
+    let (sent, missed) = kill_and_continue(MEMORY, true);
     assert_eq!(missed, 0, "of {sent}");
 }
 
 #[test]
 fn what_nobody_kept_meanwhile_is_a_missed_record_with_the_exact_number() {
-    // Without a reader the agent keeps the newest only.
-    let (sent, missed) = kill_and_continue(false);
+    // Without a reader, and without a disk, the agent keeps the newest only.
+    let (sent, missed) = kill_and_continue(MEMORY, false);
     assert!(missed < sent, "{missed} of {sent}");
 }
 
@@ -206,7 +216,7 @@ fn lines(numbers: std::ops::Range<u64>) -> String {
 #[test]
 fn a_recorder_goes_on_with_an_agent_that_has_begun_anew_and_says_so() {
     let builder = PrivatePmcd::with([]);
-    let seat = Seat::in_dir(builder.dir(), "");
+    let seat = Seat::in_dir(builder.dir(), MEMORY);
     let mut pmcd = builder.agent(seat.agent(Transport::Pipe)).start();
     pmcd.wait_ready("jumpseat");
     let dir = temp_dir();
@@ -232,15 +242,12 @@ fn a_recorder_goes_on_with_an_agent_that_has_begun_anew_and_says_so() {
             (recording.text().matches("test: its records from 5@").count() == count).then_some(())
         });
         let text = recording.text();
-        assert!(text.contains("are gone (sequence numbers of epoch "), "{text}");
+        assert!(text.contains("are gone (source test: sequence numbers of epoch "), "{text}");
         assert!(text.contains("the log was begun anew"), "{text}");
     };
     gone(&recording, 1);
     // It dies alone, and comes again under the same pmcd: the recorder's connection stays.
-    let pid = || pmcd.value("jumpseat.self.pid")?.parse::<i32>().ok();
-    let before = pid().expect("it lives");
-    kill(Pid::from_raw(before), Signal::SIGKILL).expect("it lives");
-    eventually("pmcd to start it again", || pid().filter(|now| *now != before));
+    kill_agent(&mut pmcd);
     seat.feed([], &lines(10..15)).ok();
     wait_for(&mut recording, 15);
     gone(&recording, 2);
@@ -318,6 +325,94 @@ fn what_was_fetched_and_not_written_is_fetched_again() {
         let all: Vec<Item> = (0..7).map(Item::Record).collect();
         assert_eq!(items(&base, metric), all, "{metric}");
         assert_eq!(items(&base.replace("/b", "/a"), metric).len(), 20);
+    }
+}
+
+/// Kills the agent as a crash would, and waits until pmcd has started it again.
+fn kill_agent(pmcd: &mut PrivatePmcd) {
+    let pid = |pmcd: &PrivatePmcd| pmcd.value("jumpseat.self.pid")?.parse::<i32>().ok();
+    let before = eventually("the agent's process", || pid(pmcd));
+    kill(Pid::from_raw(before), Signal::SIGKILL).expect("it lives");
+    eventually("pmcd to notice", || (pid(pmcd) != Some(before)).then_some(()));
+    // It starts an agent again by itself, but not one that has died a moment ago.
+    if pid(pmcd).is_none() {
+        pmcd.reconfigure();
+    }
+    eventually("pmcd to start it again", || pid(pmcd));
+}
+
+#[test]
+fn whoever_dies_the_archive_has_each_record_once() {
+    let builder = PrivatePmcd::with([]);
+    let seat = Seat::in_dir(builder.dir(), "");
+    let mut pmcd = builder.agent(seat.agent(Transport::Pipe)).start();
+    pmcd.wait_ready("jumpseat");
+    let dir = temp_dir();
+    let base = dir.path().join("a").display().to_string();
+    let mut recording = start(&pmcd, dir.path(), &base, &METRICS);
+    eventually("the first record", || (size(&base) > 900).then_some(()));
+    let mut random = support::random::Random::new(12, 3);
+    let (mut sent, mut deaths) = (0, [0; 4]);
+    for _ in 0..24 {
+        let count = 1 + random.below(400) as u64;
+        seat.feed([], &lines(sent..sent + count)).ok();
+        sent += count;
+        let who = random.below(4);
+        deaths[who] += 1;
+        let is_recorder = who == 0 || random.percent(30);
+        if is_recorder {
+            recording.crash();
+        }
+        match who {
+            1 | 2 => kill_agent(&mut pmcd),
+            3 => {
+                pmcd.restart();
+                pmcd.wait_ready("jumpseat");
+            }
+            _ => {}
+        }
+        if is_recorder {
+            let before = size(&base);
+            recording = start(&pmcd, dir.path(), &base, &METRICS);
+            // One that cannot begin at all ends: that is not what is tried here.
+            eventually("a sample", || (size(&base) > before).then_some(()));
+        }
+    }
+    eventually("all that was sent", || {
+        assert!(recording.exited().is_none(), "{}", recording.text());
+        METRICS.iter().all(|metric| told(&base, metric) == sent).then_some(())
+    });
+    recording.signal(Signal::SIGTERM);
+    assert!(recording.wait().success(), "{}", recording.text());
+    check(&base);
+    for metric in METRICS {
+        assert_eq!(check_numbers(&items(&base, metric)), (sent, 0), "{deaths:?}");
+    }
+}
+
+#[test]
+fn events_of_before_come_from_disk() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let mut endpoint = seat.serve([]);
+    // Each with the time that its number says.
+    let timed = |numbers: std::ops::Range<u64>| -> String {
+        numbers.map(|n| format!("{{\"n\":{n},\"time\":{}}}\n", 1_000_000_000 + n)).collect()
+    };
+    seat.feed([], &timed(0..3000)).ok();
+    endpoint.process.crash();
+    let endpoint = seat.serve([]);
+    seat.feed([], &timed(3000..6000)).ok();
+    for (since, first) in [("oldest", 0), ("17", 17), ("@1000002500", 2500), ("@1000004500", 4500)] {
+        // What is on disk comes when it has been fetched from there.
+        let mut command = PcpEnv::new().command(JUMPSEAT);
+        command.args(["events", "-h", &endpoint.host(), "-t", "10msec", "--since", since, METRICS[0]]);
+        let mut events = Process::start(&mut command, dir.path(), &format!("events{first}"));
+        let shown = eventually(since, || whole_records(&events.stdout(), 6000 - first, "jumpseat.field.n"));
+        events.stop();
+        let numbers: Vec<usize> =
+            shown.iter().filter_map(|record| record.get("jumpseat.field.n")?.parse().ok()).collect();
+        assert_eq!(numbers, (first..6000).collect::<Vec<_>>(), "{since}");
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::{Instant, SystemTime};
 
 use crate::identity::SOURCES;
 use crate::state::State;
-use crate::state::streams::places::PlaceRefused;
+use crate::state::streams::places::{PlaceRefused, Wanted};
 use pcp_event::ArrayKind;
 use pcp_event::log::Place;
 use pcp_model::time::{Zone, parse_moment};
@@ -71,7 +71,7 @@ fn tell(
         {
             text.clear();
             // Nothing that is written to a vector can fail.
-            let _ = write!(text, "{seq}@{:x}", state.epoch);
+            let _ = write!(text, "{seq}@{:x}", source.epoch(state.epoch));
             values.string(inst, &text)?;
         }
     }
@@ -91,7 +91,7 @@ fn store(
     let client = (call.client, call.attributes.identity());
     let (reason, error) = match parse(&text, state.epoch, SystemTime::now().into()) {
         Err(reason) => (reason, PmError::BADSTORE),
-        Ok(place) => match state.streams.set_place(client, kinds, source, place, &mut state.sources) {
+        Ok(wanted) => match state.streams.set_place(client, kinds, source, wanted, &mut state.sources) {
             Ok(()) => return Ok(()),
             Err(refused) => {
                 let error = match refused {
@@ -100,7 +100,7 @@ fn store(
                         state.reads_refused += 1;
                         PmError::PERMISSION
                     }
-                    PlaceRefused::Log(..) => PmError::BADSTORE,
+                    PlaceRefused::Log(..) | PlaceRefused::Epoch(..) => PmError::BADSTORE,
                     PlaceRefused::Full => PmError::AGAIN,
                 };
                 (refused.to_string(), error)
@@ -112,8 +112,8 @@ fn store(
     Err(error)
 }
 
-/// The place that a text stands for, or why it is none.
-fn parse(text: &str, epoch: u64, now: Timestamp) -> Result<Place, String> {
+/// The place that a text stands for, or why it is none. `in_memory`: the epoch of records that are not on disk.
+fn parse(text: &str, in_memory: u64, now: Timestamp) -> Result<Wanted, String> {
     const ALLOWED: &str = "allowed are SEQ, SEQ@EPOCH, an age such as -10min, @SECONDS since 1970, a date and time in \
                            UTC, oldest, newest";
     let text = text.trim();
@@ -121,24 +121,22 @@ fn parse(text: &str, epoch: u64, now: Timestamp) -> Result<Place, String> {
         return Err(format!("a position has {MAX_TEXT} bytes at most"));
     }
     match text {
-        "oldest" => return Ok(Place::Oldest),
-        "newest" => return Ok(Place::Newest),
+        "oldest" => return Ok(Wanted::Place(Place::Oldest)),
+        "newest" => return Ok(Wanted::Place(Place::Newest)),
         _ => {}
     }
     let (seq, of) = text.split_once('@').map_or((text, None), |(seq, of)| (seq, Some(of)));
     if !seq.is_empty() && seq.bytes().all(|byte| byte.is_ascii_digit()) {
         let seq = seq.parse().map_err(|_| format!("{seq} is larger than any sequence number; {ALLOWED}"))?;
         return match of.map(|of| u64::from_str_radix(of, 16)) {
-            None => Ok(Place::Seq(seq)),
-            Some(Ok(of)) if of == epoch => Ok(Place::Seq(seq)),
-            Some(Ok(of)) => Err(format!(
-                "sequence numbers of epoch {of:x} say nothing here: the log was begun anew, its epoch is {epoch:x}"
-            )),
+            None => Ok(Wanted::Place(Place::Seq(seq))),
+            Some(Ok(epoch)) => Ok(Wanted::Told { seq, epoch, in_memory }),
             Some(Err(_)) => Err(format!("an epoch is a hexadecimal number; {ALLOWED}")),
         };
     }
     let time = parse_moment(text, now, &Zone::utc());
-    time.map(Place::Time).map_err(|error| format!("{:?}: {}; {ALLOWED}", error.text, error.what))
+    time.map(|time| Wanted::Place(Place::Time(time)))
+        .map_err(|error| format!("{:?}: {}; {ALLOWED}", error.text, error.what))
 }
 
 #[cfg(test)]
@@ -148,14 +146,15 @@ mod tests {
     #[test]
     fn a_place_has_many_forms() {
         let now = Timestamp::new(1_000_000_000, 0);
-        let at = |sec| Place::Time(Timestamp::new(sec, 0));
+        let at = |sec| Wanted::Place(Place::Time(Timestamp::new(sec, 0)));
+        let told = Wanted::Told { seq: 17, epoch: 0x20, in_memory: 0x1f };
         for (text, expected) in [
-            ("oldest", Place::Oldest),
-            (" newest ", Place::Newest),
-            ("0", Place::Seq(0)),
-            ("18446744073709551615", Place::Seq(u64::MAX)),
-            ("17@1f", Place::Seq(17)),
-            ("17@1F", Place::Seq(17)),
+            ("oldest", Wanted::Place(Place::Oldest)),
+            (" newest ", Wanted::Place(Place::Newest)),
+            ("0", Wanted::Place(Place::Seq(0))),
+            ("18446744073709551615", Wanted::Place(Place::Seq(u64::MAX))),
+            ("17@20", told),
+            (" 17@020", told),
             ("-10min", at(999_999_400)),
             ("10 min", at(999_999_400)),
             ("@1000000001", at(1_000_000_001)),
@@ -165,10 +164,6 @@ mod tests {
             assert_eq!(parse(text, 0x1f, now), Ok(expected), "{text}");
         }
         for (text, reason) in [
-            (
-                "17@20",
-                "sequence numbers of epoch 20 say nothing here: the log was begun anew, its epoch is 1f",
-            ),
             ("17@", "an epoch is a hexadecimal number; allowed"),
             ("17@xyz", "an epoch is a hexadecimal number; allowed"),
             ("18446744073709551616", "18446744073709551616 is larger than any sequence number; allowed"),

@@ -84,7 +84,7 @@ pub struct State {
     pub(crate) trust: Trust,
     /// When the agent started.
     pub(crate) started: Instant,
-    /// Within it sequence numbers of records mean the same.
+    /// Within it sequence numbers of records mean the same that are in memory only.
     pub(crate) epoch: u64,
     /// Holds back messages about what clients store and is refused: nobody may fill the log with them.
     pub(crate) refused_stores: Limiter,

@@ -204,7 +204,7 @@ fn a_place_that_cannot_be_is_refused_with_a_reason_and_changes_nothing() {
             "5@1",
             PmError::BADSTORE,
             &format!(
-                "sequence numbers of epoch 1 say nothing here: the log was begun anew, its epoch is {epoch:x}"
+                "source s0: sequence numbers of epoch 1 say nothing here: the log was begun anew, its epoch is {epoch:x}"
             ),
         ),
         (2, "0", PmError::PERMISSION, "the records of source s2 are not for this user"),

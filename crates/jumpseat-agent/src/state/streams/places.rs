@@ -13,6 +13,32 @@ use super::{MAX_STREAMS, Stream, Streams, client_entry};
 use crate::state::source::Source;
 use crate::state::sources::Sources;
 
+/// A place as a client says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The same in whatever log.
+    Place(Place),
+    /// As it was told: a sequence number of an epoch. `in_memory` is the epoch of records that are in memory only.
+    Told { seq: u64, epoch: u64, in_memory: u64 },
+}
+
+impl Wanted {
+    /// Where that is in a source.
+    fn of(self, source: &Source) -> Result<Place, PlaceRefused> {
+        let Wanted::Told { seq, epoch, in_memory } = self else { return Ok(self.anywhere()) };
+        let translated = source.translate(seq, epoch, in_memory).map(Place::Seq);
+        translated.ok_or_else(|| PlaceRefused::Epoch(source.name.to_string(), epoch, source.epoch(in_memory)))
+    }
+
+    /// Where that is in a source that is not there yet.
+    fn anywhere(self) -> Place {
+        match self {
+            Wanted::Place(place) => place,
+            Wanted::Told { seq, .. } => Place::Seq(seq),
+        }
+    }
+}
+
 /// Why a client's place is not what it asked for.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PlaceRefused {
@@ -22,6 +48,11 @@ pub(crate) enum PlaceRefused {
     /// Its records are not for this client.
     #[error("the records of source {0} are not for this user")]
     Forbidden(String),
+    /// The log of a source has been begun anew since.
+    #[error(
+        "source {0}: sequence numbers of epoch {1:x} say nothing here: the log was begun anew, its epoch is {2:x}"
+    )]
+    Epoch(String, u64, u64),
     /// The log of a source does not have it.
     #[error("source {0}: {1}")]
     Log(String, SeekError),
@@ -41,10 +72,10 @@ impl Streams {
         (client, identity): (ClientId, Identity),
         kinds: &[ArrayKind],
         source: Option<Inst>,
-        place: Place,
+        wanted: Wanted,
         sources: &mut Sources,
     ) -> Result<(), PlaceRefused> {
-        check(identity, source, place, sources)?;
+        let place = check(identity, source, wanted, sources)?;
         let held = self.starts;
         let state = client_entry(&mut self.by_client, &mut self.last_serial, client);
         let before = state.starts.len();
@@ -56,7 +87,7 @@ impl Streams {
         let mut outcome = Ok(());
         for &kind in kinds {
             let mut seek = |stream: &Stream| {
-                if let Err(refused) = stream.seek(place, identity, sources) {
+                if let Err(refused) = stream.seek(wanted, identity, sources) {
                     outcome = Err(refused);
                 }
             };
@@ -91,23 +122,25 @@ impl Streams {
 }
 
 impl Stream {
-    fn seek(&self, place: Place, identity: Identity, sources: &mut Sources) -> Result<(), PlaceRefused> {
+    fn seek(&self, wanted: Wanted, identity: Identity, sources: &mut Sources) -> Result<(), PlaceRefused> {
         let source = sources.get_mut(self.source).filter(|source| source.may_be_read_by(identity));
         let Some(source) = source else { return Ok(()) };
-        let sought = source.log.seek(self.cursor, place);
+        let sought = source.log.seek(self.cursor, wanted.of(source)?);
         sought.map_err(|error| PlaceRefused::Log(source.name.to_string(), error))
     }
 }
 
-/// Whether all sources that it is about may be read, and have the place.
+/// Whether all sources that it is about may be read, and have the place. The place.
 fn check(
     identity: Identity,
     source: Option<Inst>,
-    place: Place,
+    wanted: Wanted,
     sources: &Sources,
-) -> Result<(), PlaceRefused> {
-    let has_it = |source: &Source| {
-        source.log.check(place).map_err(|error| PlaceRefused::Log(source.name.to_string(), error))
+) -> Result<Place, PlaceRefused> {
+    let place_in = |source: &Source| {
+        let place = wanted.of(source)?;
+        let checked = source.log.check(place).map(|()| place);
+        checked.map_err(|error| PlaceRefused::Log(source.name.to_string(), error))
     };
     match source {
         Some(inst) => {
@@ -115,11 +148,13 @@ fn check(
             if !source.may_be_read_by(identity) {
                 return Err(PlaceRefused::Forbidden(source.name.to_string()));
             }
-            has_it(source)
+            place_in(source)
         }
         None => {
             let sources = sources.iter().map(|(_, source)| source);
-            sources.filter(|source| source.may_be_read_by(identity)).try_for_each(has_it)
+            let mut readable = sources.filter(|source| source.may_be_read_by(identity));
+            readable.try_for_each(|source| place_in(source).map(drop))?;
+            Ok(wanted.anywhere())
         }
     }
 }
