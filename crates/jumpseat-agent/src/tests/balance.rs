@@ -193,6 +193,8 @@ impl Bench {
                 time: Timestamp::new(1_000_000 + first as i64 - 1, 0),
             }),
             logged: None,
+            marks: Vec::new(),
+            numbered: 0,
             tallies: Tallies {
                 received: here + batch.len() as u64 + dropped,
                 dropped: [0, dropped, 0],
@@ -396,6 +398,8 @@ fn an_absurd_loss_balances_too() {
     for count in [u64::MAX, u64::MAX, 1] {
         let delivery = Delivery {
             logged: None,
+            marks: Vec::new(),
+            numbered: 0,
             source: 0,
             missed: Some(Loss { count, received: 0, time: Timestamp::default() }),
             batch: Batch::default(),
