@@ -82,7 +82,7 @@ static int plausible(int fd)
     /* What has no type is an eventfd, a signalfd or the like: none that does not wait is interrupted, and tokio counts on that. */
     if (error == EINTR)
         return (about.st_mode & S_IFMT) != 0 || !(fcntl(fd, F_GETFL) & O_NONBLOCK);
-    return error == EIO || error == ENOSPC ? S_ISREG(about.st_mode) : S_ISSOCK(about.st_mode);
+    return error == EIO || error == ENOSPC || error == EROFS ? S_ISREG(about.st_mode) : S_ISSOCK(about.st_mode);
 }
 
 static uint64_t word(void)

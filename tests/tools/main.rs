@@ -9,6 +9,7 @@ mod info;
 mod json;
 mod names;
 mod options;
+mod positions;
 mod probe;
 mod record;
 #[allow(dead_code, reason = "each area uses a part of it")]

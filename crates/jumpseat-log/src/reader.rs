@@ -1,7 +1,8 @@
 //! [`Reader`]: records from the files, for cursors that are behind memory.
 //!
 //! It reads what the system has in memory and never waits for a disk: what is not there it has fetched by a thread
-//! ([`crate::fetcher`]), and is asked for again. One segment of a source is open at a time, and the one behind it.
+//! ([`crate::fetcher`]), and is asked for again. A few segments of a source are open at a time, and the ones behind them, as
+//! cursors may be in different ones; each gets on, however many there are.
 //!
 //! **Cost:** a batch of 64 KiB is two reads and a checksum over it, some 15 µs. Finding a place in a segment goes from batch to
 //! batch, a read each, at most [`HOPS`] at a time; where it has been is remembered.
@@ -23,18 +24,36 @@ const HOPS: usize = 4096;
 /// How far apart the places are that are remembered, in bytes.
 const STEP: u64 = 64 << 10;
 
+/// Segments of a source that are open at once.
+const MAX_OPEN: usize = 8;
+/// Segments that are being opened, or were and are not wanted yet; only up to half of that are for later.
+const MAX_COMING: usize = 16;
+/// After so many requests nobody will come for a segment that was opened. Until then it is kept for who asked: if those that
+/// ask later took its place, none of them would ever find theirs.
+const FORGOTTEN: u64 = 4096;
+
 /// The history of a source.
 #[derive(Debug)]
 pub struct Reader {
     log: Arc<SourceLog>,
     fetcher: Fetcher,
-    open: Option<Open>,
-    /// Segments that are being opened, by their first numbers: the one that is wanted, and the one behind it.
-    coming: Vec<(u64, Slot<Opened>)>,
+    /// The one that was read last is the last.
+    open: Vec<Open>,
+    coming: Vec<Coming>,
+    requests: u64,
     head: Vec<u8>,
 }
 
-/// The segment that was read last.
+/// A segment that is being opened.
+#[derive(Debug)]
+struct Coming {
+    first: u64,
+    /// The request that it was asked for with.
+    request: u64,
+    slot: Slot<Opened>,
+}
+
+/// A segment that is open.
 #[derive(Debug)]
 struct Open {
     segment: OpenSegment,
@@ -78,62 +97,92 @@ impl History for Reader {
             }
         }
     }
+
+    fn first(&self) -> Option<u64> {
+        self.log.files().segments.front().map(|oldest| oldest.first)
+    }
+
+    fn before(&self, time: Timestamp) -> Option<u64> {
+        // The newest is asked for its time only when it is read: it may have any.
+        let files = self.log.files();
+        let last = files.segments.back();
+        files.segments.iter().find(|segment| segment.time >= time).or(last).map(|segment| segment.first)
+    }
 }
 
 impl Reader {
     pub(crate) fn new(log: Arc<SourceLog>, fetcher: Fetcher) -> Reader {
-        Reader { log, fetcher, open: None, coming: Vec::new(), head: Vec::new() }
+        Reader { log, fetcher, open: Vec::new(), coming: Vec::new(), requests: 0, head: Vec::new() }
     }
 
     /// The segment that an entry must be in, and the one behind it.
-    fn segment_of(&self, seq: u64) -> Result<(Segment, Option<Segment>), Recall> {
+    fn segment_of(&mut self, seq: u64) -> Result<(Segment, Option<Segment>), Recall> {
         let files = self.log.files();
+        // A file that is gone takes room as long as it is open.
+        let oldest = files.segments.front().map_or(u64::MAX, |oldest| oldest.first);
+        self.open.retain(|open| open.first >= oldest);
         let at = files.segments.partition_point(|segment| segment.first <= seq);
         match at.checked_sub(1).and_then(|at| files.segments.get(at)) {
             Some(segment) => Ok((segment.clone(), files.segments.get(at).cloned())),
-            None => {
-                let to = files.segments.front().map_or(u64::MAX, |oldest| oldest.first);
-                Err(Recall::Lost { to, time: files.dropped })
-            }
+            None => Err(Recall::Lost { to: oldest, time: files.dropped }),
         }
     }
 
-    /// Whether the segment is open now.
+    /// Whether the segment is open now: then it is the last one.
     fn open_segment(&mut self, segment: &Segment, behind: Option<&Segment>) -> Result<bool, ReadError> {
-        let wanted = [Some(segment), behind];
-        self.coming.retain(|(first, _)| wanted.iter().flatten().any(|segment| segment.first == *first));
-        if self.open.as_ref().is_none_or(|open| open.first != segment.first) {
-            match self.coming.iter().position(|(first, _)| *first == segment.first) {
-                None => self.ask_for(segment),
-                Some(at) => {
-                    let Some(opened) = self.coming[at].1.take() else { return Ok(false) };
-                    self.coming.swap_remove(at);
-                    let (opened, patience) = opened?;
-                    self.open = Some(Open {
-                        places: vec![(segment.first, opened.start)],
-                        segment: opened,
-                        patience,
-                        first: segment.first,
-                        coming: None,
-                    });
-                }
+        self.requests += 1;
+        let requests = self.requests;
+        self.coming.retain(|coming| requests - coming.request < FORGOTTEN);
+        let is_open = match self.open.iter().position(|open| open.first == segment.first) {
+            Some(at) => {
+                self.open[at..].rotate_left(1);
+                true
             }
-        }
-        if let Some(behind) = behind.filter(|next| !self.coming.iter().any(|(first, _)| *first == next.first))
+            None => self.has_come(segment)?,
+        };
+        if let Some(behind) = behind
+            && self.coming.len() < MAX_COMING / 2
+            && !self.open.iter().any(|open| open.first == behind.first)
         {
             self.ask_for(behind);
         }
-        Ok(self.open.as_ref().is_some_and(|open| open.first == segment.first))
+        Ok(is_open)
+    }
+
+    /// Whether a segment that was asked for is there; else it is asked for.
+    fn has_come(&mut self, segment: &Segment) -> Result<bool, ReadError> {
+        let Some(at) = self.coming.iter().position(|coming| coming.first == segment.first) else {
+            self.ask_for(segment);
+            return Ok(false);
+        };
+        let Some(opened) = self.coming[at].slot.take() else { return Ok(false) };
+        self.coming.swap_remove(at);
+        let (opened, patience) = opened?;
+        if self.open.len() == MAX_OPEN {
+            self.open.remove(0);
+        }
+        self.open.push(Open {
+            places: vec![(segment.first, opened.start)],
+            segment: opened,
+            patience,
+            first: segment.first,
+            coming: None,
+        });
+        Ok(true)
     }
 
     fn ask_for(&mut self, segment: &Segment) {
-        let slot = self.fetcher.open(&self.log.common().disk, &segment.name);
-        self.coming.extend(slot.map(|slot| (segment.first, slot)));
+        let first = segment.first;
+        if self.coming.len() < MAX_COMING && !self.coming.iter().any(|coming| coming.first == first) {
+            let slot = self.fetcher.open(&self.log.common().disk, &segment.name);
+            self.coming.extend(slot.map(|slot| Coming { first, request: self.requests, slot }));
+        }
     }
 
     /// Reads the batch with an entry.
     fn read_in(&mut self, segment: &Segment, seq: u64, stretch: &mut Stretch) -> Result<Recall, ReadError> {
-        let Reader { open: Some(open), fetcher, head, .. } = self else { return Ok(Recall::Later) };
+        let Reader { open, fetcher, head, .. } = self;
+        let Some(open) = open.last_mut() else { return Ok(Recall::Later) };
         if !open.has_come() {
             return Ok(Recall::Later);
         }

@@ -16,6 +16,10 @@ pub(crate) const TOOL: Tool<SamplingOption> = Tool {
             SamplingOption::Perfetto,
             Opt::with(None, "perfetto", "FILE", "write event records as a trace for ui.perfetto.dev"),
         ),
+        Row::Own(
+            SamplingOption::Since,
+            Opt::with(None, "since", "WHEN", "begin with records from a time, an age, a position, or oldest"),
+        ),
     ],
     ..SAMPLING
 };

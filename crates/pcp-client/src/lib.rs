@@ -4,6 +4,7 @@
 //! * [`Provider`]: what a context needs of a source of metrics.
 //! * [`Fetched`]: a fetch result, kept in the bytes it came in.
 //! * [`group`]: metrics registered once, fetched many times, read converted.
+//! * [`position`]: which metrics tell and take where a client is in event records.
 //!
 //! **Invariant:** nothing here knows the inside of an agent.
 
@@ -20,6 +21,7 @@ mod line;
 mod local;
 mod namespace;
 mod options;
+pub mod position;
 mod provider;
 #[cfg(feature = "archive")]
 pub mod recorder;

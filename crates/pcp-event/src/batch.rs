@@ -29,6 +29,8 @@ pub struct Batch {
     bytes: Vec<u8>,
     /// The offset behind each record.
     ends: Vec<u32>,
+    /// The latest of the records' times, which need not be the last one's.
+    latest: Option<Timestamp>,
 }
 
 /// Why a record was not taken into a batch. The caller counts it as lost.
@@ -52,7 +54,7 @@ pub enum RecordError {
 impl Batch {
     /// An empty batch with room for `bytes` bytes of packed records.
     pub fn with_capacity(bytes: usize) -> Batch {
-        Batch { bytes: Vec::with_capacity(bytes.min(MAX_BATCH)), ends: Vec::new() }
+        Batch { bytes: Vec::with_capacity(bytes.min(MAX_BATCH)), ..Batch::default() }
     }
 
     /// Begins a record. It belongs to the batch once [`RecordWriter::commit`] has returned `Ok`.
@@ -61,7 +63,7 @@ impl Batch {
         let start = self.end();
         self.bytes.truncate(start);
         put_record::<BigEndian>(&mut self.bytes, ArrayKind::HighRes, time, flags, 0);
-        RecordWriter { batch: self, start, len: ArrayKind::HighRes.record_header(), nparams: 0, flags }
+        RecordWriter { batch: self, start, len: ArrayKind::HighRes.record_header(), nparams: 0, time, flags }
     }
 
     /// Number of records.
@@ -112,6 +114,7 @@ impl Batch {
         self.bytes.extend_from_slice(record);
         // MAX_BATCH fits 32 bits.
         self.ends.push((start + record.len()) as u32);
+        self.latest = self.latest.max(Some(record_time(record)));
         Ok(())
     }
 
@@ -145,10 +148,18 @@ impl Batch {
         self.last().map(record_time)
     }
 
+    /// The latest of the records' times.
+    pub(super) fn latest_time(&self) -> Option<Timestamp> {
+        self.latest
+    }
+
     /// Keeps the first `len` records only.
     pub fn truncate(&mut self, len: usize) {
-        self.ends.truncate(len);
-        self.bytes.truncate(self.end());
+        if len < self.len() {
+            self.ends.truncate(len);
+            self.bytes.truncate(self.end());
+            self.latest = latest_of(&self.bytes, &self.ends, 0);
+        }
     }
 
     /// Removes all records and keeps the memory.
@@ -178,6 +189,7 @@ pub struct RecordWriter<'a> {
     /// Bytes of all that was asked for, beyond [`MAX_RECORD`] too.
     len: usize,
     nparams: i32,
+    time: Timestamp,
     flags: EventFlags,
 }
 
@@ -233,6 +245,7 @@ impl<'a> RecordWriter<'a> {
         BigEndian::write_i32(&mut self.batch.bytes[self.start + NPARAMS..], self.nparams);
         // MAX_BATCH fits 32 bits.
         self.batch.ends.push(end as u32);
+        self.batch.latest = self.batch.latest.max(Some(self.time));
         Ok(self.batch)
     }
 }
@@ -245,6 +258,12 @@ fn append(bytes: &mut Vec<u8>, pmid: Pmid, value: &Param<'_>) {
 /// The time of a packed HIGHRES record in network byte order.
 pub fn record_time(record: &[u8]) -> Timestamp {
     Timestamp::new(BigEndian::read_i64(&record[0..8]), BigEndian::read_i64(&record[8..16]) as u32)
+}
+
+/// The latest time of packed records: the first begins at `from`, each ends at one of `ends`.
+pub(super) fn latest_of(bytes: &[u8], ends: &[u32], from: u32) -> Option<Timestamp> {
+    let starts = std::iter::once(from).chain(ends.iter().copied());
+    starts.zip(ends).map(|(start, &end)| record_time(&bytes[start as usize..end as usize])).max()
 }
 
 #[cfg(test)]
@@ -289,10 +308,13 @@ mod tests {
         assert_eq!(batch.get(0), Some(&before[..]));
         assert_eq!(batch.last_time(), Some(time(3)));
         assert_eq!(batch.get(2), None);
+        batch.push_packed(&before).unwrap();
+        assert_eq!((batch.last_time(), batch.latest_time()), (Some(time(1)), Some(time(3))));
         batch.truncate(1);
-        assert_eq!(batch.bytes(), before);
+        assert_eq!((batch.bytes(), batch.latest_time()), (&before[..], Some(time(1))));
         batch.clear();
         assert!(batch.is_empty() && batch.bytes().is_empty() && batch.last_time().is_none());
+        assert_eq!(batch.latest_time(), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod work;
 pub use array::{BuildError, EventArray, HostEventArray, NetEventArray};
 pub use batch::{Batch, RecordError, RecordWriter};
 pub use filter::{BoundFilter, FieldResolver, Filter, FilterError};
-pub use log::{CursorId, CursorStats, EventLog, LogConfig, LogStats, ReadOutcome};
+pub use log::{CursorId, CursorStats, EventLog, LogConfig, LogStats, Place, ReadOutcome, SeekError};
 pub use pack::{ArrayKind, EventFlags, Param};
 pub use reader::{ArrayReader, ReadError};
 pub use summary::{print_value, summary};

@@ -1,7 +1,5 @@
 //! `jumpseat.event.*`: the records themselves.
 
-use std::time::Instant;
-
 use crate::identity::{SOURCES, TYPES};
 use crate::state::State;
 use pcp_event::ArrayKind;
@@ -9,6 +7,8 @@ use pcp_event::batch::MAX_RECORD;
 use pcp_event::filter::MAX_COST;
 use pcp_model::{Inst, PM_IN_NULL, PmError, Units, Value, ValueType};
 use pcp_pmda::{Call, Metric, SetWriter};
+
+use super::position::refuse;
 
 /// Bytes of an answer without which a source has to wait: the largest record, and what goes before it.
 const ROOM_FOR_ONE: usize = MAX_RECORD + 4096;
@@ -126,9 +126,7 @@ fn filter(
     let source = (inst != PM_IN_NULL).then_some(inst);
     let client = (call.client, call.attributes.uid);
     streams.set_filter(client, (kind, source), text, sources, fields).map_err(|refused| {
-        if let Some(held_back) = state.refused_stores.allow(Instant::now()) {
-            tracing::warn!(held_back, "filter {text:?} refused: {refused}");
-        }
+        refuse(state, call, &format!("filter {text:?}"), &refused.to_string());
         PmError::BADSTORE
     })
 }

@@ -8,6 +8,7 @@ mod field;
 pub(crate) mod labels;
 mod log;
 mod own;
+mod position;
 mod source;
 mod source_control;
 mod span;
@@ -26,6 +27,7 @@ pub(crate) fn all(access: &Access) -> Vec<Metric<State>> {
     metrics.extend(source::metrics());
     metrics.extend(log::metrics());
     metrics.extend(client::metrics());
+    metrics.extend(position::metrics());
     metrics.extend(control::metrics(access));
     metrics.extend(source_control::metrics(access));
     metrics.extend(span::metrics());

@@ -19,7 +19,7 @@ mod turn;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jumpseat_source::rules::SourceRule;
 use jumpseat_source::{Definition, Delivery, Inlet, Registry, Rules, ledger};
@@ -84,6 +84,8 @@ pub struct State {
     pub(crate) trust: Trust,
     /// When the agent started.
     pub(crate) started: Instant,
+    /// Within it sequence numbers of records mean the same that are in memory only.
+    pub(crate) epoch: u64,
     /// Holds back messages about what clients store and is refused: nobody may fill the log with them.
     pub(crate) refused_stores: Limiter,
 }
@@ -124,6 +126,7 @@ impl State {
             restarts: Arc::default(),
             trust: Trust::default(),
             started: Instant::now(),
+            epoch: new_epoch(),
             refused_stores: Limiter::new(3, Duration::from_secs(10)),
         };
         while state.drain() {}
@@ -260,4 +263,9 @@ impl State {
             self.turn.work = source.log.work();
         }
     }
+}
+
+/// No other agent on this machine has had it, unless the clock was put back to the nanosecond.
+fn new_epoch() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

@@ -98,6 +98,19 @@ impl Source {
         self.readers.as_ref().is_none_or(|readers| readers.includes(client))
     }
 
+    /// Within it sequence numbers of its records mean the same. `in_memory`: that of records that are in memory only.
+    pub(crate) fn epoch(&self, in_memory: u64) -> u64 {
+        self.disk.as_ref().map_or(in_memory, |disk| disk.epoch())
+    }
+
+    /// What a sequence number of an epoch is now; `None` if that epoch is unknown.
+    pub(crate) fn translate(&self, seq: u64, epoch: u64, in_memory: u64) -> Option<u64> {
+        match &self.disk {
+            Some(disk) => disk.translate(seq, epoch),
+            None => (epoch == in_memory).then_some(seq),
+        }
+    }
+
     /// A source that has sent nothing yet in this life of the agent. `logs`: where its records are on disk, under which number.
     pub(crate) fn new(
         name: Arc<str>,

@@ -24,9 +24,9 @@ use pcp_model::{Inst, PM_IN_NULL, PmError, Pmid, Profile, Timestamp, Value, Valu
 use pcp_pdu::{FrameReader, Pdu, RawInstanceValue, RawValue, RawValueSet, ResultKind, ResultWriter};
 use pcp_pmda::{Access, ClientId, Core};
 
-const SOURCES: usize = 3;
+pub(super) const SOURCES: usize = 3;
 const CLIENTS: usize = 4;
-const KINDS: [ArrayKind; 2] = [ArrayKind::Event, ArrayKind::HighRes];
+pub(super) const KINDS: [ArrayKind; 2] = [ArrayKind::Event, ArrayKind::HighRes];
 const FILTERS: [&str; 4] = ["", "odd == 1", "number < 0", "odd == 0 && text =~ 'a+'"];
 const TOTAL_BUDGET: u64 = 1 << 20;
 
@@ -90,14 +90,14 @@ struct Stream {
     last: Option<i64>,
 }
 
-struct Bench {
-    core: Core<State>,
+pub(super) struct Bench {
+    pub(super) core: Core<State>,
     out: Sender<Delivery>,
     fields: [Pmid; 3],
     clients: [ClientId; CLIENTS],
     streams: HashMap<(ClientId, usize, ArrayKind), Stream>,
     /// For each source: events, those lost before the log, and records delivered to anyone.
-    sent: [u64; SOURCES],
+    pub(super) sent: [u64; SOURCES],
     lost: [u64; SOURCES],
     dropped: [u64; SOURCES],
     delivered: [u64; SOURCES],
@@ -106,7 +106,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Bench {
+    pub(super) fn new() -> Bench {
         let (registry, definitions) = Registry::open(&RegistryConfig::new(DEFAULT_DOMAIN)).unwrap();
         for source in 0..SOURCES {
             assert_eq!(registry.source(&format!("s{source}")), Ok(source as Inst));
@@ -167,7 +167,13 @@ impl Bench {
         self.check();
     }
 
-    fn deliver(&mut self, source: usize, lengths: &[usize], (by_sender, here): (u64, u64), dropped: u64) {
+    pub(super) fn deliver(
+        &mut self,
+        source: usize,
+        lengths: &[usize],
+        (by_sender, here): (u64, u64),
+        dropped: u64,
+    ) {
         let mut batch = Batch::default();
         let first = self.sent[source] + by_sender + here;
         for (number, &length) in (first..).zip(lengths) {
@@ -209,7 +215,7 @@ impl Bench {
     }
 
     /// Fetches one of the records metrics. Returns how many records there were, of any kind.
-    fn fetch_records(&mut self, client: usize, kind: ArrayKind) -> usize {
+    pub(super) fn fetch_records(&mut self, client: usize, kind: ArrayKind) -> usize {
         let client = self.clients[client];
         for source in 0..SOURCES {
             let joined = self.sent[source];
@@ -251,7 +257,7 @@ impl Bench {
         count
     }
 
-    fn fetch(&mut self, client: ClientId, name: &str) -> Vec<(Inst, Value)> {
+    pub(super) fn fetch(&mut self, client: ClientId, name: &str) -> Vec<(Inst, Value)> {
         let pmid = self.core.pmid(name).unwrap();
         let value_type = self.core.desc(pmid).unwrap().value_type;
         let mut out = ResultWriter::new(64 << 20);
@@ -265,7 +271,7 @@ impl Bench {
     }
 
     /// The values of a metric that counts something, by instance.
-    fn counts(&mut self, name: &str) -> HashMap<Inst, u64> {
+    pub(super) fn counts(&mut self, name: &str) -> HashMap<Inst, u64> {
         let values = self.fetch(self.clients[0], name).into_iter();
         values
             .map(|(inst, value)| match value {
@@ -275,6 +281,28 @@ impl Bench {
             .collect()
     }
 
+    pub(super) fn try_store(
+        &mut self,
+        client: ClientId,
+        name: &str,
+        inst: Inst,
+        text: &str,
+    ) -> Result<(), PmError> {
+        self.try_store_all(client, name, &[(inst, text)])
+    }
+
+    pub(super) fn try_store_all(
+        &mut self,
+        client: ClientId,
+        name: &str,
+        texts: &[(Inst, &str)],
+    ) -> Result<(), PmError> {
+        let pmid = self.core.pmid(name).unwrap();
+        let value = |text: &str| RawValue::from_value(&Value::from(text.to_owned())).unwrap();
+        let values = texts.iter().map(|&(inst, text)| RawInstanceValue { inst, value: value(text) });
+        self.core.store(client, &RawValueSet { pmid, values: Ok(values.collect()) })
+    }
+
     fn store(&mut self, client: ClientId, name: &str, inst: Inst, value: &Value) {
         let pmid = self.core.pmid(name).unwrap();
         let value = RawValue::from_value(value).unwrap();
@@ -282,7 +310,7 @@ impl Bench {
         self.core.store(client, &set).unwrap();
     }
 
-    fn control(&mut self, name: &str, value: &Value) {
+    pub(super) fn control(&mut self, name: &str, value: &Value) {
         self.store(self.clients[0], &format!("jumpseat.control.{name}"), PM_IN_NULL, value);
     }
 
@@ -338,7 +366,7 @@ impl Bench {
     }
 }
 
-fn records(kind: ArrayKind) -> &'static str {
+pub(super) fn records(kind: ArrayKind) -> &'static str {
     match kind {
         ArrayKind::Event => "jumpseat.event.records",
         ArrayKind::HighRes => "jumpseat.event.highres_records",

@@ -2,3 +2,4 @@
 
 mod balance;
 mod cycles;
+mod positions;

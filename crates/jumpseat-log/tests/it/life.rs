@@ -2,7 +2,7 @@
 
 use byteorder::BigEndian;
 use jumpseat_log::{Entry as Appending, Limits, LogDir, LogError, SyncMode};
-use pcp_event::log::{EventLog, LogConfig};
+use pcp_event::log::{EventLog, LogConfig, Place};
 use pcp_event::pack::ArrayKind;
 use pcp_event::reader::ArrayReader;
 use pcp_model::{Pmid, Timestamp};
@@ -117,4 +117,38 @@ fn a_cursor_reads_from_files_what_memory_has_not_got() {
     assert!(times.into_iter().eq(0..15_000));
     let stats = memory.cursor_stats(cursor).expect("it has joined");
     assert_eq!((stats.delivered, stats.missed, stats.queued), (15_000, 0, 0));
+}
+
+#[test]
+fn cursors_far_apart_do_not_keep_each_other_from_reading() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let limits = Limits { source: 64 << 20, total: 64 << 20, ..LIMITS };
+    let logs = LogDir::open(dir.path(), 400, limits).expect("it is ours");
+    let _fetching = logs.fetch_thread().expect("there are threads");
+    let log = logs.source(0, "a");
+    let config = LogConfig { budget: 16 << 10, recent: 5, missed_pmid: Pmid::new(400, 16, 0) };
+    let mut memory = EventLog::with_history(config, 0, None, logs.history(&log));
+    for n in 0..3000 {
+        append(&log, n * 5..n * 5 + 5, 200);
+        memory.append(seen::batch(n * 5..n * 5 + 5, 200));
+    }
+    // More than there are segments open at a time, each in another one, and each reads a little at a time.
+    let mut cursors: Vec<_> = (0..30).map(|at| (memory.join(), at * 500)).collect();
+    assert!(log.stats().segments > 30);
+    for (cursor, at) in &cursors {
+        memory.seek(*cursor, Place::Seq(*at)).expect("it is there");
+    }
+    while cursors.iter().any(|(_, at)| *at < 15_000) {
+        for (cursor, at) in &mut cursors {
+            let mut array = Vec::new();
+            memory.read(*cursor, ArrayKind::HighRes, &mut array, 20_000).expect("it has joined");
+            if !array.is_empty() {
+                let array = ArrayReader::<BigEndian>::new(ArrayKind::HighRes, &array).expect("an array");
+                for record in array.records() {
+                    assert_eq!(record.time.sec as u64, *at);
+                    *at += 1;
+                }
+            }
+        }
+    }
 }

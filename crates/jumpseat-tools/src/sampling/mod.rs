@@ -15,6 +15,7 @@ mod record_lines;
 mod records;
 mod run;
 mod schedule;
+mod since;
 mod sink;
 mod spec;
 mod style;

@@ -97,6 +97,7 @@ pub(crate) enum SamplingOption {
     Perfetto,
     Precision,
     Raw,
+    Since,
     Timestamp,
     Verbose,
     Width,
@@ -127,6 +128,8 @@ pub(super) struct SamplingSettings {
     pub width: Option<usize>,
     /// What to store to the metric first.
     pub filter: Option<String>,
+    /// Where in the records of a host to begin.
+    pub since: Option<String>,
     /// Write JSON.
     pub json: bool,
     /// The file to write a trace to.
@@ -164,6 +167,7 @@ impl SamplingSettings {
                     None => line.complain("-f requires +ve numeric argument"),
                 },
                 SamplingOption::Raw => wanted.raw = true,
+                SamplingOption::Since => wanted.since = Some(own.argument),
                 SamplingOption::Timestamp => wanted.dated += 1,
                 SamplingOption::Verbose => wanted.verbose = true,
                 SamplingOption::Width => match number() {
@@ -183,6 +187,9 @@ impl SamplingSettings {
         let archive = !line.common().archives.is_empty();
         if self.delay && !archive {
             line.complain("delay can only be used with archives");
+        }
+        if self.since.is_some() && archive {
+            line.complain("since can only be used with hosts: -S is for archives");
         }
         // Of what is wrong PCP tells of the options first; the metric is looked at when these are right.
         if line.is_wrong() {

@@ -9,6 +9,7 @@ use pcp_model::{
 };
 
 use super::options::SamplingSettings;
+use super::since;
 use crate::tool::{Clock, Out, Ready, open, report_unusable, window};
 
 /// What a run is about.
@@ -61,6 +62,10 @@ impl Subject {
         let chosen = choose(&mut context, &desc, wanted).map_err(|what| failed(&what))?;
         if let Some(text) = wanted.filter.as_ref().filter(|_| context.kind() != ContextKind::Archive) {
             store(&mut context, &desc, chosen.as_deref(), text).map_err(|what| failed(&what))?;
+        }
+        if let Some(text) = &wanted.since {
+            since::begin(&mut context, metric, chosen.as_deref(), text, &clock.zone)
+                .map_err(|what| failed(&what))?;
         }
         let host = context.host_name().map_err(|error| failed(&error.code().to_string()))?;
         Ok(Subject { ready, context, host, window, desc, chosen, clock, out })

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::positions::with_positions;
 use super::{Metric, Notice, RecordError, Recorder, answer};
 use pcp_archive::WriteError;
 use pcp_model::{Desc, Pmid};
@@ -22,6 +23,7 @@ impl Recorder {
         }
         let mut seen = HashSet::new();
         names.retain(|name| seen.insert(name.clone()));
+        with_positions(&mut names);
         let mut recorded = HashSet::new();
         let before = std::mem::take(&mut self.metrics);
         let mut before: HashMap<Pmid, Metric> =
@@ -51,6 +53,7 @@ impl Recorder {
                 explained: false,
             }));
         }
+        self.find_positions();
         Ok(())
     }
 

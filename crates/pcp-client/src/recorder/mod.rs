@@ -22,6 +22,9 @@
 //! an instance or a parameter is met for the first time, and again where the source says that something has
 //! changed.
 //!
+//! Event records of the jumpseat agent are recorded with where they end. An archive that is continued, and a
+//! recorder that connects again, goes on there: each record is in the archive once, or in a missed record.
+//!
 //! **Cost of a sample** once all is known: the fetch, one comparison for each instance, one look at each event
 //! parameter, and the record's one write.
 
@@ -29,6 +32,7 @@ mod describe;
 mod label;
 mod metrics;
 mod notice;
+mod positions;
 
 use std::collections::{HashMap, HashSet};
 
@@ -38,6 +42,7 @@ pub use notice::{Notice, RecordError};
 use crate::{ClientError, Context, Fetched, StateChange};
 use pcp_archive::{ArchiveWriter, WriteError};
 use pcp_model::{Desc, Inst, Pmid, ValueType};
+use positions::Positions;
 
 /// Changes after which names may lead elsewhere, or metrics have got an agent.
 const NEW_NAMES: [StateChange; 3] = [StateChange::ADD, StateChange::RESTART, StateChange::NAMES];
@@ -52,6 +57,8 @@ pub struct Recorder {
     /// Those of `metrics`, to be fetched.
     pmids: Vec<Pmid>,
     fetched: Fetched,
+    /// Where event records go on.
+    positions: Positions,
     /// Event parameters that the archive describes.
     params: HashSet<Pmid>,
     /// Whether domains are to be asked for again, whatever their instances.
@@ -78,7 +85,8 @@ impl Metric {
 }
 
 impl Recorder {
-    /// Will record the metrics of these names, and those below a name.
+    /// Will record the metrics of these names, and those below a name. Event records of an archive that is continued
+    /// go on where it ends, if their source can tell and be told.
     ///
     /// # Errors
     /// [`RecordError::NoMetrics`] if there is none; what the source or the system says.
@@ -94,12 +102,14 @@ impl Recorder {
             metrics: Vec::new(),
             pmids: Vec::new(),
             fetched: Fetched::new(),
+            positions: Positions::default(),
             params: HashSet::new(),
             stale: false,
             notices: Vec::new(),
             said: HashMap::new(),
         };
         recorder.look_up()?;
+        recorder.go_on()?;
         match recorder.metrics.is_empty() {
             true => Err(RecordError::NoMetrics(recorder.notices)),
             false => Ok(recorder),
@@ -119,7 +129,7 @@ impl Recorder {
                 return Ok(false);
             }
         }
-        let changes = self.context.fetch(&self.pmids, &mut self.fetched)?;
+        let changes = self.fetch_on()?;
         let new_names = NEW_NAMES.iter().any(|&change| changes.contains(change));
         // Instances of agents that came again can be others.
         self.stale |= new_names;
@@ -127,7 +137,12 @@ impl Recorder {
             self.metrics.iter_mut().for_each(|metric| metric.explained = false);
         }
         // What explains a value comes before it: an archive that ends here can be read to its end.
-        let written = self.describe()? && self.write()?;
+        let recordable = self.describe()?;
+        let written = recordable && self.write()?;
+        // What cannot be read will not be readable the next time either.
+        if written || !recordable {
+            self.positions.settled(&self.fetched);
+        }
         self.stale = false;
         if new_names {
             self.look_up()?;
@@ -145,6 +160,7 @@ impl Recorder {
         self.archive.mark()?;
         self.context.reconnect()?;
         self.stale = true;
+        self.positions.connected_anew();
         self.look_up()
     }
 

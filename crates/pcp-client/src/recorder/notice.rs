@@ -1,11 +1,13 @@
 //! What goes wrong in recording, or is worth to be told.
 
 use crate::ClientError;
-use pcp_archive::WriteError;
+use pcp_archive::{ArchiveError, WriteError};
 use pcp_model::{PmError, Timestamp};
 
 /// The name under which the clock is spoken of: none of a metric.
 pub(super) const CLOCK: &str = " clock";
+/// The same for the positions in event records.
+pub(super) const POSITIONS: &str = " positions";
 
 /// Why recording cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +19,9 @@ pub enum RecordError {
     /// The archive.
     #[error("{0}")]
     Archive(#[from] WriteError),
+    /// The archive that is to be continued, when it was read.
+    #[error("{0}")]
+    Read(#[from] ArchiveError),
     /// None of the metrics is there; why.
     #[error("no metric to record")]
     NoMetrics(Vec<Notice>),
@@ -60,6 +65,21 @@ pub enum Notice {
         /// What is wrong.
         reason: String,
     },
+    /// The source has not got the event records that would come next: its log is another one.
+    #[error(
+        "{instance}: its records from {position} on are gone ({reason}); recorded is what there is from 0 on"
+    )]
+    BegunAnew {
+        /// The instance: a source of records.
+        instance: String,
+        /// Where the archive ended.
+        position: String,
+        /// What the agent says.
+        reason: String,
+    },
+    /// Nobody may say where event records are to go on.
+    #[error("event records cannot go on where the archive ends ({0}): they are recorded from now on")]
+    PositionsRefused(PmError),
     /// The source's clock went back; samples are left out until it is where it was.
     #[error("the clock went back from {} to {}: samples are left out until it gets there again", seconds(*last), seconds(*time))]
     ClockWentBack {

@@ -5,7 +5,7 @@
 
 use std::mem::size_of;
 
-use crate::batch::record_time;
+use crate::batch::{latest_of, record_time};
 use pcp_model::Timestamp;
 
 /// Records that were lost before they reached the log.
@@ -32,6 +32,8 @@ pub(super) struct Chunk {
     pub losses: Vec<Loss>,
     /// Sum of the losses' counts.
     lost: u64,
+    /// The latest time of all entries of the log up to the end of this chunk.
+    pub latest: Option<Timestamp>,
     /// Cursors whose next entry is in here.
     pub readers: usize,
     /// Those of them that have a filter.
@@ -40,7 +42,7 @@ pub(super) struct Chunk {
 
 impl Chunk {
     pub(super) fn new(base: u64, bytes: Vec<u8>, ends: Vec<u32>) -> Chunk {
-        Chunk { base, bytes, ends, losses: Vec::new(), lost: 0, readers: 0, filtered: 0 }
+        Chunk { base, bytes, ends, losses: Vec::new(), lost: 0, latest: None, readers: 0, filtered: 0 }
     }
 
     /// A chunk that begins with a loss.
@@ -89,6 +91,26 @@ impl Chunk {
     /// Lost records from sequence number `seq` on.
     pub(super) fn lost_from(&self, seq: u64) -> u64 {
         self.lost - self.lost_before(self.losses.partition_point(|loss| loss.seq < seq))
+    }
+
+    /// The loss that sequence number `seq` is within, if it is behind that one's first record.
+    pub(super) fn loss_around(&self, seq: u64) -> Option<&Loss> {
+        let before = self.losses.partition_point(|loss| loss.seq < seq).checked_sub(1)?;
+        self.losses.get(before).filter(|loss| loss.seq + loss.count > seq)
+    }
+
+    /// The latest time of its entries. Looks at each record.
+    pub(super) fn latest_time(&self) -> Option<Timestamp> {
+        latest_of(&self.bytes, &self.ends, 0).max(self.losses.iter().map(|loss| loss.time).max())
+    }
+
+    /// Sequence number of the first entry from `seq` on whose time is not before `time`. Looks at each record.
+    pub(super) fn not_before(&self, time: Timestamp, seq: u64) -> Option<u64> {
+        let (first, losses) = self.position(seq);
+        let record = (first..self.len()).find(|&index| record_time(self.record(index)) >= time);
+        let loss = self.losses[losses..].iter().find(|loss| loss.time >= time);
+        let record = record.map(|index| self.seq_of(index));
+        record.into_iter().chain(loss.map(|loss| loss.seq)).min()
     }
 
     /// The time of the last entry.

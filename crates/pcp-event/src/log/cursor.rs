@@ -1,5 +1,6 @@
 //! The cursors of a log: where each client is, and what it has been given.
 
+use super::chunk::Chunk;
 use crate::pack::ArrayKind;
 use pcp_model::Timestamp;
 
@@ -11,7 +12,7 @@ pub struct CursorId {
 }
 
 /// What a cursor has seen. `delivered + filtered + missed + queued` is the number of records sent
-/// since it joined, exactly.
+/// since it joined, and `again` for those it was moved back by, exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CursorStats {
@@ -19,8 +20,11 @@ pub struct CursorStats {
     pub joined_at: u64,
     /// Records delivered.
     pub delivered: u64,
-    /// Records its filter has rejected.
+    /// Records its filter has rejected, and those it was moved on over.
     pub filtered: u64,
+    /// Records it was moved back by, over all its moves: they come once more, or for the first time if they were
+    /// sent before it joined.
+    pub again: u64,
     /// Records lost for this cursor, whether its client has had a missed record for them or not.
     pub missed: u64,
     /// Those of the missed that its client is still owed a missed record for.
@@ -61,6 +65,8 @@ pub(super) struct Cursor {
     /// counted yet.
     pub seq: u64,
     pub owed: Owed,
+    /// What is older than this is passed over, up to the first that is not.
+    pub since: Option<Timestamp>,
     /// The filter group.
     pub group: Option<usize>,
     /// Set for a filtered cursor whose place has been evicted: its group counts on its behalf.
@@ -68,8 +74,40 @@ pub(super) struct Cursor {
     pub joined_at: u64,
     pub delivered: u64,
     pub filtered: u64,
+    pub again: u64,
     pub missed: u64,
     pub bytes: u64,
+}
+
+impl Cursor {
+    /// Goes to `to` over entries that are lost, the newest of them at `time`. In search of a time they are none of what its
+    /// client has asked for.
+    pub(super) fn lose(&mut self, to: u64, time: Timestamp) {
+        let count = to - self.seq;
+        match self.since {
+            None => {
+                self.owed.add(count, time);
+                self.missed += count;
+            }
+            Some(_) => self.filtered += count,
+        }
+        self.seq = to;
+    }
+
+    /// Goes on in a chunk, or to its end, over what is older than its client has asked for.
+    pub(super) fn pass_over(&mut self, chunk: &Chunk) {
+        let Some(since) = self.since else { return };
+        let found = chunk.not_before(since, self.seq);
+        let to = found.unwrap_or(chunk.end());
+        self.filtered += to - self.seq;
+        self.seq = to;
+        self.since = self.since.filter(|_| found.is_none());
+    }
+
+    /// The sequence number up to which its client has been told of everything: in front of the losses that it is owed.
+    pub(super) fn told(&self) -> u64 {
+        self.seq.saturating_sub(self.owed.count)
+    }
 }
 
 /// Slots with a serial number each, so that a stale name is recognised.

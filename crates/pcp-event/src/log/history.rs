@@ -12,6 +12,13 @@ use pcp_model::Timestamp;
 pub trait History: Debug + Send {
     /// Reads the stretch in which the entry of sequence number `seq` is. Never waits.
     fn read(&mut self, seq: u64, stretch: &mut Stretch) -> Recall;
+
+    /// Sequence number of the oldest entry that is there.
+    fn first(&self) -> Option<u64>;
+
+    /// Sequence number of an entry, not after the first one whose time is not before `time`, as near to that as is known without
+    /// waiting; `None` if all are older.
+    fn before(&self, time: Timestamp) -> Option<u64>;
 }
 
 /// What has become of an entry that is no longer in memory.
@@ -61,6 +68,16 @@ impl Recalled {
 
     pub(super) fn is_some(&self) -> bool {
         self.history.is_some()
+    }
+
+    /// Sequence number of the oldest entry that is there.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.history.as_ref()?.first()
+    }
+
+    /// Where to begin to look for a time.
+    pub(super) fn before(&self, time: Timestamp) -> Option<u64> {
+        self.history.as_ref()?.before(time)
     }
 
     /// The chunk with the entry `seq`, which is not in memory.

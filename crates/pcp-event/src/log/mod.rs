@@ -6,8 +6,10 @@
 //! becomes part of a *missed* record at the place where it was lost. For each cursor at any time
 //!
 //! ```text
-//! sequence number now - at joining == delivered + filtered + missed + queued
+//! sequence number now - at joining + again == delivered + filtered + missed + queued
 //! ```
+//!
+//! where `again` is by how much its client has moved it back ([`EventLog::seek`]).
 //!
 //! **Memory.** Records stay packed, in chunks, with 4 bytes of index each. All of it (spare capacity
 //! too) is kept within the budget: when it is full, the oldest chunk is evicted, which is at most a
@@ -38,11 +40,12 @@ mod cursor;
 mod group;
 mod history;
 mod read;
+mod seek;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::batch::{Batch, record_time};
+use super::batch::{Batch, latest_of, record_time};
 use super::filter::{FieldResolver, Filter, MAX_COST};
 use super::work::Work;
 use chunk::{Chunk, memory_of};
@@ -52,6 +55,7 @@ use group::Groups;
 use history::Recalled;
 pub use history::{History, Recall, Stretch};
 use pcp_model::{Pmid, Timestamp};
+pub use seek::{Place, SeekError};
 
 /// Smallest budget; a smaller one is raised to this.
 pub const MIN_BUDGET: usize = 16 * 1024;
@@ -96,8 +100,11 @@ pub struct EventLog {
     /// Cursors that have read everything, and those of them with a filter.
     caught_up: usize,
     caught_up_filtered: usize,
-    /// The time of the newest entry that was evicted from under a cursor.
-    evicted_time: Timestamp,
+    /// The latest time of all entries so far, and of those that are no longer held, or somewhat later.
+    latest: Option<Timestamp>,
+    gone_latest: Option<Timestamp>,
+    /// The time of the newest entry that is no longer held.
+    gone_time: Timestamp,
     /// What filters may still do.
     work: Work,
     /// What is no longer in memory.
@@ -120,6 +127,8 @@ struct Totals {
 pub struct LogStats {
     /// Sequence number of the next record: the number of records sent so far, lost ones included.
     pub seq: u64,
+    /// Sequence number of the oldest entry held, `seq` if there is none.
+    pub first: u64,
     /// Most bytes of memory.
     pub budget: usize,
     /// Bytes of memory held, at most the budget.
@@ -149,7 +158,9 @@ impl EventLog {
             next_seq: 0,
             caught_up: 0,
             caught_up_filtered: 0,
-            evicted_time: Timestamp::default(),
+            latest: None,
+            gone_latest: None,
+            gone_time: Timestamp::default(),
             work: Work::UNLIMITED,
             recalled: Recalled::default(),
             memory: 0,
@@ -172,6 +183,7 @@ impl EventLog {
         if let Some(chunk) = newest.filter(|chunk| chunk.end() == next && chunk.memory() <= log.config.budget)
         {
             log.records += chunk.len();
+            log.latest = chunk.latest_time();
             log.push(chunk);
             log.release();
         }
@@ -186,9 +198,10 @@ impl EventLog {
             0 => batch.len().saturating_sub(self.config.recent),
             _ => 0,
         };
-        self.next_seq += unwanted as u64;
+        let latest = batch.latest_time();
+        self.skip(&batch, unwanted);
         if unwanted == batch.len() {
-            return self.release();
+            return;
         }
         let (bytes, ends) = batch.into_parts();
         // A batch of its own chunk costs no copy. Not a small one, as each chunk has its overhead; not one with much
@@ -199,9 +212,11 @@ impl EventLog {
         if unwanted == 0 && movable && tight && self.make_room(needed) {
             self.next_seq += ends.len() as u64;
             self.records += ends.len();
+            self.latest = self.latest.max(latest);
             self.push(Chunk::new(self.next_seq - ends.len() as u64, bytes, ends));
         } else {
-            self.copy(&bytes, &ends[unwanted..], unwanted.checked_sub(1).map_or(0, |last| ends[last]));
+            let offset = unwanted.checked_sub(1).map_or(0, |last| ends[last]);
+            self.copy(&bytes, &ends[unwanted..], offset, latest);
         }
         self.release();
     }
@@ -220,8 +235,10 @@ impl EventLog {
             return 0;
         }
         self.totals.missed += count;
-        // Those who join later do not see what was lost before.
-        if self.cursors.len() == 0 {
+        self.latest = self.latest.max(Some(time));
+        // Nobody will read it but who seeks, and then it is gone with what was before it.
+        if self.cursors.len() == 0 && self.chunks.is_empty() {
+            (self.gone_latest, self.gone_time) = (self.latest, time);
             self.next_seq += count;
             return count;
         }
@@ -239,7 +256,7 @@ impl EventLog {
     pub fn skip_to(&mut self, seq: u64) {
         debug_assert!(self.next_seq <= seq, "the history counts as this log does");
         if self.next_seq < seq {
-            self.append_missed(seq - self.next_seq, self.evicted_time);
+            self.append_missed(seq - self.next_seq, self.gone_time);
         }
     }
 
@@ -318,6 +335,7 @@ impl EventLog {
     pub fn stats(&self) -> LogStats {
         LogStats {
             seq: self.next_seq,
+            first: self.first_seq(),
             budget: self.config.budget,
             bytes: self.memory,
             records: self.records,
@@ -336,6 +354,7 @@ impl EventLog {
             joined_at: cursor.joined_at,
             delivered: cursor.delivered,
             filtered: cursor.filtered,
+            again: cursor.again,
             missed: cursor.missed,
             owed: cursor.owed.count,
             queued: self.next_seq - cursor.seq,
@@ -365,8 +384,21 @@ impl EventLog {
         self.chunks.back().filter(|tail| tail.end() == self.next_seq)
     }
 
-    /// Copies records into the last chunk and new ones. `offset` is where the first begins.
-    fn copy(&mut self, bytes: &[u8], mut ends: &[u32], mut offset: u32) {
+    /// Passes over the first `count` records of a batch, which nobody will read.
+    fn skip(&mut self, batch: &Batch, count: usize) {
+        let Some(newest) = count.checked_sub(1).and_then(|last| batch.get(last)) else { return };
+        // What is held goes with them: there are no cursors, and `recent` shows what comes behind.
+        while self.pop().is_some() {}
+        self.next_seq += count as u64;
+        self.latest = self.latest.max(batch.latest_time());
+        // Of all the batch, lest all of its times have to be looked at.
+        (self.gone_latest, self.gone_time) = (self.latest, record_time(newest));
+    }
+
+    /// Copies records into the last chunk and new ones. `offset` is where the first begins, `latest` their latest
+    /// time.
+    fn copy(&mut self, bytes: &[u8], mut ends: &[u32], mut offset: u32, latest: Option<Timestamp>) {
+        let all = ends.len();
         let limit = self.max_copied();
         while !ends.is_empty() {
             let fits = |room: usize| ends.partition_point(|&end| (end - offset) as usize <= room);
@@ -402,6 +434,8 @@ impl EventLog {
                 if new {
                     self.push(Chunk::new(self.next_seq, Vec::new(), Vec::new()));
                 }
+                let latest = if count == all { latest } else { latest_of(bytes, piece, offset) };
+                self.latest = self.latest.max(latest);
                 self.change_tail(|tail| tail.extend(records, piece, offset, limit));
                 self.next_seq += count as u64;
                 self.records += count;
@@ -410,17 +444,20 @@ impl EventLog {
         }
     }
 
-    fn push(&mut self, chunk: Chunk) {
+    /// Adds a chunk, once `latest` knows its times.
+    fn push(&mut self, mut chunk: Chunk) {
         self.memory += chunk.memory();
+        chunk.latest = self.latest;
         self.chunks.push_back(chunk);
         self.adopt_readers();
     }
 
-    /// Changes the last chunk, which is about to hold the next entry.
+    /// Changes the last chunk, which is about to hold the next entry, once `latest` knows its time.
     fn change_tail(&mut self, change: impl FnOnce(&mut Chunk)) {
         if let Some(tail) = self.chunks.back_mut() {
             self.memory -= tail.memory();
             change(tail);
+            tail.latest = self.latest;
             self.memory += tail.memory();
         }
         self.adopt_readers();
@@ -462,10 +499,9 @@ impl EventLog {
             return true;
         }
         if chunk.readers > 0 {
-            // Cursors are not visited: they find out when they are used next. All that is left to them is this time,
-            // of which the newest is enough.
+            // Cursors are not visited: they find out when they are used next. All that is left to them is `gone_time`,
+            // as the newest is enough.
             self.totals.evicted += chunk.len() as u64;
-            self.evicted_time = chunk.last_time();
             self.groups.evict(&chunk, &mut self.cursors, &mut self.work);
             // Filtered ones are lagging now, and no longer counted as filtered readers of any chunk.
             match self.chunks.front_mut() {
@@ -490,6 +526,8 @@ impl EventLog {
             if keep <= front.len() / 2 {
                 self.memory -= front.memory();
                 self.records -= front.len() - keep;
+                self.gone_time = record_time(front.record(front.len() - keep - 1));
+                self.gone_latest = front.latest;
                 front.trim(keep);
                 self.memory += front.memory();
             }
@@ -501,6 +539,7 @@ impl EventLog {
         let chunk = self.chunks.pop_front()?;
         self.memory -= chunk.memory();
         self.records -= chunk.len();
+        (self.gone_latest, self.gone_time) = (chunk.latest, chunk.last_time());
         Some(chunk)
     }
 
@@ -544,7 +583,7 @@ impl EventLog {
             cursor.filtered += failed;
             cursor.seq = first;
         } else if cursor.seq < first {
-            cursor.owed.add(first - cursor.seq, self.evicted_time);
+            cursor.owed.add(first - cursor.seq, self.gone_time);
             cursor.missed += first - cursor.seq;
             cursor.seq = first;
         }

@@ -4,6 +4,7 @@ use byteorder::{BigEndian, ByteOrder};
 
 use super::chunk::Chunk;
 use super::cursor::{CursorId, Owed, ReadOutcome, missed_len};
+use super::seek::MAX_PASSED;
 use super::{EventLog, LogConfig, READ_WORK, Recall};
 use crate::filter::BoundFilter;
 use crate::pack::{
@@ -35,7 +36,7 @@ impl EventLog {
         let allowed = READ_WORK.steps().min(self.work.steps());
         let mut work = Work::new(allowed);
         let (mut chunk, mut is_behind) = (self.chunk_of(from), false);
-        let in_memory = self.first_seq();
+        let (in_memory, mut passed) = (self.first_seq(), 0);
         // What is owed comes first, as it was lost before what the cursor reads next. If it does not fit, nothing may
         // overtake it: the array ends here.
         while array.missed(&mut cursor.owed, &self.config) && cursor.seq < self.next_seq {
@@ -44,10 +45,7 @@ impl EventLog {
                 match self.recalled.chunk_with(cursor.seq) {
                     Ok(chunk) => chunk,
                     Err(Recall::Lost { to, time }) => {
-                        let to = to.clamp(cursor.seq + 1, in_memory);
-                        cursor.owed.add(to - cursor.seq, time);
-                        cursor.missed += to - cursor.seq;
-                        cursor.seq = to;
+                        cursor.lose(to.clamp(cursor.seq + 1, in_memory), time);
                         continue;
                     }
                     // With the next request, which `more` asks for.
@@ -63,13 +61,24 @@ impl EventLog {
                 }
                 &self.chunks[chunk]
             };
+            // A cursor that was moved into a loss of the history misses the rest of it.
+            if let Some(loss) = here.loss_around(cursor.seq) {
+                cursor.lose(loss.seq + loss.count, loss.time);
+                continue;
+            }
+            if cursor.since.is_some() {
+                cursor.pass_over(here);
+                passed += 1;
+                if passed == MAX_PASSED {
+                    break;
+                }
+                continue;
+            }
             let (first, losses) = here.position(cursor.seq);
             let next_loss = here.losses.get(losses);
             // A loss at the cursor's place becomes owed, and is written by the next turn of the loop.
             if let Some(loss) = next_loss.filter(|loss| loss.seq == cursor.seq) {
-                cursor.owed.add(loss.count, loss.time);
-                cursor.missed += loss.count;
-                cursor.seq += loss.count;
+                cursor.lose(loss.seq + loss.count, loss.time);
                 continue;
             }
             let end = next_loss.map_or(here.len(), |loss| loss.index as usize);
@@ -86,6 +95,8 @@ impl EventLog {
         let used = self.work.take(allowed - work.steps());
         debug_assert!(used, "no more was allowed than there is");
         let (outcome, bytes) = array.finish(cursor.owed.count > 0 || cursor.seq < self.next_seq);
+        // What comes from now on is wanted, whatever its time.
+        cursor.since = cursor.since.filter(|_| cursor.seq < self.next_seq);
         cursor.delivered += outcome.delivered;
         cursor.filtered += rejected;
         cursor.bytes += bytes as u64;

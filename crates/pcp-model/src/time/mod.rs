@@ -1,4 +1,4 @@
-//! Times as PCP's tools take and print them: intervals (`-t`), instants and windows (`-S -T -A -O`), zones
+//! Times as PCP's tools take and print them: intervals (`-t`), instants, moments and windows (`-S -T -A -O`), zones
 //! (`-Z`), clock and calendar forms. Feature `time`.
 //!
 //! Everything here is a pure function of its arguments: the reference times and the current time come in
@@ -7,10 +7,12 @@
 mod getdate;
 mod instant;
 mod interval;
+mod moment;
 mod window;
 mod zone;
 
 pub use interval::parse_interval;
+pub use moment::parse_moment;
 pub use window::{Reference, Switches, Window, parse_window};
 pub use zone::{Civil, Zone, rfc3339};
 

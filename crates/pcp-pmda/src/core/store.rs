@@ -12,7 +12,7 @@ impl<S> Core<S> {
     ///
     /// # Errors
     /// `PM_ERR_PMID` for an unknown metric, `PM_ERR_PERMISSION` for one that is read-only or not for this
-    /// client, `PM_ERR_CONV` for values of another type, `PM_ERR_INST` for unknown instances,
+    /// client, `PM_ERR_CONV` for values of another type, `PM_ERR_INST` for unknown instances, or the same one twice,
     /// `PM_ERR_VALUE` for no values at all, and what the agent says.
     pub fn store(&mut self, client: ClientId, set: &RawValueSet) -> Result<(), PmError> {
         self.refresh_names();
@@ -54,6 +54,9 @@ impl<S> Core<S> {
         if about_events && !is_one_text(&values) {
             return Err(PmError::BADSTORE);
         }
+        if metric.is_some_and(|metric| metric.any_instance) && !are_distinct(&values) {
+            return Err(PmError::INST);
+        }
         // From here on a refusal leaves the values before it stored: nobody can take a value back.
         for InstanceValue { inst, value } in &values {
             // The instance of a singular metric means nothing, whatever the client sent.
@@ -74,6 +77,11 @@ impl<S> Core<S> {
 /// Whether one text is stored, once for each instance: what a text means takes its time to find out, and a request has
 /// room for a thousand.
 fn is_one_text(values: &[InstanceValue]) -> bool {
+    values.iter().all(|value| value.value == values[0].value) && are_distinct(values)
+}
+
+/// Whether each instance is there once: what is stored for one may be work, too.
+fn are_distinct(values: &[InstanceValue]) -> bool {
     let mut seen = FxHashSet::default();
-    values.iter().all(|value| value.value == values[0].value && seen.insert(value.inst))
+    values.iter().all(|value| seen.insert(value.inst))
 }

@@ -69,7 +69,7 @@ pub(crate) struct RecordArgs {
     /// File with metrics to record, one a line as METRIC above; # begins a comment
     #[arg(short = 'c', long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Continue the archive if it is there; a mark separates what is new
+    /// Continue the archive if it is there; a mark separates what is new, event records go on where they ended
     #[arg(long)]
     append: bool,
     /// Show no progress, and no report at the end

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use byteorder::BigEndian;
 use pcp_event::batch::Batch;
-use pcp_event::log::{CursorId, EventLog, History, LogConfig, Recall, Stretch};
+use pcp_event::log::{CursorId, EventLog, History, LogConfig, Place, Recall, Stretch};
 use pcp_event::pack::{ArrayKind, EventFlags, Param};
 use pcp_event::reader::ArrayReader;
 use pcp_model::{Pmid, Timestamp};
@@ -44,19 +44,30 @@ impl History for Kept {
             None => Recall::Lost { to: u64::MAX, time: Timestamp::new(8, 0) },
         }
     }
+
+    fn first(&self) -> Option<u64> {
+        self.0.lock().expect("nobody panics").first().map(|(oldest, _)| oldest.first)
+    }
+
+    fn before(&self, _: Timestamp) -> Option<u64> {
+        self.first()
+    }
 }
 
 /// A cursor, and what it has been given: numbers of records, and how many were missed in front of each.
+#[derive(Debug)]
 struct Reader {
     cursor: CursorId,
     joined: u64,
     seen: u64,
     missed: u64,
+    /// It was moved to a time, and has not seen where that is.
+    since: Option<u64>,
 }
 
 impl Reader {
     /// Reads once. `what`: the entries, `None` for a lost one.
-    fn read(&mut self, log: &mut EventLog, what: &[Option<u64>], max: usize) -> bool {
+    fn read(&mut self, log: &mut EventLog, kept: &Kept, what: &[Option<u64>], max: usize) -> bool {
         let mut array = Vec::new();
         let outcome = log.read(self.cursor, ArrayKind::HighRes, &mut array, max).expect("it has joined");
         if outcome.records > 0 {
@@ -66,10 +77,16 @@ impl Reader {
                 match first.map(|param| (param.pmid, param.value)) {
                     None => {}
                     Some((MISSED, Param::U64(count))) => {
+                        assert_eq!(self.since, None, "a time does not say how many there were");
                         self.seen += count;
                         self.missed += count;
                     }
                     Some((_, Param::U64(number))) => {
+                        if let Some(since) = self.since.take() {
+                            assert!(number >= since, "{number} is older than {since}");
+                            self.passed(what, kept, since..number);
+                            self.seen = number;
+                        }
                         assert_eq!(what[self.seen as usize], Some(number), "entry {}", self.seen);
                         self.seen += 1;
                     }
@@ -79,8 +96,50 @@ impl Reader {
         }
         let stats = log.cursor_stats(self.cursor).expect("it has joined");
         let sum = stats.delivered + stats.filtered + stats.missed + stats.queued;
-        assert_eq!(sum, what.len() as u64 - self.joined, "the account balances: {stats:?}");
+        assert_eq!(sum, what.len() as u64 - self.joined + stats.again, "the account balances: {stats:?}");
+        if self.since.is_some() && !outcome.more {
+            let since = self.since.take().unwrap_or_default();
+            self.passed(what, kept, since..what.len() as u64);
+            self.seen = what.len() as u64;
+        }
+        assert!(self.since.is_some() || log.position(self.cursor) == Some(self.seen));
         outcome.more
+    }
+
+    /// Of what a search for a time has passed over, nothing could have been given.
+    fn passed(&self, what: &[Option<u64>], kept: &Kept, mut passed: std::ops::Range<u64>) {
+        let kept = kept.0.lock().expect("nobody panics");
+        let is_gone = |seq| {
+            let stretch = kept.iter().find(|(kept, _)| (kept.first..end(kept)).contains(&seq));
+            stretch.is_none_or(|(_, fate)| *fate == Fate::Gone)
+        };
+        let given = passed.find(|&seq| what[seq as usize].is_some() && !is_gone(seq));
+        assert_eq!(given, None, "{self:?}");
+    }
+
+    /// Moves it anywhere.
+    fn seek(&mut self, log: &mut EventLog, what: &[Option<u64>], random: &mut Random) {
+        let seq = random.below(what.len() + 1) as u64;
+        self.since = None;
+        let place = match random.below(6) {
+            0 => Place::Newest,
+            1 => Place::Oldest,
+            2 | 3 => Place::Time(Timestamp::new(seq as i64 + 4, 0)),
+            _ => Place::Seq(seq),
+        };
+        log.seek(self.cursor, place).expect("there is such a place");
+        self.seen = log.position(self.cursor).expect("it has joined");
+        if let Place::Time(time) = place {
+            // In memory it is found at once, in the history when it is read.
+            let found = what.get(self.seen as usize);
+            let is_found = found.is_none_or(|found| found.is_some_and(|n| n as i64 >= time.sec));
+            self.since = (!is_found).then_some(time.sec as u64);
+        }
+        match place {
+            Place::Seq(seq) => assert_eq!(self.seen, seq),
+            Place::Oldest => assert_eq!(self.seen, 0),
+            _ => {}
+        }
     }
 }
 
@@ -130,16 +189,21 @@ fn each_cursor_gets_each_entry_once_wherever_it_is() {
             match random.below(10) {
                 0 => {
                     let joined = what.len() as u64;
-                    readers.push(Reader { cursor: log.join(), joined, seen: joined, missed: 0 });
+                    readers.push(Reader { cursor: log.join(), joined, seen: joined, missed: 0, since: None });
                 }
                 1 if readers.len() > 1 => {
                     let gone = readers.swap_remove(random.below(readers.len()));
                     log.leave(gone.cursor);
                 }
-                2..5 => {
+                2 => {
+                    if let Some(reader) = readers.last_mut() {
+                        reader.seek(&mut log, &what, &mut random);
+                    }
+                }
+                3..6 => {
                     let max = random.below(20_000);
                     if let Some(reader) = readers.last_mut() {
-                        reader.read(&mut log, &what, max);
+                        reader.read(&mut log, &kept, &what, max);
                     }
                 }
                 _ => append(&mut log, &kept, &mut what, &mut random),
@@ -147,7 +211,7 @@ fn each_cursor_gets_each_entry_once_wherever_it_is() {
             assert!(log.stats().bytes <= log.stats().budget);
         }
         for reader in &mut readers {
-            while reader.read(&mut log, &what, 50_000) {}
+            while reader.read(&mut log, &kept, &what, 50_000) {}
             assert_eq!(reader.seen, what.len() as u64);
         }
     }

@@ -5,3 +5,4 @@ mod filter;
 mod history;
 mod model;
 mod scenarios;
+mod seek;

@@ -4,6 +4,9 @@
 //! that neither a fetch nor `jumpseat.client` takes longer per stream the more there are. Filters take no
 //! more than [`FILTER_BUDGET`] over all clients; equal texts are kept once.
 
+pub(crate) mod places;
+mod starts;
+
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,6 +22,7 @@ use pcp_pmda::{ClientId, Instances};
 use super::fields::Fields;
 use super::source::Source;
 use super::sources::Sources;
+use starts::Starts;
 
 /// One client's place in one source's log.
 #[derive(Debug)]
@@ -48,6 +52,8 @@ const MAX_STREAMS: usize = 65_536;
 pub(crate) const FILTER_BUDGET: usize = 32 << 20;
 /// Most of that for the filters that one user has stored; those whom nobody knows are one user.
 const USER_BUDGET: usize = FILTER_BUDGET / 4;
+/// Characters of a reason for refusing what a client stored.
+const MAX_REFUSAL: usize = 256;
 /// What each filter counts for at least, so that there cannot be too many of them.
 const MIN_STORED: usize = 4 << 10;
 
@@ -104,6 +110,8 @@ pub(crate) struct Streams {
     /// Streams opened so far, and those that were not because there were too many.
     opened: u64,
     refused: u64,
+    /// Places of streams that are not open yet.
+    starts: usize,
     filters: FxHashMap<Arc<str>, Weak<Stored>>,
     streams_fill: Fill,
     filters_fill: Fill,
@@ -116,6 +124,10 @@ struct Client {
     streams: Vec<Stream>,
     by_source: FxHashMap<(Inst, ArrayKind), usize>,
     filters: Vec<FilterRule>,
+    /// Where its streams begin that are not open yet.
+    starts: Starts,
+    /// Why what it stored last was refused.
+    refusal: Option<Box<str>>,
     /// Who it is, as far as is known.
     identity: Identity,
     /// The metrics of which it wanted all instances when it fetched them last.
@@ -132,6 +144,7 @@ impl Default for Streams {
             last_serial: first_number() as u64,
             opened: 0,
             refused: 0,
+            starts: 0,
             filters: FxHashMap::default(),
             streams_fill: Fill::default(),
             filters_fill: Fill::default(),
@@ -183,6 +196,10 @@ impl Streams {
         let filter = state.filter_for(source, kind).map(|rule| Arc::clone(&rule.stored));
         if let Some(stored) = &filter {
             log.set_filter(cursor, stored.filter.clone(), fields);
+        }
+        if let Some(place) = state.starts.of(kind, source) {
+            // A source that is new has none of the numbers it may have been told for all: its first is the nearest.
+            let _ = log.seek(cursor, place);
         }
         // Never a negative one, which would mean no instance at all.
         self.last_inst = self.last_inst.checked_add(1).unwrap_or(0);
@@ -323,9 +340,22 @@ impl Streams {
         client.streams.get(*client.by_source.get(&(source, kind))?)
     }
 
+    /// Remembers why what a client has stored was refused: the protocol has a number for it, and no words.
+    pub(crate) fn refuse(&mut self, client: ClientId, reason: &str) {
+        // No longer than a line: what was stored may be part of it.
+        let reason = reason.chars().take(MAX_REFUSAL).collect::<String>();
+        client_entry(&mut self.by_client, &mut self.last_serial, client).refusal = Some(reason.into());
+    }
+
+    /// Why what a client stored last was refused.
+    pub(crate) fn refusal(&self, client: ClientId) -> Option<&str> {
+        self.by_client.get(&client)?.refusal.as_deref()
+    }
+
     /// Forgets a client and gives up its places.
     pub(crate) fn end(&mut self, client: ClientId, sources: &mut Sources) {
         let Some(state) = self.by_client.remove(&client) else { return };
+        self.starts -= state.starts.len();
         let mut insts: Vec<Inst> = state.streams.iter().map(|stream| stream.inst).collect();
         insts.sort_unstable();
         // All in one pass: a client with many streams, and many such clients, must not hold up the others.
