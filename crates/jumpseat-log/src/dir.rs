@@ -185,14 +185,16 @@ impl LogDir {
         }
     }
 
-    /// The thread that fetches what readers want.
+    /// The thread that fetches what readers want, and writes down what was only noted.
     ///
     /// # Errors
     /// The system has no thread.
     pub fn fetch_thread(&self) -> io::Result<Worker> {
         let fetcher = self.fetcher.clone();
         let (end, ended) = until_dropped();
-        Worker::spawn("log-fetch", end, move || fetcher.work(&ended))
+        let common = Arc::clone(&self.common);
+        let settle = move || common.each().iter().for_each(|source| source.settle());
+        Worker::spawn("log-fetch", end, move || fetcher.work(&ended, settle))
     }
 
     /// The thread that syncs what was appended, once an interval.

@@ -3,8 +3,9 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, Sender, bounded, select, tick};
 use pcp_files::{Disk, DiskFile};
 
 use crate::segment::{OpenSegment, Patience, ReadError};
@@ -74,12 +75,13 @@ impl Fetcher {
         self.sender.try_send(job).ok().map(|()| slot)
     }
 
-    /// Does what readers ask for, until `ended` is disconnected.
-    pub(crate) fn work(&self, ended: &Receiver<Infallible>) {
-        let mut buffer = vec![0; 256 << 10];
+    /// Does what readers ask for, until `ended` is disconnected; `settle` is called once a second, and at the end.
+    pub(crate) fn work(&self, ended: &Receiver<Infallible>, settle: impl Fn()) {
+        let (mut buffer, ticks) = (vec![0; 256 << 10], tick(Duration::from_secs(1)));
         loop {
             select! {
-                recv(ended) -> _ => return,
+                recv(ended) -> _ => return settle(),
+                recv(ticks) -> _ => settle(),
                 recv(self.receiver) -> job => match job {
                     Ok(job) => job.run(&mut buffer),
                     Err(_) => return,

@@ -29,7 +29,7 @@ pub use common::{Limits, SyncMode};
 pub use dir::{LogDir, LogError, LogStats};
 pub use format::{Damage, VERSION};
 pub use reader::Reader;
-pub use source::{Appended, Appender, Entry, LOST, SourceLog, SourceStats};
+pub use source::{Appended, Appender, DELIVERED, Entry, LOST, SourceLog, SourceStats};
 pub use state::{MAX_ABOVE, MAX_MARK_TEXT, MAX_MARKS, Mark, State};
 
 /// The examples of README.md are tests.

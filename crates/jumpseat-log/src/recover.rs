@@ -136,6 +136,7 @@ impl Tail {
         };
         let is_checked = head.boot != common.boot;
         let (mut at, mut changes, mut body) = (segment.start, Vec::new(), Vec::new());
+        let mut newest: Option<(u64, BatchHead)> = None;
         while at < len {
             let found = segment.batch_head(at, &mut changes, Patience::Wait);
             let is_last = |batch: &BatchHead| at + batch.len() as u64 >= len;
@@ -157,7 +158,7 @@ impl Tail {
                     match whole {
                         Ok(()) => {
                             tail.take(&batch, &changes);
-                            tail.last = is_last(&batch).then(|| stretch_of(&batch, &mut body)).flatten();
+                            newest = Some((at, batch)).filter(|_| batch.records > 0).or(newest);
                         }
                         Err(error) => tail.tear(&batch, is_last(&batch), (common, segment, at), &error),
                     }
@@ -176,6 +177,12 @@ impl Tail {
                     }
                 }
             }
+        }
+        // Those behind it only tell of other things.
+        if let Some((at, batch)) = newest.filter(|(_, batch)| batch.end() == tail.next)
+            && segment.body(at, &batch, &mut body, Patience::Wait).is_ok()
+        {
+            tail.last = stretch_of(&batch, &mut body);
         }
         tail
     }

@@ -33,6 +33,9 @@ const MAX_RETRY: Duration = Duration::from_secs(30);
 
 /// The counter of lost records, which the log keeps itself: those that it was told of, and those that it has lost.
 pub const LOST: u32 = 0;
+/// The counter of records that readers have had, which the log keeps, too: it is told with what is appended next, or within a
+/// second.
+pub const DELIVERED: u32 = 9;
 
 /// What is appended at once: what was lost, then records.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +82,8 @@ pub struct SourceLog {
     /// Sequence number behind what survives a loss of power.
     synced: AtomicU64,
     failing: AtomicBool,
+    /// Records that readers have had since something was appended last.
+    delivered: AtomicU64,
 }
 
 /// Where the next batch goes.
@@ -176,6 +181,7 @@ impl SourceLog {
             next: AtomicU64::new(found.next),
             synced: AtomicU64::new(synced),
             failing: AtomicBool::new(false),
+            delivered: AtomicU64::new(0),
         }
     }
 
@@ -197,6 +203,19 @@ impl SourceLog {
     /// Appends an entry.
     pub fn append(&self, entry: &Entry<'_>) -> Appended {
         self.lock().append(entry)
+    }
+
+    /// Notes that readers have had so many records. Never waits.
+    pub fn delivered(&self, records: u64) {
+        self.delivered.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// Writes down what has only been noted.
+    pub(crate) fn settle(&self) {
+        if self.delivered.load(Ordering::Relaxed) > 0 {
+            let (lost, batch) = ((0, Timestamp::default()), &Batch::default());
+            self.append(&Entry { lost, batch, counters: &[], marks: &[], numbered: 0 });
+        }
     }
 
     /// What the log knows now. Waits for who appends.
@@ -325,12 +344,12 @@ impl SourceLog {
     }
 
     /// Writes a batch, if the disk takes it.
-    fn write(&self, tail: &mut Tail, head: &mut BatchHead, entry: &Entry<'_>) -> bool {
+    fn write(&self, tail: &mut Tail, head: &mut BatchHead, own: &[(u32, u64)], entry: &Entry<'_>) -> bool {
         let now = Instant::now;
         if tail.failing.as_ref().is_some_and(|failing| now() < failing.retry_at) {
             return false;
         }
-        tail.encode(head, entry);
+        tail.encode(head, own, entry);
         match self.try_write(tail, head, entry) {
             Ok(()) => {
                 if tail.failing.take().is_some() {
@@ -468,10 +487,11 @@ impl Appender<'_> {
             numbered: entry.numbered,
             ..BatchHead::default()
         };
+        let own = [(LOST, lost), (DELIVERED, log.delivered.swap(0, Ordering::Relaxed))];
         // A new segment begins with the state as it is before this batch.
-        let written = log.write(tail, &mut head, entry);
+        let written = log.write(tail, &mut head, &own, entry);
         tail.state.change(entry.counters, entry.marks);
-        tail.state.change(&[(LOST, lost)], []);
+        tail.state.change(&own, []);
         tail.lost_run = if entry.batch.is_empty() { tail.lost_run + lost } else { 0 };
         tail.next = first + lost + entry.batch.len() as u64;
         log.next.store(tail.next, Ordering::Release);
@@ -503,14 +523,14 @@ impl Tail {
     }
 
     /// Fills the buffers with what goes before and behind the records.
-    fn encode(&mut self, head: &mut BatchHead, entry: &Entry<'_>) {
+    fn encode(&mut self, head: &mut BatchHead, own: &[(u32, u64)], entry: &Entry<'_>) {
         self.head.clear();
         self.head.resize(BATCH_HEAD, 0);
-        put_changes(&mut self.head, &[(LOST, head.lost)], entry.counters, entry.marks.iter());
+        put_changes(&mut self.head, own, entry.counters, entry.marks.iter());
         if self.head.len() > BATCH_HEAD + MAX_CHANGES {
             // Rather something twice than nothing at all.
             self.head.truncate(BATCH_HEAD);
-            put_changes(&mut self.head, &[(LOST, head.lost)], entry.counters, [].iter());
+            put_changes(&mut self.head, own, entry.counters, [].iter());
         }
         head.changes = (self.head.len() - BATCH_HEAD) as u32;
         head.records = entry.batch.len() as u32;

@@ -2,7 +2,7 @@
 //!
 //! Keys are numbers in files: none changes its meaning, and new ones come at free places.
 
-use jumpseat_log::{LOST, State};
+use jumpseat_log::{DELIVERED, LOST, State};
 use pcp_model::Inst;
 
 use crate::delivery::{Cause, Loss, Reason, Tallies};
@@ -15,6 +15,7 @@ const PAST: u32 = 5;
 const LATE: u32 = 6;
 const FOLDED: u32 = 7;
 const REPEATED: u32 = 8;
+const _: () = assert!(DELIVERED == 9);
 /// And the causes behind it.
 const DROPPED: u32 = 16;
 /// And the reasons behind it.
@@ -27,6 +28,8 @@ const TYPE: u32 = 1 << 31;
 pub struct Sums {
     /// Records that were lost before they reached the log, or in it.
     pub missed: u64,
+    /// Records that readers have had.
+    pub delivered: u64,
     /// What deliveries told, but for the types; received without those that are missed.
     pub tallies: Tallies,
 }
@@ -69,7 +72,7 @@ pub fn sums(state: &State) -> Sums {
     for reason in Reason::ALL {
         tallies.rejected[reason as usize] = state.counter(REJECTED + reason as u32);
     }
-    Sums { missed: state.counter(LOST), tallies }
+    Sums { missed: state.counter(LOST), delivered: state.counter(DELIVERED), tallies }
 }
 
 /// How many events of a (source, event type) pair there have been.

@@ -87,6 +87,9 @@ fn read(
                 *first_served = inst.saturating_add(1);
             }
             source.account.delivered += outcome.delivered;
+            if let Some(disk) = source.disk.as_ref().filter(|_| outcome.delivered > 0) {
+                disk.delivered(outcome.delivered);
+            }
             outcome.records > 0
         })?;
     }

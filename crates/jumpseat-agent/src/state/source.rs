@@ -191,8 +191,9 @@ impl Source {
 impl Account {
     /// What a log on disk says of lives before.
     fn of(sums: &Sums) -> Account {
-        let mut account = Account { received: sums.missed, missed: sums.missed, ..Account::default() };
-        account.enter(&sums.tallies, 0);
+        let Sums { missed, delivered, ref tallies, .. } = *sums;
+        let mut account = Account { received: missed, missed, delivered, ..Account::default() };
+        account.enter(tallies, 0);
         account
     }
 

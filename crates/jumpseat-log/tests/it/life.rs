@@ -1,7 +1,7 @@
 //! Logs on real files, over several lives.
 
 use byteorder::BigEndian;
-use jumpseat_log::{Entry as Appending, Limits, LogDir, LogError, SyncMode};
+use jumpseat_log::{DELIVERED, Entry as Appending, Limits, LogDir, LogError, SyncMode};
 use pcp_event::log::{EventLog, LogConfig, Place};
 use pcp_event::pack::ArrayKind;
 use pcp_event::reader::ArrayReader;
@@ -151,4 +151,21 @@ fn cursors_far_apart_do_not_keep_each_other_from_reading() {
             }
         }
     }
+}
+
+#[test]
+fn what_readers_have_had_is_noted_at_the_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let logs = LogDir::open(dir.path(), 400, LIMITS).expect("it is ours");
+    let fetching = logs.fetch_thread().expect("there are threads");
+    let log = logs.source(0, "a");
+    append(&log, 0..4, 5);
+    log.delivered(3);
+    drop(fetching);
+    drop((log, logs));
+    let logs = LogDir::open(dir.path(), 400, LIMITS).expect("it is ours");
+    let log = logs.source(0, "a");
+    assert_eq!((log.next(), log.state().counter(DELIVERED)), (4, 3));
+    // And the newest records are still at hand.
+    assert_eq!(log.newest().map(|newest| (newest.first, newest.ends.len())), Some((0, 4)));
 }
