@@ -21,7 +21,7 @@ const MEMORY: &str = "memory";
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
-    /// The directory; `None` is one in the state directory, [`MEMORY`] none.
+    /// The directory; `None` is one in the state directory, `memory` none.
     pub dir: Option<PathBuf>,
     /// Bytes on disk for the records of one source.
     pub source_budget: ByteSize,
