@@ -29,6 +29,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         let arrived = Timestamp::new(1_800_000_000, 0);
         let mut replies = Vec::new();
         let used = intake.feed(data, arrived, shared, &mut replies);
+        shared.lanes.flush();
+        intake.acknowledge(shared, &mut replies);
         intake.finish(&data[used..], arrived, shared, &mut replies);
+        intake.leave(shared);
     });
 });

@@ -267,3 +267,110 @@ fn a_full_disk_is_told_and_left_and_come_back_to() {
     assert!(agent.process.text().contains("the log of test: is on disk again"));
     assert_eq!(value(&agent, "jumpseat.source.received", SOURCE), next.to_string());
 }
+
+#[test]
+fn a_file_whose_feed_is_killed_again_and_again_is_there_once() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let mut agent = seat.serve([]);
+    seat.wait_for_socket();
+    let file = dir.path().join("events.ndjson");
+    fs::write(&file, lines(0..20_000)).expect("the test's directory is writable");
+    let feed = || {
+        let mut command = Command::new(JUMPSEAT);
+        command.args(["feed", "--quiet", "--sender", "the file", "--socket"]).arg(seat.socket()).arg(&file);
+        command.stderr(std::process::Stdio::piped());
+        command
+    };
+    let mut random = Random::new(12, 13);
+    for kill in 0..100 {
+        let mut running = feed().spawn().expect("the program is built");
+        // Any moment will do: of its start, while it sends, or when it is done.
+        std::thread::sleep(Duration::from_micros(random.below(60_000) as u64));
+        running.kill().expect("it is ours");
+        running.wait().expect("it is ours");
+        if kill % 25 == 24 {
+            agent.process.crash();
+            agent = seat.serve([]);
+            seat.wait_for_socket();
+        }
+    }
+    let last = feed().output().expect("the program is built");
+    assert!(last.status.success(), "{last:?}");
+    assert!(on_disk(&seat) == (0..20_000).collect::<Vec<_>>());
+    let shown = |metric| value(&agent, metric, SOURCE);
+    assert_eq!(
+        (shown("jumpseat.source.received"), shown("jumpseat.source.missed")),
+        ("20000".into(), "0".into())
+    );
+    assert_ne!(shown("jumpseat.source.repeated"), "0");
+}
+
+#[test]
+fn feed_goes_on_with_the_next_agent() {
+    for framing in [&[][..], &["--binary"]] {
+        let dir = temp_dir();
+        let seat = Seat::in_dir(dir.path(), "");
+        let mut agent = seat.serve([]);
+        seat.wait_for_socket();
+        let mut feed = Command::new(JUMPSEAT)
+            .args(["feed", "--quiet", "--socket"])
+            .arg(seat.socket())
+            .args(framing)
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the program is built");
+        let mut input = feed.stdin.take().expect("it is piped");
+        let mut random = Random::new(12, 14);
+        // Where nobody ever answered it would not wait for the next.
+        input.write_all(line(0).as_bytes()).expect("it reads");
+        let received = || values(&agent, "jumpseat.source.received").remove(SOURCE);
+        eventually("the first is there", || (received()? == "1").then_some(()));
+        let mut sent = 1;
+        for _ in 0..10 {
+            let count = random.below(3000) as u64 + 1;
+            input.write_all(lines(sent..sent + count).as_bytes()).expect("it reads");
+            sent += count;
+            std::thread::sleep(Duration::from_micros(random.below(20_000) as u64));
+            agent.process.crash();
+            agent = seat.serve([]);
+        }
+        drop(input);
+        let output = feed.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains(&format!("sent {sent}, ")), "{said}");
+        assert!(on_disk(&seat) == (0..sent).collect::<Vec<_>>(), "{said}");
+    }
+}
+
+#[test]
+fn what_an_otlp_client_was_told_is_taken_in_survives_a_kill() {
+    let dir = temp_dir();
+    let port = support::free_port();
+    let seat = Seat::in_dir(dir.path(), &format!("[otlp]\nlisten = \"127.0.0.1:{port}\"\n"));
+    let body = |round: u64| {
+        let records: Vec<_> = (0..100)
+            .map(|n| serde_json::json!({ "attributes": [{ "key": "n", "value": { "intValue": round * 100 + n } }] }))
+            .collect();
+        let service = serde_json::json!([{ "key": "service.name", "value": { "stringValue": "told" } }]);
+        let scopes = serde_json::json!([{ "logRecords": records }]);
+        serde_json::json!({ "resourceLogs": [{ "resource": { "attributes": service }, "scopeLogs": scopes }] })
+            .to_string()
+    };
+    for round in 0..10 {
+        let mut agent = seat.serve([]);
+        let mut stream = eventually("the port", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+        let body = body(round);
+        let head = "POST /v1/logs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+        write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).expect("sent");
+        let mut answer = String::new();
+        BufReader::new(&stream).read_line(&mut answer).expect("an answer");
+        agent.process.crash();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let shown = log(&seat, &["show", "told"]);
+    let records = shown.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let found: Vec<_> = records.filter_map(|record| record["n"].as_u64()).collect();
+    assert!(found == (0..1000).collect::<Vec<_>>(), "{found:?}");
+}

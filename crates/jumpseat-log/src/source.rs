@@ -223,6 +223,11 @@ impl SourceLog {
         self.tail().state.clone()
     }
 
+    /// How far a stream is now. Waits for who appends.
+    pub fn mark(&self, stream: &[u8]) -> Option<Mark> {
+        self.tail().state.mark(stream).cloned()
+    }
+
     /// The sequence number of the next record.
     pub fn next(&self) -> u64 {
         self.next.load(Ordering::Acquire)

@@ -81,6 +81,11 @@ impl State {
         self.marks.values().map(|(_, mark)| mark)
     }
 
+    /// The mark of a stream.
+    pub fn mark(&self, stream: &[u8]) -> Option<&Mark> {
+        self.marks.get(stream).map(|(_, mark)| mark)
+    }
+
     /// Adds to sums and moves marks.
     pub fn change<'a>(&mut self, added: &[(u32, u64)], marks: impl IntoIterator<Item = &'a Mark>) {
         for (key, count) in added.iter().filter(|(_, count)| *count > 0) {

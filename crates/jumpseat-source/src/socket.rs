@@ -127,6 +127,8 @@ struct Conn {
     deaf: bool,
     /// In the queue of those that may have something to read.
     queued: bool,
+    /// In the list of those that are to be told what is committed.
+    tells: bool,
     /// The summary is queued; gone when it is written, or at this time.
     closing: Option<Instant>,
 }
@@ -140,6 +142,8 @@ struct Service {
     conns: Slab<Conn>,
     /// Those that may have something to read, each once.
     ready: VecDeque<usize>,
+    /// Those of senders that are to be told what is committed.
+    telling: VecDeque<usize>,
     /// Those that have only to read their summary.
     closing: Vec<usize>,
     /// When to accept: readiness is told once, so that a try that failed has to be made again unasked.
@@ -173,6 +177,7 @@ impl Service {
             max_connections: config.max_connections,
             conns: Slab::new(),
             ready: VecDeque::new(),
+            telling: VecDeque::new(),
             closing: Vec::new(),
             accept_at: None,
             // Room for what a connection carried over, and a whole read behind it.
@@ -219,6 +224,7 @@ impl Service {
             self.round();
             // Everything of a round leaves before the next wait, so that no record is as old as its connection is slow.
             self.shared.lanes.flush();
+            self.tell();
             self.close_lingering();
         }
         // What was already read is not lost because of the stop.
@@ -296,6 +302,7 @@ impl Service {
             written: 0,
             deaf: false,
             queued: false,
+            tells: false,
             closing: None,
         });
         self.stats.accepted.fetch_add(1, Ordering::Relaxed);
@@ -366,8 +373,39 @@ impl Service {
                     continue;
                 }
             }
+            if conn.intake.has_to_tell() && !std::mem::replace(&mut conn.tells, true) {
+                self.telling.push_back(index);
+            }
+            self.write(index);
+            while let Some(other) = self.shared.displaced.pop() {
+                self.displace(other as usize);
+            }
+        }
+    }
+
+    /// Tells senders what is committed.
+    fn tell(&mut self) {
+        for _ in 0..self.telling.len() {
+            let Some(index) = self.telling.pop_front() else { return };
+            let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.tells) else { continue };
+            conn.intake.acknowledge(&self.shared, &mut conn.replies);
+            // What waits in an order window, or for room, is told later.
+            conn.tells = conn.intake.has_to_tell();
+            if conn.tells {
+                self.telling.push_back(index);
+            }
             self.write(index);
         }
+    }
+
+    /// The sender of a connection has come on another one.
+    fn displace(&mut self, index: usize) {
+        let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.closing.is_none()) else { return };
+        conn.carry = Vec::new();
+        conn.intake.displace(&mut self.shared, &mut conn.replies);
+        conn.closing = Some(Instant::now() + LINGER);
+        self.closing.push(index);
+        self.write(index);
     }
 
     /// Writes what replies there are; closes the connection if they were the last.
@@ -403,6 +441,7 @@ impl Service {
         let Some(mut conn) = self.conns.try_remove(index) else { return };
         // Its last records must have left before another connection can get its number.
         self.shared.lanes.flush();
+        conn.intake.leave(&mut self.shared);
         self.shared.lanes.forget(index as u32);
         // Neither can fail in a way that matters for a connection that is going away.
         let _ = self.poll.registry().deregister(&mut conn.stream);

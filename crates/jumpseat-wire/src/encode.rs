@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use crate::severity::Severity;
 use crate::{
-    CLOCK, FIELD, HELLO, MAX_INTERNED, MAX_NAME, MAX_NAME_BYTES, MISSED, RECORD, SOURCE, SYNC, TYPE, USE,
-    flag,
+    CLOCK, FIELD, HELLO, MAX_INTERNED, MAX_NAME, MAX_NAME_BYTES, MISSED, RECORD, SENDER, SOURCE, SYNC, TYPE,
+    USE, flag,
 };
 use crate::{put_frame, put_text, put_varint};
 
@@ -136,6 +136,14 @@ impl Encoder {
     pub fn new(out: &mut Vec<u8>) -> Encoder {
         out.extend_from_slice(&HELLO);
         Encoder::default()
+    }
+
+    /// Names the sender, 1 to [`MAX_SENDER`](crate::MAX_SENDER) bytes, and says that the next record has this number, from 1.
+    pub fn sender(&mut self, id: &[u8], next: u64, out: &mut Vec<u8>) {
+        self.payload.clear();
+        put_varint(&mut self.payload, next);
+        self.payload.extend_from_slice(id);
+        put_frame(out, SENDER, &self.payload);
     }
 
     /// Makes a source the current one.

@@ -8,9 +8,10 @@
 //! ```
 //!
 //! Numbers of fixed width are little-endian; varints are unsigned LEB128; texts are a varint length and
-//! that many bytes. [`encode`] is the sending side; the receiving one is the agent's.
+//! that many bytes. [`encode`] is the sending side, [`resend`] what it keeps until it is acknowledged; the receiving one is the agent's.
 
 pub mod encode;
+pub mod resend;
 pub mod severity;
 
 /// First byte of a binary stream. No UTF-8 text contains it.
@@ -36,6 +37,13 @@ pub const MISSED: u8 = 6;
 pub const USE: u8 = 7;
 /// Says which clock the times of what follows are of: its code (1), as the system numbers clocks.
 pub const CLOCK: u8 = 8;
+/// Names the sender, and numbers what it sends from now on: next number, name.
+pub const SENDER: u8 = 11;
+/// Answer to [`SENDER`]: the highest number that is known of it, or 0.
+pub const KNOWN: u8 = 0x8b;
+/// Everything up to this number is committed: number, 1 if it survives as the log on disk promises, else 0 (1),
+/// how many events of the connection were refused.
+pub const COMMITTED: u8 = 0x8c;
 /// Answer to [`SYNC`]: token, accepted, rejected, missed.
 pub const ACK: u8 = 0x85;
 /// The last frame from the server: the summary as JSON text.
@@ -59,6 +67,10 @@ pub mod flag {
 pub const MAX_INTERNED: usize = 4096;
 /// Most bytes of names a connection may define, altogether.
 pub const MAX_NAME_BYTES: usize = 128 * 1024;
+/// Longest name of a sender, in bytes.
+pub const MAX_SENDER: usize = 128;
+/// Highest number that a connection may begin with.
+pub const MAX_NUMBER: u64 = 1 << 62;
 /// Bytes of the longest varint.
 pub const MAX_VARINT: usize = 10;
 /// Longest name in a definition, in bytes.
@@ -94,6 +106,22 @@ pub fn put_ack(out: &mut Vec<u8>, token: u64, accepted: u64, rejected: u64, miss
         put_varint(&mut payload, number);
     }
     put_frame(out, ACK, &payload);
+}
+
+/// Appends a [`COMMITTED`] frame.
+pub fn put_committed(out: &mut Vec<u8>, number: u64, is_durable: bool, rejected: u64) {
+    let mut payload = Vec::with_capacity(1 + 2 * MAX_VARINT);
+    put_varint(&mut payload, number);
+    payload.push(u8::from(is_durable));
+    put_varint(&mut payload, rejected);
+    put_frame(out, COMMITTED, &payload);
+}
+
+/// Appends a [`KNOWN`] frame.
+pub fn put_known(out: &mut Vec<u8>, number: u64) {
+    let mut payload = Vec::with_capacity(MAX_VARINT);
+    put_varint(&mut payload, number);
+    put_frame(out, KNOWN, &payload);
 }
 
 /// Reads a varint: its value and length. `None`: cut short, or longer than 64 bits.

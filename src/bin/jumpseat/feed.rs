@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jumpseat::source::clock::SenderClock;
 use jumpseat::source::config::socket_to_use;
@@ -39,6 +39,12 @@ pub(crate) struct FeedArgs {
     /// Clock of this machine that numeric times are of: realtime, monotonic or boottime [default: the socket's]
     #[arg(short, long, value_name = "CLOCK", conflicts_with = "plain", value_parser = clock)]
     clock: Option<SenderClock>,
+    /// Name under which the events are numbered, so that each is taken in once even if all are sent again [default: a new one]
+    #[arg(long, value_name = "ID")]
+    sender: Option<String>,
+    /// How long to try to go on after the connection broke: what is not acknowledged is sent again
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    retry: u32,
     /// Use the compact binary framing
     #[arg(short, long)]
     binary: bool,
@@ -64,6 +70,8 @@ pub(crate) fn run(args: FeedArgs) -> ExitCode {
     let options = FeedOptions {
         socket: args.socket.unwrap_or_else(socket_to_use),
         source: args.source,
+        sender: Some(args.sender.unwrap_or_else(new_sender)),
+        retry: Duration::from_secs(args.retry.into()),
         lines: if args.plain {
             LineKind::Plain { event_type: args.event_type, severity: args.severity }
         } else {
@@ -96,6 +104,12 @@ pub(crate) fn run(args: FeedArgs) -> ExitCode {
     }
 }
 
+/// A name that no other sender of this user has or had.
+fn new_sender() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("feed-{}-{}", std::process::id(), now.as_nanos())
+}
+
 fn open(files: &[PathBuf]) -> Result<Vec<Input>, (PathBuf, io::Error)> {
     let stdin =
         || Input { name: "standard input".to_owned(), size: None, reader: Box::new(io::stdin().lock()) };
@@ -120,13 +134,20 @@ fn progress_line(progress: &Progress) -> String {
         Some(total) if total > 0 => format!(", {:.0} %", progress.bytes as f64 * 100.0 / total as f64),
         _ => String::new(),
     };
-    format!("{} events, {rate:.0}/s, {}{percent}", progress.events, bytes(progress.bytes))
+    let waiting = if progress.waiting { ", waiting for the agent" } else { "" };
+    format!("{} events, {rate:.0}/s, {}{percent}{waiting}", progress.events, bytes(progress.bytes))
 }
 
 fn report_lines(report: &Report) -> Vec<String> {
     let mut first =
         format!("sent {}, accepted {}, rejected {}", report.sent, report.accepted, report.rejected);
-    for (count, what) in [(report.truncated, "truncated"), (report.missed, "missed by a busy agent")] {
+    let more = [
+        (report.truncated, "truncated"),
+        (report.missed, "missed by a busy agent"),
+        (report.repeated, "there already"),
+        (report.reconnects, "times connected again"),
+    ];
+    for (count, what) in more {
         if count > 0 {
             first.push_str(&format!(", {count} {what}"));
         }
@@ -168,6 +189,7 @@ mod tests {
             events: 2000,
             bytes: 123_456,
             total: Some(246_912),
+            waiting: false,
             elapsed: Duration::from_millis(500),
         };
         assert_eq!(progress_line(&progress), "2000 events, 4000/s, 123.5 kB, 50 %");

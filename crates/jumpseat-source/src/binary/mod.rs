@@ -8,10 +8,12 @@ mod read;
 use crate::clock::{Offset, SenderClock};
 use crate::delivery::{MAX_SENDER_LOSS, Reason};
 use crate::event::{Limits, Refusal};
-use crate::lanes::{Arrival, At, InternedField, LaneId, Lanes, Record, TypeSlot};
+use crate::lanes::{Arrival, At, InternedField, LaneId, Lanes, Numbered, Record, TypeSlot};
 use crate::registry::WellKnown;
 use jumpseat_wire::severity::Severity;
-use jumpseat_wire::{CLOCK, FIELD, HELLO, MAX_VARINT, MISSED, RECORD, SOURCE, SYNC, TYPE, USE, flag, varint};
+use jumpseat_wire::{
+    CLOCK, FIELD, HELLO, MAX_VARINT, MISSED, RECORD, SENDER, SOURCE, SYNC, TYPE, USE, flag, varint,
+};
 use pcp_event::{EventFlags, Param};
 use pcp_model::Timestamp;
 use read::Reader;
@@ -28,6 +30,8 @@ pub(crate) struct Destination<'a> {
     pub default_source: LaneId,
     /// How the bytes got here.
     pub arrival: Arrival,
+    /// The number that a record will have, if the sender numbers them.
+    pub number: Option<Numbered>,
 }
 
 /// One frame taken off the input.
@@ -37,12 +41,14 @@ pub(crate) struct TakenFrame {
     pub consumed: usize,
     /// Whether they began a frame.
     pub frame: bool,
+    /// Whether that is, or was to be, a record.
+    pub is_record: bool,
     /// What they were.
     pub outcome: Result<Frame, Refusal>,
 }
 
 /// What a frame was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
     /// Nothing to do without more bytes.
     Incomplete,
@@ -52,6 +58,15 @@ pub(crate) enum Frame {
     Record {
         /// Something was cut off it.
         truncated: bool,
+    },
+    /// A record that was there already.
+    Repeated,
+    /// The connection is this sender's, and its records are numbered from here on.
+    Sender {
+        /// Its name.
+        id: Box<[u8]>,
+        /// The next record's number.
+        next: u64,
     },
     /// The connection's source is this from now on.
     Source(LaneId),
@@ -98,7 +113,8 @@ impl Decoder {
         if !self.greeted {
             return self.hello(input);
         }
-        let incomplete = TakenFrame { consumed: 0, frame: false, outcome: Ok(Frame::Incomplete) };
+        let incomplete =
+            TakenFrame { consumed: 0, frame: false, is_record: false, outcome: Ok(Frame::Incomplete) };
         let Some((&kind, rest)) = input.split_first() else { return incomplete };
         let (len, width) = match varint(rest) {
             Some(found) => found,
@@ -108,7 +124,12 @@ impl Decoder {
                 // Without its length nobody knows where the next frame begins.
                 self.lost = true;
                 let refusal = Refusal::at(1, Reason::Frame, "not a frame length");
-                return TakenFrame { consumed: input.len(), frame: true, outcome: Err(refusal) };
+                return TakenFrame {
+                    consumed: input.len(),
+                    frame: true,
+                    is_record: false,
+                    outcome: Err(refusal),
+                };
             }
         };
         let head = 1 + width;
@@ -117,15 +138,20 @@ impl Decoder {
             let skipped = len.min((input.len() - head) as u64);
             self.skip = len - skipped;
             let refusal = Refusal::at(0, Reason::OversizeLine, "a frame longer than the limit");
-            return TakenFrame { consumed: head + skipped as usize, frame: true, outcome: Err(refusal) };
+            return TakenFrame {
+                consumed: head + skipped as usize,
+                frame: true,
+                is_record: kind == RECORD,
+                outcome: Err(refusal),
+            };
         }
         let end = head + len as usize;
         // Nothing is consumed of half a frame: the caller gives it again with more behind it, so that no frame is
         // ever copied together here.
         let Some(payload) = input.get(head..end) else { return incomplete };
-        let outcome =
-            if kind == RECORD { self.record(payload, to) } else { self.definition(kind, payload, to) };
-        TakenFrame { consumed: end, frame: true, outcome }
+        let is_record = kind == RECORD;
+        let outcome = if is_record { self.record(payload, to) } else { self.definition(kind, payload, to) };
+        TakenFrame { consumed: end, frame: true, is_record, outcome }
     }
 
     /// Skips more of an oversized frame.
@@ -133,11 +159,12 @@ impl Decoder {
         let skipped = self.skip.min(input.len() as u64);
         self.skip -= skipped;
         let outcome = Ok(if self.skip > 0 { Frame::Incomplete } else { Frame::Nothing });
-        TakenFrame { consumed: skipped as usize, frame: false, outcome }
+        TakenFrame { consumed: skipped as usize, frame: false, is_record: false, outcome }
     }
 
     fn hello(&mut self, input: &[u8]) -> TakenFrame {
-        let mut taken = TakenFrame { consumed: 0, frame: false, outcome: Ok(Frame::Incomplete) };
+        let mut taken =
+            TakenFrame { consumed: 0, frame: false, is_record: false, outcome: Ok(Frame::Incomplete) };
         if input.starts_with(&HELLO) {
             self.greeted = true;
             taken.consumed = HELLO.len();
@@ -199,6 +226,11 @@ impl Decoder {
                 read.end()?;
                 Ok(Frame::Clock(clock))
             }
+            SENDER => {
+                let next = read.varint()?;
+                let id = read.name(&mut self.name_bytes)?.as_bytes().into();
+                Ok(Frame::Sender { id, next })
+            }
             MISSED => self.missed(read, to),
             _ => Err(Refusal::at(0, Reason::Frame, "a frame of an unknown kind")),
         }
@@ -224,6 +256,12 @@ impl Decoder {
         let mut read = Reader::new(payload, to.limits);
         let Head { flags, time, lane, slot, type_name, severity } =
             head(&mut read, *offset, sources, types, to)?;
+        if let Some(number) = to.number {
+            if to.lanes.is_there(lane, number) {
+                return Ok(Frame::Repeated);
+            }
+            to.lanes.number(number);
+        }
         let (arrival, event_type) = (to.arrival, slot);
         let mut record = to.lanes.begin(At { arrival, lane, event_type, time, flags: record_flags(flags) });
         if flags & EventFlags::ID.0 as u8 != 0 {

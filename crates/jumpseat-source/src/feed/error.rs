@@ -25,6 +25,14 @@ pub enum FeedError {
         /// The server's word.
         why: String,
     },
+    /// The server does not take the sender's name.
+    #[error(
+        "sender {0:?} was refused: a name has 1 to 128 bytes, and 256 senders of a user may be connected"
+    )]
+    Sender(String),
+    /// Another connection goes on as this sender.
+    #[error("another connection goes on as sender {0:?}")]
+    Displaced(String),
     /// Not a word for a severity.
     #[error("{0:?} is no severity: use {list}", list = severity::WORDS.join(", "))]
     Severity(String),

@@ -6,6 +6,7 @@
 
 mod error;
 mod input;
+mod keep;
 mod options;
 mod record;
 mod session;
@@ -18,6 +19,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use self::input::{LineReader, Position};
+use self::keep::Keep;
 use self::session::Session;
 use super::clock::{Offset, SenderClock};
 use super::event::{Event, Limits, Refusal};
@@ -52,6 +54,8 @@ pub struct Progress {
     pub bytes: u64,
     /// Bytes there are, if all inputs have a known size.
     pub total: Option<u64>,
+    /// The connection broke, and there is no other yet.
+    pub waiting: bool,
     /// Time since the start.
     pub elapsed: Duration,
 }
@@ -69,6 +73,10 @@ pub struct Report {
     pub truncated: u64,
     /// Taken in, but lost because the agent could not keep up. They are part of `accepted`.
     pub missed: u64,
+    /// Recognised by the server as there already.
+    pub repeated: u64,
+    /// How often the connection broke and there was another.
+    pub reconnects: u64,
     /// Bytes read.
     pub bytes: u64,
     /// How long it took.
@@ -92,7 +100,7 @@ pub struct Rejection {
     pub detail: String,
 }
 
-/// Sends all inputs, one after the other, over one connection. `progress` is called now and then.
+/// Sends all inputs, one after the other, over one connection, or several if they break and the sender has a name. `progress` is called now and then.
 ///
 /// # Errors
 /// [`FeedError`]; what the server took in until then stays there.
@@ -109,8 +117,12 @@ pub fn feed(
     let start = Instant::now();
     let total = inputs.iter().map(|input| input.size).sum();
     let mut feeder = Feeder {
-        session: Session::open(options)?,
+        session: Session::open(options, 1)?,
+        keep: options.sender.as_ref().map(|_| Keep::new()),
         options,
+        start,
+        total,
+        progress,
         position: Position::default(),
         report: Report::default(),
         event: Event::default(),
@@ -143,21 +155,24 @@ pub fn feed(
             }
             if told.elapsed() >= PROGRESS_EVERY {
                 told = Instant::now();
-                let bytes = before + lines.consumed();
-                progress(&Progress { events: feeder.report.sent, bytes, total, elapsed: start.elapsed() });
+                feeder.report.bytes = before + lines.consumed();
+                feeder.tell_progress(false);
             }
         }
         feeder.report.bytes = before + lines.consumed();
     }
-    let mut report = feeder.finish()?;
-    report.elapsed = start.elapsed();
-    let Report { sent: events, bytes, elapsed, .. } = report;
-    progress(&Progress { events, bytes, total, elapsed });
-    Ok(report)
+    feeder.finish()?;
+    feeder.tell_progress(false);
+    Ok(Report { elapsed: start.elapsed(), ..feeder.report })
 }
 
 struct Feeder<'a> {
     session: Session,
+    /// What is not acknowledged, if the sender has a name.
+    keep: Option<Keep>,
+    start: Instant,
+    total: Option<u64>,
+    progress: &'a mut dyn FnMut(&Progress),
     options: &'a FeedOptions,
     position: Position,
     report: Report,
@@ -177,16 +192,27 @@ impl Feeder<'_> {
             self.session.blank_line();
             return Ok(());
         }
+        if self.keep.is_some() {
+            return self.send_kept(line);
+        }
         self.report.sent += 1;
+        self.transmit(line, self.position.line());
+        Ok(())
+    }
+
+    /// Has a line go out, in the framing of the connection.
+    fn transmit(&mut self, line: &[u8], number: u64) {
         match (&self.options.lines, self.session.encoder()) {
             (LineKind::Json, None) => {
                 self.report.sent -= u64::from(is_control(line));
                 self.session.line(line);
+                self.session.mark_frames(number);
             }
             (LineKind::Plain { event_type, severity }, None) => {
                 self.line.clear();
                 put_plain(&mut self.line, &message(line), event_type.as_deref(), severity.as_deref());
                 self.session.line(&self.line);
+                self.session.mark_frames(number);
             }
             (LineKind::Plain { event_type, severity }, Some(encoder)) => {
                 let message = message(line);
@@ -197,7 +223,7 @@ impl Feeder<'_> {
                     ..Record::default()
                 };
                 let encoded = encoder.0.record(&record, encoder.1).map_err(|error| error.to_string());
-                self.encoded(encoded);
+                self.encoded(encoded, number);
             }
             (LineKind::Json, Some(encoder)) => {
                 // In frames, unlike lines, times in text would be of the clock, too: so it is read here.
@@ -205,59 +231,80 @@ impl Feeder<'_> {
                 let offset = offset.then_some(self.offset);
                 let encoded = encode(line, offset, &mut self.event, encoder);
                 match encoded {
-                    Ok(true) => self.encoded(Ok(())),
+                    Ok(true) => self.encoded(Ok(()), number),
                     // A control line: it speaks of a connection in the line framing.
                     Ok(false) => self.report.sent -= 1,
-                    Err((column, reason, detail)) => self.refuse(column, reason, detail),
+                    Err((column, reason, detail)) => self.refuse(number, column, reason, detail),
                 }
             }
         }
-        Ok(())
     }
 
-    fn encoded(&mut self, encoded: Result<(), String>) {
+    fn encoded(&mut self, encoded: Result<(), String>, number: u64) {
         match encoded {
-            Ok(()) => self.session.mark_frames(self.position.line()),
-            Err(detail) => self.refuse(1, "frame", detail),
+            Ok(()) => self.session.mark_frames(number),
+            Err(detail) => self.refuse(number, 1, "frame", detail),
         }
     }
 
-    fn refuse(&mut self, column: u32, reason: &str, detail: String) {
+    fn refuse(&mut self, number: u64, column: u32, reason: &str, detail: String) {
         self.report.rejected += 1;
         if self.first.is_none() {
-            let (input, line) = self.position.resolve(self.position.line());
+            let (input, line) = self.position.resolve(number);
             let (column, reason) = (column.into(), reason.to_owned());
-            self.first = Some((self.position.line(), Rejection { input, line, column, reason, detail }));
+            self.first = Some((number, Rejection { input, line, column, reason, detail }));
         }
+    }
+
+    fn tell_progress(&mut self, waiting: bool) {
+        let Report { sent: events, bytes, .. } = self.report;
+        let elapsed = self.start.elapsed();
+        (self.progress)(&Progress { events, bytes, total: self.total, waiting, elapsed });
     }
 
     fn flush(&mut self) -> Result<(), FeedError> {
+        if self.keep.is_some() {
+            return self.send_all();
+        }
         let sent = self.report.sent;
         self.session.flush().map_err(|error| self.session.gone(&self.options.socket, sent, error))
     }
 
-    fn finish(mut self) -> Result<Report, FeedError> {
+    /// Waits for the end of all that was sent, and fills in the report.
+    fn finish(&mut self) -> Result<(), FeedError> {
         self.flush()?;
-        let sent = self.report.sent;
-        let summary = self
-            .session
-            .finish()
-            .map_err(|error| self.session.gone(&self.options.socket, sent, error))?
-            .map_err(|answer| FeedError::Answer { socket: self.options.socket.clone(), answer })?;
-        let mut report = self.report;
-        report.accepted = summary.accepted;
-        report.rejected += summary.rejected;
-        report.truncated = summary.truncated;
-        report.missed = summary.missed;
-        let theirs = summary.first_error.map(|error| {
-            let global = self.session.line_of(error.line);
-            let (input, line) = self.position.resolve(global);
-            let session::FirstError { column, reason, detail, .. } = error;
-            (global, Rejection { input, line, column, reason, detail })
-        });
-        report.first_rejection =
-            [self.first, theirs].into_iter().flatten().min_by_key(|(line, _)| *line).map(|(_, first)| first);
-        Ok(report)
+        self.wait_for_all()?;
+        let socket = &self.options.socket;
+        let summary = match self.session.finish() {
+            // All is acknowledged: nothing is missing but details.
+            Err(_) if self.keep.as_ref().is_some_and(Keep::is_done) => {
+                self.count_broken();
+                None
+            }
+            Err(error) => return Err(self.session.gone(socket, self.report.sent, error)),
+            Ok(Err(answer)) => return Err(FeedError::Answer { socket: socket.clone(), answer }),
+            Ok(Ok(summary)) => Some(summary),
+        };
+        let mut theirs = None;
+        if let Some(summary) = summary {
+            self.report.accepted += summary.accepted;
+            self.report.rejected += summary.rejected;
+            self.report.truncated += summary.truncated;
+            self.report.missed += summary.missed;
+            self.report.repeated += summary.repeated;
+            theirs = summary.first_error.map(|error| self.rejection(error));
+        }
+        let first = [self.first.take(), theirs].into_iter().flatten().min_by_key(|(line, _)| *line);
+        self.report.first_rejection = first.map(|(_, first)| first);
+        Ok(())
+    }
+
+    /// The server's first refusal, with its line over all inputs.
+    fn rejection(&self, error: session::FirstError) -> (u64, Rejection) {
+        let session::FirstError { line, column, reason, detail } = error;
+        let global = self.session.line_of(line);
+        let (input, line) = self.position.resolve(global);
+        (global, Rejection { input, line, column, reason, detail })
     }
 }
 

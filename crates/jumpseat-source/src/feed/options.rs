@@ -1,6 +1,7 @@
 //! What to send where.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::clock::SenderClock;
 
@@ -11,6 +12,11 @@ pub struct FeedOptions {
     pub socket: PathBuf,
     /// The source to name; `None` leaves it to the server.
     pub source: Option<String>,
+    /// The name under which events are numbered, so that they can be sent again after a connection broke and are there once;
+    /// `None`: they are sent once, and what was under way when a connection breaks is lost.
+    pub sender: Option<String>,
+    /// How long to try to go on after a connection broke, if there is a sender's name.
+    pub retry: Duration,
     /// What the lines are.
     pub lines: LineKind,
     /// Use the binary framing.

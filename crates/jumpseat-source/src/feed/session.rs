@@ -28,6 +28,10 @@ pub(super) struct Summary {
     pub truncated: u64,
     #[serde(default)]
     pub missed: u64,
+    #[serde(default)]
+    pub repeated: u64,
+    #[serde(default)]
+    pub displaced: bool,
     pub first_error: Option<FirstError>,
 }
 
@@ -41,22 +45,35 @@ pub(super) struct FirstError {
     pub detail: String,
 }
 
+/// What the server said without being asked.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// Nothing yet.
+    Nothing,
+    /// Everything up to this number is committed, and so many events of the connection were refused.
+    Committed { number: u64, rejected: u64 },
+    /// Its last word.
+    Summary(Summary),
+}
+
 /// A connection.
 pub(super) struct Session {
     stream: UnixStream,
     out: Vec<u8>,
+    /// What the server said and nobody has looked at.
+    inbox: Vec<u8>,
     encoder: Option<Encoder>,
-    /// Frames sent so far.
+    /// Lines or frames sent so far.
     frames: u64,
     /// How much of `out` is counted in `frames`.
     counted: usize,
-    /// From which frame on a line has which distance to its frame: (frame, line), where that changes.
+    /// From which frame on a line of the input has which distance to its frame: (frame, line), where that changes.
     marks: Vec<(u64, u64)>,
 }
 
 impl Session {
-    /// Connects and greets.
-    pub(super) fn open(options: &FeedOptions) -> Result<Session, FeedError> {
+    /// Connects and greets. `next`: the number of the first event, for senders that name themselves.
+    pub(super) fn open(options: &FeedOptions, next: u64) -> Result<Session, FeedError> {
         if let Some(name) = &options.source
             && !is_source_name(name)
         {
@@ -68,16 +85,17 @@ impl Session {
         stream.set_read_timeout(Some(PATIENCE)).map_err(connect)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(connect)?;
         let (out, encoder) = (Vec::new(), None);
-        let mut session = Session { stream, out, encoder, frames: 0, counted: 0, marks: Vec::new() };
+        let mut session =
+            Session { stream, out, inbox: Vec::new(), encoder, frames: 0, counted: 0, marks: Vec::new() };
         if options.binary {
-            session.greet_binary(options)?
+            session.greet_binary(options, next)?
         } else {
-            session.greet_lines(options)?
+            session.greet_lines(options, next)?
         }
         Ok(session)
     }
 
-    fn greet_lines(&mut self, options: &FeedOptions) -> Result<(), FeedError> {
+    fn greet_lines(&mut self, options: &FeedOptions, next: u64) -> Result<(), FeedError> {
         let mut hello = json!({"ack": true});
         if let Some(source) = &options.source {
             hello["source"] = source.as_str().into();
@@ -86,19 +104,31 @@ impl Session {
             hello["clock"] = clock.word().into();
         }
         self.line(json!({"jumpseat": hello}).to_string().as_bytes());
-        let answer = self.flush().and_then(|()| self.read_line());
-        let answer = answer.map_err(|error| self.gone(&options.socket, 0, error))?;
+        let gone = |session: &mut Session, error| session.gone(&options.socket, 0, error);
+        self.flush().map_err(|error| gone(self, error))?;
+        let (_, answer) = self.message().map_err(|error| gone(self, error))?;
+        let answer = text(&answer);
         let parsed: Result<HelloLine, _> = serde_json::from_str(&answer);
         match (parsed, &options.source) {
             (Ok(HelloLine { jumpseat: Hello { refused: Some(why) } }), Some(name)) => {
-                Err(FeedError::Source { name: name.clone(), why })
+                return Err(FeedError::Source { name: name.clone(), why });
             }
-            (Ok(_), _) => Ok(()),
-            (Err(_), _) => Err(FeedError::Answer { socket: options.socket.clone(), answer }),
+            (Ok(_), _) => {}
+            (Err(_), _) => return Err(FeedError::Answer { socket: options.socket.clone(), answer }),
         }
+        let Some(sender) = &options.sender else { return Ok(()) };
+        // Behind it a question that is always answered: the server does not answer what it refuses.
+        self.line(json!({"jumpseat": {"sender": sender, "next": next}}).to_string().as_bytes());
+        self.line(b"{\"jumpseat\":{\"sync\":0}}");
+        self.flush().map_err(|error| gone(self, error))?;
+        let (_, answer) = self.message().map_err(|error| gone(self, error))?;
+        if !text(&answer).contains("\"known\"") {
+            return Err(FeedError::Sender(sender.clone()));
+        }
+        Ok(())
     }
 
-    fn greet_binary(&mut self, options: &FeedOptions) -> Result<(), FeedError> {
+    fn greet_binary(&mut self, options: &FeedOptions, next: u64) -> Result<(), FeedError> {
         let mut encoder = Encoder::new(&mut self.out);
         self.counted = self.out.len();
         if let Some(name) = &options.source {
@@ -108,15 +138,19 @@ impl Session {
             };
             encoder.source(name, &mut self.out).map_err(refused)?;
         }
+        if let Some(sender) = &options.sender {
+            encoder.sender(sender.as_bytes(), next, &mut self.out);
+        }
         encoder.sync(0, &mut self.out);
         self.encoder = Some(encoder);
-        let answer = self.flush().and_then(|()| self.read_frame());
-        let (kind, payload) = answer.map_err(|error| self.gone(&options.socket, 0, error))?;
-        if kind == wire::ACK {
-            return Ok(());
+        let gone = |session: &mut Session, error| session.gone(&options.socket, 0, error);
+        self.flush().map_err(|error| gone(self, error))?;
+        let (kind, payload) = self.message().map_err(|error| gone(self, error))?;
+        match (kind, &options.sender) {
+            (wire::ACK, None) | (wire::KNOWN, Some(_)) => Ok(()),
+            (wire::ACK, Some(sender)) => Err(FeedError::Sender(sender.clone())),
+            _ => Err(FeedError::Answer { socket: options.socket.clone(), answer: text(&payload) }),
         }
-        let answer = String::from_utf8_lossy(&payload).into_owned();
-        Err(FeedError::Answer { socket: options.socket.clone(), answer })
     }
 
     /// The encoder and where it writes to, in the binary framing.
@@ -133,18 +167,21 @@ impl Session {
     pub(super) fn line(&mut self, line: &[u8]) {
         self.out.extend_from_slice(line);
         self.out.push(b'\n');
+        self.frames += 1;
     }
 
     /// Sends a blank line, in the line framing; nothing in the binary one.
     pub(super) fn blank_line(&mut self) {
         if self.encoder.is_none() {
-            self.out.push(b'\n');
+            self.line(b"");
         }
     }
 
-    /// Notes that the last frame appended is this line's.
+    /// Notes that the last line or frame appended is this line's of the input.
     pub(super) fn mark_frames(&mut self, line: u64) {
-        self.count_frames();
+        if self.encoder.is_some() {
+            self.count_frames();
+        }
         let expected = self.marks.last().map(|(frame, marked)| marked + (self.frames - frame));
         if expected != Some(line) {
             self.marks.push((self.frames, line));
@@ -160,10 +197,6 @@ impl Session {
 
     /// The line that the server's line or frame number stands for.
     pub(super) fn line_of(&self, number: u64) -> u64 {
-        if self.encoder.is_none() {
-            // The greeting was the first.
-            return number.saturating_sub(1);
-        }
         // Frames that define names belong to the record behind them.
         let next = self.marks.partition_point(|(frame, _)| *frame <= number);
         let at = next.checked_sub(1).and_then(|index| self.marks.get(index));
@@ -190,19 +223,40 @@ impl Session {
     pub(super) fn finish(&mut self) -> io::Result<Result<Summary, String>> {
         self.flush()?;
         self.stream.shutdown(Shutdown::Write)?;
-        let text = if self.encoder.is_some() {
-            let (kind, payload) = self.read_frame()?;
-            let text = String::from_utf8_lossy(&payload).into_owned();
-            if kind == wire::SUMMARY { text } else { return Ok(Err(text)) }
-        } else {
-            self.read_line()?
-        };
-        Ok(serde_json::from_str(&text).map_err(|_| text))
+        loop {
+            let (kind, message) = self.message()?;
+            // Other answers may still be under way.
+            let is_last = matches!(kind, wire::SUMMARY | b'{') && !message.starts_with(b"{\"jumpseat\"");
+            if !is_last {
+                continue;
+            }
+            let text = text(&message);
+            return Ok(serde_json::from_str(&text).map_err(|_| text));
+        }
+    }
+
+    /// What the server says without being asked. `wait`: until it says something.
+    pub(super) fn said(&mut self, wait: bool) -> io::Result<Said> {
+        while wait || self.has_message()? {
+            let (kind, message) = self.message()?;
+            if kind == wire::COMMITTED {
+                let (number, width) = wire::varint(&message).ok_or(ErrorKind::InvalidData)?;
+                let rejected = message.get(width + 1..).and_then(wire::varint).map_or(0, |(count, _)| count);
+                return Ok(Said::Committed { number, rejected });
+            }
+            if let Ok(CommittedLine { jumpseat }) = serde_json::from_slice(&message) {
+                return Ok(Said::Committed { number: jumpseat.committed, rejected: jumpseat.rejected });
+            }
+            if let Ok(summary) = serde_json::from_slice(&message) {
+                return Ok(Said::Summary(summary));
+            }
+        }
+        Ok(Said::Nothing)
     }
 
     /// Why the connection broke: the server may have said something before it went.
     pub(super) fn gone(&mut self, socket: &Path, sent: u64, error: io::Error) -> FeedError {
-        let mut answer = Vec::new();
+        let mut answer = std::mem::take(&mut self.inbox);
         // Whatever there is by now; nothing is fine, too.
         let _ = self.stream.set_read_timeout(Some(Duration::from_millis(200)));
         let _ = (&self.stream).take(MAX_ANSWER).read_to_end(&mut answer);
@@ -215,49 +269,86 @@ impl Session {
         FeedError::Answer { socket: socket.to_owned(), answer }
     }
 
-    fn read_line(&mut self) -> io::Result<String> {
-        let bytes = self.read_until(|bytes| memchr::memchr(b'\n', bytes))?;
-        Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
+    /// Whether there is a whole message by now. Does not wait.
+    fn has_message(&mut self) -> io::Result<bool> {
+        if self.whole().is_some() {
+            return Ok(true);
+        }
+        self.stream.set_nonblocking(true)?;
+        let read = self.read_more();
+        self.stream.set_nonblocking(false)?;
+        match read {
+            Ok(()) => Ok(self.whole().is_some()),
+            Err(error) if error.kind() == ErrorKind::TimedOut => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
-    fn read_frame(&mut self) -> io::Result<(u8, Vec<u8>)> {
-        // A server that turns connections away says so in a line, whatever the framing.
-        let whole = |bytes: &[u8]| match bytes.first() {
-            Some(b'{') => memchr::memchr(b'\n', bytes),
-            _ => wire::frame(bytes).map(|(_, _, len)| len),
+    /// The next message, its kind and what is in it; for a line the kind is `{`.
+    fn message(&mut self) -> io::Result<(u8, Vec<u8>)> {
+        let len = loop {
+            if let Some(len) = self.whole() {
+                break len;
+            }
+            self.read_more()?;
         };
-        let bytes = self.read_until(whole)?;
-        if bytes.first() == Some(&b'{') {
+        let bytes: Vec<u8> = self.inbox.drain(..len).collect();
+        if !self.has_frames(&bytes) {
             return Ok((b'{', bytes.trim_ascii_end().to_vec()));
         }
-        // `read_until` has seen it whole.
         let (kind, payload, _) = wire::frame(&bytes).ok_or(ErrorKind::InvalidData)?;
         Ok((kind, payload.to_vec()))
     }
 
-    /// Reads until `done` is content. The server says one thing at a time, so nothing is read too far.
-    fn read_until(&mut self, done: impl Fn(&[u8]) -> Option<usize>) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
+    /// The length of the message that the inbox begins with, if it is whole.
+    fn whole(&self) -> Option<usize> {
+        if self.has_frames(&self.inbox) {
+            return wire::frame(&self.inbox).map(|(_, _, len)| len);
+        }
+        memchr::memchr(b'\n', &self.inbox).map(|end| end + 1)
+    }
+
+    /// A server that turns connections away says so in a line, whatever the framing.
+    fn has_frames(&self, bytes: &[u8]) -> bool {
+        self.encoder.is_some() && bytes.first() != Some(&b'{')
+    }
+
+    /// Reads what there is.
+    fn read_more(&mut self) -> io::Result<()> {
         let mut piece = [0; 4096];
-        while done(&bytes).is_none() {
+        loop {
             match self.stream.read(&mut piece) {
-                Ok(0) if bytes.is_empty() => {
+                Ok(0) => {
                     return Err(io::Error::new(ErrorKind::UnexpectedEof, "it closed the connection"));
                 }
-                Ok(0) => break,
-                Ok(read) => bytes.extend_from_slice(&piece[..read]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(read) => self.inbox.extend_from_slice(&piece[..read]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     return Err(io::Error::new(ErrorKind::TimedOut, "it does not answer"));
                 }
                 Err(error) => return Err(error),
             }
-            if bytes.len() as u64 > MAX_ANSWER {
+            if self.inbox.len() as u64 > MAX_ANSWER {
                 return Err(io::Error::new(ErrorKind::InvalidData, "its answer is too long"));
             }
+            return Ok(());
         }
-        Ok(bytes)
     }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[derive(Deserialize)]
+struct CommittedLine {
+    jumpseat: Committed,
+}
+
+#[derive(Deserialize)]
+struct Committed {
+    committed: u64,
+    rejected: u64,
 }
 
 #[derive(Deserialize)]

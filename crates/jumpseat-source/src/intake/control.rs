@@ -20,7 +20,7 @@ impl Intake {
         shared: &mut Shared,
         replies: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let Control { source, clock, ack, sync, missed, time } = parse(line)?;
+        let Control { source, clock, sender, next, ack, sync, missed, time } = parse(line)?;
         // The source first: a loss and the acknowledgement are of the source that the same line names.
         let mut refused = None;
         if let Some(name) = &source {
@@ -33,6 +33,17 @@ impl Intake {
         if let Some(clock) = clock {
             self.set_clock(clock);
         }
+        let known = match &sender {
+            Some(id) => Some(self.set_sender(id.as_bytes(), next, arrived, shared)?),
+            None if next.is_some() => {
+                return Err(Refusal::at(
+                    0,
+                    Reason::Control,
+                    "`next` without the `sender` whose number it is",
+                ));
+            }
+            None => None,
+        };
         if let Some(count) = missed.filter(|count| *count > 0) {
             if count > MAX_SENDER_LOSS {
                 return Err(Refusal::at(0, Reason::Control, "more than 2^32 lost records at a time"));
@@ -49,6 +60,10 @@ impl Intake {
             let used = source.filter(|_| refused.is_none()).unwrap_or_else(|| shared.default_name.clone());
             let hello = json!({"jumpseat": {"version": wire::VERSION, "source": used, "refused": refused}});
             replies.extend_from_slice(format!("{hello}\n").as_bytes());
+        }
+        if let Some(known) = known {
+            let answer = json!({"jumpseat": {"sender": sender, "known": known}});
+            replies.extend_from_slice(format!("{answer}\n").as_bytes());
         }
         if let Some(token) = sync {
             // The answer says that all before it was handed over, so it is.
@@ -79,7 +94,7 @@ fn parse(line: &[u8]) -> Result<Control<SenderClock>, Refusal> {
         let detail = if is_clock {
             "not a clock: realtime, monotonic and boottime are allowed"
         } else {
-            "not a control line: source, clock, ack, sync, missed and time are allowed"
+            "not a control line: source, clock, sender, next, ack, sync, missed and time are allowed"
         };
         Refusal::at(error.column().saturating_sub(1), Reason::Control, detail)
     })
@@ -97,6 +112,8 @@ struct ControlLine<C> {
 struct Control<C> {
     source: Option<String>,
     clock: Option<C>,
+    sender: Option<String>,
+    next: Option<u64>,
     #[serde(default)]
     ack: bool,
     sync: Option<u64>,

@@ -5,10 +5,12 @@
 //! rejection is kept for the summary, all are counted by reason and reported rate-limited.
 
 mod control;
+mod sender;
 
 use std::time::{Duration, Instant};
 
 use memchr::memchr;
+use rustc_hash::FxHashMap;
 use serde_json::json;
 
 use jumpseat_wire as wire;
@@ -17,7 +19,7 @@ use super::binary::{Decoder, Destination, Frame};
 use super::clock::{Offset, SenderClock};
 use super::delivery::{ConnId, Peer, Reason};
 use super::event::{Event, Limits, Refusal};
-use super::lanes::{Arrival, LaneId, Lanes};
+use super::lanes::{Arrival, LaneId, Lanes, Numbered, StreamId};
 use super::ndjson::{self, Line};
 use super::registry::{SourceRefused, Taker};
 use pcp_model::Timestamp;
@@ -35,6 +37,10 @@ pub struct Shared {
     pub default_name: String,
     /// The clock of lines on connections that name none.
     pub default_clock: SenderClock,
+    /// Which connection is a sender's.
+    senders: FxHashMap<StreamId, ConnId>,
+    /// Connections whose sender has come on another one: to be given to [`Intake::displace`].
+    pub displaced: Vec<ConnId>,
     event: Event,
     report: Limiter,
 }
@@ -51,6 +57,8 @@ impl Shared {
             default_clock: SenderClock::default(),
             lanes,
             limits,
+            senders: FxHashMap::default(),
+            displaced: Vec::new(),
             event: Event::default(),
             report: Limiter::new(5, Duration::from_secs(10)),
         })
@@ -66,6 +74,8 @@ pub struct Account {
     pub rejected: u64,
     /// Events taken in with something cut off.
     pub truncated: u64,
+    /// Events that were there already.
+    pub repeated: u64,
     /// The first refusal.
     pub first_error: Option<FirstError>,
 }
@@ -97,6 +107,9 @@ pub struct Intake {
     /// From the sender's clock to real time, as of the current call.
     offset: Offset,
     line: u64,
+    sender: Option<sender::Sender>,
+    /// Another connection goes on as its sender.
+    displaced: bool,
     /// Bytes of the input's rest that hold no newline.
     scanned: usize,
     /// The rest of an oversized line is being skipped.
@@ -123,6 +136,8 @@ impl Intake {
             clock: shared.default_clock,
             offset: Offset::default(),
             line: 0,
+            sender: None,
+            displaced: false,
             scanned: 0,
             skipping: false,
             account: Account::default(),
@@ -158,22 +173,25 @@ impl Intake {
             shared.lanes.peer(self.lane, self.peer);
         }
         self.offset.adjust_to(self.clock);
-        match self.framing {
+        let used = match self.framing {
             Framing::Binary(_) => self.frames(input, arrived, shared, replies),
             _ => self.lines(input, arrived, shared, replies),
-        }
+        };
+        self.numbers_done(shared);
+        used
     }
 
     /// The end of the connection's bytes, which came at `arrived`: `rest` is what was not consumed. Hands over what is
     /// batched and appends the summary.
     pub fn finish(&mut self, rest: &[u8], arrived: Timestamp, shared: &mut Shared, replies: &mut Vec<u8>) {
-        if !rest.is_empty() && !self.broken {
+        // Who numbers its events sends the last one again if it did not come whole: half of it must not be taken for it.
+        if !rest.is_empty() && !self.broken && self.sender.is_none() {
             match self.framing {
                 Framing::Binary(_) => {
                     self.line += 1;
                     let refusal = Refusal::at(rest.len(), Reason::Frame, "the stream ends within a frame");
                     shared.lanes.bytes(self.lane, rest.len());
-                    self.reject(refusal, shared);
+                    self.reject(refusal, None, shared);
                 }
                 _ => {
                     self.line += 1;
@@ -186,8 +204,9 @@ impl Intake {
         self.summary(shared, replies);
     }
 
-    fn summary(&self, shared: &mut Shared, replies: &mut Vec<u8>) {
+    fn summary(&mut self, shared: &mut Shared, replies: &mut Vec<u8>) {
         shared.lanes.flush();
+        self.acknowledge(shared, replies);
         let first_error = self.account.first_error.as_ref().map(|first| {
             json!({
                 "line": first.line,
@@ -196,13 +215,17 @@ impl Intake {
                 "detail": first.refusal.detail,
             })
         });
-        let summary = json!({
+        let mut summary = json!({
             "accepted": self.account.accepted,
             "rejected": self.account.rejected,
             "truncated": self.account.truncated,
             "missed": shared.lanes.lost(self.conn),
             "first_error": first_error,
         });
+        if self.sender.is_some() {
+            summary["repeated"] = self.account.repeated.into();
+            summary["displaced"] = self.displaced.into();
+        }
         match self.framing {
             Framing::Binary(_) => {
                 wire::put_frame(replies, wire::SUMMARY, summary.to_string().as_bytes());
@@ -270,7 +293,8 @@ impl Intake {
             self.line((&line[..max.min(line.len())], true), arrived, shared, replies);
         } else {
             let refusal = Refusal::at(max, Reason::OversizeLine, "a line longer than the limit");
-            self.reject(refusal, shared);
+            let number = self.next_number();
+            self.reject(refusal, number, shared);
         }
     }
 
@@ -282,19 +306,27 @@ impl Intake {
         shared: &mut Shared,
         replies: &mut Vec<u8>,
     ) {
-        let result = match ndjson::parse(line, &shared.limits, cut, &mut shared.event) {
-            Ok(Line::Event) => self.event(line, arrived, shared),
+        let parsed = ndjson::parse(line, &shared.limits, cut, &mut shared.event);
+        let is_event = !matches!(parsed, Ok(Line::Blank | Line::Control));
+        let number = if is_event { self.next_number() } else { None };
+        let result = match parsed {
+            Ok(Line::Event) => self.event((line, number), arrived, shared),
             Ok(Line::Blank) => Ok(()),
             Ok(Line::Control) => self.control(line, arrived, shared, replies),
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = result {
-            self.reject(refusal, shared);
+            self.reject(refusal, number, shared);
         }
     }
 
     #[inline]
-    fn event(&mut self, line: &[u8], arrived: Timestamp, shared: &mut Shared) -> Result<(), Refusal> {
+    fn event(
+        &mut self,
+        (line, number): (&[u8], Option<Numbered>),
+        arrived: Timestamp,
+        shared: &mut Shared,
+    ) -> Result<(), Refusal> {
         let Shared { lanes, event, default_source, .. } = shared;
         // Nearly all senders use the real clock, and their times are right as they were parsed.
         if self.clock != SenderClock::Realtime {
@@ -305,6 +337,13 @@ impl Intake {
             // The registry counts what it refuses.
             Some(name) => lanes.source(event.text(line, name)).unwrap_or(*default_source),
         };
+        if let Some(number) = number {
+            if lanes.is_there(lane, number) {
+                self.account.repeated += 1;
+                return Ok(());
+            }
+            lanes.number(number);
+        }
         lanes.write(Arrival { conn: self.conn, time: arrived }, lane, line, event)?;
         self.account.accepted += 1;
         self.account.truncated += u64::from(event.truncated);
@@ -336,16 +375,20 @@ impl Intake {
         decoder.offset = self.offset;
         let mut at = 0;
         loop {
+            // Taken by a record only.
+            let number = self.sender.as_ref().map(sender::Sender::next);
             let mut destination = Destination {
                 lanes: &mut shared.lanes,
                 limits: &shared.limits,
                 lane: self.lane,
                 default_source: shared.default_source,
                 arrival: Arrival { conn: self.conn, time: arrived },
+                number,
             };
             let taken = decoder.take(&input[at..], &mut destination);
             at += taken.consumed;
             self.line += u64::from(taken.frame);
+            let number = if taken.is_record { self.next_number() } else { None };
             match taken.outcome {
                 Ok(Frame::Incomplete) => break,
                 Ok(Frame::Nothing) => {}
@@ -353,6 +396,11 @@ impl Intake {
                     self.account.accepted += 1;
                     self.account.truncated += u64::from(truncated);
                 }
+                Ok(Frame::Repeated) => self.account.repeated += 1,
+                Ok(Frame::Sender { id, next }) => match self.set_sender(&id, Some(next), arrived, shared) {
+                    Ok(known) => wire::put_known(replies, known),
+                    Err(refusal) => self.reject(refusal, None, shared),
+                },
                 Ok(Frame::Source(lane)) => {
                     self.lane = lane;
                     shared.lanes.peer(lane, self.peer);
@@ -367,7 +415,7 @@ impl Intake {
                 }
                 // The sender goes on as if nothing had happened, and so do we, unless the frames' bounds are lost.
                 Err(refusal) => {
-                    self.reject(refusal, shared);
+                    self.reject(refusal, number, shared);
                     if decoder.is_lost() {
                         self.broken = true;
                         at = input.len();
@@ -382,7 +430,12 @@ impl Intake {
     }
 
     #[cold]
-    fn reject(&mut self, refusal: Refusal, shared: &mut Shared) {
+    fn reject(&mut self, refusal: Refusal, number: Option<Numbered>, shared: &mut Shared) {
+        // It was refused already, when it came first.
+        if number.is_some_and(|number| shared.lanes.is_there(self.lane, number)) {
+            self.account.repeated += 1;
+            return;
+        }
         self.account.rejected += 1;
         shared.lanes.reject(self.lane, refusal.reason);
         let line = self.line;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jumpseat_log::SourceLog;
 
-use super::marks::Marks;
+use super::marks::{Marks, Numbered, StreamId};
 use super::types::EventTypes;
 use crate::delivery::{ConnId, Delivery, Loss, Peer, Tallies};
 use crate::origin::{Labels, Origin};
@@ -60,7 +60,7 @@ impl LaneAccount {
             source,
             tallies: Tallies::default(),
             types: EventTypes::default(),
-            marks: log.as_ref().map_or_else(Marks::default, |log| Marks::recall(&log.state())),
+            marks: Marks::default(),
             log,
             peer: None,
             is_marked: false,
@@ -83,6 +83,17 @@ impl LaneAccount {
 
     pub(super) fn log(&self) -> Option<&Arc<SourceLog>> {
         self.log.as_ref()
+    }
+
+    /// Whether the record of a number has come.
+    #[inline]
+    pub(super) fn covers(&mut self, number: Numbered, name: &Arc<[u8]>) -> bool {
+        self.marks.covers(number, name, self.log.as_deref())
+    }
+
+    /// Up to where a stream has come; 0 if nothing has.
+    pub(super) fn reached(&mut self, stream: StreamId, name: &Arc<[u8]>) -> u64 {
+        self.marks.reached(stream, name, self.log.as_deref())
     }
 
     pub(super) fn set_origin(&mut self, origin: Origin) {
@@ -149,6 +160,7 @@ impl LaneAccount {
 
     /// A delivery has arrived: what its records' connections lose from now on is none of them.
     pub(super) fn delivered(&mut self) {
+        self.marks.settle();
         self.shares.clear();
     }
 
@@ -175,8 +187,7 @@ impl LaneAccount {
 
     /// Puts everything of a delivery back where it was but its records, which it gives.
     fn restore(&mut self, delivery: Delivery) -> Batch {
-        let Delivery { missed, batch, mut tallies, origin, labels, marks, numbered, .. } = delivery;
-        self.marks.not_moved(&marks);
+        let Delivery { missed, batch, mut tallies, origin, labels, numbered, .. } = delivery;
         self.marks.numbered = numbered;
         self.types.take_back(&mut tallies.types);
         self.tallies = tallies;

@@ -1,190 +1,352 @@
-//! How far numbered streams are in a lane: what lets a sender, or a file, begin somewhere before where it was, and nothing
-//! come twice.
+//! Numbered streams: how far each is in a lane, so that what is sent again is recognised.
 //!
-//! Numbers of a stream ascend in a lane, within one life of whoever sends them. A record's number counts as there when the
-//! record is in the batch, was dropped on purpose, or is lost and counted; not while it is held for the order of time. The marks
-//! that a batch moves are written with it, so that they are true of what a log has, wherever it ends.
+//! Who may send something twice numbers it: a sender that goes on after its connection broke, a file that is read again from
+//! an older place. Its numbers only grow, so that one number, the mark, says what is there; numbers below it that went
+//! somewhere else, or were refused or lost, are done all the same. Records that wait in an order window leave in the
+//! order of their times: the mark of a delivery is behind all that has left, and has the ranges above that which have, too.
 //!
-//! **Cost:** a hash look-up a record of a numbered stream, none for others. While records are held, a set of their numbers, and
-//! the gaps between them with each batch.
+//! **Bounds.** A thread knows at most [`MAX_STREAMS`] streams, and of one user [`MAX_OF_ONE`]: those that nobody uses and that
+//! were used longest ago are forgotten first.
+//!
+//! **Cost:** two hash look-ups a numbered record, one comparison for all others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jumpseat_log::{MAX_ABOVE, Mark, State};
+use jumpseat_log::{MAX_ABOVE, Mark, SourceLog};
 use rustc_hash::FxHashMap;
 
-/// A stream of numbered records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StreamId(pub(super) u32);
+use crate::registry::Taker;
 
-/// The number of a record in its stream.
+/// Most streams that a thread knows.
+pub const MAX_STREAMS: usize = 1024;
+/// Most of them that are of one user.
+pub const MAX_OF_ONE: usize = 256;
+
+/// A stream, for as long as its thread knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(u64);
+
+/// A record's number in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Numbered {
     /// The stream.
     pub stream: StreamId,
-    /// Larger than that of any record before it.
+    /// The number, from 1.
     pub number: u64,
 }
 
-/// The streams of a lane.
+/// There are as many streams in use as there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyStreams;
+
+/// The streams of a thread, by name.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    by_id: FxHashMap<StreamId, Stream>,
+    by_name: FxHashMap<Arc<[u8]>, StreamId>,
+    /// Grows with each that is opened.
+    turn: u64,
+}
+
+#[derive(Debug)]
+struct Stream {
+    name: Arc<[u8]>,
+    /// Who sends it; `None` for the agent's own, which are as many as are configured and are kept.
+    owner: Option<Taker>,
+    /// How many use it.
+    users: u32,
+    used: u64,
+}
+
+impl Streams {
+    /// One of the agent's own streams.
+    pub(super) fn own(&mut self, name: &[u8]) -> StreamId {
+        match self.by_name.get(name) {
+            Some(id) => *id,
+            None => self.add(name, None),
+        }
+    }
+
+    /// Opens a stream of somebody's. What is forgotten instead is given to `forget`.
+    pub(super) fn open(
+        &mut self,
+        name: &[u8],
+        owner: Taker,
+        forget: impl FnOnce(StreamId),
+    ) -> Result<StreamId, TooManyStreams> {
+        self.turn += 1;
+        if let Some(id) = self.by_name.get(name)
+            && let Some(stream) = self.by_id.get_mut(id)
+        {
+            stream.users += 1;
+            stream.used = self.turn;
+            return Ok(*id);
+        }
+        if let Some(gone) = self.to_forget(owner)? {
+            self.by_id.remove(&gone).and_then(|stream| self.by_name.remove(&stream.name));
+            forget(gone);
+        }
+        Ok(self.add(name, Some(owner)))
+    }
+
+    fn add(&mut self, name: &[u8], owner: Option<Taker>) -> StreamId {
+        self.turn += 1;
+        let (id, name) = (StreamId(self.turn), Arc::from(name));
+        self.by_name.insert(Arc::clone(&name), id);
+        self.by_id.insert(id, Stream { name, owner, users: 1, used: self.turn });
+        id
+    }
+
+    /// Somebody does not use it any more.
+    pub(super) fn close(&mut self, id: StreamId) {
+        if let Some(stream) = self.by_id.get_mut(&id) {
+            stream.users = stream.users.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn name(&self, id: StreamId) -> Option<&Arc<[u8]>> {
+        self.by_id.get(&id).map(|stream| &stream.name)
+    }
+
+    /// What has to go for one more of this user, if anything has to.
+    fn to_forget(&self, owner: Taker) -> Result<Option<StreamId>, TooManyStreams> {
+        let theirs = self.by_id.values().filter(|stream| stream.owner.is_some()).count();
+        let own = self.by_id.values().filter(|stream| stream.owner == Some(owner)).count();
+        if own < MAX_OF_ONE && theirs < MAX_STREAMS {
+            return Ok(None);
+        }
+        let unused = self.by_id.iter().filter(|(_, stream)| stream.owner.is_some() && stream.users == 0);
+        let candidates = unused.filter(|(_, stream)| own < MAX_OF_ONE || stream.owner == Some(owner));
+        let oldest = candidates.min_by_key(|(_, stream)| stream.used);
+        oldest.map(|(id, _)| Some(*id)).ok_or(TooManyStreams)
+    }
+}
+
+/// How far streams are in one lane.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// What the log had at the start, of streams that were not met yet.
-    recalled: FxHashMap<Arc<[u8]>, Mark>,
-    streams: FxHashMap<StreamId, LaneStream>,
-    /// Those whose mark has moved since the last delivery.
-    changed: Vec<StreamId>,
+    streams: FxHashMap<StreamId, Progress>,
+    /// Those whose marks have moved since the last delivery.
+    moved: Vec<StreamId>,
     /// Records of the batch that are numbered.
     pub numbered: u32,
 }
 
 #[derive(Debug)]
-struct LaneStream {
-    /// As of the start.
-    known: Mark,
-    /// The largest number since.
-    highest: u64,
-    /// Numbers of records that are held.
+struct Progress {
+    /// What has come.
+    mark: Mark,
+    /// Of that, what waits in the order window.
     held: BTreeSet<u64>,
-    is_changed: bool,
+    /// Up to here all was handed over.
+    settled: u64,
+    /// Not all that has come was handed over.
+    is_moved: bool,
 }
 
 impl Marks {
-    /// As a log has them.
-    pub(super) fn recall(state: &State) -> Marks {
-        let recalled = state.marks().map(|mark| (Arc::clone(&mark.stream), mark.clone())).collect();
-        Marks { recalled, ..Marks::default() }
+    /// Whether a record has come. The first time a stream is asked for, the log knows what has.
+    pub(super) fn covers(&mut self, number: Numbered, name: &Arc<[u8]>, log: Option<&SourceLog>) -> bool {
+        self.progress(number.stream, name, log).mark.covers(number.number)
     }
 
-    /// Whether a record of this number is there already.
-    pub(super) fn covers(&mut self, numbered: Numbered, name: &Arc<[u8]>) -> bool {
-        let stream = self.stream(numbered.stream, name);
-        numbered.number <= stream.highest || stream.known.covers(numbered.number)
+    /// Up to where all has come; 0 if nothing has.
+    pub(super) fn reached(&mut self, stream: StreamId, name: &Arc<[u8]>, log: Option<&SourceLog>) -> u64 {
+        self.progress(stream, name, log).mark.number
     }
 
-    /// The number up to which a stream has come, but for what is held; 0 if it is new.
-    pub(super) fn reached(&mut self, id: StreamId, name: &Arc<[u8]>) -> u64 {
-        let stream = self.stream(id, name);
-        stream.highest.max(stream.known.number)
-    }
-
-    /// Everything of a stream up to a number is there, but for what is held.
-    pub(super) fn done(&mut self, numbered: Numbered, name: &Arc<[u8]>) {
-        self.stream(numbered.stream, name);
-        self.raise(numbered);
-    }
-
-    /// The record of this number is in the batch, or was dropped.
+    /// All up to this number has come, or is not for this lane.
     #[inline]
-    pub(super) fn raise(&mut self, numbered: Numbered) {
-        if let Some(stream) = self.streams.get_mut(&numbered.stream) {
-            if numbered.number > stream.highest {
-                stream.highest = numbered.number;
-            }
-            if !std::mem::replace(&mut stream.is_changed, true) {
-                self.changed.push(numbered.stream);
-            }
+    pub(super) fn raise(&mut self, number: Numbered) {
+        let Some(progress) = self.streams.get_mut(&number.stream) else { return };
+        if progress.advance(number.number) && !progress.is_moved {
+            progress.is_moved = true;
+            self.moved.push(number.stream);
         }
     }
 
-    /// The record of this number waits for its turn.
-    pub(super) fn hold(&mut self, numbered: Numbered) {
-        self.raise(numbered);
-        if let Some(stream) = self.streams.get_mut(&numbered.stream) {
-            stream.held.insert(numbered.number);
+    /// A record waits for its turn.
+    pub(super) fn hold(&mut self, number: Numbered) {
+        self.raise(number);
+        if let Some(progress) = self.streams.get_mut(&number.stream) {
+            progress.held.insert(number.number);
         }
     }
 
-    /// It does no longer.
-    pub(super) fn release(&mut self, numbered: Numbered) {
-        if let Some(stream) = self.streams.get_mut(&numbered.stream) {
-            stream.held.remove(&numbered.number);
+    /// It has left.
+    pub(super) fn release(&mut self, number: Numbered) {
+        if let Some(progress) = self.streams.get_mut(&number.stream)
+            && progress.held.remove(&number.number)
+            && !progress.is_moved
+        {
+            progress.is_moved = true;
+            self.moved.push(number.stream);
         }
-        self.raise(numbered);
     }
 
-    /// The marks that have moved.
-    pub(super) fn moved(&mut self) -> Vec<Mark> {
-        let mut marks = Vec::with_capacity(self.changed.len());
-        for id in self.changed.drain(..) {
-            if let Some(stream) = self.streams.get_mut(&id) {
-                stream.is_changed = false;
-                marks.push(stream.mark());
-            }
-        }
-        marks
+    pub(super) fn forget(&mut self, stream: StreamId) {
+        self.streams.remove(&stream);
+        self.moved.retain(|moved| *moved != stream);
     }
 
-    /// Those that were told of have not arrived: they are told of again.
-    pub(super) fn not_moved(&mut self, marks: &[Mark]) {
-        for mark in marks {
-            let found = self.streams.iter_mut().find(|(_, stream)| stream.known.stream == mark.stream);
-            if let Some((id, stream)) = found
-                && !std::mem::replace(&mut stream.is_changed, true)
-            {
-                self.changed.push(*id);
+    /// The marks that have moved. They count as moved until [`Marks::settle`].
+    pub(super) fn moved(&self) -> Vec<Mark> {
+        self.moved.iter().filter_map(|stream| self.streams.get(stream)).map(Progress::mark).collect()
+    }
+
+    /// What [`Marks::moved`] gave was handed over.
+    pub(super) fn settle(&mut self) {
+        for stream in self.moved.drain(..) {
+            if let Some(progress) = self.streams.get_mut(&stream) {
+                progress.is_moved = false;
+                progress.settled = progress.contiguous();
             }
         }
     }
 
-    fn stream(&mut self, id: StreamId, name: &Arc<[u8]>) -> &mut LaneStream {
-        let recalled = &mut self.recalled;
-        self.streams.entry(id).or_insert_with(|| LaneStream {
-            known: recalled.remove(name).unwrap_or_else(|| Mark {
+    /// Up to where all was handed over, if that is not all that has come.
+    pub(super) fn unsettled(&self, stream: StreamId) -> Option<u64> {
+        let progress = self.streams.get(&stream)?;
+        (progress.is_moved || !progress.held.is_empty()).then_some(progress.settled)
+    }
+
+    fn progress(&mut self, id: StreamId, name: &Arc<[u8]>, log: Option<&SourceLog>) -> &mut Progress {
+        self.streams.entry(id).or_insert_with(|| {
+            let mark = log.and_then(|log| log.mark(name)).unwrap_or_else(|| Mark {
                 stream: Arc::clone(name),
                 number: 0,
                 above: Vec::new(),
                 text: Vec::new(),
-            }),
-            highest: 0,
-            held: BTreeSet::new(),
-            is_changed: false,
+            });
+            Progress { settled: mark.number, mark, held: BTreeSet::new(), is_moved: false }
         })
     }
 }
 
-impl LaneStream {
-    fn mark(&self) -> Mark {
-        let mut above = Vec::new();
-        let number = match self.held.first() {
-            None => self.highest.max(self.known.number),
-            Some(first) => first - 1,
-        };
-        let mut before = self.held.first().copied();
-        for &held in self.held.iter().skip(1) {
-            let from = before.replace(held).map_or(held, |before| before + 1);
-            if from < held {
-                above.push((from, held - 1));
+impl Progress {
+    /// Whether that is news.
+    fn advance(&mut self, number: u64) -> bool {
+        let Mark { number: mark, above, .. } = &mut self.mark;
+        if number <= *mark {
+            return false;
+        }
+        *mark = number;
+        // What follows without a gap is there already.
+        let next = |mark: u64| mark.saturating_add(1);
+        let done = above.iter().take_while(|(first, last)| {
+            let touches = *first <= next(*mark);
+            if touches {
+                *mark = (*mark).max(*last);
             }
+            touches
+        });
+        let done = done.count();
+        above.drain(..done);
+        true
+    }
+
+    /// Up to where all has left.
+    fn contiguous(&self) -> u64 {
+        self.held.first().map_or(self.mark.number, |first| first.saturating_sub(1).min(self.mark.number))
+    }
+
+    /// What has left.
+    fn mark(&self) -> Mark {
+        if self.held.is_empty() {
+            return self.mark.clone();
         }
-        if let Some(last) = before
-            && last < self.highest
-        {
-            above.push((last + 1, self.highest));
+        let mut above = Vec::new();
+        let mut before = None;
+        for held in &self.held {
+            if let Some(before) = before
+                && held - before > 1
+            {
+                above.push((before + 1, held - 1));
+            }
+            before = Some(*held);
         }
-        // What was there at the start, and has not been met again yet.
-        above.extend(self.known.above.iter().filter(|range| range.0 > self.highest.max(number)));
-        // What is beyond the limit may come twice; a lane holds fewer records than that.
+        if let Some(last) = before.filter(|last| *last < self.mark.number) {
+            above.push((last + 1, self.mark.number));
+        }
+        above.extend(&self.mark.above);
+        // As many records do not fit the order window.
         above.truncate(MAX_ABOVE);
-        Mark { number, above, ..self.known.clone() }
+        Mark { number: self.contiguous(), above, ..self.mark.clone() }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use proptest::prelude::*;
 
-    use super::*;
+    const STREAM: StreamId = StreamId(1);
 
-    const ID: StreamId = StreamId(0);
+    fn marks() -> (Marks, Arc<[u8]>) {
+        (Marks::default(), b"s"[..].into())
+    }
 
-    fn name() -> Arc<[u8]> {
-        b"s"[..].into()
+    fn number(number: u64) -> Numbered {
+        Numbered { stream: STREAM, number }
     }
 
     proptest! {
-        /// Records arrive in order; some wait and leave later. Wherever the log ends, a second life that begins anywhere
+        /// Records are held or not and leave in any order: at each moment the mark covers what has left, and nothing else.
+        #[test]
+        fn a_mark_covers_what_has_left(steps in prop::collection::vec((any::<bool>(), any::<u8>()), 0..200)) {
+            let (mut marks, name) = marks();
+            let (mut held, mut left, mut newest) = (Vec::new(), BTreeSet::new(), 0);
+            for (holds, what) in steps {
+                if what % 3 > 0 || held.is_empty() {
+                    newest += 1;
+                    prop_assert!(!marks.covers(number(newest), &name, None));
+                    marks.raise(number(newest));
+                    if holds {
+                        marks.hold(number(newest));
+                        held.push(newest);
+                    } else {
+                        left.insert(newest);
+                    }
+                } else {
+                    let out = held.swap_remove(usize::from(what) % held.len());
+                    marks.release(number(out));
+                    left.insert(out);
+                }
+                if let Some(mark) = marks.moved().pop() {
+                    marks.settle();
+                    for n in 1..=newest {
+                        prop_assert_eq!(mark.covers(n), left.contains(&n), "{} of {:?}", n, &mark);
+                    }
+                    let settled = marks.unsettled(STREAM).unwrap_or(newest);
+                    prop_assert!((1..=settled).all(|n| left.contains(&n)));
+                    prop_assert_eq!(marks.unsettled(STREAM).is_some(), !held.is_empty());
+                }
+            }
+        }
+
+        /// A life ends with some of the records written; all are sent again: those that were not are new, once.
+        #[test]
+        fn what_is_sent_again_fills_the_gaps(written in prop::collection::btree_set(1u64..60, 0..60)) {
+            let (mut marks, name) = marks();
+            let mark = Mark {
+                stream: Arc::clone(&name),
+                number: 0,
+                above: written.iter().map(|n| (*n, *n)).collect(),
+                text: Vec::new(),
+            };
+            let progress = Progress { settled: 0, mark, held: BTreeSet::new(), is_moved: false };
+            marks.streams.insert(STREAM, progress);
+            for n in 1..60 {
+                prop_assert_eq!(marks.covers(number(n), &name, None), written.contains(&n));
+                marks.raise(number(n));
+                prop_assert!(marks.covers(number(n), &name, None));
+            }
+        }
+    }
+
+    proptest! {
+        /// Records arrive in order, some wait and leave later. Wherever the log ends, a second life that begins anywhere
         /// before brings each record once.
         #[test]
         fn each_number_is_there_once_over_two_lives(
@@ -192,48 +354,61 @@ mod tests {
             leaves in prop::collection::vec(any::<prop::sample::Index>(), 0..60),
             again in any::<prop::sample::Index>(),
         ) {
-            let (mut marks, mut written, mut held) = (Marks::default(), Vec::new(), Vec::new());
+            let ((mut marks, name), mut written, mut held) = (marks(), Vec::new(), Vec::new());
             let mut leaves = leaves.iter();
+            let of = |index: usize| number(3 * index as u64 + 1);
             for (index, hold) in holds.iter().enumerate() {
-                let numbered = Numbered { stream: ID, number: 3 * index as u64 + 1 };
-                prop_assert!(!marks.covers(numbered, &name()));
+                prop_assert!(!marks.covers(of(index), &name, None));
                 if *hold {
-                    marks.hold(numbered);
-                    held.push(numbered);
+                    marks.hold(of(index));
+                    held.push(of(index));
                     if let Some(leave) = leaves.next() {
                         let gone = held.swap_remove(leave.index(held.len()));
                         marks.release(gone);
                         written.push(gone);
                     }
                 } else {
-                    marks.raise(numbered);
-                    written.push(numbered);
+                    marks.raise(of(index));
+                    written.push(of(index));
                 }
             }
-            let mut state = State::default();
-            state.change(&[], &marks.moved());
-            let mut next = Marks::recall(&state);
+            let mark = marks.moved().pop().expect("it has moved");
+            let progress = Progress { settled: mark.number, mark, held: BTreeSet::new(), is_moved: false };
+            let mut next = Marks { streams: [(STREAM, progress)].into_iter().collect(), ..Marks::default() };
             for index in again.index(holds.len())..holds.len() {
-                let numbered = Numbered { stream: ID, number: 3 * index as u64 + 1 };
-                let was_there = written.contains(&numbered);
-                prop_assert_eq!(next.covers(numbered, &name()), was_there, "{:?}", numbered);
-                if !was_there {
-                    next.raise(numbered);
-                    prop_assert!(next.covers(numbered, &name()));
-                }
-            }
-            // Now everything is there.
-            if again.index(holds.len()) == 0 {
-                let mut state = State::default();
-                state.change(&[], &next.moved());
-                let mut last = Marks::recall(&state);
-                for index in 0..holds.len() {
-                    let numbered = Numbered { stream: ID, number: 3 * index as u64 + 1 };
-                    if !held.is_empty() || state.marks().count() > 0 {
-                        prop_assert!(last.covers(numbered, &name()));
-                    }
-                }
+                let was_there = written.contains(&of(index));
+                prop_assert_eq!(next.covers(of(index), &name, None), was_there, "{:?}", of(index));
+                next.raise(of(index));
+                prop_assert!(next.covers(of(index), &name, None));
             }
         }
+    }
+
+    #[test]
+    fn one_user_cannot_have_the_streams_of_others_forgotten() {
+        let mut streams = Streams::default();
+        let kept = streams.open(b"kept", Taker::User(1), |_| ()).expect("the first");
+        streams.close(kept);
+        for n in 0..5_000u32 {
+            let id = streams.open(&n.to_be_bytes(), Taker::User(2), |gone| assert_ne!(gone, kept));
+            streams.close(id.expect("others are not used"));
+        }
+        assert_eq!((streams.by_id.len(), streams.by_name.len()), (1 + MAX_OF_ONE, 1 + MAX_OF_ONE));
+        assert_eq!(streams.open(b"kept", Taker::User(1), |_| ()), Ok(kept));
+        for n in 0..MAX_OF_ONE as u32 {
+            streams.open(&n.to_be_bytes(), Taker::User(3), |_| ()).expect("as many as are allowed");
+        }
+        assert_eq!(streams.open(b"more", Taker::User(3), |_| ()), Err(TooManyStreams));
+    }
+
+    #[test]
+    fn numbers_at_the_end_of_all_numbers() {
+        let (mut marks, name) = marks();
+        assert!(!marks.covers(number(u64::MAX), &name, None));
+        marks.raise(number(u64::MAX));
+        marks.hold(number(u64::MAX));
+        assert_eq!(marks.moved().pop().map(|mark| mark.number), Some(u64::MAX - 1));
+        marks.release(number(u64::MAX));
+        assert!(marks.covers(number(1), &name, None));
     }
 }

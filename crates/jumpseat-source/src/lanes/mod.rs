@@ -46,6 +46,7 @@ use super::origin::{Labels, Origin};
 use super::registry::{Registry, SourceRefused, Taker};
 use account::LaneAccount;
 use fields::FieldNames;
+use marks::Streams;
 use outbox::Outbox;
 use pcp_event::batch::Batch;
 use pcp_model::{Timestamp, ValueType};
@@ -55,7 +56,7 @@ use policy::Policy;
 pub use super::delivery::Arrival;
 pub use account::{BATCH_BYTES, LaneId};
 pub use fields::InternedField;
-pub use marks::{Numbered, StreamId};
+pub use marks::{MAX_OF_ONE, MAX_STREAMS, Numbered, StreamId, TooManyStreams};
 pub use outbox::Wake;
 pub use policy::CLOCK_FIELD;
 pub use record::{At, Record};
@@ -74,9 +75,7 @@ pub struct Lanes {
     outbox: Outbox,
     /// Where sources are that do not tell for themselves.
     default_origin: Option<Origin>,
-    /// Names of numbered streams, by their ids.
-    streams: Vec<Arc<[u8]>>,
-    stream_ids: FxHashMap<Arc<[u8]>, StreamId>,
+    streams: Streams,
     /// The number of the next record, if it has one.
     numbered: Option<Numbered>,
 }
@@ -102,8 +101,7 @@ impl Lanes {
             sender: Identity::default(),
             outbox: Outbox::new(out, wake, patience),
             default_origin: None,
-            streams: Vec::new(),
-            stream_ids: FxHashMap::default(),
+            streams: Streams::default(),
             numbered: None,
         }
     }
@@ -209,18 +207,29 @@ impl Lanes {
         self.names.taker == Taker::Trusted || senders.includes(self.sender)
     }
 
-    /// The stream of a name: who sends it, or what it is read from.
+    /// One of the agent's own streams, by what it is read from. It is known for as long as these lanes.
     pub fn stream(&mut self, name: &[u8]) -> StreamId {
-        if let Some(&id) = self.stream_ids.get(name) {
-            return id;
-        }
-        let (id, name): (_, Arc<[u8]>) = (StreamId(self.streams.len() as u32), name.into());
-        self.streams.push(Arc::clone(&name));
-        self.stream_ids.insert(name, id);
-        id
+        self.streams.own(name)
+    }
+
+    /// Opens a stream of who sends now. It is known at least until [`Lanes::close_stream`].
+    ///
+    /// # Errors
+    /// As many of the sender's as there may be are in use.
+    pub fn open_stream(&mut self, name: &[u8]) -> Result<StreamId, TooManyStreams> {
+        let Lanes { lanes, names, streams, .. } = self;
+        streams.open(name, names.taker, |gone| {
+            lanes.iter_mut().for_each(|lane| lane.account.marks.forget(gone));
+        })
+    }
+
+    /// A stream is not used any more by who opened it.
+    pub fn close_stream(&mut self, stream: StreamId) {
+        self.streams.close(stream);
     }
 
     /// Whether the record of a number is in a lane already; counts it there if it is.
+    #[inline]
     pub fn is_there(&mut self, lane: LaneId, numbered: Numbered) -> bool {
         let there = self.covers(lane, numbered);
         if there {
@@ -230,15 +239,18 @@ impl Lanes {
     }
 
     /// The same without counting.
+    #[inline]
     pub fn covers(&mut self, lane: LaneId, numbered: Numbered) -> bool {
         let Lanes { lanes, streams, .. } = self;
-        lanes[lane.0 as usize].account.marks.covers(numbered, &streams[numbered.stream.0 as usize])
+        let name = streams.name(numbered.stream);
+        name.is_some_and(|name| lanes[lane.0 as usize].account.covers(numbered, name))
     }
 
     /// The number up to which a stream has come in a lane, in this life or those before; 0 if it is new there.
     pub fn reached(&mut self, lane: LaneId, stream: StreamId) -> u64 {
         let Lanes { lanes, streams, .. } = self;
-        lanes[lane.0 as usize].account.marks.reached(stream, &streams[stream.0 as usize])
+        let name = streams.name(stream);
+        name.map_or(0, |name| lanes[lane.0 as usize].account.reached(stream, name))
     }
 
     /// Says the number of the record that is begun next, after [`Lanes::is_there`] has said that it is not.
@@ -250,8 +262,21 @@ impl Lanes {
     /// records.
     pub fn done(&mut self, lane: LaneId, numbered: Numbered) {
         self.numbered = None;
-        let Lanes { lanes, streams, .. } = self;
-        lanes[lane.0 as usize].account.marks.done(numbered, &streams[numbered.stream.0 as usize]);
+        // So that what the log knows is known here.
+        self.reached(lane, numbered.stream);
+        self.lane(lane).account.marks.raise(numbered);
+    }
+
+    /// Up to where everything of a stream is committed, whose newest number so far is this: written, if there is a log on
+    /// disk, and handed over. Flush first.
+    pub fn committed(&self, newest: Numbered) -> u64 {
+        let unsettled = self.lanes.iter().filter_map(|lane| lane.account.marks.unsettled(newest.stream));
+        unsettled.min().unwrap_or(newest.number).min(newest.number)
+    }
+
+    /// Grows with each delivery that is not as safe as the log on disk promises: there is none, or it fails.
+    pub fn undurable(&self) -> u64 {
+        self.outbox.undurable()
     }
 
     /// The place where events of a type are counted.

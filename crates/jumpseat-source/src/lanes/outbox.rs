@@ -39,6 +39,8 @@ pub(super) struct Outbox {
     lost: FxHashMap<ConnId, u64>,
     /// Logs that have something which is not synced, and should be.
     unsynced: Vec<Arc<SourceLog>>,
+    /// Deliveries that would not survive the death of this process, or of the machine if they should.
+    undurable: u64,
     /// For its memory.
     counters: Vec<(u32, u64)>,
 }
@@ -55,6 +57,7 @@ impl Outbox {
             marked: Vec::new(),
             lost: FxHashMap::default(),
             unsynced: Vec::new(),
+            undurable: 0,
             counters: Vec::new(),
         }
     }
@@ -77,6 +80,11 @@ impl Outbox {
 
     pub(super) fn is_pending(&self) -> bool {
         !self.marked.is_empty()
+    }
+
+    /// Grows with each delivery that would not survive as the configuration says.
+    pub(super) fn undurable(&self) -> u64 {
+        self.undurable
     }
 
     pub(super) fn lost(&self, conn: ConnId) -> u64 {
@@ -113,7 +121,10 @@ impl Outbox {
         let Some(delivery) = account.delivery(batch) else { return };
         let sent = match account.log() {
             Some(log) => self.log(delivery, log),
-            None => self.send(delivery),
+            None => {
+                self.undurable += 1;
+                self.send(delivery)
+            }
         };
         match sent {
             Sent::Arrived => {
@@ -155,6 +166,7 @@ impl Outbox {
             marks: &delivery.marks,
             numbered: delivery.numbered,
         });
+        self.undurable += u64::from(!appended.written);
         delivery.logged = Some(appended.first);
         if let Some(loss) = &mut delivery.missed {
             loss.count = appended.lost;
@@ -188,7 +200,7 @@ impl Outbox {
     pub(super) fn sync(&mut self) {
         for log in self.unsynced.drain(..) {
             // Told, and counted; what the disk does not take is in the next file.
-            let _ = log.sync();
+            self.undurable += u64::from(log.sync().is_err());
         }
     }
 

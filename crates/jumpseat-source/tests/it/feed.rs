@@ -1,9 +1,12 @@
 //! The sending side against a real socket source.
 
 use std::io::{Cursor, Read, Write};
-use std::os::unix::net::UnixListener;
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::ingest_support::Names;
 use crossbeam_channel::bounded;
@@ -24,6 +27,8 @@ fn options(socket: &Path, binary: bool) -> FeedOptions {
         source: Some("app".to_owned()),
         lines: LineKind::Json,
         binary,
+        sender: None,
+        retry: Duration::ZERO,
         clock: None,
     }
 }
@@ -199,8 +204,7 @@ fn errors_say_what_to_do() {
 fn servers_that_turn_away_or_go_away() {
     for binary in [false, true] {
         let server = Server::start(|config| config.max_connections = 1);
-        let mut holder =
-            std::os::unix::net::UnixStream::connect(server.dir.path().join("s")).expect("connects");
+        let mut holder = UnixStream::connect(server.dir.path().join("s")).expect("connects");
         holder.write_all(b"{\"jumpseat\":{\"sync\":1}}\n").expect("sent");
         holder.read_exact(&mut [0]).expect("admitted");
         let error = server.feed(|o| o.binary = binary, vec![]).expect_err("full").to_string();
@@ -213,5 +217,93 @@ fn servers_that_turn_away_or_go_away() {
         let error = feed(&options(&path, binary), vec![], &mut |_| ()).expect_err("gone").to_string();
         assert!(error.contains("the server is gone after 0 events"), "{error}");
         server.join().expect("the listener");
+    }
+}
+
+/// Between a sender and a server, both ways: after so many bytes the connection breaks.
+struct Cutter {
+    path: std::path::PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Cutter {
+    /// In front of `server`: the first connections break after as many bytes as `cuts` say, those after them never.
+    fn start(server: std::path::PathBuf, cuts: Vec<usize>) -> Cutter {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("s");
+        let listener = UnixListener::bind(&path).expect("bind");
+        std::thread::spawn(move || {
+            let mut cuts = cuts.into_iter();
+            for stream in listener.incoming() {
+                let (Ok(near), Ok(far)) = (stream, UnixStream::connect(&server)) else { return };
+                let left = Arc::new(AtomicUsize::new(cuts.next().unwrap_or(usize::MAX)));
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    let (from, to) = (from.try_clone().expect("a clone"), to.try_clone().expect("a clone"));
+                    let left = Arc::clone(&left);
+                    std::thread::spawn(move || pass(from, to, &left));
+                }
+            }
+        });
+        Cutter { path, _dir: dir }
+    }
+}
+
+fn pass(mut from: UnixStream, mut to: UnixStream, left: &AtomicUsize) {
+    let mut bytes = [0; 700];
+    loop {
+        let read = from.read(&mut bytes).unwrap_or(0);
+        let allowed = left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(read)))
+            .expect("it is changed");
+        let is_over = allowed < read;
+        let _ = to.write_all(&bytes[..read.min(allowed)]);
+        if is_over {
+            let _ = from.shutdown(Shutdown::Both);
+        }
+        if read == 0 || is_over {
+            let _ = to.shutdown(if is_over { Shutdown::Both } else { Shutdown::Write });
+            return;
+        }
+    }
+}
+
+#[test]
+fn connections_that_break_at_any_byte_lose_and_repeat_nothing() {
+    for binary in [false, true] {
+        let server = Server::start(|config| config.patience_ms = 1000);
+        // The first is long enough for a greeting: where nobody ever answered there is nothing to go on with.
+        let cuts = (0..100usize).map(|n| n * n * 7 % 4001 + n % 50);
+        let cuts: Vec<usize> = std::iter::once(5000).chain(cuts).collect();
+        let cutter = Cutter::start(server.dir.path().join("s"), cuts);
+        let lines: String = (0..20_000).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+        let lines = format!("{lines}bad\n");
+        let mut options = options(&cutter.path, binary);
+        (options.sender, options.retry) = (Some("me".to_owned()), Duration::from_secs(60));
+        let report = feed(&options, vec![input("in", lines)], &mut |_| ()).expect("sent");
+        assert_eq!((report.sent, report.missed), (20_001, 0), "{report:?}");
+        assert!(report.reconnects > 20, "{report:?}");
+        assert_eq!(report.first_rejection.map(|first| first.line), Some(20_001));
+        let expected: Vec<String> = (0..20_000).map(|n| format!("app point {{n {n}}}")).collect();
+        let records = server.records();
+        assert!(records == expected, "{} records, {binary}", records.len());
+    }
+}
+
+#[test]
+fn a_file_that_is_sent_again_is_there_once() {
+    for binary in [false, true] {
+        let server = Server::start(|_| ());
+        let named = |options: &mut FeedOptions| {
+            options.binary = binary;
+            options.sender = Some("a file".to_owned());
+        };
+        let report = server.feed(named, vec![input("in", MIXED)]).expect("sent");
+        assert_eq!((report.sent, report.accepted, report.rejected, report.repeated), (5, 3, 2, 0));
+        let more = format!("{MIXED}\n{{\"n\":4}}\n");
+        let report = server.feed(named, vec![input("in", more)]).expect("sent");
+        assert_eq!((report.sent, report.accepted + report.repeated), (6, if binary { 4 } else { 6 }));
+        assert_eq!(report.accepted, 1);
+        let records = server.records();
+        assert_eq!(records.len(), 4, "{records:?}");
     }
 }

@@ -279,7 +279,7 @@ fn control_lines() {
     assert_eq!(
         String::from_utf8_lossy(&desk.replies),
         "{\"jumpseat\":{\"accepted\":2,\"missed\":0,\"rejected\":0,\"synced\":42}}\n\
-         {\"accepted\":3,\"first_error\":{\"column\":21,\"detail\":\"not a control line: source, clock, ack, \
+         {\"accepted\":3,\"first_error\":{\"column\":21,\"detail\":\"not a control line: source, clock, sender, next, ack, \
          sync, missed and time are allowed\",\"line\":5,\"reason\":\"control\"},\"missed\":0,\"rejected\":1,\
          \"truncated\":0}\n"
     );

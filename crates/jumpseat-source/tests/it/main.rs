@@ -14,6 +14,7 @@ mod otlp_http;
 mod otlp_properties;
 mod otlp_records;
 mod otlp_support;
+mod senders;
 mod socket;
 
 /// Counts, for the tests of what is allocated.
