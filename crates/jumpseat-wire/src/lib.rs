@@ -11,6 +11,7 @@
 //! that many bytes. [`encode`] is the sending side; the receiving one is the agent's.
 
 pub mod encode;
+pub mod ring;
 pub mod severity;
 
 /// First byte of a binary stream. No UTF-8 text contains it.
@@ -36,6 +37,10 @@ pub const MISSED: u8 = 6;
 pub const USE: u8 = 7;
 /// Says which clock the times of what follows are of: its code (1), as the system numbers clocks.
 pub const CLOCK: u8 = 8;
+/// Says that the sender's rings are in the file whose descriptor comes with it ([`ring`]).
+pub const RINGS: u8 = 0x10;
+/// Announces what is sent of them next.
+pub const CHUNK: u8 = 0x11;
 /// Answer to [`SYNC`]: token, accepted, rejected, missed.
 pub const ACK: u8 = 0x85;
 /// The last frame from the server: the summary as JSON text.
