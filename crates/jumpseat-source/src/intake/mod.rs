@@ -5,7 +5,9 @@
 //! rejection is kept for the summary, all are counted by reason and reported rate-limited.
 
 mod control;
+mod rings;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memchr::memchr;
@@ -20,6 +22,8 @@ use super::event::{Event, Limits, Refusal};
 use super::lanes::{Arrival, LaneId, Lanes};
 use super::ndjson::{self, Line};
 use super::registry::{SourceRefused, Taker};
+use super::rings::Rings;
+use super::rings::file::Quota;
 use pcp_model::Timestamp;
 use pcp_net::{Identity, Limiter};
 
@@ -37,6 +41,8 @@ pub struct Shared {
     pub default_clock: SenderClock,
     event: Event,
     report: Limiter,
+    /// For whom files of rings are held.
+    rings: Arc<Quota>,
 }
 
 impl Shared {
@@ -53,6 +59,7 @@ impl Shared {
             limits,
             event: Event::default(),
             report: Limiter::new(5, Duration::from_secs(10)),
+            rings: Arc::default(),
         })
     }
 }
@@ -101,6 +108,8 @@ pub struct Intake {
     scanned: usize,
     /// The rest of an oversized line is being skipped.
     skipping: bool,
+    /// Those of the sender.
+    rings: Rings,
     /// The account so far.
     pub account: Account,
     /// Nothing more can be made of this connection's bytes.
@@ -125,6 +134,7 @@ impl Intake {
             line: 0,
             scanned: 0,
             skipping: false,
+            rings: Rings::default(),
             account: Account::default(),
             broken: false,
         }
@@ -365,6 +375,7 @@ impl Intake {
                     let (accepted, rejected, missed) = self.synced(shared);
                     wire::put_ack(replies, token, accepted, rejected, missed);
                 }
+                Ok(Frame::Rings(connection)) => self.rings(connection, shared),
                 // The sender goes on as if nothing had happened, and so do we, unless the frames' bounds are lost.
                 Err(refusal) => {
                     self.reject(refusal, shared);
