@@ -10,7 +10,9 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jumpseat_wire::ring::{AREA, Geometry, MAGIC, SITES, head};
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
 
@@ -48,7 +50,9 @@ impl Deref for Words {
     fn deref(&self) -> &[AtomicU64] {
         match self {
             // SAFETY: by the invariant; the slice lives no longer than the mapping; all bit patterns are numbers.
-            Words::Mapped(mapping) => unsafe { std::slice::from_raw_parts(mapping.at.as_ptr(), mapping.words) },
+            Words::Mapped(mapping) => unsafe {
+                std::slice::from_raw_parts(mapping.at.as_ptr(), mapping.words)
+            },
             Words::Private(words) => words,
         }
     }
@@ -98,7 +102,7 @@ pub(crate) struct RingFile {
 
 impl RingFile {
     /// A file for rings of so many bytes, if the system gives one: within a sandbox, or with little memory, perhaps not.
-    pub(crate) fn create(ring: usize) -> io::Result<RingFile> {
+    pub(crate) fn new(ring: usize) -> io::Result<RingFile> {
         let geometry = Geometry::new(ring as u64).ok_or(io::ErrorKind::InvalidInput)?;
         let bytes = geometry.file().ok_or(io::ErrorKind::InvalidInput)?;
         // Beyond its limit the program would be killed by a signal.
@@ -112,7 +116,8 @@ impl RingFile {
         fallocate(&file, FallocateFlags::empty(), 0, 8 * head::WORDS as u64)?;
         fallocate(&file, FallocateFlags::empty(), AREA, SITES)?;
         let words = Words::Mapped(Mapping::of_file(&file, 0, AREA + SITES)?);
-        for (at, value) in [(head::SLOTS, geometry.slots), (head::RING, geometry.ring), (head::MAGIC, MAGIC)] {
+        for (at, value) in [(head::SLOTS, geometry.slots), (head::RING, geometry.ring), (head::MAGIC, MAGIC)]
+        {
             words[at].store(value, Ordering::Release);
         }
         let owner = Words::Mapped(Mapping::of_this_process()?);

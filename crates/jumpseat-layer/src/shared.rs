@@ -69,7 +69,7 @@ impl Shared {
     /// The file of the rings.
     #[inline]
     pub(crate) fn file(&self) -> Option<&RingFile> {
-        self.file.get_or_init(|| RingFile::create(self.ring).ok()).as_ref()
+        self.file.get_or_init(|| RingFile::new(self.ring).ok()).as_ref()
     }
 
     /// Whether this process has the sender. One that was forked has none, and must leave its parent's rings alone.

@@ -10,9 +10,9 @@ use crate::delivery::{MAX_SENDER_LOSS, Reason};
 use crate::event::{Limits, Refusal};
 use crate::lanes::{Arrival, At, InternedField, LaneId, Lanes, Record, TypeSlot};
 use crate::registry::WellKnown;
-use jumpseat_wire::severity::Severity;
 use crate::rings::announced::Announced;
 use jumpseat_wire::ring::chunk::read_rings;
+use jumpseat_wire::severity::Severity;
 use jumpseat_wire::{
     CHUNK, CLOCK, FIELD, HELLO, MAX_VARINT, MISSED, RECORD, RINGS, SOURCE, SYNC, TYPE, USE, flag, varint,
 };

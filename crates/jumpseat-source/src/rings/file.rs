@@ -1,4 +1,4 @@
-//! The descriptor that a connection passes. Any local user may pass any: what it is decides the kernel.
+//! The descriptor that a connection passes. Any local user may pass any; what it is, the kernel says.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,6 @@ use rustc_hash::FxHashMap;
 use rustix::fs::{FileType, SealFlags, fcntl_get_seals, fstat};
 use rustix::io::{Errno, pread};
 
-use super::heir::ReadAt;
 use crate::registry::Taker;
 
 /// Most files of rings at a time, of all connections and of those of one user.
@@ -74,10 +73,9 @@ impl Held {
         }
         Err("the memfd of rings is too large: 1 GiB is allowed")
     }
-}
 
-impl ReadAt for Held {
-    fn read_at(&self, mut offset: u64, mut into: &mut [u8]) -> io::Result<()> {
+    /// Fills `into` with what is at a place.
+    pub(crate) fn read_at(&self, mut offset: u64, mut into: &mut [u8]) -> io::Result<()> {
         while !into.is_empty() {
             match pread(&self.file, &mut *into, offset) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

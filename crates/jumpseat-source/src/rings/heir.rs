@@ -2,7 +2,6 @@
 //!
 //! **Cost:** a turn reads at most 64 KiB of each ring, and the first at most a chunk, which is 8 MiB.
 
-use std::io;
 use std::sync::Arc;
 
 use jumpseat_wire::encode::Encoder;
@@ -14,34 +13,17 @@ use jumpseat_wire::ring::transcribe::Transcriber;
 use jumpseat_wire::ring::{AREA, Geometry, MAGIC, SITES, head, slot};
 
 use super::announced::Announced;
+use super::file::Held;
 
 /// Bytes of a ring that are read in a turn. A whole message fits in.
 const TURN: u64 = 64 << 10;
 
 const UNREADABLE: &str = "the file of rings cannot be read";
 
-/// A file to read at a place.
-pub trait ReadAt {
-    /// Fills `into` with what is there.
-    ///
-    /// # Errors
-    /// There is less, or the system cannot read it.
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
-}
-
-/// For bytes that stand for a file.
-impl ReadAt for &[u8] {
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
-        let from = usize::try_from(offset).ok().and_then(|offset| self.get(offset..)?.get(..into.len()));
-        into.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
-
 /// What is still to be taken over.
 #[derive(Debug)]
-pub struct Heir<F> {
-    file: F,
+pub(crate) struct Heir {
+    file: Held,
     geometry: Geometry,
     sites: Vec<Arc<Site>>,
     encoder: Option<Encoder>,
@@ -63,24 +45,24 @@ struct Rest {
 
 /// What a turn gives.
 #[derive(Debug, Default)]
-pub struct Turn {
+pub(crate) struct Turn {
     /// Rings that made no sense from some message on, each with why.
     pub broken: Vec<&'static str>,
     /// There is nothing more.
     pub is_last: bool,
 }
 
-impl<F: ReadAt> Heir<F> {
+impl Heir {
     /// Of a connection with this number, which has ended; none if the program has left it by itself, and so goes on by
     /// itself.
     ///
     /// # Errors
     /// What is wrong with the file.
     pub(crate) fn new(
-        file: F,
+        file: Held,
         connection: u64,
         announced: &Announced,
-    ) -> Result<Option<Heir<F>>, &'static str> {
+    ) -> Result<Option<Heir>, &'static str> {
         let words: [u64; head::WORDS] = words(&file, 0).ok_or(UNREADABLE)?;
         if words[head::MAGIC] != MAGIC {
             return Err("the file of rings does not begin as one");
@@ -139,7 +121,7 @@ impl<F: ReadAt> Heir<F> {
     }
 
     /// Appends the frames of the next portion to `out`; times that nobody knows are `now`.
-    pub fn turn(&mut self, now: i64, out: &mut Vec<u8>) -> Turn {
+    pub(crate) fn turn(&mut self, now: i64, out: &mut Vec<u8>) -> Turn {
         let mut broken = Vec::new();
         let (read, arrived) = match self.open.take() {
             Some((parts, arrived)) => {
@@ -211,7 +193,7 @@ impl<F: ReadAt> Heir<F> {
     }
 }
 
-fn words<const N: usize>(file: &impl ReadAt, offset: u64) -> Option<[u64; N]> {
+fn words<const N: usize>(file: &Held, offset: u64) -> Option<[u64; N]> {
     let mut bytes = [0; 128];
     let bytes = bytes.get_mut(..8 * N)?;
     file.read_at(offset, bytes).ok()?;
@@ -222,10 +204,6 @@ fn words<const N: usize>(file: &impl ReadAt, offset: u64) -> Option<[u64; N]> {
     Some(words)
 }
 
-fn words_of_slot(
-    file: &impl ReadAt,
-    geometry: Geometry,
-    number: u64,
-) -> Result<[u64; slot::WORDS], &'static str> {
+fn words_of_slot(file: &Held, geometry: Geometry, number: u64) -> Result<[u64; slot::WORDS], &'static str> {
     words(file, geometry.slot(number)).ok_or(UNREADABLE)
 }

@@ -1,7 +1,7 @@
 //! Rings of programs on the ingest socket: what a program had written and not sent when it was killed
 //! (`docs/ingest-protocol.md`, "Rings").
 //!
-//! * [`file`](mod@file): the descriptor that a connection passes: whether it is what it should be, and how many there may be.
+//! * [`mod@file`]: the descriptor that a connection passes: whether it is what it should be, and how many there may be.
 //! * [`announced`]: what the connection's frames say of the rings, and so what has arrived already.
 //! * [`heir`]: the rest of the rings as frames, once the connection has ended.
 //!
@@ -10,7 +10,7 @@
 
 pub(crate) mod announced;
 pub(crate) mod file;
-pub mod heir;
+pub(crate) mod heir;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct Rings {
     /// The file, and the number that the sender gives to this connection.
     known: Option<(Held, u64)>,
     /// What is being taken over.
-    pub heir: Option<Box<Heir<Held>>>,
+    pub heir: Option<Box<Heir>>,
 }
 
 impl Rings {
