@@ -153,7 +153,7 @@ impl Heir {
 
     fn advance(&self, rest: &mut Rest, broken: &mut Vec<&'static str>) -> (Vec<u8>, u64, u64) {
         let left = rest.to.wrapping_sub(rest.from);
-        if left > self.geometry.ring || left % 8 != 0 || rest.from % 8 != 0 {
+        if left > self.geometry.ring || !left.is_multiple_of(8) || !rest.from.is_multiple_of(8) {
             broken.push("positions of a ring that has not so many bytes");
             rest.to = rest.from;
         }

@@ -74,7 +74,7 @@ pub fn read_chunk(payload: &[u8]) -> Option<(u64, Vec<Part>)> {
             (*into, end) = number()?;
         }
         bytes = bytes.checked_add(part.to.checked_sub(part.from)?)?;
-        let aligned = part.from % 8 == 0 && part.to % 8 == 0;
+        let aligned = part.from.is_multiple_of(8) && part.to.is_multiple_of(8);
         if part.slot > MAX_SLOTS || !aligned || bytes > MAX_CHUNK || parts.len() as u64 > MAX_SLOTS {
             return None;
         }
