@@ -15,22 +15,22 @@ use tracing_subscriber::prelude::*;
 
 /// A record of one source, with its parameters by name.
 #[derive(Debug, Clone, PartialEq)]
-struct Record {
+pub(crate) struct Record {
     flags: u32,
     missed: Option<i32>,
-    params: BTreeMap<String, String>,
+    pub params: BTreeMap<String, String>,
 }
 
 /// Reads the records of sources from an agent.
-struct Client {
+pub(crate) struct Client {
     context: Context,
     names: BTreeMap<u32, String>,
-    records: Vec<Record>,
+    pub records: Vec<Record>,
 }
 
 impl Client {
     /// Sees what comes from now on.
-    fn join(endpoint: &Endpoint) -> Client {
+    pub(crate) fn join(endpoint: &Endpoint) -> Client {
         let mut client = Client {
             context: Context::host(&endpoint.host()).expect("the agent listens"),
             names: BTreeMap::new(),
@@ -68,8 +68,19 @@ impl Client {
         }
     }
 
+    /// Fetches until nothing more has come for some times.
+    pub(crate) fn settle(&mut self) {
+        let mut quiet = 0;
+        while quiet < 20 {
+            let before = self.records.len();
+            std::thread::sleep(Duration::from_millis(5));
+            self.fetch();
+            quiet = if self.records.len() == before { quiet + 1 } else { 0 };
+        }
+    }
+
     /// Fetches until `done`.
-    fn until(&mut self, done: impl Fn(&[Record]) -> bool) {
+    pub(crate) fn until(&mut self, done: impl Fn(&[Record]) -> bool) {
         let start = Instant::now();
         while !done(&self.records) {
             assert!(start.elapsed() < Duration::from_secs(30), "{:#?}", self.records);
@@ -80,7 +91,7 @@ impl Client {
 }
 
 /// Records that came, and records that were missed.
-fn sums(records: &[Record]) -> (usize, i64) {
+pub(crate) fn sums(records: &[Record]) -> (usize, i64) {
     let missed = records.iter().filter_map(|record| record.missed).map(i64::from).sum();
     (records.iter().filter(|record| record.missed.is_none()).count(), missed)
 }

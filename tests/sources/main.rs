@@ -6,6 +6,7 @@ mod follow_files;
 mod follow_formats;
 mod follow_support;
 mod kernel;
+mod killed;
 mod layer;
 mod order;
 mod otlp_sdk;

@@ -131,7 +131,8 @@ fn a_traced_program_gets_little_with_the_layer() {
     assert!(there_anyway.contains("tracing-core"), "{tree}");
     there_anyway.insert("tracing-subscriber".to_owned());
     let more: Vec<_> = brings.difference(&there_anyway).collect();
-    assert!(more.len() <= 4, "besides what tracing-subscriber brings: {more:?}");
+    // Ours, two small ones, and rustix with what it is made of, for the memory that outlives the program.
+    assert!(more.len() <= 6, "besides what tracing-subscriber brings: {more:?}");
     assert!(brings.iter().all(|name| !name.starts_with("pcp-")), "{brings:?}");
 }
 

@@ -15,10 +15,15 @@
 //!
 //! The program is never held up: each thread fills a ring of its own, and a thread of the layer sends what is in
 //! the rings. What does not fit, as long as there is no agent or it is too slow, is lost and counted, and shows as
-//! *missed* records in their place.
+//! *missed* records in their place. The rings lie in a file without a name that the agent gets to know, so that the last
+//! events of a program that is killed, or ends without waiting, are not lost either.
 
+mod chunk;
+mod memory;
 mod message;
 mod ring;
+mod shared;
+mod thread;
 mod writer;
 
 use std::hash::{BuildHasher, RandomState};
@@ -33,8 +38,9 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
+use jumpseat_wire::ring::message::{END, POINT, START};
 use message::Fields;
-use ring::Shared;
+use shared::Shared;
 use writer::Writer;
 
 /// The agent's ingest socket, unless configured otherwise.
@@ -74,8 +80,8 @@ impl EventLayer {
         self
     }
 
-    /// Gives each thread so many bytes for what is not sent yet. An event takes about 40 bytes and those of its
-    /// texts. Call it before [`EventLayer::guard`].
+    /// Gives each thread so many bytes, or up to twice as many, for what is not sent yet. An event takes about 40 bytes
+    /// and those of its texts. Call it before [`EventLayer::guard`].
     pub fn buffer(mut self, bytes: usize) -> EventLayer {
         self.shared = Arc::new(Shared::new(bytes.max(4096)));
         self
@@ -94,8 +100,8 @@ impl EventLayer {
             source: self.source.clone(),
             rings: Vec::new(),
             connection: None,
+            connections: 0,
             retry: None,
-            lost: 0,
         };
         // Without a thread the rings fill up and all is lost, but the program goes on.
         if let Ok(thread) = std::thread::Builder::new().name("jumpseat".into()).spawn(move || writer.run()) {
@@ -114,6 +120,10 @@ impl Guard {
     /// Waits until all that was traced before is sent. Does not wait for an agent that is not there, nor beyond
     /// its patience; whether the wait was over before.
     pub fn flush(&self, patience: Duration) -> bool {
+        // A forked process has no thread that sends.
+        if !self.shared.is_ours() {
+            return false;
+        }
         let until = Instant::now().checked_add(patience);
         let (asked, done) = &self.shared.flushes;
         let wanted = asked.fetch_add(1, Ordering::AcqRel) + 1;
@@ -168,7 +178,7 @@ where
         };
         drop(extensions);
         let metadata = attributes.metadata();
-        ring::send(&self.shared, message::START, metadata, (id, parent), |out| {
+        thread::send(&self.shared, START, metadata, (id, parent), |out| {
             attributes.record(&mut Fields(out));
         });
     }
@@ -185,7 +195,7 @@ where
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let span = context.event_span(event).map_or(0, |span| number(&span.extensions()));
-        ring::send(&self.shared, message::POINT, event.metadata(), (span, 0), |out| {
+        thread::send(&self.shared, POINT, event.metadata(), (span, 0), |out| {
             event.record(&mut Fields(out));
         });
     }
@@ -195,7 +205,7 @@ where
         // It stays there for other layers of this kind, each of which sends the end of the span.
         let extensions = span.extensions();
         let Some(SpanState { id, parent, later }) = extensions.get::<SpanState>() else { return };
-        ring::send(&self.shared, message::END, span.metadata(), (*id, *parent), |out| {
+        thread::send(&self.shared, END, span.metadata(), (*id, *parent), |out| {
             out.extend_from_slice(later);
         });
     }

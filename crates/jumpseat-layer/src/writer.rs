@@ -3,21 +3,32 @@
 //! It takes everything there is, puts it in the order of time, and writes it to the agent's ingest socket in the
 //! binary framing. While there is no connection it leaves the rings alone: they fill, and what does not fit is
 //! counted where it was lost.
+//!
+//! Rings in the file are for the agent, too: each connection begins with the file's descriptor, and each chunk of
+//! messages with where it lies in the rings. If the connection ends and the program did not say that it left it, the agent
+//! goes on where the stream broke off.
 
-use std::io::{self, Write};
+use std::io::{self, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use rtrb::Consumer;
-use tracing_core::{Level, Metadata};
+use jumpseat_wire::encode::Encoder;
+use jumpseat_wire::ring::chunk::{put_chunk, put_rings};
+use jumpseat_wire::ring::head;
+use jumpseat_wire::ring::merge::Item;
+use jumpseat_wire::ring::transcribe::Transcriber;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-use super::message::{self, Message};
-use super::ring::{self, RingReader, Shared};
-use jumpseat_wire::encode::{EncodeError, Encoder, Id, Phase, Record, Value};
-use jumpseat_wire::severity::Severity;
+use crate::chunk::Chunk;
+use crate::memory::RingFile;
+use crate::ring::Ring;
+use crate::shared::Shared;
+use crate::thread::now;
 
 /// Messages are gathered for so long before they are sent.
 const GATHER: Duration = Duration::from_millis(2);
@@ -25,47 +36,43 @@ const GATHER: Duration = Duration::from_millis(2);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pauses between attempts to connect: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Most bytes taken from a ring at a time.
-const TAKE: usize = 256 << 10;
-// What is taken holds a whole message at least.
-const _: () = assert!(TAKE > 2 * ring::MAX_MESSAGE);
 
 /// Sends what comes, until the layer and all its threads are gone.
 pub(crate) struct Writer {
     pub shared: Arc<Shared>,
     pub socket: PathBuf,
     pub source: String,
-    pub rings: Vec<RingReader>,
+    pub rings: Vec<Arc<Ring>>,
     pub connection: Option<Connection>,
+    /// How many there were: their numbers.
+    pub connections: u64,
     pub retry: Option<(Instant, Duration)>,
-    /// Records lost on the way out, to be reported on the next connection.
-    pub lost: u64,
 }
 
 /// A connection to the agent.
 pub(crate) struct Connection {
     stream: UnixStream,
     encoder: Encoder,
+    /// Something could not be written.
+    is_broken: bool,
 }
 
 impl Writer {
     /// Runs until the process ends: the layer is mostly global.
     pub(crate) fn run(mut self) {
-        let mut taken = Vec::new();
+        let mut chunks = [Chunk::new(true), Chunk::new(false)];
         loop {
             let wanted = self.shared.flushes.0.load(Ordering::Acquire);
-            let mut all = false;
+            let (mut all, mut sent) = (false, false);
             if self.connect() {
-                taken.clear();
-                all = self.take(&mut taken);
-                self.send(&taken);
+                (all, sent) = self.pass(&mut chunks);
             }
             // Whoever flushes does not wait for an agent that is not there.
             if all || self.connection.is_none() {
                 // What has come since then is none of theirs.
                 self.shared.flushes.1.store(wanted, Ordering::Release);
             }
-            if taken.is_empty() || self.connection.is_none() {
+            if !sent || self.connection.is_none() {
                 self.rest();
                 if Arc::strong_count(&self.shared) == 1 && !self.pending() {
                     return;
@@ -95,9 +102,10 @@ impl Writer {
 
     /// Whether there is something to send.
     fn pending(&self) -> bool {
-        self.rings.iter().any(|reader| !reader.ring.is_empty() || reader.lost.load(Ordering::Relaxed) > 0)
-            || self.shared.lost.load(Ordering::Relaxed) > 0
-            || !self.shared.new_rings.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        let [lost, told] = self.shared.lost();
+        self.rings.iter().any(|ring| !ring.is_empty())
+            || lost.load(Ordering::Relaxed) != told.load(Ordering::Relaxed)
+            || self.shared.has_new()
     }
 
     /// Has a connection, or not yet.
@@ -108,6 +116,7 @@ impl Writer {
         if self.retry.is_some_and(|(again, _)| Instant::now() < again) {
             return false;
         }
+        self.connections += 1;
         match Connection::open(self) {
             Ok(connection) => {
                 self.connection = Some(connection);
@@ -115,6 +124,7 @@ impl Writer {
                 true
             }
             Err(_) => {
+                self.leave();
                 // Nobody to tell: the program's own output is not ours. The agent counts what is missed.
                 let pause = self.retry.map_or(RETRY.0, |(_, pause)| (pause * 2).min(RETRY.1));
                 self.retry = Some((Instant::now() + pause, pause));
@@ -123,190 +133,142 @@ impl Writer {
         }
     }
 
-    /// Empties the rings, as far as there is something in them now. Whether that is all of it.
-    fn take(&mut self, taken: &mut Vec<u8>) -> bool {
-        let mut all = true;
-        self.rings.append(&mut self.shared.new_rings.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut message = Vec::new();
-        self.rings.retain_mut(|RingReader { ring, lost }| {
-            // Before the ring is looked into: what a thread wrote last is in it then.
-            let gone = ring.is_abandoned();
-            let count = lost.load(Ordering::Acquire);
-            let (start, slots) = (taken.len(), ring.slots());
-            taken.resize(start + slots.min(TAKE), 0);
-            // Messages are put into the ring as a whole, but may be taken in parts.
-            let whole = whole_messages(ring, &mut taken[start..]);
-            taken.truncate(start + whole);
-            all &= whole == slots;
-            // Unless the thread has told them itself meanwhile, in front of what came after.
-            let alone = whole == slots && count > 0;
-            if alone && lost.compare_exchange(count, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                message::lost(&mut message, ring::now(), count);
-                taken.extend_from_slice(&message);
+    /// Ends the connection. What is in the rings is for the next one: the agent of this one is told before it can see the
+    /// end.
+    fn leave(&mut self) {
+        if let Some(file) = self.shared.file() {
+            file.head(head::LEFT).store(self.connections, Ordering::Release);
+        }
+        self.connection = None;
+    }
+
+    /// Sends what is in the rings, as far as there is something in them now: whether that is all of it, and whether there
+    /// was anything.
+    fn pass(&mut self, chunks: &mut [Chunk; 2]) -> (bool, bool) {
+        self.shared.take_new(&mut self.rings);
+        // Before the rings are looked into: what a thread wrote last is in its ring then.
+        let left: Vec<bool> = self.rings.iter().map(|ring| ring.is_left()).collect();
+        let (mut all, mut sent) = (true, false);
+        for chunk in chunks {
+            all &= chunk.fill(&self.rings, &self.shared);
+            if !chunk.is_empty() {
+                sent = true;
+                self.send(chunk);
+                chunk.release(&self.shared);
+                // Not before its losses are counted.
+                if self.connection.as_ref().is_some_and(|connection| connection.is_broken) {
+                    self.leave();
+                }
             }
-            !(gone && ring.is_empty() && lost.load(Ordering::Relaxed) == 0)
+        }
+        let mut left = left.into_iter();
+        self.rings.retain(|ring| {
+            let done = left.next() == Some(true) && ring.is_empty();
+            if done {
+                self.shared.put_back(ring);
+            }
+            !done
         });
-        // Of threads that have no ring any more, or are in the middle of a message.
-        let lost = self.shared.lost.swap(0, Ordering::Relaxed);
-        if lost > 0 {
-            message::lost(&mut message, ring::now(), lost);
-            taken.extend_from_slice(&message);
-        }
-        all
+        (all, sent)
     }
 
-    /// Writes messages out, in the order of time.
-    fn send(&mut self, taken: &[u8]) {
-        let mut messages: Vec<(i64, &[u8])> = message::split(taken).collect();
-        // Each thread's are in order, and stay so at the same nanosecond: the sort is stable.
-        messages.sort_by_key(|(time, _)| *time);
+    /// Writes a chunk out, in the order of time. What may not have arrived is counted as lost.
+    fn send(&mut self, chunk: &Chunk) {
         // Copied, so that no thread that meets a new callsite waits for the agent to read.
-        let sites = self.shared.sites.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut unsent = Unsent { bytes: Vec::with_capacity(taken.len()), records: 0 };
-        let mut fields = Vec::new();
-        for (time, message) in messages {
-            match message::read(message) {
-                Some(message) => self.encode(time, message, &sites, &mut fields, &mut unsent),
-                None => debug_assert!(false, "the rings hold what this crate has put there"),
+        let sites = self.shared.sites();
+        let mut transcriber = Transcriber::new(&sites, now());
+        let mut unsent = Unsent { bytes: Vec::with_capacity(chunk.len()), records: 0 };
+        self.announce(chunk, 0, &mut unsent);
+        for (index, item) in chunk.items().enumerate() {
+            unsent.records += records(&item);
+            let Some(connection) = &mut self.connection else { continue };
+            if transcriber.put(&item, &mut connection.encoder, &mut unsent.bytes).is_ok() {
+                continue;
+            }
+            // A new connection starts with no names. What was encoded for this one goes out before it is closed.
+            unsent.records -= records(&item);
+            self.write(&mut unsent);
+            self.leave();
+            self.retry = None;
+            unsent.records += records(&item);
+            if self.connect() {
+                self.announce(chunk, index as u64, &mut unsent);
+                if let Some(connection) = &mut self.connection
+                    && transcriber.put(&item, &mut connection.encoder, &mut unsent.bytes).is_err()
+                {
+                    debug_assert!(false, "a connection has room for the names of one message");
+                    connection.encoder.missed(1, now(), &mut unsent.bytes);
+                }
             }
         }
-        if let Some(connection) = &mut self.connection
-            && connection.write(&unsent.bytes).is_err()
-        {
-            // Some of it may have arrived. To count that as lost is the safe side: nothing is ever missing in silence.
-            self.connection = None;
-            self.lost += unsent.records;
+        self.write(&mut unsent);
+    }
+
+    /// Says where the messages that follow are in the rings, but for the first.
+    fn announce(&mut self, chunk: &Chunk, skipped: u64, unsent: &mut Unsent) {
+        if self.shared.file().is_some() {
+            put_chunk(&mut unsent.bytes, skipped, if chunk.in_file { &chunk.parts } else { &[] });
         }
     }
 
-    /// Adds one message to what is to be written. `fields` is memory to use again.
-    fn encode<'a>(
-        &mut self,
-        time: i64,
-        message: Message<'a>,
-        sites: &[&'static Metadata<'static>],
-        fields: &mut Vec<(&'a [u8], Value<'a>)>,
-        unsent: &mut Unsent,
-    ) {
-        let Some(connection) = &mut self.connection else {
-            self.lost += message.records();
-            return;
-        };
-        let (kind, site, origin, mut packed) = match message {
-            Message::Lost(count) => {
-                connection.encoder.missed(count, time, &mut unsent.bytes);
-                unsent.records += count;
-                return;
-            }
-            Message::Record { kind, site, span, parent, fields } => (kind, site, (span, parent), fields),
-        };
-        let Some(metadata) = sites.get(site as usize) else {
-            debug_assert!(false, "a callsite is in the list before a message that names it is in a ring");
-            return;
-        };
-        fields.clear();
-        let names = metadata.fields();
-        while let Some((index, value)) = message::next_field(&mut packed) {
-            let name = names.iter().nth(index).map_or("", |field| field.name());
-            fields.push((name.as_bytes(), value));
+    /// Writes what was encoded. On failure some of it may have arrived: to count that as lost is the safe side, as nothing
+    /// is ever missing in silence. The connection is broken then, but not left yet.
+    fn write(&mut self, unsent: &mut Unsent) {
+        let written = self.connection.as_mut().is_some_and(|connection| connection.write(&unsent.bytes));
+        if !written {
+            self.shared.lose(unsent.records);
         }
-        let text =
-            |(name, value): &(&[u8], Value<'_>)| *name == b"message" && matches!(value, Value::Text(_));
-        let text = fields.iter().position(text).map(|at| fields.remove(at).1);
-        let record = record(metadata, kind, origin, time, &text, fields);
-        match connection.encoder.record(&record, &mut unsent.bytes) {
-            Ok(()) => unsent.records += 1,
-            Err(EncodeError::TooManyNames) => {
-                // A new connection starts with no names. What was encoded for this one goes out before it is closed.
-                let failed = connection.write(&unsent.bytes).is_err();
-                self.lost += 1 + u64::from(failed) * unsent.records;
-                *unsent = Unsent::default();
-                self.connection = None;
-                self.retry = None;
-                self.connect();
-            }
-            // Such a name can never be sent: the record is lost, and the connection goes on.
-            Err(_) => {
-                connection.encoder.missed(1, time, &mut unsent.bytes);
-                unsent.records += 1;
-            }
-        }
+        unsent.records = 0;
+        unsent.bytes.clear();
     }
 }
 
 /// What is encoded for a connection and not written yet.
-#[derive(Default)]
 struct Unsent {
     bytes: Vec<u8>,
     /// Records in it, those reported as lost included.
     records: u64,
 }
 
-/// Takes whole messages only, as many as fit; their bytes.
-fn whole_messages(ring: &mut Consumer<u8>, out: &mut [u8]) -> usize {
-    let Ok(chunk) = ring.read_chunk(out.len()) else { return 0 };
-    let (first, second) = chunk.as_slices();
-    let (front, back) = out.split_at_mut(first.len());
-    front.copy_from_slice(first);
-    back.copy_from_slice(second);
-    let whole = message::split(out).map(|(_, message)| message.len() + 4).sum();
-    chunk.commit(whole);
-    whole
-}
-
-fn record<'a>(
-    metadata: &Metadata<'static>,
-    kind: u8,
-    (span, parent): (u64, u64),
-    time: i64,
-    message: &Option<Value<'a>>,
-    fields: &'a [(&'a [u8], Value<'a>)],
-) -> Record<'a> {
-    let severity = match *metadata.level() {
-        Level::ERROR => Severity::Error,
-        Level::WARN => Severity::Warning,
-        Level::INFO => Severity::Info,
-        Level::DEBUG => Severity::Debug,
-        _ => Severity::Trace,
-    };
-    Record {
-        time: Some(time),
-        phase: match kind {
-            message::START => Phase::Start,
-            message::END => Phase::End,
-            _ => Phase::Point,
-        },
-        source: None,
-        // The name of an event is its place in the source code: its target groups better.
-        event_type: Some(if metadata.is_span() { metadata.name() } else { metadata.target() }.as_bytes()),
-        severity: Some(severity.word().as_bytes()),
-        id: (span != 0).then_some(Id::U64(span)),
-        parent: (parent != 0).then_some(Id::U64(parent)),
-        message: match message {
-            Some(Value::Text(text)) => Some(text),
-            _ => None,
-        },
-        fields,
+/// How many records are lost if it is not sent.
+fn records(item: &Item<'_>) -> u64 {
+    match item {
+        Item::Message(_) => 1,
+        Item::Missed(count, _) => *count,
     }
 }
 
 impl Connection {
-    fn open(writer: &mut Writer) -> io::Result<Connection> {
+    fn open(writer: &Writer) -> io::Result<Connection> {
         let stream = UnixStream::connect(&writer.socket)?;
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let mut out = Vec::new();
         let mut encoder = Encoder::new(&mut out);
         encoder.source(&writer.source, &mut out).map_err(io::Error::other)?;
-        if writer.lost > 0 {
-            encoder.missed(writer.lost, ring::now(), &mut out);
-        }
-        let mut connection = Connection { stream, encoder };
-        connection.write(&out)?;
-        writer.lost = 0;
+        let mut connection = Connection { stream, encoder, is_broken: false };
+        let sent = match writer.shared.file() {
+            Some(file) => {
+                put_rings(&mut out, writer.connections);
+                connection.send_with(&out, file)?
+            }
+            None => 0,
+        };
+        connection.stream.write_all(&out[sent..])?;
         Ok(connection)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)
+    /// Writes bytes, unless some before them could not be written. Whether all is well.
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        self.is_broken = self.is_broken || self.stream.write_all(bytes).is_err();
+        !self.is_broken
+    }
+
+    /// Sends bytes, with them the descriptor of the rings; how many went out.
+    fn send_with(&mut self, bytes: &[u8], file: &RingFile) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [file.file.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        Ok(sendmsg(&self.stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
     }
 }

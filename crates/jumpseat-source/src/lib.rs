@@ -12,6 +12,7 @@
 //! * [`lanes`]: one batch and its account per source, handed over as [`delivery::Delivery`]; records are dropped and
 //!   put in order there.
 //! * [`intake`]: a connection's protocol, sans-I/O; [`socket`]: the thread that listens.
+//! * `rings`: what a program that was killed had not sent yet.
 //! * [`otlp`]: OpenTelemetry's protocol over HTTP.
 //! * [`follow`]: files, commands and the journal.
 //! * [`feed`]: the sending side.
@@ -43,6 +44,7 @@ pub mod origin;
 pub mod otlp;
 pub mod outlet;
 pub mod registry;
+mod rings;
 pub mod rules;
 pub mod setting;
 pub mod size;

@@ -8,8 +8,10 @@
 //! parsed where `read` put them.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSliceMut, Write};
+use std::mem::MaybeUninit;
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -29,6 +31,7 @@ use super::outlet::Outlet;
 use super::start::StartError;
 use nix::unistd::{Gid, getegid, geteuid, getgroups};
 use pcp_model::Timestamp;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 /// Most bytes of one read.
 const READ_BYTES: usize = 256 * 1024;
@@ -118,6 +121,8 @@ struct Conn {
     /// When something came last.
     heard: Instant,
     intake: Intake,
+    /// The sender is gone, and what it left is being taken over.
+    inherits: bool,
     /// An incomplete line.
     carry: Vec<u8>,
     /// Replies not yet written.
@@ -297,6 +302,7 @@ impl Service {
             uid: peer.map(|peer| peer.uid),
             heard: Instant::now(),
             intake,
+            inherits: false,
             carry: Vec::new(),
             replies: Vec::new(),
             written: 0,
@@ -513,13 +519,20 @@ fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
     if conn.closing.is_some() {
         return Turn::Drained;
     }
+    if conn.inherits {
+        return take_over(conn, shared);
+    }
     let carried = conn.carry.len();
     let Some(room) = buffer.get_mut(carried..carried + READ_BYTES) else {
         // The intake leaves at most a line of the limit: cannot happen.
         return Turn::Gone;
     };
-    let read = match conn.stream.read(room) {
-        Ok(read) => read,
+    let read = match receive(&conn.stream, room) {
+        Ok((read, None)) => read,
+        Ok((read, Some(descriptor))) => {
+            conn.intake.descriptor(descriptor, shared);
+            read
+        }
         Err(error) if error.kind() == ErrorKind::WouldBlock => return Turn::Drained,
         Err(error) if error.kind() == ErrorKind::Interrupted => return Turn::Again,
         // A reset is an end, too: whole lines before it count.
@@ -528,6 +541,11 @@ fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
     let arrived = Timestamp::from(SystemTime::now());
     conn.heard = Instant::now();
     if read == 0 {
+        if conn.intake.inherits(shared) {
+            conn.inherits = true;
+            conn.carry = Vec::new();
+            return Turn::Again;
+        }
         let rest = std::mem::take(&mut conn.carry);
         conn.intake.finish(&rest, arrived, shared, &mut conn.replies);
         return Turn::Ended;
@@ -545,4 +563,31 @@ fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
         return Turn::Ended;
     }
     Turn::Again
+}
+
+/// A portion of what a sender that is gone has left.
+fn take_over(conn: &mut Conn, shared: &mut Shared) -> Turn {
+    let arrived = Timestamp::from(SystemTime::now());
+    conn.heard = Instant::now();
+    if conn.intake.take_over(arrived, shared, &mut conn.replies) {
+        return Turn::Again;
+    }
+    conn.intake.finish(&[], arrived, shared, &mut conn.replies);
+    Turn::Ended
+}
+
+/// Reads bytes, and the file descriptor that comes with them, if any: the first; others are closed.
+fn receive(stream: &UnixStream, room: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let read = recvmsg(stream, &mut [IoSliceMut::new(room)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut descriptor = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            descriptors.for_each(|other| {
+                descriptor.get_or_insert(other);
+            });
+        }
+    }
+    Ok((read.bytes, descriptor))
 }

@@ -12,6 +12,7 @@
 
 pub mod encode;
 pub mod resend;
+pub mod ring;
 pub mod severity;
 
 /// First byte of a binary stream. No UTF-8 text contains it.
@@ -44,6 +45,10 @@ pub const KNOWN: u8 = 0x8b;
 /// Everything up to this number is committed: number, 1 if it survives as the log on disk promises, else 0 (1),
 /// how many events of the connection were refused.
 pub const COMMITTED: u8 = 0x8c;
+/// Says that the sender's rings are in the file whose descriptor comes with it ([`ring`]).
+pub const RINGS: u8 = 0x10;
+/// Announces what is sent of them next.
+pub const CHUNK: u8 = 0x11;
 /// Answer to [`SYNC`]: token, accepted, rejected, missed.
 pub const ACK: u8 = 0x85;
 /// The last frame from the server: the summary as JSON text.

@@ -10,9 +10,12 @@ use crate::delivery::{MAX_SENDER_LOSS, Reason};
 use crate::event::{Limits, Refusal};
 use crate::lanes::{Arrival, At, InternedField, LaneId, Lanes, Numbered, Record, TypeSlot};
 use crate::registry::WellKnown;
+use crate::rings::announced::Announced;
+use jumpseat_wire::ring::chunk::read_rings;
 use jumpseat_wire::severity::Severity;
 use jumpseat_wire::{
-    CLOCK, FIELD, HELLO, MAX_VARINT, MISSED, RECORD, SENDER, SOURCE, SYNC, TYPE, USE, flag, varint,
+    CHUNK, CLOCK, FIELD, HELLO, MAX_VARINT, MISSED, RECORD, RINGS, SENDER, SOURCE, SYNC, TYPE, USE, flag,
+    varint,
 };
 use pcp_event::{EventFlags, Param};
 use pcp_model::Timestamp;
@@ -74,6 +77,8 @@ pub(crate) enum Frame {
     Sync(u64),
     /// Times are of this clock from now on.
     Clock(SenderClock),
+    /// The descriptor that came with it is that of the sender's rings; this is the connection's number there.
+    Rings(u64),
 }
 
 /// The tables of a connection.
@@ -81,6 +86,8 @@ pub(crate) enum Frame {
 pub(crate) struct Decoder {
     /// From the sender's clock to real time.
     pub offset: Offset,
+    /// What the sender said of its rings.
+    pub announced: Announced,
     greeted: bool,
     lost: bool,
     /// Bytes of an oversized frame still to be skipped.
@@ -133,10 +140,13 @@ impl Decoder {
             }
         };
         let head = 1 + width;
+        let is_item = kind == RECORD || kind == MISSED;
         if len > to.limits.max_line as u64 {
             // It is not waited for: what is here of it goes now, the rest as it comes.
             let skipped = len.min((input.len() - head) as u64);
             self.skip = len - skipped;
+            self.announced.items += u64::from(is_item);
+            self.announced.is_forfeit |= kind == CHUNK;
             let refusal = Refusal::at(0, Reason::OversizeLine, "a frame longer than the limit");
             return TakenFrame {
                 consumed: head + skipped as usize,
@@ -149,6 +159,7 @@ impl Decoder {
         // Nothing is consumed of half a frame: the caller gives it again with more behind it, so that no frame is
         // ever copied together here.
         let Some(payload) = input.get(head..end) else { return incomplete };
+        self.announced.items += u64::from(is_item);
         let is_record = kind == RECORD;
         let outcome = if is_record { self.record(payload, to) } else { self.definition(kind, payload, to) };
         TakenFrame { consumed: end, frame: true, is_record, outcome }
@@ -232,6 +243,18 @@ impl Decoder {
                 Ok(Frame::Sender { id, next })
             }
             MISSED => self.missed(read, to),
+            RINGS => {
+                let detail = "a RINGS frame of another layout than version 1";
+                read_rings(payload).map(Frame::Rings).ok_or(Refusal::at(0, Reason::Control, detail))
+            }
+            CHUNK => {
+                if self.announced.chunk(payload).is_some() {
+                    return Ok(Frame::Nothing);
+                }
+                self.announced.is_forfeit = true;
+                let detail = "a chunk that no rings have: 65 parts are allowed, and 8 MiB of them";
+                Err(Refusal::at(0, Reason::Control, detail))
+            }
             _ => Err(Refusal::at(0, Reason::Frame, "a frame of an unknown kind")),
         }
     }

@@ -5,8 +5,10 @@
 //! rejection is kept for the summary, all are counted by reason and reported rate-limited.
 
 mod control;
+mod rings;
 mod sender;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use memchr::memchr;
@@ -22,6 +24,8 @@ use super::event::{Event, Limits, Refusal};
 use super::lanes::{Arrival, LaneId, Lanes, Numbered, StreamId};
 use super::ndjson::{self, Line};
 use super::registry::{SourceRefused, Taker};
+use super::rings::Rings;
+use super::rings::file::Quota;
 use pcp_model::Timestamp;
 use pcp_net::{Identity, Limiter};
 
@@ -43,6 +47,8 @@ pub struct Shared {
     pub displaced: Vec<ConnId>,
     event: Event,
     report: Limiter,
+    /// For whom files of rings are held.
+    rings: Arc<Quota>,
 }
 
 impl Shared {
@@ -61,6 +67,7 @@ impl Shared {
             displaced: Vec::new(),
             event: Event::default(),
             report: Limiter::new(5, Duration::from_secs(10)),
+            rings: Arc::default(),
         })
     }
 }
@@ -114,6 +121,8 @@ pub struct Intake {
     scanned: usize,
     /// The rest of an oversized line is being skipped.
     skipping: bool,
+    /// Those of the sender.
+    rings: Rings,
     /// The account so far.
     pub account: Account,
     /// Nothing more can be made of this connection's bytes.
@@ -140,6 +149,7 @@ impl Intake {
             displaced: false,
             scanned: 0,
             skipping: false,
+            rings: Rings::default(),
             account: Account::default(),
             broken: false,
         }
@@ -413,6 +423,7 @@ impl Intake {
                     let (accepted, rejected, missed) = self.synced(shared);
                     wire::put_ack(replies, token, accepted, rejected, missed);
                 }
+                Ok(Frame::Rings(connection)) => self.rings(connection, shared),
                 // The sender goes on as if nothing had happened, and so do we, unless the frames' bounds are lost.
                 Err(refusal) => {
                     self.reject(refusal, number, shared);

@@ -1,0 +1,182 @@
+//! What the traced threads and the sender of a layer share: rings, callsites, and when to wake whom.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+
+use jumpseat_wire::ring::head;
+use jumpseat_wire::ring::site::Site;
+use jumpseat_wire::severity::Severity;
+use tracing_core::callsite::Identifier;
+use tracing_core::{Level, Metadata};
+
+use crate::memory::RingFile;
+use crate::ring::Ring;
+
+/// What the traced threads and the sender of a layer share.
+pub(crate) struct Shared {
+    /// Tells layers apart.
+    pub number: u64,
+    /// Bytes of a thread's ring.
+    ring: usize,
+    /// The rings' file, made when the first of them is. `None`: the system gives none, and rings end with the program.
+    file: OnceLock<Option<RingFile>>,
+    rings: Mutex<Rings>,
+    sites: Mutex<Sites>,
+    /// Whether the sender sleeps until it is woken.
+    pub idle: AtomicBool,
+    pub writer: OnceLock<Thread>,
+    /// Messages lost outside of any ring, if there is no file: how many, and how many of them were told.
+    lost: [AtomicU64; 2],
+    /// How often somebody has asked for everything to be sent, and how often that was done.
+    pub flushes: (AtomicU64, AtomicU64),
+}
+
+#[derive(Default)]
+struct Rings {
+    /// Those of new threads, for the sender.
+    new: Vec<Arc<Ring>>,
+    /// Those in the file that no thread has any more.
+    free: Vec<Arc<Ring>>,
+    /// Slots that were given out.
+    slots: u64,
+}
+
+#[derive(Default)]
+struct Sites {
+    /// By their numbers.
+    known: Vec<(Identifier, Arc<Site>)>,
+    /// As they are in the file.
+    table: Vec<u8>,
+}
+
+impl Shared {
+    pub(crate) fn new(ring: usize) -> Shared {
+        static LAYERS: AtomicU64 = AtomicU64::new(0);
+        Shared {
+            number: LAYERS.fetch_add(1, Ordering::Relaxed),
+            ring,
+            file: OnceLock::new(),
+            rings: Mutex::default(),
+            sites: Mutex::default(),
+            idle: AtomicBool::new(false),
+            writer: OnceLock::new(),
+            lost: Default::default(),
+            flushes: Default::default(),
+        }
+    }
+
+    /// The file of the rings.
+    #[inline]
+    pub(crate) fn file(&self) -> Option<&RingFile> {
+        self.file.get_or_init(|| RingFile::new(self.ring).ok()).as_ref()
+    }
+
+    /// Whether this process has the sender. One that was forked has none, and must leave its parent's rings alone.
+    #[inline]
+    pub(crate) fn is_ours(&self) -> bool {
+        self.file().is_none_or(RingFile::is_ours)
+    }
+
+    /// A message was lost outside of any ring.
+    pub(crate) fn lose(&self, count: u64) {
+        if self.is_ours() {
+            self.lost()[0].fetch_add(count, Ordering::Release);
+        }
+    }
+
+    /// How many messages were lost outside of any ring, and how many of them were told.
+    pub(crate) fn lost(&self) -> [&AtomicU64; 2] {
+        match self.file() {
+            Some(file) => [file.head(head::LOST), file.head(head::TOLD)],
+            None => self.lost.each_ref(),
+        }
+    }
+
+    fn rings(&self) -> MutexGuard<'_, Rings> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A ring for a thread.
+    pub(crate) fn new_ring(&self) -> Arc<Ring> {
+        let file = self.file();
+        let mut rings = self.rings();
+        let ring = rings.free.pop().unwrap_or_else(|| {
+            let number = rings.slots + 1;
+            let in_file = |file: &RingFile| Some(Ring::in_file(number, file.slot(number).ok()?));
+            let ring = file.filter(|file| number <= file.geometry.slots).and_then(in_file);
+            rings.slots += u64::from(ring.is_some());
+            // More threads than slots, or too little memory: their events end with the program, as all without a file.
+            Arc::new(ring.unwrap_or_else(|| Ring::private(self.ring.next_power_of_two())))
+        });
+        ring.enter();
+        rings.new.push(Arc::clone(&ring));
+        ring
+    }
+
+    /// Takes over the rings of new threads.
+    pub(crate) fn take_new(&self, known: &mut Vec<Arc<Ring>>) {
+        known.append(&mut self.rings().new);
+    }
+
+    pub(crate) fn has_new(&self) -> bool {
+        !self.rings().new.is_empty()
+    }
+
+    /// A ring is empty, and its thread has ended.
+    pub(crate) fn put_back(&self, ring: &Arc<Ring>) {
+        if ring.slot != 0 {
+            self.rings().free.push(Arc::clone(ring));
+        }
+    }
+
+    /// The number of a callsite.
+    pub(crate) fn site(&self, metadata: &'static Metadata<'static>) -> u32 {
+        let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = sites.known.iter().position(|(callsite, _)| *callsite == metadata.callsite());
+        known.unwrap_or_else(|| {
+            let site = site(metadata);
+            let before = sites.table.len();
+            site.put(&mut sites.table);
+            if let Some(file) = self.file() {
+                file.set_sites(&sites.table, before);
+            }
+            sites.known.push((metadata.callsite(), Arc::new(site)));
+            sites.known.len() - 1
+        }) as u32
+    }
+
+    /// All callsites, by their numbers.
+    pub(crate) fn sites(&self) -> Vec<Arc<Site>> {
+        let sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        sites.known.iter().map(|(_, site)| Arc::clone(site)).collect()
+    }
+
+    /// Wakes the sender, if it sleeps.
+    pub(crate) fn wake(&self) {
+        if self.idle.load(Ordering::Relaxed) && self.idle.swap(false, Ordering::Relaxed) {
+            self.unpark();
+        }
+    }
+
+    /// Wakes the sender, whatever it waits for.
+    pub(crate) fn unpark(&self) {
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+}
+
+fn site(metadata: &Metadata<'static>) -> Site {
+    let severity = match *metadata.level() {
+        Level::ERROR => Severity::Error,
+        Level::WARN => Severity::Warning,
+        Level::INFO => Severity::Info,
+        Level::DEBUG => Severity::Debug,
+        _ => Severity::Trace,
+    };
+    // The name of an event is its place in the source code: its target groups better.
+    let name = if metadata.is_span() { metadata.name() } else { metadata.target() };
+    let fields = metadata.fields().iter().map(|field| field.name().as_bytes().into()).collect();
+    Site { name: name.as_bytes().into(), severity, fields }
+}

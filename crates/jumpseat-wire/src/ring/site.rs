@@ -1,0 +1,82 @@
+//! What the messages of one place in a program have in common.
+//!
+//! ```text
+//! site := length u32 (of what follows) | severity u8 | name | field*
+//! name, field := length u16 | text
+//! ```
+
+use crate::severity::Severity;
+
+/// A place in the program's code: messages name it by its number, from 0 in the order of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The event type.
+    pub name: Box<[u8]>,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The names of its fields.
+    pub fields: Vec<Box<[u8]>>,
+}
+
+impl Site {
+    /// Appends it to a table.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.push(self.severity.code());
+        put_name(&self.name, out);
+        self.fields.iter().for_each(|field| put_name(field, out));
+        let length = (out.len() - start - 4) as u32;
+        out[start..start + 4].copy_from_slice(&length.to_ne_bytes());
+    }
+}
+
+fn put_name(name: &[u8], out: &mut Vec<u8>) {
+    // Longer ones cannot be sent, which the encoder says as long as they are too long.
+    let name = &name[..name.len().min(usize::from(u16::MAX))];
+    out.extend_from_slice(&(name.len() as u16).to_ne_bytes());
+    out.extend_from_slice(name);
+}
+
+/// The sites of a table, as far as it makes sense: work in the order of its bytes.
+pub fn read(table: &[u8]) -> Vec<Site> {
+    let mut rest = table;
+    std::iter::from_fn(|| {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let (site, after) = after.split_at_checked(u32::from_ne_bytes(*length) as usize)?;
+        rest = after;
+        let (severity, mut names) = site.split_first()?;
+        let severity = Severity::from_code(*severity)?;
+        let name = next_name(&mut names)?;
+        let fields = std::iter::from_fn(|| next_name(&mut names)).collect();
+        Some(Site { name, severity, fields })
+    })
+    .collect()
+}
+
+fn next_name(names: &mut &[u8]) -> Option<Box<[u8]>> {
+    let (length, rest) = names.split_first_chunk()?;
+    let (name, rest) = rest.split_at_checked(u16::from_ne_bytes(*length).into())?;
+    *names = rest;
+    Some(name.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_read_as_far_as_it_makes_sense() {
+        let site = |name: &str, fields: &[&str]| Site {
+            name: name.as_bytes().into(),
+            severity: Severity::Warning,
+            fields: fields.iter().map(|field| field.as_bytes().into()).collect(),
+        };
+        let sites = vec![site("shop", &["message", "left"]), site("", &[])];
+        let mut table = Vec::new();
+        sites.iter().for_each(|site| site.put(&mut table));
+        assert_eq!(read(&table), sites);
+        assert_eq!(read(&table[..table.len() - 1]), sites[..1]);
+        assert_eq!(read(&[0xff; 40]), []);
+    }
+}
