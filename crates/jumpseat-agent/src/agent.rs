@@ -124,6 +124,7 @@ impl RunningAgent {
         };
         let mut state = State::open(config, Arc::clone(&registry), inlet, state_dir, reload_from)?;
         state.trust = trust.clone();
+        state.contexts = logs::contexts(config, domain, state_dir, &state.registry);
 
         let mut server =
             Server::new(agent(state, domain, help, &access(config)).grants(config.access.grants()).build()?)?;
@@ -215,6 +216,7 @@ pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, acces
         .labels(|state, target, labels| labels::add(state, target, labels).map_err(Into::into))
         .label_generation(State::label_generation)
         .on_client_end(State::client_end)
+        .on_pmcd(State::pmcd_event, State::pmcd_answer)
         .foreign_instances(|state, indom| state.derived.foreign.instances(indom))
 }
 

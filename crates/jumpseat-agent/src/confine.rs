@@ -112,6 +112,7 @@ impl Trust {
             let _ = std::fs::create_dir_all(&dir);
             writable.push(dir);
         }
+        writable.extend(config.log.contexts().filter(|dir| dir.is_dir()));
         for socket in config
             .socket
             .iter()

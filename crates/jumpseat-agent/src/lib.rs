@@ -50,6 +50,11 @@ pub fn default_state_dir() -> PathBuf {
     var.join("config/pmda")
 }
 
+/// Where pmcd's clients are kept unless something else is said: PCP's place for what ends with the machine.
+pub(crate) fn default_run_dir() -> PathBuf {
+    std::env::var_os("PCP_RUN_DIR").map_or_else(|| PathBuf::from("/run/pcp"), PathBuf::from)
+}
+
 /// The examples of README.md are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

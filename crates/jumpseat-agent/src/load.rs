@@ -153,6 +153,7 @@ mod tests {
         defaults.domain = Some(crate::identity::DEFAULT_DOMAIN);
         defaults.state_dir = Some("/var/lib/pcp/config/pmda".into());
         defaults.log.dir = Some("/var/lib/pcp/config/pmda/400.log".into());
+        defaults.log.contexts = Some("/run/pcp".into());
         assert_eq!(format!("{shown:?}"), format!("{defaults:?}"));
         for key in format!("{defaults:#?}").lines().filter_map(|line| line.trim().split_once(": ")) {
             if key.1 != "EventsConfig {" && key.0 != "events" {

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jumpseat_log::{LogDir, LogError};
+use pcp_files::Directory;
 use jumpseat_source::Registry;
 use pcp_net::Worker;
 
 use crate::config::{Config, Syncing};
+use crate::state::contexts::{Contexts, Place};
 
 /// Opens the logs, if the configuration says so, and has the registry's sources kept there. Without a directory that can be
 /// written records are kept in memory, and the agent's log says so.
@@ -30,6 +32,26 @@ pub(crate) fn open(
         }
     }
     Ok(())
+}
+
+/// Where pmcd's clients are kept: nowhere, if their records end with the agent.
+pub(crate) fn contexts(config: &Config, domain: u16, state_dir: Option<&Path>, registry: &Registry) -> Contexts {
+    let (Some(dir), Some(log)) = (config.log.contexts(), config.log.dir(state_dir, domain)) else {
+        return Contexts::default();
+    };
+    if registry.logs().is_none() {
+        return Contexts::default();
+    }
+    // Nobody else has this log, and so nobody has this file.
+    let log = crc32fast::hash(log.as_os_str().as_encoded_bytes());
+    let name = format!("jumpseat.{domain}.{log:08x}.contexts");
+    match Directory::existing(&dir) {
+        Ok(disk) => Contexts::at(Place { path: dir.join(&name), disk: Box::new(disk), name }),
+        Err(error) => {
+            tracing::info!("{}: {error}: what pmcd's clients have here ends with the agent", dir.display());
+            Contexts::default()
+        }
+    }
 }
 
 /// Starts the threads that wait for the disk. They end when what is returned is dropped.

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use rustc_hash::FxHashMap;
 
 use super::call::{ClientId, Grants};
-use super::core::{ClientEndFn, Core, ForeignFn, GenerationFn, Parts};
+use super::core::{ClientEndFn, Core, ForeignFn, GenerationFn, Parts, PmcdFns};
 use super::help::{self, HelpError, HelpTexts, Topic};
 use super::indom::{Indom, Instances};
 use super::labels::{LabelFn, LabelList, LabelSubject};
 use super::metric::Metric;
+use super::pmcd::PmcdEvent;
 use super::pmns::{self, NameTree, PmnsError};
 use super::subtree::Subtree;
 use pcp_model::{Desc, InDom, PmError};
@@ -34,6 +35,7 @@ pub struct Agent<S> {
     labels: Option<LabelFn<S>>,
     label_generation: Option<GenerationFn<S>>,
     client_end: Option<ClientEndFn<S>>,
+    pmcd: Option<PmcdFns<S>>,
     foreign_instances: Option<ForeignFn<S>>,
     grants: Grants,
 }
@@ -79,6 +81,7 @@ impl<S> Agent<S> {
             labels: None,
             label_generation: None,
             client_end: None,
+            pmcd: None,
             foreign_instances: None,
             grants: Grants::default(),
         }
@@ -169,6 +172,17 @@ impl<S> Agent<S> {
         self
     }
 
+    /// Sets what is told of the line to pmcd, and what is asked when an answer to a fetch or a store is ready: whether it
+    /// matters, so that [`PmcdEvent::Leaving`] and [`PmcdEvent::Left`] are to be told of it.
+    pub fn on_pmcd(
+        mut self,
+        event: impl Fn(&mut S, PmcdEvent<'_>) + 'static,
+        answer: impl Fn(&mut S) -> bool + 'static,
+    ) -> Agent<S> {
+        self.pmcd = Some(PmcdFns { event: Box::new(event), answer: Box::new(answer) });
+        self
+    }
+
     /// Checks that everything fits and makes the agent's core.
     ///
     /// # Errors
@@ -216,6 +230,7 @@ impl<S> Agent<S> {
             labels: self.labels,
             label_generation: self.label_generation,
             client_end: self.client_end,
+            pmcd: self.pmcd,
             foreign_instances: self.foreign_instances,
             grants: self.grants,
         }))

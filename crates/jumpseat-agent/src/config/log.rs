@@ -23,6 +23,8 @@ const MEMORY: &str = "memory";
 pub struct LogConfig {
     /// The directory; `None` is one in the state directory, `memory` none.
     pub dir: Option<PathBuf>,
+    /// The directory for what pmcd's clients have here; `None` is PCP's for what ends with the machine, `memory` none.
+    pub contexts: Option<PathBuf>,
     /// Bytes on disk for the records of one source.
     pub source_budget: ByteSize,
     /// Bytes on disk for the records of all sources.
@@ -50,6 +52,7 @@ impl Default for LogConfig {
     fn default() -> LogConfig {
         LogConfig {
             dir: None,
+            contexts: None,
             source_budget: ByteSize(256 << 20),
             total_budget: ByteSize(1 << 30),
             sync: Syncing::default(),
@@ -67,8 +70,10 @@ impl LogConfig {
         limit(total >= source, ("log", "total_budget"), total, || {
             format!("log.source_budget ({source}) or more")
         })?;
-        let named = self.dir.as_ref().is_none_or(|dir| !dir.as_os_str().is_empty());
-        limit(named, ("log", "dir"), "\"\"", || format!("the path of a directory, or \"{MEMORY}\""))?;
+        for (key, dir) in [("dir", &self.dir), ("contexts", &self.contexts)] {
+            let named = dir.as_ref().is_none_or(|dir| !dir.as_os_str().is_empty());
+            limit(named, ("log", key), "\"\"", || format!("the path of a directory, or \"{MEMORY}\""))?;
+        }
         limit(
             SYNC_INTERVAL.contains(&self.sync_interval.0),
             ("log", "sync_interval"),
@@ -87,6 +92,14 @@ impl LogConfig {
             Some(dir) => Some(dir.clone()),
             // Without identifiers that last, records that do would be of nobody knows what.
             None => state_dir.map(|state| state.join(format!("{domain}.log"))),
+        }
+    }
+
+    /// The directory for what pmcd's clients have; `None`: it ends with the agent.
+    pub(crate) fn contexts(&self) -> Option<PathBuf> {
+        match &self.contexts {
+            Some(dir) if dir.as_os_str() == MEMORY => None,
+            dir => Some(dir.clone().unwrap_or_else(crate::default_run_dir)),
         }
     }
 

@@ -58,19 +58,20 @@ fn read(
                 // Later, when others have gone.
                 return Err(PmError::AGAIN);
             };
-            let cursor = stream.cursor;
+            let (stream, cursor) = (stream.inst, stream.cursor);
             if source.log.cursor_stats(cursor).is_some_and(|stats| stats.queued > 0 || stats.owed > 0) {
-                cursors.push((inst, cursor));
+                cursors.push((inst, stream, cursor));
             }
         }
     }
     // An equal part for each that has something, so that one with a flood leaves room for the others.
     let limit = (limits.fetch_limit.0 as usize / cursors.len().max(1)).max(ROOM_FOR_ONE);
     // Those for whom an answer had no room come first in the next.
-    let first = cursors.iter().position(|&(inst, _)| inst >= *first_served).unwrap_or(0);
+    let first = cursors.iter().position(|&(inst, ..)| inst >= *first_served).unwrap_or(0);
     cursors.rotate_left(first);
     *first_served = 0;
-    for (inst, cursor) in cursors {
+    let is_kept = streams.notes.keeps(call.client);
+    for (inst, stream, cursor) in cursors {
         let Some(source) = sources.get_mut(inst) else { continue };
         // Reading without room would have to give records back, and a cursor only goes forward.
         let room = values.room();
@@ -80,11 +81,15 @@ fn read(
         }
         values.events(inst, |out| {
             source.log.set_work(work);
+            let before = is_kept.then(|| source.log.cursor_state(cursor)).flatten();
             let outcome = source.log.read(cursor, kind, out, limit.min(room)).unwrap_or_default();
             work = source.log.work();
             // Filters take turns: the next fetch begins behind the one that has used this one's work up.
             if outcome.more && work.steps() < MAX_COST {
                 *first_served = inst.saturating_add(1);
+            }
+            if let Some(before) = before.filter(|_| outcome.records > 0) {
+                streams.notes.shift(stream, before);
             }
             source.account.delivered += outcome.delivered;
             if let Some(disk) = source.disk.as_ref().filter(|_| outcome.delivered > 0) {

@@ -35,6 +35,10 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
             .value(move |state: &mut State| value(state))
     };
     vec![
+        text("contexts.state", |state| state.contexts.state()),
+        u64("contexts.resumed", Units::COUNT, |state| state.contexts.resumed()).counter(),
+        u64("contexts.unsure", Units::COUNT, |state| state.contexts.unsure()).counter(),
+        u64("contexts.bytes", Units::BYTE, |state| state.contexts.bytes()),
         text("confined.user", |_| crate::confine::user()),
         text("confined.privileges", |state| state.trust.state("privileges")),
         text("confined.capabilities", |state| state.trust.state("capabilities")),

@@ -7,6 +7,7 @@
 //! **Architecture invariant:** nothing here knows a metric table, a kind of source, or how a configuration file is read;
 //! those know the state.
 
+pub(crate) mod contexts;
 mod event_types;
 pub(crate) mod fields;
 mod shares;
@@ -32,6 +33,7 @@ use crate::config::{Config, EventsConfig};
 use crate::confine::Trust;
 use crate::derived::Derived;
 
+use contexts::Contexts;
 use event_types::EventTypes;
 use fields::Fields;
 use source::Source;
@@ -60,6 +62,8 @@ pub struct State {
     pub(crate) fields_folded: u64,
     /// Cursors and filters of clients.
     pub(crate) streams: Streams,
+    /// What of them outlives the agent.
+    pub(crate) contexts: Contexts,
     /// Metrics computed from others.
     pub(crate) derived: Derived,
     /// How often records were asked for by somebody who may not read them.
@@ -114,6 +118,7 @@ impl State {
             fields: Fields::default(),
             fields_folded: 0,
             streams: Streams::default(),
+            contexts: Contexts::default(),
             derived: Derived::open(config.derived.clone(), dir, domain)?,
             reads_refused: 0,
             first_served: 0,

@@ -40,6 +40,7 @@ mod cursor;
 mod group;
 mod history;
 mod read;
+mod resume;
 mod seek;
 
 use std::collections::VecDeque;
@@ -55,6 +56,7 @@ use group::Groups;
 use history::Recalled;
 pub use history::{History, Recall, Stretch};
 use pcp_model::{Pmid, Timestamp};
+pub use resume::CursorState;
 pub use seek::{Place, SeekError};
 
 /// Smallest budget; a smaller one is raised to this.

@@ -18,7 +18,7 @@ use pcp_model::Timestamp;
 
 /// By how many records a cursor may be moved back in its life. With [`MAX_SEQ`] this keeps all counters within 64 bits,
 /// whatever senders claim to have lost and clients ask for.
-const MAX_AGAIN: u64 = 1 << 62;
+pub(super) const MAX_AGAIN: u64 = 1 << 62;
 const _: () = assert!(MAX_AGAIN.checked_add(MAX_SEQ).is_some());
 
 /// Most stretches of a history that one read passes over in search of a time.
@@ -52,16 +52,19 @@ pub enum SeekError {
     /// The cursor has gone back over more records than can be counted.
     #[error("gone back over {MAX_AGAIN} records already: connect again")]
     TooOften,
+    /// What is to be gone on with was never a cursor's.
+    #[error("these are not the numbers of a cursor")]
+    Unsound,
 }
 
 /// A place in the log.
-struct Landing {
+pub(super) struct Landing {
     /// The sequence number asked for.
-    asked: u64,
+    pub asked: u64,
     /// That of the next entry held. Those between are missed.
-    seq: u64,
+    pub seq: u64,
     /// When the newest of those happened.
-    time: Timestamp,
+    pub time: Timestamp,
     /// What is older is to be passed over from there on.
     since: Option<Timestamp>,
 }
@@ -113,7 +116,7 @@ impl EventLog {
         self.cursors.get(id).map(|cursor| self.settled(cursor).told())
     }
 
-    fn landing(&self, place: Place) -> Result<Landing, SeekError> {
+    pub(super) fn landing(&self, place: Place) -> Result<Landing, SeekError> {
         self.check(place)?;
         let first = self.first_seq();
         let (asked, since) = match place {

@@ -10,6 +10,8 @@ use pcp_pdu::{ErrorPdu, FrameError, Pdu};
 pub trait Output {
     /// Takes a whole PDU, given in two parts, to be sent after everything sent before.
     fn send(&mut self, parts: [&[u8]; 2]);
+    /// Whether everything that was sent has left.
+    fn has_left(&self) -> bool;
     /// Whether the next request may be answered: everything has left, and it is not somebody else's turn.
     fn is_clear(&self) -> bool;
 }
@@ -19,6 +21,8 @@ pub trait Output {
 pub enum Next {
     /// Nothing: bytes of the peer, as they come.
     Input,
+    /// When everything has left, go on with no input if need be.
+    Finish,
     /// Begin TLS, and go on at once, with no input if need be. What has come already is TLS.
     Encrypt,
     /// Wait until somebody has judged a password, and read nothing meanwhile.

@@ -1,6 +1,7 @@
 //! The agent's side of the line to pmcd (spec `agent.md` 4 to 12).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use bytes::BytesMut;
 
@@ -9,6 +10,7 @@ use super::output::{Broken, Output, failure, send};
 use crate::call::ClientId;
 use crate::core::{Core, Generations, Serve};
 use crate::labels::LabelSubject;
+use crate::pmcd::{PmcdEvent, Process};
 use pcp_model::{PmError, Pmid, Profile, Timestamp};
 use pcp_pdu::{
     self, Attr, AttrCode, CredFlags, Creds, ErrorPdu, Frame, FrameReader, LabelPdu, LabelTarget, Pdu,
@@ -47,7 +49,7 @@ pub struct PmcdConnection {
     reader: FrameReader,
     scratch: BytesMut,
     /// pmcd's client slots.
-    clients: HashMap<i32, ClientId>,
+    clients: HashMap<i32, Client>,
     /// The profile of the fetches to come. pmcd sends the right one before a fetch, and after its agent has
     /// restarted may not: then everything is included.
     profile: Profile,
@@ -59,7 +61,26 @@ pub struct PmcdConnection {
     requests: u64,
     /// pmcd takes us for ready.
     trusted: bool,
+    /// What the answer that is leaving has left to do.
+    rest: Rest,
     options: PmcdOptions,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    id: ClientId,
+    /// It has asked for something itself.
+    introduced: bool,
+}
+
+/// What an answer has left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Nothing,
+    /// When all else has left: this, its end.
+    End(u8),
+    /// When all of it has left: to be told so.
+    Notice,
 }
 
 impl PmcdConnection {
@@ -75,12 +96,14 @@ impl PmcdConnection {
             ready: !options.notready,
             requests: 0,
             trusted: !options.notready,
+            rest: Rest::Nothing,
             options,
         }
     }
 
-    /// Speaks first, as an agent has to.
-    pub fn greet(&mut self, out: &mut dyn Output) {
+    /// Speaks first, as an agent has to, to this pmcd, if it is known.
+    pub fn greet<S>(&mut self, core: &mut Core<S>, pmcd: Option<Process>, out: &mut dyn Output) {
+        core.pmcd_event(PmcdEvent::Begun(pmcd));
         let mut flags = CredFlags::default();
         if self.options.identity {
             flags = flags.union(CredFlags::AUTH);
@@ -103,6 +126,7 @@ impl PmcdConnection {
         if self.ready && !self.trusted && self.greeted {
             self.trusted = true;
             // The end of these clients may have gone unnoticed.
+            self.clients.keys().for_each(|slot| core.pmcd_event(PmcdEvent::Ended(*slot)));
             self.end_all(core);
             send(out, &mut self.scratch, 0, &Pdu::Error(ErrorPdu::failure(PmError::PMDAREADY)));
         }
@@ -124,7 +148,11 @@ impl PmcdConnection {
         results: &mut ResultWriter,
         out: &mut dyn Output,
     ) -> Result<(), Broken> {
-        while out.is_clear() {
+        loop {
+            self.finish(core, out);
+            if !out.is_clear() || self.is_unfinished() {
+                break;
+            }
             let Some(frame) = self.reader.next(input)? else { break };
             self.requests += 1;
             self.handle(core, &frame, results, out);
@@ -132,14 +160,36 @@ impl PmcdConnection {
         Ok(())
     }
 
+    /// Whether there is more to say when everything has left.
+    pub fn is_unfinished(&self) -> bool {
+        self.rest != Rest::Nothing
+    }
+
+    /// Goes on with an answer that matters, as far as it has left.
+    fn finish(&mut self, core: &mut dyn Serve, out: &mut dyn Output) {
+        if let Rest::End(end) = self.rest
+            && out.has_left()
+        {
+            core.pmcd_event(PmcdEvent::Leaving);
+            out.send([&[end], &[]]);
+            self.rest = Rest::Notice;
+        }
+        if self.rest == Rest::Notice && out.has_left() {
+            core.pmcd_event(PmcdEvent::Left);
+            self.rest = Rest::Nothing;
+        }
+    }
+
     /// The line is closed: all its clients have ended.
     pub fn close<S>(&mut self, core: &mut Core<S>) {
+        core.pmcd_event(PmcdEvent::Lost);
+        self.rest = Rest::Nothing;
         self.end_all(core);
     }
 
     fn end_all(&mut self, core: &mut dyn Serve) {
         for (_, client) in self.clients.drain() {
-            core.client_close(client);
+            core.client_close(client.id);
         }
     }
 
@@ -183,7 +233,11 @@ impl PmcdConnection {
                 Err(error) => Err(error),
             },
             Pdu::Result(result) => {
-                self.client(core, frame.from).and_then(|client| answer::store(core, client, &result.sets))
+                let stored = self.client(core, frame.from);
+                let stored = stored.and_then(|client| answer::store(core, client, &result.sets));
+                // What it has changed is no matter of when the answer leaves.
+                core.begin_answer();
+                stored
             }
             other => match metadata(core, other) {
                 Some(answer) => answer,
@@ -201,8 +255,9 @@ impl PmcdConnection {
         if code != PmError::NOTCONN.0 {
             return tracing::warn!(code, "unexpected error from pmcd");
         }
+        core.pmcd_event(PmcdEvent::Ended(slot));
         if let Some(client) = self.clients.remove(&slot) {
-            core.client_close(client);
+            core.client_close(client.id);
         }
     }
 
@@ -218,22 +273,28 @@ impl PmcdConnection {
         send(out, &mut self.scratch, 0, &failure(error));
     }
 
-    /// The client in one of pmcd's slots, which is new to us if it has not been seen since its last end.
+    /// The client in one of pmcd's slots, which asks for something.
     fn client(&mut self, core: &mut dyn Serve, slot: i32) -> Result<ClientId, PmError> {
-        if let Some(client) = self.clients.get(&slot) {
-            return Ok(*client);
+        let client = self.place(core, slot)?;
+        if !std::mem::replace(&mut client.introduced, true) {
+            core.introduce(client.id, slot);
         }
-        if self.clients.len() >= MAX_CLIENTS {
-            return Err(PmError::CONNLIMIT);
+        Ok(client.id)
+    }
+
+    /// What is known of the client in one of pmcd's slots, which is new to us if it has not been seen since its last end.
+    fn place(&mut self, core: &mut dyn Serve, slot: i32) -> Result<&mut Client, PmError> {
+        let is_full = self.clients.len() >= MAX_CLIENTS;
+        match self.clients.entry(slot) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(_) if is_full => Err(PmError::CONNLIMIT),
+            Entry::Vacant(new) => Ok(new.insert(Client { id: core.client_open(), introduced: false })),
         }
-        let client = core.client_open();
-        self.clients.insert(slot, client);
-        Ok(client)
     }
 
     fn attribute(&mut self, core: &mut dyn Serve, slot: i32, attr: &Attr) {
-        let Ok(client) = self.client(core, slot) else { return };
-        let Some(attributes) = core.attributes_mut(client) else { return };
+        let Ok(&mut Client { id, .. }) = self.place(core, slot) else { return };
+        let Some(attributes) = core.attributes_mut(id) else { return };
         let text = String::from_utf8_lossy(attr.value());
         // Nobody becomes somebody by saying so on a line that anybody may have opened.
         if attr.code != AttrCode::CONTAINER && !self.options.identity {
@@ -271,8 +332,20 @@ impl PmcdConnection {
         // What stands for the seconds are flags to pmcd; a real time would be taken for changes.
         let flags = Timestamp { sec: i64::from(changes), nsec: 0 };
         let parts = results.finish(ResultKind::Micro, flags, 0).map_err(|error| error.pm_error())?;
-        out.send(parts);
         self.notified = Some(now);
+        if !core.begin_answer() {
+            out.send(parts);
+            return Ok(());
+        }
+        let [head, tail] = parts;
+        let (parts, end) = match (head.split_last(), tail.split_last()) {
+            (_, Some((end, tail))) => ([head, tail], end),
+            (Some((end, head)), None) => ([head, tail], end),
+            // No PDU is without a byte.
+            (None, None) => return Err(PmError::GENERIC),
+        };
+        self.rest = Rest::End(*end);
+        out.send(parts);
         Ok(())
     }
 }

@@ -23,6 +23,7 @@ use crate::help::HelpTexts;
 use crate::indom::Indom;
 use crate::labels::LabelFn;
 use crate::metric::Metric;
+use crate::pmcd::PmcdEvent;
 use crate::pmns::NameTree;
 use crate::subtree::Subtree;
 use pcp_model::{Desc, Inst, Timestamp};
@@ -30,7 +31,7 @@ use pcp_model::{Desc, Inst, Timestamp};
 use clients::Clients;
 
 pub(crate) use fetch::sendable;
-pub(crate) use parts::{ClientEndFn, ForeignFn, GenerationFn, Parts};
+pub(crate) use parts::{ClientEndFn, ForeignFn, GenerationFn, Parts, PmcdFns};
 pub(crate) use serve::Serve;
 
 /// How often names and labels have changed. The difference of two is what a client has to be notified of.
@@ -75,6 +76,7 @@ pub struct Core<S> {
     labels: Option<LabelFn<S>>,
     label_generation: Option<GenerationFn<S>>,
     client_end: Option<ClientEndFn<S>>,
+    pmcd: Option<PmcdFns<S>>,
     foreign_instances: Option<ForeignFn<S>>,
     clients: Clients,
     grants: Grants,
@@ -121,6 +123,7 @@ impl<S> Core<S> {
             labels: parts.labels,
             label_generation: parts.label_generation,
             client_end: parts.client_end,
+            pmcd: parts.pmcd,
             foreign_instances: parts.foreign_instances,
             clients: Clients::default(),
             grants: parts.grants,
@@ -159,6 +162,27 @@ impl<S> Core<S> {
         {
             client_end(&mut self.state, client);
         }
+    }
+
+    /// Something has happened to the line to pmcd.
+    pub(crate) fn pmcd_event(&mut self, event: PmcdEvent<'_>) {
+        if let Some(pmcd) = &self.pmcd {
+            (pmcd.event)(&mut self.state, event);
+        }
+    }
+
+    /// The client of one of pmcd's slots asks for the first time.
+    pub(crate) fn introduce(&mut self, client: ClientId, slot: i32) {
+        if let Some(pmcd) = &self.pmcd
+            && let Some(attributes) = self.clients.attributes(client)
+        {
+            (pmcd.event)(&mut self.state, PmcdEvent::Client { client, slot, attributes });
+        }
+    }
+
+    /// An answer for pmcd is ready. Whether it is to be told when that leaves.
+    pub(crate) fn begin_answer(&mut self) -> bool {
+        self.pmcd.as_ref().is_some_and(|pmcd| (pmcd.answer)(&mut self.state))
     }
 
     /// A fetch request has come: what is fetched from now on is part of it. `time` is the time that derived

@@ -9,6 +9,7 @@ use crate::help::HelpTexts;
 use crate::indom::{Indom, Instances};
 use crate::labels::LabelFn;
 use crate::metric::Metric;
+use crate::pmcd::PmcdEvent;
 use crate::pmns::NameTree;
 use crate::subtree::Subtree;
 use pcp_model::{Desc, InDom};
@@ -19,6 +20,14 @@ pub(crate) type ClientEndFn<S> = Box<dyn Fn(&mut S, ClientId)>;
 pub(crate) type ForeignFn<S> = Box<dyn Fn(&S, InDom) -> Option<&Instances>>;
 /// Gives a number that changes whenever labels do.
 pub(crate) type GenerationFn<S> = Box<dyn Fn(&S) -> u64>;
+
+/// Told of the line to pmcd.
+pub(crate) struct PmcdFns<S> {
+    /// What happens there.
+    pub event: Box<dyn Fn(&mut S, PmcdEvent<'_>)>,
+    /// An answer is ready. Whether it matters.
+    pub answer: Box<dyn Fn(&mut S) -> bool>,
+}
 
 /// Everything a [`Core`](super::Core) is made of, checked by the builder.
 pub(crate) struct Parts<S> {
@@ -38,6 +47,7 @@ pub(crate) struct Parts<S> {
     pub labels: Option<LabelFn<S>>,
     pub label_generation: Option<GenerationFn<S>>,
     pub client_end: Option<ClientEndFn<S>>,
+    pub pmcd: Option<PmcdFns<S>>,
     pub foreign_instances: Option<ForeignFn<S>>,
     pub grants: Grants,
 }

@@ -4,6 +4,7 @@ use super::{Core, Generations};
 use crate::call::{Attributes, ClientId};
 use crate::indom::Instances;
 use crate::labels::LabelSubject;
+use crate::pmcd::PmcdEvent;
 use pcp_model::{Desc, InDom, LabelSet, PmError, Pmid, Profile, Timestamp};
 use pcp_pdu::{EncodeError, RawValueSet, ResultWriter, TextLevel};
 
@@ -28,6 +29,9 @@ serve! {
     fn client_open(&mut self) -> ClientId;
     fn client_close(&mut self, client: ClientId);
     fn attributes_mut(&mut self, client: ClientId) -> Option<&mut Attributes>;
+    fn pmcd_event(&mut self, event: PmcdEvent<'_>);
+    fn introduce(&mut self, client: ClientId, slot: i32);
+    fn begin_answer(&mut self) -> bool;
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError>;
     fn names(&mut self, pmid: Pmid) -> Result<Vec<String>, PmError>;
     fn children(&mut self, name: &str) -> Result<Vec<(String, bool)>, PmError>;

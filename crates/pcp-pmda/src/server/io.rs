@@ -71,6 +71,8 @@ pub(super) struct Line {
     outgoing: Outgoing,
     /// What the line is encrypted with, once its connection says so.
     certificate: Option<Certificate>,
+    /// The connection has more to say when everything has left.
+    unfinished: bool,
     /// Nothing more is read or answered until [`Line::resume`].
     paused: bool,
     /// The peer has said that nothing more comes.
@@ -110,6 +112,7 @@ impl Line {
             input: BytesMut::new(),
             outgoing: Outgoing::default(),
             certificate: None,
+            unfinished: false,
             paused: false,
             ended: false,
             readable: true,
@@ -225,7 +228,7 @@ impl Line {
             if self.paused {
                 return Ok(Rest::Wait);
             }
-            if !self.input.is_empty() {
+            if !self.input.is_empty() || self.unfinished {
                 // A socket's one descriptor serves both ways; the sender only writes.
                 let mut next = process(&mut self.input, &mut self.outgoing.to(out, turn))?;
                 if next == Next::Encrypt {
@@ -235,7 +238,8 @@ impl Line {
                 }
                 self.outgoing.check()?;
                 self.paused = next == Next::Verdict;
-                if !self.outgoing.is_clear() || self.paused {
+                self.unfinished = next == Next::Finish;
+                if !self.outgoing.is_clear() || self.paused || self.unfinished {
                     continue;
                 }
                 if turn.elapsed() >= TURN {
@@ -335,6 +339,10 @@ impl Output for Sender<'_> {
             skip -= done;
             self.outgoing.waiting.extend_from_slice(&part[done..]);
         }
+    }
+
+    fn has_left(&self) -> bool {
+        self.outgoing.is_clear()
     }
 
     fn is_clear(&self) -> bool {

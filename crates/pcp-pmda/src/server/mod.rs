@@ -331,7 +331,7 @@ impl<S> Server<S> {
         options: PmcdOptions,
         stay: bool,
     ) -> Result<(), ServeError> {
-        let mut pmcd = PmcdLine::open(transport, options, stay).map_err(ServeError::Pmcd)?;
+        let mut pmcd = PmcdLine::open(transport, options, stay, &mut self.core).map_err(ServeError::Pmcd)?;
         if let Some(listener) = pmcd.listener() {
             self.watch(listener.fd(), PMCD_LISTENER, Interest::READABLE)?;
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::Stats;
 use super::io::{Channel, Closed, Line, Rest};
 use super::listen::{Listen, Listener};
-use crate::{Core, Next, PmcdConnection, PmcdOptions};
+use crate::{Core, Next, PmcdConnection, PmcdOptions, Process};
 use pcp_pdu::ResultWriter;
 
 /// Permission bits of the socket pmcd connects to.
@@ -63,7 +63,12 @@ pub(super) struct PmcdLine {
 }
 
 impl PmcdLine {
-    pub(super) fn open(transport: &Transport, options: PmcdOptions, stay: bool) -> io::Result<PmcdLine> {
+    pub(super) fn open<S>(
+        transport: &Transport,
+        options: PmcdOptions,
+        stay: bool,
+        core: &mut Core<S>,
+    ) -> io::Result<PmcdLine> {
         // Over TCP nobody knows who has connected, and so what it says of its clients is nothing to go by.
         let is_tcp = matches!(transport, Transport::Inet(_) | Transport::Ipv6(_));
         let options = PmcdOptions { identity: options.identity && !is_tcp, ..options };
@@ -85,7 +90,8 @@ impl PmcdLine {
             lost: Instant::now(),
         };
         if line.listener.is_none() {
-            line.connect(standard_pipes()?).map_err(|error| io::Error::other(error.to_string()))?;
+            let connected = line.connect(standard_pipes()?, Process::pmcd(), core);
+            connected.map_err(|error| io::Error::other(error.to_string()))?;
         }
         Ok(line)
     }
@@ -99,14 +105,19 @@ impl PmcdLine {
     }
 
     /// Takes over a line that pmcd has opened, and greets it.
-    fn connect(&mut self, channel: Channel) -> Result<(), Closed> {
+    fn connect<S>(
+        &mut self,
+        channel: Channel,
+        pmcd: Option<Process>,
+        core: &mut Core<S>,
+    ) -> Result<(), Closed> {
         self.connection = PmcdConnection::new(self.options);
         let line = self.line.insert(Line::new(channel));
-        line.say(|out| self.connection.greet(out))
+        line.say(|out| self.connection.greet(core, pmcd, out))
     }
 
     /// Takes the next who has connected to the listener. One at a time is pmcd.
-    pub(super) fn accept(&mut self) -> io::Result<Accepted> {
+    pub(super) fn accept<S>(&mut self, core: &mut Core<S>) -> io::Result<Accepted> {
         let Some(peer) = self.listener.as_ref().map(Listener::accept).transpose()?.flatten() else {
             return Ok(Accepted::Nobody);
         };
@@ -121,7 +132,9 @@ impl PmcdLine {
             tracing::warn!("second connection to the socket for pmcd turned away");
             return Ok(Accepted::TurnedAway);
         }
-        if let Err(error) = Channel::socket(peer.socket).map_err(Closed::from).and_then(|c| self.connect(c)) {
+        let pmcd = peer.attributes.pid.and_then(Process::of);
+        let channel = Channel::socket(peer.socket).map_err(Closed::from);
+        if let Err(error) = channel.and_then(|channel| self.connect(channel, pmcd, core)) {
             tracing::warn!(%error, "connection from pmcd lost before it began");
             self.line = None;
             return Ok(Accepted::TurnedAway);
@@ -152,7 +165,7 @@ impl PmcdLine {
             let (before, begun) = (connection.requests(), Instant::now());
             let result = connection.process(core, input, results, out);
             stats.answered(connection.requests() - before, begun.elapsed());
-            result.map(|()| Next::Input)
+            result.map(|()| if connection.is_unfinished() { Next::Finish } else { Next::Input })
         })
     }
 
@@ -251,7 +264,9 @@ mod tests {
         let run = dir.path().join("run");
         std::fs::create_dir(&run).unwrap();
         let path = run.join("pmcd.socket");
-        let mut pmcd = PmcdLine::open(&Transport::Unix(path.clone()), PmcdOptions::default(), true).unwrap();
+        let mut core = crate::Agent::new("none", 500, ()).build().unwrap();
+        let transport = Transport::Unix(path.clone());
+        let mut pmcd = PmcdLine::open(&transport, PmcdOptions::default(), true, &mut core).unwrap();
         assert!(!pmcd.check_socket(), "it is there");
         std::fs::remove_dir_all(&run).unwrap();
         assert!(!pmcd.check_socket() && !pmcd.check_socket(), "there is no place for it");

@@ -216,7 +216,7 @@ impl<S> Server<S> {
     fn accept_pmcd(&mut self) -> Result<(), ServeError> {
         for _ in 0..ACCEPTS {
             let Some(pmcd) = &mut self.pmcd else { return Ok(()) };
-            match pmcd.accept() {
+            match pmcd.accept(&mut self.core) {
                 Ok(Accepted::Nobody) => return Ok(()),
                 Ok(Accepted::TurnedAway) => {}
                 Ok(Accepted::Pmcd) => {

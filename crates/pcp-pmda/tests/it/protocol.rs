@@ -23,6 +23,10 @@ impl Output for Sent {
         parts.iter().for_each(|part| self.0.extend_from_slice(part));
     }
 
+    fn has_left(&self) -> bool {
+        true
+    }
+
     fn is_clear(&self) -> bool {
         true
     }
@@ -52,7 +56,7 @@ impl Pmcd {
     fn new(options: PmcdOptions) -> Pmcd {
         let (core, connection) = (agent(None), PmcdConnection::new(options));
         let mut pmcd = Pmcd { core, connection, results: ResultWriter::default(), out: Sent::default() };
-        pmcd.connection.greet(&mut pmcd.out);
+        pmcd.connection.greet(&mut pmcd.core, None, &mut pmcd.out);
         pmcd
     }
 

@@ -4,6 +4,8 @@
 //! that neither a fetch nor `jumpseat.client` takes longer per stream the more there are. Filters take no
 //! more than [`FILTER_BUDGET`] over all clients; equal texts are kept once.
 
+mod context;
+pub(crate) mod notes;
 pub(crate) mod places;
 mod starts;
 
@@ -22,6 +24,7 @@ use pcp_pmda::{ClientId, Instances};
 use super::fields::Fields;
 use super::source::Source;
 use super::sources::Sources;
+use notes::Notes;
 use starts::Starts;
 
 /// One client's place in one source's log.
@@ -60,6 +63,8 @@ const MIN_STORED: usize = 4 << 10;
 /// A filter as a client wrote it, and what it means.
 #[derive(Debug)]
 struct Stored {
+    /// Tells texts apart, in the file that keeps them.
+    number: u64,
     text: Arc<str>,
     /// Who stored it first.
     user: Option<u32>,
@@ -102,11 +107,14 @@ struct FilterRule {
 pub(crate) struct Streams {
     /// The instance domain of streams. Instances go with their clients.
     pub names: Instances,
+    /// What has to be written down of pmcd's clients.
+    pub notes: Notes,
     by_client: FxHashMap<ClientId, Client>,
     /// The client of an instance, and its place among that client's streams.
     owner: FxHashMap<Inst, (ClientId, usize)>,
     last_inst: Inst,
     last_serial: u64,
+    next_text: u64,
     /// Streams opened so far, and those that were not because there were too many.
     opened: u64,
     refused: u64,
@@ -138,10 +146,12 @@ impl Default for Streams {
     fn default() -> Streams {
         Streams {
             names: Instances::in_memory(),
+            notes: Notes::default(),
             by_client: FxHashMap::default(),
             owner: FxHashMap::default(),
             last_inst: first_number(),
             last_serial: first_number() as u64,
+            next_text: 1,
             opened: 0,
             refused: 0,
             starts: 0,
@@ -213,7 +223,8 @@ impl Streams {
         self.owner.insert(inst, (client, at));
         state.by_source.insert((source, kind), at);
         state.streams.push(Stream { inst, source, kind, cursor, filter });
-        state.streams.get_mut(at)
+        self.notes.change(client);
+        self.by_client.get_mut(&client)?.streams.get_mut(at)
     }
 
     /// Notes whether a client wants whatever sources there will be.
@@ -223,6 +234,7 @@ impl Streams {
         *known = identity;
         if follows.contains(&kind) != all {
             if all { follows.push(kind) } else { follows.retain(|known| *known != kind) }
+            self.notes.change(client);
         }
     }
 
@@ -268,6 +280,7 @@ impl Streams {
             }
         }
         state.filters.push(FilterRule { kind, source, stored });
+        self.notes.change(client);
         Ok(())
     }
 
@@ -277,7 +290,8 @@ impl Streams {
             return Ok(stored);
         }
         let filter = Filter::parse(text)?.map(Arc::new);
-        let stored = Arc::new(Stored { text: text.into(), user, filter });
+        let stored = Arc::new(Stored { number: self.next_text, text: text.into(), user, filter });
+        self.next_text += 1;
         // Only here, where a filter is new: those that nobody has any more need not be counted.
         self.filters.retain(|_, stored| stored.strong_count() > 0);
         let of_user = self.stored_now().filter(|stored| stored.user == user).map(|stored| stored.memory());
@@ -354,6 +368,7 @@ impl Streams {
 
     /// Forgets a client and gives up its places.
     pub(crate) fn end(&mut self, client: ClientId, sources: &mut Sources) {
+        self.notes.end(client);
         let Some(state) = self.by_client.remove(&client) else { return };
         self.starts -= state.starts.len();
         let mut insts: Vec<Inst> = state.streams.iter().map(|stream| stream.inst).collect();

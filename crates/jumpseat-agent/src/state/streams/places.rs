@@ -103,6 +103,7 @@ impl Streams {
             }
         }
         self.starts = held - before + state.starts.len();
+        self.notes.change(client);
         outcome
     }
 

@@ -29,6 +29,11 @@ impl Starts {
         self.0.insert((kind, source), place);
     }
 
+    /// All places.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ArrayKind, Option<Inst>, Place)> {
+        self.0.iter().map(|((kind, source), place)| (*kind, *source, *place))
+    }
+
     /// Where a stream that is opened now begins: the place for the source itself, else the one for all.
     pub(super) fn of(&self, kind: ArrayKind, source: Inst) -> Option<Place> {
         let own = self.0.get(&(kind, Some(source)));
