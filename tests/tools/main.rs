@@ -2,6 +2,7 @@
 
 mod archive;
 mod archive_own;
+mod contexts;
 mod derive_cli;
 mod derive_replay;
 mod events;

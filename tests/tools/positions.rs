@@ -30,12 +30,12 @@ const MEMORY: &str = "[log]\ndir = \"memory\"\n";
 
 /// What an archive holds of one metric, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Item {
+pub(crate) enum Item {
     Record(u64),
     Missed(u64),
 }
 
-fn items(base: &str, metric: &str) -> Vec<Item> {
+pub(crate) fn items(base: &str, metric: &str) -> Vec<Item> {
     let Ok(mut archive) = Archive::open(base) else { return Vec::new() };
     let (Ok(pmid), Ok(number), Ok(missed)) = (
         archive.lookup_name(metric),
@@ -329,7 +329,7 @@ fn what_was_fetched_and_not_written_is_fetched_again() {
 }
 
 /// Kills the agent as a crash would, and waits until pmcd has started it again.
-fn kill_agent(pmcd: &mut PrivatePmcd) {
+pub(crate) fn kill_agent(pmcd: &mut PrivatePmcd) {
     let pid = |pmcd: &PrivatePmcd| pmcd.value("jumpseat.self.pid")?.parse::<i32>().ok();
     let before = eventually("the agent's process", || pid(pmcd));
     kill(Pid::from_raw(before), Signal::SIGKILL).expect("it lives");

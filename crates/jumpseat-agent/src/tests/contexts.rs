@@ -66,6 +66,8 @@ struct Pipe {
     bytes: BytesMut,
     disk: SimulatedDisk,
     stuck: bool,
+    /// What is sent stays for a while.
+    slow: bool,
     /// How much had been done on the disk when the last byte came.
     at: usize,
 }
@@ -73,7 +75,7 @@ struct Pipe {
 impl Output for Pipe {
     fn send(&mut self, parts: [&[u8]; 2]) {
         parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
-        self.at = self.disk.operations();
+        (self.at, self.stuck) = (self.disk.operations(), self.slow);
     }
 
     fn has_left(&self) -> bool {
@@ -119,7 +121,7 @@ impl Life {
         state.contexts = Contexts::at(place);
         let mut core = agent(state, DEFAULT_DOMAIN, None, &Access::Anyone).build().unwrap();
         let mut connection = PmcdConnection::new(PmcdOptions { identity: true, ..PmcdOptions::default() });
-        let mut pipe = Pipe { bytes: BytesMut::new(), disk: disk.clone(), stuck: false, at: 0 };
+        let mut pipe = Pipe { bytes: BytesMut::new(), disk: disk.clone(), stuck: false, slow: false, at: 0 };
         connection.greet(&mut core, Some(pmcd.clone()), &mut pipe);
         let results = ResultWriter::default();
         let mut life = Life { core, connection, results, pipe, out, number, odd, _fetching: fetching };
@@ -130,10 +132,11 @@ impl Life {
     /// What the agent says to a PDU of a slot. `slowly`: the pipe is full for a while.
     fn ask(&mut self, slot: i32, pdu: &Pdu, slowly: bool) -> Option<Pdu> {
         self.pipe.bytes.clear();
+        self.pipe.slow = slowly;
         let mut input = BytesMut::from(&pdu.to_bytes(slot).unwrap()[..]);
         self.process(&mut input);
         while self.connection.is_unfinished() {
-            self.pipe.stuck = slowly && !self.pipe.stuck;
+            self.pipe.stuck = false;
             self.process(&mut input);
         }
         self.pipe.stuck = false;
