@@ -16,7 +16,9 @@ const METRICS: [&str; 2] = ["jumpseat.event.records", "jumpseat.event.highres_re
 const KILLS: usize = 20;
 
 fn line(n: u64) -> String {
-    format!("{{\"n\":{n},\"text\":\"some text, so that answers are longer than what a pipe takes at once\"}}\n")
+    format!(
+        "{{\"n\":{n},\"text\":\"some text, so that answers are longer than what a pipe takes at once\"}}\n"
+    )
 }
 
 /// Each number from the first on is there once, in order, or missed at its place. Returns the number behind the last, and how
@@ -122,6 +124,10 @@ fn a_filter_and_the_counters_of_a_reader_go_on() {
         expect(&pmcd, 15, 29);
         reader.crash();
         let shown = reader.text();
-        assert_eq!((shown.matches("jumpseat.field.n").count(), shown.matches("missed").count()), (15, 0), "{shown}");
+        assert_eq!(
+            (shown.matches("jumpseat.field.n").count(), shown.matches("missed").count()),
+            (15, 0),
+            "{shown}"
+        );
     }
 }

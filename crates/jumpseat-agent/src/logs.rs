@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jumpseat_log::{LogDir, LogError};
-use pcp_files::Directory;
 use jumpseat_source::Registry;
+use pcp_files::Directory;
 use pcp_net::Worker;
 
 use crate::config::{Config, Syncing};
@@ -35,7 +35,12 @@ pub(crate) fn open(
 }
 
 /// Where pmcd's clients are kept: nowhere, if their records end with the agent.
-pub(crate) fn contexts(config: &Config, domain: u16, state_dir: Option<&Path>, registry: &Registry) -> Contexts {
+pub(crate) fn contexts(
+    config: &Config,
+    domain: u16,
+    state_dir: Option<&Path>,
+    registry: &Registry,
+) -> Contexts {
     let (Some(dir), Some(log)) = (config.log.contexts(), config.log.dir(state_dir, domain)) else {
         return Contexts::default();
     };

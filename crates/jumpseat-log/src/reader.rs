@@ -47,7 +47,8 @@ pub struct Reader {
 /// A segment that is being opened.
 #[derive(Debug)]
 struct Coming {
-    first: u64,
+    /// Whose it is: the very name, as a file without records gives way to another one of the same name.
+    name: Arc<str>,
     /// The request that it was asked for with.
     request: u64,
     slot: Slot<Opened>,
@@ -58,6 +59,8 @@ struct Coming {
 struct Open {
     segment: OpenSegment,
     patience: Patience,
+    /// As in [`Coming`].
+    name: Arc<str>,
     first: u64,
     /// Batches: the sequence number of the first entry, and where it begins. Ascending.
     places: Vec<(u64, u64)>,
@@ -133,7 +136,7 @@ impl Reader {
         self.requests += 1;
         let requests = self.requests;
         self.coming.retain(|coming| requests - coming.request < FORGOTTEN);
-        let is_open = match self.open.iter().position(|open| open.first == segment.first) {
+        let is_open = match self.open.iter().position(|open| Arc::ptr_eq(&open.name, &segment.name)) {
             Some(at) => {
                 self.open[at..].rotate_left(1);
                 true
@@ -142,7 +145,7 @@ impl Reader {
         };
         if let Some(behind) = behind
             && self.coming.len() < MAX_COMING / 2
-            && !self.open.iter().any(|open| open.first == behind.first)
+            && !self.open.iter().any(|open| Arc::ptr_eq(&open.name, &behind.name))
         {
             self.ask_for(behind);
         }
@@ -151,7 +154,7 @@ impl Reader {
 
     /// Whether a segment that was asked for is there; else it is asked for.
     fn has_come(&mut self, segment: &Segment) -> Result<bool, ReadError> {
-        let Some(at) = self.coming.iter().position(|coming| coming.first == segment.first) else {
+        let Some(at) = self.coming.iter().position(|coming| Arc::ptr_eq(&coming.name, &segment.name)) else {
             self.ask_for(segment);
             return Ok(false);
         };
@@ -165,6 +168,7 @@ impl Reader {
             places: vec![(segment.first, opened.start)],
             segment: opened,
             patience,
+            name: Arc::clone(&segment.name),
             first: segment.first,
             coming: None,
         });
@@ -172,10 +176,12 @@ impl Reader {
     }
 
     fn ask_for(&mut self, segment: &Segment) {
-        let first = segment.first;
-        if self.coming.len() < MAX_COMING && !self.coming.iter().any(|coming| coming.first == first) {
-            let slot = self.fetcher.open(&self.log.common().disk, &segment.name);
-            self.coming.extend(slot.map(|slot| Coming { first, request: self.requests, slot }));
+        let name = &segment.name;
+        if self.coming.len() < MAX_COMING && !self.coming.iter().any(|coming| Arc::ptr_eq(&coming.name, name))
+        {
+            let slot = self.fetcher.open(&self.log.common().disk, name);
+            let request = self.requests;
+            self.coming.extend(slot.map(|slot| Coming { name: Arc::clone(name), request, slot }));
         }
     }
 

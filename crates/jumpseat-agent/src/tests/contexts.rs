@@ -12,7 +12,6 @@ use jumpseat_log::{Entry, Limits, LogDir, SyncMode};
 use jumpseat_source::delivery::Tallies;
 use jumpseat_source::registry::{FieldRef, RegistryConfig, WellKnown};
 use jumpseat_source::{Delivery, Inlet, Registry};
-use support::{SimulatedDisk, random::Random};
 use pcp_event::batch::Batch;
 use pcp_event::reader::{ArrayReader, RecordParam};
 use pcp_event::{ArrayKind, EventFlags, Param};
@@ -24,6 +23,7 @@ use pcp_pdu::{
     RawValueSet, ResultPdu, ResultWriter,
 };
 use pcp_pmda::{Access, Core, Output, PmcdConnection, PmcdOptions, Process};
+use support::{SimulatedDisk, random::Random};
 
 use super::balance::{KINDS, records};
 use crate::DEFAULT_DOMAIN;
@@ -55,10 +55,6 @@ struct Seen {
     told: HashMap<(i32, ArrayKind, Inst), Told>,
     /// The process of each client.
     pids: [i32; SLOTS],
-    /// Those whose first fetch the agent may know of, though it was not answered: where they began nobody can say.
-    vague: [bool; SLOTS],
-    /// The filtered one has stored its filter.
-    filtered: bool,
 }
 
 /// Takes what the connection sends; the system takes it later, now and then.
@@ -196,6 +192,20 @@ impl Life {
         assert_eq!(self.ask(slot, &pdu, false), Some(Pdu::Error(ErrorPdu::success())));
     }
 
+    /// The first that a client does.
+    fn begin(&mut self, slot: i32, pid: i32, seen: &mut Seen, sent: &[u64; SOURCES]) {
+        self.present(slot, pid);
+        if seen.told.keys().any(|(of, ..)| *of == slot) {
+            return;
+        }
+        if slot == FILTERED {
+            KINDS.iter().for_each(|kind| self.store(slot, records(*kind), ODD));
+        }
+        let answer = self.fetch(slot, false);
+        assert!(answer.is_empty(), "it begins at the end");
+        seen.read(slot, &answer, sent);
+    }
+
     /// The values of the record metrics for a slot.
     fn fetch(&mut self, slot: i32, slowly: bool) -> Vec<(ArrayKind, Inst, Value)> {
         let pmids: Vec<_> = KINDS.iter().map(|kind| self.core.pmid(records(*kind)).unwrap()).collect();
@@ -220,12 +230,10 @@ impl Seen {
             }
         }
         // With its first answer it has begun, at the end of what there was.
-        for kind in KINDS.into_iter().filter(|_| !self.vague[slot as usize]) {
+        for kind in KINDS {
             for (inst, sent) in sent.iter().enumerate() {
                 let told = self.told.entry((slot, kind, inst as Inst)).or_default();
-                if told.or.is_empty() {
-                    told.next.get_or_insert(if slot == FILTERED { *sent | 1 } else { *sent });
-                }
+                told.next.get_or_insert(if slot == FILTERED { *sent | 1 } else { *sent });
             }
         }
     }
@@ -235,6 +243,8 @@ impl Seen {
         for (slot, pid) in after.pids.into_iter().enumerate() {
             if self.pids[slot] != pid {
                 self.end(slot as i32, pid);
+                let begun = after.told.iter().filter(|((of, ..), _)| *of as usize == slot);
+                self.told.extend(begun.map(|(of, told)| (*of, told.clone())));
             }
         }
         for (of, told) in &after.told {
@@ -245,8 +255,7 @@ impl Seen {
 
     fn end(&mut self, slot: i32, pid: i32) {
         self.told.retain(|(of, ..), _| *of != slot);
-        (self.pids[slot as usize], self.vague[slot as usize]) = (pid, false);
-        self.filtered &= slot != FILTERED;
+        self.pids[slot as usize] = pid;
     }
 }
 
@@ -255,12 +264,10 @@ impl Told {
         let step = if slot == FILTERED { 2 } else { 1 };
         match (missed, param) {
             (Some(missed), _) => {
-                // Those of answers of which nobody knew, behind what may have been told. (Where a vague one began nobody
-                // can say, but where that ended.)
+                // Those of answers of which nobody knew, behind what may have been told.
                 let told = self.next.into_iter().chain(self.or.iter().copied());
                 let ends: Vec<_> = told.map(|told| told + step * missed as u64).collect();
-                let ends = |or: &u64| self.next.is_none() || ends.contains(or);
-                let known = self.or.iter().copied().find(ends);
+                let known = self.or.iter().copied().find(|or| ends.contains(or));
                 assert!(known.is_some(), "slot {slot}: {missed} missed for no reason: {self:?}");
                 self.next = known;
                 self.or.retain(|or| Some(*or) > known);
@@ -268,7 +275,7 @@ impl Told {
             (None, Some(param)) if param.pmid == WellKnown::Missed.pmid(DEFAULT_DOMAIN) => {}
             (None, Some(param)) => {
                 let Param::U64(number) = param.value else { panic!("{param:?}") };
-                let expected = self.next.is_none_or(|next| next == number) || self.or.contains(&number);
+                let expected = self.next == Some(number) || self.or.contains(&number);
                 assert!(expected, "slot {slot}: {number} in place of {self:?}");
                 self.next = Some(number + step);
                 self.or.retain(|or| *or > number);
@@ -302,14 +309,18 @@ fn each_record_reaches_each_client_once_over_many_deaths() {
     }
     for life in 0..lives {
         disk = copy(&disk);
-        let first = disk.operations();
         let mut agent = Life::new(dir.path(), &disk, &pmcd);
         if random.percent(10) {
             // While there is no agent a client leaves, and another one comes.
             next_pid += 1;
             seen.end(random.below(SLOTS) as i32, next_pid);
         }
-        seen.pids.iter().enumerate().for_each(|(slot, pid)| agent.present(slot as i32, *pid));
+        for (slot, pid) in seen.pids.into_iter().enumerate() {
+            agent.begin(slot as i32, pid, &mut seen, &sent);
+        }
+        // From here on it may die; but not while a client begins, as nobody could say where that was.
+        let first = disk.operations();
+        let mut begins = Vec::new();
         // What is known to be seen after so many operations: at that moment, and for sure.
         let mut history = vec![(disk.operations(), seen.clone())];
         for _ in 0..random.below(30) {
@@ -322,21 +333,18 @@ fn each_record_reaches_each_client_once_over_many_deaths() {
                     continue;
                 }
                 1 => {
-                    if slot == FILTERED && !seen.filtered {
-                        KINDS.iter().for_each(|kind| agent.store(slot, records(*kind), ODD));
-                        seen.filtered = true;
-                        history.push((agent.pipe.at, seen.clone()));
-                    }
                     let slowly = random.percent(20);
                     let answer = agent.fetch(slot, slowly);
                     seen.read(slot, &answer, &sent);
                 }
                 2 => {
+                    let before = disk.operations();
                     let gone = Pdu::Error(ErrorPdu::failure(PmError::NOTCONN));
                     assert!(agent.ask(slot, &gone, false).is_none());
-                    (next_pid, agent.pipe.at) = (next_pid + 1, disk.operations());
+                    next_pid += 1;
                     seen.end(slot, next_pid);
-                    agent.present(slot, next_pid);
+                    agent.begin(slot, next_pid, &mut seen, &sent);
+                    begins.push(before..disk.operations());
                 }
                 3 if slot != FILTERED => {
                     agent.store(slot, "jumpseat.control.client.position", "newest");
@@ -358,18 +366,16 @@ fn each_record_reaches_each_client_once_over_many_deaths() {
         unsure += agent.core.state.contexts.unsure();
         drop(agent);
         // Any moment since its first breath.
-        let done = first + random.below(disk.operations() + 1 - first);
+        let mut done = first + random.below(disk.operations() + 1 - first);
+        while let Some(begins) = begins.iter().find(|begins| begins.contains(&done)) {
+            done = begins.end;
+        }
         let at = history.iter().rposition(|(at, _)| *at < done).unwrap_or(0);
         // An answer whose last byte came at this moment may have come; and the next store may be whole, or not.
         let maybe = history.iter().rposition(|(at, _)| *at <= done + 1).unwrap_or(0).max(at);
         seen = history[at].1.clone();
         for (_, after) in &history[at + 1..=maybe] {
             seen.may_be(after);
-        }
-        for slot in 0..SLOTS {
-            let of_slot = |((of, ..), told): (&(i32, _, _), &Told)| *of as usize == slot && told.next.is_some();
-            let has_begun = |seen: &Seen| seen.told.iter().any(of_slot);
-            seen.vague[slot] |= !has_begun(&seen) && history.iter().any(|(_, seen)| has_begun(seen));
         }
         disk = disk.killed(done, &mut random);
         assert!(life > 0 || seen.told.len() <= SLOTS * KINDS.len() * SOURCES);

@@ -2,7 +2,7 @@
 
 use byteorder::BigEndian;
 use jumpseat_log::{DELIVERED, Entry as Appending, Limits, LogDir, LogError, SyncMode};
-use pcp_event::log::{EventLog, LogConfig, Place};
+use pcp_event::log::{EventLog, LogConfig, Place, Recall, Stretch};
 use pcp_event::pack::ArrayKind;
 use pcp_event::reader::ArrayReader;
 use pcp_model::{Pmid, Timestamp};
@@ -168,4 +168,30 @@ fn what_readers_have_had_is_noted_at_the_end() {
     assert_eq!((log.next(), log.state().counter(DELIVERED)), (4, 3));
     // And the newest records are still at hand.
     assert_eq!(log.newest().map(|newest| (newest.first, newest.ends.len())), Some((0, 4)));
+}
+
+#[test]
+fn a_file_without_records_that_gives_way_is_not_read_on() {
+    let dir = tempfile::tempdir().expect("a directory");
+    append(&LogDir::open(dir.path(), 400, LIMITS).expect("it is ours").source(0, "a"), 0..10, 5);
+    // A life in which a reader was told of the first, and nothing came: its file begins where the next one does.
+    let logs = LogDir::open(dir.path(), 400, LIMITS).expect("it is ours");
+    let fetching = logs.fetch_thread().expect("there are threads");
+    logs.source(0, "a").delivered(10);
+    drop((fetching, logs));
+    let logs = LogDir::open(dir.path(), 400, LIMITS).expect("it is ours");
+    let _fetching = logs.fetch_thread().expect("there are threads");
+    let log = logs.source(0, "a");
+    let (mut history, mut stretch) = (logs.history(&log), Stretch::default());
+    // A reader of the first has it opened, too, as it will come there next.
+    let mut read = |seq| loop {
+        match history.read(seq, &mut stretch) {
+            Recall::Later => std::thread::yield_now(),
+            recall => return recall,
+        }
+    };
+    assert_eq!(read(0), Recall::Found);
+    assert!(matches!(read(10), Recall::Lost { .. }));
+    append(&log, 10..20, 5);
+    assert_eq!(read(10), Recall::Found);
 }

@@ -60,7 +60,8 @@ impl CursorState {
     fn is_sound(&self) -> bool {
         let since_joined = self.seq.checked_sub(self.joined_at).and_then(|n| n.checked_add(self.again));
         // One that was moved to before it joined.
-        let since_joined = since_joined.or_else(|| self.again.checked_sub(self.joined_at.checked_sub(self.seq)?));
+        let since_joined =
+            since_joined.or_else(|| self.again.checked_sub(self.joined_at.checked_sub(self.seq)?));
         let accounted = self.delivered.checked_add(self.filtered).and_then(|n| n.checked_add(self.missed));
         let bounded = [self.seq, self.joined_at].iter().all(|n| *n <= MAX_SEQ) && self.again <= MAX_AGAIN;
         bounded && self.owed <= self.missed && since_joined.is_some() && since_joined == accounted
@@ -121,7 +122,8 @@ mod tests {
 
     #[test]
     fn an_answer_of_which_nobody_knows_counts_as_missed() {
-        let before = CursorState { seq: 10, delivered: 6, filtered: 2, missed: 2, owed: 1, ..CursorState::default() };
+        let before =
+            CursorState { seq: 10, delivered: 6, filtered: 2, missed: 2, owed: 1, ..CursorState::default() };
         // What was owed was told, three were delivered and one was rejected.
         let after = CursorState { seq: 14, delivered: 9, filtered: 3, ..CursorState { owed: 0, ..before } };
         let unsure = before.unsure(after, TIME);

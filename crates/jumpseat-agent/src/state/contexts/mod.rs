@@ -121,7 +121,10 @@ impl Contexts {
             tracing::info!(records = found.unsure, "nobody knows whether the last answer was given: missed");
         }
         self.unsure += found.unsure;
-        tracing::info!(contexts = found.contexts.len(), "under the same pmcd: its clients go on where they were");
+        tracing::info!(
+            contexts = found.contexts.len(),
+            "under the same pmcd: its clients go on where they were"
+        );
         (self.saved, self.texts) = (found.contexts, found.texts);
     }
 
@@ -196,7 +199,9 @@ impl Contexts {
 
     /// Makes the file anew, with all there is. Whether there is one then.
     fn make(&mut self, notes: &Notes, streams: &Streams, sources: &Sources) -> bool {
-        let (Some(place), Some(Process { pid, started, boot })) = (&self.place, &self.pmcd) else { return false };
+        let (Some(place), Some(Process { pid, started, boot })) = (&self.place, &self.pmcd) else {
+            return false;
+        };
         if self.broken.as_ref().is_some_and(|(again, _)| Instant::now() < *again) {
             return false;
         }
@@ -209,9 +214,11 @@ impl Contexts {
         texts.extend(self.clients.keys().flat_map(|client| streams.texts(*client)));
         let saved = self.saved.iter().map(|(slot, context)| (*slot, Cow::Borrowed(context)));
         let contexts: Vec<_> = saved.chain(live).collect();
-        let (written, slots) = (texts.keys().copied().collect(), contexts.iter().map(|(slot, _)| *slot).collect());
+        let (written, slots) =
+            (texts.keys().copied().collect(), contexts.iter().map(|(slot, _)| *slot).collect());
         let first = Entry::Pmcd { pid: *pid, started: *started, boot: Cow::Borrowed(boot) };
-        let texts = texts.iter().map(|(number, text)| Entry::Text { number: *number, text: Cow::Borrowed(text) });
+        let texts =
+            texts.iter().map(|(number, text)| Entry::Text { number: *number, text: Cow::Borrowed(text) });
         let contexts = contexts.into_iter().map(|(slot, context)| Entry::Context { slot, context });
         match place.begin(std::iter::once(first).chain(texts).chain(contexts)) {
             Ok(journal) => {
@@ -243,7 +250,9 @@ impl Contexts {
         place.remove();
         let reason = format!("{}: {error}", place.path.display());
         if self.broken.is_none() {
-            tracing::warn!("{reason}: pmcd's clients would begin anew with the next agent; tried again later");
+            tracing::warn!(
+                "{reason}: pmcd's clients would begin anew with the next agent; tried again later"
+            );
         }
         self.broken = Some((Instant::now() + AGAIN, reason));
     }

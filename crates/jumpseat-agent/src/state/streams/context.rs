@@ -44,7 +44,11 @@ impl Streams {
             serial: client.serial,
             follows: client.follows.iter().copied().map(Form::from).collect(),
             filters: client.filters.iter().map(filter).collect(),
-            starts: client.starts.iter().map(|(kind, source, place)| (kind.into(), source, place.into())).collect(),
+            starts: client
+                .starts
+                .iter()
+                .map(|(kind, source, place)| (kind.into(), source, place.into()))
+                .collect(),
             streams: client.streams.iter().filter_map(stream).collect(),
         })
     }
@@ -81,7 +85,8 @@ impl Streams {
     ) {
         let filters = context.filters.iter().filter_map(|rule| {
             let stored = self.stored(texts.get(&rule.text)?, identity.uid);
-            let stored = stored.inspect_err(|error| tracing::warn!("a client goes on without its filter: {error}"));
+            let stored =
+                stored.inspect_err(|error| tracing::warn!("a client goes on without its filter: {error}"));
             Some(FilterRule { kind: rule.form.into(), source: rule.source, stored: stored.ok()? })
         });
         let filters: Vec<_> = filters.collect();

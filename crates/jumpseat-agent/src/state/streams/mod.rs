@@ -233,7 +233,11 @@ impl Streams {
             client_entry(&mut self.by_client, &mut self.last_serial, client);
         *known = identity;
         if follows.contains(&kind) != all {
-            if all { follows.push(kind) } else { follows.retain(|known| *known != kind) }
+            if all {
+                follows.push(kind)
+            } else {
+                follows.retain(|known| *known != kind)
+            }
             self.notes.change(client);
         }
     }
