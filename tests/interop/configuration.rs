@@ -66,6 +66,7 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
     // Places for what has none by default.
     expected.access.passwords = Some("passwords".into());
     expected.log.dir = Some("/var/lib/pcp/config/pmda/400.log".into());
+    expected.log.contexts = Some("/run/pcp".into());
     expected.tls.certificate = Some("/etc/pcp/tls/jumpseat.crt".into());
     expected.tls.key = Some("/etc/pcp/tls/jumpseat.key".into());
     expected.tls.client_ca = Some("/etc/pcp/tls/ca.crt".into());

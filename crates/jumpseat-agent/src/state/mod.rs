@@ -10,6 +10,7 @@
 pub(crate) mod contexts;
 mod event_types;
 pub(crate) mod fields;
+mod pmcd;
 mod shares;
 pub(crate) mod source;
 mod sources;

@@ -21,10 +21,13 @@ pub(crate) type ForeignFn<S> = Box<dyn Fn(&S, InDom) -> Option<&Instances>>;
 /// Gives a number that changes whenever labels do.
 pub(crate) type GenerationFn<S> = Box<dyn Fn(&S) -> u64>;
 
+/// Told what happens on the line to pmcd.
+type PmcdFn<S> = Box<dyn Fn(&mut S, PmcdEvent<'_>)>;
+
 /// Told of the line to pmcd.
 pub(crate) struct PmcdFns<S> {
     /// What happens there.
-    pub event: Box<dyn Fn(&mut S, PmcdEvent<'_>)>,
+    pub event: PmcdFn<S>,
     /// An answer is ready. Whether it matters.
     pub answer: Box<dyn Fn(&mut S) -> bool>,
 }

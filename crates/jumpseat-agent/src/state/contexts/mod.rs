@@ -33,10 +33,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use pcp_model::Inst;
-use pcp_pmda::{Attributes, ClientId, PmcdEvent, Process};
+use pcp_pmda::{Attributes, ClientId, Process};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::State;
 use super::sources::Sources;
 use super::streams::Streams;
 use super::streams::notes::Notes;
@@ -61,8 +60,8 @@ pub(crate) struct Contexts {
     /// Those who ask, with their slots.
     clients: FxHashMap<ClientId, (i32, Who)>,
     /// Those of the life before who have not asked yet, by slot, and the texts of their filters.
-    saved: FxHashMap<i32, Context>,
-    texts: FxHashMap<u64, Arc<str>>,
+    pub(super) saved: FxHashMap<i32, Context>,
+    pub(super) texts: FxHashMap<u64, Arc<str>>,
     /// What the file has: texts, and slots.
     written: FxHashSet<u64>,
     slots: FxHashSet<i32>,
@@ -106,7 +105,7 @@ impl Contexts {
     }
 
     /// There is a line to this pmcd: takes up what there is of its clients.
-    fn begin(&mut self, pmcd: Option<Process>) {
+    pub(super) fn begin(&mut self, pmcd: Option<Process>) {
         self.forget();
         self.pmcd = pmcd;
         let (Some(place), Some(pmcd)) = (&self.place, &self.pmcd) else { return };
@@ -129,7 +128,7 @@ impl Contexts {
     }
 
     /// There is no line any more. The file stays.
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.journal = None;
         self.broken = None;
         self.clients.clear();
@@ -139,7 +138,12 @@ impl Contexts {
     }
 
     /// A client asks for the first time. What it was in the life before, if it is the same.
-    fn introduce(&mut self, client: ClientId, slot: i32, attributes: &Attributes) -> Option<Context> {
+    pub(super) fn introduce(
+        &mut self,
+        client: ClientId,
+        slot: i32,
+        attributes: &Attributes,
+    ) -> Option<Context> {
         let who = Who::of(attributes);
         self.clients.insert(client, (slot, who));
         let saved = self.saved.remove(&slot)?;
@@ -151,7 +155,8 @@ impl Contexts {
         Some(saved)
     }
 
-    fn end(&mut self, slot: i32) {
+    /// There is nobody in a slot any more.
+    pub(super) fn end(&mut self, slot: i32) {
         self.saved.remove(&slot);
         self.clients.retain(|_, (of, _)| *of != slot);
         if self.slots.remove(&slot) {
@@ -160,7 +165,7 @@ impl Contexts {
     }
 
     /// Writes down what has changed for an answer, but where that moves streams. Whether it does.
-    fn answer(&mut self, notes: &Notes, streams: &Streams, sources: &Sources) -> bool {
+    pub(super) fn answer(&mut self, notes: &Notes, streams: &Streams, sources: &Sources) -> bool {
         self.moved.clear();
         let moved = notes.moved().filter_map(|inst| place_of(inst, streams, sources));
         self.moved.extend(moved);
@@ -182,14 +187,14 @@ impl Contexts {
     }
 
     /// An answer is about to be given.
-    fn leaving(&mut self) {
+    pub(super) fn leaving(&mut self) {
         let moved = std::mem::take(&mut self.moved);
         self.append(&Entry::Leaving { time: time(SystemTime::now().into()), moved: Cow::Borrowed(&moved) });
         self.moved = moved;
     }
 
     /// It has been given.
-    fn left(&mut self, streams: &Streams, sources: &Sources) {
+    pub(super) fn left(&mut self, streams: &Streams, sources: &Sources) {
         self.append(&Entry::Left);
         if self.journal.as_ref().is_some_and(Journal::is_long) {
             self.journal = None;
@@ -198,7 +203,7 @@ impl Contexts {
     }
 
     /// Makes the file anew, with all there is. Whether there is one then.
-    fn make(&mut self, notes: &Notes, streams: &Streams, sources: &Sources) -> bool {
+    pub(super) fn make(&mut self, notes: &Notes, streams: &Streams, sources: &Sources) -> bool {
         let (Some(place), Some(Process { pid, started, boot })) = (&self.place, &self.pmcd) else {
             return false;
         };
@@ -264,45 +269,4 @@ fn place_of(inst: Inst, streams: &Streams, sources: &Sources) -> Option<Moved> {
     let source = sources.get(stream.source)?;
     let epoch = source.disk.as_ref()?.epoch();
     Some(Moved::new(inst, epoch, &source.log.cursor_state(stream.cursor)?))
-}
-
-impl State {
-    /// Something has happened to the line to pmcd.
-    pub(crate) fn pmcd_event(&mut self, event: PmcdEvent<'_>) {
-        let State { contexts, streams, sources, .. } = self;
-        match event {
-            PmcdEvent::Begun(pmcd) => {
-                contexts.begin(pmcd);
-                streams.reserve(contexts.saved.values(), &contexts.texts);
-                contexts.make(&Notes::default(), streams, sources);
-            }
-            PmcdEvent::Client { client, slot, attributes } => {
-                let saved = contexts.introduce(client, slot, attributes);
-                streams.notes.keep(client);
-                if let Some(saved) = saved {
-                    let identity = attributes.identity();
-                    streams.adopt((client, identity), &saved, &contexts.texts, sources, &self.fields);
-                }
-            }
-            PmcdEvent::Ended(slot) => contexts.end(slot),
-            PmcdEvent::Leaving => contexts.leaving(),
-            PmcdEvent::Left => contexts.left(streams, sources),
-            PmcdEvent::Lost => {
-                contexts.forget();
-                streams.notes = Notes::default();
-            }
-        }
-    }
-
-    /// An answer for pmcd is ready. Whether it is to be told of when that leaves.
-    pub(crate) fn pmcd_answer(&mut self) -> bool {
-        if self.streams.notes.is_empty() {
-            return false;
-        }
-        let mut notes = std::mem::take(&mut self.streams.notes);
-        let moves = self.contexts.answer(&notes, &self.streams, &self.sources);
-        notes.clear();
-        self.streams.notes = notes;
-        moves
-    }
 }
