@@ -33,6 +33,12 @@ pub trait Disk: Debug + Send + Sync {
     /// The system's.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
+    /// Opens a file, to read and to write; makes it if it is missing.
+    ///
+    /// # Errors
+    /// The system's.
+    fn edit(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+
     /// The names in the directory, in any order.
     ///
     /// # Errors
@@ -84,6 +90,12 @@ pub trait DiskFile: Debug + Send + Sync {
     /// The system's.
     fn extent(&self) -> io::Result<(u64, bool)>;
 
+    /// Makes the file so long: what is behind that is gone, what is new is zeros.
+    ///
+    /// # Errors
+    /// The system's.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
     /// Has what was written survive a loss of power.
     ///
     /// # Errors
@@ -129,6 +141,10 @@ impl Disk for Directory {
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         Ok(Arc::new(open::read(&self.path.join(name))?))
+    }
+
+    fn edit(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(open::open(&self.path.join(name), Writes::Anywhere)?))
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
@@ -187,6 +203,10 @@ impl DiskFile for File {
     fn extent(&self) -> io::Result<(u64, bool)> {
         let meta = self.metadata()?;
         Ok((meta.len(), meta.nlink() > 0))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        File::set_len(self, len)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -31,7 +31,7 @@ pub use error::{FileError, FileProblem};
 pub use lock::{LockError, User, lock};
 pub use open::{Links, Writes, begin_anew, create, device, open, read, read_anyones};
 pub use owner::give;
-pub use replace::{Replacement, replace, sweep};
+pub use replace::{Replacement, replace, sweep, temporary};
 
 /// The examples of README.md are tests.
 #[cfg(doctest)]

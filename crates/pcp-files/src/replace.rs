@@ -38,7 +38,7 @@ impl Replacement {
         let place = Place::of(path)?;
         for _ in 0..TRIES {
             let mut temporary = beginning(&place.name);
-            temporary.push(format!("{:0DIGITS$x}{END}", RandomState::new().build_hasher().finish()));
+            temporary.push(ending(RandomState::new().build_hasher().finish()));
             match made(&place, &temporary, Writes::Anywhere) {
                 Ok(file) => return Ok(Replacement { place, temporary: Some(temporary), file }),
                 Err(Errno::EEXIST) => {}
@@ -122,6 +122,15 @@ pub fn sweep(path: &Path) {
             let _ = unlinkat(&place.dir, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
         }
     }
+}
+
+/// The name of a temporary file that is to take the place of `name`: [`sweep`] finds it. `random`: so that nobody can guess it.
+pub fn temporary(name: &str, random: u64) -> String {
+    format!(".{name}.{}", ending(random))
+}
+
+fn ending(random: u64) -> String {
+    format!("{random:0DIGITS$x}{END}")
 }
 
 /// How the names of temporary files begin; readers of archives pass over names with a leading dot.

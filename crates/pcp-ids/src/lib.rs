@@ -26,6 +26,7 @@
 mod error;
 mod format;
 mod map;
+mod store;
 
 pub use error::{Binding, IdsError, LineError};
 pub use map::IdMap;

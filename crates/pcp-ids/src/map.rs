@@ -1,19 +1,17 @@
 //! [`IdMap`]: names to ids, on file before they are handed out.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, fchown};
-use std::path::{Path, PathBuf};
+use std::io::Read as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nix::fcntl::{Flock, FlockArg};
-use pcp_files::{LockError, Replacement};
+use pcp_files::Disk;
 
 use super::MAX_ID;
 use super::error::{Binding, IdsError, LineError};
 use super::format::{Entry, header, looks_retired, parse_entry, parse_header, push_line, split_key};
+use super::store::Store;
 
 /// A map of names to ids, on file or in memory only.
 #[derive(Debug)]
@@ -26,12 +24,6 @@ pub struct IdMap {
     file: Option<Store>,
 }
 
-#[derive(Debug)]
-struct Store {
-    path: PathBuf,
-    file: Flock<File>,
-}
-
 impl IdMap {
     /// Reads the map at `path`, making file and directory if they are missing. `None` keeps the map in
     /// memory only. Ids are 0..=`max`.
@@ -40,34 +32,48 @@ impl IdMap {
     /// [`IdsError::Io`], [`IdsError::InUse`], and [`IdsError::Line`] for a file that is damaged anywhere but in a
     /// last line that a crash has cut short: its id was never handed out.
     pub fn load(path: Option<&Path>, max: i32) -> Result<IdMap, IdsError> {
-        let mut map = IdMap { by_name: HashMap::new(), entries: Vec::new(), max, file: None };
-        let Some(path) = path else { return Ok(map) };
-        let fail = |source| IdsError::Io { path: path.to_owned(), source };
-        if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-            fs::create_dir_all(dir).map_err(fail)?;
+        match path {
+            Some(path) => IdMap::of(Store::lock(path)?, max),
+            None => Ok(IdMap { by_name: HashMap::new(), entries: Vec::new(), max, file: None }),
         }
-        let mut file = open_locked(path)?;
-        pcp_files::sweep(path);
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(fail)?;
-        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    }
+
+    /// The same from a file of any disk, which nobody else uses.
+    ///
+    /// # Errors
+    /// As [`IdMap::load`], but for [`IdsError::InUse`].
+    pub fn load_on(disk: Arc<dyn Disk>, name: &str, max: i32) -> Result<IdMap, IdsError> {
+        let store = Store::on(disk, name);
+        IdMap::of(store.map_err(|source| IdsError::Io { path: name.into(), source })?, max)
+    }
+
+    fn of(mut store: Store, max: i32) -> Result<IdMap, IdsError> {
+        let mut map = IdMap { by_name: HashMap::new(), entries: Vec::new(), max, file: None };
+        let path = store.path().to_owned();
+        let fail = |source| IdsError::Io { path: path.clone(), source };
+        let mut text = store.read().map_err(fail)?;
+        let whole = whole_lines(&text);
         // Whole lines are judged by `parse`. A beginning of something else must not be taken for a header that a crash
         // has cut short, and cut away.
-        if whole == 0 && !header(MAX_ID).as_bytes().starts_with(&text[..text.len().min(4)]) {
-            return Err(IdsError::Line { path: path.to_owned(), line: 1, reason: LineError::Header });
+        let begins = &text[..text.len().min(4)];
+        if whole == 0
+            && !header(MAX_ID).as_bytes().starts_with(begins)
+            && begins.iter().any(|&byte| byte != 0)
+        {
+            return Err(IdsError::Line { path, line: 1, reason: LineError::Header });
         }
-        // A last line without its end is one that a crash has cut short, before its id was handed out.
         if whole < text.len() {
             let rest = String::from_utf8_lossy(&text[whole..]);
-            tracing::warn!("{}: dropped a last line without an end: {rest:?}", path.display());
+            tracing::warn!("{}: dropped a last line that was cut short: {rest:?}", path.display());
             text.truncate(whole);
-            file.set_len(whole as u64).map_err(fail)?;
+            store.cut(whole).map_err(fail)?;
         }
-        map.parse(path, &text)?;
+        map.parse(&path, &text)?;
         if text.is_empty() {
-            file.write_all_at(header(max).as_bytes(), 0).map_err(fail)?;
+            store.append(header(max).as_bytes()).map_err(fail)?;
         }
-        map.file = Some(Store { path: path.to_owned(), file });
+        store.settle().map_err(fail)?;
+        map.file = Some(store);
         Ok(map)
     }
 
@@ -82,7 +88,7 @@ impl IdMap {
             .read_to_end(&mut text)
             .map_err(|source| IdsError::Io { path: path.to_owned(), source })?;
         // Its user may be writing the last line.
-        text.truncate(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
+        text.truncate(whole_lines(&text));
         let mut map = IdMap { by_name: HashMap::new(), entries: Vec::new(), max, file: None };
         map.parse(path, &text)?;
         Ok(map)
@@ -221,27 +227,12 @@ impl IdMap {
     /// # Errors
     /// [`IdsError::Io`]; the old file is still in place then.
     pub fn save(&mut self) -> Result<(), IdsError> {
-        let Some(store) = &self.file else { return Ok(()) };
+        let Some(store) = &mut self.file else { return Ok(()) };
         let mut text = header(self.max);
         for entry in &self.entries {
             push_line(&mut text, entry);
         }
-        let fail = |source| IdsError::Io { path: store.path.clone(), source };
-        let mut new = Replacement::begin(&store.path)?;
-        // Whose it was: root may do this for an agent that runs as somebody else.
-        let (old, made) = (store.file.metadata().map_err(fail)?, new.file().metadata().map_err(fail)?);
-        if (old.uid(), old.gid()) != (made.uid(), made.gid()) {
-            fchown(&*new.file(), Some(old.uid()), Some(old.gid())).map_err(fail)?;
-        }
-        new.file().write_all(text.as_bytes()).map_err(fail)?;
-        // Locked before others can find it: whoever waits for the old file's lock looks again then.
-        let file = new.file().try_clone().map_err(fail)?;
-        let file =
-            Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| fail(errno.into()))?;
-        new.finish()?;
-        let path = store.path.clone();
-        self.file = Some(Store { path, file });
-        Ok(())
+        store.replace(text.as_bytes())
     }
 
     fn position(&self, id: i32) -> Result<usize, usize> {
@@ -258,19 +249,12 @@ impl IdMap {
             return Err(IdsError::Name(name.to_owned()));
         }
         let entry = Entry { id, name: name.into(), key: None, used: now(), retired: false };
-        if let Some(store) = &self.file {
+        if let Some(store) = &mut self.file {
             let mut line = String::with_capacity(name.len() + 24);
             push_line(&mut line, &entry);
-            let fail = |source| IdsError::Io { path: store.path.clone(), source };
-            let before = store.file.metadata().map_err(fail)?.len();
-            // On disk, and not only on its way: an identifier that was handed out is in archives by the time that the
-            // power fails.
-            let written = store.file.write_all_at(line.as_bytes(), before);
-            if let Err(error) = written.and_then(|()| store.file.sync_data()) {
-                // Half a line must not become part of the next one, nor a whole one be found later.
-                let _ = store.file.set_len(before);
-                return Err(fail(error));
-            }
+            // An identifier that was handed out is in archives by the time that the power fails.
+            let appended = store.append(line.as_bytes());
+            appended.map_err(|source| IdsError::Io { path: store.path().to_owned(), source })?;
         }
         self.insert(entry);
         Ok(())
@@ -322,14 +306,13 @@ impl IdMap {
     }
 }
 
-/// Opens the file, making it if it is missing, for this process alone.
-fn open_locked(path: &Path) -> Result<Flock<File>, IdsError> {
-    pcp_files::lock(path).map_err(|problem| match problem {
-        LockError::InUse(user) => IdsError::InUse { path: path.to_owned(), user },
-        LockError::File(error) => error.into(),
-        LockError::Io(source) => IdsError::Io { path: path.to_owned(), source },
-        other => IdsError::Io { path: path.to_owned(), source: std::io::Error::other(other) },
-    })
+/// How many bytes are whole lines. A last line without its end is one that a crash has cut short, before its id was handed
+/// out; and so is one with zeros, which no name has: the power went before all of its sectors were written.
+fn whole_lines(text: &[u8]) -> usize {
+    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let last =
+        text[..whole.saturating_sub(1)].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    if text[last..whole].contains(&0) { last } else { whole }
 }
 
 fn now() -> u64 {
@@ -338,6 +321,8 @@ fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn load(text: &[u8]) -> Result<IdMap, IdsError> {

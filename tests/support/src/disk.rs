@@ -18,6 +18,7 @@ type FileId = usize;
 enum Operation {
     Create(FileId, String),
     Write(FileId, u64, Vec<u8>),
+    SetLen(FileId, u64),
     Sync(FileId),
     SyncNames,
     Rename(String, String),
@@ -29,6 +30,8 @@ struct Inner {
     names: BTreeMap<String, FileId>,
     contents: Vec<Vec<u8>>,
     operations: Vec<Operation>,
+    /// What was there before the first of them.
+    before: Option<Box<Inner>>,
 }
 
 /// A disk in memory.
@@ -45,16 +48,19 @@ impl SimulatedDisk {
     }
 
     /// The disk after the death of the program right behind its first `done` operations; if the next one is a write, a part of
-    /// it may have come there.
+    /// it may have come there. The system has all of that; a loss of power later on takes what was not synced.
     pub fn killed(&self, done: usize, random: &mut Random) -> SimulatedDisk {
         let inner = self.inner();
-        let mut image = Inner::default();
+        let mut image = inner.beginning();
+        image.before = Some(Box::new(inner.beginning()));
+        image.operations = inner.operations[..done].to_vec();
         inner.operations[..done].iter().for_each(|operation| image.play(operation));
         if let Some(Operation::Write(file, at, bytes)) = inner.operations.get(done) {
             let part = random.below(bytes.len() + 1);
-            image.play(&Operation::Write(*file, *at, bytes[..part].to_vec()));
+            let part = Operation::Write(*file, *at, bytes[..part].to_vec());
+            image.play(&part);
+            image.operations.push(part);
         }
-        image.operations = Vec::new();
         SimulatedDisk(Arc::new(Mutex::new(image)))
     }
 
@@ -65,7 +71,7 @@ impl SimulatedDisk {
         let operations = &inner.operations[..done];
         let names_synced = operations.iter().rposition(|op| matches!(op, Operation::SyncNames)).unwrap_or(0);
         let names_until = names_synced + random.below(done - names_synced + 1);
-        let mut image = Inner::default();
+        let mut image = inner.beginning();
         for (index, operation) in operations.iter().enumerate() {
             match operation {
                 Operation::Write(file, at, bytes) => {
@@ -83,7 +89,7 @@ impl SimulatedDisk {
                 _ => image.play(operation),
             }
         }
-        SimulatedDisk(Arc::new(Mutex::new(image)))
+        image.into_disk()
     }
 
     /// The same bytes with one of them changed: byte `at` of all files in the order of their names. Returns whether there is
@@ -123,6 +129,24 @@ impl SimulatedDisk {
 }
 
 impl Inner {
+    /// What was there before the first operation.
+    fn beginning(&self) -> Inner {
+        let (names, contents) = self
+            .before
+            .as_ref()
+            .map(|before| (before.names.clone(), before.contents.clone()))
+            .unwrap_or_default();
+        Inner { names, contents, ..Inner::default() }
+    }
+
+    /// A disk that begins with what is here.
+    fn into_disk(self) -> SimulatedDisk {
+        let Inner { names, contents, .. } = self;
+        let before = Inner { names: names.clone(), contents: contents.clone(), ..Inner::default() };
+        let inner = Inner { names, contents, operations: Vec::new(), before: Some(Box::new(before)) };
+        SimulatedDisk(Arc::new(Mutex::new(inner)))
+    }
+
     fn make_room_for(&mut self, file: FileId) {
         if self.contents.len() <= file {
             self.contents.resize(file + 1, Vec::new());
@@ -149,6 +173,7 @@ impl Inner {
                 }
             }
             Operation::Remove(name) => _ = self.names.remove(name),
+            Operation::SetLen(file, len) => self.contents[*file].resize(*len as usize, 0),
             Operation::Sync(_) | Operation::SyncNames => {}
         }
     }
@@ -184,6 +209,13 @@ impl Disk for SimulatedDisk {
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let file = *self.inner().names.get(name).ok_or(ErrorKind::NotFound)?;
         Ok(Arc::new(SimulatedFile(self.clone(), file)))
+    }
+
+    fn edit(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        match self.create(name) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.open(name),
+            made => made,
+        }
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
@@ -229,6 +261,10 @@ impl DiskFile for SimulatedFile {
     fn extent(&self) -> io::Result<(u64, bool)> {
         let inner = self.0.inner();
         Ok((inner.contents[self.1].len() as u64, inner.names.values().any(|file| *file == self.1)))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.run(Operation::SetLen(self.1, len), ())
     }
 
     fn sync(&self) -> io::Result<()> {

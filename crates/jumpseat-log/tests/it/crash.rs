@@ -11,8 +11,8 @@ use support::random::Random;
 use crate::seen::{self, Entry};
 
 const DOMAIN: u16 = 400;
-const BOOT: [u8; 16] = [1; 16];
-const ANOTHER_BOOT: [u8; 16] = [2; 16];
+pub(crate) const BOOT: [u8; 16] = [1; 16];
+pub(crate) const ANOTHER_BOOT: [u8; 16] = [2; 16];
 const RECORDS: u32 = 1;
 
 /// What was appended in a day, by source.
@@ -39,7 +39,7 @@ fn name(source: Inst) -> String {
     format!("source {source}")
 }
 
-fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     Limits { source: 1 << 30, total: 1 << 30, segment: 3000, sync: SyncMode::Interval }
 }
 
@@ -174,7 +174,7 @@ fn open(disk: &SimulatedDisk, boot: [u8; 16]) -> LogDir {
 }
 
 /// How many moments to try: some thousand in everyday's tests, more if `JUMPSEAT_CRASH_POINTS` says so.
-fn points() -> usize {
+pub(crate) fn points() -> usize {
     std::env::var("JUMPSEAT_CRASH_POINTS").ok().and_then(|points| points.parse().ok()).unwrap_or(3000)
 }
 

@@ -2,5 +2,6 @@
 
 mod crash;
 mod damage;
+mod identifiers;
 mod life;
 mod seen;

@@ -1,0 +1,144 @@
+//! The file of a map: every write to it, and every sync, goes through [`Disk`].
+
+use std::fs::{self, File};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::fcntl::Flock;
+use pcp_files::{Directory, Disk, DiskFile, LockError};
+
+use crate::error::IdsError;
+
+/// A file with a name on a disk.
+#[derive(Debug)]
+pub(crate) struct Store {
+    disk: Arc<dyn Disk>,
+    name: String,
+    file: Arc<dyn DiskFile>,
+    len: u64,
+    /// Of a file of the system: where it is, and the lock that keeps other processes away.
+    lock: Option<(PathBuf, Flock<File>)>,
+}
+
+impl Store {
+    /// The file at `path`, for this process alone; made, and its directory, if it is missing.
+    pub(crate) fn lock(path: &Path) -> Result<Store, IdsError> {
+        let fail = |source| IdsError::Io { path: path.to_owned(), source };
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !dir.is_dir() {
+            fs::create_dir_all(dir).map_err(fail)?;
+            // The name of the directory is to be there, too, when that of the file is.
+            let above = dir.parent().and_then(|above| File::open(above).ok());
+            above.map_or(Ok(()), |above| above.sync_all()).map_err(fail)?;
+        }
+        let lock = locked(path)?;
+        pcp_files::sweep(path);
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| fail(io::Error::other("a name that is no text")))?;
+        let mut store = Store::on(Arc::new(Directory::existing(dir).map_err(fail)?), name).map_err(fail)?;
+        store.lock = Some((path.to_owned(), lock));
+        Ok(store)
+    }
+
+    /// The file of this name on any disk, which nobody else uses; made if it is missing.
+    pub(crate) fn on(disk: Arc<dyn Disk>, name: &str) -> io::Result<Store> {
+        let file = disk.edit(name)?;
+        let len = file.extent()?.0;
+        Ok(Store { disk, name: name.to_owned(), file, len, lock: None })
+    }
+
+    /// What messages call it.
+    pub(crate) fn path(&self) -> &Path {
+        self.lock.as_ref().map_or(Path::new(&self.name), |(path, _)| path)
+    }
+
+    /// All of it.
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; self.len as usize];
+        let len = self.file.read_at(&mut bytes, 0)?;
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+
+    /// Cuts off what is behind the first `len` bytes.
+    pub(crate) fn cut(&mut self, len: usize) -> io::Result<()> {
+        self.file.set_len(len as u64)?;
+        self.len = len as u64;
+        Ok(())
+    }
+
+    /// Has what is there, and its name, survive a loss of power: a process that was killed may have left both on their way,
+    /// and what is read here is relied on from now on.
+    pub(crate) fn settle(&self) -> io::Result<()> {
+        self.file.sync()?;
+        // Some file systems cannot sync a directory.
+        let _ = self.disk.sync_names();
+        Ok(())
+    }
+
+    /// Appends bytes, which are on disk then, and not only on their way.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let written = self.file.write_at(&[bytes], self.len);
+        if let Err(error) = written.and_then(|()| self.file.sync()) {
+            // Half a line must not become part of the next one, nor a whole one be found later.
+            let _ = self.file.set_len(self.len);
+            return Err(error);
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Puts another file in its place, as a whole: readers, and a crash, see the old one or the new one.
+    pub(crate) fn replace(&mut self, bytes: &[u8]) -> Result<(), IdsError> {
+        let random = RandomState::new().build_hasher().finish();
+        let temporary = pcp_files::temporary(&self.name, random);
+        let replaced = self.replace_by(&temporary, bytes);
+        if replaced.is_err() {
+            // Nobody is left to be told of another error.
+            let _ = self.disk.remove(&temporary);
+        }
+        replaced
+    }
+
+    fn replace_by(&mut self, temporary: &str, bytes: &[u8]) -> Result<(), IdsError> {
+        let path = self.path().to_owned();
+        let fail = |source| IdsError::Io { path: path.clone(), source };
+        let file = self.disk.create(temporary).map_err(fail)?;
+        file.write_at(&[bytes], 0).map_err(fail)?;
+        let lock = match &self.lock {
+            Some((_, old)) => Some((path.clone(), successor(old, &path.with_file_name(temporary))?)),
+            None => None,
+        };
+        file.sync().map_err(fail)?;
+        self.disk.rename(temporary, &self.name).map_err(fail)?;
+        (self.file, self.lock, self.len) = (file, lock, bytes.len() as u64);
+        // The name is there; some file systems cannot sync a directory.
+        let _ = self.disk.sync_names();
+        Ok(())
+    }
+}
+
+/// The new file is whose the old one was, as root may do this for an agent that runs as somebody else, and locked before
+/// others can find it: whoever waits for the old file's lock looks again then.
+fn successor(old: &Flock<File>, new: &Path) -> Result<Flock<File>, IdsError> {
+    let fail = |source| IdsError::Io { path: new.to_owned(), source };
+    let lock = locked(new)?;
+    let (old, made) = (old.metadata().map_err(fail)?, lock.metadata().map_err(fail)?);
+    if (old.uid(), old.gid()) != (made.uid(), made.gid()) {
+        pcp_files::give(new, old.uid(), old.gid())?;
+    }
+    Ok(lock)
+}
+
+/// The file, made if it is missing, for this process alone.
+fn locked(path: &Path) -> Result<Flock<File>, IdsError> {
+    pcp_files::lock(path).map_err(|problem| match problem {
+        LockError::InUse(user) => IdsError::InUse { path: path.to_owned(), user },
+        LockError::File(error) => error.into(),
+        LockError::Io(source) => IdsError::Io { path: path.to_owned(), source },
+        other => IdsError::Io { path: path.to_owned(), source: io::Error::other(other) },
+    })
+}
