@@ -1,4 +1,4 @@
-//! A file of rings, and the frames that announce what was sent of it: the first bytes say how long the frames are.
+//! A file of rings with a table of chunks, and frames before its connection ends: the first bytes say how long the frames are.
 #![no_main]
 
 use std::cell::RefCell;
@@ -14,7 +14,7 @@ use jumpseat::source::event::Limits;
 use jumpseat::source::intake::{Intake, Shared};
 use jumpseat::source::lanes::Lanes;
 use jumpseat::source::registry::{Registry, RegistryConfig};
-use jumpseat::wire::ring::{AREA, Geometry, MAGIC, SITES, chunk, head};
+use jumpseat::wire::ring::{AREA, Geometry, MAGIC, SITES, TABLE, chunk, head};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -29,7 +29,7 @@ thread_local! {
 }
 
 /// Two slots of the smallest rings, with these bytes as sites, slots' heads and rings.
-fn file(sites: &[u8], rings: &[u8]) -> OwnedFd {
+fn file(chunks: u8, sites: &[u8], rings: &[u8]) -> OwnedFd {
     let geometry = Geometry { slots: 2, ring: 4096 };
     let file = memfd_create("fuzz", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).expect("there is memory");
     let file = File::from(file);
@@ -37,11 +37,16 @@ fn file(sites: &[u8], rings: &[u8]) -> OwnedFd {
     let mut words = [0; head::WORDS];
     (words[head::MAGIC], words[head::SLOTS], words[head::RING]) = (MAGIC, geometry.slots, geometry.ring);
     words[head::SITES] = sites.len() as u64;
+    // The table overlaps with the rest of the input: up to four chunks.
+    words[head::NEXT] = u64::from(chunks % 5);
     let put = |bytes: &[u8], at| file.write_all_at(bytes, at).expect("there is room");
     put(&words.map(u64::to_ne_bytes).concat(), 0);
     put(&sites[..sites.len().min(SITES as usize)], AREA);
-    for (slot, bytes) in (1..).zip(rings.chunks(80 + 4096).take(2)) {
-        let (head, ring) = bytes.split_at(bytes.len().min(80));
+    for (number, bytes) in (0..).zip(rings.chunks(64).take(4)) {
+        put(bytes, TABLE + number * 8 * chunk::ENTRY as u64);
+    }
+    for (slot, bytes) in (1..).zip(rings.chunks(96 + 4096).take(2)) {
+        let (head, ring) = bytes.split_at(bytes.len().min(96));
         put(head, geometry.slot(slot));
         put(ring, geometry.slot(slot) + AREA);
     }
@@ -51,7 +56,7 @@ fn file(sites: &[u8], rings: &[u8]) -> OwnedFd {
 }
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let Some((&[frames, sites], rest)) = data.split_first_chunk() else { return };
+    let Some((&[frames, chunks, sites], rest)) = data.split_first_chunk() else { return };
     let Some((frames, rest)) = rest.split_at_checked(frames.into()) else { return };
     let Some((sites, rings)) = rest.split_at_checked(sites.into()) else { return };
     SHARED.with_borrow_mut(|shared| {
@@ -60,7 +65,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         let (mut replies, mut input) = (Vec::new(), jumpseat::wire::HELLO.to_vec());
         chunk::put_rings(&mut input, 1);
         input.extend_from_slice(frames);
-        intake.descriptor(file(sites, rings), shared);
+        intake.descriptor(file(chunks, sites, rings), shared);
         intake.feed(&input, arrived, shared, &mut replies);
         if intake.inherits(shared) {
             while intake.take_over(arrived, shared, &mut replies) {}

@@ -12,10 +12,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::layer::{Client, Record, sums};
-use crate::seat::Seat;
+use crate::seat::{Endpoint, Seat};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use support::random::Random;
 use support::{eventually, temp_dir};
 use tracing_subscriber::prelude::*;
 
@@ -50,10 +51,10 @@ fn program() {
     });
 }
 
-fn start(socket: &Path, progress: &Path) -> Child {
+fn start(program: &str, socket: &Path, progress: &Path) -> Child {
     fs::write(progress, [0; 8 * THREADS as usize]).expect("a file of the test's own");
     Command::new(std::env::current_exe().expect("a test is a program"))
-        .args(["--exact", "killed::program", "--ignored", "--nocapture"])
+        .args(["--exact", program, "--ignored", "--nocapture"])
         .env(SOCKET, socket)
         .env(PROGRESS, progress)
         .stdout(Stdio::null())
@@ -88,7 +89,7 @@ fn all_that_a_killed_program_had_traced_comes_once() {
     let file = dir.path().join("progress");
     for round in 0..25_u64 {
         let mut client = Client::join(&agent);
-        let mut child = start(seat.socket().as_ref(), &file);
+        let mut child = start("killed::program", seat.socket().as_ref(), &file);
         // At moments that have nothing to do with what the sender is doing.
         let enough = 1 + round * 97;
         eventually("events", || (progress(&file).iter().sum::<u64>() >= enough).then_some(()));
@@ -120,6 +121,118 @@ fn all_that_a_killed_program_had_traced_comes_once() {
             }
         }
     }
+}
+
+/// Not a test: a program that lives longer than several agents, and ends well. Each thread traces numbers from 1 on.
+#[test]
+#[ignore = "the program of the tests beside it"]
+fn steady_program() {
+    let Some(socket) = std::env::var_os(SOCKET) else { return };
+    let layer = jumpseat::layer().source("killed").socket(socket).buffer(4 << 20);
+    let guard = layer.guard();
+    tracing_subscriber::registry().with(layer).init();
+    assert!(guard.flush(Duration::from_secs(30)));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let progress = std::env::var_os(PROGRESS).map(|path| File::options().write(true).open(path));
+                for number in 1..=STEADY {
+                    tracing::info!(thread, number);
+                    if let Some(Ok(progress)) = &progress {
+                        progress.write_all_at(&number.to_ne_bytes(), thread * 8).expect("there is room");
+                    }
+                    if number % 20 == 0 {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                }
+            });
+        }
+    });
+    // It does not wait for an agent that is not there, and this one may have died a moment ago.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(guard.flush(Duration::from_secs(30)));
+}
+
+/// How far each thread of that program goes.
+const STEADY: u64 = 10_000;
+
+/// The numbers of each thread on disk, in their order.
+fn on_disk(seat: &Seat) -> BTreeMap<u64, Vec<u64>> {
+    let mut found: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for record in seat.on_disk("killed") {
+        if let (Some(thread), Some(number)) = (record["thread"].as_u64(), record["number"].as_u64()) {
+            found.entry(thread).or_default().push(number);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_program_goes_on_with_the_next_agent_and_the_next() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let mut agent = seat.serve([]);
+    let mut program = start("killed::steady_program", seat.socket().as_ref(), &dir.path().join("progress"));
+    let mut random = Random::new(12, 42);
+    for _ in 0..8 {
+        std::thread::sleep(Duration::from_micros(random.below(120_000) as u64));
+        agent.process.crash();
+        agent = seat.serve([]);
+    }
+    assert!(program.wait().expect("it ends").success());
+    let expected: Vec<u64> = (1..=STEADY).collect();
+    for (thread, numbers) in on_disk(&seat) {
+        assert!(numbers == expected, "thread {thread}: {} of {STEADY}", numbers.len());
+    }
+    assert_eq!(on_disk(&seat).len() as u64, THREADS);
+    let missed = agent.run("pminfo", ["-f", "jumpseat.source.missed"]).ok();
+    assert!(missed.contains("\"killed\"] value 0"), "{missed}");
+}
+
+#[test]
+fn whoever_dies_first_what_was_traced_comes_once() {
+    let mut random = Random::new(12, 43);
+    for round in 0..5 {
+        let dir = temp_dir();
+        let seat = Seat::in_dir(dir.path(), "");
+        let mut agent = seat.serve([]);
+        let file = dir.path().join("progress");
+        let mut child = start("killed::steady_program", seat.socket().as_ref(), &file);
+        eventually("events", || (progress(&file).iter().sum::<u64>() > 10).then_some(()));
+        for _ in 0..1 + random.below(2) {
+            std::thread::sleep(Duration::from_micros(random.below(20_000) as u64));
+            agent.process.crash();
+            agent = seat.serve([]);
+            // Before that only the program would know its rings.
+            eventually("the program is back", || connected(&agent).then_some(()));
+        }
+        std::thread::sleep(Duration::from_micros(random.below(20_000) as u64));
+        child.kill().expect("it runs");
+        child.wait().expect("it was killed");
+        let traced = progress(&file);
+        eventually("all that was traced", || {
+            (of_program(&agent, "received") >= traced.iter().sum()).then_some(())
+        });
+        assert_eq!(of_program(&agent, "missed"), 0, "round {round}");
+        let found = on_disk(&seat);
+        for (thread, traced) in traced.iter().enumerate() {
+            let numbers = found.get(&(thread as u64)).expect("it has traced");
+            assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "round {round}, thread {thread}");
+            assert!(numbers.len() as u64 >= *traced, "round {round}, thread {thread}");
+        }
+    }
+}
+
+/// Whether somebody sends to the agent.
+fn connected(agent: &Endpoint) -> bool {
+    agent.run("pminfo", ["-f", "jumpseat.self.connections.active"]).ok().contains("value 1")
+}
+
+/// A count of the program's source; 0 if there is none.
+fn of_program(agent: &Endpoint, count: &str) -> u64 {
+    let shown = agent.run("pminfo", ["-f", &format!("jumpseat.source.{count}")]).ok();
+    let line = shown.lines().find_map(|line| line.split_once("\"killed\"] value ")?.1.parse().ok());
+    line.unwrap_or(0)
 }
 
 /// Not a test: a program that forks, and is killed then. Only the parent's events are those of the layer.
@@ -218,16 +331,21 @@ fn a_descriptor_that_is_no_file_of_rings_is_refused_with_why() {
     let sealed = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW;
     check(&memfd(b"", 0, SealFlag::F_SEAL_GROW), "must be sealed");
     check(&memfd(b"garbage", 0, sealed), "does not begin as one");
-    let head = |slots: u64, ring: u64| {
+    let with_chunks = |slots: u64, ring: u64, chunks: (u64, u64)| {
         let mut words = [u64::MAX; head::WORDS];
         (words[head::MAGIC], words[head::SLOTS], words[head::RING]) = (MAGIC, slots, ring);
-        (words[head::LEFT], words[head::TOLD]) = (0, 0);
+        (words[head::LEFT], words[head::SENT_TOLD]) = (0, 0);
+        (words[head::FIRST], words[head::NEXT]) = chunks;
         words.map(u64::to_ne_bytes).concat()
     };
+    let head = |slots: u64, ring: u64| with_chunks(slots, ring, (0, 0));
     check(&memfd(&head(65, 4096), 0, sealed), "1 to 64 slots");
     check(&memfd(&head(1, 4097), 0, sealed), "1 to 64 slots");
     check(&memfd(&head(64, 1 << 50), 0, sealed), "1 to 64 slots");
     check(&memfd(&head(64, 8 << 20), 0, sealed), "cannot be read");
+    for chunks in [(0, 17), (2, 1), (0, u64::MAX), (3, 4)] {
+        check(&memfd(&with_chunks(2, 1 << 20, chunks), 0, sealed), "a table of chunks");
+    }
     // Positions that no ring has, in a file that is sound otherwise.
     let sound = memfd(&head(2, 1 << 20), 0, sealed);
     sound.write_all_at(&u64::MAX.to_ne_bytes(), (64 << 10) + (256 << 10)).expect("not sealed against that");
@@ -238,7 +356,7 @@ fn a_descriptor_that_is_no_file_of_rings_is_refused_with_why() {
     check(&sound, "no message");
     // None at all, and who sends as usual after all this.
     let mut stream = UnixStream::connect(seat.socket()).expect("the agent listens");
-    stream.write_all(&[0xff, b'j', b's', 1, 0x10, 2, 1, 1]).expect("it reads");
+    stream.write_all(&[0xff, b'j', b's', 1, 0x10, 2, 2, 1]).expect("it reads");
     stream.shutdown(Shutdown::Write).expect("it is connected");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("the agent answers");

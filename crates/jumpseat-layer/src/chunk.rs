@@ -1,11 +1,10 @@
-//! What is taken out of the rings at a time.
+//! What is taken out of the rings at a time, and stays in them until it is acknowledged.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use jumpseat_wire::ring::chunk::Part;
-use jumpseat_wire::ring::merge::{MAX_MISSED, Merge, Run, told};
+use jumpseat_wire::ring::chunk::{self, Part};
+use jumpseat_wire::ring::merge::{MAX_MISSED, Merge, Run, counted};
 use jumpseat_wire::ring::message::{HEAD, whole};
 use jumpseat_wire::ring::{MAX_CHUNK, MAX_MESSAGE, MAX_SLOTS};
 
@@ -23,84 +22,113 @@ const _: () = assert!(OF_RING.0 * MAX_SLOTS <= MAX_CHUNK && TAKE <= MAX_CHUNK);
 /// Messages of all rings of one kind: in the file, or not.
 pub(crate) struct Chunk {
     /// Whether the agent can read them by itself.
-    pub in_file: bool,
-    pub parts: Vec<Part>,
-    /// Whose parts they are, and where their messages are.
-    of: Vec<(Option<Arc<Ring>>, Range<usize>)>,
-    bytes: Vec<u8>,
+    in_file: bool,
+    /// Its numbers, and where its messages are.
+    of_rings: chunk::Chunk,
+    /// Whose parts they are.
+    rings: Vec<Option<Arc<Ring>>>,
 }
 
 impl Chunk {
-    pub(crate) fn new(in_file: bool) -> Chunk {
-        Chunk { in_file, parts: Vec::new(), of: Vec::new(), bytes: Vec::new() }
-    }
-
-    /// Takes what there is now. Whether that is all of it.
-    pub(crate) fn fill(&mut self, rings: &[Arc<Ring>], shared: &Shared) -> bool {
-        self.parts.clear();
-        self.of.clear();
-        self.bytes.clear();
-        let mine: Vec<_> = rings.iter().filter(|ring| (ring.slot != 0) == self.in_file).collect();
+    /// Takes what there is now, into `bytes`; its items have numbers from `first` on. `None`: there is nothing. And whether
+    /// that is all.
+    pub(crate) fn take(
+        in_file: bool,
+        first: u64,
+        rings: &[Arc<Ring>],
+        shared: &Shared,
+        bytes: &mut Vec<u8>,
+    ) -> (Option<Chunk>, bool) {
+        bytes.clear();
+        let of_rings = chunk::Chunk { first, ..chunk::Chunk::default() };
+        let mut chunk = Chunk { in_file, of_rings, rings: Vec::new() };
+        let mine: Vec<_> = rings.iter().filter(|ring| (ring.slot != 0) == in_file).collect();
         let most = (TAKE / (mine.len() as u64).max(1)).clamp(OF_RING.0, OF_RING.1);
         let mut all = true;
         for ring in mine {
-            all &= self.add(ring, most);
+            all &= chunk.add(ring, most, bytes);
         }
-        if shared.file().is_some() == self.in_file {
-            let [lost, told] = shared.lost();
-            let (lost, told) = (lost.load(Ordering::Acquire), told.load(Ordering::Relaxed));
+        if shared.file().is_some() == in_file {
+            let (lost, told) = (shared.lost().load(Ordering::Acquire), shared.sent_told());
             if lost != told {
                 let lost = lost.min(told + MAX_MISSED);
-                self.parts.push(Part { told, lost, ..Part::default() });
-                self.of.push((None, 0..0));
+                chunk.push(Part { told, lost, ..Part::default() }, lost - told, None);
             }
         }
-        all
+        ((chunk.of_rings.count > 0).then_some(chunk), all)
     }
 
-    fn add(&mut self, ring: &Arc<Ring>, most: u64) -> bool {
+    fn add(&mut self, ring: &Arc<Ring>, most: u64, bytes: &mut Vec<u8>) -> bool {
         // Before the ring is looked into: messages that were lost later come after what is in it.
         let lost = ring.lost();
-        let ((from, to), before, start) = (ring.filled(), ring.told(), self.bytes.len());
-        ring.copy(from, to.min(from + most), &mut self.bytes);
-        let (bytes, _) = whole(&self.bytes[start..]);
-        self.bytes.truncate(start + bytes);
-        let after = told(&self.bytes[start..], before);
-        let all = from + bytes as u64 == to;
+        let ((from, to), before, start) = (ring.unsent(), ring.sent_told(), bytes.len());
+        ring.copy(from, to.min(from + most), bytes);
+        let (len, _) = whole(&bytes[start..]);
+        bytes.truncate(start + len);
+        let (count, after) = counted(&bytes[start..], before);
+        let all = from + len as u64 == to;
         let lost = if all { after.max(lost.min(after + MAX_MISSED)) } else { after };
-        if bytes > 0 || lost != before {
-            let to = from + bytes as u64;
-            self.parts.push(Part { slot: ring.slot, from, to, told: before, lost });
-            self.of.push((Some(Arc::clone(ring)), start..start + bytes));
+        if len > 0 || lost != before {
+            let part = Part { slot: ring.slot, from, to: from + len as u64, told: before, lost };
+            self.push(part, count + (lost - before), Some(Arc::clone(ring)));
         }
         all
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+    fn push(&mut self, part: Part, numbers: u64, ring: Option<Arc<Ring>>) {
+        self.of_rings.count += numbers;
+        self.of_rings.parts.push(part);
+        self.rings.push(ring);
     }
 
-    /// Bytes of messages, about as many as their frames take.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+    /// The number of its first item, and the one behind its last.
+    pub(crate) fn numbers(&self) -> (u64, u64) {
+        (self.of_rings.first, self.of_rings.end())
     }
 
-    /// What is to be sent, in order.
-    pub(crate) fn items(&self) -> Merge<'_> {
-        let run = |(part, (_, bytes)): (&Part, &(_, Range<usize>))| Run {
-            messages: &self.bytes[bytes.clone()],
-            told: part.told,
-            lost: part.lost,
+    /// What the agent can know of it.
+    pub(crate) fn entry(&self) -> chunk::Chunk {
+        // What is in no file ends with the program.
+        let parts = if self.in_file { self.of_rings.parts.clone() } else { Vec::new() };
+        chunk::Chunk { parts, ..self.of_rings }
+    }
+
+    /// It stands in the table: nobody takes its messages again.
+    pub(crate) fn is_sent(&self, shared: &Shared) {
+        for (part, ring) in self.of_rings.parts.iter().zip(&self.rings) {
+            match ring {
+                Some(ring) => ring.set_sent(part.to, part.lost),
+                None => shared.set_sent_told(part.lost),
+            }
+        }
+    }
+
+    /// Takes its messages out of the rings once more.
+    pub(crate) fn read(&self, bytes: &mut Vec<u8>) {
+        bytes.clear();
+        for (part, ring) in self.of_rings.parts.iter().zip(&self.rings) {
+            if let Some(ring) = ring {
+                ring.copy(part.from, part.to, bytes);
+            }
+        }
+    }
+
+    /// What is to be sent, in order, from the bytes of its messages.
+    pub(crate) fn items<'a>(&self, mut bytes: &'a [u8]) -> Merge<'a> {
+        let run = |part: &Part| {
+            let (messages, rest) = bytes.split_at(((part.to - part.from) as usize).min(bytes.len()));
+            bytes = rest;
+            Run { messages, told: part.told, lost: part.lost }
         };
-        Merge::new(self.parts.iter().zip(&self.of).map(run).collect())
+        Merge::new(self.of_rings.parts.iter().map(run).collect())
     }
 
-    /// It was sent, or counted as lost: the rings have room again.
+    /// It is acknowledged: the rings have room again.
     pub(crate) fn release(&self, shared: &Shared) {
-        for (part, (ring, _)) in self.parts.iter().zip(&self.of) {
+        for (part, ring) in self.of_rings.parts.iter().zip(&self.rings) {
             match ring {
                 Some(ring) => ring.release(part.to, part.lost),
-                None => shared.lost()[1].store(part.lost, Ordering::Release),
+                None => shared.told(part.lost),
             }
         }
     }

@@ -14,11 +14,12 @@
 //! target, the severity is the level, all fields keep their types (`docs/ingest-protocol.md`).
 //!
 //! The program is never held up: each thread fills a ring of its own, and a thread of the layer sends what is in
-//! the rings. What does not fit, as long as there is no agent or it is too slow, is lost and counted, and shows as
-//! *missed* records in their place. The rings lie in a file without a name that the agent gets to know, so that the last
+//! the rings. It stays there until the agent has it on disk, and is sent again if the agent dies before. What does not fit, as
+//! long as there is no agent or it is too slow, is lost and counted, and shows as *missed* records in their place. The rings lie in a file without a name that the agent gets to know, so that the last
 //! events of a program that is killed, or ends without waiting, are not lost either.
 
 mod chunk;
+mod connection;
 mod memory;
 mod message;
 mod ring;
@@ -94,15 +95,8 @@ impl EventLayer {
     }
 
     fn start(&mut self) {
-        let writer = Writer {
-            shared: Arc::clone(&self.shared),
-            socket: self.socket.clone(),
-            source: self.source.clone(),
-            rings: Vec::new(),
-            connection: None,
-            connections: 0,
-            retry: None,
-        };
+        let sender = self.shared.name();
+        let writer = Writer::new(Arc::clone(&self.shared), self.socket.clone(), self.source.clone(), sender);
         // Without a thread the rings fill up and all is lost, but the program goes on.
         if let Ok(thread) = std::thread::Builder::new().name("jumpseat".into()).spawn(move || writer.run()) {
             self.started = self.shared.writer.set(thread.thread().clone()).is_ok();

@@ -9,7 +9,8 @@ use std::os::fd::OwnedFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use jumpseat_wire::ring::{AREA, Geometry, MAGIC, SITES, head};
+use jumpseat_wire::ring::chunk::{Chunk, ENTRY};
+use jumpseat_wire::ring::{AREA, CHUNKS, Geometry, MAGIC, SITES, TABLE, head};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
@@ -113,7 +114,7 @@ impl RingFile {
         ftruncate(&file, bytes)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         // Memory that is not there would be a signal when it is written to; here it is an error.
-        fallocate(&file, FallocateFlags::empty(), 0, 8 * head::WORDS as u64)?;
+        fallocate(&file, FallocateFlags::empty(), 0, AREA)?;
         fallocate(&file, FallocateFlags::empty(), AREA, SITES)?;
         let words = Words::Mapped(Mapping::of_file(&file, 0, AREA + SITES)?);
         for (at, value) in [(head::SLOTS, geometry.slots), (head::RING, geometry.ring), (head::MAGIC, MAGIC)]
@@ -129,6 +130,15 @@ impl RingFile {
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
         self.owner[0].load(Ordering::Relaxed) != 0
+    }
+
+    /// Puts a chunk into its place in the table.
+    pub(crate) fn set_chunk(&self, number: u64, chunk: &Chunk) {
+        let at = TABLE as usize / 8 + (number % CHUNKS) as usize * ENTRY;
+        for (word, value) in self.head[at..at + ENTRY].iter().zip(chunk.words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.head(head::NEXT).store(number + 1, Ordering::Release);
     }
 
     /// A word of its head.

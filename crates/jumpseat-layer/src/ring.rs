@@ -71,21 +71,38 @@ impl Ring {
         self.words[slot::LOST].load(Ordering::Acquire)
     }
 
-    /// How many of them were told.
-    pub(crate) fn told(&self) -> u64 {
-        self.words[slot::TOLD].load(Ordering::Relaxed)
+    /// How many of them are in chunks.
+    pub(crate) fn sent_told(&self) -> u64 {
+        self.words[slot::SENT_TOLD].load(Ordering::Relaxed)
     }
 
-    /// What is written and not taken: from, to.
-    pub(crate) fn filled(&self) -> (u64, u64) {
+    /// What is written and in no chunk: from, to.
+    pub(crate) fn unsent(&self) -> (u64, u64) {
         let written = self.words[slot::WRITTEN].load(Ordering::Acquire);
-        (self.words[slot::TAKEN].load(Ordering::Relaxed), written)
+        (self.words[slot::SENT].load(Ordering::Relaxed), written)
     }
 
-    /// Whether there is nothing to tell.
+    /// Where the thread may begin to look for room: the sender's position.
+    pub(crate) fn taken(&self) -> u64 {
+        self.words[slot::TAKEN].load(Ordering::Acquire)
+    }
+
+    /// Whether it is nearly full.
+    pub(crate) fn is_tight(&self) -> bool {
+        let used = self.unsent().1 - self.taken();
+        used > self.ring().len() as u64 * 6
+    }
+
+    /// Whether all of it is in chunks.
+    pub(crate) fn is_sent(&self) -> bool {
+        let (from, to) = self.unsent();
+        from == to && self.lost() == self.sent_told()
+    }
+
+    /// Whether all of it was acknowledged.
     pub(crate) fn is_empty(&self) -> bool {
-        let (from, to) = self.filled();
-        from == to && self.lost() == self.told()
+        let written = self.words[slot::WRITTEN].load(Ordering::Acquire);
+        written == self.taken() && self.lost() == self.words[slot::TOLD].load(Ordering::Relaxed)
     }
 
     /// Appends what is between two positions.
@@ -97,7 +114,13 @@ impl Ring {
         each.for_each(|word| out.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes()));
     }
 
-    /// What is before `taken` was sent, and so many lost messages were told: there is room again.
+    /// What is before `sent` is in chunks, and so many lost messages.
+    pub(crate) fn set_sent(&self, sent: u64, told: u64) {
+        self.words[slot::SENT_TOLD].store(told, Ordering::Relaxed);
+        self.words[slot::SENT].store(sent, Ordering::Release);
+    }
+
+    /// What is before `taken` was acknowledged, and so many lost messages were told: there is room again.
     pub(crate) fn release(&self, taken: u64, told: u64) {
         self.words[slot::TOLD].store(told, Ordering::Relaxed);
         self.words[slot::TAKEN].store(taken, Ordering::Release);
@@ -138,10 +161,13 @@ mod tests {
             assert!((0..3).all(|_| ring.push(&message, &mut taken)), "{round}");
             assert!(!ring.push(&message, &mut taken));
             assert_eq!(ring.lose(), round + 1);
-            let ((from, to), mut out) = (ring.filled(), Vec::new());
+            let ((from, to), mut out) = (ring.unsent(), Vec::new());
             ring.copy(from, to, &mut out);
             assert_eq!(out, [&message[..], &message[..], &message[..]].concat());
-            assert!(!ring.is_empty());
+            assert!(!ring.is_sent() && !ring.is_empty());
+            ring.set_sent(to, ring.lost());
+            // Until it is acknowledged there is no room.
+            assert!(ring.is_sent() && !ring.is_empty() && !ring.push(&message, &mut taken));
             ring.release(to, ring.lost());
             assert!(ring.is_empty());
         }

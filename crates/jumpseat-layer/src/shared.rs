@@ -1,9 +1,11 @@
 //! What the traced threads and the sender of a layer share: rings, callsites, and when to wake whom.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
+use jumpseat_wire::ring::chunk::sender;
 use jumpseat_wire::ring::head;
 use jumpseat_wire::ring::site::Site;
 use jumpseat_wire::severity::Severity;
@@ -26,8 +28,8 @@ pub(crate) struct Shared {
     /// Whether the sender sleeps until it is woken.
     pub idle: AtomicBool,
     pub writer: OnceLock<Thread>,
-    /// Messages lost outside of any ring, if there is no file: how many, and how many of them were told.
-    lost: [AtomicU64; 2],
+    /// Messages lost outside of any ring, if there is no file: how many, how many of them are in chunks, and were told.
+    lost: [AtomicU64; 3],
     /// How often somebody has asked for everything to be sent, and how often that was done.
     pub flushes: (AtomicU64, AtomicU64),
 }
@@ -72,6 +74,16 @@ impl Shared {
         self.file.get_or_init(|| RingFile::new(self.ring).ok()).as_ref()
     }
 
+    /// Who the layer is to the agent: by chance, so that it is nobody else's, and is never another program's.
+    pub(crate) fn name(&self) -> String {
+        let id: [u64; 2] = std::array::from_fn(|_| RandomState::new().hash_one(self.number));
+        if let Some(file) = self.file() {
+            file.head(head::ID).store(id[0], Ordering::Relaxed);
+            file.head(head::ID + 1).store(id[1], Ordering::Release);
+        }
+        sender(id)
+    }
+
     /// Whether this process has the sender. One that was forked has none, and must leave its parent's rings alone.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
@@ -81,16 +93,32 @@ impl Shared {
     /// A message was lost outside of any ring.
     pub(crate) fn lose(&self, count: u64) {
         if self.is_ours() {
-            self.lost()[0].fetch_add(count, Ordering::Release);
+            self.lost().fetch_add(count, Ordering::Release);
         }
     }
 
-    /// How many messages were lost outside of any ring, and how many of them were told.
-    pub(crate) fn lost(&self) -> [&AtomicU64; 2] {
-        match self.file() {
-            Some(file) => [file.head(head::LOST), file.head(head::TOLD)],
-            None => self.lost.each_ref(),
-        }
+    /// How many messages were lost outside of any ring.
+    pub(crate) fn lost(&self) -> &AtomicU64 {
+        self.outside(head::LOST, 0)
+    }
+
+    /// How many of them are in chunks.
+    pub(crate) fn sent_told(&self) -> u64 {
+        self.outside(head::SENT_TOLD, 1).load(Ordering::Relaxed)
+    }
+
+    /// So many of them are in chunks.
+    pub(crate) fn set_sent_told(&self, told: u64) {
+        self.outside(head::SENT_TOLD, 1).store(told, Ordering::Release);
+    }
+
+    /// So many of them were told, and that acknowledged.
+    pub(crate) fn told(&self, told: u64) {
+        self.outside(head::TOLD, 2).store(told, Ordering::Release);
+    }
+
+    fn outside(&self, in_file: usize, private: usize) -> &AtomicU64 {
+        self.file().map_or(&self.lost[private], |file| file.head(in_file))
     }
 
     fn rings(&self) -> MutexGuard<'_, Rings> {

@@ -70,7 +70,7 @@ impl ThreadRing {
         let ring = shared.new_ring();
         ThreadRing {
             shared: Arc::clone(shared),
-            taken: ring.filled().0,
+            taken: ring.taken(),
             lost: ring.lost(),
             ring,
             sites: FxHashMap::default(),

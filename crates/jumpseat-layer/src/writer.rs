@@ -1,71 +1,88 @@
 //! The thread that sends what is in the rings of the traced threads.
 //!
-//! It takes everything there is, puts it in the order of time, and writes it to the agent's ingest socket in the
-//! binary framing. While there is no connection it leaves the rings alone: they fill, and what does not fit is
-//! counted where it was lost.
+//! It takes everything there is, a chunk at a time, puts it in the order of time, and writes it to the agent's ingest socket in
+//! the binary framing, with numbers. A chunk stays in the rings until the agent says that it is committed; if the connection
+//! breaks, the next one begins with the first that is not. While there is no connection the rings fill, and what does not fit
+//! is counted where it was lost.
 //!
-//! Rings in the file are for the agent, too: each connection begins with the file's descriptor, and each chunk of
-//! messages with where it lies in the rings. If the connection ends and the program did not say that it left it, the agent
-//! goes on where the stream broke off.
+//! Rings in the file are for the agent, too: each connection begins with the file's descriptor, and each chunk stands in the
+//! file's table before it is sent. If the connection ends and the program did not say that it left it, the agent sends what
+//! was not acknowledged, and what is in no chunk yet, in the program's place: with the same numbers, so that each comes once.
 
-use std::io::{self, IoSlice, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use jumpseat_wire::encode::Encoder;
-use jumpseat_wire::ring::chunk::{put_chunk, put_rings};
-use jumpseat_wire::ring::head;
 use jumpseat_wire::ring::merge::Item;
 use jumpseat_wire::ring::transcribe::Transcriber;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use jumpseat_wire::ring::{CHUNKS, head};
 
 use crate::chunk::Chunk;
-use crate::memory::RingFile;
+use crate::connection::Connection;
 use crate::ring::Ring;
 use crate::shared::Shared;
 use crate::thread::now;
 
 /// Messages are gathered for so long before they are sent.
 const GATHER: Duration = Duration::from_millis(2);
-/// How long the agent may take to read.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest wait for an acknowledgement before the rings are looked into again.
+const LOOK: Duration = Duration::from_millis(50);
 /// Pauses between attempts to connect: the first, and the longest.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// Sends what comes, until the layer and all its threads are gone.
 pub(crate) struct Writer {
     pub shared: Arc<Shared>,
     pub socket: PathBuf,
     pub source: String,
-    pub rings: Vec<Arc<Ring>>,
-    pub connection: Option<Connection>,
+    /// Who it is to the agent.
+    pub sender: String,
+    rings: Vec<Arc<Ring>>,
+    connection: Option<Connection>,
     /// How many there were: their numbers.
-    pub connections: u64,
-    pub retry: Option<(Instant, Duration)>,
-}
-
-/// A connection to the agent.
-pub(crate) struct Connection {
-    stream: UnixStream,
-    encoder: Encoder,
-    /// Something could not be written.
-    is_broken: bool,
+    connections: u64,
+    retry: Option<(Instant, Duration)>,
+    /// Chunks that were not acknowledged, and how many of them were sent on this connection.
+    unacknowledged: VecDeque<Chunk>,
+    sent: usize,
+    /// How many chunks there were, and the number of the next item.
+    chunks: u64,
+    next: u64,
+    /// Messages of a chunk, and their frames.
+    messages: Vec<u8>,
+    frames: Vec<u8>,
 }
 
 impl Writer {
+    /// One that sends to this socket, under the name of this source.
+    pub(crate) fn new(shared: Arc<Shared>, socket: PathBuf, source: String, sender: String) -> Writer {
+        Writer {
+            shared,
+            socket,
+            source,
+            sender,
+            rings: Vec::new(),
+            connection: None,
+            connections: 0,
+            retry: None,
+            unacknowledged: VecDeque::new(),
+            sent: 0,
+            chunks: 0,
+            next: 1,
+            messages: Vec::new(),
+            frames: Vec::new(),
+        }
+    }
+
     /// Runs until the process ends: the layer is mostly global.
     pub(crate) fn run(mut self) {
-        let mut chunks = [Chunk::new(true), Chunk::new(false)];
         loop {
             let wanted = self.shared.flushes.0.load(Ordering::Acquire);
             let (mut all, mut sent) = (false, false);
             if self.connect() {
-                (all, sent) = self.pass(&mut chunks);
+                (all, sent) = self.pass();
             }
             // Whoever flushes does not wait for an agent that is not there.
             if all || self.connection.is_none() {
@@ -74,7 +91,7 @@ impl Writer {
             }
             if !sent || self.connection.is_none() {
                 self.rest();
-                if Arc::strong_count(&self.shared) == 1 && !self.pending() {
+                if Arc::strong_count(&self.shared) == 1 && !self.pending() && self.unacknowledged.is_empty() {
                     return;
                 }
             }
@@ -91,6 +108,10 @@ impl Writer {
             std::thread::park_timeout(again.saturating_duration_since(Instant::now()));
             return;
         }
+        if self.connection.is_some() && !self.unacknowledged.is_empty() {
+            // Nobody wakes this one before: it looks by itself whether there is more.
+            return self.acknowledge(Some(LOOK));
+        }
         self.shared.idle.store(true, Ordering::Relaxed);
         // A thread looks whether this one sleeps after it has filled its ring.
         fence(Ordering::SeqCst);
@@ -102,9 +123,9 @@ impl Writer {
 
     /// Whether there is something to send.
     fn pending(&self) -> bool {
-        let [lost, told] = self.shared.lost();
-        self.rings.iter().any(|ring| !ring.is_empty())
-            || lost.load(Ordering::Relaxed) != told.load(Ordering::Relaxed)
+        self.sent < self.unacknowledged.len()
+            || self.rings.iter().any(|ring| !ring.is_sent())
+            || self.shared.lost().load(Ordering::Relaxed) != self.shared.sent_told()
             || self.shared.has_new()
     }
 
@@ -117,10 +138,14 @@ impl Writer {
             return false;
         }
         self.connections += 1;
-        match Connection::open(self) {
+        let first = self.unacknowledged.front().map_or(self.next, |chunk| chunk.numbers().0);
+        let file = self.shared.file().map(|file| (file, self.connections));
+        match Connection::open(&self.socket, &self.source, &self.sender, first, file) {
             Ok(connection) => {
+                let known = connection.committed;
                 self.connection = Some(connection);
                 self.retry = None;
+                self.release(known);
                 true
             }
             Err(_) => {
@@ -133,32 +158,82 @@ impl Writer {
         }
     }
 
-    /// Ends the connection. What is in the rings is for the next one: the agent of this one is told before it can see the
-    /// end.
+    /// Ends the connection. What is not acknowledged is for the next one: the agent of this one is told before it can see
+    /// the end.
     fn leave(&mut self) {
         if let Some(file) = self.shared.file() {
             file.head(head::LEFT).store(self.connections, Ordering::Release);
         }
-        self.connection = None;
+        (self.connection, self.sent) = (None, 0);
     }
 
-    /// Sends what is in the rings, as far as there is something in them now: whether that is all of it, and whether there
-    /// was anything.
-    fn pass(&mut self, chunks: &mut [Chunk; 2]) -> (bool, bool) {
+    /// Takes in what the agent says; waits so long for it.
+    fn acknowledge(&mut self, wait: Option<Duration>) {
+        let Some(connection) = &mut self.connection else { return };
+        let is_there = connection.read(wait).is_ok();
+        let committed = connection.committed;
+        self.release(committed);
+        if !is_there {
+            self.leave();
+        }
+    }
+
+    /// Everything up to this number is committed.
+    fn release(&mut self, committed: u64) {
+        while self.unacknowledged.front().is_some_and(|chunk| chunk.numbers().1 <= committed + 1) {
+            self.release_first();
+        }
+    }
+
+    /// Makes room in rings that are nearly full at the cost of what was sent and is not acknowledged yet: it would be missed
+    /// if the agent died now. What does not fit is missed for sure.
+    fn relieve(&mut self) {
+        while self.sent > 0 && self.rings.iter().any(|ring| ring.is_tight()) {
+            self.release_first();
+        }
+    }
+
+    fn release_first(&mut self) {
+        if let Some(chunk) = self.unacknowledged.front() {
+            if let Some(file) = self.shared.file() {
+                // Before its room is given to other messages.
+                let first = file.head(head::FIRST);
+                first.store(first.load(Ordering::Relaxed) + 1, Ordering::Release);
+            }
+            chunk.release(&self.shared);
+            self.unacknowledged.pop_front();
+            self.sent = self.sent.saturating_sub(1);
+        }
+    }
+
+    /// Sends what is in the rings, as far as there is something in them now: whether that is all of it and is acknowledged,
+    /// and whether there was anything.
+    fn pass(&mut self) -> (bool, bool) {
+        self.acknowledge(None);
+        self.relieve();
         self.shared.take_new(&mut self.rings);
         // Before the rings are looked into: what a thread wrote last is in its ring then.
         let left: Vec<bool> = self.rings.iter().map(|ring| ring.is_left()).collect();
         let (mut all, mut sent) = (true, false);
-        for chunk in chunks {
-            all &= chunk.fill(&self.rings, &self.shared);
-            if !chunk.is_empty() {
+        while self.connection.is_some() && self.sent < self.unacknowledged.len() {
+            let mut messages = std::mem::take(&mut self.messages);
+            self.unacknowledged[self.sent].read(&mut messages);
+            self.messages = messages;
+            self.send();
+            sent = true;
+        }
+        for in_file in [true, false] {
+            if self.connection.is_none() || self.unacknowledged.len() as u64 >= CHUNKS {
+                all = false;
+                break;
+            }
+            let (rings, shared) = (&self.rings, &self.shared);
+            let (chunk, is_all) = Chunk::take(in_file, self.next, rings, shared, &mut self.messages);
+            all &= is_all;
+            if let Some(chunk) = chunk {
+                self.enter(chunk);
+                self.send();
                 sent = true;
-                self.send(chunk);
-                chunk.release(&self.shared);
-                // Not before its losses are counted.
-                if self.connection.as_ref().is_some_and(|connection| connection.is_broken) {
-                    self.leave();
-                }
             }
         }
         let mut left = left.into_iter();
@@ -169,106 +244,59 @@ impl Writer {
             }
             !done
         });
-        (all, sent)
+        (all && self.unacknowledged.is_empty(), sent)
     }
 
-    /// Writes a chunk out, in the order of time. What may not have arrived is counted as lost.
-    fn send(&mut self, chunk: &Chunk) {
+    /// Notes a chunk, before it is sent.
+    fn enter(&mut self, chunk: Chunk) {
+        if let Some(file) = self.shared.file() {
+            file.set_chunk(self.chunks, &chunk.entry());
+        }
+        chunk.is_sent(&self.shared);
+        self.chunks += 1;
+        self.next = chunk.numbers().1;
+        self.unacknowledged.push_back(chunk);
+    }
+
+    /// Writes out the next chunk, whose messages are there, but for what the agent has already.
+    fn send(&mut self) {
+        let (Some(connection), Some(chunk)) = (&mut self.connection, self.unacknowledged.get(self.sent))
+        else {
+            return;
+        };
         // Copied, so that no thread that meets a new callsite waits for the agent to read.
         let sites = self.shared.sites();
         let mut transcriber = Transcriber::new(&sites, now());
-        let mut unsent = Unsent { bytes: Vec::with_capacity(chunk.len()), records: 0 };
-        self.announce(chunk, 0, &mut unsent);
-        for (index, item) in chunk.items().enumerate() {
-            unsent.records += records(&item);
-            let Some(connection) = &mut self.connection else { continue };
-            if transcriber.put(&item, &mut connection.encoder, &mut unsent.bytes).is_ok() {
+        self.frames.clear();
+        let mut number = chunk.numbers().0;
+        let mut is_full = false;
+        for item in chunk.items(&self.messages) {
+            let numbers = item.numbers();
+            number += numbers;
+            let known = connection.position.saturating_sub(number - numbers);
+            if known >= numbers {
                 continue;
             }
-            // A new connection starts with no names. What was encoded for this one goes out before it is closed.
-            unsent.records -= records(&item);
-            self.write(&mut unsent);
+            let item = match item {
+                Item::Missed(count, time) => Item::Missed(count - known, time),
+                message => message,
+            };
+            if transcriber.put(&item, &mut connection.encoder, &mut self.frames).is_err() {
+                is_full = true;
+                break;
+            }
+            connection.position = number;
+        }
+        self.sent += 1;
+        if connection.write(&self.frames).is_err() || is_full && connection.finish().is_err() {
+            return self.leave();
+        }
+        if is_full {
+            // A new connection starts with no names; what was sent on this one is not sent again.
+            let committed = connection.committed;
+            self.release(committed);
             self.leave();
             self.retry = None;
-            unsent.records += records(&item);
-            if self.connect() {
-                self.announce(chunk, index as u64, &mut unsent);
-                if let Some(connection) = &mut self.connection
-                    && transcriber.put(&item, &mut connection.encoder, &mut unsent.bytes).is_err()
-                {
-                    debug_assert!(false, "a connection has room for the names of one message");
-                    connection.encoder.missed(1, now(), &mut unsent.bytes);
-                }
-            }
         }
-        self.write(&mut unsent);
-    }
-
-    /// Says where the messages that follow are in the rings, but for the first.
-    fn announce(&mut self, chunk: &Chunk, skipped: u64, unsent: &mut Unsent) {
-        if self.shared.file().is_some() {
-            put_chunk(&mut unsent.bytes, skipped, if chunk.in_file { &chunk.parts } else { &[] });
-        }
-    }
-
-    /// Writes what was encoded. On failure some of it may have arrived: to count that as lost is the safe side, as nothing
-    /// is ever missing in silence. The connection is broken then, but not left yet.
-    fn write(&mut self, unsent: &mut Unsent) {
-        let written = self.connection.as_mut().is_some_and(|connection| connection.write(&unsent.bytes));
-        if !written {
-            self.shared.lose(unsent.records);
-        }
-        unsent.records = 0;
-        unsent.bytes.clear();
-    }
-}
-
-/// What is encoded for a connection and not written yet.
-struct Unsent {
-    bytes: Vec<u8>,
-    /// Records in it, those reported as lost included.
-    records: u64,
-}
-
-/// How many records are lost if it is not sent.
-fn records(item: &Item<'_>) -> u64 {
-    match item {
-        Item::Message(_) => 1,
-        Item::Missed(count, _) => *count,
-    }
-}
-
-impl Connection {
-    fn open(writer: &Writer) -> io::Result<Connection> {
-        let stream = UnixStream::connect(&writer.socket)?;
-        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        let mut out = Vec::new();
-        let mut encoder = Encoder::new(&mut out);
-        encoder.source(&writer.source, &mut out).map_err(io::Error::other)?;
-        let mut connection = Connection { stream, encoder, is_broken: false };
-        let sent = match writer.shared.file() {
-            Some(file) => {
-                put_rings(&mut out, writer.connections);
-                connection.send_with(&out, file)?
-            }
-            None => 0,
-        };
-        connection.stream.write_all(&out[sent..])?;
-        Ok(connection)
-    }
-
-    /// Writes bytes, unless some before them could not be written. Whether all is well.
-    fn write(&mut self, bytes: &[u8]) -> bool {
-        self.is_broken = self.is_broken || self.stream.write_all(bytes).is_err();
-        !self.is_broken
-    }
-
-    /// Sends bytes, with them the descriptor of the rings; how many went out.
-    fn send_with(&mut self, bytes: &[u8], file: &RingFile) -> io::Result<usize> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [file.file.as_fd()];
-        control.push(SendAncillaryMessage::ScmRights(&descriptors));
-        Ok(sendmsg(&self.stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
     }
 }

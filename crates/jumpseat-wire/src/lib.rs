@@ -47,8 +47,6 @@ pub const KNOWN: u8 = 0x8b;
 pub const COMMITTED: u8 = 0x8c;
 /// Says that the sender's rings are in the file whose descriptor comes with it ([`ring`]).
 pub const RINGS: u8 = 0x10;
-/// Announces what is sent of them next.
-pub const CHUNK: u8 = 0x11;
 /// Answer to [`SYNC`]: token, accepted, rejected, missed.
 pub const ACK: u8 = 0x85;
 /// The last frame from the server: the summary as JSON text.

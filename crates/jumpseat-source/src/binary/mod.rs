@@ -10,12 +10,10 @@ use crate::delivery::{MAX_SENDER_LOSS, Reason};
 use crate::event::{Limits, Refusal};
 use crate::lanes::{Arrival, At, InternedField, LaneId, Lanes, Numbered, Record, TypeSlot};
 use crate::registry::WellKnown;
-use crate::rings::announced::Announced;
 use jumpseat_wire::ring::chunk::read_rings;
 use jumpseat_wire::severity::Severity;
 use jumpseat_wire::{
-    CHUNK, CLOCK, FIELD, HELLO, MAX_VARINT, MISSED, RECORD, RINGS, SENDER, SOURCE, SYNC, TYPE, USE, flag,
-    varint,
+    CLOCK, FIELD, HELLO, MAX_VARINT, MISSED, RECORD, RINGS, SENDER, SOURCE, SYNC, TYPE, USE, flag, varint,
 };
 use pcp_event::{EventFlags, Param};
 use pcp_model::Timestamp;
@@ -64,6 +62,13 @@ pub(crate) enum Frame {
     },
     /// A record that was there already.
     Repeated,
+    /// So many records were lost, the newest of them then.
+    Missed {
+        /// How many.
+        count: u64,
+        /// When.
+        time: Timestamp,
+    },
     /// The connection is this sender's, and its records are numbered from here on.
     Sender {
         /// Its name.
@@ -86,8 +91,6 @@ pub(crate) enum Frame {
 pub(crate) struct Decoder {
     /// From the sender's clock to real time.
     pub offset: Offset,
-    /// What the sender said of its rings.
-    pub announced: Announced,
     greeted: bool,
     lost: bool,
     /// Bytes of an oversized frame still to be skipped.
@@ -140,13 +143,10 @@ impl Decoder {
             }
         };
         let head = 1 + width;
-        let is_item = kind == RECORD || kind == MISSED;
         if len > to.limits.max_line as u64 {
             // It is not waited for: what is here of it goes now, the rest as it comes.
             let skipped = len.min((input.len() - head) as u64);
             self.skip = len - skipped;
-            self.announced.items += u64::from(is_item);
-            self.announced.is_forfeit |= kind == CHUNK;
             let refusal = Refusal::at(0, Reason::OversizeLine, "a frame longer than the limit");
             return TakenFrame {
                 consumed: head + skipped as usize,
@@ -159,7 +159,6 @@ impl Decoder {
         // Nothing is consumed of half a frame: the caller gives it again with more behind it, so that no frame is
         // ever copied together here.
         let Some(payload) = input.get(head..end) else { return incomplete };
-        self.announced.items += u64::from(is_item);
         let is_record = kind == RECORD;
         let outcome = if is_record { self.record(payload, to) } else { self.definition(kind, payload, to) };
         TakenFrame { consumed: end, frame: true, is_record, outcome }
@@ -242,25 +241,17 @@ impl Decoder {
                 let id = read.name(&mut self.name_bytes)?.as_bytes().into();
                 Ok(Frame::Sender { id, next })
             }
-            MISSED => self.missed(read, to),
+            MISSED => self.missed(read),
             RINGS => {
-                let detail = "a RINGS frame of another layout than version 1";
+                let detail = "a RINGS frame of another layout than version 2";
                 read_rings(payload).map(Frame::Rings).ok_or(Refusal::at(0, Reason::Control, detail))
-            }
-            CHUNK => {
-                if self.announced.chunk(payload).is_some() {
-                    return Ok(Frame::Nothing);
-                }
-                self.announced.is_forfeit = true;
-                let detail = "a chunk that no rings have: 65 parts are allowed, and 8 MiB of them";
-                Err(Refusal::at(0, Reason::Control, detail))
             }
             _ => Err(Refusal::at(0, Reason::Frame, "a frame of an unknown kind")),
         }
     }
 
     /// Records that the sender lost.
-    fn missed(&self, mut read: Reader<'_>, to: &mut Destination<'_>) -> Result<Frame, Refusal> {
+    fn missed(&self, mut read: Reader<'_>) -> Result<Frame, Refusal> {
         let count = read.varint()?;
         // Counters of clients are sums of such numbers, and one that a sender made up would overflow them.
         if count > MAX_SENDER_LOSS {
@@ -268,10 +259,7 @@ impl Decoder {
         }
         let time = read.time(self.offset)?;
         read.end()?;
-        if count > 0 {
-            to.lanes.missed(to.lane, count, time);
-        }
-        Ok(Frame::Nothing)
+        Ok(Frame::Missed { count, time })
     }
 
     fn record(&mut self, payload: &[u8], to: &mut Destination<'_>) -> Result<Frame, Refusal> {

@@ -407,6 +407,7 @@ impl Intake {
                     self.account.truncated += u64::from(truncated);
                 }
                 Ok(Frame::Repeated) => self.account.repeated += 1,
+                Ok(Frame::Missed { count, time }) => self.sender_missed(count, time, shared),
                 Ok(Frame::Sender { id, next }) => match self.set_sender(&id, Some(next), arrived, shared) {
                     Ok(known) => wire::put_known(replies, known),
                     Err(refusal) => self.reject(refusal, None, shared),

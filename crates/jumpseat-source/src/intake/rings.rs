@@ -25,11 +25,10 @@ impl Intake {
     /// The sender is gone. Whether it has left something in its rings, for [`Intake::take_over`]; what it had sent of a
     /// frame is there, too.
     pub fn inherits(&mut self, shared: &mut Shared) -> bool {
-        let Framing::Binary(decoder) = &mut self.framing else { return false };
-        if self.broken {
+        if self.broken || !matches!(self.framing, Framing::Binary(_)) {
             return false;
         }
-        match self.rings.inherit(&decoder.announced) {
+        match self.rings.inherit() {
             Ok(false) => false,
             Ok(true) => {
                 // The frames that are made of them begin anew.

@@ -72,6 +72,22 @@ impl Intake {
         Ok(known.map_or(0, |number| shared.lanes.committed(Numbered { stream, number })))
     }
 
+    /// The sender says that it has lost so many events. If it numbers them, these have numbers, too: it may say so again.
+    pub(super) fn sender_missed(&mut self, count: u64, time: Timestamp, shared: &mut Shared) {
+        let mut news = count;
+        if let Some(Sender { stream, newest, .. }) = &mut self.sender {
+            let known = shared.lanes.reached(self.lane, *stream).max(*newest);
+            *newest = newest.saturating_add(count).min(wire::MAX_NUMBER);
+            news = newest.saturating_sub(known);
+        }
+        if news > 0 {
+            shared.lanes.missed(self.lane, news, time);
+        }
+        if let Some(Sender { stream, newest, .. }) = self.sender {
+            shared.lanes.done(self.lane, Numbered { stream, number: newest });
+        }
+    }
+
     /// The number of an event that has just begun.
     #[inline]
     pub(super) fn next_number(&mut self) -> Option<Numbered> {

@@ -1,19 +1,23 @@
 //! The rest of a program's rings, as the frames that it would have sent.
 //!
-//! **Cost:** a turn reads at most 64 KiB of each ring, and the first at most a chunk, which is 8 MiB.
+//! Which of its messages are here already the log knows, as they are numbered: chunks that were not acknowledged are sent
+//! again as a whole, with the same numbers, and what no chunk has follows.
+//!
+//! **Cost:** a turn is a chunk, which is 8 MiB at most, or reads at most 64 KiB of each ring.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use jumpseat_wire::encode::Encoder;
-use jumpseat_wire::ring::chunk::Part;
-use jumpseat_wire::ring::merge::{Merge, Run, told};
+use jumpseat_wire::ring::chunk::{Chunk, ENTRY, Part, sender};
+use jumpseat_wire::ring::merge::{Item, Merge, Run, told};
 use jumpseat_wire::ring::message::whole;
 use jumpseat_wire::ring::site::{self, Site};
 use jumpseat_wire::ring::transcribe::Transcriber;
-use jumpseat_wire::ring::{AREA, Geometry, MAGIC, SITES, head, slot};
+use jumpseat_wire::ring::{AREA, CHUNKS, Geometry, MAGIC, SITES, TABLE, head, slot};
 
-use super::announced::Announced;
 use super::file::Held;
+use crate::delivery::MAX_SENDER_LOSS;
 
 /// Bytes of a ring that are read in a turn. A whole message fits in.
 const TURN: u64 = 64 << 10;
@@ -26,9 +30,13 @@ pub(crate) struct Heir {
     file: Held,
     geometry: Geometry,
     sites: Vec<Arc<Site>>,
+    /// Who the program was, to those who number its messages.
+    sender: String,
     encoder: Option<Encoder>,
-    /// The chunk that was being sent, if it did not arrive as a whole, and how much of it did.
-    open: Option<(Vec<Part>, u64)>,
+    /// The number of the next item.
+    next: u64,
+    /// Chunks that were not acknowledged.
+    chunks: VecDeque<Chunk>,
     rests: Vec<Rest>,
 }
 
@@ -58,11 +66,7 @@ impl Heir {
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub(crate) fn new(
-        file: Held,
-        connection: u64,
-        announced: &Announced,
-    ) -> Result<Option<Heir>, &'static str> {
+    pub(crate) fn new(file: Held, connection: u64) -> Result<Option<Heir>, &'static str> {
         let words: [u64; head::WORDS] = words(&file, 0).ok_or(UNREADABLE)?;
         if words[head::MAGIC] != MAGIC {
             return Err("the file of rings does not begin as one");
@@ -75,71 +79,89 @@ impl Heir {
         let mut table = vec![0; words[head::SITES].min(SITES) as usize];
         file.read_at(AREA, &mut table).map_err(|_| UNREADABLE)?;
         let sites = site::read(&table).into_iter().map(Arc::new).collect();
-        let mut heir = Heir { file, geometry, sites, encoder: None, open: None, rests: Vec::new() };
-        // Positions of the sender: up to there everything was written to the connection.
-        let mut sent = vec![(0, words[head::TOLD])];
-        let (told, lost) = (words[head::TOLD], words[head::LOST]);
-        heir.rests.push(Rest { slot: 0, from: 0, to: 0, told, lost, is_done: false });
+        let (chunks, next) = chunks(&file, geometry, words[head::FIRST], words[head::NEXT])?;
+        let (told, lost) = (words[head::SENT_TOLD], words[head::LOST]);
+        let mut rests = vec![Rest { slot: 0, from: 0, to: 0, told, lost, is_done: false }];
         for number in 1..=geometry.slots {
-            let words: [u64; slot::WORDS] = words_of_slot(&heir.file, geometry, number)?;
-            sent.push((words[slot::TAKEN], words[slot::TOLD]));
-            heir.rests.push(Rest {
+            let words: [u64; slot::WORDS] = words_of_slot(&file, geometry, number)?;
+            rests.push(Rest {
                 slot: number,
-                from: words[slot::TAKEN],
+                from: words[slot::SENT],
                 to: words[slot::WRITTEN],
-                told: words[slot::TOLD],
+                told: words[slot::SENT_TOLD],
                 lost: words[slot::LOST],
                 is_done: false,
             });
         }
-        heir.resume(announced, &sent);
-        Ok(Some(heir))
-    }
-
-    /// Goes on where the connection broke off, rather than where the sender had got to with its own accounts.
-    fn resume(&mut self, announced: &Announced, sent: &[(u64, u64)]) {
-        for rest in &mut self.rests {
-            if let Some((from, told)) = announced.done(rest.slot) {
-                (rest.from, rest.told) = (from, told);
+        // It may have been killed between the table and these words.
+        for part in chunks.iter().flat_map(|chunk| &chunk.parts) {
+            if let Some(rest) = rests.get_mut(part.slot as usize) {
+                (rest.from, rest.told) = (rest.from.max(part.to), rest.told.max(part.lost));
             }
         }
-        let mut is_sent = false;
-        for part in &announced.chunk {
-            let (Some(rest), Some((taken, told))) =
-                (self.rests.get_mut(part.slot as usize), sent.get(part.slot as usize))
-            else {
-                continue;
-            };
-            (rest.from, rest.told) = (part.to, part.lost);
-            // A sender that has gone beyond any part has written the whole chunk: its place may have other messages now.
-            is_sent |= part.to > part.from && *taken >= part.to;
-            is_sent |= part.lost > part.told && *told >= part.lost;
-        }
-        if !is_sent && announced.chunk.iter().all(|part| part.fits(self.geometry)) {
-            self.open = Some((announced.chunk.clone(), announced.items));
-        }
+        let sender = sender([words[head::ID], words[head::ID + 1]]);
+        Ok(Some(Heir { file, geometry, sites, sender, encoder: None, next, chunks, rests }))
     }
 
     /// Appends the frames of the next portion to `out`; times that nobody knows are `now`.
     pub(crate) fn turn(&mut self, now: i64, out: &mut Vec<u8>) -> Turn {
         let mut broken = Vec::new();
-        let (read, arrived) = match self.open.take() {
-            Some((parts, arrived)) => {
-                let all = |part: &Part| (self.messages(part, &mut broken).0, part.told, part.lost);
-                (parts.iter().map(all).collect::<Vec<_>>(), arrived)
+        let mut encoder = self.encoder.take().unwrap_or_else(|| {
+            let mut encoder = Encoder::new(out);
+            let first = self.chunks.front().map_or(self.next, |chunk| chunk.first);
+            encoder.sender(self.sender.as_bytes(), first, out);
+            encoder
+        });
+        match self.chunks.pop_front() {
+            Some(chunk) => self.again(&chunk, (&mut encoder, now), &mut broken, out),
+            None => {
+                let read = self.portion(&mut broken);
+                self.transcribe(&read, (&mut encoder, now), out);
             }
-            None => (self.portion(&mut broken), 0),
-        };
+        }
+        self.encoder = Some(encoder);
+        let is_last = self.chunks.is_empty() && self.rests.iter().all(|rest| rest.is_done);
+        Turn { broken, is_last }
+    }
+
+    /// A chunk that may have come, or not.
+    fn again(
+        &self,
+        chunk: &Chunk,
+        (encoder, now): (&mut Encoder, i64),
+        broken: &mut Vec<&'static str>,
+        out: &mut Vec<u8>,
+    ) {
+        let all = |part: &Part| (self.messages(part, broken).0, part.told, part.lost);
+        let read: Vec<_> = chunk.parts.iter().map(all).collect();
+        let done = self.transcribe(&read, (&mut *encoder, now), out);
+        // Messages that were in no file are lost with the program, unless they had come.
+        for count in pieces(chunk.count.saturating_sub(done)) {
+            encoder.missed(count, now, out);
+        }
+        if done > chunk.count {
+            broken.push("a chunk of rings with more messages than it says");
+            encoder.sender(self.sender.as_bytes(), chunk.end(), out);
+        }
+    }
+
+    /// Appends messages, and losses, as frames: how many numbers they have.
+    fn transcribe(
+        &self,
+        read: &[(Vec<u8>, u64, u64)],
+        (encoder, now): (&mut Encoder, i64),
+        out: &mut Vec<u8>,
+    ) -> u64 {
         let runs = read.iter().map(|(messages, told, lost)| Run { messages, told: *told, lost: *lost });
-        let encoder = self.encoder.get_or_insert_with(|| Encoder::new(out));
-        let mut transcriber = Transcriber::new(&self.sites, now);
-        for item in Merge::new(runs.collect()).skip(usize::try_from(arrived).unwrap_or(usize::MAX)) {
+        let (mut transcriber, mut numbers) = (Transcriber::new(&self.sites, now), 0);
+        for item in Merge::new(runs.collect()) {
+            numbers += Item::numbers(&item);
             if transcriber.put(&item, encoder, out).is_err() {
                 // More names than a connection may have, in what one program had not sent.
                 encoder.missed(1, now, out);
             }
         }
-        Turn { broken, is_last: self.rests.iter().all(|rest| rest.is_done) }
+        numbers
     }
 
     /// What the next turn has of each ring: messages, and how many losses were told before and will be after it.
@@ -206,4 +228,42 @@ fn words<const N: usize>(file: &Held, offset: u64) -> Option<[u64; N]> {
 
 fn words_of_slot(file: &Held, geometry: Geometry, number: u64) -> Result<[u64; slot::WORDS], &'static str> {
     words(file, geometry.slot(number)).ok_or(UNREADABLE)
+}
+
+/// The chunks in the table that were not acknowledged, and the number behind the last of all.
+fn chunks(
+    file: &Held,
+    geometry: Geometry,
+    first: u64,
+    next: u64,
+) -> Result<(VecDeque<Chunk>, u64), &'static str> {
+    const WRONG: &str =
+        "a table of chunks of rings that makes no sense: 16 of 65 parts and 8 MiB are allowed";
+    if next.checked_sub(first).is_none_or(|open| open > CHUNKS) {
+        return Err(WRONG);
+    }
+    let read = |number: u64| {
+        let mut bytes = vec![0; ENTRY * 8];
+        let at = TABLE + number % CHUNKS * bytes.len() as u64;
+        file.read_at(at, &mut bytes).map_err(|_| UNREADABLE)?;
+        let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        Chunk::read(&words, geometry).ok_or(WRONG)
+    };
+    let chunks = (first..next).map(read).collect::<Result<VecDeque<_>, _>>()?;
+    let follow = chunks.iter().zip(chunks.iter().skip(1)).all(|(one, other)| one.end() == other.first);
+    let end = match next.checked_sub(1) {
+        None => 1,
+        Some(last) => read(last)?.end(),
+    };
+    if follow { Ok((chunks, end)) } else { Err(WRONG) }
+}
+
+/// A number of losses, in as many as may be told of at once.
+fn pieces(count: u64) -> impl Iterator<Item = u64> {
+    let mut left = count;
+    std::iter::from_fn(move || {
+        let piece = left.min(MAX_SENDER_LOSS);
+        left -= piece;
+        (piece > 0).then_some(piece)
+    })
 }

@@ -2,20 +2,17 @@
 //! (`docs/ingest-protocol.md`, "Rings").
 //!
 //! * [`mod@file`]: the descriptor that a connection passes: whether it is what it should be, and how many there may be.
-//! * [`announced`]: what the connection's frames say of the rings, and so what has arrived already.
 //! * [`heir`]: the rest of the rings as frames, once the connection has ended.
 //!
 //! **Invariants:** the file is never mapped, only read, so nothing that its owner does to it can harm this process; and it is
 //! read in portions, each of which is bounded, whatever it says.
 
-pub(crate) mod announced;
 pub(crate) mod file;
 pub(crate) mod heir;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use announced::Announced;
 use file::{Held, Quota};
 use heir::Heir;
 
@@ -57,13 +54,10 @@ impl Rings {
     ///
     /// # Errors
     /// The file makes no sense.
-    pub(crate) fn inherit(&mut self, announced: &Announced) -> Result<bool, &'static str> {
+    pub(crate) fn inherit(&mut self) -> Result<bool, &'static str> {
         self.passed = None;
         let Some((file, connection)) = self.known.take() else { return Ok(false) };
-        if announced.is_forfeit {
-            return Err("a CHUNK frame was refused: nobody knows what was sent of the rings");
-        }
-        self.heir = Heir::new(file, connection, announced)?.map(Box::new);
+        self.heir = Heir::new(file, connection)?.map(Box::new);
         Ok(self.heir.is_some())
     }
 }

@@ -1,19 +1,38 @@
-//! The frames about rings.
+//! What was taken out of the rings at a time, as it stands in the table of the file's head.
 //!
 //! ```text
-//! RINGS := version(1) | connection        one file descriptor comes with its bytes
-//! CHUNK := skipped | part*
+//! RINGS := layout(1) | connection        a frame; one file descriptor comes with its bytes
+//! entry := first | count | parts | part*(65)
 //! part  := slot | from | to | told | lost
 //! ```
 //!
-//! Numbers are varints. `skipped` items of the chunk have gone out on the connection before. Slot 0 stands for no ring:
-//! messages that were lost outside of any.
+//! Chunk N, from 0 on, has place N modulo 16. Slot 0 stands for no ring: messages that were lost outside of any. A chunk without
+//! parts is one of messages that are in no file.
 
 use super::{Geometry, MAX_CHUNK, MAX_SLOTS};
-use crate::{CHUNK, RINGS, put_frame, put_varint, varint};
+use crate::{MAX_NUMBER, RINGS, put_frame, put_varint, varint};
 
 /// The layout of the file, in a RINGS frame.
-pub const LAYOUT: u8 = 1;
+pub const LAYOUT: u8 = 2;
+/// Words of a part.
+const PART: usize = 5;
+/// Words before the parts.
+const HEAD: usize = 3;
+/// Most parts.
+const PARTS: usize = MAX_SLOTS as usize + 1;
+/// Words of an entry of the table.
+pub const ENTRY: usize = HEAD + PARTS * PART;
+
+/// A chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunk {
+    /// The number of its first item.
+    pub first: u64,
+    /// How many numbers its items have.
+    pub count: u64,
+    /// What it has of the slots.
+    pub parts: Vec<Part>,
+}
 
 /// What a chunk has of one slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,23 +49,50 @@ pub struct Part {
     pub lost: u64,
 }
 
+impl Chunk {
+    /// The number behind its last one.
+    pub fn end(&self) -> u64 {
+        self.first.saturating_add(self.count)
+    }
+
+    /// As it stands in the table.
+    pub fn words(&self) -> impl Iterator<Item = u64> {
+        let parts = self.parts.iter().flat_map(|part| [part.slot, part.from, part.to, part.told, part.lost]);
+        [self.first, self.count, self.parts.len() as u64].into_iter().chain(parts)
+    }
+
+    /// What stands in the table of such a file, if that can be.
+    pub fn read(words: &[u64], geometry: Geometry) -> Option<Chunk> {
+        let (&[first, count, len], words) = words.split_first_chunk::<HEAD>()?;
+        let words = words.as_chunks::<PART>().0.get(..usize::try_from(len).ok()?)?;
+        let part = |&[slot, from, to, told, lost]: &[u64; PART]| Part { slot, from, to, told, lost };
+        let parts: Vec<Part> = words.iter().map(part).collect();
+        let bytes =
+            parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.to.checked_sub(part.from)?))?;
+        let sound = first > 0 && first.checked_add(count)? <= MAX_NUMBER && bytes <= MAX_CHUNK;
+        (sound && parts.iter().all(|part| part.fits(geometry))).then_some(Chunk { first, count, parts })
+    }
+}
+
+impl Part {
+    /// Whether such a file can have it.
+    fn fits(&self, geometry: Geometry) -> bool {
+        let most = if self.slot == 0 { 0 } else { geometry.ring };
+        let aligned = self.from.is_multiple_of(8) && self.to.is_multiple_of(8);
+        self.slot <= geometry.slots && aligned && self.to - self.from <= most
+    }
+}
+
+/// The name of a sender with this identity.
+pub fn sender(id: [u64; 2]) -> String {
+    format!("layer:{:016x}{:016x}", id[0], id[1])
+}
+
 /// Appends a RINGS frame.
 pub fn put_rings(out: &mut Vec<u8>, connection: u64) {
     let mut payload = vec![LAYOUT];
     put_varint(&mut payload, connection);
     put_frame(out, RINGS, &payload);
-}
-
-/// Appends a CHUNK frame.
-pub fn put_chunk(out: &mut Vec<u8>, skipped: u64, parts: &[Part]) {
-    let mut payload = Vec::new();
-    put_varint(&mut payload, skipped);
-    for part in parts {
-        for number in [part.slot, part.from, part.to, part.told, part.lost] {
-            put_varint(&mut payload, number);
-        }
-    }
-    put_frame(out, CHUNK, &payload);
 }
 
 /// The number of the connection in a RINGS frame of this layout.
@@ -56,68 +102,45 @@ pub fn read_rings(payload: &[u8]) -> Option<u64> {
     (width == rest.len()).then_some(connection)
 }
 
-/// What a CHUNK frame says, if that can be: skipped items and parts.
-pub fn read_chunk(payload: &[u8]) -> Option<(u64, Vec<Part>)> {
-    let mut rest = payload;
-    let mut number = || {
-        let (value, width) = varint(rest)?;
-        rest = &rest[width..];
-        Some((value, rest.is_empty()))
-    };
-    let (skipped, mut end) = number()?;
-    let mut parts = Vec::new();
-    let mut bytes = 0_u64;
-    while !end {
-        let mut part = Part::default();
-        let Part { slot, from, to, told, lost } = &mut part;
-        for into in [slot, from, to, told, lost] {
-            (*into, end) = number()?;
-        }
-        bytes = bytes.checked_add(part.to.checked_sub(part.from)?)?;
-        let aligned = part.from.is_multiple_of(8) && part.to.is_multiple_of(8);
-        if part.slot > MAX_SLOTS || !aligned || bytes > MAX_CHUNK || parts.len() as u64 > MAX_SLOTS {
-            return None;
-        }
-        parts.push(part);
-    }
-    Some((skipped, parts))
-}
-
-impl Part {
-    /// Whether such a file can have it.
-    pub fn fits(&self, geometry: Geometry) -> bool {
-        self.slot <= geometry.slots && self.to - self.from <= if self.slot == 0 { 0 } else { geometry.ring }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::frame;
 
+    const GEOMETRY: Geometry = Geometry { slots: 3, ring: 1 << 20 };
+
     #[test]
     fn chunks_are_read_as_they_were_written_or_refused() {
         let part = Part { slot: 3, from: 8, to: 1 << 20, told: 1, lost: u64::MAX };
-        let mut out = Vec::new();
-        put_chunk(&mut out, 7, &[part, Part::default()]);
-        let (kind, payload, len) = frame(&out).unwrap();
-        assert_eq!((kind, len), (CHUNK, out.len()));
-        assert_eq!(read_chunk(payload), Some((7, vec![part, Part::default()])));
-        assert_eq!(read_chunk(&payload[..payload.len() - 1]), None);
+        let chunk = Chunk { first: 7, count: 9, parts: vec![part, Part::default()] };
+        let table = |chunk: &Chunk| {
+            let mut words: Vec<u64> = chunk.words().collect();
+            words.resize(ENTRY, 77);
+            words
+        };
+        assert_eq!(Chunk::read(&table(&chunk), GEOMETRY), Some(chunk.clone()));
+        assert_eq!(chunk.end(), 16);
         for wrong in [
             Part { to: 0, ..part },
             Part { from: 9, ..part },
-            Part { slot: 65, ..part },
+            Part { slot: 4, ..part },
+            Part { slot: 0, ..part },
             Part { to: MAX_CHUNK + 16, ..part },
         ] {
-            let mut out = Vec::new();
-            put_chunk(&mut out, 0, &[wrong]);
-            assert_eq!(read_chunk(frame(&out).unwrap().1), None, "{wrong:?}");
+            let chunk = Chunk { parts: vec![wrong], ..chunk.clone() };
+            assert_eq!(Chunk::read(&table(&chunk), GEOMETRY), None, "{wrong:?}");
         }
+        for wrong in [Chunk { first: 0, ..chunk.clone() }, Chunk { count: u64::MAX, ..chunk.clone() }] {
+            assert_eq!(Chunk::read(&table(&wrong), GEOMETRY), None);
+        }
+        let mut long = table(&chunk);
+        long[2] = 66;
+        assert_eq!(Chunk::read(&long, GEOMETRY), None);
+        assert_eq!(Chunk::read(&long[..2], GEOMETRY), None);
         let mut out = Vec::new();
         put_rings(&mut out, 300);
         let (kind, payload, _) = frame(&out).unwrap();
         assert_eq!((kind, read_rings(payload)), (RINGS, Some(300)));
-        assert_eq!(read_rings(&[2, 1]), None);
+        assert_eq!(read_rings(&[1, 1]), None);
     }
 }

@@ -91,12 +91,29 @@ impl<'a> Iterator for Merge<'a> {
     }
 }
 
+impl Item<'_> {
+    /// How many numbers it has.
+    pub fn numbers(&self) -> u64 {
+        match self {
+            Item::Message(_) => 1,
+            Item::Missed(count, _) => *count,
+        }
+    }
+}
+
 /// How many lost messages are told after all of these, if `told` were before.
-pub fn told(mut messages: &[u8], mut told: u64) -> u64 {
+pub fn told(messages: &[u8], told: u64) -> u64 {
+    counted(messages, told).1
+}
+
+/// How many messages there are, and how many lost ones are told after all of these, if `told` were before.
+pub fn counted(mut messages: &[u8], mut told: u64) -> (u64, u64) {
+    let mut count = 0;
     while let Some(message) = message::next(&mut messages) {
+        count += 1;
         told = told.wrapping_add(message.lost.wrapping_sub(told as u32).into());
     }
-    told
+    (count, told)
 }
 
 #[cfg(test)]
@@ -131,6 +148,6 @@ mod tests {
         // A clock that was set back changes nothing about the order of one thread.
         let expected = [(0, 1), (3, 1), (4, 5), (102, 9), (1, 9), (2, 4), (103, -1), (101, -1)];
         assert_eq!(seen, expected);
-        assert_eq!(told(&a, 5), 7);
+        assert_eq!((told(&a, 5), counted(&a, 5)), (7, (3, 7)));
     }
 }

@@ -3,21 +3,23 @@
 //!
 //! ```text
 //! file := head (64 KiB) | sites (256 KiB) | slot*
-//! head := magic | slots | bytes of a ring | left | bytes of sites | lost | told        u64 each
-//! slot := head (64 KiB): 0 written | 8 lost | 64 taken | 72 told; ring
+//! head := magic | slots | bytes of a ring | left | bytes of sites | lost | told | sent told | id (2) | first | next
+//!         u64 each; at 4096 a table of 16 chunks
+//! slot := head (64 KiB): 0 written | 8 lost | 64 taken | 72 told | 80 sent | 88 sent told; ring
 //! ```
 //!
 //! Numbers are in the machine's own order: both ends are on one machine. A slot is used by one thread at a time; its
-//! positions count bytes, are multiples of 8, and never begin anew. `lost` counts messages that did not fit, `told` how
-//! many of them a connection has told of.
+//! positions count bytes, are multiples of 8, and never begin anew. `lost` counts messages that did not fit. What is before
+//! `sent` was put into chunks, and so many lost ones with it; what is before `taken` was acknowledged, and its room is free.
 //!
 //! **Invariant:** what is below `written` is whole: it is stored after the message. So a kill at any instruction leaves
 //! no half message.
 //!
-//! What a sender takes out of its rings at a time is a *chunk*, which it announces ([`chunk`]) before it sends it. Both
-//! ends bring a chunk's messages into the same order with the same code ([`merge`]), each of which is one RECORD or MISSED
-//! frame. So the number of such frames since the announcement says which messages have arrived: the rest is still in
-//! the rings.
+//! What a sender takes out of its rings at a time is a *chunk*, which stands in the table ([`chunk`]) before it is sent, and until
+//! it is acknowledged. Both ends bring a chunk's messages into the same order with the same code ([`merge`]), each of which is
+//! one RECORD or MISSED frame and has a number, or as many as it tells of. So whoever sends a chunk again, the program on
+//! another connection or the agent in its place, gives the same number to the same message, and the agent's log knows
+//! which of them it has.
 //!
 //! Read: [`message`] (what threads write), [`site`] (what messages refer to), [`merge`], [`chunk`], [`transcribe`].
 
@@ -28,7 +30,7 @@ pub mod site;
 pub mod transcribe;
 
 /// How the file begins, version included.
-pub const MAGIC: u64 = u64::from_ne_bytes(*b"jsrings\x01");
+pub const MAGIC: u64 = u64::from_ne_bytes(*b"jsrings\x02");
 /// What is mapped by itself begins at a multiple of this, which is one of the page size of any machine.
 pub const AREA: u64 = 64 << 10;
 /// Most bytes of sites.
@@ -39,6 +41,10 @@ pub const MAX_SLOTS: u64 = 64;
 pub const MAX_FILE: u64 = 1 << 30;
 /// Longest message, its first word not counted: the agent takes records of 64 KiB, unless configured otherwise.
 pub const MAX_MESSAGE: usize = 60 << 10;
+/// Most chunks that are not acknowledged.
+pub const CHUNKS: u64 = 16;
+/// Where in the head their table is.
+pub const TABLE: u64 = 4096;
 /// Most bytes of a chunk.
 pub const MAX_CHUNK: u64 = 8 << 20;
 
@@ -56,10 +62,18 @@ pub mod head {
     pub const SITES: usize = 4;
     /// Messages lost outside of any ring.
     pub const LOST: usize = 5;
-    /// How many of them were told.
+    /// How many of them were told, and that acknowledged.
     pub const TOLD: usize = 6;
+    /// How many of them are in chunks.
+    pub const SENT_TOLD: usize = 7;
+    /// Two words, by chance: who the sender is ([`super::chunk::sender`]).
+    pub const ID: usize = 8;
+    /// How many chunks were acknowledged: the number of the first in the table.
+    pub const FIRST: usize = 10;
+    /// How many chunks there were.
+    pub const NEXT: usize = 11;
     /// How many words there are.
-    pub const WORDS: usize = 7;
+    pub const WORDS: usize = 12;
 }
 
 /// Words of a slot's head. Those of the thread and those of the sender are in cache lines of their own.
@@ -68,12 +82,16 @@ pub mod slot {
     pub const WRITTEN: usize = 0;
     /// The thread's: messages that did not fit.
     pub const LOST: usize = 1;
-    /// The sender's: the end of what was sent, before which there is room again.
+    /// The sender's: the end of what was acknowledged, before which there is room again.
     pub const TAKEN: usize = 8;
-    /// The sender's: how many lost messages were told.
+    /// The sender's: how many lost messages were told, and that acknowledged.
     pub const TOLD: usize = 9;
+    /// The sender's: the end of what is in chunks.
+    pub const SENT: usize = 10;
+    /// The sender's: how many lost messages are in chunks.
+    pub const SENT_TOLD: usize = 11;
     /// How many words there are.
-    pub const WORDS: usize = 10;
+    pub const WORDS: usize = 12;
 }
 
 /// How large a file's parts are.
@@ -116,6 +134,9 @@ impl Geometry {
         AREA + SITES + self.stride().unwrap_or_default() * number.saturating_sub(1)
     }
 }
+
+const _: () = assert!(TABLE as usize + CHUNKS as usize * chunk::ENTRY * 8 <= AREA as usize);
+const _: () = assert!(head::WORDS * 8 <= TABLE as usize);
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,158 @@
+//! A connection to the agent, as one of a sender that numbers what it sends.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use jumpseat_wire::encode::Encoder;
+use jumpseat_wire::ring::chunk::put_rings;
+use jumpseat_wire::{COMMITTED, KNOWN, frame, varint};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
+
+use crate::memory::RingFile;
+
+/// How long the agent may take to read, and to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of answers that are read at a time. Half an answer is no longer.
+const READ: usize = 4096;
+
+/// A connection to the agent.
+pub(crate) struct Connection {
+    stream: UnixStream,
+    pub encoder: Encoder,
+    /// The number of the next item.
+    pub position: u64,
+    /// Everything up to this number is committed.
+    pub committed: u64,
+    /// What the agent said and is not read yet.
+    answers: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects, and has the agent say what it knows: what is below `first` was acknowledged. `file`: the rings, and the number
+    /// of the connection there.
+    pub(crate) fn open(
+        socket: &Path,
+        source: &str,
+        sender: &str,
+        first: u64,
+        file: Option<(&RingFile, u64)>,
+    ) -> io::Result<Connection> {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut out = Vec::new();
+        let mut encoder = Encoder::new(&mut out);
+        encoder.source(source, &mut out).map_err(io::Error::other)?;
+        let mut connection =
+            Connection { stream, encoder, position: first, committed: first - 1, answers: Vec::new() };
+        let sent = match file {
+            Some((file, number)) => {
+                put_rings(&mut out, number);
+                connection.send_with(&out, file)?
+            }
+            None => 0,
+        };
+        connection.encoder.sender(sender.as_bytes(), first, &mut out);
+        connection.stream.write_all(&out[sent..])?;
+        let known = connection.known()?;
+        if known >= first {
+            // What comes next has the number behind it.
+            (connection.position, connection.committed) = (known + 1, known);
+            out.clear();
+            connection.encoder.sender(sender.as_bytes(), connection.position, &mut out);
+            connection.stream.write_all(&out)?;
+            connection.known()?;
+        }
+        Ok(connection)
+    }
+
+    /// Writes bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Reads what the agent says; waits so long for it.
+    ///
+    /// # Errors
+    /// The connection is at its end.
+    pub(crate) fn read(&mut self, wait: Option<Duration>) -> io::Result<()> {
+        let mut buffer = [0; READ];
+        let read = match wait {
+            Some(wait) => {
+                self.stream.set_read_timeout(Some(wait))?;
+                self.stream.read(&mut buffer)
+            }
+            None => {
+                recv(&self.stream, &mut buffer, RecvFlags::DONTWAIT).map(|(len, _)| len).map_err(Into::into)
+            }
+        };
+        match read {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(len) => self.answers.extend_from_slice(&buffer[..len]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+        while let Some((kind, number)) = self.answer()? {
+            if kind == COMMITTED {
+                self.committed = self.committed.max(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all that was sent is committed.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        let until = Instant::now() + PATIENCE;
+        while self.committed + 1 < self.position {
+            if Instant::now() >= until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            self.read(Some(PATIENCE))?;
+        }
+        Ok(())
+    }
+
+    /// The number in the next KNOWN frame.
+    fn known(&mut self) -> io::Result<u64> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            while let Some((kind, number)) = self.answer()? {
+                if kind == KNOWN {
+                    return Ok(number);
+                }
+            }
+            if Instant::now() >= until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            let mut buffer = [0; READ];
+            self.stream.set_read_timeout(Some(PATIENCE))?;
+            match self.stream.read(&mut buffer)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                len => self.answers.extend_from_slice(&buffer[..len]),
+            }
+        }
+    }
+
+    /// The next whole answer: its kind, and the number that it begins with.
+    fn answer(&mut self) -> io::Result<Option<(u8, u64)>> {
+        let Some((kind, payload, len)) = frame(&self.answers) else {
+            // No answer is as long: what speaks here is no agent.
+            return if self.answers.len() > 64 << 10 { Err(ErrorKind::InvalidData.into()) } else { Ok(None) };
+        };
+        let number = varint(payload).map_or(0, |(number, _)| number);
+        self.answers.drain(..len);
+        Ok(Some((kind, number)))
+    }
+
+    /// Sends bytes, with them the descriptor of the rings; how many went out.
+    fn send_with(&mut self, bytes: &[u8], file: &RingFile) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [file.file.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        Ok(sendmsg(&self.stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
+    }
+}
