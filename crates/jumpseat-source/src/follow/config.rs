@@ -14,6 +14,7 @@ use crate::setting::{InvalidKey, check_source, in_range};
 use pcp_model::text::cut;
 
 use super::lines::{Pattern, When};
+use super::multiline::Multiline;
 
 /// How lines are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -57,6 +58,8 @@ pub struct FileConfig {
     pub pattern: Option<String>,
     /// How times are written, as `strptime(3)` says it; without it the usual forms are found out.
     pub time_format: Option<String>,
+    /// Which lines are one record, unless each is.
+    pub multiline: Option<Multiline>,
     /// Where to begin with files that were there before the table was.
     pub from: From,
     /// Whether a path may lead over links that anybody has made; without it yes, but not for root.
@@ -83,6 +86,7 @@ impl Default for FileConfig {
             format: FormatName::Text,
             pattern: None,
             time_format: None,
+            multiline: None,
             from: From::End,
             follow_links: None,
             max_files: 256,
@@ -153,6 +157,8 @@ pub struct CommandConfig {
     pub pattern: Option<String>,
     /// How times are written, as for files.
     pub time_format: Option<String>,
+    /// Which lines are one record, unless each is.
+    pub multiline: Option<Multiline>,
     /// When to start it again.
     pub restart: Restart,
     /// Milliseconds before it is started again; twice as many after each short run.
@@ -177,6 +183,7 @@ impl Default for CommandConfig {
             format: FormatName::Text,
             pattern: None,
             time_format: None,
+            multiline: None,
             restart: Restart::Always,
             backoff_ms: 1000,
             max_backoff_ms: 60_000,
@@ -253,6 +260,7 @@ impl FileConfig {
         }
         self.source.as_deref().map_or(Ok(()), check_source)?;
         check_lines(self.format, self.pattern.as_deref(), self.time_format.as_deref())?;
+        self.multiline.as_ref().map_or(Ok(()), Multiline::validate)?;
         in_range("max_files", self.max_files as u64, 1..=65_536)?;
         in_range("partial_ms", self.partial_ms, 100..=MAX_BACKOFF)?;
         check_limits(self.max_line, self.max_field)
@@ -293,6 +301,7 @@ impl CommandConfig {
         }
         self.source.as_deref().map_or(Ok(()), check_source)?;
         check_lines(self.format, self.pattern.as_deref(), self.time_format.as_deref())?;
+        self.multiline.as_ref().map_or(Ok(()), Multiline::validate)?;
         in_range("backoff_ms", self.backoff_ms, 10..=MAX_BACKOFF)?;
         in_range("max_backoff_ms", self.max_backoff_ms, self.backoff_ms..=MAX_BACKOFF)?;
         check_limits(self.max_line, self.max_field)

@@ -8,6 +8,7 @@ mod hostile;
 mod ingest_alloc;
 mod ingest_support;
 mod lines;
+mod multiline;
 mod otlp_alloc;
 mod otlp_grpc;
 mod otlp_http;

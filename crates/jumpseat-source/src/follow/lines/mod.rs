@@ -4,10 +4,12 @@
 //! line; `plain` is one search of the regular expression, in time linear in the line.
 
 mod assign;
+mod join;
 mod journal;
 mod logfmt;
 mod pattern;
 mod split;
+mod stack;
 mod syslog;
 mod when;
 
@@ -19,6 +21,7 @@ use crate::event::{Event, Limits, Refusal, Text};
 use crate::ndjson;
 use pcp_model::Timestamp;
 
+pub use join::Join;
 pub use journal::Journal;
 pub use pattern::Pattern;
 pub use split::{Piece, Splitter};
@@ -95,10 +98,61 @@ impl Parser {
         Ok(true)
     }
 
+    /// Parses a record of several lines: the first as [`Parser::parse`] does, the others belong to its message.
+    ///
+    /// # Errors
+    /// A [`Refusal`] with the column of the defect in the first line.
+    pub fn parse_record(
+        &mut self,
+        record: &[u8],
+        limits: &Limits,
+        now: Timestamp,
+        event: &mut Event,
+    ) -> Result<bool, Refusal> {
+        let end = memchr(b'\n', record).unwrap_or(record.len());
+        let (first, rest) = record.split_at(end);
+        let first = first.strip_suffix(b"\r").unwrap_or(first);
+        if !self.repairs() && (std::str::from_utf8(rest).is_err() || memchr(0, rest).is_some()) {
+            return Err(Refusal::at(end, Reason::Encoding, "invalid UTF-8, or a NUL, behind the first line"));
+        }
+        let is_event = self.parse(first, limits, false, now, event)?;
+        if is_event && !rest.is_empty() {
+            add_lines(record, first.len(), rest, event);
+        }
+        Ok(is_event)
+    }
+
     /// Whether lines have to be valid UTF-8 without NUL: JSON is refused otherwise, everything else repaired before.
     pub fn repairs(&self) -> bool {
         !matches!(self, Parser::Json | Parser::Journal(_))
     }
+}
+
+/// Adds the lines behind the first one, each with its newline in front, to the message.
+fn add_lines(record: &[u8], first: usize, rest: &[u8], event: &mut Event) {
+    let message = event.message.unwrap_or(Text::of_input(first, first));
+    let has_returns = memchr(b'\r', rest).is_some() || record.get(first) == Some(&b'\r');
+    if let Some(range) = message.input_range()
+        && range.end == first
+        && !has_returns
+    {
+        // The message goes on where it ends: nothing is copied.
+        let start = if range.is_empty() { first + 1 } else { range.start };
+        event.message = Some(Text::of_input(start, record.len()));
+        return;
+    }
+    let begin = event.arena.len();
+    match message.input_range() {
+        Some(range) => event.arena.extend_from_slice(record.get(range).unwrap_or_default()),
+        None => event.arena.extend_from_within(message.arena_range()),
+    }
+    for line in rest.split(|byte| *byte == b'\n').skip(1) {
+        if event.arena.len() > begin {
+            event.arena.push(b'\n');
+        }
+        event.arena.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
+    }
+    event.message = Some(Text::of_arena(begin, event.arena.len()));
 }
 
 fn json(line: &[u8], limits: &Limits, cut: bool, event: &mut Event) -> Result<bool, Refusal> {
