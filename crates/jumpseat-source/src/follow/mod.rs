@@ -119,8 +119,7 @@ enum Kind {
 
 impl Source {
     fn command(config: &CommandConfig, sink: &mut Sink) -> Result<Source, StartError> {
-        let parser = Parser::new(config.format, config.pattern.as_deref(), config.time_format.as_deref())
-            .map_err(StartError::Format)?;
+        let parser = Parser::new(&config.reading()).map_err(StartError::Format)?;
         let name = config.source_name();
         let origin = Origin { kind: "command", address: config.run.to_string(), service: None };
         let stream = stream(sink, &name, origin)?;

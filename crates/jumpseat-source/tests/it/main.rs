@@ -3,6 +3,7 @@
 mod binary;
 mod feed;
 mod follow_alloc;
+mod follow_formats;
 mod follow_lines;
 mod hostile;
 mod ingest_alloc;

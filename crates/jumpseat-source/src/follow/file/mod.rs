@@ -94,8 +94,7 @@ impl Files {
         let mut longest = 0;
         for config in configs {
             let key = format!("{} {}", config.path.display(), config.source.as_deref().unwrap_or_default());
-            let parser = Parser::new(config.format, config.pattern.as_deref(), config.time_format.as_deref())
-                .map_err(StartError::Format)?;
+            let parser = Parser::new(&config.reading()).map_err(StartError::Format)?;
             let name = match &config.source {
                 Some(name) => Some(name.clone()),
                 None if config.is_pattern() => None,
