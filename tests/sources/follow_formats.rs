@@ -216,16 +216,23 @@ fn what_loggers_and_web_servers_write_has_its_times_severities_and_types() {
         ),
         (
             "error_log",
-            &["13:16:06.500 type \"error\", severity \"error\", message \"AH00128: no file\", module \"core\", pid 7, tid 8, \
-               client \"::1:80\", code \"AH00128\""],
+            &[
+                "13:16:06.500 type \"error\", severity \"error\", message \"AH00128: no file\", module \"core\", pid 7, tid 8, \
+               client \"::1:80\", code \"AH00128\"",
+            ],
         ),
         (
             "kubelet",
-            &["13:16:06.250 severity \"error\", message \"no pod\", pid 7, file \"pod.go\", line 12, err \"late\", n 5"],
+            &[
+                "13:16:06.250 severity \"error\", message \"no pod\", pid 7, file \"pod.go\", line 12, err \"late\", n 5",
+            ],
         ),
         (
             "ecs",
-            &["13:16:06.500 severity \"warning\", message \"m\"", "13:16:06.250 severity \"error\", message \"m\""],
+            &[
+                "13:16:06.500 severity \"warning\", message \"m\"",
+                "13:16:06.250 severity \"error\", message \"m\"",
+            ],
         ),
         ("own", &["13:16:06.123 type \"k\", severity \"critical\", message \"m\", level \"x\""]),
     ] {

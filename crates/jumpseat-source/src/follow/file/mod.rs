@@ -10,6 +10,7 @@
 //! record that waits for more lines there is a copy, of `max_bytes` at most, in case the file is truncated meanwhile.
 
 mod find;
+mod lack;
 mod positions;
 mod tail;
 mod watch;
@@ -31,6 +32,7 @@ use super::stream::{Format, Sink, Stream};
 use crate::Origin;
 use pcp_net::Limiter;
 
+use lack::Found;
 pub(super) use positions::Positions;
 use tail::{Fate, FileId, TURN, Tail, Turn};
 
@@ -55,6 +57,8 @@ struct Table {
     files: usize,
     /// It was told that there are more files than allowed.
     full: bool,
+    /// Whether there was any.
+    found: Found,
 }
 
 /// The files of all tables.
@@ -115,6 +119,7 @@ impl Files {
                 config: config.clone(),
                 files: 0,
                 full: false,
+                found: Found::default(),
             });
         }
         let now = Instant::now();
@@ -234,6 +239,8 @@ impl Files {
         for table in 0..self.tables.len() {
             self.find(table, begin, sink);
         }
+        let lacking = self.tables.iter().filter(|table| table.found == Found::Nothing).count();
+        sink.stats.unmatched.store(lacking as u64, Ordering::Relaxed);
         self.check(begin, sink);
         if std::mem::take(&mut self.first) {
             // From now on these tables are known, with or without files.
