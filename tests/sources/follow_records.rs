@@ -72,7 +72,7 @@ fn a_rotated_file_ends_its_last_record() {
     agent.append("app.log", trace(6));
     agent.wait_received("app", 1);
     let late = format!("{}\n\tat com.example.Late.f(Late.java:1)", trace(5).trim_end());
-    assert_eq!(agent.on_disk("app"), [late.clone()]);
+    assert_eq!(agent.on_disk("app"), std::slice::from_ref(&late));
     // As with copytruncate: what has waited for the next line is in no file that is followed any more.
     let size = (late.len() + trace(6).len()) as u64;
     eventually("the second one to be read", || {
@@ -168,4 +168,17 @@ fn what_time_has_ended_stays_ended_when_it_is_read_again() {
     assert_ne!(agent.number("jumpseat.source.repeated", "app"), 0);
     agent.stop();
     assert_eq!(agent.on_disk("app"), expected);
+}
+
+#[test]
+fn the_open_record_of_a_command_is_not_lost_by_the_end_of_the_agent() {
+    let mut agent = Agent::started(
+        "[[command]]\nrun = \"printf 'one\\\\n 1\\\\ntwo\\\\n 2\\\\n'; exec sleep 1000\"\nsource = \"shell\"\n\
+         multiline = { start = '^[a-z]', timeout_ms = 3600000 }\n",
+    );
+    // One write: who has read the first has read the second.
+    agent.wait_received("shell", 1);
+    assert_eq!(agent.on_disk("shell"), ["one\n 1"]);
+    agent.stop();
+    assert_eq!(agent.on_disk("shell"), ["one\n 1", "two\n 2"]);
 }

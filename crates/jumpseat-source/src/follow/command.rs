@@ -143,7 +143,14 @@ impl Job {
 
     /// Ends a record that no further line has come to for so long.
     fn end_record(&mut self, now: Instant, sink: &mut Sink) {
-        if self.has_unread || sink.lanes.is_stuck() || self.record_due().is_none_or(|due| due > now) {
+        if self.record_due().is_some_and(|due| due <= now) && !sink.lanes.is_stuck() {
+            self.take_open_record(sink);
+        }
+    }
+
+    /// Takes the lines of a record that waits for more, which are nowhere else.
+    pub(super) fn take_open_record(&mut self, sink: &mut Sink) {
+        if self.has_unread || !self.stream.splitter.has_open_record() {
             return;
         }
         let carry = Chunk::now(&self.carry);

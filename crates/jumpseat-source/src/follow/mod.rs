@@ -268,6 +268,9 @@ impl Service {
             }
             self.account(now, held);
         }
+        for child in &mut self.children {
+            child.job.take_open_record(&mut self.sink);
+        }
         // What was read is not lost because of the end, unless nobody takes it any more: then it is read again.
         self.hand_over(Instant::now());
         self.files.save(&self.sink);

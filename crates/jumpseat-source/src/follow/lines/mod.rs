@@ -148,18 +148,18 @@ impl Parser {
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(false);
         }
-        let at = (cut, now);
+        let read = (cut, now);
         match self {
-            Parser::Text(rules) => text(&rules.assign(line, limits, at), event)?,
+            Parser::Text(rules) => text(&rules.assign(line, limits, read), event)?,
             Parser::Json(Rules { names, when }) => {
                 return json::parse(line, limits, cut, &Logged { names, when, now }, event);
             }
-            Parser::Logfmt(rules) => logfmt::parse(&rules.assign(line, limits, at), event)?,
-            Parser::Syslog(rules) => syslog::parse(&rules.assign(line, limits, at), event)?,
-            Parser::Plain(pattern, rules) => pattern.parse(&rules.assign(line, limits, at), event)?,
-            Parser::Nginx(rules) => nginx::parse(&rules.assign(line, limits, at), event)?,
-            Parser::Apache(rules) => apache::parse(&rules.assign(line, limits, at), event)?,
-            Parser::Klog(rules) => klog::parse(&rules.assign(line, limits, at), event)?,
+            Parser::Logfmt(rules) => logfmt::parse(&rules.assign(line, limits, read), event)?,
+            Parser::Syslog(rules) => syslog::parse(&rules.assign(line, limits, read), event)?,
+            Parser::Plain(pattern, rules) => pattern.parse(&rules.assign(line, limits, read), event)?,
+            Parser::Nginx(rules) => nginx::parse(&rules.assign(line, limits, read), event)?,
+            Parser::Apache(rules) => apache::parse(&rules.assign(line, limits, read), event)?,
+            Parser::Klog(rules) => klog::parse(&rules.assign(line, limits, read), event)?,
             Parser::Journal(journal) => journal.parse(line, limits, cut, event)?,
         }
         event.truncated |= cut;
