@@ -12,7 +12,7 @@ use support::random::Random;
 fn trace(n: u64) -> String {
     let frames = (0..n % 7).map(|frame| format!("\tat com.example.C{n}.f(C.java:{frame})\n"));
     let cause = format!("java.lang.IllegalStateException: number {n}\n");
-    format!("2026-11-22 22:30:01,123 ERROR [main] trace {n}\n{cause}{}", frames.collect::<String>())
+    format!("ERROR [main] trace {n}\n{cause}{}", frames.collect::<String>())
 }
 
 /// The messages of traces.
@@ -114,9 +114,19 @@ fn write(path: &Path, numbers: std::ops::Range<u64>, lines: &AtomicU64) {
 
 #[test]
 fn every_trace_is_there_once_and_whole_when_the_agent_is_killed_in_the_midst_of_them() {
-    let mut agent = Agent::new(WAITING);
+    kill_again_and_again(WAITING, 24);
+}
+
+#[test]
+fn the_same_where_records_wait_for_their_turn() {
+    kill_again_and_again(&format!("{WAITING}[[source]]\nname = \"app\"\norder_window = \"100ms\"\n"), 12);
+}
+
+#[track_caller]
+fn kill_again_and_again(settings: &str, rounds: u64) {
+    let mut agent = Agent::new(settings);
     let (mut random, mut next) = (Random::new(13, 1), 0);
-    for round in 0..24 {
+    for round in 0..rounds {
         let (file, lines) = (agent.path("app.log"), AtomicU64::new(0));
         let count = random.below(60) as u64 + 20;
         agent.start();

@@ -169,11 +169,7 @@ impl Stream {
                 at = rest.bytes.len();
                 self.splitter.last(rest.bytes)
             }
-            // Whole records first, as there may be some since the rest was looked at.
-            Some(join) => match self.splitter.next_record(rest.bytes, &mut at, join, seam) {
-                None => self.splitter.last_record(rest.bytes, &mut at, join),
-                piece => piece,
-            },
+            Some(join) => self.splitter.last_record(rest.bytes, &mut at, join, seam),
         } {
             self.piece(piece, (rest.arrived, self.behind(at)), format, sink, place);
         }
@@ -190,8 +186,12 @@ impl Stream {
         place: &dyn Display,
     ) -> usize {
         let (mut at, before) = (0, self.reached(sink));
-        if let Some(piece) = self.splitter.end_record(rest.bytes, &mut at) {
+        let mut ended = self.splitter.end_record(rest.bytes, &mut at);
+        while let Some(piece) = ended {
             self.piece(piece, (rest.arrived, self.behind(at)), format, sink, place);
+            // Blank lines behind it.
+            let join = format.join.as_ref();
+            ended = join.and_then(|join| self.splitter.next_record(rest.bytes, &mut at, join, None));
         }
         self.consumed(at, before, sink);
         at

@@ -10,10 +10,7 @@ fn check(multiline: &Multiline, text: &str) {
     let expected: Vec<&str> = expected.collect();
     let input = text.replace("====\n", "");
     let (mut splitter, mut at, mut found) = (Splitter::default(), 0, Vec::new());
-    while let Some(piece) = splitter
-        .next_record(input.as_bytes(), &mut at, &join, None)
-        .or_else(|| splitter.last_record(input.as_bytes(), &mut at, &join))
-    {
+    while let Some(piece) = splitter.last_record(input.as_bytes(), &mut at, &join, None) {
         match piece {
             Piece::Line(record) | Piece::Record(record) => {
                 found.push(std::str::from_utf8(record).expect("as it came"));

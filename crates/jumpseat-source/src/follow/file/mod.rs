@@ -386,7 +386,10 @@ impl Files {
             let Some(Some(tail)) = self.tails.get_mut(number) else { continue };
             if tail.look(sink).is_ok() && tail.drained {
                 let quiet = tail.quiet(now);
-                let partial = Duration::from_millis(self.tables[tail.table].config.partial_ms);
+                let Table { config, format, .. } = &self.tables[tail.table];
+                // The rest may be lines of a record that waits longer.
+                let timeout = format.join.as_ref().map_or(Duration::ZERO, |join| join.timeout);
+                let partial = Duration::from_millis(config.partial_ms).max(timeout);
                 let deleted = || tail.file().metadata().is_ok_and(|meta| meta.nlink() == 0);
                 let over = match tail.fate {
                     Fate::Here => None,

@@ -91,15 +91,13 @@ fn request(assign: &Assign<'_>, event: &mut Event, (at, end): (usize, usize)) ->
 /// ` 200 512 "referer" "agent" extra`.
 fn answer(assign: &Assign<'_>, event: &mut Event, at: usize) -> Result<(), Refusal> {
     let line = assign.line;
-    let mut words = Words { line, at: (at + 1).min(line.len()) };
+    let mut words = Words { line, at: behind_blank(line, at) };
     for name in ["status", "bytes"] {
-        let word = words.next().and_then(Text::input_range);
-        let Some(word) = word else {
-            return if assign.cut {
-                Ok(())
-            } else {
-                Err(unmatched(words.at, "the line ends before its numbers"))
-            };
+        let word = match words.next().and_then(Text::input_range) {
+            // Half a number is worth nothing.
+            word if assign.cut && word.as_ref().is_none_or(|word| word.end == line.len()) => return Ok(()),
+            Some(word) => word,
+            None => return Err(unmatched(words.at, "the line ends before its numbers")),
         };
         match whole_number(line, (word.start, word.end)) {
             Some(number) => field(event, name, Value::I64(number)),
@@ -117,12 +115,17 @@ fn answer(assign: &Assign<'_>, event: &mut Event, at: usize) -> Result<(), Refus
         if line.get(at + 1..end) != Some(b"-") {
             text_field(assign, event, name, (at + 1, end))?;
         }
-        at = (end + 2).min(line.len());
+        at = behind_blank(line, end + 1);
     }
     if at < line.len() {
         text_field(assign, event, "extra", (at, line.len()))?;
     }
     Ok(())
+}
+
+/// The place behind a blank at `at`, if there is one.
+fn behind_blank(line: &[u8], at: usize) -> usize {
+    (at + usize::from(line.get(at) == Some(&b' '))).min(line.len())
 }
 
 fn unmatched(at: usize, detail: &'static str) -> Refusal {

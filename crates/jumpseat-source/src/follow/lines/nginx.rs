@@ -43,7 +43,8 @@ fn error(assign: &Assign<'_>, event: &mut Event) -> Result<(), Refusal> {
         Some(word) => SeverityText::Word(word),
         None => SeverityText::Text(Text::of_input(at, close)),
     });
-    let at = numbers(line, event, close + 2);
+    let at = close + 1 + usize::from(line.get(close + 1) == Some(&b' '));
+    let at = numbers(line, event, at);
     let end = match memmem::find(line.get(at..).unwrap_or_default(), b", client: ") {
         Some(client) => {
             details(assign, event, at + client)?;
@@ -57,7 +58,7 @@ fn error(assign: &Assign<'_>, event: &mut Event) -> Result<(), Refusal> {
 
 /// `31#7: *9 `, each as a field; gives where the text begins.
 fn numbers(line: &[u8], event: &mut Event, start: usize) -> usize {
-    let mut at = start.min(line.len());
+    let mut at = start;
     for (name, prefix, suffix) in [("pid", "", "#"), ("tid", "", ": "), ("connection", "*", " ")] {
         let Some(rest) = line[at..].strip_prefix(prefix.as_bytes()) else { break };
         let from = at + prefix.len();

@@ -40,7 +40,17 @@ pub struct Splitter {
 struct Open {
     bytes: usize,
     lines: u32,
+    /// The same without blank lines at its end, of which nobody knows yet whether they belong to it.
+    filled: (usize, u32),
     state: State,
+}
+
+impl Open {
+    /// With a further line that ends at `bytes`.
+    fn with(self, bytes: usize, is_blank: bool, state: State) -> Open {
+        let lines = self.lines + 1;
+        Open { bytes, lines, state, filled: if is_blank { self.filled } else { (bytes, lines) } }
+    }
 }
 
 impl Splitter {
@@ -142,12 +152,13 @@ impl Splitter {
             self.scanned = 0;
             let line = without_return(&rest[begin..end]);
             let state = join.goes_on(self.open.state, line).filter(|_| seam != Some(*at + begin));
+            let is_blank = is_blank(line);
             match state {
                 None => return Some(self.end(input, at, false)),
                 Some(_) if self.open.lines >= join.max_lines || end > join.max_bytes => {
                     return Some(self.end(input, at, true));
                 }
-                Some(state) => self.open = Open { bytes: end + 1, lines: self.open.lines + 1, state },
+                Some(state) => self.open = self.open.with(end + 1, is_blank, state),
             }
         }
     }
@@ -157,10 +168,10 @@ impl Splitter {
         let max = join.max_bytes;
         let length = self.find(input, at, max)?;
         let line = input.get(*at..*at + length).map(without_return).unwrap_or_default();
-        if length > max || line.trim_ascii().is_empty() {
+        if length > max || is_blank(line) {
             return Some(self.take(input, at, length, max));
         }
-        self.open = Open { bytes: length + 1, lines: 1, state: join.begin(line) };
+        self.open = Open::default().with(length + 1, false, join.begin(line));
         None
     }
 
@@ -169,19 +180,28 @@ impl Splitter {
         (self.open.bytes > 0).then(|| self.end(input, at, false))
     }
 
-    /// What is left at the end: the open record with a last line without a newline, if that belongs to it, or that line
-    /// alone. To be called until there is no more; then all bytes are consumed.
-    pub fn last_record<'a>(&mut self, input: &'a [u8], at: &mut usize, join: &Join) -> Option<Piece<'a>> {
+    /// The same at the end, where the open record ends, with a last line without a newline, if that belongs to it. To be
+    /// called until there is no more; then all bytes are consumed.
+    pub fn last_record<'a>(
+        &mut self,
+        input: &'a [u8],
+        at: &mut usize,
+        join: &Join,
+        seam: Option<usize>,
+    ) -> Option<Piece<'a>> {
+        if let Some(piece) = self.next_record(input, at, join, seam) {
+            return Some(piece);
+        }
         let rest = input.get(*at..).unwrap_or_default();
-        let Open { bytes, lines, state } = self.open;
+        let Open { bytes, lines, state, .. } = self.open;
         if bytes == 0 {
             *at = input.len();
             return self.last(rest);
         }
         let line = without_return(rest.get(bytes..).unwrap_or_default());
         let fits = lines < join.max_lines && rest.len() <= join.max_bytes;
-        if !line.is_empty() && fits && join.goes_on(state, line).is_some() {
-            self.open = Open { bytes: rest.len(), lines: lines + 1, state };
+        if !is_blank(line) && fits && join.goes_on(state, line).is_some() {
+            self.open = self.open.with(rest.len(), false, state);
         }
         Some(self.end(input, at, false))
     }
@@ -197,13 +217,14 @@ impl Splitter {
     }
 
     fn end<'a>(&mut self, input: &'a [u8], at: &mut usize, is_part: bool) -> Piece<'a> {
-        let Open { bytes, lines, .. } = std::mem::take(&mut self.open);
+        // Blank lines are left for themselves: a record's number is behind its text.
+        let Open { filled: (bytes, lines), .. } = std::mem::take(&mut self.open);
         self.scanned = 0;
         self.line += u64::from(lines);
         self.lines = lines;
         let record = input.get(*at..*at + bytes).unwrap_or_default();
         *at += bytes;
-        let record = record.trim_ascii_end();
+        let record = without_return(record.strip_suffix(b"\n").unwrap_or(record));
         if is_part { Piece::Part(record) } else { Piece::Record(record) }
     }
 
@@ -212,6 +233,10 @@ impl Splitter {
         self.scanned = 0;
         self.open = Open::default();
     }
+}
+
+fn is_blank(line: &[u8]) -> bool {
+    line.trim_ascii().is_empty()
 }
 
 fn without_return(line: &[u8]) -> &[u8] {
@@ -278,7 +303,7 @@ mod tests {
             assert!(carry.len() <= max_bytes + 1, "{} bytes are held", carry.len());
         }
         let mut at = 0;
-        while let Some(piece) = splitter.last_record(&carry, &mut at, &join) {
+        while let Some(piece) = splitter.last_record(&carry, &mut at, &join, None) {
             found.push(shown(piece));
         }
         assert_eq!(at, carry.len());
@@ -289,7 +314,11 @@ mod tests {
     fn records_of_several_lines() {
         let all = |text: &[u8]| records(&[text], 40, None);
         assert_eq!(all(b"a\n b\n c\nd\n"), ["a\n b\n c", "d"]);
-        assert_eq!(all(b"a\r\n b\r\n\r\nd"), ["a\r\n b", "d"], "blank lines at the end are left out");
+        assert_eq!(
+            all(b"a\r\n b\r\n\r\nd"),
+            ["a\r\n b", "", "d"],
+            "blank lines at the end are for themselves"
+        );
         assert_eq!(all(b" b\n c\nd\n e"), [" b\n c", "d\n e"], "whatever comes first begins a record");
         assert_eq!(all(b"a\n 1\n 2\n 3\n 4\n 5\nb\n"), ["a\n 1\n 2\n 3+", " 4\n 5", "b"]);
         let long = "x".repeat(45);
@@ -301,10 +330,11 @@ mod tests {
     fn a_record_that_is_not_ended_is_ended_by_time() {
         let join = Join::new(&Multiline { start: Some("^a".into()), ..Multiline::default() }).expect("right");
         let (mut splitter, mut at) = (Splitter::default(), 0);
-        let input = b"a\nb\nhalf";
+        let input = b"a\nb\n\nhalf";
         assert_eq!(splitter.next_record(input, &mut at, &join, None), None);
         assert!(splitter.has_open_record() && at == 0);
         assert_eq!(splitter.end_record(input, &mut at), Some(Piece::Record(b"a\nb")));
+        // Behind its text: whatever number it has, it has with and without the blank line.
         assert_eq!((at, splitter.line, splitter.has_open_record()), (4, 2, false));
         assert_eq!(splitter.end_record(input, &mut at), None);
     }
