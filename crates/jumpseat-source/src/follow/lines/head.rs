@@ -61,7 +61,9 @@ impl Reader<'_> {
 
     /// A letter: of klog, of Ruby's logger, of a month or a weekday, of a severity, or of a host.
     fn lettered(&self) -> Option<Head> {
-        if let Some((severity, parts, _)) = klog::header(self.line) {
+        if !self.when.is_told()
+            && let Some((severity, parts, _)) = klog::header(self.line)
+        {
             return Some(Head { time: self.when.assemble(&parts, self.now), severity: Some(severity) });
         }
         if let [_, b',', b' ', b'[', ..] = self.line {

@@ -66,6 +66,11 @@ impl When {
         }
     }
 
+    /// Whether a table says how times are written.
+    pub(super) fn is_told(&self) -> bool {
+        self.format.is_some()
+    }
+
     /// Reads a time. `now` gives the year, or the day, to those that have none.
     ///
     /// # Errors
