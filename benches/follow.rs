@@ -53,6 +53,15 @@ fn line(format: FormatName, n: u64) -> String {
             n % 256,
             n % 60
         ),
+        FormatName::Nginx | FormatName::Apache => format!(
+            "10.0.0.{} - - [20/Nov/2026:13:16:{:02} +0000] \"GET /items/{micros:06} HTTP/1.1\" 200 {id} \"-\" \"curl\"",
+            n % 256,
+            n % 60
+        ),
+        FormatName::Klog => format!(
+            "I1120 13:16:{:02}.{micros:06}       1 items.go:77] GET /items/{micros:06} took {id} us, ok",
+            n % 60
+        ),
     }
 }
 
@@ -60,9 +69,15 @@ fn main() {
     let rounds = common::rounds(5);
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut peer = CPeer::start("benches/c/follow.c");
-    for format in
-        [FormatName::Text, FormatName::Json, FormatName::Logfmt, FormatName::Syslog, FormatName::Plain]
-    {
+    for format in [
+        FormatName::Text,
+        FormatName::Json,
+        FormatName::Logfmt,
+        FormatName::Syslog,
+        FormatName::Plain,
+        FormatName::Nginx,
+        FormatName::Klog,
+    ] {
         let path = dir.path().join(format!("{format:?}.log"));
         let text: String = (0..LINES).map(|n| line(format, n) + "\n").collect();
         std::fs::write(&path, &text).expect("room for the lines");

@@ -6,15 +6,28 @@ use std::cell::RefCell;
 use jumpseat::model::Timestamp;
 use jumpseat::source::event::{Event, Limits};
 use jumpseat::source::follow::FormatName;
-use jumpseat::source::follow::lines::{Parser, repair};
+use jumpseat::source::follow::lines::{Parser, Reading, repair};
 
 thread_local! {
     static PARSERS: RefCell<Vec<Parser>> = RefCell::new({
         let plain = r"^(?<time>\S+) (?<severity>\w+) \[(?<thread>[^\]]*)\] (?<message>.*)$";
-        let formats = [FormatName::Text, FormatName::Json, FormatName::Logfmt, FormatName::Syslog, FormatName::Plain];
-        let parsers = formats.into_iter().map(|format| Parser::new(format, Some(plain), None));
+        let formats = [
+            FormatName::Text,
+            FormatName::Json,
+            FormatName::Logfmt,
+            FormatName::Syslog,
+            FormatName::Plain,
+            FormatName::Nginx,
+            FormatName::Apache,
+            FormatName::Klog,
+        ];
+        let parsers = formats
+            .into_iter()
+            .map(|format| Parser::new(&Reading { format, pattern: Some(plain), ..Reading::default() }));
         let mut parsers: Vec<Parser> = parsers.map(|parser| parser.expect("a right pattern")).collect();
-        parsers.push(Parser::new(FormatName::Syslog, None, Some("%d/%b/%Y:%H:%M:%S %z")).expect("a right format"));
+        let time_format = Some("%d/%b/%Y:%H:%M:%S %z");
+        let syslog = Parser::new(&Reading { format: FormatName::Syslog, time_format, ..Reading::default() });
+        parsers.push(syslog.expect("a right format"));
         parsers
     });
 }

@@ -127,6 +127,35 @@ fn patterns_take_new_files_directories_that_return_and_links() {
 }
 
 #[test]
+fn what_matches_nothing_is_told_once_and_again_when_it_does() {
+    let agent = Agent::started(
+        "[[file]]\npath = \"DIR/lgos/app/*.log\"\n\
+         [[file]]\npath = \"DIR/here.log\"\n\
+         [[file]]\npath = \"DIR/late.log\"\nfrom = \"beginning\"\n",
+    );
+    agent.append("here.log", "");
+    let dir = agent.dir().display().to_string();
+    let told = |what: &str| agent.text().lines().filter(|line| line.contains(what)).count();
+    let lacks = format!("{dir}/lgos/app/*.log: matches nothing yet: there is no directory {dir}/lgos");
+    let late = format!("{dir}/late.log: matches nothing yet: nothing in {dir} is called so");
+    eventually("both to be told", || (told(&lacks) == 1 && told(&late) == 1).then_some(()));
+    agent.append("late.log", "one\n");
+    agent.wait_messages("late", &["one"]);
+    assert_eq!(told(&format!("{dir}/late.log: matches {dir}/late.log now")), 1, "{}", agent.text());
+    // Whether here.log was there for the first look or not, it is by now.
+    eventually("one to be left", || (agent.total("jumpseat.self.follow.unmatched") == 1).then_some(()));
+    fs::create_dir_all(agent.path("lgos/app")).expect("writable");
+    agent.append("lgos/app/x.log", "two\n");
+    agent.wait_messages("x", &["two"]);
+    eventually("none to be left", || (agent.total("jumpseat.self.follow.unmatched") == 0).then_some(()));
+    // What goes and comes again is no news.
+    fs::remove_file(agent.path("late.log")).expect("it is there");
+    agent.append("late.log", "three\n");
+    agent.wait_received("late", 2);
+    assert_eq!((told(&lacks), told(&late)), (1, 1), "{}", agent.text());
+}
+
+#[test]
 fn a_restart_neither_loses_nor_repeats_lines() {
     let mut agent = Agent::new("[[file]]\npath = \"DIR/w/*.log\"\nsource = \"app\"\n");
     fs::create_dir(agent.path("w")).expect("writable");

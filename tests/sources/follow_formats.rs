@@ -135,6 +135,114 @@ fn every_format_becomes_records_with_types_and_times() {
     }
 }
 
+const LOGGERS: &str = r#"
+[[file]]
+path = "DIR/app.log"
+from = "beginning"
+time_zone = "Europe/Berlin"
+multiline = "python"
+[[file]]
+path = "DIR/access.log"
+format = "nginx"
+from = "beginning"
+[[file]]
+path = "DIR/error_log"
+format = "apache"
+from = "beginning"
+[[file]]
+path = "DIR/kubelet.log"
+format = "klog"
+from = "beginning"
+[[file]]
+path = "DIR/ecs.json"
+format = "json"
+from = "beginning"
+[[command]]
+run = "cat DIR/own.json"
+restart = "never"
+source = "own"
+format = "json"
+fields = { time = "when", severity = "grade", message = "log", type = "kind" }
+"#;
+
+#[test]
+fn what_loggers_and_web_servers_write_has_its_times_severities_and_types() {
+    let mut agent = Agent::new(LOGGERS);
+    agent.set("TZ", "UTC");
+    agent.append(
+        "app.log",
+        "2026-11-20 14:16:06,123 ERROR root: no\n2026-11-20 14:16:07,001 - app - WARNING - slow\nNo time\n",
+    );
+    agent.append(
+        "access.log",
+        "10.0.0.1 - - [20/Nov/2026:13:16:06 +0000] \"GET /x HTTP/1.1\" 200 512 \"-\" \"curl\"\n\
+         nonsense\n\
+         2026/11/20 13:16:07 [crit] 31#7: *9 no, client: ::1, request: \"GET / HTTP/1.1\"\n",
+    );
+    agent.append(
+        "error_log",
+        "[Fri Nov 20 13:16:06.5 2026] [core:error] [pid 7:tid 8] [client ::1:80] AH00128: no file\n",
+    );
+    agent.append("kubelet.log", "E1120 13:16:06.250000    7 pod.go:12] \"no pod\" err=\"late\" n=5\n");
+    agent.append(
+        "ecs.json",
+        "{\"@timestamp\":\"2026-11-20T13:16:06.5Z\",\"log\":{\"level\":\"warn\"},\"message\":\"m\"}\n\
+         {\"ts\":1795180566.25,\"lvl\":\"error\",\"msg\":\"m\"}\n",
+    );
+    agent.append(
+        "own.json",
+        "{\"when\":1795180566123,\"grade\":\"fatal\",\"log\":\"m\",\"kind\":\"k\",\"level\":\"x\"}\n",
+    );
+    agent.start();
+    agent.wait_received("app", 3);
+    let lines = shown(&agent, "app");
+    assert_eq!(
+        lines[..2],
+        [
+            "13:16:06.123 severity \"error\", message \"2026-11-20 14:16:06,123 ERROR root: no\"",
+            "13:16:07.001 severity \"warning\", message \"2026-11-20 14:16:07,001 - app - WARNING - slow\"",
+        ]
+    );
+    assert!(lines[2].ends_with(" message \"No time\""), "{}", lines[2]);
+    for (source, expected) in [
+        (
+            "access",
+            &[
+                "13:16:06.000 type \"access\", message \"GET /x HTTP/1.1\", client \"10.0.0.1\", method \"GET\", path \"/x\", \
+                 protocol \"HTTP/1.1\", status 200, bytes 512, agent \"curl\"",
+                "13:16:07.000 type \"error\", severity \"critical\", message \"no\", pid 31, tid 7, connection 9, client \"::1\", \
+                 request \"GET / HTTP/1.1\"",
+            ][..],
+        ),
+        (
+            "error_log",
+            &[
+                "13:16:06.500 type \"error\", severity \"error\", message \"AH00128: no file\", module \"core\", pid 7, tid 8, \
+               client \"::1:80\", code \"AH00128\"",
+            ],
+        ),
+        (
+            "kubelet",
+            &[
+                "13:16:06.250 severity \"error\", message \"no pod\", pid 7, file \"pod.go\", line 12, err \"late\", n 5",
+            ],
+        ),
+        (
+            "ecs",
+            &[
+                "13:16:06.500 severity \"warning\", message \"m\"",
+                "13:16:06.250 severity \"error\", message \"m\"",
+            ],
+        ),
+        ("own", &["13:16:06.123 type \"k\", severity \"critical\", message \"m\", level \"x\""]),
+    ] {
+        agent.wait_received(source, expected.len() as u64);
+        assert_eq!(shown(&agent, source), expected, "{source}");
+    }
+    assert_eq!(agent.number("jumpseat.source.malformed", "access"), 1);
+    assert!(agent.text().contains("not a line of nginx: neither"), "{}", agent.text());
+}
+
 #[test]
 fn a_line_without_end_is_cut_or_refused_in_bounded_memory() {
     const GIB: u64 = 1 << 30;

@@ -4,6 +4,7 @@ mod control;
 mod follow_commands;
 mod follow_files;
 mod follow_formats;
+mod follow_records;
 mod follow_support;
 mod kernel;
 mod killed;

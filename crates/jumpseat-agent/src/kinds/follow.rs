@@ -101,6 +101,11 @@ impl SourceKind for Followed {
             all("truncations", |follow| &follow.truncations),
             all("errors", |follow| &follow.errors),
             all("saves", |follow| &follow.saves),
+            Metric::new("jumpseat.self.follow.unmatched", ValueType::U64).units(Units::COUNT).value(
+                |state: &mut State| -> u64 {
+                    state.threads.of::<FollowStats>().map(|follow| load(&follow.unmatched)).sum()
+                },
+            ),
         ]
     }
 }

@@ -60,6 +60,8 @@ pub(super) struct Job {
     carry: Vec<u8>,
     /// The carry may have whole lines.
     has_unread: bool,
+    /// When output was read last.
+    read_at: Instant,
     started: bool,
     /// Runs in a row that have given no output.
     pub starts_without_output: u32,
@@ -100,6 +102,7 @@ impl Job {
             state: State::Waiting(Instant::now()),
             carry: Vec::new(),
             has_unread: false,
+            read_at: Instant::now(),
             started: false,
             starts_without_output: 0,
             report: Limiter::new(10, Duration::from_secs(6)),
@@ -125,9 +128,35 @@ impl Job {
     pub(super) fn next_tick(&self) -> Option<Instant> {
         match &self.state {
             State::Waiting(at) => Some(*at),
-            State::Running(run) => Some(run.next_tick),
+            State::Running(run) => {
+                Some(self.record_due().map_or(run.next_tick, |due| due.min(run.next_tick)))
+            }
             State::Ended => None,
         }
+    }
+
+    /// When a record of several lines has waited long enough for the next.
+    fn record_due(&self) -> Option<Instant> {
+        let join = self.format.join.as_ref().filter(|_| self.stream.splitter.has_open_record())?;
+        Some(self.read_at + join.timeout)
+    }
+
+    /// Ends a record that no further line has come to for so long.
+    fn end_record(&mut self, now: Instant, sink: &mut Sink) {
+        if self.record_due().is_some_and(|due| due <= now) && !sink.lanes.is_stuck() {
+            self.take_open_record(sink);
+        }
+    }
+
+    /// Takes the lines of a record that waits for more, which are nowhere else.
+    pub(super) fn take_open_record(&mut self, sink: &mut Sink) {
+        if self.has_unread || !self.stream.splitter.has_open_record() {
+            return;
+        }
+        let carry = Chunk::now(&self.carry);
+        let used = self.stream.end_record(carry, &mut self.format, sink, &Place(&self.plan.name));
+        self.stream.advance(used);
+        self.carry.drain(..used);
     }
 
     /// Starts it if it is time to, with what `command` gives, which also numbers its output if that can come again; sees
@@ -138,6 +167,7 @@ impl Job {
         sink: &mut Sink,
         command: impl FnOnce(&mut Sink) -> (Command, Option<Numbered>),
     ) {
+        self.end_record(now, sink);
         match &mut self.state {
             State::Waiting(at) if *at <= now && !self.has_unread => {
                 let (command, numbers) = command(sink);
@@ -170,6 +200,7 @@ impl Job {
             Ok(0) => self.output_ended(sink),
             Ok(read) => {
                 run.empty = false;
+                self.read_at = Instant::now();
                 self.starts_without_output = 0;
                 buffer[..carried].copy_from_slice(&self.carry);
                 self.take(&buffer[..carried + read], sink);

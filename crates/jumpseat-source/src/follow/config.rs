@@ -13,13 +13,14 @@ use crate::registry::MAX_SOURCE_NAME;
 use crate::setting::{InvalidKey, check_source, in_range};
 use pcp_model::text::cut;
 
-use super::lines::{Pattern, When};
+use super::lines::{FieldNames, Pattern, Reading, When};
+use super::multiline::Multiline;
 
 /// How lines are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FormatName {
-    /// The whole line is the message.
+    /// The whole line is the message; a time and a severity at its beginning are taken.
     #[default]
     Text,
     /// One JSON object a line, as on the ingest socket.
@@ -30,6 +31,24 @@ pub enum FormatName {
     Syslog,
     /// A regular expression whose named groups are the fields.
     Plain,
+    /// nginx's logs of requests (combined format) and errors.
+    Nginx,
+    /// Apache's logs of requests (common or combined format) and errors.
+    Apache,
+    /// What klog, the logger of Kubernetes, and glog write.
+    Klog,
+}
+
+impl FormatName {
+    /// Whether what is in lines has names there.
+    fn has_names(self) -> bool {
+        matches!(self, FormatName::Json | FormatName::Logfmt | FormatName::Syslog | FormatName::Plain)
+    }
+
+    /// Whether it says how times are written.
+    fn has_times(self) -> bool {
+        matches!(self, FormatName::Nginx | FormatName::Apache | FormatName::Klog)
+    }
 }
 
 /// Where to begin with a file that was never seen before.
@@ -57,6 +76,12 @@ pub struct FileConfig {
     pub pattern: Option<String>,
     /// How times are written, as `strptime(3)` says it; without it the usual forms are found out.
     pub time_format: Option<String>,
+    /// The zone of times that have none, by its name; without it the machine's.
+    pub time_zone: Option<String>,
+    /// What time, severity, message and type are called in lines whose format has names.
+    pub fields: FieldNames,
+    /// Which lines are one record, unless each is.
+    pub multiline: Option<Multiline>,
     /// Where to begin with files that were there before the table was.
     pub from: From,
     /// Whether a path may lead over links that anybody has made; without it yes, but not for root.
@@ -83,6 +108,9 @@ impl Default for FileConfig {
             format: FormatName::Text,
             pattern: None,
             time_format: None,
+            time_zone: None,
+            fields: FieldNames::default(),
+            multiline: None,
             from: From::End,
             follow_links: None,
             max_files: 256,
@@ -153,6 +181,12 @@ pub struct CommandConfig {
     pub pattern: Option<String>,
     /// How times are written, as for files.
     pub time_format: Option<String>,
+    /// The zone of times that have none, by its name; without it the machine's.
+    pub time_zone: Option<String>,
+    /// What time, severity, message and type are called in lines whose format has names.
+    pub fields: FieldNames,
+    /// Which lines are one record, unless each is.
+    pub multiline: Option<Multiline>,
     /// When to start it again.
     pub restart: Restart,
     /// Milliseconds before it is started again; twice as many after each short run.
@@ -177,6 +211,9 @@ impl Default for CommandConfig {
             format: FormatName::Text,
             pattern: None,
             time_format: None,
+            time_zone: None,
+            fields: FieldNames::default(),
+            multiline: None,
             restart: Restart::Always,
             backoff_ms: 1000,
             max_backoff_ms: 60_000,
@@ -252,10 +289,22 @@ impl FileConfig {
             return Err(InvalidKey::other("path", format!("{}: {}", self.path.display(), error.msg)));
         }
         self.source.as_deref().map_or(Ok(()), check_source)?;
-        check_lines(self.format, self.pattern.as_deref(), self.time_format.as_deref())?;
+        check_lines(&self.reading())?;
+        self.multiline.as_ref().map_or(Ok(()), Multiline::validate)?;
         in_range("max_files", self.max_files as u64, 1..=65_536)?;
         in_range("partial_ms", self.partial_ms, 100..=MAX_BACKOFF)?;
         check_limits(self.max_line, self.max_field)
+    }
+
+    /// How its lines are read.
+    pub(super) fn reading(&self) -> Reading<'_> {
+        Reading {
+            format: self.format,
+            pattern: self.pattern.as_deref(),
+            time_format: self.time_format.as_deref(),
+            time_zone: self.time_zone.as_deref(),
+            fields: Some(&self.fields),
+        }
     }
 
     /// Whether more than one file may match.
@@ -292,10 +341,22 @@ impl CommandConfig {
             return Err(InvalidKey::other("run", words));
         }
         self.source.as_deref().map_or(Ok(()), check_source)?;
-        check_lines(self.format, self.pattern.as_deref(), self.time_format.as_deref())?;
+        check_lines(&self.reading())?;
+        self.multiline.as_ref().map_or(Ok(()), Multiline::validate)?;
         in_range("backoff_ms", self.backoff_ms, 10..=MAX_BACKOFF)?;
         in_range("max_backoff_ms", self.max_backoff_ms, self.backoff_ms..=MAX_BACKOFF)?;
         check_limits(self.max_line, self.max_field)
+    }
+
+    /// How its lines are read.
+    pub(super) fn reading(&self) -> Reading<'_> {
+        Reading {
+            format: self.format,
+            pattern: self.pattern.as_deref(),
+            time_format: self.time_format.as_deref(),
+            time_zone: self.time_zone.as_deref(),
+            fields: Some(&self.fields),
+        }
     }
 
     /// The source's name: the one given, else that of the program.
@@ -356,11 +417,8 @@ fn check_limits(max_line: usize, max_field: usize) -> Result<(), InvalidKey> {
     in_range("max_field", max_field as u64, FIELD_RANGE)
 }
 
-fn check_lines(
-    format: FormatName,
-    pattern: Option<&str>,
-    time_format: Option<&str>,
-) -> Result<(), InvalidKey> {
+fn check_lines(reading: &Reading<'_>) -> Result<(), InvalidKey> {
+    let Reading { format, pattern, time_format, time_zone, fields } = *reading;
     match (format, pattern) {
         (FormatName::Plain, None) => {
             let words = "format \"plain\" needs one, such as '^(?<time>\\S+) (?<message>.*)$'";
@@ -372,7 +430,23 @@ fn check_lines(
         (_, Some(_)) => return Err(InvalidKey::other("pattern", "is for format = \"plain\" only")),
         (_, None) => {}
     }
-    When::new(time_format).map(drop).map_err(|why| InvalidKey::other("time_format", why))
+    if format.has_times() && time_format.is_some() {
+        return Err(InvalidKey::other(
+            "time_format",
+            "is not for nginx, apache and klog, whose times are known",
+        ));
+    }
+    let when = When::new(time_format).map_err(|why| InvalidKey::other("time_format", why))?;
+    if let Some(zone) = time_zone {
+        when.in_zone(zone).map_err(|why| InvalidKey::other("time_zone", why))?;
+    }
+    match fields {
+        Some(fields) if !fields.is_empty() && !format.has_names() => {
+            Err(InvalidKey::other("fields", "is for formats with names: json, logfmt, plain and syslog"))
+        }
+        Some(fields) => fields.validate().map_err(|why| InvalidKey::other("fields", why)),
+        None => Ok(()),
+    }
 }
 
 /// A source's name made of a file's: without directories and the last extension, blanks and the like replaced.
@@ -408,6 +482,11 @@ mod tests {
             (r#"{"path":"/a","format":"plain","pattern":"(?<a>"}"#, "pattern: "),
             (r#"{"path":"/a","format":"plain","pattern":"abc"}"#, "pattern: there is no named group"),
             (r#"{"path":"/a","time_format":"%H:%!"}"#, "time_format: "),
+            (r#"{"path":"/a","time_zone":"Mars/Olympus"}"#, "time_zone: \"Mars/Olympus\" is not in"),
+            (r#"{"path":"/a","format":"klog","time_format":"%H"}"#, "time_format: is not for nginx"),
+            (r#"{"path":"/a","fields":{"time":"t"}}"#, "fields: is for formats with names"),
+            (r#"{"path":"/a","format":"json","fields":{"when":"t"}}"#, "unknown field `when`"),
+            (r#"{"path":"/a","format":"json","fields":{"time":""}}"#, "fields: \"\" is no name"),
             (r#"{"path":"/a","source":"a b"}"#, "source: \"a b\" is no source name"),
             (r#"{"path":"/a","max_line":1}"#, "max_line: 1 is not between"),
             (r#"{"path":"/a","format":"xml"}"#, "unknown variant `xml`, expected one of `text`"),

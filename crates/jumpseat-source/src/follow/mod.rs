@@ -6,7 +6,7 @@
 //! command (pipe) -------'
 //! ```
 //!
-//! * [`config`]: the tables of the configuration; [`lines`]: the formats; `stream`: lines to records.
+//! * [`config`], [`multiline`]: the tables of the configuration; [`lines`]: the formats; `stream`: lines to records.
 //! * [`file`]: finding files, rotation, positions; `command` and `journal`: children.
 //! * [`stats`]: what the thread tells about itself.
 //!
@@ -19,6 +19,7 @@
 
 pub mod config;
 pub mod lines;
+pub mod multiline;
 pub mod stats;
 
 mod command;
@@ -36,6 +37,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 pub use config::{CommandConfig, FileConfig, FormatName, From, JournalConfig, Restart, Run};
+pub use multiline::{Multiline, Stack};
 pub use stats::{FollowStats, Phase};
 
 use pcp_net::{End, Life, Worker};
@@ -45,7 +47,7 @@ use super::registry::Taker;
 use super::{Origin, Outlet, StartError};
 use command::{Job, Plan};
 use file::{Files, Positions};
-use lines::{Journal, Parser, Splitter};
+use lines::{Join, Journal, Parser, Splitter};
 use stream::{Format, Sink, Stream};
 
 /// How long to wait for room in the core's channel before other things are seen to.
@@ -117,8 +119,7 @@ enum Kind {
 
 impl Source {
     fn command(config: &CommandConfig, sink: &mut Sink) -> Result<Source, StartError> {
-        let parser = Parser::new(config.format, config.pattern.as_deref(), config.time_format.as_deref())
-            .map_err(StartError::Format)?;
+        let parser = Parser::new(&config.reading()).map_err(StartError::Format)?;
         let name = config.source_name();
         let origin = Origin { kind: "command", address: config.run.to_string(), service: None };
         let stream = stream(sink, &name, origin)?;
@@ -127,7 +128,8 @@ impl Source {
             restart: config.restart,
             backoff: (Duration::from_millis(config.backoff_ms), Duration::from_millis(config.max_backoff_ms)),
         };
-        let job = Job::new(plan, Format { parser, limits: config.limits() }, stream);
+        let join = config.multiline.as_ref().map(Join::new).transpose().map_err(StartError::Format)?;
+        let job = Job::new(plan, Format { parser, limits: config.limits(), join }, stream);
         Ok(Source { job, kind: Kind::Command(config.run.argv()), noted: <_>::default() })
     }
 
@@ -143,7 +145,7 @@ impl Source {
             backoff: (Duration::from_secs(1), Duration::from_secs(60)),
         };
         let parser = Parser::Journal(Journal::new(&config.fields));
-        let job = Job::new(plan, Format { parser, limits: config.limits() }, stream);
+        let job = Job::new(plan, Format { parser, limits: config.limits(), join: None }, stream);
         Ok(Source { job, kind: Kind::Journal(config.clone()), noted: <_>::default() })
     }
 
@@ -254,6 +256,7 @@ impl Service {
             if !held {
                 self.files.look(&mut self.sink);
                 self.files.round(&mut self.sink);
+                self.files.end_records(now, &mut self.sink);
             }
             for child in &mut self.children {
                 child.job.round(&mut self.sink, &mut self.buffer);
@@ -264,6 +267,9 @@ impl Service {
                 self.files.save(&self.sink);
             }
             self.account(now, held);
+        }
+        for child in &mut self.children {
+            child.job.take_open_record(&mut self.sink);
         }
         // What was read is not lost because of the end, unless nobody takes it any more: then it is read again.
         self.hand_over(Instant::now());
@@ -309,7 +315,7 @@ impl Service {
     fn wait(&mut self, held: bool) -> io::Result<bool> {
         let busy = self.files.has_work() || self.children.iter().any(|child| child.job.has_work());
         let due = self.files.positions().due();
-        let looks = self.files.next_look().filter(|_| !held);
+        let looks = self.files.next_look().into_iter().chain(self.files.record_due()).filter(|_| !held);
         let ticks = self.children.iter().filter_map(|child| child.job.next_tick());
         let order = self.sink.lanes.is_pending().then(|| Instant::now() + ORDER);
         let next = ticks.chain(due).chain(looks).chain(order).min();

@@ -93,6 +93,8 @@ pub struct FollowStats {
     pub errors: AtomicU64,
     /// Times the positions were written.
     pub saves: AtomicU64,
+    /// Tables of files that have matched nothing yet.
+    pub unmatched: AtomicU64,
 }
 
 impl FollowStats {
@@ -105,6 +107,7 @@ impl FollowStats {
             truncations: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             saves: AtomicU64::new(0),
+            unmatched: AtomicU64::new(0),
         }
     }
 

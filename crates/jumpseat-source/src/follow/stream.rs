@@ -1,10 +1,10 @@
-//! Lines of one file or command into records.
+//! Lines of one file or command into records, of one line or several.
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::lines::{Parser, Piece, Splitter, repair};
+use super::lines::{Join, Parser, Piece, Splitter, repair};
 use super::stats::FollowStats;
 use crate::delivery::{ConnId, Reason};
 use crate::event::{Event, Limits, Refusal};
@@ -65,6 +65,16 @@ pub(super) struct Format {
     pub parser: Parser,
     /// How long things may be.
     pub limits: Limits,
+    /// Which lines are one record, unless each is.
+    pub join: Option<Join>,
+}
+
+impl Format {
+    /// Most bytes that may be without a record in them.
+    pub(super) fn longest(&self) -> usize {
+        // With the newline of an open record.
+        self.join.as_ref().map_or(self.limits.max_line, |join| join.max_bytes + 1)
+    }
 }
 
 /// Where a file's or command's lines go.
@@ -91,8 +101,12 @@ impl Stream {
         place: &dyn Display,
     ) -> usize {
         let (mut at, before) = (0, self.reached(sink));
+        let seam = self.seam(before);
         while !sink.lanes.is_stuck()
-            && let Some(piece) = self.splitter.next(input.bytes, &mut at, format.limits.max_line)
+            && let Some(piece) = match &format.join {
+                None => self.splitter.next(input.bytes, &mut at, format.limits.max_line),
+                Some(join) => self.splitter.next_record(input.bytes, &mut at, join, seam),
+            }
         {
             self.piece(piece, (input.arrived, self.behind(at)), format, sink, place);
         }
@@ -102,6 +116,13 @@ impl Stream {
         }
         self.consumed(at, before, sink);
         at
+    }
+
+    /// Where in what is given the bytes begin that nobody has seen to: what is read again for the second time must become the
+    /// same records as before, also if some were ended by time then.
+    fn seam(&self, reached: u64) -> Option<usize> {
+        let first = self.numbers?.number;
+        usize::try_from(reached.checked_sub(first)?).ok().filter(|seam| *seam > 0)
     }
 
     /// The number up to which its bytes were seen to before.
@@ -140,11 +161,40 @@ impl Stream {
         sink: &mut Sink,
         place: &dyn Display,
     ) {
-        let before = self.reached(sink);
-        if let Some(piece) = self.splitter.last(rest.bytes) {
-            self.piece(piece, (rest.arrived, self.behind(rest.bytes.len())), format, sink, place);
+        let (mut at, before) = (0, self.reached(sink));
+        let seam = self.seam(before);
+        while let Some(piece) = match &format.join {
+            None if at > 0 => None,
+            None => {
+                at = rest.bytes.len();
+                self.splitter.last(rest.bytes)
+            }
+            Some(join) => self.splitter.last_record(rest.bytes, &mut at, join, seam),
+        } {
+            self.piece(piece, (rest.arrived, self.behind(at)), format, sink, place);
         }
         self.consumed(rest.bytes.len(), before, sink);
+    }
+
+    /// Takes the record that has whole lines and waits for more, as none have come for so long. Gives how many bytes that
+    /// are: all but an incomplete line.
+    pub(super) fn end_record(
+        &mut self,
+        rest: Chunk<'_>,
+        format: &mut Format,
+        sink: &mut Sink,
+        place: &dyn Display,
+    ) -> usize {
+        let (mut at, before) = (0, self.reached(sink));
+        let mut ended = self.splitter.end_record(rest.bytes, &mut at);
+        while let Some(piece) = ended {
+            self.piece(piece, (rest.arrived, self.behind(at)), format, sink, place);
+            // Blank lines behind it.
+            let join = format.join.as_ref();
+            ended = join.and_then(|join| self.splitter.next_record(rest.bytes, &mut at, join, None));
+        }
+        self.consumed(at, before, sink);
+        at
     }
 
     fn piece(
@@ -157,11 +207,10 @@ impl Stream {
     ) {
         let arrived = (arrived, number);
         let result = match piece {
-            Piece::Line(line) => self.line((line, false), arrived, format, sink),
-            Piece::Cut(line) if format.limits.truncate => self.line((line, true), arrived, format, sink),
-            Piece::Cut(_) => {
-                Err(Refusal::at(format.limits.max_line, Reason::OversizeLine, "a line longer than the limit"))
+            Piece::Cut(_) if !format.limits.truncate => {
+                Err(Refusal::at(format.longest(), Reason::OversizeLine, "a line longer than the limit"))
             }
+            piece => self.record(piece, arrived, format, sink),
         };
         if let Err(refusal) = result {
             // One that was refused before it was read again has counted.
@@ -171,25 +220,34 @@ impl Stream {
         }
     }
 
-    /// Takes in a line, or with `cut` the beginning of a longer one.
-    fn line(
+    /// Takes in a line, the beginning of a longer one, or several lines.
+    fn record(
         &mut self,
-        (line, cut): (&[u8], bool),
+        piece: Piece<'_>,
         (arrived, number): (Timestamp, Option<Numbered>),
         format: &mut Format,
         sink: &mut Sink,
     ) -> Result<(), Refusal> {
-        let Format { parser, limits } = format;
+        let Format { parser, limits, .. } = format;
         let Sink { lanes, stats, event, scratch, .. } = sink;
-        let line = if cut { without_half_character(line) } else { line };
+        let line = match piece {
+            Piece::Cut(line) => without_half_character(line),
+            Piece::Line(line) | Piece::Record(line) | Piece::Part(line) => line,
+        };
         // JSON says in its own words what is wrong; other lines are better kept with a mark than lost.
         let (line, repaired) = if parser.repairs() { repair(line, scratch) } else { (line, false) };
         if repaired && let Some(slot) = stats.slot(self.slot) {
             slot.repaired.fetch_add(1, Ordering::Relaxed);
         }
-        if !parser.parse(line, limits, cut, arrived, event)? {
+        let is_event = match piece {
+            Piece::Line(_) => parser.parse(line, limits, false, arrived, event)?,
+            Piece::Cut(_) => parser.parse(line, limits, true, arrived, event)?,
+            Piece::Record(_) | Piece::Part(_) => parser.parse_record(line, limits, arrived, event)?,
+        };
+        if !is_event {
             return Ok(());
         }
+        event.truncated |= matches!(piece, Piece::Part(_));
         // Who has written the line, nobody knows.
         lanes.set_taker(Taker::Texts);
         let lane = match event.source {
@@ -218,7 +276,7 @@ impl Stream {
         sink.lanes.reject(self.lane, refusal.reason);
         if let Some(held_back) = sink.report.allow(Instant::now()) {
             tracing::warn!(
-                line = self.splitter.line,
+                line = self.splitter.first(),
                 column = refusal.column,
                 reason = refusal.reason.word(),
                 held_back,

@@ -15,6 +15,7 @@ use super::event::{Event, Field, Limits, Refusal, SeverityText, SpanId, Text, Va
 use super::meaning::{Meaning, phase};
 use super::registry::MAX_FIELD_NAME;
 use jumpseat_wire::severity;
+use pcp_model::Timestamp;
 
 pub use self::scan::MAX_DEPTH;
 
@@ -33,6 +34,40 @@ pub enum Line {
     Control,
 }
 
+/// What the members of a line's object mean, and how its times are written.
+pub(crate) trait Dialect {
+    /// What a name means. `top` says whether it is one of the object itself; those of objects in it are joined by dots.
+    fn meaning(&self, name: &[u8], top: bool) -> Meaning;
+
+    /// A time, in a string or a number.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn time(&self, text: &[u8], is_number: bool) -> Result<Timestamp, &'static str>;
+
+    /// Whether a member by a name that means a time is refused if it is none, rather than a field.
+    fn must_be_time(&self, name: &[u8]) -> bool;
+}
+
+/// Lines as the ingest socket takes them.
+struct Protocol;
+
+impl Dialect for Protocol {
+    #[inline]
+    fn meaning(&self, name: &[u8], top: bool) -> Meaning {
+        if top { Meaning::of(name) } else { Meaning::Field }
+    }
+
+    #[inline]
+    fn time(&self, text: &[u8], is_number: bool) -> Result<Timestamp, &'static str> {
+        if is_number { time::from_decimal(text) } else { time::from_text(text) }
+    }
+
+    fn must_be_time(&self, _: &[u8]) -> bool {
+        true
+    }
+}
+
 /// Parses a line (without its newline) into `event`, which is cleared first.
 ///
 /// `cut` says that the line is the beginning of a longer one: it may end anywhere, and members up to
@@ -41,6 +76,17 @@ pub enum Line {
 /// # Errors
 /// A [`Refusal`] with the column of the defect. `event` then holds rubbish.
 pub fn parse(line: &[u8], limits: &Limits, cut: bool, event: &mut Event) -> Result<Line, Refusal> {
+    parse_as(&Protocol, line, limits, cut, event)
+}
+
+/// The same in a dialect.
+pub(crate) fn parse_as<D: Dialect>(
+    dialect: &D,
+    line: &[u8],
+    limits: &Limits,
+    cut: bool,
+    event: &mut Event,
+) -> Result<Line, Refusal> {
     event.clear();
     // Once for the whole line: the scanner need not look at characters any more, and texts go into records
     // as they are.
@@ -52,7 +98,7 @@ pub fn parse(line: &[u8], limits: &Limits, cut: bool, event: &mut Event) -> Resu
             return Err(Refusal::at(error.valid_up_to(), Reason::Encoding, "invalid UTF-8"));
         }
     };
-    let mut parser = Parser { scan: Scanner { line, at: 0 }, limits, cut, event };
+    let mut parser = Parser { scan: Scanner { line, at: 0 }, dialect, limits, cut, event };
     match parser.line() {
         Err(Stop::End(_)) if cut => {
             event.truncated = true;
@@ -62,14 +108,15 @@ pub fn parse(line: &[u8], limits: &Limits, cut: bool, event: &mut Event) -> Resu
     }
 }
 
-struct Parser<'a> {
+struct Parser<'a, D> {
     scan: Scanner<'a>,
+    dialect: &'a D,
     limits: &'a Limits,
     cut: bool,
     event: &'a mut Event,
 }
 
-impl Parser<'_> {
+impl<D: Dialect> Parser<'_, D> {
     fn line(&mut self) -> Result<Line, Stop> {
         match self.scan.peek() {
             None => return Ok(Line::Blank),
@@ -195,12 +242,18 @@ impl Parser<'_> {
             Meaning::Time => {
                 let bytes = self.event.text(self.scan.line, text);
                 let is_number = !time::is_rfc3339(bytes);
-                self.event.time = match time::from_text(bytes) {
-                    Ok(time) => Some(time),
-                    Err(detail) => return Err(Refusal::at(at, Reason::Time, detail).into()),
-                };
-                // Kept, as it means another time if the sender's clock is not the real one.
-                self.event.time_number = is_number.then_some(text);
+                match self.dialect.time(bytes, false) {
+                    Ok(time) => {
+                        self.event.time = Some(time);
+                        // Kept, as it means another time if the sender's clock is not the real one.
+                        self.event.time_number = is_number.then_some(text);
+                    }
+                    Err(detail) => {
+                        self.must_be_time(name, detail, at)?;
+                        let text = self.limited(text, at)?;
+                        self.free(name, Value::Text(text));
+                    }
+                }
                 return Ok(());
             }
             Meaning::Phase => match phase(self.event.text(self.scan.line, text)) {
@@ -246,12 +299,15 @@ impl Parser<'_> {
         let text = Text::of_input(start, self.scan.at);
         let meaning = self.meaning(name, top);
         match (meaning, number) {
-            (Meaning::Time, _) => match time::from_decimal(&self.scan.line[start..self.scan.at]) {
+            (Meaning::Time, number) => match self.dialect.time(&self.scan.line[start..self.scan.at], true) {
                 Ok(time) => {
                     self.event.time = Some(time);
                     self.event.time_number = Some(text);
                 }
-                Err(detail) => return Err(Refusal::at(start, Reason::Time, detail).into()),
+                Err(detail) => {
+                    self.must_be_time(name, detail, start)?;
+                    self.free_number(name, number, text, start)?;
+                }
             },
             (Meaning::Severity, Number::I64(n)) if severity::from_number(n).is_some() => {
                 self.event.severity = severity::from_number(n).map(SeverityText::Word);
@@ -259,15 +315,30 @@ impl Parser<'_> {
             // Before the types of fields: an id stays 64 bits wide or a text, and is never rounded.
             (Meaning::Id, n) => self.event.id = Some(span_id(n, text)),
             (Meaning::Parent, n) => self.event.parent = Some(span_id(n, text)),
-            (Meaning::Phase | Meaning::Field, Number::I64(n)) => self.free(name, Value::I64(n)),
-            (Meaning::Phase | Meaning::Field, Number::U64(n)) => self.free(name, Value::U64(n)),
-            (Meaning::Phase | Meaning::Field, Number::Double(n)) => self.free(name, Value::Double(n)),
-            // A number that fits no type is kept whole, as text.
-            (Meaning::Phase | Meaning::Field, Number::Text) => {
-                let text = self.limited(text, start)?;
-                self.free(name, Value::Text(text));
-            }
+            (Meaning::Phase | Meaning::Field, n) => self.free_number(name, n, text, start)?,
             (_, _) => return self.text(name, top, text, false, start),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn free_number(&mut self, name: Text, number: Number, text: Text, at: usize) -> Result<(), Stop> {
+        let value = match number {
+            Number::I64(n) => Value::I64(n),
+            Number::U64(n) => Value::U64(n),
+            Number::Double(n) => Value::Double(n),
+            // A number that fits no type is kept whole, as text.
+            Number::Text => Value::Text(self.limited(text, at)?),
+        };
+        self.free(name, value);
+        Ok(())
+    }
+
+    /// Refuses what is no time, unless the name may be of something else.
+    #[cold]
+    fn must_be_time(&self, name: Text, detail: &'static str, at: usize) -> Result<(), Refusal> {
+        if self.dialect.must_be_time(self.event.text(self.scan.line, name)) {
+            return Err(Refusal::at(at, Reason::Time, detail));
         }
         Ok(())
     }
@@ -276,7 +347,8 @@ impl Parser<'_> {
         match self.meaning(name, top) {
             Meaning::Field | Meaning::Phase => self.free(name, Value::Bool(value)),
             Meaning::Time => {
-                return Err(Refusal::at(self.scan.at, Reason::Time, "a time is a number or a string").into());
+                self.must_be_time(name, "a time is a number or a string", self.scan.at)?;
+                self.free(name, Value::Bool(value));
             }
             _ => return self.text(name, top, text, false, self.scan.at),
         }
@@ -293,13 +365,9 @@ impl Parser<'_> {
         self.event.limited(self.scan.line, self.limits, text, at)
     }
 
-    /// What a top-level member means.
     #[inline]
     fn meaning(&self, name: Text, top: bool) -> Meaning {
-        if !top {
-            return Meaning::Field;
-        }
-        Meaning::of(self.event.text(self.scan.line, name)).unless_taken(self.event)
+        self.dialect.meaning(self.event.text(self.scan.line, name), top).unless_taken(self.event)
     }
 }
 

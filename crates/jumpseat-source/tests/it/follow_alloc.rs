@@ -2,7 +2,7 @@
 
 use jumpseat_source::event::{Event, Limits};
 use jumpseat_source::follow::FormatName;
-use jumpseat_source::follow::lines::{Journal, Parser};
+use jumpseat_source::follow::lines::{Journal, Parser, Reading};
 use pcp_model::Timestamp;
 use support::alloc::allocations;
 
@@ -10,11 +10,27 @@ const NOW: Timestamp = Timestamp { sec: 1_795_180_566, nsec: 0 };
 
 #[test]
 fn lines_cost_no_allocation_of_their_own() {
-    let of = |format, pattern, time| Parser::new(format, pattern, time).expect("a good pattern");
+    let of = |format, pattern, time_format| {
+        Parser::new(&Reading { format, pattern, time_format, ..Reading::default() }).expect("a good pattern")
+    };
     let clf = r#"^(?<host>\S+) \S+ \S+ \[(?<time>[^\]]+)\] "(?<message>[^"]*)" (?<status>\d+)"#;
     let own = r"^(?<time>\S+ \S+) (?<severity>\w+) (?<message>.*)$";
     let mut cases = [
         (of(FormatName::Text, None, None), "any text"),
+        (of(FormatName::Text, None, None), "2026-11-20 13:16:06,123 [main] ERROR text"),
+        (
+            of(FormatName::Nginx, None, None),
+            r#"::1 - - [20/Nov/2026:13:16:06 +0000] "GET /x HTTP/1.1" 200 5 "-" "curl""#,
+        ),
+        (
+            of(FormatName::Nginx, None, None),
+            r#"2026/11/20 13:16:06 [error] 3#4: *5 text, client: ::1, request: "GET /""#,
+        ),
+        (
+            of(FormatName::Apache, None, None),
+            "[Fri Nov 20 13:16:06.5 2026] [core:error] [pid 7:tid 8] [client ::1:80] AH00128: text",
+        ),
+        (of(FormatName::Klog, None, None), r#"E1120 13:16:06.5    7 a.go:12] "text" a="b" c=5"#),
         (of(FormatName::Json, None, None), r#"{"time":5.5,"type":"t","msg":"a \"b\"","o":{"n":1.5}}"#),
         (of(FormatName::Logfmt, None, None), r#"ts=2026-11-20T13:16:06 level=info msg="a \"b\"" n=1.5 flag"#),
         (

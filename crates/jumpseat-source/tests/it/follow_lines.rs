@@ -2,7 +2,7 @@
 
 use jumpseat_source::event::{Event, Limits, Value};
 use jumpseat_source::follow::FormatName;
-use jumpseat_source::follow::lines::{Journal, Parser, repair};
+use jumpseat_source::follow::lines::{Journal, Parser, Reading, repair};
 use pcp_model::Timestamp;
 use proptest::prelude::*;
 
@@ -11,14 +11,25 @@ const LIMITS: Limits = Limits { max_line: 4096, max_field: 64, truncate: false }
 const PATTERN: &str = r"^(?<time>\S+)? ?(?<severity>\w+)?(?<id>:\d+)?(?<any>.*)$";
 
 fn parsers() -> Vec<Parser> {
-    let of = |format, pattern| Parser::new(format, pattern, None).expect("a good pattern");
+    let of = |format, pattern| {
+        Parser::new(&Reading { format, pattern, ..Reading::default() }).expect("a good pattern")
+    };
     vec![
         of(FormatName::Text, None),
         of(FormatName::Json, None),
         of(FormatName::Logfmt, None),
         of(FormatName::Syslog, None),
         of(FormatName::Plain, Some(PATTERN)),
-        Parser::new(FormatName::Plain, Some("(?<time>.*)"), Some("%d/%b/%Y %H:%M:%S%.f %z")).expect("good"),
+        of(FormatName::Nginx, None),
+        of(FormatName::Apache, None),
+        of(FormatName::Klog, None),
+        Parser::new(&Reading {
+            format: FormatName::Plain,
+            pattern: Some("(?<time>.*)"),
+            time_format: Some("%d/%b/%Y %H:%M:%S%.f %z"),
+            ..Reading::default()
+        })
+        .expect("good"),
         Parser::Journal(Journal::new(&["_PID".to_owned()])),
     ]
 }
@@ -78,6 +89,12 @@ proptest! {
             r#"{"time":5,"a":{"b":[1,"x"]},"msg":"é"}"#,
             r#"{"__CURSOR":"s=1","MESSAGE":[104,105,255],"_PID":"7","__REALTIME_TIMESTAMP":"1795180566000000"}"#,
             "20/Nov/2026 13:16:06.5 +0100",
+            "2026-11-20 13:16:06,123 [main] ERROR é",
+            "ERROR [2026-11-20 13:16:06.5 +0100] é",
+            "2026/11/20 13:16:06 [error] 3#4: *5 é, client: ::1, server: é, request: \"GET /\\x22 HTTP/1.1\"",
+            "a:80 ::1 - é [20/Nov/2026:13:16:06 +0100] \"GET /\\\"é HTTP/1.1\" 200 5 \"é\" \"-\" 0.5",
+            "[Fri Nov 20 13:16:06.5 2026] [core:error] [pid 7:tid 8] [client ::1:80] AH00128: é",
+            "E1120 13:16:06.123456    7 é.go:12] \"é \\\"x\\\"\" a=\"b\" c=5",
         ]),
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 0..6),
     ) {
@@ -138,7 +155,7 @@ fn refusals_have_their_place() {
             "column 9: expected a value: true, false, null, a number or a string",
         ),
     ] {
-        let mut parser = Parser::new(format, None, None).expect("no pattern");
+        let mut parser = Parser::new(&Reading { format, ..Reading::default() }).expect("no pattern");
         let limits = Limits { max_field: 4096, ..LIMITS };
         let refusal = parser.parse(line.as_bytes(), &limits, false, NOW, &mut Event::default());
         assert_eq!(refusal.expect_err(line).to_string(), expected, "{line}");

@@ -3,11 +3,13 @@
 mod binary;
 mod feed;
 mod follow_alloc;
+mod follow_formats;
 mod follow_lines;
 mod hostile;
 mod ingest_alloc;
 mod ingest_support;
 mod lines;
+mod multiline;
 mod otlp_alloc;
 mod otlp_grpc;
 mod otlp_http;

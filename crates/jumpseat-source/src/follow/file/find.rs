@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use pcp_files::{FileProblem, Links, read_anyones};
 
+use super::lack::{Found, Lack};
 use super::positions::Position;
 use super::tail::{Fate, FileId, Mark, Tail, is_same};
 use super::{Files, Table, stream};
@@ -36,10 +37,14 @@ impl Files {
         } else {
             vec![Ok(config.path.clone())]
         };
+        let mut first = None;
         for path in paths {
             match path {
                 Ok(path) => {
                     directory(&path);
+                    if first.is_none() && fs::symlink_metadata(&path).is_ok() {
+                        first = Some(path.clone());
+                    }
                     met.extend(self.meet(table, path, now, sink));
                 }
                 Err(error) => self.complain(error.path(), error.error(), sink),
@@ -50,6 +55,7 @@ impl Files {
         for directory in &directories {
             self.watcher.directory(directory);
         }
+        self.tell(table, first.as_deref());
         met.sort_unstable();
         for (number, tail) in self.tails.iter_mut().enumerate() {
             if let Some(tail) = tail
@@ -59,6 +65,25 @@ impl Files {
             {
                 tail.fate = Fate::Gone(now);
             }
+        }
+    }
+
+    /// Tells once that nothing was found for a table, and when something is: what a path or pattern should match, and does not,
+    /// looks as a quiet log does.
+    fn tell(&mut self, table: usize, first: Option<&Path>) {
+        let Table { found, config, .. } = &mut self.tables[table];
+        let pattern = config.path.display();
+        match (*found, first) {
+            (Found::Unknown, None) => {
+                *found = Found::Nothing;
+                tracing::warn!("{pattern}: matches nothing yet: {}", Lack::of(&config.path));
+            }
+            (Found::Nothing, Some(first)) => {
+                *found = Found::Something;
+                tracing::info!("{pattern}: matches {} now", first.display());
+            }
+            (Found::Unknown, Some(_)) => *found = Found::Something,
+            (Found::Nothing, None) | (Found::Something, _) => {}
         }
     }
 

@@ -6,9 +6,11 @@
 //! A file that is shorter than what was read of it, or begins otherwise, was truncated: it is read from its beginning.
 //!
 //! **Cost:** a turn is three system calls (`fstat`, the first 256 bytes, up to 256 KiB of lines) for a file that grew;
-//! once a second one `stat` for each file. Nothing of a file is held in memory: an incomplete line is read again.
+//! once a second one `stat` for each file. Nothing of a file is held in memory: an incomplete line is read again. Only of a
+//! record that waits for more lines there is a copy, of `max_bytes` at most, in case the file is truncated meanwhile.
 
 mod find;
+mod lack;
 mod positions;
 mod tail;
 mod watch;
@@ -24,12 +26,13 @@ use rustc_hash::FxHashMap;
 
 use super::StartError;
 use super::config::{FileConfig, source_of};
-use super::lines::Parser;
+use super::lines::{Join, Parser};
 use super::stats::Phase;
 use super::stream::{Format, Sink, Stream};
 use crate::Origin;
 use pcp_net::Limiter;
 
+use lack::Found;
 pub(super) use positions::Positions;
 use tail::{Fate, FileId, TURN, Tail, Turn};
 
@@ -54,6 +57,8 @@ struct Table {
     files: usize,
     /// It was told that there are more files than allowed.
     full: bool,
+    /// Whether there was any.
+    found: Found,
 }
 
 /// The files of all tables.
@@ -69,6 +74,8 @@ pub(super) struct Files {
     /// Room for one turn.
     buffer: Vec<u8>,
     next_look: Instant,
+    /// When a record of several lines may have waited long enough for the next.
+    record_due: Option<Instant>,
     /// Not before this, whatever inotify says.
     earliest: Instant,
     wanted: bool,
@@ -91,8 +98,7 @@ impl Files {
         let mut longest = 0;
         for config in configs {
             let key = format!("{} {}", config.path.display(), config.source.as_deref().unwrap_or_default());
-            let parser = Parser::new(config.format, config.pattern.as_deref(), config.time_format.as_deref())
-                .map_err(StartError::Format)?;
+            let parser = Parser::new(&config.reading()).map_err(StartError::Format)?;
             let name = match &config.source {
                 Some(name) => Some(name.clone()),
                 None if config.is_pattern() => None,
@@ -102,15 +108,18 @@ impl Files {
                 Some(name) => Some(stream(sink, &name, &config.path)?),
                 None => None,
             };
-            longest = longest.max(config.max_line);
+            let join = config.multiline.as_ref().map(Join::new).transpose().map_err(StartError::Format)?;
+            let format = Format { parser, limits: config.limits(), join };
+            longest = longest.max(format.longest());
             tables.push(Table {
                 known: positions.knows(&key),
-                format: Format { parser, limits: config.limits() },
+                format,
                 key,
                 stream,
                 config: config.clone(),
                 files: 0,
                 full: false,
+                found: Found::default(),
             });
         }
         let now = Instant::now();
@@ -124,6 +133,7 @@ impl Files {
             positions,
             buffer: vec![0; if longest == 0 { 0 } else { longest + 1 + TURN }],
             next_look: now,
+            record_due: None,
             earliest: now,
             wanted: false,
             first: true,
@@ -154,6 +164,11 @@ impl Files {
     pub(super) fn next_look(&self) -> Option<Instant> {
         let next = if self.wanted { self.earliest.min(self.next_look) } else { self.next_look };
         (!self.tables.is_empty()).then_some(next)
+    }
+
+    /// When [`Files::end_records`] has something to do.
+    pub(super) fn record_due(&self) -> Option<Instant> {
+        self.record_due
     }
 
     /// The positions file, for journals.
@@ -224,6 +239,8 @@ impl Files {
         for table in 0..self.tables.len() {
             self.find(table, begin, sink);
         }
+        let lacking = self.tables.iter().filter(|table| table.found == Found::Nothing).count();
+        sink.stats.unmatched.store(lacking as u64, Ordering::Relaxed);
         self.check(begin, sink);
         if std::mem::take(&mut self.first) {
             // From now on these tables are known, with or without files.
@@ -275,6 +292,12 @@ impl Files {
         if tail.mark() != tail.handed {
             ahead.push(number);
         }
+        if tail.has_open_record()
+            && let Some(join) = &tables[tail.table].format.join
+        {
+            let due = tail.grown() + join.timeout;
+            self.record_due = Some(self.record_due.map_or(due, |other| other.min(due)));
+        }
         match turn {
             Turn::More => self.enqueue(number),
             Turn::Drained => {}
@@ -323,13 +346,50 @@ impl Files {
         }
     }
 
+    /// Ends records of several lines that no further one has come to for so long.
+    pub(super) fn end_records(&mut self, now: Instant, sink: &mut Sink) {
+        if self.record_due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.record_due = None;
+        for number in 0..self.tails.len() {
+            self.end_record(number, now, sink);
+        }
+    }
+
+    fn end_record(&mut self, number: usize, now: Instant, sink: &mut Sink) {
+        let Some(Some(tail)) = self.tails.get_mut(number) else { return };
+        if !tail.has_open_record() {
+            return;
+        }
+        // What has come meanwhile belongs to it, however late it is read.
+        if tail.look(sink).is_err() || !tail.drained {
+            self.enqueue(number);
+            return;
+        }
+        let Files { tails: _, tables, ahead, record_due, .. } = self;
+        let format = &mut tables[tail.table].format;
+        let due = format.join.as_ref().map_or(now, |join| tail.grown() + join.timeout);
+        if due > now {
+            *record_due = Some(record_due.map_or(due, |other| other.min(due)));
+            return;
+        }
+        tail.end_record(format, sink);
+        if tail.mark() != tail.handed {
+            ahead.push(number);
+        }
+    }
+
     /// Goes through the open files: what has grown is read, what has ended is closed.
     fn check(&mut self, now: Instant, sink: &mut Sink) {
         for number in 0..self.tails.len() {
             let Some(Some(tail)) = self.tails.get_mut(number) else { continue };
             if tail.look(sink).is_ok() && tail.drained {
                 let quiet = tail.quiet(now);
-                let partial = Duration::from_millis(self.tables[tail.table].config.partial_ms);
+                let Table { config, format, .. } = &self.tables[tail.table];
+                // The rest may be lines of a record that waits longer.
+                let timeout = format.join.as_ref().map_or(Duration::ZERO, |join| join.timeout);
+                let partial = Duration::from_millis(config.partial_ms).max(timeout);
                 let deleted = || tail.file().metadata().is_ok_and(|meta| meta.nlink() == 0);
                 let over = match tail.fate {
                     Fate::Here => None,

@@ -107,6 +107,18 @@ pub(super) struct Tail {
     stream_of: Option<(StreamId, u64)>,
     /// It was cut short since.
     is_cut: bool,
+    /// Lines of a record that waits for more, with tables that have such: they are gone from the file if that is cut short.
+    waiting: Vec<u8>,
+    /// Such lines, of before it was cut short.
+    orphan: Option<Orphan>,
+}
+
+/// Lines that are in no file any more.
+#[derive(Debug)]
+struct Orphan {
+    bytes: Vec<u8>,
+    numbers: Option<Numbered>,
+    splitter: Splitter,
 }
 
 /// Whether the file begins with what a position says of it.
@@ -147,6 +159,8 @@ impl Tail {
             drained: false,
             stream_of: None,
             is_cut: false,
+            waiting: Vec::new(),
+            orphan: None,
         };
         tail.learn_start();
         tail
@@ -186,6 +200,7 @@ impl Tail {
         if self.look(sink).is_err() {
             return Turn::Broken;
         }
+        self.take_orphan(format, sink);
         self.number(sink);
         let read = match self.file.read_at(buffer, self.offset) {
             Ok(read) => read,
@@ -208,6 +223,10 @@ impl Tail {
         // A file system may give less than there is.
         self.drained =
             !sink.lanes.is_stuck() && (read == 0 || self.offset + (read - used) as u64 >= self.size);
+        self.waiting.clear();
+        if format.join.is_some() && self.drained {
+            self.waiting.extend_from_slice(&buffer[used..read]);
+        }
         if self.drained { Turn::Drained } else { Turn::More }
     }
 
@@ -218,10 +237,13 @@ impl Tail {
         if self.stream_of.is_none() {
             self.stream_of = self.identify(sink);
         }
-        self.stream.numbers = self.stream_of.map(|(stream, generation)| Numbered {
-            stream,
-            number: (generation << GENERATION) | (self.offset & OFFSET),
-        });
+        self.stream.numbers = self.numbers();
+    }
+
+    /// The number of the byte where reading is.
+    fn numbers(&self) -> Option<Numbered> {
+        let (stream, generation) = self.stream_of?;
+        Some(Numbered { stream, number: (generation << GENERATION) | (self.offset & OFFSET) })
     }
 
     fn identify(&mut self, sink: &mut Sink) -> Option<(StreamId, u64)> {
@@ -285,12 +307,37 @@ impl Tail {
         if !self.has_partial() {
             return;
         }
-        let room = buffer.len().min(format.limits.max_line);
+        let room = buffer.len().min(format.longest());
         let Ok(read) = self.file.read_at(&mut buffer[..room], self.offset) else { return };
         self.number(sink);
         let place = Place { path: &self.path, offset: self.offset };
         self.stream.last(Chunk::now(&buffer[..read]), format, sink, &place);
         self.offset += read as u64;
+        self.waiting.clear();
+    }
+
+    /// Takes the record that waits for more lines.
+    pub(super) fn end_record(&mut self, format: &mut Format, sink: &mut Sink) {
+        self.number(sink);
+        let place = Place { path: &self.path, offset: self.offset };
+        let used = self.stream.end_record(Chunk::now(&self.waiting), format, sink, &place);
+        self.offset += used as u64;
+        self.waiting.drain(..used);
+    }
+
+    /// Whether a record waits for more lines.
+    pub(super) fn has_open_record(&self) -> bool {
+        self.drained && self.stream.splitter.has_open_record() && !self.waiting.is_empty()
+    }
+
+    /// Takes the lines that waited when the file was cut short: what would have followed them is not in it any more.
+    fn take_orphan(&mut self, format: &mut Format, sink: &mut Sink) {
+        let Some(Orphan { bytes, numbers, splitter }) = self.orphan.take() else { return };
+        let after = std::mem::replace(&mut self.stream.splitter, splitter);
+        self.stream.numbers = numbers;
+        let place = Place { path: &self.path, offset: numbers.map_or(0, |first| first.number & OFFSET) };
+        self.stream.last(Chunk::now(&bytes), format, sink, &place);
+        self.stream.splitter = after;
     }
 
     /// Whether there is an incomplete line.
@@ -305,7 +352,7 @@ impl Tail {
     pub(super) fn look(&mut self, sink: &Sink) -> io::Result<()> {
         let size = self.file.metadata()?.len();
         if size < self.offset || !self.begins_as_before() {
-            let unread = self.size.saturating_sub(self.offset);
+            let unread = self.size.saturating_sub(self.offset + self.waiting.len() as u64);
             tracing::info!(
                 offset = self.offset,
                 size,
@@ -314,7 +361,12 @@ impl Tail {
                 self.path.display()
             );
             sink.stats.truncations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if !self.waiting.is_empty() {
+                let bytes = std::mem::take(&mut self.waiting);
+                self.orphan = Some(Orphan { bytes, numbers: self.numbers(), splitter: self.stream.splitter });
+            }
             self.offset = 0;
+            self.drained = false;
             (self.stream_of, self.is_cut) = (None, true);
             self.noted = None;
             self.start.clear();
@@ -326,6 +378,11 @@ impl Tail {
         self.drained &= size == self.size;
         self.size = size;
         Ok(())
+    }
+
+    /// When it was seen to have grown last.
+    pub(super) fn grown(&self) -> Instant {
+        self.grown
     }
 
     /// How long it has not grown, at `now`.

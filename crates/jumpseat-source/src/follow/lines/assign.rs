@@ -1,5 +1,6 @@
 //! What a name in a line means: one of the parts that every event has, or a field of its own.
 
+use super::names::Names;
 use super::when::When;
 use crate::delivery::Reason;
 use crate::event::{Event, Field, Limits, Refusal, SeverityText, SpanId, Text, Value};
@@ -15,6 +16,8 @@ pub struct Assign<'a> {
     pub line: &'a [u8],
     /// How long things may be.
     pub limits: &'a Limits,
+    /// What names mean.
+    pub(super) names: &'a Names,
     /// How times are written.
     pub when: &'a When,
     /// When the line was read.
@@ -40,7 +43,7 @@ impl Assign<'_> {
             }
             event.truncated = true;
         }
-        let meaning = meaning_of(event.text(self.line, name)).unless_taken(event);
+        let meaning = self.names.meaning(event.text(self.line, name)).unless_taken(event);
         let bytes = event.text(self.line, value);
         // What the value cannot be, such as a phase that is no word for one, is kept as a text.
         match meaning {
@@ -106,16 +109,6 @@ impl Assign<'_> {
             Some(Value::U64(n)) => SpanId::U64(n),
             _ => SpanId::Text(event.limited(self.line, self.limits, value, at)?),
         })
-    }
-}
-
-/// What a name means: as on the ingest socket, and what loggers that write lines call these parts besides.
-#[inline]
-fn meaning_of(name: &[u8]) -> Meaning {
-    match name {
-        b"ts" | b"timestamp" => Meaning::Time,
-        b"lvl" => Meaning::Severity,
-        _ => Meaning::of(name),
     }
 }
 

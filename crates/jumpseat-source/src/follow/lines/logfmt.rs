@@ -11,8 +11,13 @@ use crate::ndjson::scan::Scanner;
 /// # Errors
 /// No pair at all, a pair without a key, quotes that do not end, or what [`Assign::member`] says.
 pub(super) fn parse(assign: &Assign<'_>, event: &mut Event) -> Result<(), Refusal> {
+    pairs(assign, event, 0)
+}
+
+/// The same from `start` on.
+pub(super) fn pairs(assign: &Assign<'_>, event: &mut Event, start: usize) -> Result<(), Refusal> {
     let line = assign.line;
-    let mut scan = Scanner { line, at: 0 };
+    let mut scan = Scanner { line, at: start };
     let mut pairs = 0u32;
     while scan.peek().is_some() {
         let start = scan.at;

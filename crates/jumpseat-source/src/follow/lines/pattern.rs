@@ -24,12 +24,7 @@ impl Pattern {
     /// # Errors
     /// What is wrong with it, on one line.
     pub fn new(pattern: &str) -> Result<Pattern, String> {
-        let regex = RegexBuilder::new(pattern).size_limit(MAX_COMPILED).build().map_err(|error| {
-            // The parser's messages show the place on lines of their own.
-            let text = error.to_string();
-            let last = text.lines().last().unwrap_or_default().trim();
-            format!("{pattern}: {}", last.strip_prefix("error: ").unwrap_or(last))
-        })?;
+        let regex = compile(pattern)?;
         let names = regex.capture_names().enumerate();
         let groups: Vec<_> = names.filter_map(|(at, name)| Some((at, name?.into()))).collect();
         if groups.is_empty() {
@@ -56,4 +51,17 @@ impl Pattern {
         }
         Ok(())
     }
+}
+
+/// Compiles an expression whose size is bounded.
+///
+/// # Errors
+/// What is wrong with it, on one line.
+pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
+    RegexBuilder::new(pattern).size_limit(MAX_COMPILED).build().map_err(|error| {
+        // The parser's messages show the place on lines of their own.
+        let text = error.to_string();
+        let last = text.lines().last().unwrap_or_default().trim();
+        format!("{pattern}: {}", last.strip_prefix("error: ").unwrap_or(last))
+    })
 }

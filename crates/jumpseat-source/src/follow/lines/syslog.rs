@@ -7,9 +7,10 @@
 //! 2026-11-22T16:00:00.5+01:00 host app[123]: text
 //! ```
 
-use super::assign::{Assign, typed_value};
+use super::assign::Assign;
+use super::words::{Words, field, in_arena, message, number_or_text, text};
 use crate::delivery::Reason;
-use crate::event::{Event, Field, Refusal, SeverityText, Text, Value};
+use crate::event::{Event, Refusal, SeverityText, Text, Value};
 use jumpseat_wire::severity;
 
 /// By number, as RFC 5424 has them.
@@ -41,7 +42,7 @@ pub(super) fn parse(assign: &Assign<'_>, event: &mut Event) -> Result<(), Refusa
 }
 
 /// `<PRI>`: its value and where it ends.
-fn priority(line: &[u8]) -> Option<(u8, usize)> {
+pub(super) fn priority(line: &[u8]) -> Option<(u8, usize)> {
     let rest = line.strip_prefix(b"<")?;
     let end = rest.iter().take(4).position(|byte| *byte == b'>')?;
     let number: u8 = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
@@ -212,54 +213,6 @@ fn traditional(assign: &Assign<'_>, event: &mut Event, at: usize) -> Result<(), 
     message(assign, event, at + behind + 1 + blank)
 }
 
-fn message(assign: &Assign<'_>, event: &mut Event, at: usize) -> Result<(), Refusal> {
-    if at < assign.line.len() {
-        let text = Text::of_input(at, assign.line.len());
-        event.message = Some(event.limited(assign.line, assign.limits, text, at)?);
-    }
-    Ok(())
-}
-
 fn cut_short(line: &[u8]) -> Refusal {
     Refusal::at(line.len(), Reason::Syntax, "the line ends within its header")
-}
-
-fn number_or_text(line: &[u8], word: Text) -> Value {
-    typed_value(text(line, word)).unwrap_or(Value::Text(word))
-}
-
-fn field(event: &mut Event, name: &str, value: Value) {
-    let name = in_arena(event, name);
-    event.fields.push(Field { name, value });
-}
-
-fn in_arena(event: &mut Event, word: &str) -> Text {
-    let begin = event.arena.len();
-    event.arena.extend_from_slice(word.as_bytes());
-    Text::of_arena(begin, event.arena.len())
-}
-
-/// The bytes of a text that is in the line.
-fn text(line: &[u8], word: Text) -> &[u8] {
-    word.input_range().and_then(|range| line.get(range)).unwrap_or_default()
-}
-
-/// Words at blanks.
-struct Words<'a> {
-    line: &'a [u8],
-    at: usize,
-}
-
-impl Words<'_> {
-    /// The next word, with the one blank behind it consumed; `None` at the end.
-    fn next(&mut self) -> Option<Text> {
-        let rest = self.line.get(self.at..)?;
-        let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
-        if end == 0 {
-            return None;
-        }
-        let word = Text::of_input(self.at, self.at + end);
-        self.at = (self.at + end + 1).min(self.line.len());
-        Some(word)
-    }
 }

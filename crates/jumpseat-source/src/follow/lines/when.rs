@@ -4,6 +4,7 @@ use jiff::civil::DateTime;
 use jiff::fmt::strtime::BrokenDownTime;
 use jiff::tz::TimeZone;
 
+use super::stamp::{self, Parts};
 use crate::ndjson::time;
 use pcp_model::Timestamp;
 
@@ -41,10 +42,33 @@ impl When {
         Ok(When { format: format.map(Into::into), zone: TimeZone::system() })
     }
 
-    /// The same with another zone than the machine's.
-    #[cfg(test)]
-    pub fn in_zone(self, zone: TimeZone) -> When {
-        When { zone, ..self }
+    /// The same with another zone than the machine's, by its name in the time zone database.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn in_zone(self, name: &str) -> Result<When, String> {
+        let zone = TimeZone::get(name).map_err(|_| {
+            format!(
+                "{name:?} is not in the time zone database: write one such as \"UTC\" or \"Europe/Berlin\""
+            )
+        })?;
+        Ok(When { zone, ..self })
+    }
+
+    /// A time that is a number: since the epoch, or what the format makes of it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn number(&self, text: &[u8], now: Timestamp) -> Result<Timestamp, &'static str> {
+        match &self.format {
+            Some(format) => self.formatted(format, text, now).ok_or(NOT_AS_TOLD),
+            None => time::from_decimal(text),
+        }
+    }
+
+    /// Whether a table says how times are written.
+    pub(super) fn is_told(&self) -> bool {
+        self.format.is_some()
     }
 
     /// Reads a time. `now` gives the year, or the day, to those that have none.
@@ -66,39 +90,56 @@ impl When {
         }
     }
 
-    /// `Nov 22 16:00:00` or `Nov  2 16:00:00`, possibly with a fraction: the year is the one that puts it closest before
-    /// `now`, a day of wrong clocks allowed for.
-    pub fn syslog(&self, text: &[u8], now: Timestamp) -> Option<Timestamp> {
-        let (month, rest) = text.split_at_checked(3)?;
-        let month = MONTHS.iter().position(|name| month.eq_ignore_ascii_case(name.as_bytes()))? as i8 + 1;
-        let [b' ', tens, ones, b' ', h1, h2, b':', m1, m2, b':', s1, s2, fraction @ ..] = rest else {
+    /// `Nov 22 16:00:00` or `Nov  2 16:00:00`, possibly with a fraction.
+    pub(super) fn syslog(&self, text: &[u8], now: Timestamp) -> Option<Timestamp> {
+        let (parts, length) = stamp::scan(text)?;
+        if length < text.len() {
             return None;
-        };
-        let digit = |byte: &u8| byte.is_ascii_digit().then(|| (byte - b'0') as i8);
-        let two = |a: &u8, b: &u8| Some(digit(a)? * 10 + digit(b)?);
-        let day = if *tens == b' ' { digit(ones)? } else { two(tens, ones)? };
-        let (hour, minute, second) = (two(h1, h2)?, two(m1, m2)?, two(s1, s2)?);
-        let nanos = match fraction {
-            [] => 0,
-            [b'.', digits @ ..] if (1..=9).contains(&digits.len()) => {
-                let value = digits.iter().try_fold(0i32, |n, byte| Some(n * 10 + i32::from(digit(byte)?)))?;
-                value * 10i32.pow(9 - digits.len() as u32)
-            }
-            _ => return None,
-        };
-        let this_year = self.civil(now)?.year();
+        }
+        self.assemble(&parts, now)
+    }
+
+    /// The time that a text begins with, and its length.
+    pub(super) fn leading(&self, text: &[u8], now: Timestamp) -> Option<(Timestamp, usize)> {
+        if let Some(format) = &self.format {
+            let (parts, length) = BrokenDownTime::parse_prefix(format.as_bytes(), text).ok()?;
+            return Some((self.complete(parts, now)?, length));
+        }
+        let (parts, length) = stamp::scan(text)?;
+        Some((self.assemble(&parts, now)?, length))
+    }
+
+    /// The time that is written so. Without a year it is the one that puts it closest before `now`, a day of wrong clocks
+    /// allowed for; without an offset it is in our zone.
+    pub(super) fn assemble(&self, parts: &Parts, now: Timestamp) -> Option<Timestamp> {
         let in_year = |year: i16| {
+            let Parts { month, day, hour, minute, second, nanos, .. } = *parts;
             // A leap second is the second after it, as elsewhere.
             let civil = DateTime::new(year, month, day, hour, minute, second.min(59), nanos).ok()?;
-            let mut time = self.local(civil)?;
+            let mut time = match parts.offset {
+                None => self.local(civil)?,
+                Some(offset) => {
+                    let mut time = TimeZone::UTC.to_timestamp(civil).ok().map(from_jiff)?;
+                    time.sec -= i64::from(offset);
+                    time
+                }
+            };
             time.sec += i64::from(second == 60);
             (second <= 60).then_some(time)
         };
+        if let Some(year) = parts.year {
+            return in_year(year);
+        }
+        let this_year = self.civil(now)?.year();
         in_year(this_year).filter(|time| time.sec <= now.sec + 86_400).or_else(|| in_year(this_year - 1))
     }
 
     fn formatted(&self, format: &str, text: &[u8], now: Timestamp) -> Option<Timestamp> {
-        let mut parts = BrokenDownTime::parse(format, text).ok()?;
+        self.complete(BrokenDownTime::parse(format, text).ok()?, now)
+    }
+
+    /// What a format has found as a time.
+    fn complete(&self, mut parts: BrokenDownTime, now: Timestamp) -> Option<Timestamp> {
         // Such a time is complete by itself: neither the zone nor the year is ours to add.
         if parts.timestamp().is_some() || parts.offset().is_some() {
             return parts.to_timestamp().ok().map(from_jiff);
@@ -150,9 +191,6 @@ impl When {
     }
 }
 
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
 fn to_jiff(time: Timestamp) -> Option<jiff::Timestamp> {
     jiff::Timestamp::new(time.sec, time.nsec as i32).ok()
 }
@@ -170,7 +208,7 @@ mod tests {
 
     fn read(format: Option<&str>, zone_hours: i8, text: &str) -> Result<String, &'static str> {
         let zone = TimeZone::fixed(jiff::tz::Offset::constant(zone_hours));
-        let when = When::new(format).expect("a good format").in_zone(zone);
+        let when = When { zone, ..When::new(format).expect("a good format") };
         let time = when.read(text.as_bytes(), NOW)?;
         Ok(to_jiff(time).expect("in range").to_string())
     }
@@ -214,5 +252,7 @@ mod tests {
         }
         assert!(When::new(Some("%H:%")).is_err());
         assert!(When::new(Some("hh:mm")).is_err());
+        let nowhere = When::new(None).expect("no format").in_zone("Nowhere/Land");
+        assert!(nowhere.is_err_and(|why| why.starts_with("\"Nowhere/Land\" is not in the time zone")));
     }
 }
