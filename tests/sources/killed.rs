@@ -51,15 +51,33 @@ fn program() {
     });
 }
 
-fn start(program: &str, socket: &Path, progress: &Path) -> Child {
+/// A program of a test, which ends with it.
+struct Program(Child);
+
+impl Program {
+    fn kill(&mut self) {
+        self.0.kill().expect("it runs");
+        self.0.wait().expect("it was killed");
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It has ended, or its test fails.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(program: &str, socket: &Path, progress: &Path) -> Program {
     fs::write(progress, [0; 8 * THREADS as usize]).expect("a file of the test's own");
-    Command::new(std::env::current_exe().expect("a test is a program"))
+    let program = Command::new(std::env::current_exe().expect("a test is a program"))
         .args(["--exact", program, "--ignored", "--nocapture"])
         .env(SOCKET, socket)
         .env(PROGRESS, progress)
         .stdout(Stdio::null())
-        .spawn()
-        .expect("the test's own program")
+        .spawn();
+    Program(program.expect("the test's own program"))
 }
 
 /// How far each thread is.
@@ -93,8 +111,7 @@ fn all_that_a_killed_program_had_traced_comes_once() {
         // At moments that have nothing to do with what the sender is doing.
         let enough = 1 + round * 97;
         eventually("events", || (progress(&file).iter().sum::<u64>() >= enough).then_some(()));
-        child.kill().expect("it runs");
-        child.wait().expect("it was killed");
+        child.kill();
         let traced = progress(&file);
         let all: u64 = traced.iter().sum();
         client.until(|records| {
@@ -179,7 +196,7 @@ fn a_program_goes_on_with_the_next_agent_and_the_next() {
         agent.process.crash();
         agent = seat.serve([]);
     }
-    assert!(program.wait().expect("it ends").success());
+    assert!(program.0.wait().expect("it ends").success());
     let expected: Vec<u64> = (1..=STEADY).collect();
     for (thread, numbers) in on_disk(&seat) {
         assert!(numbers == expected, "thread {thread}: {} of {STEADY}", numbers.len());
@@ -207,8 +224,7 @@ fn whoever_dies_first_what_was_traced_comes_once() {
             eventually("the program is back", || connected(&agent).then_some(()));
         }
         std::thread::sleep(Duration::from_micros(random.below(20_000) as u64));
-        child.kill().expect("it runs");
-        child.wait().expect("it was killed");
+        child.kill();
         let traced = progress(&file);
         eventually("all that was traced", || {
             (of_program(&agent, "received") >= traced.iter().sum()).then_some(())

@@ -7,7 +7,7 @@
 //! **Cost:** a name a segment, and for each source two reads and one for each batch of its newest segment, of at most
 //! 4 MiB.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use pcp_event::log::Stretch;
@@ -15,7 +15,9 @@ use pcp_model::{Inst, Timestamp};
 
 use crate::common::Common;
 use crate::format::{BATCH_HEAD, BatchHead, MAX_EPOCHS, take_ends};
-use crate::segment::{OpenSegment, Patience, ReadError, Segment, glance, parse_name};
+use crate::segment::{
+    OpenSegment, Patience, ReadError, Segment, glance, memory_name, parse_memory_name, parse_name,
+};
 use crate::source::Files;
 use crate::state::State;
 
@@ -31,12 +33,23 @@ pub(crate) struct Found {
     pub torn: u64,
     /// The newest batch, if it is whole.
     pub newest: Option<Stretch>,
+    /// Numbers from the end on were given to records that were in memory only.
+    pub in_memory: bool,
 }
 
 impl Found {
     pub(crate) fn nothing(name: &str) -> Found {
         let (state, epochs, files) = (State::default(), Vec::new(), Files::default());
-        Found { name: name.to_owned(), next: 0, state, epochs, files, torn: 0, newest: None }
+        Found {
+            name: name.to_owned(),
+            next: 0,
+            state,
+            epochs,
+            files,
+            torn: 0,
+            newest: None,
+            in_memory: false,
+        }
     }
 }
 
@@ -46,6 +59,7 @@ pub(crate) const ASIDE: &str = ".aside";
 /// Looks through the directory.
 pub(crate) fn recover(common: &Common) -> std::io::Result<BTreeMap<Inst, Found>> {
     let mut by_source: BTreeMap<Inst, Vec<(u64, String)>> = BTreeMap::new();
+    let mut in_memory = BTreeSet::new();
     for name in common.disk.names()? {
         match parse_name(&name) {
             Some((source, first)) => by_source.entry(source).or_default().push((first, name)),
@@ -53,13 +67,17 @@ pub(crate) fn recover(common: &Common) -> std::io::Result<BTreeMap<Inst, Found>>
             None if name.strip_suffix(".new").is_some_and(|name| parse_name(name).is_some()) => {
                 _ = common.disk.remove(&name);
             }
-            None => {}
+            None => in_memory.extend(parse_memory_name(&name)),
         }
+    }
+    for source in in_memory.iter().filter(|source| !by_source.contains_key(source)) {
+        // It begins anew.
+        _ = common.disk.remove(&memory_name(*source));
     }
     let mut all = BTreeMap::new();
     for (source, mut segments) in by_source {
         segments.sort_unstable();
-        if let Some(found) = source_from(common, segments) {
+        if let Some(found) = source_from(common, segments, in_memory.contains(&source)) {
             all.insert(source, found);
         }
     }
@@ -67,7 +85,7 @@ pub(crate) fn recover(common: &Common) -> std::io::Result<BTreeMap<Inst, Found>>
 }
 
 /// A source from its segments, oldest first.
-fn source_from(common: &Common, mut segments: Vec<(u64, String)>) -> Option<Found> {
+fn source_from(common: &Common, mut segments: Vec<(u64, String)>, in_memory: bool) -> Option<Found> {
     let all = segments.len();
     let newest = loop {
         let (first, name) = segments.last()?;
@@ -102,14 +120,14 @@ fn source_from(common: &Common, mut segments: Vec<(u64, String)>) -> Option<Foun
     files.bytes = files.segments.iter().map(|segment| segment.len).sum();
     common.used(files.bytes);
     let mut epochs = newest.head.epochs;
-    if newest.head.boot != common.boot || is_cut_short {
+    if newest.head.boot != common.boot || is_cut_short || in_memory {
         // Numbers from the end on may have been seen by readers elsewhere, and mean others now.
         epochs.push((common.random(), tail.next));
         let excess = epochs.len().saturating_sub(MAX_EPOCHS);
         epochs.drain(..excess);
     }
     let Tail { next, state, torn, last, .. } = tail;
-    Some(Found { name: newest.head.name, next, state, epochs, files, torn, newest: last })
+    Some(Found { name: newest.head.name, next, state, epochs, files, torn, newest: last, in_memory })
 }
 
 /// Where a segment ends, and with what.

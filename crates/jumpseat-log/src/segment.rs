@@ -13,6 +13,7 @@ use crate::format::{BATCH_HEAD, BATCH_MAGIC, BatchHead, Damage, FIXED_HEAD, Head
 const SUFFIX: &str = ".log";
 /// What is read when only heads are of interest: those of most batches, changes included, fit.
 const LOOK: usize = 1024;
+const MEMORY: &str = ".memory";
 
 /// The name of the segment of a source that begins at a sequence number.
 pub(crate) fn segment_name(source: Inst, first: u64) -> String {
@@ -25,6 +26,18 @@ pub(crate) fn parse_name(name: &str) -> Option<(Inst, u64)> {
     let (source, first) = (source.parse().ok().filter(|source| *source >= 0)?, first.parse().ok()?);
     // One name for each segment: what only looks like one is somebody else's.
     (segment_name(source, first) == name).then_some((source, first))
+}
+
+/// The name of the empty file that says: sequence numbers of a source behind its last segment were given to records that are
+/// in memory only.
+pub(crate) fn memory_name(source: Inst) -> String {
+    format!("{source:06}{MEMORY}")
+}
+
+/// The source in such a name.
+pub(crate) fn parse_memory_name(name: &str) -> Option<Inst> {
+    let source = name.strip_suffix(MEMORY)?.parse().ok().filter(|source| *source >= 0)?;
+    (memory_name(source) == name).then_some(source)
 }
 
 /// What all who have to do with a source's log know of a segment.
@@ -170,6 +183,7 @@ mod tests {
         for other in ["7-42.log", "000007-00000000000000000042", "lock", "-00001-00000000000000000042.log"] {
             assert_eq!(parse_name(other), None, "{other}");
         }
+        assert_eq!((parse_memory_name(&memory_name(7)), parse_memory_name("7.memory")), (Some(7), None));
         assert_eq!(parse_name(&segment_name(i32::MAX, u64::MAX)), Some((i32::MAX, u64::MAX)));
     }
 }

@@ -24,7 +24,7 @@ use pcp_model::{Inst, Timestamp};
 use crate::common::{Common, SyncMode};
 use crate::format::{BATCH_HEAD, BatchHead, Head, MAX_CHANGES, put_ends};
 use crate::recover::Found;
-use crate::segment::{Segment, segment_name};
+use crate::segment::{Segment, memory_name, segment_name};
 use crate::state::{Mark, State, put_changes};
 
 /// How long a disk that has failed is left alone at first; doubled each time, up to [`MAX_RETRY`].
@@ -103,6 +103,8 @@ struct Tail {
     inherited: Vec<Arc<str>>,
     names_synced: bool,
     failing: Option<Failing>,
+    /// A file says that numbers were given to records in memory only.
+    in_memory: bool,
     head: Vec<u8>,
     ends: Vec<u8>,
 }
@@ -160,6 +162,7 @@ impl SourceLog {
         let mut state = found.state;
         state.change(&[(LOST, found.torn)], []);
         let mut tail = Tail::resume(found.name, found.next, state.clone());
+        tail.in_memory = found.in_memory;
         let mut synced = found.next;
         if common.limits.sync != SyncMode::Never {
             tail.inherited = found.files.segments.iter().map(|segment| Arc::clone(&segment.name)).collect();
@@ -360,12 +363,17 @@ impl SourceLog {
                 if tail.failing.take().is_some() {
                     tracing::warn!("the log of {}: is on disk again", tail.name);
                 }
+                if std::mem::take(&mut tail.in_memory) {
+                    _ = self.common.disk.remove(&memory_name(self.source));
+                }
                 true
             }
             Err(error) => {
                 let delay = tail.failing.as_ref().map_or(RETRY, |failing| (failing.delay * 2).min(MAX_RETRY));
                 tail.failing = Some(Failing { retry_at: now() + delay, delay });
                 tail.active = None;
+                // Numbers that are given now would be given again if this process died. Mostly there is room for a name.
+                tail.in_memory |= self.common.disk.create(&memory_name(self.source)).is_ok();
                 self.common.failed(&tail.name, "goes on in memory", &error);
                 false
             }
@@ -522,6 +530,7 @@ impl Tail {
             inherited: Vec::new(),
             names_synced: false,
             failing: None,
+            in_memory: false,
             head: Vec::new(),
             ends: Vec::new(),
         }

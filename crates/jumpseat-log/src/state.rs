@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use jumpseat_wire::{put_text, put_varint, varint};
 
-/// Most streams whose marks a source keeps; those that nothing has come of for longest go first.
+/// Most streams whose marks a source keeps. Of whoever has most of them, those go first that nothing has come of for longest.
 pub const MAX_MARKS: usize = 1024;
 /// Most bytes in the name, and in the text, of a mark.
 pub const MAX_MARK_TEXT: usize = 4096;
@@ -99,12 +99,25 @@ impl State {
                 self.mark_bytes -= old.bytes();
             }
             while self.marks.len() > MAX_MARKS || self.mark_bytes > MAX_MARK_BYTES {
-                let oldest = self.marks.iter().min_by_key(|(_, (turn, _))| *turn);
-                let oldest = oldest.map(|(stream, _)| Arc::clone(stream));
-                let Some((_, gone)) = oldest.and_then(|stream| self.marks.remove(&stream)) else { break };
+                let Some((_, gone)) = self.to_forget().and_then(|stream| self.marks.remove(&stream)) else {
+                    break;
+                };
                 self.mark_bytes -= gone.bytes();
             }
         }
+    }
+
+    /// The stream whose mark has to go for another one: nobody can have all those of others forgotten.
+    fn to_forget(&self) -> Option<Arc<[u8]>> {
+        let mut of_owners: BTreeMap<&[u8], usize> = BTreeMap::new();
+        self.marks
+            .keys()
+            .filter_map(|stream| owner(stream))
+            .for_each(|owner| *of_owners.entry(owner).or_default() += 1);
+        let most = of_owners.into_iter().max_by_key(|(_, count)| *count).map(|(owner, _)| owner);
+        // What the agent reads itself is as much as is configured.
+        let theirs = self.marks.iter().filter(|(stream, _)| most.is_none() || owner(stream) == most);
+        theirs.min_by_key(|(_, (turn, _))| *turn).map(|(stream, _)| Arc::clone(stream))
     }
 
     /// Appends all of it, the marks in the order in which they were set.
@@ -125,6 +138,12 @@ impl State {
         self.change(&counters, &marks);
         Some(())
     }
+}
+
+/// Whose a stream is: the user in `sender:USER:NAME`; nobody's for the agent's own.
+fn owner(stream: &[u8]) -> Option<&[u8]> {
+    let user = stream.strip_prefix(b"sender:")?;
+    user.split(|byte| *byte == b':').next()
 }
 
 /// Appends what a batch changes: two lists of counters, and marks.

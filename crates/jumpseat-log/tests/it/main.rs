@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod failing;
 mod identifiers;
 mod life;
 mod seen;
