@@ -57,17 +57,17 @@ fn spans_and_logs_of_the_python_sdk_are_read_by_pmevent() {
     let first = send(port, &[]).ok();
     eventually("all records", || {
         let text = pmcd.run("pminfo", ["-f", "jumpseat.source.received"]).ok();
-        (value(&text, "checkout@pod-7") == Some(RECORDS)).then_some(())
+        (value(&text, "checkout") == Some(RECORDS)).then_some(())
     });
 
     // A reader that is there before the records: pmevent, for records that come with the second run.
     let pmevent = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            pmcd.run("pmevent", ["-t", "1sec", "-s", "6", "jumpseat.event.records[\"checkout@pod-7\"]"]).ok()
+            pmcd.run("pmevent", ["-t", "1sec", "-s", "6", "jumpseat.event.records[\"checkout\"]"]).ok()
         });
         eventually("pmevent to read", || {
             let text = pmcd.run("pminfo", ["-f", "jumpseat.source.readers"]).ok();
-            value(&text, "checkout@pod-7").filter(|readers| *readers > 0)
+            value(&text, "checkout").filter(|readers| *readers > 0)
         });
         let second = send(port, &[("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")]).ok();
         assert_ne!(first, second, "a trace of its own");
@@ -120,10 +120,10 @@ fn spans_and_logs_of_the_python_sdk_are_read_by_pmevent() {
         assert!(labels.contains(label), "{label}: {labels}");
     }
     let counts = pmcd.run("pminfo", ["-f", "jumpseat.event.count"]).ok();
-    assert_eq!(value(&counts, "checkout@pod-7/step"), Some(2 * 2 * 1000), "{counts}");
+    assert_eq!(value(&counts, "checkout/step"), Some(2 * 2 * 1000), "{counts}");
     for metric in ["jumpseat.source.missed", "jumpseat.source.malformed", "jumpseat.source.truncated"] {
         let text = pmcd.run("pminfo", ["-f", metric]).ok();
-        assert_eq!(value(&text, "checkout@pod-7"), Some(0), "{text}");
+        assert_eq!(value(&text, "checkout"), Some(0), "{text}");
     }
     let requests = pmcd.run("pmval", ["-s", "1", "-r", "jumpseat.self.otlp.requests"]).ok();
     let number: u64 = requests.lines().last().and_then(|line| line.trim().parse().ok()).expect("a number");
@@ -143,7 +143,7 @@ fn a_client_that_starts_before_the_agent_sends_again() {
         client.join().expect("the client ran");
         eventually("all records", || {
             let text = endpoint.run("pminfo", ["-f", "jumpseat.source.received"]).ok();
-            (value(&text, "checkout@pod-7") == Some(RECORDS)).then_some(())
+            (value(&text, "checkout") == Some(RECORDS)).then_some(())
         });
     });
 }
@@ -160,7 +160,7 @@ fn the_python_sdk_sends_over_grpc_too() {
         send(port, settings).ok();
         eventually("all records", || {
             let text = endpoint.run("pminfo", ["-f", "jumpseat.source.received"]).ok();
-            (value(&text, "checkout@pod-7") == Some(round * RECORDS)).then_some(())
+            (value(&text, "checkout") == Some(round * RECORDS)).then_some(())
         });
     }
     let text = endpoint.run("pminfo", ["-f", "jumpseat.source.malformed", "jumpseat.self.otlp"]).ok();

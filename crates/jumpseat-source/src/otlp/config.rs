@@ -60,7 +60,7 @@ impl Default for OtlpConfig {
             hosts: Vec::new(),
             token_file: None,
             source: "otlp".to_owned(),
-            by_instance: true,
+            by_instance: false,
             max_connections: 128,
             max_body: 16 << 20,
             max_decompressed: 32 << 20,

@@ -5,7 +5,7 @@
 
 use super::log;
 use super::record::{ScopeContext, Workspace};
-use super::resource::Resources;
+use super::resource::{Resources, Sender};
 use super::span;
 use super::value::{AttributeLimits, Attributes};
 use super::wire::{Fields, Place};
@@ -127,13 +127,13 @@ impl Decoder {
     ) -> Result<(), Refusal> {
         let body = request.body;
         // The resource may stand behind its spans, so it is looked for first.
-        let mut lane = self.resources.default;
+        let mut sender = Sender { lane: self.resources.default, instance: None };
         let mut fields = Fields::of(body, place.clone());
         loop {
             let at = fields.at();
             match fields.next()? {
                 Some((1, wire)) => {
-                    lane = self.resources.lane(
+                    sender = self.resources.lane(
                         &mut self.lanes,
                         body,
                         wire.place(at)?,
@@ -144,12 +144,12 @@ impl Decoder {
                 None => break,
             }
         }
-        self.lanes.bytes(lane, place.len());
+        self.lanes.bytes(sender.lane, place.len());
         let mut fields = Fields::of(body, place);
         loop {
             let at = fields.at();
             match fields.next()? {
-                Some((2, wire)) => self.scope(request, lane, wire.place(at)?, outcome)?,
+                Some((2, wire)) => self.scope(request, &sender, wire.place(at)?, outcome)?,
                 Some(_) => {}
                 None => return Ok(()),
             }
@@ -160,7 +160,7 @@ impl Decoder {
     fn scope(
         &mut self,
         request: ExportRequest<'_>,
-        lane: LaneId,
+        sender: &Sender,
         place: Place,
         outcome: &mut Outcome,
     ) -> Result<(), Refusal> {
@@ -175,7 +175,8 @@ impl Decoder {
                 None => break,
             }
         }
-        let context = ScopeContext { arrival, lane, body, scope: scope.as_deref() };
+        let (lane, instance) = (sender.lane, sender.instance.as_deref());
+        let context = ScopeContext { arrival, lane, body, instance, scope: scope.as_deref() };
         let mut fields = Fields::of(body, place);
         loop {
             let at = fields.at();

@@ -47,8 +47,7 @@ pub(super) fn take(
     workspace.clear();
     let log = LogRecord::read(workspace, context.body, place)?;
     let texts = Texts::of(&log, workspace, context.body)?;
-    let scope_len = context.scope.map_or(0, <[u8]>::len);
-    let len = texts.message.len() + texts.event_name.len() + texts.severity.len() + scope_len;
+    let len = texts.message.len() + texts.event_name.len() + texts.severity.len() + context.len();
     if !workspace.fits(context.body, 0..workspace.event.fields.len(), len) {
         return Err(oversize(at));
     }
@@ -86,7 +85,7 @@ impl LogRecord {
         context: ScopeContext<'_>,
         at: usize,
     ) -> Result<(), Refusal> {
-        let ScopeContext { arrival, lane, body, scope } = context;
+        let ScopeContext { arrival, lane, body, .. } = context;
         let Workspace { event, fields, .. } = workspace;
         let text = |text| event.text(body, text);
         let type_name = if texts.event_name.is_empty() { TYPE } else { text(texts.event_name) };
@@ -120,9 +119,7 @@ impl LogRecord {
         if let Some(trace_id) = id::<16, 32>(body, &self.trace_id) {
             record.interned(&fields.trace_id, Param::String(&trace_id));
         }
-        if let Some(scope) = scope {
-            record.interned(&fields.scope, Param::String(scope));
-        }
+        context.put(&mut record, fields);
         workspace.put_fields(&mut record, body, 0..event.fields.len());
         put_count(&mut record, &fields.dropped_attributes, self.dropped_attributes);
         if event.truncated {

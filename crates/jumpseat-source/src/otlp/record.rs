@@ -19,8 +19,26 @@ pub(super) struct ScopeContext<'a> {
     pub arrival: Arrival,
     pub lane: LaneId,
     pub body: &'a [u8],
+    /// The instance of its service, where that is not part of its source's name.
+    pub instance: Option<&'a [u8]>,
     /// The name of its scope.
     pub scope: Option<&'a [u8]>,
+}
+
+impl ScopeContext<'_> {
+    /// Bytes of texts that its records have besides their own.
+    pub(super) fn len(&self) -> usize {
+        [self.instance, self.instance, self.scope].into_iter().flatten().map(<[u8]>::len).sum()
+    }
+
+    /// Adds them to a record.
+    pub(super) fn put(&self, record: &mut Record<'_>, fields: &OtlpFields) {
+        for (field, text) in [(&fields.instance, self.instance), (&fields.scope, self.scope)] {
+            if let Some(text) = text {
+                record.interned(field, Param::String(text));
+            }
+        }
+    }
 }
 
 /// What is used again for each span and log record.
@@ -39,6 +57,7 @@ pub(super) struct OtlpFields {
     pub kind: InternedField,
     pub status: InternedField,
     pub duration: InternedField,
+    pub instance: InternedField,
     pub scope: InternedField,
     pub trace_state: InternedField,
     pub dropped_attributes: InternedField,
@@ -94,7 +113,8 @@ impl OtlpFields {
     fn new(lanes: &mut Lanes) -> OtlpFields {
         let mut text = |name: &str| lanes.intern(name.as_bytes(), ValueType::String);
         let (trace_id, kind, status) = (text("trace_id"), text("kind"), text("status"));
-        let (scope, trace_state) = (text("scope"), text("trace_state"));
+        let (instance, scope) = (text("service.instance.id"), text("scope"));
+        let trace_state = text("trace_state");
         let mut dropped = |name: &str| lanes.intern(name.as_bytes(), ValueType::U32);
         OtlpFields {
             dropped_attributes: dropped("dropped_attributes"),
@@ -104,6 +124,7 @@ impl OtlpFields {
             trace_id,
             kind,
             status,
+            instance,
             scope,
             trace_state,
         }

@@ -1,5 +1,7 @@
 //! Resources: who sends, and so which source the records belong to.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
 use super::value::{AttributeLimits, Attributes, find_text};
@@ -26,7 +28,15 @@ pub(super) struct Resources {
     by_instance: bool,
     /// Where this listens, for labels.
     address: String,
-    known: FxHashMap<Box<[u8]>, LaneId>,
+    known: FxHashMap<Box<[u8]>, Sender>,
+}
+
+/// Where records of a resource belong.
+#[derive(Clone)]
+pub(super) struct Sender {
+    pub lane: LaneId,
+    /// The instance of the service, where that is not part of the source's name.
+    pub instance: Option<Arc<[u8]>>,
 }
 
 impl Resources {
@@ -45,7 +55,7 @@ impl Resources {
         Ok(Resources { default: lane, by_instance, address: address.to_owned(), known: FxHashMap::default() })
     }
 
-    /// The lane of the resource at this place.
+    /// Where records of the resource at this place belong.
     ///
     /// # Errors
     /// The resource is malformed.
@@ -55,11 +65,11 @@ impl Resources {
         body: &[u8],
         place: Place,
         event: &mut Event,
-    ) -> Result<LaneId, Refusal> {
+    ) -> Result<Sender, Refusal> {
         let bytes = body.get(place.clone()).unwrap_or_default();
         // A resource is the same bytes in each request of a program: no need to look into it.
-        if let Some(lane) = self.known.get(bytes) {
-            return Ok(*lane);
+        if let Some(sender) = self.known.get(bytes) {
+            return Ok(sender.clone());
         }
         let mut attributes = Vec::new();
         let mut fields = Fields::of(body, place);
@@ -72,8 +82,9 @@ impl Resources {
             }
         }
         let service = find_text(body, &attributes, b"service.name").filter(|name| !name.is_empty());
-        let instance = find_text(body, &attributes, b"service.instance.id").filter(|_| self.by_instance);
-        let lane = self.source(lanes, service, instance.filter(|id| !id.is_empty()));
+        let instance = find_text(body, &attributes, b"service.instance.id").filter(|id| !id.is_empty());
+        let lane = self.source(lanes, service, instance.filter(|_| self.by_instance));
+        let instance = instance.filter(|_| !self.by_instance).map(cut);
         // The default source has many senders, and so no service of its own.
         if lane != self.default {
             let origin = Origin {
@@ -91,9 +102,9 @@ impl Resources {
         // Whether somebody may send in the name of a source is asked for each request.
         let is_anybodys = lanes.is_anybodys(lane) && (lane != self.default || service.is_none());
         if bytes.len() <= MAX_KNOWN_LEN && is_anybodys {
-            self.known.insert(bytes.into(), lane);
+            self.known.insert(bytes.into(), Sender { lane, instance: instance.clone() });
         }
-        Ok(lane)
+        Ok(Sender { lane, instance })
     }
 
     /// The source of a service; where there cannot be one more, that of all its instances, or the default one.
@@ -107,6 +118,11 @@ impl Resources {
             .or_else(|| lanes.source(name.as_bytes()).ok())
             .unwrap_or(self.default)
     }
+}
+
+/// An instance's id as it is in records.
+fn cut(id: &str) -> Arc<[u8]> {
+    id.as_bytes()[..id.floor_char_boundary(MAX_LABEL)].into()
 }
 
 /// `service` or `service@instance` with every character that a source's name cannot have replaced.

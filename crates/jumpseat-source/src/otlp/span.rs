@@ -78,7 +78,7 @@ pub(super) fn take(
         .points
         .iter()
         .all(|point| workspace.fits(context.body, point.fields.clone(), point.name.len()));
-    let len = texts.len() + context.scope.map_or(0, <[u8]>::len);
+    let len = texts.len() + context.len();
     if !points_fit || !workspace.fits(context.body, own.clone(), len) {
         return Err(oversize(at));
     }
@@ -221,11 +221,14 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn start(&mut self, name: TypeName<'_>, number: u64) -> Result<(), RecordError> {
-        let Writer { workspace, identity, times: (start, _), .. } = *self;
+        let Writer { workspace, context, identity, times: (start, _), .. } = *self;
         let mut record = self.begin(EventFlags::START, start, name);
         record.interned(&workspace.fields.trace_id, Param::String(&identity.trace));
         if let Some(kind) = kind(number) {
             record.interned(&workspace.fields.kind, Param::String(kind));
+        }
+        if let Some(instance) = context.instance {
+            record.interned(&workspace.fields.instance, Param::String(instance));
         }
         record.commit()
     }
@@ -264,9 +267,7 @@ impl Writer<'_> {
         record.interned(&fields.status, Param::String(texts.status));
         // A clock that was set back makes an end before the start; a duration has no sign.
         record.interned(&fields.duration, Param::U64(end.saturating_sub(start)));
-        if let Some(scope) = context.scope {
-            record.interned(&fields.scope, Param::String(scope));
-        }
+        context.put(&mut record, fields);
         if !texts.trace_state.is_empty() {
             record.interned(&fields.trace_state, text(texts.trace_state));
         }

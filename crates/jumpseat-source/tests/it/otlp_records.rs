@@ -236,8 +236,14 @@ fn when_there_are_too_many_sources_instances_share_one() {
     let mut request = traces("a", vec![span(1)]);
     request.resource_spans[0].resource =
         resource(&[("service.name", text("a")), ("service.instance.id", text("1"))]);
-    desk.traces(&request.encode_to_vec());
-    assert!(desk.records().0.iter().all(|record| record.starts_with("a: ")));
+    // The second time the resource is known.
+    for _ in 0..2 {
+        desk.traces(&request.encode_to_vec());
+        let (records, _) = desk.records();
+        assert!(records.iter().all(|record| record.starts_with("a: ")), "{records:?}");
+        let instances = records.iter().filter(|record| record.contains("service_instance_id \"1\""));
+        assert_eq!(instances.count(), 2, "START and END: {records:?}");
+    }
 }
 
 /// A list in a list in a list...
