@@ -1,5 +1,6 @@
 //! Timestamps.
 
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A point in time since the Unix epoch, to the nanosecond. `nsec` is always below one second.
@@ -47,6 +48,49 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
+impl From<Timestamp> for SystemTime {
+    /// The same time, as near as the system's own times go; on Linux that is all of them.
+    fn from(time: Timestamp) -> SystemTime {
+        let nanos = Duration::from_nanos(time.nsec.into());
+        let seconds = Duration::from_secs(time.sec.unsigned_abs());
+        let whole = match time.sec {
+            0.. => UNIX_EPOCH.checked_add(seconds),
+            _ => UNIX_EPOCH.checked_sub(seconds),
+        };
+        whole.and_then(|whole| whole.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
+    }
+}
+
+/// As RFC 3339 has it, in UTC, with all nine digits: `2026-11-23T15:58:33.089618863Z`. Years that have not four digits are
+/// seconds since 1970 with a `@` in front.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Seconds from 1970 to the years 0 and 10,000.
+        const YEARS: std::ops::Range<i64> = -62_167_219_200..253_402_300_800;
+        let Timestamp { sec, nsec } = *self;
+        if !YEARS.contains(&sec) {
+            return write!(f, "@{sec}.{nsec:09}");
+        }
+        let (days, second) = (sec.div_euclid(86_400), sec.rem_euclid(86_400));
+        let (year, month, day) = date(days);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nsec:09}Z")
+    }
+}
+
+/// Year, month and day of a day since 1970, in the Gregorian calendar. Years are counted from March on, so that the day that
+/// leap years have more is their last; 400 of them have 146,097 days.
+fn date(days: i64) -> (i64, i64, i64) {
+    let since_march_0 = days + 719_468;
+    let (era, day) = (since_march_0.div_euclid(146_097), since_march_0.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year + next, month, day)
+}
+
 impl From<Duration> for Timestamp {
     fn from(since_epoch: Duration) -> Timestamp {
         Timestamp { sec: since_epoch.as_secs() as i64, nsec: since_epoch.subsec_nanos() }
@@ -56,6 +100,25 @@ impl From<Duration> for Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_go_both_ways_and_print_themselves() {
+        for (sec, nsec, shown) in [
+            (0, 0, "1970-01-01T00:00:00.000000000Z"),
+            (1_795_449_513, 89_618_863, "2026-11-23T15:58:33.089618863Z"),
+            (-1, 999_999_999, "1969-12-31T23:59:59.999999999Z"),
+            (951_782_400, 1, "2000-02-29T00:00:00.000000001Z"),
+            (4_107_542_400, 0, "2100-03-01T00:00:00.000000000Z"),
+            (-62_167_219_200, 0, "0000-01-01T00:00:00.000000000Z"),
+            (253_402_300_799, 0, "9999-12-31T23:59:59.000000000Z"),
+            (253_402_300_800, 5, "@253402300800.000000005"),
+            (i64::MIN, 0, "@-9223372036854775808.000000000"),
+        ] {
+            let time = Timestamp { sec, nsec };
+            assert_eq!(time.to_string(), shown);
+            assert_eq!(Timestamp::from(SystemTime::from(time)), time, "{shown}");
+        }
+    }
 
     #[test]
     fn nanoseconds_carry_and_negative_times_stay_ordered() {
