@@ -2,11 +2,11 @@
 
 use crate::seat::{SOURCE, Seat};
 use std::fmt::Write as _;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
-use support::{LoggerRun, PcpEnv, Process, Record, eventually, records, temp_dir, whole_records};
+use support::{LoggerRun, PcpEnv, Process, Record, eventually, free_port, records, temp_dir, whole_records};
 
 #[test]
 fn pcp_clients_work_without_pmcd() {
@@ -116,4 +116,30 @@ fn clients_beyond_the_systems_limit_get_their_turn_when_others_leave() {
     last.set_nonblocking(false).unwrap();
     drop(clients);
     last.read_exact(&mut greeting).unwrap();
+}
+
+#[test]
+fn otlp_needs_no_configuration_and_all_addresses_are_told() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let address = format!("127.0.0.1:{}", free_port());
+    let endpoint = seat.serve([format!("--otlp={address}").as_str()]);
+    eventually("the addresses", || {
+        let said = endpoint.process.text();
+        let socket = format!("events:      {}", seat.socket().display());
+        [socket, format!("OTLP, HTTP:  http://{address}")]
+            .iter()
+            .all(|line| said.lines().any(|said| said == line))
+            .then_some(())
+    });
+    let body = r#"{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shell"}}]},
+        "scopeLogs":[{"logRecords":[{"body":{"stringValue":"hello"}}]}]}]}"#;
+    let mut stream = eventually("the port", || TcpStream::connect(&address).ok());
+    let head = "POST /v1/logs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).expect("sent");
+    let shown = eventually("the record", || {
+        let shown = endpoint.run("pminfo", ["-x", "jumpseat.event.recent"]).ok();
+        shown.contains("hello").then_some(shown)
+    });
+    assert!(shown.contains("or \"shell\""), "{shown}");
 }

@@ -18,6 +18,9 @@ use pcp_net::{Certificate, Passwords};
 
 /// The port of pmcd, and so the one PCP's tools try when none is given.
 const DEFAULT_LISTEN: &str = "localhost:44321";
+/// Where programs with an OpenTelemetry SDK send, unless told otherwise.
+const OTLP_HTTP: &str = "localhost:4318";
+const OTLP_GRPC: &str = "localhost:4317";
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
@@ -51,6 +54,10 @@ pub(crate) struct ServeArgs {
     /// Ingest socket to make, instead of those of the configuration.
     #[arg(short, long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Take OpenTelemetry's traces and logs (OTLP): over HTTP at localhost:4318 and over gRPC at localhost:4317, or over HTTP at
+    /// this address only; what the configuration says comes first.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    otlp: Option<String>,
     /// Directory where identifiers are kept across restarts, over what the configuration says.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -83,6 +90,14 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     if args.socket.is_some() || config.socket.is_empty() {
         let path = args.socket.clone().unwrap_or_else(jumpseat::source::config::socket_to_make);
         config.socket = vec![SocketConfig { path, ..SocketConfig::default() }];
+    }
+    match args.otlp.as_deref() {
+        None => {}
+        Some("") => {
+            config.otlp.listen.get_or_insert_with(|| OTLP_HTTP.to_owned());
+            config.otlp.grpc.get_or_insert_with(|| OTLP_GRPC.to_owned());
+        }
+        Some(address) => _ = config.otlp.listen.get_or_insert_with(|| address.to_owned()),
     }
     let mut security = security(args, &mut config)?;
     let addresses =
@@ -144,6 +159,16 @@ fn listen(running: &mut RunningAgent, addresses: &[Vec<Listen>], config: &Config
         sayln!("events:      {}", socket.path.display());
         if std::io::stdout().is_terminal() {
             sayln!("    jumpseat feed --socket {} FILE", socket.path.display());
+        }
+    }
+    for (what, protocol, address) in
+        [("HTTP", "http/protobuf", &config.otlp.listen), ("gRPC", "grpc", &config.otlp.grpc)]
+    {
+        let Some(address) = address else { continue };
+        sayln!("OTLP, {what}:  http://{address}");
+        if std::io::stdout().is_terminal() {
+            let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT=http://{address}");
+            sayln!("    {endpoint} OTEL_EXPORTER_OTLP_PROTOCOL={protocol} PROGRAM");
         }
     }
     Ok(())
