@@ -9,6 +9,7 @@
 //! Chunk N, from 0 on, has place N modulo 16. Slot 0 stands for no ring: messages that were lost outside of any. A chunk without
 //! parts is one of messages that are in no file.
 
+use super::merge::MAX_MISSED;
 use super::{Geometry, MAX_CHUNK, MAX_SLOTS};
 use crate::{MAX_NUMBER, RINGS, put_frame, put_varint, varint};
 
@@ -20,6 +21,8 @@ const PART: usize = 5;
 const HEAD: usize = 3;
 /// Most parts.
 const PARTS: usize = MAX_SLOTS as usize + 1;
+/// Most numbers of a chunk: of its messages, and of those that each of its parts says were lost.
+const MAX_COUNT: u64 = MAX_CHUNK / 8 + PARTS as u64 * MAX_MISSED;
 /// Words of an entry of the table.
 pub const ENTRY: usize = HEAD + PARTS * PART;
 
@@ -69,7 +72,8 @@ impl Chunk {
         let parts: Vec<Part> = words.iter().map(part).collect();
         let bytes =
             parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.to.checked_sub(part.from)?))?;
-        let sound = first > 0 && first.checked_add(count)? <= MAX_NUMBER && bytes <= MAX_CHUNK;
+        let numbered = first > 0 && count <= MAX_COUNT && first.checked_add(count)? <= MAX_NUMBER;
+        let sound = numbered && bytes <= MAX_CHUNK;
         (sound && parts.iter().all(|part| part.fits(geometry))).then_some(Chunk { first, count, parts })
     }
 }
@@ -130,7 +134,12 @@ mod tests {
             let chunk = Chunk { parts: vec![wrong], ..chunk.clone() };
             assert_eq!(Chunk::read(&table(&chunk), GEOMETRY), None, "{wrong:?}");
         }
-        for wrong in [Chunk { first: 0, ..chunk.clone() }, Chunk { count: u64::MAX, ..chunk.clone() }] {
+        for wrong in [
+            Chunk { first: 0, ..chunk.clone() },
+            Chunk { count: u64::MAX, ..chunk.clone() },
+            // Who told of so many, piece by piece, would hold the others up.
+            Chunk { count: 1 << 40, ..chunk.clone() },
+        ] {
             assert_eq!(Chunk::read(&table(&wrong), GEOMETRY), None);
         }
         let mut long = table(&chunk);
