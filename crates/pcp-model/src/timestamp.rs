@@ -61,8 +61,8 @@ impl From<Timestamp> for SystemTime {
     }
 }
 
-/// As RFC 3339 has it, in UTC, with all nine digits: `2026-11-23T15:58:33.089618863Z`. Years that have not four digits are
-/// seconds since 1970 with a `@` in front.
+/// As RFC 3339 has it, in UTC, with all nine digits, so that it sorts as text: `2026-11-23T15:58:33.089618863Z`. Years that
+/// have not four digits are seconds since 1970 with a `@` in front.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// Seconds from 1970 to the years 0 and 10,000.
@@ -72,23 +72,23 @@ impl fmt::Display for Timestamp {
             return write!(f, "@{sec}.{nsec:09}");
         }
         let (days, second) = (sec.div_euclid(86_400), sec.rem_euclid(86_400));
-        let (year, month, day) = date(days);
+        let (year, month, day) = calendar(days);
         let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nsec:09}Z")
     }
 }
 
-/// Year, month and day of a day since 1970, in the Gregorian calendar. Years are counted from March on, so that the day that
-/// leap years have more is their last; 400 of them have 146,097 days.
-fn date(days: i64) -> (i64, i64, i64) {
-    let since_march_0 = days + 719_468;
-    let (era, day) = (since_march_0.div_euclid(146_097), since_march_0.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+/// Year, month and day of a number of days since the epoch, in the Gregorian calendar.
+pub(crate) fn calendar(days: i64) -> (i64, u8, u8) {
+    // Years from March on, so that the leap day is the last one; 400 of them have 146,097 days.
+    let days = days.saturating_add(719_468);
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year + next, month, day)
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + i64::from(month <= 2), month as u8, day as u8)
 }
 
 impl From<Duration> for Timestamp {

@@ -12,7 +12,6 @@ use jumpseat::event::batch::record_time;
 use jumpseat::event::{EventFlags, packed};
 use jumpseat::model::{Timestamp, ValueType};
 use jumpseat::source::registry::{field_pmid, known_names};
-use jumpseat::time::rfc3339;
 use jumpseat_log::inspect::{self, SegmentReport, Wrong};
 use jumpseat_tools::complain;
 use serde_json::{Map, Value, json};
@@ -140,7 +139,7 @@ fn list(place: &Place) -> Result<ExitCode, String> {
         sayln!("{:<24} {:>12} {:>14} {:>14}  newest", "source", "bytes", "first", "next");
     }
     for (id, of) in &sources {
-        let newest = of.newest.map(rfc3339);
+        let newest = of.newest.map(|time| time.to_string());
         if place.json {
             sayln!(
                 "{}",
@@ -213,7 +212,7 @@ fn show(args: &ShowArgs) -> Result<ExitCode, String> {
     for report in reports.iter().filter(|report| report.end > args.from) {
         let read = inspect::read(&place.dir(), &report.name, |stretch| {
             if stretch.lost > 0 && stretch.first >= args.from {
-                let control = json!({"missed": stretch.lost, "time": rfc3339(stretch.lost_time)});
+                let control = json!({"missed": stretch.lost, "time": stretch.lost_time.to_string()});
                 sayln!("{}", json!({"jumpseat": control}));
             }
             let mut begin = 0;
@@ -308,7 +307,7 @@ impl Place {
 fn object(record: &[u8], seq: u64, fields: &BTreeMap<u32, String>) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("seq".to_owned(), seq.into());
-    object.insert("time".to_owned(), rfc3339(record_time(record)).into());
+    object.insert("time".to_owned(), record_time(record).to_string().into());
     let flags = packed::flags(record);
     for (flag, phase) in [(EventFlags::START, "start"), (EventFlags::END, "end")] {
         if flags.contains(flag) {

@@ -3,7 +3,6 @@
 use byteorder::NetworkEndian;
 use pcp_event::EventFlags;
 use pcp_event::reader::Record;
-use pcp_model::time::rfc3339;
 use pcp_model::{Desc, InDom, Inst, PmError, Timestamp};
 use pcp_pdu::ValuesRef;
 use serde_json::{Map, Value as Json, json};
@@ -86,7 +85,7 @@ impl JsonLines {
 
     fn print(&self, subject: &mut Subject, time: Timestamp, what: &str, list: Json) {
         let mut object = Map::new();
-        object.insert("time".to_owned(), rfc3339(time).into());
+        object.insert("time".to_owned(), time.to_string().into());
         object.insert("host".to_owned(), self.host.as_str().into());
         object.insert("metric".to_owned(), self.metric.as_str().into());
         if !subject.has_events() {
@@ -130,7 +129,7 @@ impl JsonLines {
 
     fn record(&mut self, subject: &mut Subject, record: &Record<'_, NetworkEndian>) -> Json {
         let mut object = Map::new();
-        object.insert("time".to_owned(), rfc3339(record.time).into());
+        object.insert("time".to_owned(), record.time.to_string().into());
         object.insert("flags".to_owned(), flags(record.flags));
         if let Some(missed) = record.missed() {
             object.insert("missed".to_owned(), missed.into());

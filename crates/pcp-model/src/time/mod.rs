@@ -14,7 +14,7 @@ mod zone;
 pub use interval::parse_interval;
 pub use moment::parse_moment;
 pub use window::{Reference, Switches, Window, parse_window};
-pub use zone::{Civil, Zone, rfc3339};
+pub use zone::{Civil, Zone};
 
 /// A text that is not an interval, instant or alignment. `Display` is PCP's two lines, each with its line
 /// break: the text, then a mark below the place where it goes wrong.

@@ -4,6 +4,7 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
 
 use crate::Timestamp;
+use crate::timestamp::calendar;
 
 /// A reporting time zone.
 #[derive(Clone, Debug)]
@@ -152,26 +153,6 @@ fn lookup(text: &str) -> TimeZone {
     file.or_else(|| posix(name))
         .or_else(|| posix(&format!("{name},M3.2.0,M11.1.0")))
         .unwrap_or(TimeZone::fixed(Offset::UTC))
-}
-
-/// Year, month and day of a number of days since the epoch, in the Gregorian calendar.
-fn calendar(days: i64) -> (i64, u8, u8) {
-    // Years from March on, so that the leap day is the last one; 400 of them have 146,097 days.
-    let days = days.saturating_add(719_468);
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + i64::from(month <= 2), month as u8, day as u8)
-}
-
-/// `2026-11-20T10:44:40.123456789Z`: for programs, which want one time that sorts as text, and not the zone for people.
-pub fn rfc3339(time: Timestamp) -> String {
-    let zone = Zone::utc();
-    let t = zone.civil(time.sec);
-    format!("{:04}-{:02}-{:02}T{}Z", t.year, t.month, t.day, zone.clock(time, 9))
 }
 
 #[cfg(test)]
