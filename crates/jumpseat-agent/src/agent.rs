@@ -53,6 +53,17 @@ pub enum OpenError {
     Source(#[from] StartError),
 }
 
+impl OpenError {
+    /// Whether another agent uses the same directory.
+    pub fn is_in_use(&self) -> bool {
+        match self {
+            OpenError::Registry(RegistryError::File { error: IdsError::InUse { .. }, .. }) => true,
+            OpenError::Log(error) => error.is_in_use(),
+            _ => false,
+        }
+    }
+}
+
 /// What becomes of SIGTERM, SIGINT and SIGHUP.
 #[derive(Clone, Copy, Debug)]
 pub enum Signals<'a> {
@@ -124,7 +135,9 @@ impl RunningAgent {
         };
         let mut state = State::open(config, Arc::clone(&registry), inlet, state_dir, reload_from)?;
         state.trust = trust.clone();
-        state.contexts = logs::contexts(config, domain, state_dir, &state.registry);
+        if clients == Clients::Pmcd {
+            state.contexts = logs::contexts(config, domain, state_dir, &state.registry);
+        }
 
         let mut server =
             Server::new(agent(state, domain, help, &access(config)).grants(config.access.grants()).build()?)?;

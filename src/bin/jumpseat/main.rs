@@ -1,5 +1,6 @@
 //! `jumpseat`: the command line. One file or folder a subcommand; `top` and the tools that stand in for PCP's are crates.
 
+mod default_address;
 mod demo;
 mod derive;
 mod feed;

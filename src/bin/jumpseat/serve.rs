@@ -1,5 +1,6 @@
 //! `jumpseat serve`: the agent with a collector endpoint of its own.
 
+use crate::default_address;
 use crate::say::sayln;
 use jumpseat_tools::complain;
 use std::io::IsTerminal;
@@ -16,8 +17,6 @@ use nix::errno::Errno;
 use nix::unistd::geteuid;
 use pcp_net::{Certificate, Passwords};
 
-/// The port of pmcd, and so the one PCP's tools try when none is given.
-const DEFAULT_LISTEN: &str = "localhost:44321";
 /// Where programs with an OpenTelemetry SDK send, unless told otherwise.
 const OTLP_HTTP: &str = "localhost:4318";
 const OTLP_GRPC: &str = "localhost:4317";
@@ -25,10 +24,11 @@ const OTLP_GRPC: &str = "localhost:4317";
 #[derive(Args)]
 pub(crate) struct ServeArgs {
     /// Address for PCP clients: HOST:PORT, PORT on localhost, or unix:PATH. May be given several times.
+    /// [default: localhost:44321, or another port if that is in use, and a Unix socket next to the ingest socket]
     ///
     /// Who a client is, is known on Unix sockets only; where it is, over TCP. Both count in [access] and for readers of sources
     /// in the configuration; without these whoever can connect can read everything. Port 0 is any free port.
-    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_LISTEN)]
+    #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
     /// Permission bits of Unix sockets for PCP clients, in octal.
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
@@ -100,8 +100,13 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         Some(address) => _ = config.otlp.listen.get_or_insert_with(|| address.to_owned()),
     }
     let mut security = security(args, &mut config)?;
-    let addresses =
-        args.listen.iter().map(|text| resolve(text, args.listen_mode)).collect::<Result<Vec<_>, _>>()?;
+    let addresses = match &args.listen[..] {
+        [] => vec![default_address::tcp()?],
+        given => given.iter().map(|text| resolve(text, args.listen_mode)).collect::<Result<_, _>>()?,
+    };
+    // Beyond what was asked for: that it cannot be had is no reason to end.
+    let extra = config.socket.first().filter(|_| args.listen.is_empty());
+    let extra = extra.map(|events| default_address::unix(&events.path, args.listen_mode));
     Log::new(agent::NAME, tracing::Level::INFO).install();
     let open = |path: &PathBuf| {
         log::open(agent::NAME, path)
@@ -117,7 +122,7 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     } else if geteuid().is_root() {
         tracing::warn!("runs as root; with --user it reads what others send as a user who may do less");
     }
-    let sockets = addresses.iter().flatten().filter_map(|address| match address {
+    let sockets = addresses.iter().flatten().chain(&extra).filter_map(|address| match address {
         Listen::Unix { path, .. } => Some(path.clone()),
         Listen::Tcp(_) => None,
     });
@@ -132,12 +137,15 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         clients: Clients::Direct,
         trust: &trust,
     })
-    .map_err(|error| error.to_string())?;
+    .map_err(|error| match error.is_in_use() {
+        true => format!("{error}; --state-dir DIR --socket PATH run this one beside it"),
+        false => error.to_string(),
+    })?;
     // Later on it is read as the user that this is now.
     let passwords = config.access.passwords.as_ref().map(|path| Passwords::open(path)).transpose();
     security.passwords = passwords.map_err(|error| error.to_string())?;
     running.server.secure(security).map_err(|error| error.to_string())?;
-    listen(&mut running, &addresses, &config)?;
+    listen(&mut running, &addresses, extra.as_ref(), &config)?;
     match running.server.run().map_err(|error| error.to_string())? {
         Exit::Signal(signal) => tracing::info!("ended by signal {signal}"),
         Exit::PmcdGone | Exit::Stopped => {}
@@ -146,18 +154,34 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
 }
 
 /// Listens, and tells where.
-fn listen(running: &mut RunningAgent, addresses: &[Vec<Listen>], config: &Config) -> Result<(), String> {
+fn listen(
+    running: &mut RunningAgent,
+    addresses: &[Vec<Listen>],
+    extra: Option<&Listen>,
+    config: &Config,
+) -> Result<(), String> {
+    let hints = std::io::stdout().is_terminal();
     for addresses in addresses {
         for bound in listen_to_those_there(addresses, |address| running.server.listen(address))? {
             sayln!("PCP clients: {}", host_of(&bound));
-            if std::io::stdout().is_terminal() {
+            if hints {
                 sayln!("    pminfo -h {} -f jumpseat", host_of(&bound));
             }
         }
     }
+    match extra.map(|address| running.server.listen(address)) {
+        None => {}
+        Some(Ok(bound)) => {
+            sayln!("             {}", host_of(&bound));
+            if hints {
+                sayln!("    pmstore -h {} jumpseat.control.reload 1", host_of(&bound));
+            }
+        }
+        Some(Err(error)) => tracing::warn!("{error}: nobody can store values here"),
+    }
     for socket in &config.socket {
         sayln!("events:      {}", socket.path.display());
-        if std::io::stdout().is_terminal() {
+        if hints {
             sayln!("    jumpseat feed --socket {} FILE", socket.path.display());
         }
     }
@@ -166,7 +190,7 @@ fn listen(running: &mut RunningAgent, addresses: &[Vec<Listen>], config: &Config
     {
         let Some(address) = address else { continue };
         sayln!("OTLP, {what}:  http://{address}");
-        if std::io::stdout().is_terminal() {
+        if hints {
             let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT=http://{address}");
             sayln!("    {endpoint} OTEL_EXPORTER_OTLP_PROTOCOL={protocol} PROGRAM");
         }
@@ -213,12 +237,12 @@ fn resolve(text: &str, mode: u32) -> Result<Vec<Listen>, String> {
     }
 }
 
-fn addresses_of(text: &str) -> Result<Vec<SocketAddr>, String> {
+pub(crate) fn addresses_of(text: &str) -> Result<Vec<SocketAddr>, String> {
     let bare_port = text.parse::<u16>().is_ok();
     let full = if bare_port { format!("localhost:{text}") } else { text.to_owned() };
-    let found = full
-        .to_socket_addrs()
-        .map_err(|error| format!("--listen {text}: {error}; write HOST:PORT, such as {DEFAULT_LISTEN}"))?;
+    let found = full.to_socket_addrs().map_err(|error| {
+        format!("--listen {text}: {error}; write HOST:PORT, such as {}", default_address::FIRST)
+    })?;
     let mut found: Vec<_> = found.collect();
     found.dedup();
     if found.first().is_some_and(|address| address.port() == 0) {
