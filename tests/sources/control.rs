@@ -1,6 +1,6 @@
 //! Control of single sources under a real pmcd: listed, switched, filtered, sampled; by pmstore and by configuration.
 
-use crate::seat::{Seat, Transport};
+use crate::seat::{JUMPSEAT, Seat, Transport};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use support::{PrivatePmcd, eventually, records};
@@ -124,7 +124,26 @@ fn sources_are_listed_switched_filtered_and_sampled_with_pmstore() {
         let before = value(&pmcd, &format!("jumpseat.control.source.{name}"), "app");
         pmcd.run("pmstore", ["-i", "app", &format!("jumpseat.control.source.{name}"), wrong]).fails(1);
         assert_eq!(value(&pmcd, &format!("jumpseat.control.source.{name}"), "app"), before);
+        // pmstore can tell an error number only: the reason is there for the next one who asks as the same user.
+        let told = pmcd.run("pminfo", ["-f", "jumpseat.control.refused"]).ok();
+        let stored = format!("jumpseat.control.source.{name}[app] = ");
+        assert!(told.contains(&stored) && told.contains(wrong), "{told}");
+        // Ours tells it at once.
+        let metric = format!("jumpseat.control.source.{name}");
+        let ours = pmcd.run(JUMPSEAT, ["store", "-i", "app", &metric, wrong]);
+        let text = told.rsplit_once("value \"").expect("a text").1.trim_end().trim_end_matches('"');
+        let reason = text.split_once(": ").expect("a reason").1;
+        assert!(ours.stdout.contains(&format!("Bad input to pmstore: {reason}")), "{ours} {reason}");
     }
+    let metric = "jumpseat.event.records";
+    let events = pmcd.run(JUMPSEAT, ["events", "-x", "severity >= loud", metric]).fails(1);
+    assert!(
+        events.contains("failed: Bad input to pmstore: column 13: ") && events.contains("loud"),
+        "{events}"
+    );
+    let own = ["-h", &pmcd.inet(), "jumpseat.control.recent", "5"];
+    let unknown = pmcd.run(JUMPSEAT, ["store"].iter().chain(&own)).stdout;
+    assert!(unknown.contains("No permission to perform requested operation: root may"), "{unknown}");
     assert!(seat.log().contains("refused: filter: column"), "{}", seat.log());
 }
 

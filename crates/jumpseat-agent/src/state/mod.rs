@@ -11,6 +11,7 @@ pub(crate) mod contexts;
 mod event_types;
 pub(crate) mod fields;
 mod pmcd;
+mod refusals;
 mod shares;
 pub(crate) mod source;
 mod sources;
@@ -37,6 +38,7 @@ use crate::derived::Derived;
 use contexts::Contexts;
 use event_types::EventTypes;
 use fields::Fields;
+use refusals::Refusals;
 use source::Source;
 use sources::Sources;
 use spans::Spans;
@@ -93,6 +95,8 @@ pub struct State {
     pub(crate) epoch: u64,
     /// Holds back messages about what clients store and is refused: nobody may fill the log with them.
     pub(crate) refused_stores: Limiter,
+    /// What became of the last ones, for those who ask.
+    pub(crate) refusals: Refusals,
 }
 
 impl State {
@@ -134,6 +138,7 @@ impl State {
             started: Instant::now(),
             epoch: new_epoch(),
             refused_stores: Limiter::new(3, Duration::from_secs(10)),
+            refusals: Refusals::default(),
         };
         while state.drain() {}
         Ok(state)

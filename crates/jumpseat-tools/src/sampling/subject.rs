@@ -10,7 +10,7 @@ use pcp_model::{
 
 use super::options::SamplingSettings;
 use super::since;
-use crate::tool::{Clock, Out, Ready, open, report_unusable, window};
+use crate::tool::{Clock, Out, Ready, open, refused, report_unusable, window};
 
 /// What a run is about.
 pub(super) struct Subject {
@@ -61,7 +61,11 @@ impl Subject {
         let desc = desc.map_err(|error| failed(&format!("pmLookupDesc: {}", error.code())))?;
         let chosen = choose(&mut context, &desc, wanted).map_err(|what| failed(&what))?;
         if let Some(text) = wanted.filter.as_ref().filter(|_| context.kind() != ContextKind::Archive) {
-            store(&mut context, &desc, chosen.as_deref(), text).map_err(|what| failed(&what))?;
+            let stored = store(&mut context, &desc, chosen.as_deref(), text);
+            stored.map_err(|(what, error)| {
+                let why = error.and_then(|error| refused(&ready.call, &mut context, metric, error));
+                failed(&format!("{what}{}", why.unwrap_or_default()))
+            })?;
         }
         if let Some(text) = &wanted.since {
             since::begin(&mut context, metric, chosen.as_deref(), text, &clock.zone)
@@ -151,7 +155,7 @@ fn store(
     desc: &Desc,
     chosen: Option<&[(Inst, String)]>,
     text: &str,
-) -> Result<(), String> {
+) -> Result<(), (String, Option<PmError>)> {
     let value_type = match desc.value_type {
         // Such metrics take a filter, which is text.
         ValueType::Event | ValueType::HighResEvent => ValueType::String,
@@ -159,25 +163,26 @@ fn store(
     };
     let value = Value::parse(text, value_type).map_err(|error| {
         let name = value_type.name();
-        match error {
+        let what = match error {
             PmError::TYPE => format!("filter \"{text}\" incompatible with metric type (PM_TYPE_{name})"),
             PmError(-34) => {
                 format!("filter value \"{text}\" is out of range for metric data type (PM_TYPE_{name})")
             }
             other => format!("failed to convert value \"{text}\": {other}"),
-        }
+        };
+        (what, None)
     })?;
     let instances: Vec<Inst> = match chosen {
         Some(chosen) => chosen.iter().map(|(inst, _)| *inst).collect(),
         None if desc.indom == InDom::NULL => vec![PM_IN_NULL],
         None => {
             let all = context.instances(desc.indom);
-            let all = all.map_err(|error| format!("pmGetInDom({}): {}", desc.indom, error.code()))?;
+            let all = all.map_err(|error| (format!("pmGetInDom({}): {}", desc.indom, error.code()), None))?;
             all.into_iter().map(|instance| instance.id).collect()
         }
     };
     let values = instances.into_iter().map(|inst| InstanceValue { inst, value: value.clone() }).collect();
     context
         .store(&[ValueSet { pmid: desc.pmid, values: Ok(values) }])
-        .map_err(|error| format!("store value \"{text}\" failed: {}", error.code()))
+        .map_err(|error| (format!("store value \"{text}\" failed: {}", error.code()), Some(error.code())))
 }
