@@ -25,6 +25,7 @@ mod foreign;
 mod session;
 mod sessions;
 mod snapshot;
+mod steady;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;

@@ -137,7 +137,7 @@ impl State {
             trust: Trust::default(),
             started: Instant::now(),
             epoch: new_epoch(),
-            refused_stores: Limiter::new(3, Duration::from_secs(10)),
+            refused_stores: Limiter::new(10, Duration::from_secs(10)),
             refusals: Refusals::default(),
         };
         while state.drain() {}
@@ -245,7 +245,6 @@ impl State {
 
     fn deliver(&mut self, mut delivery: Delivery) {
         let inst = delivery.source;
-        self.sources.activate(inst);
         // Before the records: their share of the memory must be theirs when they come in.
         self.sources.make_room(inst, delivery.batch.bytes().len(), &self.limits);
         self.sources.update_sender(&mut delivery);
@@ -262,11 +261,12 @@ impl State {
         }
         // A loss goes into the log where it happened: before the batch.
         source.enter(&delivery);
+        let name = Arc::clone(&source.name);
+        self.sources.activate(inst);
         self.fields_folded += delivery.tallies.folded;
         self.types.count(&delivery.tallies.types);
         // Spans look at the records while they are still in the batch: the log takes it as a whole, and may drop some
         // of them at once. Room for open spans is made at the cost of any source, so all are needed, not only this.
-        let name = Arc::clone(&source.name);
         self.spans.batch(&mut self.sources, (inst, &name), &delivery.batch, &self.fields);
         if let Some(source) = self.sources.get_mut(inst) {
             source.log.append(delivery.batch);
