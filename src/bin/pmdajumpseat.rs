@@ -40,7 +40,8 @@ fn main() -> ExitCode {
     // and again in the log, where an operator looks.
     let config = configuration(options.config.as_deref());
     if let Err(error) = &config {
-        complain!("{PROGRAM}: {error}");
+        // A configuration has all its mistakes told, a line each.
+        error.to_string().lines().for_each(|line| complain!("{PROGRAM}: {line}"));
     }
     if options.transport != Transport::Pipe
         && let Ok((config, _)) = &config
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     match config.and_then(|(config, file)| serve(&options, &config, file.as_deref(), log.as_ref().ok())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error}");
+            error.to_string().lines().for_each(|line| tracing::error!("{line}"));
             ExitCode::FAILURE
         }
     }

@@ -14,7 +14,8 @@ pub(crate) fn reload(state: &mut State) -> bool {
                 tracing::info!("{}: read again", path.display());
             }
             Err(error) => {
-                tracing::error!("{error}; nothing has changed");
+                error.messages().iter().for_each(|message| tracing::error!("{message}"));
+                tracing::error!("{}: not read again, nothing has changed", path.display());
                 return false;
             }
         }

@@ -76,7 +76,8 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            complain!("jumpseat: {message}");
+            // A configuration has all its mistakes told, a line each.
+            message.lines().for_each(|line| complain!("jumpseat: {line}"));
             ExitCode::FAILURE
         }
     }

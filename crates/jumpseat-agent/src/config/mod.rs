@@ -32,7 +32,7 @@ pub use events::{EventsConfig, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET};
 pub use fields::{FieldsConfig, MAX_FIELDS};
 pub use jumpseat_source::{ByteSize, Interval};
 pub use log::{LogConfig, MIN_LOG_BUDGET, SYNC_INTERVAL, Syncing};
-pub use problem::{ConfigError, ConfigProblem, InvalidTable, OutOfRange};
+pub use problem::{ConfigError, ConfigProblem, InvalidTable, Mistake, OutOfRange};
 pub use spans::{MAX_OPEN_SPANS, MAX_SPANS, SPAN_WINDOW, SpansConfig};
 pub use tls::TlsConfig;
 

@@ -278,10 +278,6 @@ impl FileConfig {
     /// # Errors
     /// The first key that is wrong.
     pub fn validate(&self) -> Result<(), InvalidKey> {
-        if self.path.as_os_str().is_empty() {
-            let words = "must be the path of a file, or a pattern such as \"/var/log/app/*.log\"";
-            return Err(InvalidKey::other("path", words));
-        }
         if self.path.to_str().is_none_or(|path| path.contains('\0')) {
             return Err(InvalidKey::other("path", "not UTF-8, or with a NUL"));
         }
@@ -293,7 +289,13 @@ impl FileConfig {
         self.multiline.as_ref().map_or(Ok(()), Multiline::validate)?;
         in_range("max_files", self.max_files as u64, 1..=65_536)?;
         in_range("partial_ms", self.partial_ms, 100..=MAX_BACKOFF)?;
-        check_limits(self.max_line, self.max_field)
+        check_limits(self.max_line, self.max_field)?;
+        // The last: a key that is not there says nothing of those that are.
+        if self.path.as_os_str().is_empty() {
+            let words = "must be the path of a file, or a pattern such as \"/var/log/app/*.log\"";
+            return Err(InvalidKey::other("path", words));
+        }
+        Ok(())
     }
 
     /// How its lines are read.
@@ -331,6 +333,12 @@ impl CommandConfig {
     /// # Errors
     /// The first key that is wrong.
     pub fn validate(&self) -> Result<(), InvalidKey> {
+        self.source.as_deref().map_or(Ok(()), check_source)?;
+        check_lines(&self.reading())?;
+        self.multiline.as_ref().map_or(Ok(()), Multiline::validate)?;
+        in_range("backoff_ms", self.backoff_ms, 10..=MAX_BACKOFF)?;
+        in_range("max_backoff_ms", self.max_backoff_ms, self.backoff_ms..=MAX_BACKOFF)?;
+        check_limits(self.max_line, self.max_field)?;
         let argv = self.run.argv();
         let empty = match &self.run {
             Run::Shell(text) => text.trim().is_empty(),
@@ -340,12 +348,7 @@ impl CommandConfig {
             let words = "must be a program and its arguments in a list, or text for the shell";
             return Err(InvalidKey::other("run", words));
         }
-        self.source.as_deref().map_or(Ok(()), check_source)?;
-        check_lines(&self.reading())?;
-        self.multiline.as_ref().map_or(Ok(()), Multiline::validate)?;
-        in_range("backoff_ms", self.backoff_ms, 10..=MAX_BACKOFF)?;
-        in_range("max_backoff_ms", self.max_backoff_ms, self.backoff_ms..=MAX_BACKOFF)?;
-        check_limits(self.max_line, self.max_field)
+        Ok(())
     }
 
     /// How its lines are read.
