@@ -115,7 +115,7 @@ fn serve(
         domain,
         state_dir: Some(&state_dir),
         help: help.as_ref().map(|(name, text)| (name.as_str(), text.as_str())),
-        signals: Signals::Handle { reload: file },
+        signals: Signals::Handle { reload: file, adjust: None },
         clients: Clients::Pmcd,
         trust: &trust,
     })?;

@@ -15,6 +15,7 @@
 //! * `confine`: what the process gives up; `agent`: all put together.
 
 mod agent;
+pub mod changes;
 pub mod config;
 mod confine;
 mod derived;
@@ -35,6 +36,7 @@ pub use agent::{Clients, OpenError, RunningAgent, Setup, Signals};
 pub use config::{Config, ConfigError};
 pub use confine::Trust;
 pub use identity::{DEFAULT_DOMAIN, NAME};
+pub use reload::Adjust;
 pub use state::State;
 pub use state::fields::Fields;
 pub use state::spans::{SourceSpans, Span, Spans, SpansBySource};

@@ -6,9 +6,10 @@ use std::io::IsTerminal;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
-use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust};
+use jumpseat::agent::{self, Adjust, Clients, Config, RunningAgent, Setup, Signals, Trust};
 use jumpseat::pmda::log::{self, Log};
 use jumpseat::pmda::{Exit, Listen, Security, ServeError, identity};
 use jumpseat::source::SocketConfig;
@@ -22,7 +23,7 @@ const DEFAULT_LISTEN: &str = "localhost:44321";
 const OTLP_HTTP: &str = "localhost:4318";
 const OTLP_GRPC: &str = "localhost:4317";
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct ServeArgs {
     /// Address for PCP clients: HOST:PORT, PORT on localhost, or unix:PATH. May be given several times.
     ///
@@ -88,19 +89,8 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         Some(path) => Config::load(path).map_err(|error| error.to_string())?,
         None => Config::default(),
     };
-    if args.socket.is_some() || config.socket.is_empty() {
-        let path = args.socket.clone().unwrap_or_else(jumpseat::source::config::socket_to_make);
-        config.socket = vec![SocketConfig { path, ..SocketConfig::default() }];
-    }
-    match args.otlp.as_deref() {
-        None => {}
-        Some("") => {
-            config.otlp.listen.get_or_insert_with(|| OTLP_HTTP.to_owned());
-            config.otlp.grpc.get_or_insert_with(|| OTLP_GRPC.to_owned());
-        }
-        Some(address) => _ = config.otlp.listen.get_or_insert_with(|| address.to_owned()),
-    }
-    let mut security = security(args, &mut config)?;
+    apply(args, &mut config);
+    let mut security = security(&config)?;
     let addresses =
         args.listen.iter().map(|text| resolve(text, args.listen_mode)).collect::<Result<Vec<_>, _>>()?;
     Log::new(agent::NAME, tracing::Level::INFO).install();
@@ -124,12 +114,14 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     });
     trust.confine(&config, &state_dir, &sockets.collect::<Vec<_>>());
     let domain = args.domain.or(config.domain).unwrap_or(agent::DEFAULT_DOMAIN);
+    let options = args.clone();
+    let adjust: Adjust = Arc::new(move |config| apply(&options, config));
     let mut running = RunningAgent::open(&Setup {
         config: &config,
         domain,
         state_dir: Some(&state_dir),
         help: None,
-        signals: Signals::Handle { reload: args.config.as_deref() },
+        signals: Signals::Handle { reload: args.config.as_deref(), adjust: Some(&adjust) },
         clients: Clients::Direct,
         trust: &trust,
     })
@@ -175,20 +167,37 @@ fn listen(running: &mut RunningAgent, addresses: &[Vec<Listen>], config: &Config
     Ok(())
 }
 
-/// What options and configuration say about certificates, with the files read.
-fn security(args: &ServeArgs, config: &mut Config) -> Result<Security, String> {
-    let (tls, given) = (&mut config.tls, args);
+/// Puts options in the place of what the configuration says, each time it is read.
+fn apply(args: &ServeArgs, config: &mut Config) {
+    if args.socket.is_some() || config.socket.is_empty() {
+        let path = args.socket.clone().unwrap_or_else(jumpseat::source::config::socket_to_make);
+        config.socket = vec![SocketConfig { path, ..SocketConfig::default() }];
+    }
+    match args.otlp.as_deref() {
+        None => {}
+        Some("") => {
+            config.otlp.listen.get_or_insert_with(|| OTLP_HTTP.to_owned());
+            config.otlp.grpc.get_or_insert_with(|| OTLP_GRPC.to_owned());
+        }
+        Some(address) => _ = config.otlp.listen.get_or_insert_with(|| address.to_owned()),
+    }
+    let tls = &mut config.tls;
     for (key, option) in [
-        (&mut tls.certificate, &given.tls_cert),
-        (&mut tls.key, &given.tls_key),
-        (&mut tls.client_ca, &given.tls_client_ca),
-        (&mut config.access.passwords, &given.passwords),
+        (&mut tls.certificate, &args.tls_cert),
+        (&mut tls.key, &args.tls_key),
+        (&mut tls.client_ca, &args.tls_client_ca),
+        (&mut config.access.passwords, &args.passwords),
     ] {
         if option.is_some() {
             key.clone_from(option);
         }
     }
-    tls.required |= given.require_tls;
+    tls.required |= args.require_tls;
+}
+
+/// What is said about certificates, with the files read.
+fn security(config: &Config) -> Result<Security, String> {
+    let tls = &config.tls;
     let files = tls.files();
     if files.is_none() && (tls.required || tls.client_ca.is_some()) {
         return Err("TLS needs a certificate and its key: give --tls-cert FILE --tls-key FILE".to_owned());

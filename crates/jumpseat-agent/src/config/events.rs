@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use jumpseat_source::ByteSize;
 
@@ -17,7 +17,7 @@ pub const FETCH_LIMIT: RangeInclusive<u64> = 128 << 10..=12 << 20;
 pub const MAX_RECENT: u32 = 1000;
 
 /// Limits of the event logs. Sizes are in bytes.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EventsConfig {
     /// Memory for the records of one source.

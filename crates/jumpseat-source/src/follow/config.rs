@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 use pcp_files::Links;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::{LINE_RANGE, Oversize};
 use crate::event::Limits;
@@ -17,7 +17,7 @@ use super::lines::{FieldNames, Pattern, Reading, When};
 use super::multiline::Multiline;
 
 /// How lines are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FormatName {
     /// The whole line is the message; a time and a severity at its beginning are taken.
@@ -52,7 +52,7 @@ impl FormatName {
 }
 
 /// Where to begin with a file that was never seen before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum From {
     /// With what is written from now on.
@@ -63,7 +63,7 @@ pub enum From {
 }
 
 /// Files to follow: one, or all that a pattern matches.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileConfig {
     /// A path, or a pattern with `*`, `?`, `[...]` and `**`.
@@ -123,7 +123,7 @@ impl Default for FileConfig {
 }
 
 /// What to run: a program with its arguments, or text for `/bin/sh`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(
     untagged,
     expecting = "a list such as [\"bpftrace\", \"-f\", \"json\", \"x.bt\"], or text for the shell"
@@ -155,7 +155,7 @@ impl std::fmt::Display for Run {
 }
 
 /// When to start a command again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {
     /// Whenever it has ended.
@@ -168,7 +168,7 @@ pub enum Restart {
 }
 
 /// A command whose standard output is a source.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandConfig {
     /// What to run.
@@ -225,7 +225,7 @@ impl Default for CommandConfig {
 }
 
 /// The systemd journal, read by `journalctl`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JournalConfig {
     /// The source's name.

@@ -27,10 +27,10 @@ mod file;
 mod journal;
 mod stream;
 
-use std::io::{self, PipeReader};
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -64,7 +64,7 @@ const LONGEST_ORDER: Duration = Duration::from_secs(61);
 const ACCOUNT_EVERY: Duration = Duration::from_millis(100);
 
 /// What to follow.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FollowConfig {
     /// Files.
     pub files: Vec<FileConfig>,
@@ -85,8 +85,25 @@ impl FollowConfig {
 #[derive(Debug)]
 pub struct Follow {
     _worker: Worker,
+    orders: Arc<Orders>,
+    /// Tells the thread that there are other orders.
+    wake: PipeWriter,
     /// What the thread tells about itself.
     pub stats: Arc<FollowStats>,
+}
+
+/// What the thread is to follow, which may change while it runs.
+#[derive(Debug)]
+struct Orders {
+    config: Mutex<FollowConfig>,
+    /// Has a byte for each change.
+    changed: PipeReader,
+}
+
+impl Orders {
+    fn config(&self) -> MutexGuard<'_, FollowConfig> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Follow {
@@ -96,11 +113,21 @@ impl Follow {
     /// [`StartError`].
     pub fn start(config: &FollowConfig, max_sources: usize, outlet: &Outlet) -> Result<Follow, StartError> {
         let stats = Arc::new(FollowStats::new(max_sources));
-        let (config, of_lives, of_thread) = (config.clone(), outlet.clone(), Arc::clone(&stats));
-        let again = move || Service::life(&config, &of_lives, &of_thread);
+        let (changed, wake) = io::pipe().map_err(StartError::system("following"))?;
+        let orders = Arc::new(Orders { config: Mutex::new(config.clone()), changed });
+        let (of_lives, of_thread, to_lives) = (outlet.clone(), Arc::clone(&stats), Arc::clone(&orders));
+        let again = move || Service::life(&to_lives, &of_lives, &of_thread);
         let first = again()?;
         let worker = Worker::kept("jumpseat-follow", &outlet.restarts, first, again);
-        Ok(Follow { _worker: worker.map_err(StartError::system("following"))?, stats })
+        Ok(Follow { _worker: worker.map_err(StartError::system("following"))?, orders, wake, stats })
+    }
+
+    /// Has the thread follow other things from soon on. What is the same is not touched: its files stay open, its commands
+    /// run on. What cannot be followed is in the log.
+    pub fn follow(&self, config: &FollowConfig) {
+        self.orders.config().clone_from(config);
+        // A pipe has room for thousands of bytes, and one is enough.
+        let _ = (&self.wake).write(&[0]);
     }
 }
 
@@ -113,7 +140,7 @@ struct Source {
 }
 
 enum Kind {
-    Command(Vec<String>),
+    Command(CommandConfig),
     Journal(JournalConfig),
 }
 
@@ -130,7 +157,7 @@ impl Source {
         };
         let join = config.multiline.as_ref().map(Join::new).transpose().map_err(StartError::Format)?;
         let job = Job::new(plan, Format { parser, limits: config.limits(), join }, stream);
-        Ok(Source { job, kind: Kind::Command(config.run.argv()), noted: <_>::default() })
+        Ok(Source { job, kind: Kind::Command(config.clone()), noted: <_>::default() })
     }
 
     fn journal(config: &JournalConfig, sink: &mut Sink) -> Result<Source, StartError> {
@@ -149,11 +176,20 @@ impl Source {
         Ok(Source { job, kind: Kind::Journal(config.clone()), noted: <_>::default() })
     }
 
+    /// Takes it out of what is wanted. Gives whether it was there.
+    fn take_from(&self, wanted: &mut FollowConfig) -> bool {
+        match &self.kind {
+            Kind::Command(command) => take(&mut wanted.commands, command),
+            Kind::Journal(journal) => take(&mut wanted.journals, journal),
+        }
+    }
+
     fn tick(&mut self, now: Instant, sink: &mut Sink, positions: &Positions) {
         let Source { job, kind, .. } = self;
         let (starts_without_output, lane) = (job.starts_without_output, job.lane());
         job.tick(now, sink, |sink| match kind {
-            Kind::Command(argv) => {
+            Kind::Command(config) => {
+                let argv = config.run.argv();
                 let mut command = Command::new(argv.first().map_or("", String::as_str));
                 command.args(argv.iter().skip(1));
                 (command, None)
@@ -203,6 +239,9 @@ struct Service {
     children: Vec<Source>,
     sink: Sink,
     stopped: PipeReader,
+    orders: Arc<Orders>,
+    /// There are other orders, which are followed once everything that was read has been handed over.
+    changed: bool,
     /// Room for a read of a command's output.
     buffer: Vec<u8>,
     next_account: Instant,
@@ -212,7 +251,8 @@ struct Service {
 
 impl Service {
     /// A life of the thread: it begins at the positions that are kept, and starts its commands.
-    fn life(config: &FollowConfig, outlet: &Outlet, stats: &Arc<FollowStats>) -> Result<Life, StartError> {
+    fn life(orders: &Arc<Orders>, outlet: &Outlet, stats: &Arc<FollowStats>) -> Result<Life, StartError> {
+        let config = orders.config().clone();
         let mut sink = Sink::new(outlet.lanes(PATIENCE), Arc::clone(stats));
         let positions = Positions::load(outlet.state_dir.as_deref(), outlet.registry.domain());
         let files = Files::new(&config.files, positions, &mut sink)?;
@@ -229,6 +269,8 @@ impl Service {
             children,
             sink,
             stopped,
+            orders: Arc::clone(orders),
+            changed: false,
             buffer: Vec::new(),
             next_account: Instant::now(),
             ordered: None,
@@ -263,6 +305,9 @@ impl Service {
                 child.tick(now, &mut self.sink, self.files.positions());
             }
             held = !self.hand_over(now);
+            if self.changed && !held {
+                self.change();
+            }
             if self.files.positions().due().is_some_and(|due| due <= now) {
                 self.files.save(&self.sink);
             }
@@ -275,6 +320,29 @@ impl Service {
         self.hand_over(Instant::now());
         self.files.save(&self.sink);
         end
+    }
+
+    /// Follows the orders as they are now.
+    fn change(&mut self) {
+        self.changed = false;
+        let mut wanted = self.orders.config().clone();
+        let Service { files, children, sink, .. } = self;
+        let (kept, mut gone): (Vec<Source>, Vec<Source>) =
+            children.drain(..).partition(|child| child.take_from(&mut wanted));
+        *children = kept;
+        for child in &mut gone {
+            child.job.take_open_record(sink);
+        }
+        command::end_all(gone.iter_mut().map(|child| &mut child.job));
+        gone.iter().for_each(|child| sink.stats.ended(child.job.slot()));
+        files.reconfigure(&wanted.files, sink);
+        // What is left is new.
+        for command in &wanted.commands {
+            start(children, &format_args!("command {}", command.run), Source::command(command, sink));
+        }
+        for journal in &wanted.journals {
+            start(children, &format_args!("journal {}", journal.source), Source::journal(journal, sink));
+        }
     }
 
     /// Hands over what there is. Gives whether there was room for it.
@@ -330,7 +398,11 @@ impl Service {
             let millis = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
             PollTimeout::try_from(millis as i32).unwrap_or(PollTimeout::MAX)
         });
-        let mut fds = vec![PollFd::new(self.stopped.as_fd(), PollFlags::POLLIN)];
+        let orders = Arc::clone(&self.orders);
+        let mut fds = vec![
+            PollFd::new(self.stopped.as_fd(), PollFlags::POLLIN),
+            PollFd::new(orders.changed.as_fd(), PollFlags::POLLIN),
+        ];
         fds.extend(self.files.fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         for child in &self.children {
             fds.extend(child.job.fds(held).map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
@@ -339,7 +411,12 @@ impl Service {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let stopped = fds.first().and_then(PollFd::any).unwrap_or(false);
+        let is_ready = |number: usize| fds.get(number).and_then(PollFd::any).unwrap_or(false);
+        let (stopped, changed) = (is_ready(0), is_ready(1));
+        if changed {
+            let _ = (&orders.changed).read(&mut [0; 64]);
+            self.changed = true;
+        }
         Ok(!stopped)
     }
 
@@ -361,6 +438,20 @@ impl Drop for Service {
     fn drop(&mut self) {
         // However its life has ended: the next one starts its own.
         command::end_all(self.children.iter_mut().map(|child| &mut child.job));
+    }
+}
+
+/// Takes an element out of a list. Gives whether it was there.
+fn take<T: PartialEq>(list: &mut Vec<T>, element: &T) -> bool {
+    let found = list.iter().position(|other| other == element);
+    found.map(|at| list.swap_remove(at)).is_some()
+}
+
+/// Takes in one that has come new, if it can be.
+fn start(children: &mut Vec<Source>, what: &dyn std::fmt::Display, made: Result<Source, StartError>) {
+    match made {
+        Ok(source) => children.push(source),
+        Err(error) => tracing::error!("{what}: not started: {error}"),
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::json;
 use super::value::AttributeLimits;
 use crate::setting::{InvalidKey, check_source, in_range};
 
 /// Where OTLP is taken in, and how much of it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OtlpConfig {
     /// Host and port of OTLP over HTTP, such as `localhost:4318`; `None`: not served.

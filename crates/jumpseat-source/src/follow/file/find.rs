@@ -199,7 +199,7 @@ impl Files {
         now: Instant,
         sink: &mut Sink,
     ) -> (Mark, Option<FileId>) {
-        let Table { key, known, config, .. } = &self.tables[table];
+        let Table { key, known, first, config, .. } = &self.tables[table];
         let waiting = &mut self.positions.waiting;
         let is_own = |position: &Position| position.table == *key && is_same(file, meta, position);
         // Device numbers may change when the machine starts again; then the path must be the same.
@@ -213,7 +213,7 @@ impl Files {
             let position = waiting.swap_remove(found);
             return (Mark::default(), self.adopt(table, &position, now, sink));
         }
-        let old = self.first && !known;
+        let old = *first && !known;
         let mark = match config.from {
             From::End if old => Mark { offset: last_line(file, meta.len()), ..Mark::default() },
             _ => Mark::default(),
