@@ -136,7 +136,8 @@ impl Trust {
     /// Why a source that comes new cannot be started, if that takes what was given up.
     pub(crate) fn refuses(&self, need: Need<'_>) -> Option<String> {
         let writable = self.reach.writable.as_ref();
-        let is_open = |path: &Path| writable.is_none_or(|places| places.iter().any(|dir| path.starts_with(dir)));
+        let is_open =
+            |path: &Path| writable.is_none_or(|places| places.iter().any(|dir| path.starts_with(dir)));
         match need {
             Need::Nothing => None,
             Need::Place(path) => {
@@ -149,7 +150,8 @@ impl Trust {
             Need::Kernel(kernel) => match self.helpers.told(&kernel.source) {
                 Some(told) if told == kernel => None,
                 Some(_) => {
-                    let words = "the helper that opens the kernel's files opens what it was told at its start only";
+                    let words =
+                        "the helper that opens the kernel's files opens what it was told at its start only";
                     Some(format!("{words}: {RESTART}"))
                 }
                 None if is_open(Path::new(TRACEFS[0])) => None,
@@ -174,7 +176,8 @@ impl Trust {
     pub(crate) fn refused_programs(&self, config: &Config) -> Vec<StartError> {
         let Reach { commands, journals, .. } = self.reach;
         let refused = |what: String, table: &str| {
-            let words = format!("the agent has given up starting programs, as it had no {table} then: {RESTART}");
+            let words =
+                format!("the agent has given up starting programs, as it had no {table} then: {RESTART}");
             StartError { what, error: words.into() }
         };
         let command = |run: &CommandConfig| refused(format!("command {}", run.run), "[[command]]");

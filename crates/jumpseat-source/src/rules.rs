@@ -29,13 +29,22 @@ pub struct SourceRule {
     /// Memory for the records; 0: no limit of its own.
     pub budget: Option<ByteSize>,
     /// How long records wait for earlier ones.
-    #[serde(deserialize_with = "crate::interval::duration", serialize_with = "crate::interval::write_duration")]
+    #[serde(
+        deserialize_with = "crate::interval::duration",
+        serialize_with = "crate::interval::write_duration"
+    )]
     pub order_window: Option<Duration>,
     /// Times further ahead of the clock than this are suspect.
-    #[serde(deserialize_with = "crate::interval::duration", serialize_with = "crate::interval::write_duration")]
+    #[serde(
+        deserialize_with = "crate::interval::duration",
+        serialize_with = "crate::interval::write_duration"
+    )]
     pub max_ahead: Option<Duration>,
     /// Times further behind the clock than this are suspect.
-    #[serde(deserialize_with = "crate::interval::duration", serialize_with = "crate::interval::write_duration")]
+    #[serde(
+        deserialize_with = "crate::interval::duration",
+        serialize_with = "crate::interval::write_duration"
+    )]
     pub max_behind: Option<Duration>,
     /// Have records with a suspect time say so.
     pub flag_clock: Option<bool>,

@@ -4,11 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use jumpseat_source::follow::stats::SourceStats;
-use jumpseat_source::follow::{
-    self, CommandConfig, FileConfig, Follow, FollowStats, JournalConfig,
-};
 use jumpseat_source::InvalidKey;
+use jumpseat_source::follow::stats::SourceStats;
+use jumpseat_source::follow::{self, CommandConfig, FileConfig, Follow, FollowStats, JournalConfig};
 use pcp_model::{Units, Value, ValueType};
 use pcp_pmda::Metric;
 
@@ -75,7 +73,11 @@ impl SourceKind for Followed {
 
     fn adapt(&self, thread: &(dyn Any + Send), config: &Config, trust: &Trust) {
         if let Some(thread) = thread.downcast_ref::<Follow>() {
-            thread.follow(&trust.allowed_to_follow(config));
+            if !thread.follow(&trust.allowed_to_follow(config)) {
+                tracing::warn!(
+                    "files and commands are followed as configured once there is room for their records"
+                );
+            }
         }
     }
 

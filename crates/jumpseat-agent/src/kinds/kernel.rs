@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use jumpseat_source::tracefs::{self, KernelConfig, KernelStats, TracefsSource};
 use jumpseat_source::InvalidKey;
+use jumpseat_source::tracefs::{self, KernelConfig, KernelStats, TracefsSource};
 use pcp_model::{Inst, Units, Value, ValueType};
 use pcp_pmda::Metric;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use jumpseat_source::otlp::{OtlpConfig, OtlpSource};
 use jumpseat_source::OtlpStats;
+use jumpseat_source::otlp::{OtlpConfig, OtlpSource};
 use pcp_model::{Units, ValueType};
 use pcp_pmda::Metric;
 

@@ -30,7 +30,7 @@ mod stream;
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::process::Command;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -60,6 +60,8 @@ const RETRY: Duration = Duration::from_millis(5);
 const ORDER: Duration = Duration::from_millis(20);
 /// Longer than records may wait for their turn (`order_window`).
 const LONGEST_ORDER: Duration = Duration::from_secs(61);
+/// How long to wait for the thread when it is told to follow other things.
+const CHANGE: Duration = Duration::from_secs(10);
 /// How often the account is brought up to date while there is no rest.
 const ACCOUNT_EVERY: Duration = Duration::from_millis(100);
 
@@ -95,14 +97,35 @@ pub struct Follow {
 /// What the thread is to follow, which may change while it runs.
 #[derive(Debug)]
 struct Orders {
-    config: Mutex<FollowConfig>,
-    /// Has a byte for each change.
+    newest: Mutex<Order>,
+    /// One has been carried out.
+    done: Condvar,
+    /// Has a byte for each.
     changed: PipeReader,
 }
 
+#[derive(Debug)]
+struct Order {
+    config: FollowConfig,
+    /// How many there were, and how many of them are done with.
+    given: u64,
+    done: u64,
+}
+
 impl Orders {
-    fn config(&self) -> MutexGuard<'_, FollowConfig> {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    fn newest(&self) -> MutexGuard<'_, Order> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what is to be followed, which [`Orders::finish`] says it is.
+    fn take(&self) -> (FollowConfig, u64) {
+        let newest = self.newest();
+        (newest.config.clone(), newest.given)
+    }
+
+    fn finish(&self, order: u64) {
+        self.newest().done = order;
+        self.done.notify_all();
     }
 }
 
@@ -114,7 +137,8 @@ impl Follow {
     pub fn start(config: &FollowConfig, max_sources: usize, outlet: &Outlet) -> Result<Follow, StartError> {
         let stats = Arc::new(FollowStats::new(max_sources));
         let (changed, wake) = io::pipe().map_err(StartError::system("following"))?;
-        let orders = Arc::new(Orders { config: Mutex::new(config.clone()), changed });
+        let newest = Mutex::new(Order { config: config.clone(), given: 0, done: 0 });
+        let orders = Arc::new(Orders { newest, done: Condvar::new(), changed });
         let (of_lives, of_thread, to_lives) = (outlet.clone(), Arc::clone(&stats), Arc::clone(&orders));
         let again = move || Service::life(&to_lives, &of_lives, &of_thread);
         let first = again()?;
@@ -122,12 +146,18 @@ impl Follow {
         Ok(Follow { _worker: worker.map_err(StartError::system("following"))?, orders, wake, stats })
     }
 
-    /// Has the thread follow other things from soon on. What is the same is not touched: its files stay open, its commands
-    /// run on. What cannot be followed is in the log.
-    pub fn follow(&self, config: &FollowConfig) {
-        self.orders.config().clone_from(config);
+    /// Has the thread follow other things. What is the same is not touched: its files stay open, its commands run on. What
+    /// cannot be followed is in the log. Gives whether it has happened by now: the thread first hands over what it has, and
+    /// is waited for a while.
+    pub fn follow(&self, config: &FollowConfig) -> bool {
+        let mut newest = self.orders.newest();
+        newest.config.clone_from(config);
+        newest.given += 1;
+        let number = newest.given;
         // A pipe has room for thousands of bytes, and one is enough.
         let _ = (&self.wake).write(&[0]);
+        let done = self.orders.done.wait_timeout_while(newest, CHANGE, |order| order.done < number);
+        done.is_ok_and(|(_, wait)| !wait.timed_out())
     }
 }
 
@@ -252,7 +282,7 @@ struct Service {
 impl Service {
     /// A life of the thread: it begins at the positions that are kept, and starts its commands.
     fn life(orders: &Arc<Orders>, outlet: &Outlet, stats: &Arc<FollowStats>) -> Result<Life, StartError> {
-        let config = orders.config().clone();
+        let (config, order) = orders.take();
         let mut sink = Sink::new(outlet.lanes(PATIENCE), Arc::clone(stats));
         let positions = Positions::load(outlet.state_dir.as_deref(), outlet.registry.domain());
         let files = Files::new(&config.files, positions, &mut sink)?;
@@ -275,6 +305,7 @@ impl Service {
             next_account: Instant::now(),
             ordered: None,
         };
+        orders.finish(order);
         let mut stop = Some(stop);
         // The thread polls the other end, which becomes readable when this one is closed.
         let stop = move || drop(stop.take());
@@ -325,7 +356,7 @@ impl Service {
     /// Follows the orders as they are now.
     fn change(&mut self) {
         self.changed = false;
-        let mut wanted = self.orders.config().clone();
+        let (mut wanted, order) = self.orders.take();
         let Service { files, children, sink, .. } = self;
         let (kept, mut gone): (Vec<Source>, Vec<Source>) =
             children.drain(..).partition(|child| child.take_from(&mut wanted));
@@ -343,6 +374,7 @@ impl Service {
         for journal in &wanted.journals {
             start(children, &format_args!("journal {}", journal.source), Source::journal(journal, sink));
         }
+        self.orders.finish(order);
     }
 
     /// Hands over what there is. Gives whether there was room for it.
