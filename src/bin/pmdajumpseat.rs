@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     match config.and_then(|(config, file)| serve(&options, &config, file.as_deref(), log.as_ref().ok())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error.to_string().lines().for_each(|line| tracing::error!("{line}"));
+            error.to_string().lines().for_each(|line| tracing::error!(target: log::EVERY, "{line}"));
             ExitCode::FAILURE
         }
     }
@@ -68,13 +68,7 @@ fn main() -> ExitCode {
 
 /// The configuration and the file it is from: the one named, else the installed one, else the defaults.
 fn configuration(named: Option<&Path>) -> Result<(Config, Option<PathBuf>), Failure> {
-    let path = match named {
-        Some(path) => path.to_owned(),
-        None => {
-            let etc = std::env::var_os("PCP_SYSCONF_DIR").map_or_else(|| "/etc/pcp".into(), PathBuf::from);
-            etc.join("jumpseat/jumpseat.toml")
-        }
-    };
+    let path = named.map_or_else(agent::default_config, Path::to_owned);
     if named.is_none() && !path.exists() {
         return Ok((Config { socket: vec![SocketConfig::default()], ..Config::default() }, None));
     }

@@ -21,7 +21,8 @@ use crate::identity::{
 use crate::kinds::{self, Sources, StartError};
 use crate::logs;
 use crate::metrics::{self, DerivedMetrics, FieldMetrics, labels};
-use crate::reload::{Adjust, Applier, Reloader, reload};
+use crate::reload::{Adjust, Applier, Notes, Reloader, reload};
+use crate::running::{Running, tables};
 use crate::sampler::Sampler;
 use crate::state::State;
 use crate::{HELP, PMNS};
@@ -193,6 +194,7 @@ impl RunningAgent {
                 trust: trust.clone(),
                 stats: tell_stats,
                 thread: None,
+                notes: state_dir.map(|dir| note(config, (dir, domain), path, trust)),
             };
             let mut reloader = Reloader {
                 path: path.to_owned(),
@@ -210,6 +212,22 @@ impl RunningAgent {
     pub fn kernel_sources(&self) -> Vec<Arc<KernelStats>> {
         self.kernels.clone()
     }
+}
+
+/// Notes what was read, for who asks what a reload would change.
+fn note(config: &Config, (dir, domain): (&Path, u16), path: &Path, trust: &Trust) -> Notes {
+    // As the file has it: options of the program may have changed it since.
+    let read = Config::load(path).map_or_else(|_| tables(config), |config| tables(&config));
+    let running = Running {
+        pid: std::process::id(),
+        path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        started: read.clone(),
+        current: read,
+        reach: trust.reach().clone(),
+    };
+    let notes = Notes { state_dir: dir.to_owned(), domain, running };
+    notes.write();
+    notes
 }
 
 /// Gives the state what only a complete event loop has: its counters, the metrics that definitions may use, and a way

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::config::Config;
+use crate::running::tables;
 
 /// Keys, or whole tables, that are read at the start only, and why.
 const AT_START: [(&str, &str); 12] = [
@@ -71,9 +72,13 @@ pub struct NewValue {
 
 /// What `new` changes in `old`, in the order of the tables' names.
 pub fn changes(old: &Config, new: &Config) -> Vec<Change> {
-    let (old, new) = (tables(old), tables(new));
+    between(&tables(old), &tables(new))
+}
+
+/// The same for configurations as data.
+pub(crate) fn between(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<Change> {
     let mut changes = Vec::new();
-    for (table, new) in &new {
+    for (table, new) in new {
         let before = old.get(table).unwrap_or(&Value::Null);
         match LISTS.iter().find(|(list, _)| list == table) {
             Some((_, keys)) => lists(table, keys, before, new, &mut changes),
@@ -81,15 +86,6 @@ pub fn changes(old: &Config, new: &Config) -> Vec<Change> {
         }
     }
     changes
-}
-
-/// A configuration as data, every key with its value.
-fn tables(config: &Config) -> Map<String, Value> {
-    match serde_json::to_value(config) {
-        Ok(Value::Object(tables)) => tables,
-        // All of it came out of text.
-        _ => Map::new(),
-    }
 }
 
 fn single(table: &str, before: &Value, after: &Value, changes: &mut Vec<Change>) {

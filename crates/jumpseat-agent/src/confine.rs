@@ -10,14 +10,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jumpseat_confine::{Calls, Capability, Confinement, Files, Measure, confine};
-use jumpseat_source::follow::{CommandConfig, FollowConfig, JournalConfig};
 use jumpseat_source::tracefs::Helpers;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{User, geteuid};
 
 use crate::config::Config;
-use crate::kinds::{Need, StartError};
+use crate::reach::{Reach, TRACEFS};
 
 /// What root keeps who was told to stay root: to read what is others', and to write its own files where these are.
 const ROOT_KEEPS: &[Capability] = &[
@@ -28,11 +27,6 @@ const ROOT_KEEPS: &[Capability] = &[
     Capability::CAP_KILL,
     Capability::CAP_NET_BIND_SERVICE,
 ];
-
-/// Where the kernel's files may be.
-const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// What helps where a reload does not.
-const RESTART: &str = "restart the agent";
 
 /// Why a measure is not taken that somebody has switched off.
 const CONFIGURED: &str = "as configured";
@@ -48,23 +42,6 @@ pub struct Trust {
     pub measures: Vec<Measure>,
     /// What a reload may still reach.
     reach: Reach,
-}
-
-/// What the process may still do for tables that come new while it runs.
-#[derive(Clone, Debug)]
-struct Reach {
-    /// Where it may write; `None`: as any process of its user.
-    writable: Option<Vec<PathBuf>>,
-    /// Whether it may start commands.
-    commands: bool,
-    /// Whether it may start `journalctl`.
-    journals: bool,
-}
-
-impl Default for Reach {
-    fn default() -> Reach {
-        Reach { writable: None, commands: true, journals: true }
-    }
 }
 
 impl Trust {
@@ -100,13 +77,12 @@ impl Trust {
         let _ = std::fs::create_dir_all(state_dir);
         let writable = self.writable(config, state_dir, places);
         let root = geteuid().is_root();
-        let reach = Reach { writable: Some(writable.clone()), ..Reach::default() };
         self.measures = confine(&Confinement {
             capabilities: if root { ROOT_KEEPS } else { &[] },
-            files: files(config, writable),
+            files: files(config, writable.clone()),
             calls: calls(config),
         });
-        self.reach = self.reach(config, reach);
+        self.reach = self.left(config, writable);
         for Measure { name, state } in &self.measures {
             match state {
                 Ok(what) => tracing::debug!("confined: {name}: {what}"),
@@ -133,70 +109,23 @@ impl Trust {
         }
     }
 
-    /// Why a source that comes new cannot be started, if that takes what was given up.
-    pub(crate) fn refuses(&self, need: Need<'_>) -> Option<String> {
-        let writable = self.reach.writable.as_ref();
-        let is_open =
-            |path: &Path| writable.is_none_or(|places| places.iter().any(|dir| path.starts_with(dir)));
-        match need {
-            Need::Nothing => None,
-            Need::Place(path) => {
-                let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-                (!is_open(dir)).then(|| {
-                    let dir = dir.display();
-                    format!("the agent has given up writing to {dir}, where it made nothing when it started: {RESTART}")
-                })
-            }
-            Need::Kernel(kernel) => match self.helpers.told(&kernel.source) {
-                Some(told) if told == kernel => None,
-                Some(_) => {
-                    let words =
-                        "the helper that opens the kernel's files opens what it was told at its start only";
-                    Some(format!("{words}: {RESTART}"))
-                }
-                None if is_open(Path::new(TRACEFS[0])) => None,
-                None => {
-                    Some(format!("the agent has given up the right to open the kernel's files: {RESTART}"))
-                }
-            },
-        }
+    /// What a reload may still reach.
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.reach
     }
 
-    /// Of what a configuration says to follow, what this process may.
-    pub(crate) fn allowed_to_follow(&self, config: &Config) -> FollowConfig {
-        let Reach { commands, journals, .. } = self.reach;
-        FollowConfig {
-            files: config.file.clone(),
-            commands: if commands { config.command.clone() } else { Vec::new() },
-            journals: if journals { config.journal.clone() } else { Vec::new() },
-        }
-    }
-
-    /// What a configuration says to follow and this process may not.
-    pub(crate) fn refused_programs(&self, config: &Config) -> Vec<StartError> {
-        let Reach { commands, journals, .. } = self.reach;
-        let refused = |what: String, table: &str| {
-            let words =
-                format!("the agent has given up starting programs, as it had no {table} then: {RESTART}");
-            StartError { what, error: words.into() }
-        };
-        let command = |run: &CommandConfig| refused(format!("command {}", run.run), "[[command]]");
-        let journal = |journal: &JournalConfig| refused(format!("journal {}", journal.source), "[[journal]]");
-        let commands = config.command.iter().filter(|_| !commands).map(command);
-        commands.chain(config.journal.iter().filter(|_| !journals).map(journal)).collect()
-    }
-
-    /// What is left, with the measures that are in force.
-    fn reach(&self, config: &Config, all: Reach) -> Reach {
+    /// What is left for a reload, with the measures that are in force.
+    fn left(&self, config: &Config, writable: Vec<PathBuf>) -> Reach {
         let in_force =
             |name: &str| self.measures.iter().any(|measure| measure.name == name && measure.state.is_ok());
         let (commands, journals) = (!config.command.is_empty(), !config.journal.is_empty());
         let files = config.confine.files && !commands && in_force("files");
         let calls = config.confine.system_calls && !commands && !journals && in_force("system_calls");
         Reach {
-            writable: all.writable.filter(|_| files),
+            writable: files.then_some(writable),
             commands: !files && !calls,
             journals: (!files || journals) && !calls,
+            helpers: self.helpers.configs().cloned().collect(),
         }
     }
 

@@ -19,11 +19,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use jumpseat_source::Outlet;
 use pcp_net::Worker;
+use pcp_pmda::log::EVERY;
+use serde_json::{Map, Value};
 
 use crate::changes::{Change, changes};
 use crate::config::{Config, EventsConfig};
 use crate::confine::Trust;
 use crate::kinds::{self, Sources};
+use crate::running::{Running, tables};
 use crate::state::State;
 use crate::state::threads::ThreadStats;
 
@@ -51,17 +54,32 @@ pub(crate) struct Reloader {
     pub(crate) applier: Applier,
 }
 
+/// Where it is noted what was read.
+pub(crate) struct Notes {
+    pub(crate) state_dir: PathBuf,
+    pub(crate) domain: u16,
+    /// What was read at the start and last, without what options of the program have changed.
+    pub(crate) running: Running,
+}
+
+impl Notes {
+    pub(crate) fn write(&self) {
+        self.running.write(&self.state_dir, self.domain);
+    }
+}
+
 impl Reloader {
     /// As [`reload`].
     pub(crate) fn run(&mut self, state: &mut State) -> bool {
         let mut config = match Config::load(&self.path) {
             Ok(config) => config,
             Err(error) => {
-                error.messages().iter().for_each(|message| tracing::error!("{message}"));
+                error.messages().iter().for_each(|message| tracing::error!(target: EVERY, "{message}"));
                 tracing::error!("{}: not read again, nothing has changed", self.path.display());
                 return false;
             }
         };
+        let read = tables(&config);
         if let Some(adjust) = &self.adjust {
             adjust(&mut config);
         }
@@ -75,7 +93,7 @@ impl Reloader {
         self.config = config.clone();
         // The loop takes the grants when it is woken, too.
         (self.applier.outlet.wake)();
-        let applied = self.applier.order(config);
+        let applied = self.applier.order(Order { config, read });
         if let Err(error) = &applied {
             tracing::error!("sources stay as they are: no thread to start and end them: {error}");
         }
@@ -93,9 +111,16 @@ impl Reloader {
             0 => tracing::info!("{path}: read again, no changes"),
             number => tracing::info!("{path}: read again, changes: {number}"),
         }
-        now.iter().for_each(|change| tracing::info!("{change}"));
-        later.iter().for_each(|change| tracing::warn!("{change}"));
+        now.iter().for_each(|change| tracing::info!(target: EVERY, "{change}"));
+        later.iter().for_each(|change| tracing::warn!(target: EVERY, "{change}"));
     }
+}
+
+/// What the thread is told.
+pub(crate) struct Order {
+    config: Config,
+    /// As the file has it.
+    read: Map<String, Value>,
 }
 
 /// Who starts and ends sources.
@@ -106,36 +131,42 @@ pub(crate) struct Applier {
     /// Where the counters of threads go.
     pub(crate) stats: Sender<ThreadStats>,
     /// The thread, from the first reload on.
-    pub(crate) thread: Option<(Sender<Config>, Worker)>,
+    pub(crate) thread: Option<(Sender<Order>, Worker)>,
+    /// The thread's, while there is none.
+    pub(crate) notes: Option<Notes>,
 }
 
 impl Applier {
-    fn order(&mut self, config: Config) -> std::io::Result<()> {
+    fn order(&mut self, order: Order) -> std::io::Result<()> {
         if self.thread.is_none() {
             let (orders, ordered) = unbounded();
             self.thread = Some((orders, self.start(ordered)?));
         }
         if let Some((orders, _)) = &self.thread {
             // It ends with the agent only.
-            let _ = orders.send(config);
+            let _ = orders.send(order);
         }
         Ok(())
     }
 
-    fn start(&self, orders: Receiver<Config>) -> std::io::Result<Worker> {
+    fn start(&mut self, orders: Receiver<Order>) -> std::io::Result<Worker> {
         let (sources, outlet) = (Arc::clone(&self.sources), self.outlet.clone());
-        let (trust, stats) = (self.trust.clone(), self.stats.clone());
+        let (trust, stats, mut notes) = (self.trust.clone(), self.stats.clone(), self.notes.take());
         let (end, ended) = crossbeam_channel::bounded::<()>(0);
         let mut end = Some(end);
         let run = move || {
             loop {
                 crossbeam_channel::select! {
                     recv(ended) -> _ => return,
-                    recv(orders) -> config => {
-                        let Ok(config) = config else { return };
+                    recv(orders) -> order => {
+                        let Ok(Order { config, read }) = order else { return };
+                        if let Some(notes) = &mut notes {
+                            notes.running.current = read;
+                            notes.write();
+                        }
                         let mut sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
                         for error in sources.apply(&config, &outlet, &trust) {
-                            tracing::error!("not started: {error}");
+                            tracing::error!(target: EVERY, "not started: {error}");
                         }
                         let _ = stats.send(sources.stats());
                         tracing::info!("sources are as configured");

@@ -27,6 +27,10 @@ pub const BURST: u32 = 10;
 /// How long a burst counts.
 pub const PERIOD: Duration = Duration::from_secs(10);
 
+/// The target of events that are logged however many there are: lists that come to an end, such as what is wrong with a
+/// configuration. Never for what others can have happen.
+pub const EVERY: &str = "every";
+
 /// The log file is open while this lives; then the closing line is written.
 #[derive(Debug)]
 pub struct LogFile {
@@ -116,7 +120,9 @@ impl Subscriber for Log {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let allowed = {
+        let allowed = if event.metadata().target() == EVERY {
+            Some(0)
+        } else {
             let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
             let limit = limits.entry(event.metadata().callsite());
             limit.or_insert_with(|| Limiter::per_period(BURST, PERIOD)).allow(Instant::now())

@@ -1,5 +1,6 @@
 //! `jumpseat`: the command line. One file or folder a subcommand; `top` and the tools that stand in for PCP's are crates.
 
+mod config;
 mod demo;
 mod derive;
 mod feed;
@@ -29,6 +30,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Check a configuration: all that is wrong with it, and what a reload would change.
+    Config(config::ConfigArgs),
+
     /// Show the agent at work on a real workload; needs nothing installed.
     Demo(demo::DemoArgs),
 
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         return run();
     }
     match Cli::parse().command {
+        Command::Config(args) => config::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Derive(args) => derive::run(&args),
         Command::Feed(args) => feed::run(args),

@@ -33,6 +33,14 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// How many mistakes there are.
+    pub fn count(&self) -> usize {
+        match self {
+            ConfigError::Read { .. } => 1,
+            ConfigError::Invalid { mistakes, more, .. } => mistakes.len() + more,
+        }
+    }
+
     /// The mistakes, a line each.
     pub fn messages(&self) -> Vec<String> {
         let ConfigError::Invalid { path, mistakes, more } = self else { return vec![self.to_string()] };

@@ -20,7 +20,7 @@
 
 mod catalogue;
 mod definitions;
-mod files;
+pub(crate) mod files;
 mod foreign;
 mod session;
 mod sessions;

@@ -13,9 +13,10 @@ use pcp_pmda::Metric;
 use crate::config::{Config, InvalidTable};
 use crate::confine::Trust;
 use crate::identity::SOURCES;
+use crate::reach::Need;
 use crate::state::State;
 
-use super::kind::{Need, Site, SourceKind, StartError, Started, Wanted, check_tables, load};
+use super::kind::{Site, SourceKind, StartError, Started, Wanted, check_tables, load};
 
 /// All that one thread follows.
 pub(super) struct Followed;
@@ -55,7 +56,7 @@ impl SourceKind for Followed {
 
     fn wanted<'a>(&self, config: &'a Config) -> Vec<Wanted<'a>> {
         let start = move |site: &mut Site<'_>| {
-            let follow = site.trust.allowed_to_follow(config);
+            let follow = site.trust.reach().allows(config);
             let source = Follow::start(&follow, config.events.max_sources as usize, site.outlet)
                 .map_err(|error| StartError::new("files and commands".to_owned(), error))?;
             let stats = Arc::clone(&source.stats);
@@ -73,7 +74,7 @@ impl SourceKind for Followed {
 
     fn adapt(&self, thread: &(dyn Any + Send), config: &Config, trust: &Trust) {
         if let Some(thread) = thread.downcast_ref::<Follow>() {
-            if !thread.follow(&trust.allowed_to_follow(config)) {
+            if !thread.follow(&trust.reach().allows(config)) {
                 tracing::warn!(
                     "files and commands are followed as configured once there is room for their records"
                 );

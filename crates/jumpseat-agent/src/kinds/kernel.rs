@@ -10,9 +10,10 @@ use pcp_pmda::Metric;
 
 use crate::config::{Config, InvalidTable};
 use crate::identity::SOURCES;
+use crate::reach::Need;
 use crate::state::State;
 
-use super::kind::{Need, Site, SourceKind, StartError, Started, Wanted, check_tables, load};
+use super::kind::{Site, SourceKind, StartError, Started, Wanted, check_tables, load};
 
 /// The kernel sources.
 pub(super) struct Kernel;

@@ -2,16 +2,15 @@
 
 use std::any::Any;
 use std::error::Error;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use jumpseat_source::tracefs::KernelConfig;
 use jumpseat_source::{InvalidKey, Outlet};
 use pcp_pmda::Metric;
 
 use crate::config::{Config, InvalidTable};
 use crate::confine::Trust;
+use crate::reach::Need;
 use crate::state::State;
 use crate::state::threads::ThreadStats;
 
@@ -79,17 +78,6 @@ pub(crate) struct Wanted<'a> {
     pub(super) need: Need<'a>,
     /// Starts it.
     pub(super) start: Box<dyn Fn(&mut Site<'_>) -> Result<Started, StartError> + 'a>,
-}
-
-/// What a source needs of what an agent gives up at its start.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Need<'a> {
-    /// Nothing.
-    Nothing,
-    /// To make this file.
-    Place(&'a Path),
-    /// To open the kernel's files for this source.
-    Kernel(&'a KernelConfig),
 }
 
 /// Where sources are started.

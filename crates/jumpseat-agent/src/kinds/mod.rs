@@ -13,11 +13,12 @@ use jumpseat_source::Outlet;
 
 use crate::config::Config;
 use crate::confine::Trust;
+use crate::reach::Reach;
 use crate::state::threads::ThreadStats;
 
 use kind::{Site, SourceKind, Started, Wanted};
 
-pub(crate) use kind::{Need, StartError};
+pub(crate) use kind::StartError;
 
 /// All kinds, in the order in which they are checked and started.
 pub(crate) const ALL: [&dyn SourceKind; 4] =
@@ -59,7 +60,8 @@ impl Sources {
             }
             stays
         });
-        let mut failed = trust.refused_programs(config);
+        let refused = trust.reach().refused_programs(config).into_iter();
+        let mut failed: Vec<StartError> = refused.map(|(what, why)| StartError::words(what, why)).collect();
         for one in &wanted {
             if let Some(running) = self.running.iter().find(|running| is(running, one)) {
                 ALL[one.0].adapt(running.started.thread.as_ref(), config, trust);
@@ -83,10 +85,19 @@ impl Sources {
 }
 
 fn start(wanted: &Wanted<'_>, site: &mut Site<'_>) -> Result<Started, StartError> {
-    match site.trust.refuses(wanted.need) {
+    match site.trust.reach().refuses(wanted.need) {
         Some(why) => Err(StartError::words(wanted.what.clone(), why)),
         None => (wanted.start)(site),
     }
+}
+
+/// What of a configuration a process may not start any more, and why.
+pub(crate) fn refused(config: &Config, reach: &Reach) -> Vec<(String, String)> {
+    let mut refused = reach.refused_programs(config);
+    for wanted in ALL.iter().flat_map(|kind| kind.wanted(config)) {
+        refused.extend(reach.refuses(wanted.need).map(|why| (wanted.what, why)));
+    }
+    refused
 }
 
 /// How many sources the tables of all kinds name. An agent without any is worth one source, besides that of OTLP.

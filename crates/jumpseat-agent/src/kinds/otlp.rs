@@ -9,9 +9,10 @@ use pcp_model::{Units, ValueType};
 use pcp_pmda::Metric;
 
 use crate::config::{Config, InvalidTable};
+use crate::reach::Need;
 use crate::state::State;
 
-use super::kind::{Need, Site, SourceKind, StartError, Started, Wanted, load};
+use super::kind::{Site, SourceKind, StartError, Started, Wanted, load};
 
 /// OTLP over HTTP and over gRPC, which count together.
 pub(super) struct Otlp;

@@ -9,9 +9,10 @@ use pcp_model::{Units, Value, ValueType};
 use pcp_pmda::Metric;
 
 use crate::config::{Config, InvalidTable};
+use crate::reach::Need;
 use crate::state::State;
 
-use super::kind::{Need, Site, SourceKind, StartError, Started, Wanted, check_tables, load};
+use super::kind::{Site, SourceKind, StartError, Started, Wanted, check_tables, load};
 
 /// The ingest sockets.
 pub(super) struct Sockets;

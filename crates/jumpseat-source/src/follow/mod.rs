@@ -37,6 +37,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 pub use config::{CommandConfig, FileConfig, FormatName, From, JournalConfig, Restart, Run};
+pub use file::look;
 pub use multiline::{Multiline, Stack};
 pub use stats::{FollowStats, Phase};
 

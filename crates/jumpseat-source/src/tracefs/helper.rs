@@ -143,9 +143,9 @@ impl Helpers {
         helper.map_or(Opener::Here, |(_, helper)| Opener::Helper(Arc::clone(helper)))
     }
 
-    /// What the helper of a source was told to open; `None`: it has none.
-    pub fn told(&self, source: &str) -> Option<&KernelConfig> {
-        self.helpers.iter().map(|(config, _)| config).find(|config| config.source == source)
+    /// What each helper was told to open.
+    pub fn configs(&self) -> impl Iterator<Item = &KernelConfig> {
+        self.helpers.iter().map(|(config, _)| config)
     }
 
     /// The helpers' process numbers.

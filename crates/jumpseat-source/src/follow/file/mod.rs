@@ -32,6 +32,7 @@ use super::stream::{Format, Sink, Stream};
 use crate::Origin;
 use pcp_net::Limiter;
 
+pub use find::look;
 use lack::Found;
 pub(super) use positions::Positions;
 use tail::{Fate, FileId, TURN, Tail, Turn};
