@@ -9,6 +9,7 @@ mod derive_replay;
 mod events;
 mod info;
 mod json;
+mod meant;
 mod names;
 mod options;
 mod positions;

@@ -15,9 +15,11 @@ mod serve;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand};
+use jumpseat::model::text::nearest;
 
-use jumpseat_tools::{TOOLS, definitions};
+use jumpseat_tools::{TOOLS, complain, definitions};
 use jumpseat_top::{self as top, TopArgs};
 
 /// An observer's seat for Performance Co-Pilot: event records from tracing sources, as PCP metrics.
@@ -73,7 +75,7 @@ fn main() -> ExitCode {
     if let Some(run) = jumpseat_tools::called(words) {
         return run();
     }
-    match Cli::parse().command {
+    match Cli::try_parse().unwrap_or_else(|error| refuse(&error)).command {
         Command::Config(args) => config::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Derive(args) => derive::run(&args),
@@ -86,6 +88,26 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Top(args) => top::run(&args),
     }
+}
+
+/// Ends with the message about a command line that is none. The tools are commands, too, which clap does not know of.
+fn refuse(error: &clap::Error) -> ! {
+    let word = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(word) = word
+    {
+        let cli = Cli::command();
+        let own = cli.get_subcommands().map(clap::Command::get_name);
+        let known: Vec<&str> = own.chain(TOOLS.iter().map(|tool| tool.subcommand)).chain(["help"]).collect();
+        // One below another command is clap's to tell of.
+        if !known.contains(&word.as_str()) {
+            let near = nearest(&word, known);
+            let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            complain!("jumpseat: there is no command {word:?}{hint}\nFor all of them: jumpseat --help");
+            std::process::exit(error.exit_code());
+        }
+    }
+    error.exit()
 }
 
 /// What `--help` says about the tools.
