@@ -125,7 +125,14 @@ fn sources_are_listed_switched_filtered_and_sampled_with_pmstore() {
         pmcd.run("pmstore", ["-i", "app", &format!("jumpseat.control.source.{name}"), wrong]).fails(1);
         assert_eq!(value(&pmcd, &format!("jumpseat.control.source.{name}"), "app"), before);
     }
-    assert!(seat.log().contains("refused: filter: column"), "{}", seat.log());
+    let log = seat.log();
+    for words in [
+        "jumpseat.control.source.filter[app] = \"severity >=\" refused: filter: column",
+        "jumpseat.control.source.enabled[app] = 2 refused: ",
+    ] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+    assert!(!log.contains("held_back"), "{log}");
 }
 
 #[test]

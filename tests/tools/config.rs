@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::seat::{JUMPSEAT, Seat};
+use crate::seat::{JUMPSEAT, PMDA, Seat};
 use support::{Output, PcpEnv, free_port, temp_dir};
 
 fn check(args: &[&str]) -> Output {
@@ -147,4 +147,46 @@ fn what_a_reload_would_change_is_told_against_a_file_and_against_the_agent_that_
     assert_eq!(json["running"]["pid"], endpoint.process.pid());
     assert!(endpoint.process.stop().success());
     assert!(told(&other).ok().contains("No agent runs with"));
+}
+
+#[test]
+fn the_agent_itself_checks_and_serves_nobody_then() {
+    let dir = temp_dir();
+    let wrong = file(dir.path(), "wrong.toml", "[evnts]\n[fields]\nmax = 1\n");
+    let run = |path: &str| PcpEnv::new().run(PMDA, ["--check", "-U", "root", "-c", path]);
+    let said = run(&wrong).fails(1);
+    assert!(
+        said.contains("did you mean `events`?") && said.contains("wrong.toml:3: fields.max = 1"),
+        "{said}"
+    );
+    let lacking =
+        file(dir.path(), "lacking.toml", "state_dir = 'DIR/ids'\n[[socket]]\npath = '/nonexistent/s'\n");
+    let said = run(&lacking).fails(1);
+    assert!(said.contains("error: [[socket]] /nonexistent/s: there is no directory /nonexistent"), "{said}");
+    let right = file(dir.path(), "right.toml", "state_dir = 'DIR/ids'\n[[socket]]\npath = 'DIR/s'\n");
+    run(&right).ok();
+    assert!(!dir.path().join("ids").exists() && !dir.path().join("s").exists());
+}
+
+#[test]
+fn the_log_is_json_if_that_is_asked_for() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "[derived]\nfiles = ['missing.conf']\n");
+    let mut endpoint = seat.serve(["--log-format", "json"]);
+    assert!(endpoint.process.stop().success());
+    let text = endpoint.process.text();
+    let lines: Vec<serde_json::Value> =
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert!(lines.len() >= 2, "{text}");
+    for line in &lines {
+        for key in ["time", "level", "program", "pid", "message"] {
+            assert!(!line[key].is_null(), "{key}: {line}");
+        }
+    }
+    let derived =
+        lines.iter().find(|line| line["message"].as_str().is_some_and(|text| text.contains("missing.conf")));
+    let message = derived.expect("the missing file is told")["message"].as_str().unwrap_or_default();
+    assert!(message.ends_with("there are none until a reload finds them, and all else goes on"), "{message}");
+    let said = PcpEnv::new().run(JUMPSEAT, ["serve", "--log-format", "xml"]).fails(2);
+    assert!(said.contains("write text or json"), "{said}");
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use jumpseat::agent::{self, Adjust, Clients, Config, RunningAgent, Setup, Signals, Trust};
-use jumpseat::pmda::log::{self, Log};
+use jumpseat::pmda::log::{self, Log, LogFormat};
 use jumpseat::pmda::{Exit, Listen, Security, ServeError, identity};
 use jumpseat::source::SocketConfig;
 use nix::errno::Errno;
@@ -71,6 +71,9 @@ pub(crate) struct ServeArgs {
     /// Where messages go; standard error by default.
     #[arg(short, long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Form of the messages: text, or json for one object a line.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
 }
 
 pub(crate) fn run(args: &ServeArgs) -> ExitCode {
@@ -93,7 +96,7 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     let mut security = security(&config)?;
     let addresses =
         args.listen.iter().map(|text| resolve(text, args.listen_mode)).collect::<Result<Vec<_>, _>>()?;
-    Log::new(agent::NAME, tracing::Level::INFO).install();
+    Log::new(agent::NAME, tracing::Level::INFO).format(args.log_format).install();
     let open = |path: &PathBuf| {
         log::open(agent::NAME, path)
             .map_err(|error| format!("cannot open the log {}: {error}", path.display()))

@@ -8,7 +8,7 @@ use crate::state::State;
 use crate::state::source::Source;
 use jumpseat_source::gate::{SampleBy, Settings};
 use jumpseat_source::rules::SourceRule;
-use pcp_model::{PmError, Units, Value, ValueType};
+use pcp_model::{PmError, PrintOptions, Units, Value, ValueType};
 use pcp_pmda::{Access, Metric};
 
 pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
@@ -32,12 +32,12 @@ pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
                     },
                 };
                 let stored = stored.map_err(|problem| {
-                    let whose = &source.name;
+                    let (whose, value) = (&source.name, words(value));
                     // Whoever may store may not fill the log.
                     if let Some(held_back) = state.refused_stores.allow(std::time::Instant::now()) {
                         tracing::warn!(
                             held_back,
-                            "jumpseat.control.source.{name}[{whose}] = {value:?} refused: {problem}"
+                            "jumpseat.control.source.{name}[{whose}] = {value} refused: {problem}"
                         );
                     }
                     PmError::BADSTORE
@@ -113,5 +113,17 @@ fn text(value: &Value) -> Option<&str> {
     match value {
         Value::String(bytes) => std::str::from_utf8(bytes).ok(),
         _ => None,
+    }
+}
+
+/// A stored value as people write it.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
+        other => {
+            let mut text = Vec::new();
+            other.print(PrintOptions::width(1), &mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        }
     }
 }
