@@ -19,6 +19,7 @@ mod record;
 #[path = "../seat/mod.rs"]
 mod seat;
 mod store;
+mod support_bundle;
 mod terminal;
 mod tools_support;
 mod top;

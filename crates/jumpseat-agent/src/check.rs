@@ -90,6 +90,37 @@ pub struct Agent {
     pub unreachable: Vec<Finding>,
 }
 
+/// The process of the agent that runs with a state directory and has read a configuration file.
+pub fn running(state_dir: &Path, domain: u16) -> Option<u32> {
+    Running::read(state_dir, domain).map(|running| running.pid)
+}
+
+/// A configuration as data, every key with its value, but for what may be a secret: arguments of commands, and what
+/// stands for a user in the specification of a host. (Keys and passwords are in files of their own.)
+pub fn without_secrets(config: &Config) -> serde_json::Value {
+    let mut tables = tables(config);
+    let commands = tables.get_mut("command").and_then(serde_json::Value::as_array_mut);
+    for run in commands.into_iter().flatten().filter_map(|table| table.get_mut("run")) {
+        let program = match &*run {
+            serde_json::Value::Array(words) => words.first().and_then(serde_json::Value::as_str),
+            run => run.as_str().and_then(|text| text.split_whitespace().next()),
+        };
+        // Of a line for the shell not even the first word need be a program.
+        let program = program.filter(|word| !word.contains(['=', '\'', '"'])).unwrap_or_default();
+        *run = serde_json::json!([program, LEFT_OUT]);
+    }
+    if let Some(pmcd) = tables.get_mut("derived").and_then(|derived| derived.get_mut("pmcd"))
+        && let Some(text) = pmcd.as_str().filter(|text| text.contains(['?', '@']))
+    {
+        let end = text.find(['?', '@']).unwrap_or_default();
+        *pmcd = format!("{}{LEFT_OUT}", &text[..end]).into();
+    }
+    tables.into()
+}
+
+/// Stands for what may be a secret.
+const LEFT_OUT: &str = "(left out)";
+
 /// Looks at everything that a configuration needs.
 ///
 /// # Errors
@@ -407,4 +438,21 @@ impl Checker<'_> {
 fn is_socket(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt as _;
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_a_secret_is_left_out() {
+        let text = "[derived]\npmcd = 'pcps://h?user=me&pass=hush'\n[[command]]\nrun = ['curl', '-u', 'me:hush']\n\
+                    [[command]]\nrun = 'PASS=hush x'\n[[command]]\nrun = 'psql hush'\n";
+        let config = Config::parse(text, Path::new("j.toml")).expect("right");
+        let shown = without_secrets(&config).to_string();
+        assert!(!shown.contains("hush"), "{shown}");
+        for part in ["[\"curl\",\"(left out)\"]", "[\"psql\",\"(left out)\"]", "\"pcps://h(left out)\""] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
 }

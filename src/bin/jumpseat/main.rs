@@ -12,6 +12,7 @@ mod record;
 mod say;
 mod self_check;
 mod serve;
+mod support;
 
 use std::process::ExitCode;
 
@@ -62,6 +63,9 @@ enum Command {
     /// Run the agent and answer PCP clients directly, without pmcd.
     Serve(serve::ServeArgs),
 
+    /// Put together what helps to find a fault, without the contents of any record.
+    Support(support::SupportArgs),
+
     /// Watch metrics, expressions and event records of a collector on the terminal.
     Top(TopArgs),
 }
@@ -86,6 +90,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::SelfCheck(args) => self_check::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Support(args) => support::run(&args),
         Command::Top(args) => top::run(&args),
     }
 }
