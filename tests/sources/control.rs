@@ -144,7 +144,14 @@ fn sources_are_listed_switched_filtered_and_sampled_with_pmstore() {
     let own = ["-h", &pmcd.inet(), "jumpseat.control.recent", "5"];
     let unknown = pmcd.run(JUMPSEAT, ["store"].iter().chain(&own)).stdout;
     assert!(unknown.contains("No permission to perform requested operation: root may"), "{unknown}");
-    assert!(seat.log().contains("refused: filter: column"), "{}", seat.log());
+    let log = seat.log();
+    for words in [
+        "jumpseat.control.source.filter[app] = \"severity >=\" refused: filter: column",
+        "jumpseat.control.source.enabled[app] = 2 refused: ",
+    ] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+    assert!(!log.contains("held_back"), "{log}");
 }
 
 #[test]

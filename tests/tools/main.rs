@@ -2,6 +2,7 @@
 
 mod archive;
 mod archive_own;
+mod config;
 mod contexts;
 mod derive_cli;
 mod derive_replay;
@@ -9,6 +10,7 @@ mod events;
 mod flat;
 mod info;
 mod json;
+mod meant;
 mod names;
 mod options;
 mod positions;
@@ -18,6 +20,7 @@ mod record;
 #[path = "../seat/mod.rs"]
 mod seat;
 mod store;
+mod support_bundle;
 mod terminal;
 mod tools_support;
 mod top;

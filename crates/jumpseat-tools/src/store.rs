@@ -9,7 +9,9 @@ use pcp_pdu::{ValueRef, ValuesRef};
 use serde_json::{Map, Value as Json, json};
 
 use crate::tool::json::{json_line, text_json, value_json};
-use crate::tool::{Call, Clock, CommandLine, Opt, Out, Row, Standard, Tool, open, put, refused, values};
+use crate::tool::{
+    Call, Clock, CommandLine, Opt, Out, Row, Standard, Tool, hint_name, open, put, refused, values,
+};
 
 /// The command line.
 pub(crate) const TOOL: Tool<StoreOption> = Tool {
@@ -140,7 +142,10 @@ struct Store<'a> {
 
 impl Store<'_> {
     fn run(&mut self, text: &str, out: &mut Out) -> Result<(), Failure> {
-        let pmid = self.context.pmid(self.name).map_err(|error| self.failed("pmLookupName", error.code()))?;
+        let pmid = self.context.pmid(self.name).map_err(|error| {
+            hint_name(&mut self.context, self.call, self.name, error.code());
+            self.failed("pmLookupName", error.code())
+        })?;
         let desc = self.context.desc(pmid).map_err(|error| self.failed("pmLookupDesc", error.code()))?;
         match desc.value_type {
             ValueType::Aggregate | ValueType::AggregateStatic => {

@@ -7,10 +7,11 @@ use std::io::IsTerminal;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
-use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust};
-use jumpseat::pmda::log::{self, Log};
+use jumpseat::agent::{self, Adjust, Clients, Config, RunningAgent, Setup, Signals, Trust};
+use jumpseat::pmda::log::{self, Log, LogFormat};
 use jumpseat::pmda::{Exit, Listen, Security, ServeError, identity};
 use jumpseat::source::SocketConfig;
 use nix::errno::Errno;
@@ -21,7 +22,7 @@ use pcp_net::{Certificate, Passwords};
 const OTLP_HTTP: &str = "localhost:4318";
 const OTLP_GRPC: &str = "localhost:4317";
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct ServeArgs {
     /// Address for PCP clients: HOST:PORT, PORT on localhost, or unix:PATH. May be given several times.
     /// [default: localhost:44321, or another port if that is in use, and a Unix socket next to the ingest socket]
@@ -70,13 +71,17 @@ pub(crate) struct ServeArgs {
     /// Where messages go; standard error by default.
     #[arg(short, long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Form of the messages: text, or json for one object a line.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
 }
 
 pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            complain!("jumpseat: {message}");
+            // A configuration has all its mistakes told, a line each.
+            message.lines().for_each(|line| complain!("jumpseat: {line}"));
             ExitCode::FAILURE
         }
     }
@@ -87,19 +92,8 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         Some(path) => Config::load(path).map_err(|error| error.to_string())?,
         None => Config::default(),
     };
-    if args.socket.is_some() || config.socket.is_empty() {
-        let path = args.socket.clone().unwrap_or_else(jumpseat::source::config::socket_to_make);
-        config.socket = vec![SocketConfig { path, ..SocketConfig::default() }];
-    }
-    match args.otlp.as_deref() {
-        None => {}
-        Some("") => {
-            config.otlp.listen.get_or_insert_with(|| OTLP_HTTP.to_owned());
-            config.otlp.grpc.get_or_insert_with(|| OTLP_GRPC.to_owned());
-        }
-        Some(address) => _ = config.otlp.listen.get_or_insert_with(|| address.to_owned()),
-    }
-    let mut security = security(args, &mut config)?;
+    apply(args, &mut config);
+    let mut security = security(&config)?;
     let addresses = match &args.listen[..] {
         [] => vec![default_address::tcp()?],
         given => given.iter().map(|text| resolve(text, args.listen_mode)).collect::<Result<_, _>>()?,
@@ -107,7 +101,7 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     // Beyond what was asked for: that it cannot be had is no reason to end.
     let extra = config.socket.first().filter(|_| args.listen.is_empty());
     let extra = extra.map(|events| default_address::unix(&events.path, args.listen_mode));
-    Log::new(agent::NAME, tracing::Level::INFO).install();
+    Log::new(agent::NAME, tracing::Level::INFO).format(args.log_format).install();
     let open = |path: &PathBuf| {
         log::open(agent::NAME, path)
             .map_err(|error| format!("cannot open the log {}: {error}", path.display()))
@@ -128,12 +122,14 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     });
     trust.confine(&config, &state_dir, &sockets.collect::<Vec<_>>());
     let domain = args.domain.or(config.domain).unwrap_or(agent::DEFAULT_DOMAIN);
+    let options = args.clone();
+    let adjust: Adjust = Arc::new(move |config| apply(&options, config));
     let mut running = RunningAgent::open(&Setup {
         config: &config,
         domain,
         state_dir: Some(&state_dir),
         help: None,
-        signals: Signals::Handle { reload: args.config.as_deref() },
+        signals: Signals::Handle { reload: args.config.as_deref(), adjust: Some(&adjust) },
         clients: Clients::Direct,
         trust: &trust,
     })
@@ -198,20 +194,37 @@ fn listen(
     Ok(())
 }
 
-/// What options and configuration say about certificates, with the files read.
-fn security(args: &ServeArgs, config: &mut Config) -> Result<Security, String> {
-    let (tls, given) = (&mut config.tls, args);
+/// Puts options in the place of what the configuration says, each time it is read.
+fn apply(args: &ServeArgs, config: &mut Config) {
+    if args.socket.is_some() || config.socket.is_empty() {
+        let path = args.socket.clone().unwrap_or_else(jumpseat::source::config::socket_to_make);
+        config.socket = vec![SocketConfig { path, ..SocketConfig::default() }];
+    }
+    match args.otlp.as_deref() {
+        None => {}
+        Some("") => {
+            config.otlp.listen.get_or_insert_with(|| OTLP_HTTP.to_owned());
+            config.otlp.grpc.get_or_insert_with(|| OTLP_GRPC.to_owned());
+        }
+        Some(address) => _ = config.otlp.listen.get_or_insert_with(|| address.to_owned()),
+    }
+    let tls = &mut config.tls;
     for (key, option) in [
-        (&mut tls.certificate, &given.tls_cert),
-        (&mut tls.key, &given.tls_key),
-        (&mut tls.client_ca, &given.tls_client_ca),
-        (&mut config.access.passwords, &given.passwords),
+        (&mut tls.certificate, &args.tls_cert),
+        (&mut tls.key, &args.tls_key),
+        (&mut tls.client_ca, &args.tls_client_ca),
+        (&mut config.access.passwords, &args.passwords),
     ] {
         if option.is_some() {
             key.clone_from(option);
         }
     }
-    tls.required |= given.require_tls;
+    tls.required |= args.require_tls;
+}
+
+/// What is said about certificates, with the files read.
+fn security(config: &Config) -> Result<Security, String> {
+    let tls = &config.tls;
     let files = tls.files();
     if files.is_none() && (tls.required || tls.client_ca.is_some()) {
         return Err("TLS needs a certificate and its key: give --tls-cert FILE --tls-key FILE".to_owned());

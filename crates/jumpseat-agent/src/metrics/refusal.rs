@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use pcp_model::{PmError, Value, ValueType};
+use pcp_model::{PmError, PrintOptions, Value, ValueType};
 use pcp_pmda::{Call, Metric};
 
 use crate::state::State;
@@ -44,9 +44,19 @@ pub(super) fn refuse_control(
     value: &Value,
     reason: &str,
 ) -> PmError {
-    let mut shown = Vec::new();
-    value.print_short(&mut shown);
-    let shown = String::from_utf8_lossy(&shown);
+    let shown = words(value);
     refuse(state, call, &format!("jumpseat.control.{metric} = {shown}"), reason);
     PmError::BADSTORE
+}
+
+/// A stored value as people write it.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
+        other => {
+            let mut text = Vec::new();
+            other.print(PrintOptions::width(1), &mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        }
+    }
 }

@@ -17,10 +17,10 @@ pub(crate) mod source;
 mod sources;
 pub(crate) mod spans;
 pub(crate) mod streams;
-mod threads;
+pub(crate) mod threads;
 mod turn;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -29,7 +29,7 @@ use jumpseat_source::{Definition, Delivery, Inlet, Registry, Rules, ledger};
 use pcp_ids::IdsError;
 use pcp_model::Inst;
 use pcp_net::{Limiter, Restarts};
-use pcp_pmda::{ClientId, Stats};
+use pcp_pmda::{ClientId, Grants, Stats};
 
 use crate::config::{Config, EventsConfig};
 use crate::confine::Trust;
@@ -46,6 +46,9 @@ use streams::Streams;
 use threads::ThreadStats;
 pub(crate) use turn::FetchWork;
 use turn::Turn;
+
+/// Reads the configuration again and puts it into effect; tells whether all went well.
+pub(crate) type Reload = Box<dyn FnMut(&mut State) -> bool + Send>;
 
 /// Everything the metric tables read and write.
 pub struct State {
@@ -79,8 +82,10 @@ pub struct State {
     turn: Turn,
     /// Limits, as configured or stored.
     pub(crate) limits: EventsConfig,
-    /// The configuration file, to be read again.
-    pub(crate) config_file: Option<PathBuf>,
+    /// What reads the configuration again, if there is one.
+    pub(crate) reload: Option<Reload>,
+    /// Who may fetch and store from now on, until the event loop has taken it.
+    pub(crate) grants: Option<Grants>,
     /// What the event loop counts, once there is one.
     pub(crate) load: Arc<Stats>,
     /// What the source threads count.
@@ -101,8 +106,7 @@ pub struct State {
 
 impl State {
     /// The state at start-up: what the registry knows already, and nothing received. `dir`: where the identifiers are
-    /// kept that are not the registry's; `None` keeps them in memory. `config_file`: where the configuration is from,
-    /// if it is to be read again.
+    /// kept that are not the registry's; `None` keeps them in memory.
     ///
     /// # Errors
     /// The file with the numbers of derived metrics.
@@ -111,7 +115,6 @@ impl State {
         registry: Arc<Registry>,
         inlet: Inlet,
         dir: Option<&Path>,
-        config_file: Option<&Path>,
     ) -> Result<State, IdsError> {
         let domain = registry.domain();
         let mut state = State {
@@ -130,7 +133,8 @@ impl State {
             fetch_work: FetchWork::default(),
             turn: Turn::new(),
             limits: config.events.clone(),
-            config_file: config_file.map(Path::to_owned),
+            reload: None,
+            grants: None,
             load: Arc::default(),
             threads: ThreadStats::default(),
             restarts: Arc::default(),

@@ -34,7 +34,7 @@ pub(crate) use clock::Clock;
 pub(crate) use command_line::{CommandLine, Ready, count};
 pub use derived::Definitions;
 pub(crate) use derived::report_unusable;
-pub(crate) use inquiry::{Answer, Inquiry, Metric, Needs};
+pub(crate) use inquiry::{Answer, Inquiry, Metric, Needs, hint_name};
 pub(crate) use out::{Out, put};
 pub(crate) use refusal::refused;
 pub use source::archive;
