@@ -3,6 +3,8 @@
 //! * [`Context`]: names, descriptors, instances, help, labels, values, stores, derived metrics.
 //! * [`Provider`]: what a context needs of a source of metrics.
 //! * [`Fetched`]: a fetch result, kept in the bytes it came in.
+//! * [`EventReader`], [`EventRecord`]: the records of an event metric, with names.
+//! * [`Context::samples`], [`Context::records`], [`Context::event_records`]: an archive to its end.
 //! * [`group`]: metrics registered once, fetched many times, read converted.
 //! * [`position`]: which metrics tell and take where a client is in event records.
 //!
@@ -14,6 +16,7 @@ mod context;
 mod counts;
 mod derived;
 mod error;
+mod events;
 pub mod group;
 mod handshake;
 mod host;
@@ -26,6 +29,7 @@ mod provider;
 #[cfg(feature = "archive")]
 pub mod recorder;
 mod registry;
+mod samples;
 mod socket;
 mod spec;
 mod stream;
@@ -38,6 +42,7 @@ pub use archive::ArchiveProvider;
 pub use context::Context;
 pub use counts::PduCounts;
 pub use error::{ClientError, Result};
+pub use events::{EventField, EventReader, EventRecord};
 pub use namespace::{Duplicates, NameSpace, NameSpaceError};
 pub use options::{EnvWarning, HostOptions, PMCD_PORT, PMPROXY_PORT};
 pub use provider::{Child, ContextKind, FetchRequest, Mode, Provider, Recording};
