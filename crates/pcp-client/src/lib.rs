@@ -9,6 +9,13 @@
 //! * [`position`]: which metrics tell and take where a client is in event records.
 //!
 //! **Invariant:** nothing here knows the inside of an agent.
+//!
+//! # Features
+//!
+//! | feature | by default | brings |
+//! | --- | --- | --- |
+//! | `archive` | yes | contexts on archives (`Context::archive`, `ArchiveProvider`) and the `recorder`, with `pcp-archive` and its decoders of compressed files |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "archive")]
 mod archive;
