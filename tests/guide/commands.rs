@@ -105,7 +105,8 @@ fn run(document: &str) {
         })
         .filter(|(_, command)| !NOT_RUN.iter().any(|(begin, _)| command.starts_with(begin)))
         .collect();
-    let serves = |command: &str| command.starts_with("jumpseat serve") && !command.contains("--config");
+    let named = |command: &str| command.contains("--config") || command.contains("--socket");
+    let serves = |command: &str| command.starts_with("jumpseat serve") && !named(command);
     let session = Session::prepare(commands.iter().any(|(_, command)| serves(command)));
     let mut script = PROLOGUE.to_owned();
     for (place, command) in &commands {
@@ -133,6 +134,7 @@ until_interrupted() {
 }
 # Until somebody listens there.
 listening() {
+	if [ "$1" = unix ]; then for _ in $(seq 300); do [ -S "$2" ] && return; sleep 0.1; done; fi
 	for _ in $(seq 300); do (exec 3<>"/dev/tcp/$1/$2") 2>/dev/null && return; sleep 0.1; done
 	echo "nobody listens at $1:$2"; return 1
 }
