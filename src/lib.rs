@@ -14,6 +14,16 @@
 //! * [`wire`] and [`mod@layer`]: a program's own spans and events, sent by `tracing`.
 //! * [`source`]: where event records come from.
 //! * [`agent`]: the jumpseat agent itself.
+//!
+//! # Features
+//!
+//! | feature | by default | brings |
+//! | --- | --- | --- |
+//! | `cli` | yes | the two programs, and what they alone need. A library does without: `default-features = false` |
+//!
+//! All parts are always there. Who wants few dependencies takes the packages by themselves: `pcp-client` without its feature
+//! `archive`, or `jumpseat-layer`, which knows nothing of PCP.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use jumpseat_agent as agent;
 pub use jumpseat_layer as layer;
@@ -30,3 +40,18 @@ pub use pcp_model as model;
 pub use pcp_model::time;
 pub use pcp_pdu as pdu;
 pub use pcp_pmda as pmda;
+
+/// The Rust in the guide is tested.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../docs/archives.md")]
+    struct Archives;
+    #[doc = include_str!("../docs/fetch-groups.md")]
+    struct FetchGroups;
+    #[doc = include_str!("../docs/style.md")]
+    struct Style;
+    #[doc = include_str!("../docs/writing-a-pmda.md")]
+    struct WritingAPmda;
+    #[doc = include_str!("../docs/writing-a-source.md")]
+    struct WritingASource;
+}

@@ -11,6 +11,7 @@ mod positions;
 #[allow(dead_code, reason = "each area uses a part of it")]
 #[path = "../seat/mod.rs"]
 mod seat;
+mod to_the_end;
 
 /// Counts, for the tests of what is allocated.
 #[global_allocator]

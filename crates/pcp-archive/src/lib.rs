@@ -14,7 +14,7 @@
 //!     at = match step {
 //!         Step::Record(place, after) => {
 //!             let record = archive.record(place)?;
-//!             println!("{:?}: {} metrics", record.timestamp, record.metrics());
+//!             println!("{}: {} metrics", record.timestamp, record.metrics());
 //!             after
 //!         }
 //!         Step::Gap(_, after) => after,
@@ -23,7 +23,8 @@
 //! # Ok::<(), pcp_archive::ArchiveError>(())
 //! ```
 //!
-//! [`Replay`] fetches as a context does: the next record with some metrics, or interpolated values.
+//! [`Replay`] fetches as a context does: the next record with some metrics, or interpolated values. Contexts, with iterators to the
+//! end, names of event records and derived metrics, are in `pcp-client`.
 //!
 //! Writing: [`ArchiveWriter`].
 

@@ -3,10 +3,19 @@
 //! * [`Context`]: names, descriptors, instances, help, labels, values, stores, derived metrics.
 //! * [`Provider`]: what a context needs of a source of metrics.
 //! * [`Fetched`]: a fetch result, kept in the bytes it came in.
+//! * [`EventReader`], [`EventRecord`]: the records of an event metric, with names.
+//! * [`Context::samples`], [`Context::records`], [`Context::event_records`]: an archive to its end.
 //! * [`group`]: metrics registered once, fetched many times, read converted.
 //! * [`position`]: which metrics tell and take where a client is in event records.
 //!
 //! **Invariant:** nothing here knows the inside of an agent.
+//!
+//! # Features
+//!
+//! | feature | by default | brings |
+//! | --- | --- | --- |
+//! | `archive` | yes | contexts on archives (`Context::archive`, `ArchiveProvider`) and the `recorder`, with `pcp-archive` and its decoders of compressed files |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "archive")]
 mod archive;
@@ -14,6 +23,7 @@ mod context;
 mod counts;
 mod derived;
 mod error;
+mod events;
 pub mod group;
 mod handshake;
 mod host;
@@ -26,6 +36,7 @@ mod provider;
 #[cfg(feature = "archive")]
 pub mod recorder;
 mod registry;
+mod samples;
 mod socket;
 mod spec;
 mod stream;
@@ -38,6 +49,7 @@ pub use archive::ArchiveProvider;
 pub use context::Context;
 pub use counts::PduCounts;
 pub use error::{ClientError, Result};
+pub use events::{EventField, EventReader, EventRecord};
 pub use namespace::{Duplicates, NameSpace, NameSpaceError};
 pub use options::{EnvWarning, HostOptions, PMCD_PORT, PMPROXY_PORT};
 pub use provider::{Child, ContextKind, FetchRequest, Mode, Provider, Recording};

@@ -174,11 +174,12 @@ const SASL: [&str; 32] = [
     "channel binding failure",
 ];
 
+/// Its name, its code and its text: what a `main` that returns it, or an `unwrap`, shows is for people, too.
 impl fmt::Debug for PmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
-            Some(name) => write!(f, "{name}({})", self.0),
-            None => write!(f, "PmError({})", self.0),
+            Some(name) => write!(f, "{name}({}): {self}", self.0),
+            None => write!(f, "PmError({}): {self}", self.0),
         }
     }
 }
@@ -199,6 +200,7 @@ mod tests {
         assert_eq!(PmError(-21344 - 40).to_string(), "Authentication - undefined error!");
         assert_eq!(PmError(-22345).to_string(), "Unknown secure sockets error -22345 (-1001)");
         assert_eq!(PmError(3).to_string(), "No such PMAPI error code (3)");
-        assert_eq!(format!("{:?}", PmError::NAME), "PM_ERR_NAME(-12357)");
+        assert_eq!(format!("{:?}", PmError::NAME), "PM_ERR_NAME(-12357): Unknown metric name");
+        assert_eq!(format!("{:?}", PmError(-2)), "PmError(-2): No such file or directory");
     }
 }

@@ -2,6 +2,13 @@
 //!
 //! **Invariant:** nothing here knows bytes on a wire, files, sockets or clocks. Every other part of
 //! the crate speaks in these types.
+//!
+//! # Features
+//!
+//! | feature | by default | brings |
+//! | --- | --- | --- |
+//! | `time` | no | the module `time`: intervals, instants, windows and time zones as PCP's tools take them, with `jiff` |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod c_number;
 mod desc;

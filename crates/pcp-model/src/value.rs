@@ -1,5 +1,7 @@
 //! Metric values and what a fetch returns.
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use super::{Inst, Number, PM_IN_NULL, PmError, Pmid, Timestamp, ValueType};
@@ -81,6 +83,25 @@ impl Value {
         match to {
             ValueType::String => Ok(Value::String(Bytes::copy_from_slice(text.as_bytes()))),
             _ => Number::parse(text, to).map(Value::from),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    /// Numbers as Rust prints them, text as it is; of all else how many bytes there are. What PCP's tools print is
+    /// [`Value::print`].
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::String(text) => String::from_utf8_lossy(text).fmt(f),
+            Value::Aggregate(bytes) | Value::Event(bytes) | Value::HighResEvent(bytes) => {
+                write!(f, "[{} bytes]", bytes.len())
+            }
+            Value::I32(v) => v.fmt(f),
+            Value::U32(v) => v.fmt(f),
+            Value::I64(v) => v.fmt(f),
+            Value::U64(v) => v.fmt(f),
+            Value::Float(v) => v.fmt(f),
+            Value::Double(v) => v.fmt(f),
         }
     }
 }

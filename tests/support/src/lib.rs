@@ -18,6 +18,7 @@ mod certificates;
 mod dbpmda;
 mod disk;
 mod events;
+mod examples;
 mod logger;
 mod pmcd;
 mod process;
@@ -28,6 +29,7 @@ pub use certificates::Certificates;
 pub use dbpmda::{Dbpmda, Transcript};
 pub use disk::SimulatedDisk;
 pub use events::{Record, records, whole_records};
+pub use examples::example;
 pub use logger::{Archive, LoggerRun};
 pub use pmcd::{AgentSpec, PmcdBuilder, PmnsSource, PrivatePmcd, SAMPLE_PMDA};
 pub use process::{

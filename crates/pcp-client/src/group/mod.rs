@@ -9,7 +9,10 @@
 //! let reads = group.indom::<f64>("disk.dev.read_bytes", "Mbyte / sec", 100)?;
 //! loop {
 //!     group.fetch()?;
-//!     println!("load {:?}", group.value(load));
+//!     match group.value(load) {
+//!         Ok(load) => println!("load {load}"),
+//!         Err(why) => println!("no load: {why}"),
+//!     }
 //!     for disk in group.rows(reads)? {
 //!         println!("{:?} {:?}", disk.name, disk.value);
 //!     }
@@ -36,6 +39,7 @@ mod names;
 mod options;
 mod register;
 mod results;
+mod samples;
 mod scalar;
 mod scale;
 mod set;

@@ -4,7 +4,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -21,41 +20,7 @@ trivial.colour { wavelength TRIVIAL:1:0 brightness TRIVIAL:1:1 }
 /// The example's program.
 fn trivial() -> &'static str {
     static PATH: OnceLock<String> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        // target/<profile>/deps/<this test>
-        let profile = test.ancestors().nth(2).unwrap();
-        let program = profile.join("examples/trivial");
-        // Whoever builds all tests has built it. Built from here, for this package alone, the packages it depends
-        // on have other features, so that cargo would compile them all once more.
-        if !is_up_to_date(&program) {
-            build_trivial(profile.ends_with("release"));
-        }
-        program.to_str().unwrap().to_owned()
-    })
-}
-
-/// Whether a program is there and newer than all that it was made of, as cargo noted next to it.
-fn is_up_to_date(program: &Path) -> bool {
-    let modified = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
-    let noted = std::fs::read_to_string(program.with_extension("d")).unwrap_or_default();
-    let (Some(built), Some((_, sources))) = (modified(program), noted.split_once(": ")) else {
-        return false;
-    };
-    // A source that is gone, or has a blank in its path, is not found: then cargo is asked, which knows.
-    let older = |source: &str| modified(Path::new(source)).is_some_and(|written| written < built);
-    sources.split_ascii_whitespace().all(older)
-}
-
-/// Builds the example with the very cargo that builds this test.
-fn build_trivial(release: bool) {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--quiet", "--example", "trivial"]);
-    command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    if release {
-        command.arg("--release");
-    }
-    assert!(command.status().unwrap().success());
+    PATH.get_or_init(|| support::example("pcp-pmda", "trivial").display().to_string())
 }
 
 fn trivial_pmns() -> PmnsSource {

@@ -1,0 +1,52 @@
+//! README's figures are counted, not remembered: `<!--count:NAME-->NUMBER<!--/count-->`.
+
+use std::fs;
+
+use regex::Regex;
+use support::repository;
+
+use crate::blocks::read;
+
+/// What a figure of this name counts.
+fn count(name: &str) -> usize {
+    let entries = |folder: &str| fs::read_dir(repository().join(folder)).expect("a folder of ours").count();
+    match name {
+        // The package at the root is the last one.
+        "packages" => entries("crates") + 1,
+        "examples" => entries("examples"),
+        "metrics" => {
+            let names = read("pmns/jumpseat");
+            names.lines().filter(|line| line.contains("JUMPSEAT:")).count()
+        }
+        other => panic!("README counts {other}, which tests/guide/figures.rs does not know"),
+    }
+}
+
+#[test]
+fn figures_are_counted() {
+    let readme = read("README.md");
+    let figure = Regex::new("<!--count:([a-z]+)-->([0-9,]+)<!--/count-->").expect("a pattern");
+    let mut found = 0;
+    for figure in figure.captures_iter(&readme) {
+        found += 1;
+        assert_eq!(figure[2].replace(',', ""), count(&figure[1]).to_string(), "README: {}", &figure[1]);
+    }
+    assert!(
+        found > 0 && found == readme.matches("<!--count:").count(),
+        "README: {found} figures are well formed"
+    );
+}
+
+/// Speed, sizes and the like belong to `cargo bench`, and to docs/speed.md, which says when and where.
+#[test]
+fn readme_has_no_other_figures() {
+    let mut code = false;
+    for line in read("README.md").lines() {
+        code ^= line.starts_with("```");
+        let counted = Regex::new("<!--count.*?/count-->").expect("a pattern").replace_all(line, "");
+        let linked = Regex::new(r"\]\([^)]*\)").expect("a pattern").replace_all(&counted, "]");
+        let prose: String = linked.split('`').step_by(2).collect();
+        let figures = Regex::new(r"[0-9]{2,}|[0-9]+ ?(%|[munk]?s\b|[KMG]i?B)").expect("a pattern");
+        assert!(code || !figures.is_match(&prose), "README: count it, or leave it out: {line}");
+    }
+}
