@@ -28,7 +28,7 @@ use crate::state::State;
 use crate::{HELP, PMNS};
 
 /// Least room for batches of sources that wait for the event loop, where others may come with a reload.
-const QUEUE: usize = 128;
+const QUEUE: usize = 64;
 
 /// Why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
