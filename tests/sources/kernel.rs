@@ -529,6 +529,64 @@ fn an_agent_that_is_not_root_traces_the_kernel_through_its_helper() {
     eventually("the instance to go", || (!instance.exists()).then_some(()));
 }
 
+#[test]
+fn a_reload_leaves_a_kernel_source_alone_and_tells_what_its_helper_cannot() {
+    if !can_trace() {
+        return;
+    }
+    let dir = temp_dir();
+    let prefix = prefix("reload");
+    let wanted = program(dir.path(), "wanted", "/bin/true");
+    let keys = format!("events = ['sched:sched_process_exec if filename == {wanted:?}']");
+    let base = settings(&prefix, &keys);
+    let seat = Seat::in_dir(dir.path(), &base);
+    let mut endpoint = seat.serve([]);
+    let state = |endpoint: &Endpoint| endpoint.run("pminfo", ["-f", "jumpseat.kernel.state"]).ok();
+    let is_running = |endpoint: &Endpoint| state(endpoint).contains("value \"running\"").then_some(());
+    eventually("the source to run", || is_running(&endpoint));
+    let before = instances(&prefix);
+    let mut reloads = 0;
+    let mut reload = |endpoint: &mut Endpoint, settings: &str| {
+        Seat::in_dir(dir.path(), settings);
+        endpoint.process.signal(Signal::SIGHUP);
+        reloads += 1;
+        eventually("the reload", || {
+            let done = endpoint.process.text().matches("sources are as configured").count();
+            (done == reloads).then_some(())
+        });
+    };
+    let received = |endpoint: &Endpoint| {
+        let text = endpoint.run("pminfo", ["-f", "jumpseat.source.received"]).ok();
+        let line = text.lines().find(|line| line.contains("\"kernel\"")).unwrap_or_default();
+        line.rsplit_once("value ").map_or(0, |(_, value)| value.trim().parse::<u64>().expect("a number"))
+    };
+    // Beside it, tables come and go while programs are started.
+    for round in 0..5 {
+        let other = format!("[[file]]\npath = '/nonexistent/{round}.log'\n");
+        run(&wanted);
+        reload(&mut endpoint, &if round % 2 == 0 { base.clone() + &other } else { base.clone() });
+        run(&wanted);
+    }
+    eventually("all ten", || (received(&endpoint) == 10).then_some(()));
+    assert_eq!(instances(&prefix), before, "it was never made anew");
+    // Other events are the helper's to refuse, and the source goes on.
+    reload(&mut endpoint, &settings(&prefix, "events = ['sched:*']"));
+    let text = endpoint.process.text();
+    let told = "not started: kernel source kernel: the helper that opens the kernel's files opens what it was told at its start only, and the source goes on as it was: restart the agent";
+    assert!(text.contains(told), "{text}");
+    run(&wanted);
+    eventually("another one", || (received(&endpoint) == 11).then_some(()));
+    // Gone, it leaves nothing; what the helper knows it opens again.
+    reload(&mut endpoint, "[events]\nrecent = 1000\n");
+    assert_eq!(instances(&prefix).len(), 0);
+    reload(&mut endpoint, &base);
+    eventually("the source to run again", || is_running(&endpoint));
+    run(&wanted);
+    eventually("one more", || (received(&endpoint) == 12).then_some(()));
+    assert!(endpoint.process.stop().success());
+    eventually("the instance to go", || instances(&prefix).is_empty().then_some(()));
+}
+
 /// An agent for pmcd.conf that becomes nobody.
 #[track_caller]
 fn as_nobody(seat: &Seat) -> AgentSpec {

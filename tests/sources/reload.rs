@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -263,6 +265,37 @@ fn what_the_agent_gave_up_and_what_needs_a_start_is_told_and_costs_nothing_else(
     });
     assert!(bench.dir.path().join("near.socket").exists());
     bench.seat.feed([], "{\"message\":\"x\"}\n").ok();
+}
+
+#[test]
+fn who_may_change_the_agent_and_how_much_is_on_disk_change_with_a_reload() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let dir = temp_dir();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let seat = Seat::in_dir(dir.path(), "");
+    let host = format!("unix:{}", dir.path().join("pcp").display());
+    let endpoint = seat.serve(["--listen", &host, "--listen-mode", "666"]);
+    let mut bench = Bench { seat, endpoint, dir, base: String::new(), reloads: 0 };
+    let nobody = nix::unistd::User::from_name("nobody").expect("a system").expect("nobody").uid.as_raw();
+    let store = |value: &str| {
+        let mut command = Command::new("pmstore");
+        command.args(["-h", &host, "jumpseat.control.recent", value]).uid(nobody);
+        command.output().expect("pmstore is there").status.success()
+    };
+    assert!(!store("5"));
+    bench.reload("[control]\nusers = ['nobody']\n[log]\ntotal_budget = '8MiB'\nsource_budget = '2MiB'\n");
+    eventually("nobody may store", || store("5").then_some(()));
+    let budget = bench.endpoint.run("pminfo", ["-f", "jumpseat.log.total.budget"]).ok();
+    assert!(budget.contains("value 8388608"), "{budget}");
+    // 24 MB, of which a source has 2 MiB at most, and so all.
+    let line = format!("{{\"message\":\"{}\"}}\n", "x".repeat(1000));
+    bench.seat.feed([], &line.repeat(24_000)).ok();
+    let used = bench.number("jumpseat.log.bytes", "test");
+    assert!((1 << 16..=8 << 20).contains(&used), "{used}");
+    bench.reload("");
+    eventually("nobody may not store", || (!store("6")).then_some(()));
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::state::State;
 use crate::{HELP, PMNS};
 
 /// Least room for batches of sources that wait for the event loop, where others may come with a reload.
-const QUEUE: usize = 128;
+const QUEUE: usize = 64;
 
 /// Why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -154,8 +154,9 @@ impl RunningAgent {
             state.contexts = logs::contexts(config, domain, state_dir, &state.registry);
         }
 
-        let mut server =
-            Server::new(agent(state, domain, help, &access(config)).grants(config.access.grants()).build()?)?;
+        let control = config.control.access();
+        let agent = agent(state, domain, help, &control).grants(config.access.grants());
+        let mut server = Server::new(agent.build()?)?;
         if let Signals::Handle { .. } = signals {
             // Before there are source threads, which must not get them.
             server.handle_signals()?;
@@ -165,12 +166,15 @@ impl RunningAgent {
         }
         let again = server.handle();
         let (tell_stats, news) = crossbeam_channel::unbounded();
+        let mut control = control;
         server.on_wake(move |core| {
             if core.state.drain() {
                 again.wake();
             }
-            if let Some(grants) = core.state.grants.take() {
+            if let Some((grants, access)) = core.state.grants.take() {
                 core.set_grants(grants);
+                core.replace_access(&control, &access);
+                control = access;
             }
             if let Some(stats) = news.try_iter().last() {
                 core.state.threads = stats;
@@ -293,20 +297,6 @@ pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, acces
         .on_client_end(State::client_end)
         .on_pmcd(State::pmcd_event, State::pmcd_answer)
         .foreign_instances(|state, indom| state.derived.foreign.instances(indom))
-}
-
-/// Who may change the control metrics. Under pmcd its own access control comes first; clients over TCP have
-/// no user, and pmcd by default lets none of them store.
-fn access(config: &Config) -> Access {
-    let Access::Users { mut uids, unknown } = Access::root_or_self(false) else { return Access::Anyone };
-    for name in &config.control.users {
-        match nix::unistd::User::from_name(name) {
-            Ok(Some(user)) => uids.push(user.uid.as_raw()),
-            // One who is gone must not keep the agent from starting.
-            _ => tracing::warn!("control.users: there is no user {name:?} on this machine"),
-        }
-    }
-    Access::Users { uids, unknown }
 }
 
 #[cfg(test)]

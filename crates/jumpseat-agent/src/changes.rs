@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::running::tables;
 
 /// Keys, or whole tables, that are read at the start only, and why.
-const AT_START: [(&str, &str); 12] = [
+const AT_START: [(&str, &str); 14] = [
     ("domain", "all numbers of metrics are made with it"),
     ("state_dir", "the files with identifiers are open"),
     ("notready", "pmcd is told once"),
@@ -18,11 +18,13 @@ const AT_START: [(&str, &str); 12] = [
     ("events.max_types", "tables are as large as it was"),
     ("fields.max", "tables are as large as it was"),
     ("spans.max_names", "tables are as large as it was"),
-    ("log", "the log is open"),
+    ("log.dir", "the log is open"),
+    ("log.contexts", "their file is open"),
+    ("log.sync", "the log is open"),
+    ("log.sync_interval", "the log is open"),
     ("confine", "what was given up does not come back"),
     ("tls", "the endpoint has its certificate"),
     ("access.passwords", "the endpoint has its passwords"),
-    ("control", "metrics have their access"),
 ];
 
 /// The tables there may be several of, and the keys that each is known by.
@@ -214,7 +216,7 @@ mod tests {
         let old = "domain = 400\n[events]\nrecent = 10\n[[file]]\npath = '/a'\n[[file]]\npath = '/b'\n\
                    [[command]]\nrun = ['x', 'y']\n[[source]]\nname = 'app'\norder_window = '1s'\n";
         let new = "domain = 401\n[events]\nrecent = 20\nmax_types = 9\n[[file]]\npath = '/b'\nformat = 'json'\n\
-                   [[file]]\npath = '/c'\n[[source]]\nname = 'app'\norder_window = '2s'\n[log]\nsync = 'batch'\n";
+                   [[file]]\npath = '/c'\n[[source]]\nname = 'app'\norder_window = '2s'\n[log]\nsync = 'batch'\ntotal_budget = '2GiB'\n";
         assert_eq!(
             told(old, new),
             [
@@ -223,9 +225,10 @@ mod tests {
                 "events.max_types: 4096 -> 9; from the next start of the agent on (tables are as large as it was)",
                 "events.recent: 10 -> 20",
                 "[[file]] /a: removed",
-                "[[file]] /c: added",
                 "[[file]] /b: changed: format \"text\" -> \"json\"",
+                "[[file]] /c: added",
                 "log.sync: \"never\" -> \"batch\"; from the next start of the agent on (the log is open)",
+                "log.total_budget: 1073741824 -> 2147483648",
                 "[[source]] app: changed: order_window \"1s\" -> \"2s\"",
             ]
         );

@@ -60,7 +60,7 @@ impl Reach {
                 Some(_) => {
                     let words =
                         "the helper that opens the kernel's files opens what it was told at its start only";
-                    Some(format!("{words}: {RESTART}"))
+                    Some(format!("{words}, and the source goes on as it was: {RESTART}"))
                 }
                 None if self.may_write(Path::new(TRACEFS[0])) => None,
                 None => {

@@ -88,7 +88,10 @@ impl Reloader {
         let EventsConfig { max_sources, max_types, .. } = self.started.events;
         config.events = EventsConfig { max_sources, max_types, ..config.events };
         state.registry.set_own(kinds::source_names(&config), kinds::own_source_names(&config));
-        state.grants = Some(config.access.grants());
+        state.grants = Some((config.access.grants(), config.control.access()));
+        if let Some(logs) = state.registry.logs() {
+            logs.set_budgets(config.log.source_budget.0, config.log.total_budget.0);
+        }
         state.configure(config.clone());
         self.config = config.clone();
         // The loop takes the grants when it is woken, too.

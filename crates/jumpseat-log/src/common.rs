@@ -64,7 +64,10 @@ pub(crate) struct Common {
     pub disk: Arc<dyn Disk>,
     pub domain: u16,
     pub boot: [u8; 16],
+    /// As they were at the start; budgets may have changed since.
     pub limits: Limits,
+    source_budget: AtomicU64,
+    total_budget: AtomicU64,
     pub counts: Counts,
     /// Something was appended that is not synced.
     pub is_dirty: AtomicBool,
@@ -81,6 +84,8 @@ impl Common {
             domain,
             boot,
             limits,
+            source_budget: AtomicU64::new(limits.source),
+            total_budget: AtomicU64::new(limits.total),
             counts: Counts::default(),
             is_dirty: AtomicBool::new(false),
             total: AtomicU64::new(0),
@@ -88,6 +93,18 @@ impl Common {
             report: Mutex::new(Limiter::per_period(5, Duration::from_secs(60))),
             hasher: RandomState::new(),
         }
+    }
+
+    /// How much there may be from now on.
+    pub(crate) fn set_budgets(&self, source: u64, total: u64) {
+        self.source_budget.store(source, Ordering::Relaxed);
+        self.total_budget.store(total, Ordering::Relaxed);
+    }
+
+    /// How much there may be now.
+    pub(crate) fn limits(&self) -> Limits {
+        let budget = |budget: &AtomicU64| budget.load(Ordering::Relaxed);
+        Limits { source: budget(&self.source_budget), total: budget(&self.total_budget), ..self.limits }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -136,14 +153,15 @@ impl Common {
     /// Drops the oldest segments of those who have most, until another segment of `source` fits. The newest segment of a source
     /// always stays, as it tells what the counters are: so what is kept may be more than the budget by a segment a source.
     pub(crate) fn make_room(&self, source: &SourceLog) {
-        let fits = |used: u64, budget: u64| used + self.limits.segment <= budget;
-        while !fits(source.files().bytes, self.limits.source) && source.drop_oldest() {}
-        if fits(self.total(), self.limits.total) {
+        let limits = self.limits();
+        let fits = |used: u64, budget: u64| used + limits.segment <= budget;
+        while !fits(source.files().bytes, limits.source) && source.drop_oldest() {}
+        if fits(self.total(), limits.total) {
             return;
         }
         let all = self.each();
         let mut sizes: Vec<u64> = all.iter().map(|source| source.files().bytes).collect();
-        while !fits(self.total(), self.limits.total) {
+        while !fits(self.total(), limits.total) {
             let largest = sizes.iter_mut().zip(&all).max_by_key(|(bytes, _)| **bytes);
             let Some((bytes, source)) = largest.filter(|(bytes, _)| **bytes > 0) else { return };
             *bytes = if source.drop_oldest() { source.files().bytes } else { 0 };

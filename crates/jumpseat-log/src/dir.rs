@@ -161,7 +161,7 @@ impl LogDir {
         let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         LogStats {
             bytes: self.common.total(),
-            budget: self.common.limits.total,
+            budget: self.common.limits().total,
             failures: count(&counts.failures),
             recovered: count(&counts.recovered),
             torn: count(&counts.torn),
@@ -171,8 +171,14 @@ impl LogDir {
     }
 
     /// How much there may be.
-    pub fn limits(&self) -> &Limits {
-        &self.common.limits
+    pub fn limits(&self) -> Limits {
+        self.common.limits()
+    }
+
+    /// Changes how much there may be, in bytes: for each source, and for all of them. What is too much goes with the next
+    /// segment that is begun.
+    pub fn set_budgets(&self, source: u64, total: u64) {
+        self.common.set_budgets(source, total);
     }
 
     /// Has everything that was appended survive a loss of power, as far as the disk lets it.

@@ -24,7 +24,7 @@ use jumpseat_source::rules::SourceRule;
 use jumpseat_source::setting::InvalidKey;
 use jumpseat_source::tracefs::KernelConfig;
 use pcp_net::Who;
-use pcp_pmda::Grants;
+use pcp_pmda::{Access, Grants};
 
 pub use confine::ConfineConfig;
 pub use derived::{DerivedConfig, MAX_OPERANDS, SAMPLE_INTERVAL};
@@ -133,6 +133,22 @@ pub(crate) fn who(entries: &[String], key: &str) -> Who {
 pub struct ControlConfig {
     /// User names besides root and the user the agent runs as (but for `pcp`, which is not this agent's alone).
     pub users: Vec<String>,
+}
+
+impl ControlConfig {
+    /// Who may change the control metrics. Under pmcd its own access control comes first; clients over TCP have
+    /// no user, and pmcd by default lets none of them store.
+    pub(crate) fn access(&self) -> Access {
+        let Access::Users { mut uids, unknown } = Access::root_or_self(false) else { return Access::Anyone };
+        for name in &self.users {
+            match nix::unistd::User::from_name(name) {
+                Ok(Some(user)) => uids.push(user.uid.as_raw()),
+                // One who is gone must not keep the agent from starting.
+                _ => tracing::warn!("control.users: there is no user {name:?} on this machine"),
+            }
+        }
+        Access::Users { uids, unknown }
+    }
 }
 
 impl Config {

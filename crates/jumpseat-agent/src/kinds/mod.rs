@@ -36,6 +36,7 @@ pub(crate) struct Sources {
 struct Running {
     /// Its kind's number in [`ALL`].
     kind: usize,
+    what: String,
     key: String,
     started: Started,
 }
@@ -51,10 +52,16 @@ impl Sources {
         let is = |running: &Running, (kind, wanted): &(usize, Wanted<'_>)| {
             running.kind == *kind && running.key == wanted.key
         };
+        // What cannot be started anew goes on as it is: better than nothing.
+        let is_stuck = |running: &Running| {
+            let same =
+                |(kind, wanted): &&(usize, Wanted<'_>)| running.kind == *kind && running.what == wanted.what;
+            wanted.iter().find(same).is_some_and(|(_, wanted)| trust.reach().refuses(wanted.need).is_some())
+        };
         // First, as what is new may need the places of what has gone.
         let stats = &mut self.stats;
         self.running.retain(|running| {
-            let stays = wanted.iter().any(|wanted| is(running, wanted));
+            let stays = wanted.iter().any(|wanted| is(running, wanted)) || is_stuck(running);
             if let Some(counted) = running.started.stats.as_ref().filter(|_| !stays) {
                 stats.remove(counted);
             }
@@ -70,7 +77,9 @@ impl Sources {
             match start(&one.1, &mut Site { outlet, trust, stats: &mut self.stats }) {
                 Ok(started) => {
                     self.stats.extend(started.stats.clone());
-                    self.running.push(Running { kind: one.0, key: one.1.key.clone(), started });
+                    let Wanted { what, key, .. } = &one.1;
+                    let (what, key) = (what.clone(), key.clone());
+                    self.running.push(Running { kind: one.0, what, key, started });
                 }
                 Err(error) => failed.push(error),
             }

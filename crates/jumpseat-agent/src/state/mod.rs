@@ -29,7 +29,7 @@ use jumpseat_source::{Definition, Delivery, Inlet, Registry, Rules, ledger};
 use pcp_ids::IdsError;
 use pcp_model::Inst;
 use pcp_net::{Limiter, Restarts};
-use pcp_pmda::{ClientId, Grants, Stats};
+use pcp_pmda::{Access, ClientId, Grants, Stats};
 
 use crate::config::{Config, EventsConfig};
 use crate::confine::Trust;
@@ -84,8 +84,8 @@ pub struct State {
     pub(crate) limits: EventsConfig,
     /// What reads the configuration again, if there is one.
     pub(crate) reload: Option<Reload>,
-    /// Who may fetch and store from now on, until the event loop has taken it.
-    pub(crate) grants: Option<Grants>,
+    /// Who may fetch and store from now on, and change the control metrics, until the event loop has taken it.
+    pub(crate) grants: Option<(Grants, Access)>,
     /// What the event loop counts, once there is one.
     pub(crate) load: Arc<Stats>,
     /// What the source threads count.

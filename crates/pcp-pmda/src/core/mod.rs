@@ -18,7 +18,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::call::{Attributes, ClientId, FetchStamp, Grants};
+use crate::call::{Access, Attributes, ClientId, FetchStamp, Grants};
 use crate::help::HelpTexts;
 use crate::indom::Indom;
 use crate::labels::LabelFn;
@@ -194,6 +194,13 @@ impl<S> Core<S> {
     /// Changes who may fetch and store.
     pub fn set_grants(&mut self, grants: Grants) {
         self.grants = grants;
+    }
+
+    /// Changes who may store into metrics: those that have one rule have the other from now on.
+    pub fn replace_access(&mut self, rule: &Access, other: &Access) {
+        for metric in self.metrics.iter_mut().filter(|metric| metric.access == *rule) {
+            metric.access = other.clone();
+        }
     }
 
     /// Whether there is anything that a client with these attributes may do.
