@@ -298,7 +298,7 @@ fn is_endless(command: &str) -> bool {
     let endless =
         ["pmval ", "pmevent ", "jumpseat val ", "jumpseat events ", "jumpseat record ", "jumpseat serve "];
     let others = ["tail -f ", "cargo run --release -- demo"];
-    !ends && !is_background(command) && endless.iter().chain(&others).any(|word| program(&word))
+    !ends && !is_background(command) && endless.iter().chain(&others).any(program)
 }
 
 /// Whether it ends in `&`, a comment behind that aside.
