@@ -4,11 +4,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use jumpseat::agent::check::{Grade, Setting};
 use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust};
 use jumpseat::pmda::log::{self, Log, LogFile};
 use jumpseat::pmda::{Exit, Options, PmcdOptions, Transport, identity};
 use jumpseat::source::SocketConfig;
 use jumpseat_tools::complain;
+use nix::unistd::geteuid;
 use pcp_net::is_served;
 
 #[path = "jumpseat/helper.rs"]
@@ -28,7 +30,8 @@ fn main() -> ExitCode {
         let _ = writeln!(std::io::stdout(), "{PROGRAM} {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }
-    let options = match Options::parse(PROGRAM, NO_DOMAIN, std::env::args_os().skip(1)) {
+    let (checks, words): (Vec<_>, Vec<_>) = std::env::args_os().skip(1).partition(|word| word == "--check");
+    let options = match Options::parse(PROGRAM, NO_DOMAIN, words) {
         Ok(options) => options,
         Err(usage) => {
             // Nobody is left to tell that standard error is gone.
@@ -36,11 +39,15 @@ fn main() -> ExitCode {
             return ExitCode::from(usage.exit_code() as u8);
         }
     };
+    if !checks.is_empty() {
+        return check(&options);
+    }
     // Read before the log takes over standard error, so that a mistake shows where the agent was started,
     // and again in the log, where an operator looks.
     let config = configuration(options.config.as_deref());
     if let Err(error) = &config {
-        complain!("{PROGRAM}: {error}");
+        // A configuration has all its mistakes told, a line each.
+        error.to_string().lines().for_each(|line| complain!("{PROGRAM}: {line}"));
     }
     if options.transport != Transport::Pipe
         && let Ok((config, _)) = &config
@@ -52,28 +59,56 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let level = if options.debug.is_some() { tracing::Level::DEBUG } else { tracing::Level::INFO };
-    Log::new(PROGRAM, level).install();
+    Log::new(PROGRAM, level).format(options.log_format).install();
     let path = options.log.clone().unwrap_or_else(|| "jumpseat.log".into());
     let log = log::open(PROGRAM, &path)
         .inspect_err(|error| tracing::warn!("cannot open the log {}: {error}", path.display()));
     match config.and_then(|(config, file)| serve(&options, &config, file.as_deref(), log.as_ref().ok())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error}");
+            error.to_string().lines().for_each(|line| tracing::error!(target: log::EVERY, "{line}"));
             ExitCode::FAILURE
         }
     }
 }
 
+/// Tells what is wrong with the configuration, as `jumpseat config check` does, in place of serving anybody.
+fn check(options: &Options) -> ExitCode {
+    let report = configuration(options.config.as_deref()).and_then(|(config, _)| {
+        let user = options.username.as_deref().unwrap_or(identity::DEFAULT_USER);
+        let setting = Setting {
+            state_dir: config.state_dir.clone().unwrap_or_else(agent::default_state_dir),
+            domain: domain(options, &config),
+            user: geteuid().is_root().then(|| user.to_owned()),
+        };
+        Ok(agent::check::check(&config, &setting)?)
+    });
+    match report {
+        Ok(report) => {
+            report.findings.iter().for_each(|finding| complain!("{PROGRAM}: {finding}"));
+            match report.findings.iter().any(|finding| finding.grade == Grade::Error) {
+                true => ExitCode::FAILURE,
+                false => ExitCode::SUCCESS,
+            }
+        }
+        Err(error) => {
+            error.to_string().lines().for_each(|line| complain!("{PROGRAM}: {line}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The domain that the command line names, else the configuration.
+fn domain(options: &Options, config: &Config) -> u16 {
+    match options.domain {
+        NO_DOMAIN => config.domain.unwrap_or(agent::DEFAULT_DOMAIN),
+        domain => domain,
+    }
+}
+
 /// The configuration and the file it is from: the one named, else the installed one, else the defaults.
 fn configuration(named: Option<&Path>) -> Result<(Config, Option<PathBuf>), Failure> {
-    let path = match named {
-        Some(path) => path.to_owned(),
-        None => {
-            let etc = std::env::var_os("PCP_SYSCONF_DIR").map_or_else(|| "/etc/pcp".into(), PathBuf::from);
-            etc.join("jumpseat/jumpseat.toml")
-        }
-    };
+    let path = named.map_or_else(agent::default_config, Path::to_owned);
     if named.is_none() && !path.exists() {
         return Ok((Config { socket: vec![SocketConfig::default()], ..Config::default() }, None));
     }
@@ -98,10 +133,7 @@ fn serve(
     // next time.
     let user = options.username.as_deref().unwrap_or(identity::DEFAULT_USER);
     identity::drop_privileges(user, log, None, &trust.groups)?;
-    let domain = match options.domain {
-        NO_DOMAIN => config.domain.unwrap_or(agent::DEFAULT_DOMAIN),
-        domain => domain,
-    };
+    let domain = domain(options, config);
     let state_dir = config.state_dir.clone().unwrap_or_else(agent::default_state_dir);
     let help = options.help_file.as_deref().map(read_help).transpose()?;
     let socket = match &options.transport {
@@ -114,7 +146,7 @@ fn serve(
         domain,
         state_dir: Some(&state_dir),
         help: help.as_ref().map(|(name, text)| (name.as_str(), text.as_str())),
-        signals: Signals::Handle { reload: file },
+        signals: Signals::Handle { reload: file, adjust: None },
         clients: Clients::Pmcd,
         trust: &trust,
     })?;

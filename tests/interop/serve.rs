@@ -1,9 +1,10 @@
 //! `jumpseat serve`: the agent without pmcd, for PCP's own clients.
 
-use crate::seat::{SOURCE, Seat};
+use crate::seat::{JUMPSEAT, SOURCE, Seat};
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use support::{LoggerRun, PcpEnv, Process, Record, eventually, free_port, records, temp_dir, whole_records};
@@ -142,4 +143,54 @@ fn otlp_needs_no_configuration_and_all_addresses_are_told() {
         shown.contains("hello").then_some(shown)
     });
     assert!(shown.contains("or \"shell\""), "{shown}");
+}
+
+/// Runs `jumpseat serve` without `--listen` as somebody who has a home of their own. What it says, and the process.
+fn serve_by_default(home: &Path, name: &str) -> Process {
+    let mut command = PcpEnv::new().command(JUMPSEAT);
+    let [socket, state] = ["jumpseat.socket", "state"].map(|file| home.join(file));
+    command.arg("serve").arg("--socket").arg(socket).arg("--state-dir").arg(state);
+    Process::start(&mut command, home, name)
+}
+
+#[test]
+fn beside_a_pmcd_another_port_is_taken_and_whoever_started_it_may_store() {
+    // As pmcd has it, if there is none on this machine.
+    let _taken = TcpListener::bind("127.0.0.1:44321");
+    let home = temp_dir();
+    let server = serve_by_default(home.path(), "serve");
+    let unix = format!("unix:{}", home.path().join("jumpseat-pcp.socket").display());
+    let port = eventually("the addresses", || {
+        let said = server.text();
+        let line = said.lines().find(|line| line.starts_with("PCP clients: "))?;
+        said.lines().find(|line| line.trim() == unix)?;
+        line.rsplit_once(':')?.1.parse::<u16>().ok()
+    });
+    assert_ne!(port, 44321);
+    assert!(
+        server.text().contains("jumpseat: localhost:44321 is in use, probably by pmcd"),
+        "{}",
+        server.text()
+    );
+    let env = PcpEnv::new();
+    assert!(
+        env.run("pminfo", ["-h", &format!("127.0.0.1:{port}"), "-f", "jumpseat.self.pid"])
+            .ok()
+            .contains("value")
+    );
+    let store = |host: &str| {
+        let words = ["-h", host, "-i", "socket", "jumpseat.control.source.enabled", "0"];
+        env.run("pmstore", words)
+    };
+    let socket = home.path().join("jumpseat.socket").display().to_string();
+    env.run_with_input(JUMPSEAT, ["feed", "--socket", &socket], b"{}\n").ok();
+    assert!(store(&unix).ok().contains("new value=0"));
+    store(&format!("127.0.0.1:{port}")).fails(1);
+
+    // Another one in the same place says with what it would run.
+    let mut second = serve_by_default(home.path(), "second");
+    second.wait();
+    let said = second.text();
+    let user = format!("process {} uses it", server.pid());
+    assert!(said.contains(&user) && said.contains("--state-dir DIR --socket PATH"), "{said}");
 }

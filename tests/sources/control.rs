@@ -1,6 +1,6 @@
 //! Control of single sources under a real pmcd: listed, switched, filtered, sampled; by pmstore and by configuration.
 
-use crate::seat::{Seat, Transport};
+use crate::seat::{JUMPSEAT, Seat, Transport};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use support::{PrivatePmcd, eventually, records};
@@ -124,8 +124,34 @@ fn sources_are_listed_switched_filtered_and_sampled_with_pmstore() {
         let before = value(&pmcd, &format!("jumpseat.control.source.{name}"), "app");
         pmcd.run("pmstore", ["-i", "app", &format!("jumpseat.control.source.{name}"), wrong]).fails(1);
         assert_eq!(value(&pmcd, &format!("jumpseat.control.source.{name}"), "app"), before);
+        // pmstore can tell an error number only: the reason is there for the next one who asks as the same user.
+        let told = pmcd.run("pminfo", ["-f", "jumpseat.control.refused"]).ok();
+        let stored = format!("jumpseat.control.source.{name}[app] = ");
+        assert!(told.contains(&stored) && told.contains(wrong), "{told}");
+        // Ours tells it at once.
+        let metric = format!("jumpseat.control.source.{name}");
+        let ours = pmcd.run(JUMPSEAT, ["store", "-i", "app", &metric, wrong]);
+        let text = told.rsplit_once("value \"").expect("a text").1.trim_end().trim_end_matches('"');
+        let reason = text.split_once(": ").expect("a reason").1;
+        assert!(ours.stdout.contains(&format!("Bad input to pmstore: {reason}")), "{ours} {reason}");
     }
-    assert!(seat.log().contains("refused: filter: column"), "{}", seat.log());
+    let metric = "jumpseat.event.records";
+    let events = pmcd.run(JUMPSEAT, ["events", "-x", "severity >= loud", metric]).fails(1);
+    assert!(
+        events.contains("failed: Bad input to pmstore: column 13: ") && events.contains("loud"),
+        "{events}"
+    );
+    let own = ["-h", &pmcd.inet(), "jumpseat.control.recent", "5"];
+    let unknown = pmcd.run(JUMPSEAT, ["store"].iter().chain(&own)).stdout;
+    assert!(unknown.contains("No permission to perform requested operation: root may"), "{unknown}");
+    let log = seat.log();
+    for words in [
+        "jumpseat.control.source.filter[app] = \"severity >=\" refused: filter: column",
+        "jumpseat.control.source.enabled[app] = 2 refused: ",
+    ] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+    assert!(!log.contains("held_back"), "{log}");
 }
 
 #[test]
@@ -201,7 +227,11 @@ fn what_is_refused_is_counted_by_reason() {
     let rejected = values(&pmcd, "jumpseat.source.rejected");
     assert_eq!(rejected["app/syntax"], "2");
     assert_eq!(rejected["app/time"], "1");
-    assert_eq!(rejected["app/encoding"], "0", "counted from zero on, so that rates are right");
+    assert_eq!(rejected.len(), 2, "those there have been: {rejected:?}");
+    // Bytes are of the source that a line names, though it came over another's connection.
+    let own = r#"{"source":"named","n":1}"#;
+    seat.feed(["--source", "app"], &format!("{own}\n{own}\n")).ok();
+    assert_eq!(count(&pmcd, "jumpseat.source.bytes", "named"), 2 * own.len() as u64);
     let labels = pmcd.run("pminfo", ["-l", "jumpseat.source.rejected"]).ok();
     assert!(labels.contains(r#""reason":"syntax""#), "{labels}");
 }

@@ -11,6 +11,7 @@ mod killed;
 mod layer;
 mod order;
 mod otlp_sdk;
+mod reload;
 mod restarts;
 #[allow(dead_code, reason = "each area uses a part of it")]
 #[path = "../seat/mod.rs"]

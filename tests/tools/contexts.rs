@@ -49,7 +49,8 @@ fn loggers_neither_lose_nor_repeat_when_the_agent_is_killed() {
     let metrics = [METRICS[0], METRICS[1], "jumpseat.field.n"];
     // pmcd tells who is at its own socket, and nothing of who comes over TCP.
     let hosts = [pmcd.unix(), pmcd.inet()];
-    let loggers = hosts.map(|host| LoggerRun::start(pmcd.env(), &host, &metrics, Duration::from_millis(20)));
+    let mut loggers =
+        hosts.map(|host| LoggerRun::start(pmcd.env(), &host, &metrics, Duration::from_millis(20)));
     let readers = || pmcd.value("jumpseat.self.streams.count").and_then(|text| text.parse::<u32>().ok());
     eventually("both read", || (readers()? >= 4).then_some(()));
     let mut feed = Command::new(JUMPSEAT)
@@ -69,18 +70,30 @@ fn loggers_neither_lose_nor_repeat_when_the_agent_is_killed() {
         }
         60_000
     });
+    let resumed = |pmcd: &PrivatePmcd| {
+        let text = pmcd.value("jumpseat.self.contexts.resumed")?;
+        text.parse::<usize>().ok()
+    };
     let mut random = Random::new(12, 41);
+    let mut went_on = 0;
     for _ in 0..KILLS {
         thread::sleep(Duration::from_micros(random.below(60_000) as u64));
         kill_agent(&mut pmcd);
+        went_on += eventually("the loggers to go on", || {
+            let living = loggers.iter_mut().map(gave_up).filter(|gone| !gone).count();
+            (resumed(&pmcd)? >= living).then_some(living)
+        });
     }
     let sent = load.join().expect("it has not panicked");
     let output = feed.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let resumed = pmcd.value("jumpseat.self.contexts.resumed").and_then(|text| text.parse::<u32>().ok());
-    assert!(resumed.is_some_and(|resumed| resumed >= 2), "{resumed:?}: {}", pmcd.logs());
-    for logger in loggers {
+    assert!(went_on >= KILLS / 2, "the loggers have seen {went_on} deaths only");
+    for mut logger in loggers {
         let base = logger.archive().base().display().to_string();
+        if gave_up(&mut logger) {
+            METRICS.iter().for_each(|metric| _ = check(&items(&base, metric)));
+            continue;
+        }
         for metric in METRICS {
             let missed = eventually("all that was sent", || {
                 let (next, missed) = check(&items(&base, metric));
@@ -91,6 +104,12 @@ fn loggers_neither_lose_nor_repeat_when_the_agent_is_killed() {
         }
         logger.finish();
     }
+}
+
+/// Whether pmlogger has ended because pmcd had no instances for it: that is what it does if an agent dies just then. What it
+/// has written until then still counts.
+fn gave_up(logger: &mut LoggerRun) -> bool {
+    logger.has_ended() && logger.log().contains("\npmGetInDom(")
 }
 
 #[test]

@@ -2,12 +2,15 @@
 
 mod archive;
 mod archive_own;
+mod config;
 mod contexts;
 mod derive_cli;
 mod derive_replay;
 mod events;
+mod flat;
 mod info;
 mod json;
+mod meant;
 mod names;
 mod options;
 mod positions;
@@ -17,6 +20,7 @@ mod record;
 #[path = "../seat/mod.rs"]
 mod seat;
 mod store;
+mod support_bundle;
 mod terminal;
 mod tools_support;
 mod top;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::seat::{JUMPSEAT, Seat, Transport};
 use nix::sys::signal::Signal;
+use serde_json::Value as Json;
 use support::{AgentSpec, Output, PcpEnv, PrivatePmcd, Process, eventually, records, temp_dir};
 
 fn record(pmcd: &PrivatePmcd, args: &[&str]) -> Output {
@@ -299,4 +300,44 @@ fn events_of_the_agent_are_recorded_with_their_fields() {
     assert!(!dumped.contains("<noname>") && !dumped.contains("???"), "{dumped}");
     let shown = PcpEnv::new().run("pmevent", ["-a", &base, "jumpseat.event.records"]).ok();
     assert_eq!(records(&shown).len(), 50, "{shown}");
+}
+
+#[test]
+fn all_of_the_agents_events_are_recorded_once_and_pmlogextract_keeps_their_names() {
+    let builder = PrivatePmcd::with([]);
+    let seat = Seat::in_dir(builder.dir(), "");
+    let pmcd = builder.agent(seat.agent(Transport::Pipe)).start();
+    pmcd.wait_ready("jumpseat");
+    let dir = temp_dir();
+    let [base, extract] = ["a", "extract"].map(|name| dir.path().join(name).display().to_string());
+    seat.feed([], "{\"message\":\"before\"}\n").ok();
+    let mut recording = start(&pmcd, dir.path(), "record", &["-t", "10msec", &base, "jumpseat.event"]);
+    eventually("the first record", || first_record_is_whole(&base).then_some(()));
+    let lines: String = (0..50).map(|n| format!("{{\"the n\":{n},\"of {}\":true}}\n", n % 3)).collect();
+    seat.feed([], &lines).ok();
+    eventually("all records", || (records(&dump(&base, "-m").stdout).len() >= 50).then_some(()));
+    recording.signal(Signal::SIGTERM);
+    assert!(recording.wait().success(), "{}", recording.text());
+    for left_out in ["jumpseat.event.records", "jumpseat.event.recent"] {
+        assert_eq!(
+            recording.text().matches(&format!("{left_out}: left out")).count(),
+            1,
+            "{}",
+            recording.text()
+        );
+    }
+    check(&base);
+    assert_eq!(records(&dump(&base, "-m").ok()).len(), 50);
+    let env = PcpEnv::new();
+    env.run("pmlogextract", [&base, &extract]).ok();
+    for archive in [&base, &extract] {
+        let dumped = dump(archive, "-m").ok();
+        assert_eq!(records(&dumped).len(), 50, "{archive}");
+        assert!(!dumped.contains("<noname>") && !dumped.contains("???"), "{dumped}");
+        let told =
+            env.run(JUMPSEAT, ["events", "-a", archive, "--json", "jumpseat.event.highres_records"]).ok();
+        let told: Vec<Json> = told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let numbers: Vec<u64> = told.iter().filter_map(|record| record["the n"].as_u64()).collect();
+        assert_eq!(numbers, (0..50).collect::<Vec<_>>(), "{archive}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use jumpseat_log::LogError;
 use jumpseat_source::registry::{RegistryConfig, RegistryError};
@@ -18,13 +18,17 @@ use crate::derived::Catalogue;
 use crate::identity::{
     DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
 };
-use crate::kinds::{self, StartError};
+use crate::kinds::{self, Sources, StartError};
 use crate::logs;
 use crate::metrics::{self, DerivedMetrics, FieldMetrics, labels};
-use crate::reload::reload;
+use crate::reload::{Adjust, Applier, Notes, Reloader, reload};
+use crate::running::{Running, tables};
 use crate::sampler::Sampler;
 use crate::state::State;
 use crate::{HELP, PMNS};
+
+/// Least room for batches of sources that wait for the event loop, where others may come with a reload.
+const QUEUE: usize = 128;
 
 /// Why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -53,16 +57,38 @@ pub enum OpenError {
     Source(#[from] StartError),
 }
 
+impl OpenError {
+    /// Whether another agent uses the same directory.
+    pub fn is_in_use(&self) -> bool {
+        match self {
+            OpenError::Registry(RegistryError::File { error: IdsError::InUse { .. }, .. }) => true,
+            OpenError::Log(error) => error.is_in_use(),
+            _ => false,
+        }
+    }
+}
+
 /// What becomes of SIGTERM, SIGINT and SIGHUP.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Signals<'a> {
     /// The agent does nothing about them.
     Leave,
-    /// The first two end the event loop, SIGHUP reads limits and derived metrics again.
+    /// The first two end the event loop, SIGHUP reads the configuration and derived metrics again.
     Handle {
-        /// The configuration file to read them from.
+        /// The configuration file.
         reload: Option<&'a Path>,
+        /// What is done to it each time it was read, by options of the program.
+        adjust: Option<&'a Adjust>,
     },
+}
+
+impl std::fmt::Debug for Signals<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Signals::Leave => f.write_str("Leave"),
+            Signals::Handle { reload, .. } => f.debug_struct("Handle").field("reload", reload).finish(),
+        }
+    }
 }
 
 /// How to set up the agent.
@@ -101,7 +127,7 @@ pub struct RunningAgent {
     pub server: Server<State>,
     kernels: Vec<Arc<KernelStats>>,
     /// Running as long as this lives.
-    _threads: kinds::Threads,
+    _sources: Arc<Mutex<Sources>>,
     /// These end after them.
     _log_threads: Vec<Worker>,
 }
@@ -116,15 +142,17 @@ impl RunningAgent {
         let (registry, definitions) = Registry::open(&registry_config(config, domain, state_dir))?;
         logs::open(config, domain, state_dir, &registry)?;
         // Bounded by what the sources' queues add up to: each waits, and then counts losses, by itself.
-        let (hand_over, deliveries) = crossbeam_channel::bounded(kinds::queue(config));
-        let inlet = Inlet::new(definitions, deliveries);
-        let reload_from = match signals {
-            Signals::Leave => None,
-            Signals::Handle { reload } => reload,
+        let queue = match &signals {
+            Signals::Handle { reload: Some(_), .. } => kinds::queue(config).max(QUEUE),
+            _ => kinds::queue(config),
         };
-        let mut state = State::open(config, Arc::clone(&registry), inlet, state_dir, reload_from)?;
+        let (hand_over, deliveries) = crossbeam_channel::bounded(queue);
+        let inlet = Inlet::new(definitions, deliveries);
+        let mut state = State::open(config, Arc::clone(&registry), inlet, state_dir)?;
         state.trust = trust.clone();
-        state.contexts = logs::contexts(config, domain, state_dir, &state.registry);
+        if clients == Clients::Pmcd {
+            state.contexts = logs::contexts(config, domain, state_dir, &state.registry);
+        }
 
         let mut server =
             Server::new(agent(state, domain, help, &access(config)).grants(config.access.grants()).build()?)?;
@@ -136,9 +164,16 @@ impl RunningAgent {
             });
         }
         let again = server.handle();
+        let (tell_stats, news) = crossbeam_channel::unbounded();
         server.on_wake(move |core| {
             if core.state.drain() {
                 again.wake();
+            }
+            if let Some(grants) = core.state.grants.take() {
+                core.set_grants(grants);
+            }
+            if let Some(stats) = news.try_iter().last() {
+                core.state.threads = stats;
             }
             metrics::derived::take_report(core);
         });
@@ -157,15 +192,55 @@ impl RunningAgent {
             restarts: Arc::clone(&server.core().state.restarts),
         };
         // Last: from here on threads hand over, and everything must be there that takes it.
-        let threads = kinds::start(config, &outlet, &trust.helpers, &mut server.core().state)?;
-        let kernels = server.core().state.threads.shared().collect();
-        Ok(RunningAgent { server, kernels, _threads: threads, _log_threads: log_threads })
+        let mut sources = Sources::default();
+        if let Some(error) = sources.apply(config, &outlet, trust).into_iter().next() {
+            return Err(error.into());
+        }
+        let state = &mut server.core().state;
+        state.threads = sources.stats();
+        let kernels = state.threads.shared().collect();
+        let sources = Arc::new(Mutex::new(sources));
+        if let Signals::Handle { reload: Some(path), adjust } = signals {
+            let applier = Applier {
+                sources: Arc::clone(&sources),
+                outlet,
+                trust: trust.clone(),
+                stats: tell_stats,
+                thread: None,
+                notes: state_dir.map(|dir| note(config, (dir, domain), path, trust)),
+            };
+            let mut reloader = Reloader {
+                path: path.to_owned(),
+                adjust: adjust.cloned(),
+                config: config.clone(),
+                started: config.clone(),
+                applier,
+            };
+            state.reload = Some(Box::new(move |state| reloader.run(state)));
+        }
+        Ok(RunningAgent { server, kernels, _sources: sources, _log_threads: log_threads })
     }
 
     /// What the kernel sources tell of themselves.
     pub fn kernel_sources(&self) -> Vec<Arc<KernelStats>> {
         self.kernels.clone()
     }
+}
+
+/// Notes what was read, for who asks what a reload would change.
+fn note(config: &Config, (dir, domain): (&Path, u16), path: &Path, trust: &Trust) -> Notes {
+    // As the file has it: options of the program may have changed it since.
+    let read = Config::load(path).map_or_else(|_| tables(config), |config| tables(&config));
+    let running = Running {
+        pid: std::process::id(),
+        path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        started: read.clone(),
+        current: read,
+        reach: trust.reach().clone(),
+    };
+    let notes = Notes { state_dir: dir.to_owned(), domain, running };
+    notes.write();
+    notes
 }
 
 /// Gives the state what only a complete event loop has: its counters, the metrics that definitions may use, and a way

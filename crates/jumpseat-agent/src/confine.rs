@@ -16,6 +16,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{User, geteuid};
 
 use crate::config::Config;
+use crate::reach::{Reach, TRACEFS};
 
 /// What root keeps who was told to stay root: to read what is others', and to write its own files where these are.
 const ROOT_KEEPS: &[Capability] = &[
@@ -39,6 +40,8 @@ pub struct Trust {
     pub groups: Vec<u32>,
     /// What is in force, for `jumpseat.self.confined`.
     pub measures: Vec<Measure>,
+    /// What a reload may still reach.
+    reach: Reach,
 }
 
 impl Trust {
@@ -58,7 +61,7 @@ impl Trust {
         // One that is not there is told of where the socket is made.
         let groups = config.socket.iter().filter_map(|socket| socket.gid().ok()?);
         let groups = groups.map(|group| group.as_raw()).collect();
-        Ok(Trust { helpers, groups, measures: Vec::new() })
+        Ok(Trust { helpers, groups, ..Trust::default() })
     }
 
     /// Gives up, for good, what the agent does not need; tells what the system cannot do. For the time when the process is
@@ -76,9 +79,10 @@ impl Trust {
         let root = geteuid().is_root();
         self.measures = confine(&Confinement {
             capabilities: if root { ROOT_KEEPS } else { &[] },
-            files: files(config, writable),
+            files: files(config, writable.clone()),
             calls: calls(config),
         });
+        self.reach = self.left(config, writable);
         for Measure { name, state } in &self.measures {
             match state {
                 Ok(what) => tracing::debug!("confined: {name}: {what}"),
@@ -105,6 +109,26 @@ impl Trust {
         }
     }
 
+    /// What a reload may still reach.
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.reach
+    }
+
+    /// What is left for a reload, with the measures that are in force.
+    fn left(&self, config: &Config, writable: Vec<PathBuf>) -> Reach {
+        let in_force =
+            |name: &str| self.measures.iter().any(|measure| measure.name == name && measure.state.is_ok());
+        let (commands, journals) = (!config.command.is_empty(), !config.journal.is_empty());
+        let files = config.confine.files && !commands && in_force("files");
+        let calls = config.confine.system_calls && !commands && !journals && in_force("system_calls");
+        Reach {
+            writable: files.then_some(writable),
+            commands: !files && !calls,
+            journals: (!files || journals) && !calls,
+            helpers: self.helpers.configs().cloned().collect(),
+        }
+    }
+
     fn writable(&self, config: &Config, state_dir: &Path, places: &[PathBuf]) -> Vec<PathBuf> {
         let mut writable = vec![state_dir.to_owned(), "/dev/null".into()];
         // Elsewhere than in the state directory, if it says where. (The domain makes no difference then.)
@@ -123,7 +147,7 @@ impl Trust {
             writable.push(dir.unwrap_or(Path::new(".")).to_owned());
         }
         if !config.kernel.is_empty() && self.helpers.pids().next().is_none() {
-            writable.extend(["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from));
+            writable.extend(TRACEFS.map(PathBuf::from));
         }
         writable.sort();
         writable.dedup();

@@ -12,9 +12,13 @@
 //! * `kinds`: the list of kinds of sources, each with its check, its start and its metrics.
 //! * `load`: a configuration file, read and checked; `reload`: the same while the agent runs.
 //! * `metrics`: tables of metrics over the state.
-//! * `confine`: what the process gives up; `agent`: all put together.
+//! * `reach`, `confine`: what the process gives up, and what a reload may still reach; `agent`: all put together.
+//! * [`changes`]: what one configuration changes in another; `running`: what an agent that runs has read; [`check`]: a
+//!   configuration against the machine it is for.
 
 mod agent;
+pub mod changes;
+pub mod check;
 pub mod config;
 mod confine;
 mod derived;
@@ -23,7 +27,10 @@ mod kinds;
 mod load;
 mod logs;
 mod metrics;
+mod reach;
 mod reload;
+mod rights;
+mod running;
 mod sampler;
 mod state;
 #[cfg(test)]
@@ -35,6 +42,7 @@ pub use agent::{Clients, OpenError, RunningAgent, Setup, Signals};
 pub use config::{Config, ConfigError};
 pub use confine::Trust;
 pub use identity::{DEFAULT_DOMAIN, NAME};
+pub use reload::Adjust;
 pub use state::State;
 pub use state::fields::Fields;
 pub use state::spans::{SourceSpans, Span, Spans, SpansBySource};
@@ -48,6 +56,12 @@ pub const HELP: &str = include_str!("../help/jumpseat");
 pub fn default_state_dir() -> PathBuf {
     let var = std::env::var_os("PCP_VAR_DIR").map_or_else(|| PathBuf::from("/var/lib/pcp"), PathBuf::from);
     var.join("config/pmda")
+}
+
+/// The installed configuration.
+pub fn default_config() -> PathBuf {
+    let etc = std::env::var_os("PCP_SYSCONF_DIR").map_or_else(|| PathBuf::from("/etc/pcp"), PathBuf::from);
+    etc.join("jumpseat/jumpseat.toml")
 }
 
 /// Where pmcd's clients are kept unless something else is said: PCP's place for what ends with the machine.

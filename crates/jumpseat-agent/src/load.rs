@@ -5,17 +5,22 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use crate::config::document::{Document, line_at};
-use crate::config::{Config, ConfigError, ConfigProblem, InvalidTable, MIN_SOURCE_BUDGET};
+use crate::config::{Config, ConfigError, ConfigProblem, InvalidTable, MIN_SOURCE_BUDGET, Mistake};
 use crate::kinds;
+use jumpseat_source::InvalidValue;
 
 /// Longest configuration file: more than any real one, and little enough to read whatever a mistaken path leads to.
 const MAX_FILE: u64 = 1 << 20;
+/// Most mistakes that are told at once; of further ones only the number is.
+const MOST_TOLD: usize = 50;
+/// Most mistakes that are looked for: each costs another reading.
+const MOST_COUNTED: usize = 500;
 
 impl Config {
     /// Reads and checks a configuration file.
     ///
     /// # Errors
-    /// The file cannot be read, or the first thing that is wrong in it.
+    /// The file cannot be read, or all that is wrong in it.
     pub fn load(path: &Path) -> Result<Config, ConfigError> {
         let text = read(path).map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
         Config::parse(&text, path)
@@ -24,33 +29,81 @@ impl Config {
     /// Reads and checks a configuration's text. `path` is for messages, and where relative paths begin.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// All that is wrong.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
-        let invalid =
-            |line, problem| ConfigError::Invalid { path: path.to_owned(), line, problem: Box::new(problem) };
-        let document = Document::parse(text).map_err(|error| {
-            let offset = error.span().map_or(0, |span| span.start);
-            invalid(Some(line_at(text, offset)), ConfigProblem::Syntax(error.message().to_owned()))
-        })?;
-        let mut config: Config = document
-            .read()
-            .map_err(|error| invalid(Some(line_at(text, error.offset())), ConfigProblem::Form(error)))?;
-        check(&config).map_err(|problem| {
-            // The first line that people have to change, as far as there is one.
-            let line = match &problem {
-                ConfigProblem::Table(table) => {
-                    document.line_of_key(table.table, table.nth, table.invalid.key)
+        let (mut document, errors) = Document::parse(text);
+        let mut mistakes: Vec<Mistake> = errors.iter().map(|error| syntax(text, error)).collect();
+        // What comes of a line that is no TOML is told with it.
+        let broken: Vec<Option<usize>> = mistakes.iter().map(|mistake| mistake.line).collect();
+        let config = loop {
+            match find(&mut document, text) {
+                Ok(config) => break Some(config),
+                Err(Found { mistake, goes_on }) => {
+                    mistakes.extend(mistake.filter(|mistake| !broken.contains(&mistake.line)));
+                    if !goes_on || mistakes.len() >= MOST_COUNTED {
+                        break None;
+                    }
                 }
-                ConfigProblem::Limit(limit) => document.line_of_key(limit.table, 0, limit.key),
-                ConfigProblem::Syntax(_) | ConfigProblem::Form(_) => None,
-            };
-            invalid(line, problem)
-        })?;
-        if let Some(directory) = path.parent() {
-            config.start_paths_at(directory);
+            }
+        };
+        match config {
+            Some(mut config) if mistakes.is_empty() => {
+                if let Some(directory) = path.parent() {
+                    config.start_paths_at(directory);
+                }
+                Ok(*config)
+            }
+            _ => {
+                mistakes.sort_by_key(|mistake| mistake.line.unwrap_or(usize::MAX));
+                let more = mistakes.len().saturating_sub(MOST_TOLD);
+                mistakes.truncate(MOST_TOLD);
+                Err(ConfigError::Invalid { path: path.to_owned(), mistakes, more })
+            }
         }
-        Ok(config)
     }
+}
+
+/// What a reading has come to that has found something wrong.
+struct Found {
+    /// What is wrong; `None`: the consequence of something that is known.
+    mistake: Option<Mistake>,
+    /// Whether there may be more.
+    goes_on: bool,
+}
+
+/// Reads the document, sets aside the entry that is wrong, if any, and tells what is.
+fn find(document: &mut Document<'_>, text: &str) -> Result<Box<Config>, Found> {
+    let config = match document.read::<Config>() {
+        Ok(config) => Box::new(config),
+        Err((error, culprit)) => {
+            let goes_on = culprit.is_some_and(|entry| document.set_aside(entry));
+            let line = Some(line_at(text, error.offset()));
+            return Err(Found { mistake: Some(Mistake { line, problem: error.into() }), goes_on });
+        }
+    };
+    let Err(problem) = check(&config) else { return Ok(config) };
+    let (located, is_clash) = match &problem {
+        ConfigProblem::Table(InvalidTable { table, nth, invalid }) => {
+            let is_clash = matches!(invalid.problem, InvalidValue::Duplicate(_));
+            (document.locate(table, *nth, invalid.key), is_clash)
+        }
+        ConfigProblem::Limit(limit) => (document.locate(limit.table, 0, limit.key), false),
+        ConfigProblem::Syntax(_) | ConfigProblem::Form(_) => <_>::default(),
+    };
+    // Of two tables that clash, one goes as a whole: without its key it would clash with others.
+    let key = located.key.filter(|_| !is_clash);
+    let mut goes_on = key.is_some_and(|entry| document.set_aside(entry));
+    if !goes_on {
+        goes_on = located.table.is_some_and(|entry| document.set_aside(entry));
+    }
+    let mistake = (!located.is_aside).then_some(Mistake { line: located.line, problem });
+    Err(Found { mistake, goes_on })
+}
+
+fn syntax(text: &str, error: &toml::de::Error) -> Mistake {
+    let offset = error.span().map_or(0, |span| span.start);
+    let problem = ConfigProblem::Syntax(error.message().to_owned());
+    Mistake { line: Some(line_at(text, offset)), problem }
 }
 
 fn read(path: &Path) -> io::Result<String> {
@@ -76,10 +129,12 @@ fn check(config: &Config) -> Result<(), ConfigProblem> {
     config.derived.check_places().map_err(|invalid| InvalidTable { table: "derived", nth: 0, invalid })?;
     config.derived.check_limits()?;
     config.check_agent()?;
-    config.events.check(kinds::sources(config))?;
+    config.events.check()?;
     config.log.check()?;
     config.spans.check()?;
     config.fields.check()?;
+    // The last, as it may be wrong because of tables that it is not in.
+    config.events.check_sources(kinds::sources(config))?;
     Ok(())
 }
 
@@ -277,6 +332,80 @@ mod tests {
         ] {
             assert_eq!(error(text), format!("j.toml:{message}"));
         }
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
+        let text = r#"
+domain = 511
+[[file]]
+pth = "/a"
+format = "jsn"
+max_line = "10 pounds"
+[[file]]
+path = "/b"
+max_files = 0
+partial_ms = 1
+[[socket]]
+path = "/s"
+mode = 5
+[[socket]]
+path = "/s"
+[[source]]
+name = "x"
+order_windw = "1s"
+sample_by = "cuont"
+filter = "severity >= "
+[evnts]
+[events]
+recent = 5000
+fetch_limit = 1
+[otlp]
+hosts = [1, "ok",
+  2]
+[log]
+sync =
+"#;
+        let told = error(text);
+        let expected = [
+            ("2", "domain = 511 is out of range: allowed is 1 to 510"),
+            ("4", "did you mean `path`?"),
+            ("5", "did you mean `json`?"),
+            ("6", "file.max_line: invalid value"),
+            ("9", "file.max_files: 0 is not between"),
+            ("10", "file.partial_ms: 1 is not between"),
+            ("13", "socket.mode: "),
+            ("15", "socket.path: two sockets have the same path"),
+            ("18", "did you mean `order_window`?"),
+            ("19", "did you mean `count`?"),
+            ("20", "source.filter: column"),
+            ("21", "did you mean `events`?"),
+            ("23", "events.recent = 5000"),
+            ("24", "events.fetch_limit = 1"),
+            ("26", "otlp.hosts: invalid type: integer `1`"),
+            ("27", "otlp.hosts: invalid type: integer `2`"),
+            ("29", ""),
+        ];
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines.len(), expected.len(), "{told}");
+        for (line, (number, part)) in lines.iter().zip(expected) {
+            assert!(line.starts_with(&format!("j.toml:{number}: ")) && line.contains(part), "{line}: {part}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_costs_no_other_one_and_there_is_an_end_of_them() {
+        // The directory of the one is not missed because its key was wrong.
+        assert_eq!(error("[[file]]\npath = 5\n").lines().count(), 1);
+        assert_eq!(error("[[command]]\nrnu = 'x'\n").lines().count(), 1);
+        assert_eq!(error("[[journal]]\n[[journal]]\n[[journal]]\n").lines().count(), 2);
+        assert_eq!(error("events = 5").lines().count(), 1, "{}", error("events = 5"));
+        let many: String = (0..70).map(|number| format!("no{number} = 1\n")).collect();
+        let told = error(&many);
+        assert_eq!(told.lines().count(), 51, "{told}");
+        assert!(told.ends_with("j.toml: and 20 more mistakes"), "{told}");
+        let endless: String = (0..5000).map(|number| format!("[[file]]\npath = {number}\n")).collect();
+        assert!(error(&endless).ends_with("more mistakes"));
     }
 
     #[test]

@@ -5,12 +5,12 @@
 //! the two, compared again and again, so that steps of the real-time clock are followed.
 
 use nix::time::{ClockId, clock_gettime};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use pcp_model::Timestamp;
 
 /// The clock that numeric times of senders are of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SenderClock {
     /// CLOCK_REALTIME: since 1970.

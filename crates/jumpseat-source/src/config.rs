@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, Gid, Group, access, getuid};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::clock::SenderClock;
 use super::setting::{InvalidKey, check_source, in_range};
@@ -51,7 +51,7 @@ fn user_path() -> PathBuf {
 }
 
 /// What to do with a line or field beyond its limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Oversize {
     /// Refuse the event and count it.
@@ -84,7 +84,7 @@ impl SocketConfig {
 }
 
 /// The ingest socket: where it is, who may write, and how much of what it takes.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketConfig {
     /// Path of the Unix socket.

@@ -123,8 +123,8 @@ pub struct Tallies {
     pub past: u64,
     /// See [`Tallies::future`].
     pub late: u64,
-    /// Bytes of input from connections of this source, refused input included. Lines that name another
-    /// source for themselves count here, too.
+    /// Bytes of input from connections of this source, refused input included, and of lines of others that name it for
+    /// themselves.
     pub bytes: u64,
     /// Events refused, indexed by [`Reason`].
     pub rejected: [u64; Reason::COUNT],

@@ -18,7 +18,7 @@ use pcp_event::filter::{Filter, FilterError};
 pub const MAX_ORDER_WINDOW: Duration = Duration::from_secs(60);
 
 /// How records to keep are chosen when not all are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SampleBy {
     /// Every n-th record.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A span of time, written as text with a unit: `"500ms"`, `"1s"`, `"2 min"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +36,12 @@ impl<'de> Deserialize<'de> for Interval {
     }
 }
 
+impl Serialize for Interval {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// Reads a number with a unit: `ms`, `s`, `min`, `h`.
 fn parse(text: &str) -> Option<Interval> {
     let text = text.trim();
@@ -54,6 +60,14 @@ fn parse(text: &str) -> Option<Interval> {
 /// Reads an [`Interval`] into a field that is an optional [`Duration`].
 pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     Interval::deserialize(deserializer).map(|Interval(time)| Some(time))
+}
+
+/// Writes an optional [`Duration`] as an [`Interval`].
+pub(crate) fn write_duration<S: Serializer>(
+    time: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    time.map(Interval).serialize(serializer)
 }
 
 #[cfg(test)]

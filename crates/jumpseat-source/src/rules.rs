@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::gate::{IngestFilter, MAX_ORDER_WINDOW, SampleBy, Settings};
 use super::setting::InvalidKey;
@@ -13,7 +13,7 @@ use super::size::ByteSize;
 use pcp_net::Who;
 
 /// What a table `[[source]]` says. Keys that are not there leave what tables before it say, or the defaults.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SourceRule {
     /// The names of the sources it is about; `*` stands for any text, `?` for any character.
@@ -29,13 +29,22 @@ pub struct SourceRule {
     /// Memory for the records; 0: no limit of its own.
     pub budget: Option<ByteSize>,
     /// How long records wait for earlier ones.
-    #[serde(deserialize_with = "crate::interval::duration")]
+    #[serde(
+        deserialize_with = "crate::interval::duration",
+        serialize_with = "crate::interval::write_duration"
+    )]
     pub order_window: Option<Duration>,
     /// Times further ahead of the clock than this are suspect.
-    #[serde(deserialize_with = "crate::interval::duration")]
+    #[serde(
+        deserialize_with = "crate::interval::duration",
+        serialize_with = "crate::interval::write_duration"
+    )]
     pub max_ahead: Option<Duration>,
     /// Times further behind the clock than this are suspect.
-    #[serde(deserialize_with = "crate::interval::duration")]
+    #[serde(
+        deserialize_with = "crate::interval::duration",
+        serialize_with = "crate::interval::write_duration"
+    )]
     pub max_behind: Option<Duration>,
     /// Have records with a suspect time say so.
     pub flag_clock: Option<bool>,
@@ -128,7 +137,7 @@ impl Rules {
 }
 
 /// A name in which `*` stands for any text and `?` for any character.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Pattern(pub String);
 
 impl Default for Pattern {

@@ -73,7 +73,7 @@ pub struct SocketStats {
 /// A running socket source. Dropping it stops the thread and removes the socket.
 #[derive(Debug)]
 pub struct SocketSource {
-    _worker: Worker,
+    worker: Option<Worker>,
     /// The thread's counters.
     pub stats: Arc<SocketStats>,
 }
@@ -99,7 +99,7 @@ impl SocketSource {
                 .map_err(StartError::system("the socket source"))
         };
         let worker = Worker::kept("jumpseat-socket", &outlet.restarts, first, again).map_err(&system)?;
-        Ok(SocketSource { _worker: worker, stats })
+        Ok(SocketSource { worker: Some(worker), stats })
     }
 
     /// What all connections share.
@@ -111,6 +111,14 @@ impl SocketSource {
             .map_err(StartError::source(&config.source))?;
         shared.default_clock = config.clock;
         Ok(shared)
+    }
+}
+
+impl Drop for SocketSource {
+    fn drop(&mut self) {
+        self.worker = None;
+        // What was counted is told on; its connections have ended.
+        self.stats.connections.store(0, Ordering::Relaxed);
     }
 }
 

@@ -9,7 +9,8 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::tool::json::{error_json, json_line, value_json};
 use crate::tool::{
-    Answer, Call, CommandLine, Inquiry, Metric, Needs, Opt, Row, Standard, Tool, count, open, put, values,
+    Answer, Call, CommandLine, Inquiry, Metric, Needs, Opt, Row, Standard, Tool, count, hint_name, open, put,
+    values,
 };
 
 /// The command line.
@@ -142,7 +143,8 @@ fn report(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
     let mut ready = line.finish()?;
     let context = open(&mut ready)?;
     let inquiry = Inquiry::new(context, &ready)?;
-    let mut probe = Probe { wanted, inquiry, names: Vec::new(), text: Vec::new() };
+    let call = ready.call.clone();
+    let mut probe = Probe { wanted, call, inquiry, names: Vec::new(), text: Vec::new() };
     probe.operands(&ready.operands);
     if probe.wanted.pdus {
         probe.pdus(ready.call.pcp);
@@ -155,6 +157,8 @@ fn report(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
 
 struct Probe {
     wanted: ProbeSettings,
+    /// How the tool was called.
+    call: Call,
     inquiry: Inquiry,
     /// Names of the metrics to report on.
     names: Vec<String>,
@@ -208,6 +212,7 @@ impl Probe {
             Ok(names) => self.names.extend(names),
             Err(error) => {
                 self.failure(name, "pmTraversePMNS", error.code(), false);
+                hint_name(&mut self.inquiry.context, &self.call, name, error.code());
             }
         }
     }
@@ -230,6 +235,7 @@ impl Probe {
         let Answer { unknown, metrics, values } = self.inquiry.ask(names, self.wanted.needs());
         for (name, error) in unknown {
             self.failure(name, "pmLookupName", error, false);
+            hint_name(&mut self.inquiry.context, &self.call, name, error);
         }
         let fetched = match values {
             Ok(fetched) => fetched,

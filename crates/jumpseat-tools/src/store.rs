@@ -9,7 +9,9 @@ use pcp_pdu::{ValueRef, ValuesRef};
 use serde_json::{Map, Value as Json, json};
 
 use crate::tool::json::{json_line, text_json, value_json};
-use crate::tool::{Call, Clock, CommandLine, Opt, Out, Row, Standard, Tool, open, put, values};
+use crate::tool::{
+    Call, Clock, CommandLine, Opt, Out, Row, Standard, Tool, hint_name, open, put, refused, values,
+};
 
 /// The command line.
 pub(crate) const TOOL: Tool<StoreOption> = Tool {
@@ -112,7 +114,7 @@ fn store(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
     let [name, value] = operands.map_err(|_| ExitCode::FAILURE)?;
     let context = open(&mut ready)?;
     let mut out = Out::new(&ready.call);
-    let mut store = Store { wanted, context, clock: Clock::local(), name: &name };
+    let mut store = Store { wanted, context, clock: Clock::local(), call: &ready.call, name: &name };
     let stored = store.run(&value, &mut out);
     let is_stored = stored.is_ok();
     match stored {
@@ -134,12 +136,16 @@ struct Store<'a> {
     wanted: StoreSettings,
     context: Context,
     clock: Clock,
+    call: &'a Call,
     name: &'a str,
 }
 
 impl Store<'_> {
     fn run(&mut self, text: &str, out: &mut Out) -> Result<(), Failure> {
-        let pmid = self.context.pmid(self.name).map_err(|error| self.failed("pmLookupName", error.code()))?;
+        let pmid = self.context.pmid(self.name).map_err(|error| {
+            hint_name(&mut self.context, self.call, self.name, error.code());
+            self.failed("pmLookupName", error.code())
+        })?;
         let desc = self.context.desc(pmid).map_err(|error| self.failed("pmLookupDesc", error.code()))?;
         match desc.value_type {
             ValueType::Aggregate | ValueType::AggregateStatic => {
@@ -162,9 +168,12 @@ impl Store<'_> {
         // The same value for all of them, as in PCP.
         let values = instances.iter().map(|&inst| InstanceValue { inst, value: new.clone() });
         let set = ValueSet { pmid, values: Ok(values.collect()) };
-        self.context
-            .store(&[set])
-            .map_err(|error| self.failed(&format!("new value=\"{text}\" pmStore"), error.code()))?;
+        if let Err(error) = self.context.store(&[set]) {
+            let error = error.code();
+            let why = refused(self.call, &mut self.context, self.name, error).unwrap_or_default();
+            let what = format!("{}: new value=\"{text}\" pmStore: {error}{why}", self.name);
+            return Err(Failure::Reported(what));
+        }
         let after = match self.wanted.confirm {
             true => Some(self.fetch(pmid, "post pmFetch")?.0),
             false => None,

@@ -176,9 +176,13 @@ impl Monitor {
         }
         let all = match Operand::parse(text) {
             Operand::Metric(name) => {
-                let mut names = self.context.traverse(&name).map_err(|error| format!("{name}: {error}"))?;
+                let mut names = match self.context.traverse(&name) {
+                    Ok(names) => names,
+                    Err(error) if error.code() == PmError::NAME => return Err(self.unknown(&name)),
+                    Err(error) => return Err(format!("{name}: {error}")),
+                };
                 if name.is_empty() || names.is_empty() {
-                    return Err(format!("{name}: {}", PmError::NAME));
+                    return Err(self.unknown(&name));
                 }
                 // A name near the root would stand for all there is.
                 names.truncate(MAX_BELOW);
@@ -199,6 +203,13 @@ impl Monitor {
             self.watches.push(watch);
         }
         Ok(())
+    }
+
+    /// That there is no such name, and which one must have been meant.
+    fn unknown(&mut self, name: &str) -> String {
+        let near = self.context.nearest_name(name);
+        let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        format!("{name}: {}{hint}", PmError::NAME)
     }
 
     /// Watches what is usually interesting, of what there is.

@@ -7,7 +7,7 @@
 //! Real metrics win over derived ones of the same name. Nothing is cached but what the engine knows about
 //! definitions: each call asks the source. A fetch of real metrics only costs no more than the provider's.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::counts::PduCounts;
@@ -177,6 +177,18 @@ impl Context {
             }
         }
         if found { Ok(children) } else { real }
+    }
+
+    /// The name of a metric, or of what has metrics below it, that must have been meant by one that there is not; `None` if
+    /// nothing is near. Costs the names of all metrics: for messages.
+    pub fn nearest_name(&mut self, name: &str) -> Option<String> {
+        let names = self.traverse("").ok()?;
+        let mut known: BTreeSet<&str> = BTreeSet::new();
+        for metric in &names {
+            known.insert(metric);
+            known.extend(metric.match_indices('.').map(|(end, _)| &metric[..end]));
+        }
+        pcp_model::text::nearest(name, known).map(str::to_owned)
     }
 
     /// The names of all metrics at or below a name, all for an empty one (`pmTraversePMNS(3)`). Derived metrics

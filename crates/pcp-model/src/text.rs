@@ -1,4 +1,4 @@
-//! Text of bounded length.
+//! Text of bounded length, and words that were meant.
 
 /// The longest start of `text` of at most `max` bytes that does not cut a character in two.
 pub fn cut(text: &str, max: usize) -> &str {
@@ -9,9 +9,43 @@ pub fn cut(text: &str, max: usize) -> &str {
     &text[..end]
 }
 
+/// The candidate that somebody must have meant who wrote `word`, if one is near enough: for "did you mean". Case
+/// makes no difference; a third of the characters may be wrong, missing, too many, or in each other's place.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let allowed = (word.chars().count() / 3).clamp(1, 6);
+    let near = candidates.into_iter().filter_map(|candidate| {
+        // Cheaper than to compare them.
+        if candidate.len().abs_diff(word.len()) > 4 * allowed {
+            return None;
+        }
+        let distance = strsim::osa_distance(&word, &candidate.to_lowercase());
+        (distance <= allowed).then_some((distance, candidate))
+    });
+    near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_meant_is_near() {
+        let words = ["order_window", "budget", "name", "sample", "sample_by"];
+        for (word, meant) in [
+            ("order_windw", Some("order_window")),
+            ("order-window", Some("order_window")),
+            ("Budget", Some("budget")),
+            ("budgte", Some("budget")),
+            ("smaple_by", Some("sample_by")),
+            ("nme", Some("name")),
+            ("colour", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, words), meant, "{word}");
+        }
+        assert_eq!(nearest("x", []), None);
+    }
 
     #[test]
     fn characters_stay_whole() {

@@ -3,7 +3,7 @@
 //! Everything goes through `tracing`: [`Log`] is the subscriber (one of its own, as it has less to do than a formatter for
 //! `tracing-subscriber` would have to be taught: no spans, no layers, a limit for each place) that writes
 //! `[Fri Nov 20 10:44:40] pmdax(123) Info: text` lines to standard error, which [`open`] has made the log
-//! file. Each place in the program may write [`BURST`] lines per [`PERIOD`]; what it would write beyond that is
+//! file, or one JSON object a line ([`LogFormat`]). Each place in the program may write [`BURST`] lines per [`PERIOD`]; what it would write beyond that is
 //! counted and told later, so that no input can fill the disk.
 
 use std::collections::HashMap;
@@ -12,11 +12,13 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use pcp_net::Limiter;
+use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
@@ -26,6 +28,10 @@ use super::time;
 pub const BURST: u32 = 10;
 /// How long a burst counts.
 pub const PERIOD: Duration = Duration::from_secs(10);
+
+/// The target of events that are logged however many there are: lists that come to an end, such as what is wrong with a
+/// configuration. Never for what others can have happen.
+pub const EVERY: &str = "every";
 
 /// The log file is open while this lives; then the closing line is written.
 #[derive(Debug)]
@@ -74,6 +80,7 @@ impl Drop for LogFile {
 pub struct Log {
     name: String,
     level: Level,
+    format: LogFormat,
     limits: Mutex<HashMap<tracing::callsite::Identifier, Limiter>>,
     spans: AtomicU64,
 }
@@ -81,7 +88,18 @@ pub struct Log {
 impl Log {
     /// Lines of the program `name`, down to `level`.
     pub fn new(name: &str, level: Level) -> Log {
-        Log { name: name.to_owned(), level, limits: Mutex::new(HashMap::new()), spans: AtomicU64::new(1) }
+        Log {
+            name: name.to_owned(),
+            level,
+            format: LogFormat::Text,
+            limits: Mutex::new(HashMap::new()),
+            spans: AtomicU64::new(1),
+        }
+    }
+
+    /// The same in another form.
+    pub fn format(self, format: LogFormat) -> Log {
+        Log { format, ..self }
     }
 
     /// Makes this the process's log. Without effect if there is one already.
@@ -90,6 +108,13 @@ impl Log {
     }
 
     fn line(&self, event: &Event<'_>, kept_back: u64) -> String {
+        match self.format {
+            LogFormat::Text => self.text(event, kept_back),
+            LogFormat::Json => self.json(event, kept_back),
+        }
+    }
+
+    fn text(&self, event: &Event<'_>, kept_back: u64) -> String {
         let level = match *event.metadata().level() {
             Level::ERROR => "Error",
             Level::WARN => "Warning",
@@ -98,15 +123,37 @@ impl Log {
         };
         let mut text = Text::default();
         event.record(&mut text);
-        let Text { message, fields } = text;
+        let Text { message, fields, held_back } = text;
         let time = time::log_time(SystemTime::now());
         let mut line = format!("[{time}] {}({}) {level}: {message}{fields}", self.name, std::process::id());
+        let kept_back = kept_back.saturating_add(held_back);
         if kept_back > 0 {
             // Writing to a String cannot fail.
             let _ = write!(line, " ({kept_back} more like this were not logged)");
         }
         line.push('\n');
         line
+    }
+
+    /// One object: what the text has, each for itself.
+    fn json(&self, event: &Event<'_>, kept_back: u64) -> String {
+        let mut object = Object::default();
+        event.record(&mut object);
+        let Object { message, fields, held_back } = object;
+        let mut line = json!({
+            "time": time::rfc3339(SystemTime::now()),
+            "level": event.metadata().level().as_str().to_ascii_lowercase(),
+            "program": self.name,
+            "pid": std::process::id(),
+            "message": message,
+        });
+        if !fields.is_empty() {
+            line["fields"] = fields.into();
+        }
+        if kept_back.saturating_add(held_back) > 0 {
+            line["not_logged"] = kept_back.saturating_add(held_back).into();
+        }
+        format!("{line}\n")
     }
 }
 
@@ -116,7 +163,9 @@ impl Subscriber for Log {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let allowed = {
+        let allowed = if event.metadata().target() == EVERY {
+            Some(0)
+        } else {
             let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
             let limit = limits.entry(event.metadata().callsite());
             limit.or_insert_with(|| Limiter::per_period(BURST, PERIOD)).allow(Instant::now())
@@ -138,10 +187,81 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
+/// The form of the log's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// PCP's.
+    #[default]
+    Text,
+    /// One JSON object a line: `time`, `level`, `program`, `pid`, `message`, `fields`, and in `not_logged` how many more like
+    /// this there were.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<LogFormat, String> {
+        match word {
+            "text" => Ok(LogFormat::Text),
+            "json" => Ok(LogFormat::Json),
+            _ => Err(format!("--log-format {word}: write text or json")),
+        }
+    }
+}
+
+/// How many messages whoever writes one has kept back: told like those that the log keeps back.
+const HELD_BACK: &str = "held_back";
+
 #[derive(Default)]
 struct Text {
     message: String,
     fields: String,
+    held_back: u64,
+}
+
+#[derive(Default)]
+struct Object {
+    message: String,
+    fields: Map<String, Value>,
+    held_back: u64,
+}
+
+impl Object {
+    fn put(&mut self, field: &Field, value: Value) {
+        match (field.name(), value) {
+            ("message", Value::String(text)) => self.message = text,
+            ("message", value) => self.message = value.to_string(),
+            (HELD_BACK, value) => self.held_back = value.as_u64().unwrap_or_default(),
+            (name, value) => _ = self.fields.insert(name.to_owned(), value),
+        }
+    }
+}
+
+impl Visit for Object {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.put(field, format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
 }
 
 impl Text {
@@ -183,6 +303,13 @@ impl Visit for Text {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.push(field, format_args!("{value}"));
     }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        match field.name() {
+            HELD_BACK => self.held_back = value,
+            _ => self.push(field, format_args!("{value}")),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -198,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_pcps_form() {
+    fn lines_have_pcps_form_or_are_json() {
         use std::sync::{Arc, Mutex};
         struct Capture(Log, Arc<Mutex<Vec<String>>>);
         impl Subscriber for Capture {
@@ -217,13 +344,33 @@ mod tests {
             fn exit(&self, _: &span::Id) {}
         }
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let log = Capture(Log::new("pmdax", Level::INFO), lines.clone());
-        tracing::subscriber::with_default(log, || {
+        let say = || {
             tracing::warn!(client = 7, error = %"it\nbroke", "dropped");
             tracing::debug!("not shown");
+        };
+        tracing::subscriber::with_default(Capture(Log::new("pmdax", Level::INFO), lines.clone()), say);
+        let as_json = Log::new("pmdax", Level::INFO).format(LogFormat::Json);
+        tracing::subscriber::with_default(Capture(as_json, lines.clone()), || {
+            say();
+            tracing::error!(held_back = 3_u64, "what {}", "\"ever\"");
+        });
+        let text = Log::new("pmdax", Level::INFO);
+        tracing::subscriber::with_default(Capture(text, lines.clone()), || {
+            tracing::info!(held_back = 0_u64, "first");
+            tracing::info!(held_back = 2_u64, "then");
         });
         let lines = lines.lock().unwrap();
-        assert_eq!(lines.len(), 1);
+        assert_eq!(lines.len(), 5);
+        assert!(lines[3].ends_with(" Info: first\n"), "{}", lines[3]);
+        assert!(lines[4].ends_with(" Info: then (2 more like this were not logged)\n"), "{}", lines[4]);
+        let object = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+        let told = object(&lines[1]);
+        assert_eq!(told["level"], "warn");
+        assert_eq!(told["message"], "dropped");
+        assert_eq!(told["fields"], json!({"client": 7, "error": "it\nbroke"}));
+        assert!(told["time"].as_str().unwrap().contains('T') && told["not_logged"].is_null(), "{told}");
+        let told = object(&lines[2]);
+        assert_eq!((&told["message"], &told["not_logged"]), (&json!("what \"ever\""), &json!(3)));
         let pid = std::process::id();
         assert!(lines[0].starts_with('['), "{}", lines[0]);
         assert!(

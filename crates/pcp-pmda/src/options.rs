@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::Transport;
 use super::builder::MAX_DOMAIN;
+use super::log::LogFormat;
 
 /// What the options said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Options {
     pub transport: Transport,
     /// `-l`, `--log`: the log file.
     pub log: Option<PathBuf>,
+    /// `--log-format`: the form of its lines.
+    pub log_format: LogFormat,
     /// `-h`, `--helpfile`: help text to use in place of the built-in.
     pub help_file: Option<PathBuf>,
     /// `-U`, `--username`: the user to become when started as root.
@@ -55,7 +58,10 @@ impl std::fmt::Display for UsageError {
             }
             let argument = option.argument.map(|name| format!(" {name}")).unwrap_or_default();
             let long = option.argument.map(|name| format!("={name}")).unwrap_or_default();
-            let left = format!("  -{}{argument}, --{}{long}", option.short, option.long);
+            let left = match option.short {
+                LONG_ONLY => format!("  --{}{long}", option.long),
+                short => format!("  -{short}{argument}, --{}{long}", option.long),
+            };
             if left.len() > 22 {
                 writeln!(f, "{left}\n{:24}{}", "", option.text)?;
             } else {
@@ -77,13 +83,16 @@ const fn opt(short: char, long: &'static str, argument: Option<&'static str>, te
     Opt { short, long, argument, text }
 }
 
-const FIRST_TRANSPORT: usize = 7;
-const TABLE: [Opt; 11] = [
+/// The letter of an option that has none: no command line has it.
+const LONG_ONLY: char = '\0';
+const FIRST_TRANSPORT: usize = 8;
+const TABLE: [Opt; 12] = [
     opt('c', "config", Some("FILE"), "read configuration from FILE"),
     opt('D', "debug", Some("SPEC"), "set debug options"),
     opt('d', "domain", Some("NUM"), "use domain (numeric) for metrics domain of PMDA"),
     opt('h', "helpfile", Some("FILE"), "path to help text file"),
     opt('l', "log", Some("FILE"), "write log to FILE rather than using default log name"),
+    opt(LONG_ONLY, "log-format", Some("FORMAT"), "lines of the log as text or json"),
     opt('U', "username", Some("USER"), "run the PMDA using the named user account"),
     opt('?', "help", None, "show this usage message and exit"),
     opt('i', "inet", Some("PORT"), "pmcd IPv4 connection service name or numeric port"),
@@ -127,6 +136,7 @@ impl Options {
             return Err(Some(format!("-{} option clashes with -{before} option", option.short)));
         }
         match option.short {
+            LONG_ONLY => self.log_format = text.parse().map_err(Some)?,
             'c' => self.config = Some(argument.into()),
             'D' => self.debug = Some(text),
             'h' => self.help_file = Some(argument.into()),
@@ -183,7 +193,8 @@ fn split(
         while let Some((letter, rest)) = letters.split_first() {
             letters = rest;
             let letter = char::from(*letter);
-            let Some(option) = TABLE.iter().find(|option| option.short == letter) else {
+            let known = |option: &&Opt| option.short == letter && letter != LONG_ONLY;
+            let Some(option) = TABLE.iter().find(known) else {
                 return Err(Some(format!("invalid option -- '{letter}'")));
             };
             let argument = match option.argument {
@@ -257,6 +268,7 @@ mod tests {
             domain: 401,
             transport: Transport::Inet(7),
             log: Some("x.log".into()),
+            log_format: LogFormat::Text,
             help_file: Some("help".into()),
             username: Some("pcp".into()),
             debug: Some("all".into()),
@@ -279,6 +291,7 @@ mod tests {
         assert_eq!(parse(&["-u", "/s"]).unwrap().transport, Transport::Unix("/s".into()));
         assert_eq!(parse(&["-6", "9", "--"]).unwrap().transport, Transport::Ipv6(9));
         assert_eq!(parse(&[]).unwrap().domain, 400);
+        assert_eq!(parse(&["--log-format=json"]).unwrap().log_format, LogFormat::Json);
     }
 
     #[test]
@@ -290,6 +303,7 @@ mod tests {
             (&["-d", "511"], "-d 511: domain numbers are 0 to 510"),
             (&["-i", "1", "-u", "/x"], "-u option clashes with -i option"),
             (&["--pipe", "-6", "1"], "-6 option clashes with -p option"),
+            (&["--log-format", "xml"], "--log-format xml: write text or json"),
             (&["--foo"], "unrecognized option '--foo'"),
             (&["--he"], "option '--he' is ambiguous"),
             (&["--domain"], "option '--domain' requires an argument"),

@@ -22,6 +22,11 @@ pub(super) fn log_time(time: SystemTime) -> String {
     format(time, "%a %b %e %H:%M:%S")
 }
 
+/// `2026-11-20T10:44:40.123456+01:00`.
+pub(super) fn rfc3339(time: SystemTime) -> String {
+    format(time, "%Y-%m-%dT%H:%M:%S.%6f%:z")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,7 @@
 //! `jumpseat`: the command line. One file or folder a subcommand; `top` and the tools that stand in for PCP's are crates.
 
+mod config;
+mod default_address;
 mod demo;
 mod derive;
 mod feed;
@@ -11,12 +13,15 @@ mod record;
 mod say;
 mod self_check;
 mod serve;
+mod support;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand};
+use jumpseat::model::text::nearest;
 
-use jumpseat_tools::{TOOLS, definitions};
+use jumpseat_tools::{TOOLS, complain, definitions};
 use jumpseat_top::{self as top, TopArgs};
 
 /// An observer's seat for Performance Co-Pilot: event records from tracing sources, as PCP metrics.
@@ -29,6 +34,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Check a configuration: all that is wrong with it, and what a reload would change.
+    Config(config::ConfigArgs),
+
     /// Show the agent at work on a real workload; needs nothing installed.
     Demo(demo::DemoArgs),
 
@@ -56,6 +64,9 @@ enum Command {
     /// Run the agent and answer PCP clients directly, without pmcd.
     Serve(serve::ServeArgs),
 
+    /// Put together what helps to find a fault, without the contents of any record.
+    Support(support::SupportArgs),
+
     /// Watch metrics, expressions and event records of a collector on the terminal.
     Top(TopArgs),
 }
@@ -69,7 +80,8 @@ fn main() -> ExitCode {
     if let Some(run) = jumpseat_tools::called(words) {
         return run();
     }
-    match Cli::parse().command {
+    match Cli::try_parse().unwrap_or_else(|error| refuse(&error)).command {
+        Command::Config(args) => config::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Derive(args) => derive::run(&args),
         Command::Feed(args) => feed::run(args),
@@ -79,8 +91,29 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::SelfCheck(args) => self_check::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Support(args) => support::run(&args),
         Command::Top(args) => top::run(&args),
     }
+}
+
+/// Ends with the message about a command line that is none. The tools are commands, too, which clap does not know of.
+fn refuse(error: &clap::Error) -> ! {
+    let word = std::env::args_os().nth(1).and_then(|word| word.into_string().ok());
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(word) = word
+    {
+        let cli = Cli::command();
+        let own = cli.get_subcommands().map(clap::Command::get_name);
+        let known: Vec<&str> = own.chain(TOOLS.iter().map(|tool| tool.subcommand)).chain(["help"]).collect();
+        // One below another command is clap's to tell of.
+        if !known.contains(&word.as_str()) {
+            let near = nearest(&word, known);
+            let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            complain!("jumpseat: there is no command {word:?}{hint}\nFor all of them: jumpseat --help");
+            std::process::exit(error.exit_code());
+        }
+    }
+    error.exit()
 }
 
 /// What `--help` says about the tools.

@@ -1,34 +1,35 @@
 //! `jumpseat serve`: the agent with a collector endpoint of its own.
 
+use crate::default_address;
 use crate::say::sayln;
 use jumpseat_tools::complain;
 use std::io::IsTerminal;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
-use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust};
-use jumpseat::pmda::log::{self, Log};
+use jumpseat::agent::{self, Adjust, Clients, Config, RunningAgent, Setup, Signals, Trust};
+use jumpseat::pmda::log::{self, Log, LogFormat};
 use jumpseat::pmda::{Exit, Listen, Security, ServeError, identity};
 use jumpseat::source::SocketConfig;
 use nix::errno::Errno;
 use nix::unistd::geteuid;
 use pcp_net::{Certificate, Passwords};
 
-/// The port of pmcd, and so the one PCP's tools try when none is given.
-const DEFAULT_LISTEN: &str = "localhost:44321";
 /// Where programs with an OpenTelemetry SDK send, unless told otherwise.
 const OTLP_HTTP: &str = "localhost:4318";
 const OTLP_GRPC: &str = "localhost:4317";
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct ServeArgs {
     /// Address for PCP clients: HOST:PORT, PORT on localhost, or unix:PATH. May be given several times.
+    /// [default: localhost:44321, or another port if that is in use, and a Unix socket next to the ingest socket]
     ///
     /// Who a client is, is known on Unix sockets only; where it is, over TCP. Both count in [access] and for readers of sources
     /// in the configuration; without these whoever can connect can read everything. Port 0 is any free port.
-    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_LISTEN)]
+    #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
     /// Permission bits of Unix sockets for PCP clients, in octal.
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
@@ -70,13 +71,17 @@ pub(crate) struct ServeArgs {
     /// Where messages go; standard error by default.
     #[arg(short, long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Form of the messages: text, or json for one object a line.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
 }
 
 pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            complain!("jumpseat: {message}");
+            // A configuration has all its mistakes told, a line each.
+            message.lines().for_each(|line| complain!("jumpseat: {line}"));
             ExitCode::FAILURE
         }
     }
@@ -87,22 +92,16 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         Some(path) => Config::load(path).map_err(|error| error.to_string())?,
         None => Config::default(),
     };
-    if args.socket.is_some() || config.socket.is_empty() {
-        let path = args.socket.clone().unwrap_or_else(jumpseat::source::config::socket_to_make);
-        config.socket = vec![SocketConfig { path, ..SocketConfig::default() }];
-    }
-    match args.otlp.as_deref() {
-        None => {}
-        Some("") => {
-            config.otlp.listen.get_or_insert_with(|| OTLP_HTTP.to_owned());
-            config.otlp.grpc.get_or_insert_with(|| OTLP_GRPC.to_owned());
-        }
-        Some(address) => _ = config.otlp.listen.get_or_insert_with(|| address.to_owned()),
-    }
-    let mut security = security(args, &mut config)?;
-    let addresses =
-        args.listen.iter().map(|text| resolve(text, args.listen_mode)).collect::<Result<Vec<_>, _>>()?;
-    Log::new(agent::NAME, tracing::Level::INFO).install();
+    apply(args, &mut config);
+    let mut security = security(&config)?;
+    let addresses = match &args.listen[..] {
+        [] => vec![default_address::tcp()?],
+        given => given.iter().map(|text| resolve(text, args.listen_mode)).collect::<Result<_, _>>()?,
+    };
+    // Beyond what was asked for: that it cannot be had is no reason to end.
+    let extra = config.socket.first().filter(|_| args.listen.is_empty());
+    let extra = extra.map(|events| default_address::unix(&events.path, args.listen_mode));
+    Log::new(agent::NAME, tracing::Level::INFO).format(args.log_format).install();
     let open = |path: &PathBuf| {
         log::open(agent::NAME, path)
             .map_err(|error| format!("cannot open the log {}: {error}", path.display()))
@@ -117,27 +116,32 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     } else if geteuid().is_root() {
         tracing::warn!("runs as root; with --user it reads what others send as a user who may do less");
     }
-    let sockets = addresses.iter().flatten().filter_map(|address| match address {
+    let sockets = addresses.iter().flatten().chain(&extra).filter_map(|address| match address {
         Listen::Unix { path, .. } => Some(path.clone()),
         Listen::Tcp(_) => None,
     });
     trust.confine(&config, &state_dir, &sockets.collect::<Vec<_>>());
     let domain = args.domain.or(config.domain).unwrap_or(agent::DEFAULT_DOMAIN);
+    let options = args.clone();
+    let adjust: Adjust = Arc::new(move |config| apply(&options, config));
     let mut running = RunningAgent::open(&Setup {
         config: &config,
         domain,
         state_dir: Some(&state_dir),
         help: None,
-        signals: Signals::Handle { reload: args.config.as_deref() },
+        signals: Signals::Handle { reload: args.config.as_deref(), adjust: Some(&adjust) },
         clients: Clients::Direct,
         trust: &trust,
     })
-    .map_err(|error| error.to_string())?;
+    .map_err(|error| match error.is_in_use() {
+        true => format!("{error}; --state-dir DIR --socket PATH run this one beside it"),
+        false => error.to_string(),
+    })?;
     // Later on it is read as the user that this is now.
     let passwords = config.access.passwords.as_ref().map(|path| Passwords::open(path)).transpose();
     security.passwords = passwords.map_err(|error| error.to_string())?;
     running.server.secure(security).map_err(|error| error.to_string())?;
-    listen(&mut running, &addresses, &config)?;
+    listen(&mut running, &addresses, extra.as_ref(), &config)?;
     match running.server.run().map_err(|error| error.to_string())? {
         Exit::Signal(signal) => tracing::info!("ended by signal {signal}"),
         Exit::PmcdGone | Exit::Stopped => {}
@@ -146,18 +150,34 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
 }
 
 /// Listens, and tells where.
-fn listen(running: &mut RunningAgent, addresses: &[Vec<Listen>], config: &Config) -> Result<(), String> {
+fn listen(
+    running: &mut RunningAgent,
+    addresses: &[Vec<Listen>],
+    extra: Option<&Listen>,
+    config: &Config,
+) -> Result<(), String> {
+    let hints = std::io::stdout().is_terminal();
     for addresses in addresses {
         for bound in listen_to_those_there(addresses, |address| running.server.listen(address))? {
             sayln!("PCP clients: {}", host_of(&bound));
-            if std::io::stdout().is_terminal() {
+            if hints {
                 sayln!("    pminfo -h {} -f jumpseat", host_of(&bound));
             }
         }
     }
+    match extra.map(|address| running.server.listen(address)) {
+        None => {}
+        Some(Ok(bound)) => {
+            sayln!("             {}", host_of(&bound));
+            if hints {
+                sayln!("    pmstore -h {} jumpseat.control.reload 1", host_of(&bound));
+            }
+        }
+        Some(Err(error)) => tracing::warn!("{error}: nobody can store values here"),
+    }
     for socket in &config.socket {
         sayln!("events:      {}", socket.path.display());
-        if std::io::stdout().is_terminal() {
+        if hints {
             sayln!("    jumpseat feed --socket {} FILE", socket.path.display());
         }
     }
@@ -166,7 +186,7 @@ fn listen(running: &mut RunningAgent, addresses: &[Vec<Listen>], config: &Config
     {
         let Some(address) = address else { continue };
         sayln!("OTLP, {what}:  http://{address}");
-        if std::io::stdout().is_terminal() {
+        if hints {
             let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT=http://{address}");
             sayln!("    {endpoint} OTEL_EXPORTER_OTLP_PROTOCOL={protocol} PROGRAM");
         }
@@ -174,20 +194,37 @@ fn listen(running: &mut RunningAgent, addresses: &[Vec<Listen>], config: &Config
     Ok(())
 }
 
-/// What options and configuration say about certificates, with the files read.
-fn security(args: &ServeArgs, config: &mut Config) -> Result<Security, String> {
-    let (tls, given) = (&mut config.tls, args);
+/// Puts options in the place of what the configuration says, each time it is read.
+fn apply(args: &ServeArgs, config: &mut Config) {
+    if args.socket.is_some() || config.socket.is_empty() {
+        let path = args.socket.clone().unwrap_or_else(jumpseat::source::config::socket_to_make);
+        config.socket = vec![SocketConfig { path, ..SocketConfig::default() }];
+    }
+    match args.otlp.as_deref() {
+        None => {}
+        Some("") => {
+            config.otlp.listen.get_or_insert_with(|| OTLP_HTTP.to_owned());
+            config.otlp.grpc.get_or_insert_with(|| OTLP_GRPC.to_owned());
+        }
+        Some(address) => _ = config.otlp.listen.get_or_insert_with(|| address.to_owned()),
+    }
+    let tls = &mut config.tls;
     for (key, option) in [
-        (&mut tls.certificate, &given.tls_cert),
-        (&mut tls.key, &given.tls_key),
-        (&mut tls.client_ca, &given.tls_client_ca),
-        (&mut config.access.passwords, &given.passwords),
+        (&mut tls.certificate, &args.tls_cert),
+        (&mut tls.key, &args.tls_key),
+        (&mut tls.client_ca, &args.tls_client_ca),
+        (&mut config.access.passwords, &args.passwords),
     ] {
         if option.is_some() {
             key.clone_from(option);
         }
     }
-    tls.required |= given.require_tls;
+    tls.required |= args.require_tls;
+}
+
+/// What is said about certificates, with the files read.
+fn security(config: &Config) -> Result<Security, String> {
+    let tls = &config.tls;
     let files = tls.files();
     if files.is_none() && (tls.required || tls.client_ca.is_some()) {
         return Err("TLS needs a certificate and its key: give --tls-cert FILE --tls-key FILE".to_owned());
@@ -213,12 +250,12 @@ fn resolve(text: &str, mode: u32) -> Result<Vec<Listen>, String> {
     }
 }
 
-fn addresses_of(text: &str) -> Result<Vec<SocketAddr>, String> {
+pub(crate) fn addresses_of(text: &str) -> Result<Vec<SocketAddr>, String> {
     let bare_port = text.parse::<u16>().is_ok();
     let full = if bare_port { format!("localhost:{text}") } else { text.to_owned() };
-    let found = full
-        .to_socket_addrs()
-        .map_err(|error| format!("--listen {text}: {error}; write HOST:PORT, such as {DEFAULT_LISTEN}"))?;
+    let found = full.to_socket_addrs().map_err(|error| {
+        format!("--listen {text}: {error}; write HOST:PORT, such as {}", default_address::FIRST)
+    })?;
     let mut found: Vec<_> = found.collect();
     found.dedup();
     if found.first().is_some_and(|address| address.port() == 0) {

@@ -77,6 +77,11 @@ impl LoggerRun {
         self.archive
     }
 
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.process.exited().is_some()
+    }
+
     /// pmlogger's own log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.archive.dir.path().join("pmlogger.log")).unwrap_or_default()

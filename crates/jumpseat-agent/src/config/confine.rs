@@ -1,9 +1,9 @@
 //! `[confine]`: what the process gives up.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What the agent's process gives up at its start. All of it, unless the configuration says otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfineConfig {
     /// Capabilities, and more rights for programs that the agent starts. The other two need this.

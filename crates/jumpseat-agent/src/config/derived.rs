@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use jumpseat_source::{ByteSize, Interval, InvalidKey};
 use pcp_client::HostSpec;
@@ -18,7 +18,7 @@ pub const SAMPLE_INTERVAL: RangeInclusive<Duration> = Duration::from_millis(50).
 pub const MAX_OPERANDS: u32 = 8192;
 
 /// The derived metrics.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DerivedConfig {
     /// Files with definitions, and directories of such files. Relative paths start where the configuration

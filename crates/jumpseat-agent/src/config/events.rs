@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use jumpseat_source::ByteSize;
 
@@ -17,7 +17,7 @@ pub const FETCH_LIMIT: RangeInclusive<u64> = 128 << 10..=12 << 20;
 pub const MAX_RECENT: u32 = 1000;
 
 /// Limits of the event logs. Sizes are in bytes.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EventsConfig {
     /// Memory for the records of one source.
@@ -48,14 +48,11 @@ impl Default for EventsConfig {
 }
 
 impl EventsConfig {
-    /// Checks all limits. `least_sources`: how many sources the configuration itself names.
-    pub(crate) fn check(&self, least_sources: usize) -> Result<(), OutOfRange> {
+    /// Checks all limits but that of sources.
+    pub(crate) fn check(&self) -> Result<(), OutOfRange> {
         let (source, total) = (self.source_budget.0, self.total_budget.0);
         limit(source >= MIN_SOURCE_BUDGET, ("events", "source_budget"), source, || {
             format!("{MIN_SOURCE_BUDGET} bytes or more")
-        })?;
-        limit(total >= source, ("events", "total_budget"), total, || {
-            format!("events.source_budget ({source}) or more")
         })?;
         limit(
             FETCH_LIMIT.contains(&self.fetch_limit.0),
@@ -64,14 +61,21 @@ impl EventsConfig {
             || format!("{} to {} bytes", FETCH_LIMIT.start(), FETCH_LIMIT.end()),
         )?;
         limit(self.recent <= MAX_RECENT, ("events", "recent"), self.recent, || format!("0 to {MAX_RECENT}"))?;
+        limit(total >= source, ("events", "total_budget"), total, || {
+            format!("events.source_budget ({source}) or more")
+        })
+    }
+
+    /// Checks the number of sources. `least`: how many the configuration itself names.
+    pub(crate) fn check_sources(&self, least: usize) -> Result<(), OutOfRange> {
         // One source for each listener and each table of sources must always fit; each source is worth its smallest
         // budget.
-        let most = total / MIN_SOURCE_BUDGET;
+        let most = self.total_budget.0 / MIN_SOURCE_BUDGET;
         let sources = u64::from(self.max_sources);
-        let fits = (least_sources as u64..=most).contains(&sources);
+        let fits = (least as u64..=most).contains(&sources);
         limit(fits, ("events", "max_sources"), sources, || {
             format!(
-                "{least_sources} (one for each socket, file, command, journal and kernel, one for OTLP) to {most} (events.total_budget holds {MIN_SOURCE_BUDGET} bytes for each)"
+                "{least} (one for each socket, file, command, journal and kernel, one for OTLP) to {most} (events.total_budget holds {MIN_SOURCE_BUDGET} bytes for each)"
             )
         })
     }

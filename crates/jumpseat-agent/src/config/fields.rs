@@ -1,6 +1,6 @@
 //! The table `[fields]`.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use jumpseat_source::registry;
 
@@ -10,7 +10,7 @@ use super::problem::{OutOfRange, limit};
 pub const MAX_FIELDS: u32 = registry::MAX_FIELDS as u32;
 
 /// Limits of the field metrics.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FieldsConfig {
     /// Number of metrics below `jumpseat.field`; fields beyond are folded into one.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jumpseat_log::{Limits, SyncMode};
 use jumpseat_source::{ByteSize, Interval};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::problem::{OutOfRange, limit};
 
@@ -18,7 +18,7 @@ pub const SYNC_INTERVAL: RangeInclusive<Duration> = Duration::from_millis(10)..=
 const MEMORY: &str = "memory";
 
 /// Where records are kept besides memory, and how well.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
     /// The directory; `None` is one in the state directory, `memory` none.
@@ -36,7 +36,7 @@ pub struct LogConfig {
 }
 
 /// What survives a loss of power.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Syncing {
     /// What the system happens to have written.

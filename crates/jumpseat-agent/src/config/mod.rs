@@ -15,7 +15,7 @@ mod tls;
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use jumpseat_source::SocketConfig;
 use jumpseat_source::follow::{CommandConfig, FileConfig, JournalConfig};
@@ -32,7 +32,7 @@ pub use events::{EventsConfig, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET};
 pub use fields::{FieldsConfig, MAX_FIELDS};
 pub use jumpseat_source::{ByteSize, Interval};
 pub use log::{LogConfig, MIN_LOG_BUDGET, SYNC_INTERVAL, Syncing};
-pub use problem::{ConfigError, ConfigProblem, InvalidTable, OutOfRange};
+pub use problem::{ConfigError, ConfigProblem, InvalidTable, Mistake, OutOfRange};
 pub use spans::{MAX_OPEN_SPANS, MAX_SPANS, SPAN_WINDOW, SpansConfig};
 pub use tls::TlsConfig;
 
@@ -42,7 +42,7 @@ use problem::limit;
 
 /// Everything the configuration file says. Keys that are not there take the defaults that
 /// `install/jumpseat.toml` spells out.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The agent's domain number; option `-d` takes precedence.
@@ -86,7 +86,7 @@ pub struct Config {
 }
 
 /// Who may fetch and who may store, on top of pmcd's own access control: entries of [`pcp_net::Who`].
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AccessConfig {
     /// Who may fetch values.
@@ -128,7 +128,7 @@ pub(crate) fn who(entries: &[String], key: &str) -> Who {
 }
 
 /// Who may change the control metrics, on top of pmcd's own access control.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ControlConfig {
     /// User names besides root and the user the agent runs as (but for `pcp`, which is not this agent's alone).

@@ -8,7 +8,7 @@ use jumpseat_source::InvalidKey;
 
 use super::document::FormError;
 
-/// Why a configuration was refused: the file, the line, what is wrong, and what is allowed.
+/// Why a configuration was refused: the file, the line, what is wrong, and what is allowed; a line for each mistake.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -21,15 +21,43 @@ pub enum ConfigError {
         error: io::Error,
     },
     /// What it says cannot be.
-    #[error("{}: {problem}", place(.path, *.line))]
+    #[error("{}", self.messages().join("\n"))]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// Line in the file, from 1; `None` where what is wrong is not in the file.
-        line: Option<usize>,
-        /// What is wrong.
-        problem: Box<ConfigProblem>,
+        /// What is wrong, in the order of the file.
+        mistakes: Vec<Mistake>,
+        /// How many mistakes there are besides these.
+        more: usize,
     },
+}
+
+impl ConfigError {
+    /// How many mistakes there are.
+    pub fn count(&self) -> usize {
+        match self {
+            ConfigError::Read { .. } => 1,
+            ConfigError::Invalid { mistakes, more, .. } => mistakes.len() + more,
+        }
+    }
+
+    /// The mistakes, a line each.
+    pub fn messages(&self) -> Vec<String> {
+        let ConfigError::Invalid { path, mistakes, more } = self else { return vec![self.to_string()] };
+        let told =
+            mistakes.iter().map(|Mistake { line, problem }| format!("{}: {problem}", place(path, *line)));
+        let rest = (*more > 0).then(|| format!("{}: and {more} more mistakes", path.display()));
+        told.chain(rest).collect()
+    }
+}
+
+/// One thing that is wrong in a configuration.
+#[derive(Debug)]
+pub struct Mistake {
+    /// Line in the file, from 1; `None` where what is wrong is not in the file.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub problem: ConfigProblem,
 }
 
 /// What is wrong with a configuration.

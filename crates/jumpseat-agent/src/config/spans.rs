@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use jumpseat_source::Interval;
 
@@ -17,7 +17,7 @@ pub const MAX_OPEN_SPANS: u32 = 4 * 1024 * 1024;
 pub const SPAN_WINDOW: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
 /// Limits of the span metrics.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpansConfig {
     /// Number of span names over all sources; spans of further ones count as `SOURCE/(other)`.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use jumpseat_source::setting::InvalidKey;
 use pcp_net::CertificateFiles;
@@ -10,7 +10,7 @@ use pcp_net::CertificateFiles;
 use super::InvalidTable;
 
 /// TLS for direct clients. Under pmcd, connections are pmcd's.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TlsConfig {
     /// The certificate, in PEM form, with those between it and the authority's.

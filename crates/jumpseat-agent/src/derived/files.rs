@@ -42,7 +42,7 @@ pub(crate) struct Wanted {
 
 /// What the files say.
 #[derive(Debug, Default)]
-pub(super) struct Definitions {
+pub(crate) struct Definitions {
     /// The definitions, in the order they were read.
     pub wanted: Vec<Wanted>,
     /// What is wrong with lines of the files, for people: file, line, reason.
@@ -51,7 +51,7 @@ pub(super) struct Definitions {
 
 /// Why the files cannot be taken at all.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FilesError {
+pub(crate) enum FilesError {
     /// A file or directory cannot be read.
     #[error("{}: {error}", .path.display())]
     Io {
@@ -79,7 +79,7 @@ const BUILT_IN: &str = include_str!("../../install/derived.conf");
 /// # Errors
 /// [`FilesError`]: files that cannot be read or are too large. Whatever is wrong inside them is told in
 /// [`Definitions::problems`].
-pub(super) fn read(paths: Option<&[PathBuf]>, dialect: Dialect) -> Result<Definitions, FilesError> {
+pub(crate) fn read(paths: Option<&[PathBuf]>, dialect: Dialect) -> Result<Definitions, FilesError> {
     let files = match paths {
         Some(paths) => list(paths)?,
         None => vec!["built-in definitions".into()],

@@ -20,11 +20,12 @@
 
 mod catalogue;
 mod definitions;
-mod files;
+pub(crate) mod files;
 mod foreign;
 mod session;
 mod sessions;
 mod snapshot;
+mod steady;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -154,7 +155,13 @@ impl Derived {
     /// they could be read; otherwise nothing has changed.
     pub(crate) fn read(&mut self) -> bool {
         if let Err(error) = self.try_read() {
-            tracing::error!("derived metrics: {error}; nothing has changed");
+            let outcome = match self.reloads {
+                0 => "there are none until a reload finds them, and all else goes on",
+                _ => "those that there are stay as they are",
+            };
+            tracing::error!("derived metrics: {error}; {outcome}");
+            // What comes next is a reload, whatever became of the start.
+            self.reloads = self.reloads.max(1);
             return false;
         }
         let Counts { usable, waiting, refused } = self.counts();

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use pcp_derive::{Column, DerivedContext, Meta, MetricSource, OperandValues, Registry, Values};
-use pcp_model::{InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Profile, Value};
+use pcp_model::{InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Profile, Timestamp, Value};
 use pcp_pmda::{Call, Instances, OwnMetrics, SetWriter};
 
 use super::catalogue::{Catalogue, Metadata};
 use super::snapshot::Snapshot;
+use super::steady::Steady;
 
 /// The agent within a fetch. The engine asks for operands and instances by turns, never for one within
 /// the other, so the cell is never borrowed twice.
@@ -93,15 +94,19 @@ impl<S> OperandValues for AgentValues<'_, '_, '_, S> {
 pub(crate) struct Session {
     /// Bindings and history of what is made of the agent's own metrics only.
     context: DerivedContext,
-    /// The fetch that the operands' values are of.
+    /// The fetch that the operands' values are of, and its time.
     fetch: u64,
+    time: Timestamp,
+    clock: Steady,
     /// Room for the values of one operand.
     values: Vec<InstanceValue>,
     /// Bindings and history of what is made of samples. Apart from the others, with whom it must not share
     /// values: those are of a fetch, these of a sample.
     sampled: DerivedContext,
-    /// The sample that the operands' values are of.
+    /// The sample that the operands' values are of, and its time.
     sample: u64,
+    sample_time: Timestamp,
+    sample_clock: Steady,
     /// What each of those had for that sample, or one before.
     results: FxHashMap<Pmid, Computed>,
     /// The metrics made of samples that the client has asked for, by [`Pmid::local`].
@@ -158,12 +163,13 @@ impl Session {
         // All metrics of a fetch see the same values of their operands.
         if self.fetch != call.fetch.number {
             self.fetch = call.fetch.number;
+            self.time = self.clock.next(call.fetch.time);
             context.begin_fetch();
         }
         // Binds it, if this client has not used it before.
         context.meta(definition)?;
         let mut operand_values = AgentValues { operands: &operands, values: &mut self.values };
-        let mut answers = context.answers(slice::from_ref(&definition), call.fetch.time);
+        let mut answers = context.answers(slice::from_ref(&definition), self.time);
         write(answers.answer(definition, &mut operand_values).values()?, values);
         Ok(())
     }
@@ -190,6 +196,7 @@ impl Session {
         let mut context = self.sampled.attach(registry, &mut source);
         if self.sample != number {
             self.sample = number;
+            self.sample_time = self.sample_clock.next(snapshot.sample.time);
             context.begin_fetch();
             // Those of definitions that are gone would stay for as long as the client does.
             self.results.retain(|pmid, _| registry.find_pmid(*pmid).is_some());
@@ -199,7 +206,7 @@ impl Session {
         let computed = self.results.entry(definition).or_insert_with(empty);
         if computed.sample != number {
             let mut operand_values = AgentValues { operands: &operands, values: &mut self.values };
-            let mut answers = context.answers(slice::from_ref(&definition), snapshot.sample.time);
+            let mut answers = context.answers(slice::from_ref(&definition), self.sample_time);
             let column = answers.answer(definition, &mut operand_values).values();
             computed.sample = number;
             match (&mut computed.column, column) {

@@ -117,6 +117,24 @@ fn each_client_has_its_own_history_until_it_goes() {
 }
 
 #[test]
+fn no_rate_is_negative_because_the_clock_was_put_back() {
+    let mut fixture = Fixture::new("r = rate(jumpseat.control.recent)\n");
+    let client = fixture.core().client_open();
+    let mut rate = |time, recent| match &fixture.fetch(client, time, recent, &["r"])[..] {
+        [Ok(values)] => values.first().map(|value| match value {
+            Value::Double(rate) => *rate,
+            other => panic!("{other:?}"),
+        }),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(rate(1000, 10), None);
+    assert_eq!(rate(1010, 20), Some(1.0));
+    // By a quarter of an hour.
+    assert!(rate(110, 30).is_some_and(|rate| rate > 0.0));
+    assert_eq!(rate(120, 50), Some(2.0));
+}
+
+#[test]
 fn when_memory_is_used_up_clients_with_a_history_keep_it_and_new_ones_wait() {
     let mut fixture = Fixture::new("d = delta(jumpseat.control.recent)\n");
     let (a, b) = (fixture.core().client_open(), fixture.core().client_open());

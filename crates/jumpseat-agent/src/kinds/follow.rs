@@ -1,21 +1,22 @@
 //! Files, commands and journals: `[[file]]`, `[[command]]` and `[[journal]]`, and `jumpseat.self.follow.*`.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use jumpseat_source::InvalidKey;
 use jumpseat_source::follow::stats::SourceStats;
-use jumpseat_source::follow::{
-    self, CommandConfig, FileConfig, Follow, FollowConfig, FollowStats, JournalConfig,
-};
-use jumpseat_source::{InvalidKey, Outlet};
+use jumpseat_source::follow::{self, CommandConfig, FileConfig, Follow, FollowStats, JournalConfig};
 use pcp_model::{Units, Value, ValueType};
 use pcp_pmda::Metric;
 
 use crate::config::{Config, InvalidTable};
+use crate::confine::Trust;
 use crate::identity::SOURCES;
+use crate::reach::Need;
 use crate::state::State;
 
-use super::kind::{Running, SourceKind, StartError, check_tables, load};
+use super::kind::{Site, SourceKind, StartError, Started, Wanted, check_tables, load};
 
 /// All that one thread follows.
 pub(super) struct Followed;
@@ -53,20 +54,32 @@ impl SourceKind for Followed {
         if self.sources(config) == 0 { 0 } else { follow::QUEUE }
     }
 
-    fn start(&self, config: &Config, outlet: &Outlet, running: &mut Running<'_>) -> Result<(), StartError> {
-        let follow = FollowConfig {
-            files: config.file.clone(),
-            commands: config.command.clone(),
-            journals: config.journal.clone(),
+    fn wanted<'a>(&self, config: &'a Config) -> Vec<Wanted<'a>> {
+        let start = move |site: &mut Site<'_>| {
+            let follow = site.trust.reach().allows(config);
+            let source = Follow::start(&follow, config.events.max_sources as usize, site.outlet)
+                .map_err(|error| StartError::new("files and commands".to_owned(), error))?;
+            let stats = Arc::clone(&source.stats);
+            Ok(Started { thread: Box::new(source), stats: Some(stats) })
         };
-        if follow.is_empty() {
-            return Ok(());
+        // One thread for all, which sees to what changes by itself.
+        let wanted = Wanted {
+            what: "files and commands".to_owned(),
+            key: String::new(),
+            need: Need::Nothing,
+            start: Box::new(start),
+        };
+        (self.sources(config) > 0).then_some(wanted).into_iter().collect()
+    }
+
+    fn adapt(&self, thread: &(dyn Any + Send), config: &Config, trust: &Trust) {
+        if let Some(thread) = thread.downcast_ref::<Follow>() {
+            if !thread.follow(&trust.reach().allows(config)) {
+                tracing::warn!(
+                    "files and commands are followed as configured once there is room for their records"
+                );
+            }
         }
-        let source = Follow::start(&follow, config.events.max_sources as usize, outlet)
-            .map_err(|error| StartError::new("files and commands".to_owned(), error))?;
-        running.count_in(Arc::clone(&source.stats));
-        running.add(source);
-        Ok(())
     }
 
     fn metrics(&self) -> Vec<Metric<State>> {

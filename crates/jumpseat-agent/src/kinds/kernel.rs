@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use jumpseat_source::InvalidKey;
 use jumpseat_source::tracefs::{self, KernelConfig, KernelStats, TracefsSource};
-use jumpseat_source::{InvalidKey, Outlet};
 use pcp_model::{Inst, Units, Value, ValueType};
 use pcp_pmda::Metric;
 
 use crate::config::{Config, InvalidTable};
 use crate::identity::SOURCES;
+use crate::reach::Need;
 use crate::state::State;
 
-use super::kind::{Running, SourceKind, StartError, check_tables, load};
+use super::kind::{Site, SourceKind, StartError, Started, Wanted, check_tables, load};
 
 /// The kernel sources.
 pub(super) struct Kernel;
@@ -41,14 +42,23 @@ impl SourceKind for Kernel {
         config.kernel.len() * tracefs::QUEUE
     }
 
-    fn start(&self, config: &Config, outlet: &Outlet, running: &mut Running<'_>) -> Result<(), StartError> {
-        for kernel in &config.kernel {
-            let source = TracefsSource::start(kernel, running.helpers.opener(&kernel.source), outlet)
-                .map_err(|error| StartError::new(format!("kernel source {}", kernel.source), error))?;
-            running.count_in(Arc::clone(&source.stats));
-            running.add(source);
-        }
-        Ok(())
+    fn wanted<'a>(&self, config: &'a Config) -> Vec<Wanted<'a>> {
+        let one = |kernel: &'a KernelConfig| {
+            let start = move |site: &mut Site<'_>| {
+                let opener = site.trust.helpers.opener(&kernel.source);
+                let source = TracefsSource::start(kernel, opener, site.outlet)
+                    .map_err(|error| StartError::new(format!("kernel source {}", kernel.source), error))?;
+                let stats = Arc::clone(&source.stats);
+                Ok(Started { thread: Box::new(source), stats: Some(stats) })
+            };
+            Wanted {
+                what: format!("kernel source {}", kernel.source),
+                key: format!("{kernel:?}"),
+                need: Need::Kernel(kernel),
+                start: Box::new(start),
+            }
+        };
+        config.kernel.iter().map(one).collect()
     }
 
     fn metrics(&self) -> Vec<Metric<State>> {

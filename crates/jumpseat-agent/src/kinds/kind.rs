@@ -5,12 +5,14 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use jumpseat_source::tracefs::Helpers;
 use jumpseat_source::{InvalidKey, Outlet};
 use pcp_pmda::Metric;
 
 use crate::config::{Config, InvalidTable};
+use crate::confine::Trust;
+use crate::reach::Need;
 use crate::state::State;
+use crate::state::threads::ThreadStats;
 
 /// A kind of source.
 pub(crate) trait SourceKind {
@@ -34,11 +36,11 @@ pub(crate) trait SourceKind {
     /// How many batches of its sources may wait for the event loop.
     fn queue(&self, config: &Config) -> usize;
 
-    /// Starts what its tables say.
-    ///
-    /// # Errors
-    /// The first that does not start; those that did are in `running`.
-    fn start(&self, config: &Config, outlet: &Outlet, running: &mut Running<'_>) -> Result<(), StartError>;
+    /// What is to run for its tables.
+    fn wanted<'a>(&self, config: &'a Config) -> Vec<Wanted<'a>>;
+
+    /// Has one that runs, and runs on, do what the tables say now.
+    fn adapt(&self, _thread: &(dyn Any + Send), _config: &Config, _trust: &Trust) {}
 
     /// The metrics that tell how it does.
     fn metrics(&self) -> Vec<Metric<State>>;
@@ -59,29 +61,40 @@ impl StartError {
     pub(super) fn new(what: String, error: impl Error + Send + Sync + 'static) -> StartError {
         StartError { what, error: Box::new(error) }
     }
-}
 
-/// The threads of sources: they end when this is dropped.
-pub(crate) type Threads = Vec<Box<dyn Any + Send>>;
-
-/// Where a kind puts what it has started.
-pub(crate) struct Running<'a> {
-    pub(super) threads: Threads,
-    /// Who opens the kernel's files.
-    pub(super) helpers: &'a Helpers,
-    pub(super) state: &'a mut State,
-}
-
-impl Running<'_> {
-    /// A thread runs until its handle is dropped.
-    pub(crate) fn add(&mut self, thread: impl Any + Send) {
-        self.threads.push(Box::new(thread));
+    /// For what words are enough.
+    pub(super) fn words(what: String, words: String) -> StartError {
+        StartError { what, error: words.into() }
     }
+}
 
+/// One thread that is to run.
+pub(crate) struct Wanted<'a> {
+    /// What it is and where, for messages.
+    pub(super) what: String,
+    /// All that it depends on: one that runs runs on as long as this is the same.
+    pub(super) key: String,
+    /// What it needs of what an agent may have given up.
+    pub(super) need: Need<'a>,
+    /// Starts it.
+    pub(super) start: Box<dyn Fn(&mut Site<'_>) -> Result<Started, StartError> + 'a>,
+}
+
+/// Where sources are started.
+pub(crate) struct Site<'a> {
+    /// Where they hand over.
+    pub(super) outlet: &'a Outlet,
+    /// What the process has kept of its rights.
+    pub(super) trust: &'a Trust,
     /// What threads count, for the metrics of their kind.
-    pub(crate) fn count_in<T: Send + Sync + 'static>(&mut self, stats: Arc<T>) {
-        self.state.threads.add(stats);
-    }
+    pub(super) stats: &'a mut ThreadStats,
+}
+
+/// A thread that runs until this is dropped.
+pub(crate) struct Started {
+    pub(super) thread: Box<dyn Any + Send>,
+    /// What it counts. Nobody is told of that any more when it has ended, unless it was given to [`Site::stats`] by itself.
+    pub(super) stats: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Checks one table after the other, and whether it gets into the way of an earlier one.

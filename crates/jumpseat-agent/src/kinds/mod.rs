@@ -10,35 +10,94 @@ mod otlp;
 mod socket;
 
 use jumpseat_source::Outlet;
-use jumpseat_source::tracefs::Helpers;
 
 use crate::config::Config;
-use crate::state::State;
+use crate::confine::Trust;
+use crate::reach::Reach;
+use crate::state::threads::ThreadStats;
 
-use kind::{Running, SourceKind};
+use kind::{Site, SourceKind, Started, Wanted};
 
 pub(crate) use kind::StartError;
-pub(crate) use kind::Threads;
 
 /// All kinds, in the order in which they are checked and started.
 pub(crate) const ALL: [&dyn SourceKind; 4] =
     [&socket::Sockets, &otlp::Otlp, &follow::Followed, &kernel::Kernel];
 
-/// Starts all sources that the configuration names.
-///
-/// # Errors
-/// The first that does not start; those that did have ended then.
-pub(crate) fn start(
-    config: &Config,
-    outlet: &Outlet,
-    helpers: &Helpers,
-    state: &mut State,
-) -> Result<Threads, StartError> {
-    let mut running = Running { threads: Threads::new(), helpers, state };
-    for kind in ALL {
-        kind.start(config, outlet, &mut running)?;
+/// All sources that run. They end when this is dropped.
+#[derive(Default)]
+pub(crate) struct Sources {
+    running: Vec<Running>,
+    /// What their threads count.
+    stats: ThreadStats,
+}
+
+/// One that runs.
+struct Running {
+    /// Its kind's number in [`ALL`].
+    kind: usize,
+    key: String,
+    started: Started,
+}
+
+impl Sources {
+    /// Starts what the configuration names and does not run, ends what runs and is not named any more, and leaves alone
+    /// what is the same. Gives what could not be started, in that order.
+    pub(crate) fn apply(&mut self, config: &Config, outlet: &Outlet, trust: &Trust) -> Vec<StartError> {
+        let mut wanted: Vec<(usize, Wanted<'_>)> = Vec::new();
+        for (number, kind) in ALL.iter().enumerate() {
+            wanted.extend(kind.wanted(config).into_iter().map(|wanted| (number, wanted)));
+        }
+        let is = |running: &Running, (kind, wanted): &(usize, Wanted<'_>)| {
+            running.kind == *kind && running.key == wanted.key
+        };
+        // First, as what is new may need the places of what has gone.
+        let stats = &mut self.stats;
+        self.running.retain(|running| {
+            let stays = wanted.iter().any(|wanted| is(running, wanted));
+            if let Some(counted) = running.started.stats.as_ref().filter(|_| !stays) {
+                stats.remove(counted);
+            }
+            stays
+        });
+        let refused = trust.reach().refused_programs(config).into_iter();
+        let mut failed: Vec<StartError> = refused.map(|(what, why)| StartError::words(what, why)).collect();
+        for one in &wanted {
+            if let Some(running) = self.running.iter().find(|running| is(running, one)) {
+                ALL[one.0].adapt(running.started.thread.as_ref(), config, trust);
+                continue;
+            }
+            match start(&one.1, &mut Site { outlet, trust, stats: &mut self.stats }) {
+                Ok(started) => {
+                    self.stats.extend(started.stats.clone());
+                    self.running.push(Running { kind: one.0, key: one.1.key.clone(), started });
+                }
+                Err(error) => failed.push(error),
+            }
+        }
+        failed
     }
-    Ok(running.threads)
+
+    /// What the threads count that run now.
+    pub(crate) fn stats(&self) -> ThreadStats {
+        self.stats.clone()
+    }
+}
+
+fn start(wanted: &Wanted<'_>, site: &mut Site<'_>) -> Result<Started, StartError> {
+    match site.trust.reach().refuses(wanted.need) {
+        Some(why) => Err(StartError::words(wanted.what.clone(), why)),
+        None => (wanted.start)(site),
+    }
+}
+
+/// What of a configuration a process may not start any more, and why.
+pub(crate) fn refused(config: &Config, reach: &Reach) -> Vec<(String, String)> {
+    let mut refused = reach.refused_programs(config);
+    for wanted in ALL.iter().flat_map(|kind| kind.wanted(config)) {
+        refused.extend(reach.refuses(wanted.need).map(|why| (wanted.what, why)));
+    }
+    refused
 }
 
 /// How many sources the tables of all kinds name. An agent without any is worth one source, besides that of OTLP.

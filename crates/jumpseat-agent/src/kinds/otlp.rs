@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use jumpseat_source::OtlpStats;
 use jumpseat_source::otlp::{OtlpConfig, OtlpSource};
-use jumpseat_source::{OtlpStats, Outlet};
 use pcp_model::{Units, ValueType};
 use pcp_pmda::Metric;
 
 use crate::config::{Config, InvalidTable};
+use crate::reach::Need;
 use crate::state::State;
 
-use super::kind::{Running, SourceKind, StartError, load};
+use super::kind::{Site, SourceKind, StartError, Started, Wanted, load};
 
 /// OTLP over HTTP and over gRPC, which count together.
 pub(super) struct Otlp;
@@ -33,15 +34,27 @@ impl SourceKind for Otlp {
         if config.otlp.is_on() { config.otlp.queue } else { 0 }
     }
 
-    fn start(&self, config: &Config, outlet: &Outlet, running: &mut Running<'_>) -> Result<(), StartError> {
-        let stats: Arc<OtlpStats> = Arc::default();
-        if config.otlp.is_on() {
-            let source = OtlpSource::start(&config.otlp, outlet, &stats)
-                .map_err(|error| StartError::new(listener(&config.otlp, &error), error))?;
-            running.add(source);
-        }
-        running.count_in(stats);
-        Ok(())
+    fn wanted<'a>(&self, config: &'a Config) -> Vec<Wanted<'a>> {
+        let start = move |site: &mut Site<'_>| {
+            let otlp = &config.otlp;
+            // The next one counts on where the one before has ended.
+            let before = site.stats.shared::<OtlpStats>().next();
+            let stats = before.unwrap_or_else(|| {
+                let stats: Arc<OtlpStats> = Arc::default();
+                site.stats.add(Arc::clone(&stats));
+                stats
+            });
+            let source = OtlpSource::start(otlp, site.outlet, &stats)
+                .map_err(|error| StartError::new(listener(otlp, &error), error))?;
+            Ok(Started { thread: Box::new(source), stats: None })
+        };
+        let wanted = Wanted {
+            what: "OTLP".to_owned(),
+            key: format!("{:?}", config.otlp),
+            need: Need::Nothing,
+            start: Box::new(start),
+        };
+        config.otlp.is_on().then_some(wanted).into_iter().collect()
     }
 
     fn metrics(&self) -> Vec<Metric<State>> {

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use jumpseat_source::socket::{SocketSource, SocketStats};
-use jumpseat_source::{InvalidKey, Outlet, SocketConfig};
+use jumpseat_source::{InvalidKey, SocketConfig};
 use pcp_model::{Units, Value, ValueType};
 use pcp_pmda::Metric;
 
 use crate::config::{Config, InvalidTable};
+use crate::reach::Need;
 use crate::state::State;
 
-use super::kind::{Running, SourceKind, StartError, check_tables, load};
+use super::kind::{Site, SourceKind, StartError, Started, Wanted, check_tables, load};
 
 /// The ingest sockets.
 pub(super) struct Sockets;
@@ -36,15 +37,25 @@ impl SourceKind for Sockets {
         config.socket.iter().map(|socket| socket.queue).sum()
     }
 
-    fn start(&self, config: &Config, outlet: &Outlet, running: &mut Running<'_>) -> Result<(), StartError> {
-        for socket in &config.socket {
-            let source = SocketSource::start(socket, outlet).map_err(|error| {
-                StartError::new(format!("ingest socket {}", socket.path.display()), error)
-            })?;
-            running.count_in(Arc::clone(&source.stats));
-            running.add(source);
-        }
-        Ok(())
+    fn wanted<'a>(&self, config: &'a Config) -> Vec<Wanted<'a>> {
+        let one = |socket: &'a SocketConfig| {
+            let what = format!("ingest socket {}", socket.path.display());
+            let start = move |site: &mut Site<'_>| {
+                let source = SocketSource::start(socket, site.outlet).map_err(|error| {
+                    StartError::new(format!("ingest socket {}", socket.path.display()), error)
+                })?;
+                // What a socket has counted stays counted when it goes.
+                site.stats.add(Arc::clone(&source.stats));
+                Ok(Started { thread: Box::new(source), stats: None })
+            };
+            Wanted {
+                what,
+                key: format!("{socket:?}"),
+                need: Need::Place(&socket.path),
+                start: Box::new(start),
+            }
+        };
+        config.socket.iter().map(one).collect()
     }
 
     fn metrics(&self) -> Vec<Metric<State>> {

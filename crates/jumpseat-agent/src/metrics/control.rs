@@ -3,13 +3,14 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::refusal::refuse_control;
 use crate::config::{ByteSize, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET, SAMPLE_INTERVAL};
 use crate::reload::reload;
 use crate::state::State;
 use pcp_model::{PmError, Units, Value, ValueType};
-use pcp_pmda::{Access, Metric};
+use pcp_pmda::{Access, Call, Metric};
 
-/// What may be stored, for the log: the protocol has an error number for a client, and no words.
+/// What may be stored, in words.
 type Allowed = String;
 
 pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
@@ -19,8 +20,10 @@ pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
                 .units(Units::BYTE)
                 .discrete()
                 .value(move |state: &mut State| get(state).0)
-                .store(move |state, _, _, value| match value {
-                    Value::U64(bytes) => set(state, *bytes).map_err(|allowed| refuse(name, *bytes, &allowed)),
+                .store(move |state, call, _, value| match value {
+                    Value::U64(bytes) => {
+                        set(state, *bytes).map_err(|allowed| refuse(state, call, name, value, &allowed))
+                    }
                     _ => Err(PmError::BADSTORE),
                 })
                 .access(access.clone())
@@ -64,14 +67,12 @@ pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
             .units(Units::COUNT)
             .discrete()
             .value(|state: &mut State| state.limits.recent)
-            .store(|state, _, _, value| match value {
+            .store(|state, call, _, value| match value {
                 Value::U32(number) if *number <= MAX_RECENT => {
                     state.set_recent(*number);
                     Ok(())
                 }
-                Value::U32(number) => {
-                    Err(refuse("recent", u64::from(*number), &format!("0 to {MAX_RECENT}")))
-                }
+                Value::U32(_) => Err(refuse(state, call, "recent", value, &format!("0 to {MAX_RECENT}"))),
                 _ => Err(PmError::BADSTORE),
             })
             .access(access.clone()),
@@ -79,17 +80,14 @@ pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
             .units(Units::MILLISECOND)
             .discrete()
             .value(|state: &mut State| state.derived.foreign.interval().as_millis() as u32)
-            .store(|state, _, _, value| match value {
+            .store(|state, call, _, value| match value {
                 Value::U32(millis) => {
                     let interval = Duration::from_millis(u64::from(*millis));
                     if !SAMPLE_INTERVAL.contains(&interval) {
                         let [least, most] =
                             [SAMPLE_INTERVAL.start(), SAMPLE_INTERVAL.end()].map(Duration::as_millis);
-                        return Err(refuse(
-                            "sample_interval",
-                            u64::from(*millis),
-                            &format!("{least} to {most}"),
-                        ));
+                        let allowed = format!("{least} to {most}");
+                        return Err(refuse(state, call, "sample_interval", value, &allowed));
                     }
                     state.derived.set_interval(interval);
                     Ok(())
@@ -101,11 +99,19 @@ pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
             .units(Units::COUNT)
             .discrete()
             .value(|state: &mut State| state.derived.reloads())
-            .store(|state, _, _, value| match value {
+            .store(|state, call, _, value| match value {
                 Value::U32(1) if reload(state) => Ok(()),
-                // The log has the reason.
-                Value::U32(1) => Err(PmError::GENERIC),
-                _ => Err(PmError::BADSTORE),
+                Value::U32(1) => {
+                    refuse_control(
+                        state,
+                        call,
+                        "reload",
+                        value,
+                        "nothing has changed; the agent's log tells why",
+                    );
+                    Err(PmError::GENERIC)
+                }
+                _ => Err(refuse(state, call, "reload", value, "1, which reads the configuration again")),
             })
             .access(access.clone()),
     ]
@@ -115,7 +121,6 @@ fn within(bytes: u64, right: &RangeInclusive<u64>) -> Result<(), Allowed> {
     if right.contains(&bytes) { Ok(()) } else { Err(format!("{} to {} bytes", right.start(), right.end())) }
 }
 
-fn refuse(name: &str, value: u64, allowed: &str) -> PmError {
-    tracing::warn!("jumpseat.control.{name} = {value} refused: allowed is {allowed}");
-    PmError::BADSTORE
+fn refuse(state: &mut State, call: &Call<'_>, name: &str, value: &Value, allowed: &str) -> PmError {
+    refuse_control(state, call, name, value, &format!("allowed is {allowed}"))
 }

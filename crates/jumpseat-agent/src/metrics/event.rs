@@ -8,7 +8,7 @@ use pcp_event::filter::MAX_COST;
 use pcp_model::{Inst, PM_IN_NULL, PmError, Units, Value, ValueType};
 use pcp_pmda::{Call, Metric, SetWriter};
 
-use super::position::refuse;
+use super::refusal::refuse;
 
 /// Bytes of an answer without which a source has to wait: the largest record, and what goes before it.
 const ROOM_FOR_ONE: usize = MAX_RECORD + 4096;

@@ -9,6 +9,7 @@ pub(crate) mod labels;
 mod log;
 mod own;
 mod position;
+mod refusal;
 mod source;
 mod source_control;
 mod span;
@@ -28,6 +29,7 @@ pub(crate) fn all(access: &Access) -> Vec<Metric<State>> {
     metrics.extend(log::metrics());
     metrics.extend(client::metrics());
     metrics.extend(position::metrics());
+    metrics.extend(refusal::metrics());
     metrics.extend(control::metrics(access));
     metrics.extend(source_control::metrics(access));
     metrics.extend(span::metrics());

@@ -12,8 +12,9 @@
 //! `jumpseat.control.client.position` does for both.
 
 use std::io::Write;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
+use super::refusal::refuse;
 use crate::identity::SOURCES;
 use crate::state::State;
 use crate::state::streams::places::{PlaceRefused, Wanted};
@@ -39,21 +40,7 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
         position("jumpseat.control.client.position", &[ArrayKind::Event, ArrayKind::HighRes]),
         position("jumpseat.event.position", &[ArrayKind::Event]),
         position("jumpseat.event.highres_position", &[ArrayKind::HighRes]),
-        Metric::new("jumpseat.control.client.refused", ValueType::String).discrete().each(
-            |state: &mut State, call, _| {
-                Ok(state.streams.refusal(call.client).map(|reason| Value::from(reason.to_owned())))
-            },
-        ),
     ]
-}
-
-/// Tells why something that a client has stored is refused: the log, and the client if it asks.
-pub(super) fn refuse(state: &mut State, call: &Call<'_>, what: &str, reason: &str) {
-    // Whoever may store may not fill the log.
-    if let Some(held_back) = state.refused_stores.allow(Instant::now()) {
-        tracing::warn!(held_back, "{what} refused: {reason}");
-    }
-    state.streams.refuse(call.client, reason);
 }
 
 /// The client's place in each source it has a stream of.

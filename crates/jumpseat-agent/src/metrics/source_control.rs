@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::refusal::refuse_control;
 use crate::config::{ByteSize, MIN_SOURCE_BUDGET};
 use crate::identity::SOURCES;
 use crate::state::State;
@@ -22,7 +23,7 @@ pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
             .each(move |state: &mut State, _, inst| {
                 Ok(state.sources.get(inst).map(|source| get(source, &source.gate.settings().1)))
             })
-            .store(move |state: &mut State, _, inst, value| {
+            .store(move |state: &mut State, call, inst, value| {
                 let source = state.sources.get(inst).ok_or(PmError::INST)?;
                 let stored = match set(&source.stored, value) {
                     None => Err("not a value that it can have".to_owned()),
@@ -31,19 +32,16 @@ pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
                         Err(invalid) => Err(invalid.to_string()),
                     },
                 };
-                let stored = stored.map_err(|problem| {
-                    let whose = &source.name;
-                    // Whoever may store may not fill the log.
-                    if let Some(held_back) = state.refused_stores.allow(std::time::Instant::now()) {
-                        tracing::warn!(
-                            held_back,
-                            "jumpseat.control.source.{name}[{whose}] = {value:?} refused: {problem}"
-                        );
+                match stored {
+                    Ok(stored) => {
+                        state.store_rule(inst, stored);
+                        Ok(())
                     }
-                    PmError::BADSTORE
-                })?;
-                state.store_rule(inst, stored);
-                Ok(())
+                    Err(problem) => {
+                        let metric = format!("source.{name}[{}]", source.name);
+                        Err(refuse_control(state, call, &metric, value, &problem))
+                    }
+                }
             })
             .access(access.clone())
     };

@@ -11,15 +11,16 @@ pub(crate) mod contexts;
 mod event_types;
 pub(crate) mod fields;
 mod pmcd;
+mod refusals;
 mod shares;
 pub(crate) mod source;
 mod sources;
 pub(crate) mod spans;
 pub(crate) mod streams;
-mod threads;
+pub(crate) mod threads;
 mod turn;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -28,7 +29,7 @@ use jumpseat_source::{Definition, Delivery, Inlet, Registry, Rules, ledger};
 use pcp_ids::IdsError;
 use pcp_model::Inst;
 use pcp_net::{Limiter, Restarts};
-use pcp_pmda::{ClientId, Stats};
+use pcp_pmda::{ClientId, Grants, Stats};
 
 use crate::config::{Config, EventsConfig};
 use crate::confine::Trust;
@@ -37,6 +38,7 @@ use crate::derived::Derived;
 use contexts::Contexts;
 use event_types::EventTypes;
 use fields::Fields;
+use refusals::Refusals;
 use source::Source;
 use sources::Sources;
 use spans::Spans;
@@ -44,6 +46,9 @@ use streams::Streams;
 use threads::ThreadStats;
 pub(crate) use turn::FetchWork;
 use turn::Turn;
+
+/// Reads the configuration again and puts it into effect; tells whether all went well.
+pub(crate) type Reload = Box<dyn FnMut(&mut State) -> bool + Send>;
 
 /// Everything the metric tables read and write.
 pub struct State {
@@ -77,8 +82,10 @@ pub struct State {
     turn: Turn,
     /// Limits, as configured or stored.
     pub(crate) limits: EventsConfig,
-    /// The configuration file, to be read again.
-    pub(crate) config_file: Option<PathBuf>,
+    /// What reads the configuration again, if there is one.
+    pub(crate) reload: Option<Reload>,
+    /// Who may fetch and store from now on, until the event loop has taken it.
+    pub(crate) grants: Option<Grants>,
     /// What the event loop counts, once there is one.
     pub(crate) load: Arc<Stats>,
     /// What the source threads count.
@@ -93,12 +100,13 @@ pub struct State {
     pub(crate) epoch: u64,
     /// Holds back messages about what clients store and is refused: nobody may fill the log with them.
     pub(crate) refused_stores: Limiter,
+    /// What became of the last ones, for those who ask.
+    pub(crate) refusals: Refusals,
 }
 
 impl State {
     /// The state at start-up: what the registry knows already, and nothing received. `dir`: where the identifiers are
-    /// kept that are not the registry's; `None` keeps them in memory. `config_file`: where the configuration is from,
-    /// if it is to be read again.
+    /// kept that are not the registry's; `None` keeps them in memory.
     ///
     /// # Errors
     /// The file with the numbers of derived metrics.
@@ -107,7 +115,6 @@ impl State {
         registry: Arc<Registry>,
         inlet: Inlet,
         dir: Option<&Path>,
-        config_file: Option<&Path>,
     ) -> Result<State, IdsError> {
         let domain = registry.domain();
         let mut state = State {
@@ -126,14 +133,16 @@ impl State {
             fetch_work: FetchWork::default(),
             turn: Turn::new(),
             limits: config.events.clone(),
-            config_file: config_file.map(Path::to_owned),
+            reload: None,
+            grants: None,
             load: Arc::default(),
             threads: ThreadStats::default(),
             restarts: Arc::default(),
             trust: Trust::default(),
             started: Instant::now(),
             epoch: new_epoch(),
-            refused_stores: Limiter::new(3, Duration::from_secs(10)),
+            refused_stores: Limiter::new(10, Duration::from_secs(10)),
+            refusals: Refusals::default(),
         };
         while state.drain() {}
         Ok(state)
@@ -240,7 +249,6 @@ impl State {
 
     fn deliver(&mut self, mut delivery: Delivery) {
         let inst = delivery.source;
-        self.sources.activate(inst);
         // Before the records: their share of the memory must be theirs when they come in.
         self.sources.make_room(inst, delivery.batch.bytes().len(), &self.limits);
         self.sources.update_sender(&mut delivery);
@@ -257,11 +265,12 @@ impl State {
         }
         // A loss goes into the log where it happened: before the batch.
         source.enter(&delivery);
+        let name = Arc::clone(&source.name);
+        self.sources.activate(inst);
         self.fields_folded += delivery.tallies.folded;
         self.types.count(&delivery.tallies.types);
         // Spans look at the records while they are still in the batch: the log takes it as a whole, and may drop some
         // of them at once. Room for open spans is made at the cost of any source, so all are needed, not only this.
-        let name = Arc::clone(&source.name);
         self.spans.batch(&mut self.sources, (inst, &name), &delivery.batch, &self.fields);
         if let Some(source) = self.sources.get_mut(inst) {
             source.log.append(delivery.batch);

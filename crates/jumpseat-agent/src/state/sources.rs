@@ -92,19 +92,33 @@ impl Sources {
             return None;
         }
         self.by_inst.insert(inst, source);
+        // Of lives before.
+        self.add_reasons(inst);
         // The registry made its gate under the rules of that time; they may have changed since.
         self.store_rule(inst, SourceRule::default(), limits);
         self.by_inst.get_mut(&inst)
     }
 
-    /// Notes that a source has sent something; the first time it gets its reasons.
+    /// Notes that a source has sent something, some of which may have been refused for reasons that are new.
     pub(crate) fn activate(&mut self, inst: Inst) {
-        let Some(source) = self.by_inst.get_mut(&inst).filter(|source| !source.active) else { return };
-        source.active = true;
-        for reason in Reason::ALL {
+        if let Some(source) = self.by_inst.get_mut(&inst) {
+            source.active = true;
+        }
+        self.add_reasons(inst);
+    }
+
+    /// Gives a source the instances of the reasons for which something of it was refused.
+    fn add_reasons(&mut self, inst: Inst) {
+        let Some(source) = self.by_inst.get_mut(&inst) else { return };
+        for reason in Reason::ALL.into_iter().filter(|reason| source.account.rejected[*reason as usize] > 0) {
             // Instances are 31 bits: sources with very large ones have no instances of reasons, and lose nothing else.
             let Some(inst) = reason_inst(inst, reason) else { continue };
-            announced(self.reasons.add_as(inst, &format!("{}/{}", source.name, reason.word())), &source.name);
+            if self.reasons.name(inst).is_none() {
+                announced(
+                    self.reasons.add_as(inst, &format!("{}/{}", source.name, reason.word())),
+                    &source.name,
+                );
+            }
         }
     }
 

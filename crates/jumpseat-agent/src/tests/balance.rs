@@ -126,7 +126,7 @@ impl Bench {
         let (out, deliveries) = crossbeam_channel::bounded(4);
         let config = Config { events: limits, ..Config::default() };
         let inlet = Inlet::new(definitions, deliveries);
-        let state = State::open(&config, Arc::clone(&registry), inlet, None, None).unwrap();
+        let state = State::open(&config, Arc::clone(&registry), inlet, None).unwrap();
         let mut core = agent(state, DEFAULT_DOMAIN, None, &Access::Anyone).build().unwrap();
         let clients = std::array::from_fn(|_| core.client_open());
         Bench {

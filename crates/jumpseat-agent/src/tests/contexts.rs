@@ -112,7 +112,7 @@ impl Life {
         let (number, odd) = (field("number", ValueType::U64), field("odd", ValueType::U32));
         let (out, deliveries) = crossbeam_channel::bounded(4);
         let inlet = Inlet::new(definitions, deliveries);
-        let mut state = State::open(&Config::default(), Arc::clone(&registry), inlet, None, None).unwrap();
+        let mut state = State::open(&Config::default(), Arc::clone(&registry), inlet, None).unwrap();
         let place = Place { disk: Box::new(disk.clone()), name: NAME.to_owned(), path: NAME.into() };
         state.contexts = Contexts::at(place);
         let mut core = agent(state, DEFAULT_DOMAIN, None, &Access::Anyone).build().unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 use pcp_files::Links;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::{LINE_RANGE, Oversize};
 use crate::event::Limits;
@@ -17,7 +17,7 @@ use super::lines::{FieldNames, Pattern, Reading, When};
 use super::multiline::Multiline;
 
 /// How lines are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FormatName {
     /// The whole line is the message; a time and a severity at its beginning are taken.
@@ -52,7 +52,7 @@ impl FormatName {
 }
 
 /// Where to begin with a file that was never seen before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum From {
     /// With what is written from now on.
@@ -63,7 +63,7 @@ pub enum From {
 }
 
 /// Files to follow: one, or all that a pattern matches.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileConfig {
     /// A path, or a pattern with `*`, `?`, `[...]` and `**`.
@@ -123,7 +123,7 @@ impl Default for FileConfig {
 }
 
 /// What to run: a program with its arguments, or text for `/bin/sh`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(
     untagged,
     expecting = "a list such as [\"bpftrace\", \"-f\", \"json\", \"x.bt\"], or text for the shell"
@@ -155,7 +155,7 @@ impl std::fmt::Display for Run {
 }
 
 /// When to start a command again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {
     /// Whenever it has ended.
@@ -168,7 +168,7 @@ pub enum Restart {
 }
 
 /// A command whose standard output is a source.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandConfig {
     /// What to run.
@@ -225,7 +225,7 @@ impl Default for CommandConfig {
 }
 
 /// The systemd journal, read by `journalctl`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JournalConfig {
     /// The source's name.
@@ -278,10 +278,6 @@ impl FileConfig {
     /// # Errors
     /// The first key that is wrong.
     pub fn validate(&self) -> Result<(), InvalidKey> {
-        if self.path.as_os_str().is_empty() {
-            let words = "must be the path of a file, or a pattern such as \"/var/log/app/*.log\"";
-            return Err(InvalidKey::other("path", words));
-        }
         if self.path.to_str().is_none_or(|path| path.contains('\0')) {
             return Err(InvalidKey::other("path", "not UTF-8, or with a NUL"));
         }
@@ -293,7 +289,13 @@ impl FileConfig {
         self.multiline.as_ref().map_or(Ok(()), Multiline::validate)?;
         in_range("max_files", self.max_files as u64, 1..=65_536)?;
         in_range("partial_ms", self.partial_ms, 100..=MAX_BACKOFF)?;
-        check_limits(self.max_line, self.max_field)
+        check_limits(self.max_line, self.max_field)?;
+        // The last: a key that is not there says nothing of those that are.
+        if self.path.as_os_str().is_empty() {
+            let words = "must be the path of a file, or a pattern such as \"/var/log/app/*.log\"";
+            return Err(InvalidKey::other("path", words));
+        }
+        Ok(())
     }
 
     /// How its lines are read.
@@ -331,6 +333,12 @@ impl CommandConfig {
     /// # Errors
     /// The first key that is wrong.
     pub fn validate(&self) -> Result<(), InvalidKey> {
+        self.source.as_deref().map_or(Ok(()), check_source)?;
+        check_lines(&self.reading())?;
+        self.multiline.as_ref().map_or(Ok(()), Multiline::validate)?;
+        in_range("backoff_ms", self.backoff_ms, 10..=MAX_BACKOFF)?;
+        in_range("max_backoff_ms", self.max_backoff_ms, self.backoff_ms..=MAX_BACKOFF)?;
+        check_limits(self.max_line, self.max_field)?;
         let argv = self.run.argv();
         let empty = match &self.run {
             Run::Shell(text) => text.trim().is_empty(),
@@ -340,12 +348,7 @@ impl CommandConfig {
             let words = "must be a program and its arguments in a list, or text for the shell";
             return Err(InvalidKey::other("run", words));
         }
-        self.source.as_deref().map_or(Ok(()), check_source)?;
-        check_lines(&self.reading())?;
-        self.multiline.as_ref().map_or(Ok(()), Multiline::validate)?;
-        in_range("backoff_ms", self.backoff_ms, 10..=MAX_BACKOFF)?;
-        in_range("max_backoff_ms", self.max_backoff_ms, self.backoff_ms..=MAX_BACKOFF)?;
-        check_limits(self.max_line, self.max_field)
+        Ok(())
     }
 
     /// How its lines are read.

@@ -27,16 +27,17 @@ mod file;
 mod journal;
 mod stream;
 
-use std::io::{self, PipeReader};
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 pub use config::{CommandConfig, FileConfig, FormatName, From, JournalConfig, Restart, Run};
+pub use file::look;
 pub use multiline::{Multiline, Stack};
 pub use stats::{FollowStats, Phase};
 
@@ -60,11 +61,13 @@ const RETRY: Duration = Duration::from_millis(5);
 const ORDER: Duration = Duration::from_millis(20);
 /// Longer than records may wait for their turn (`order_window`).
 const LONGEST_ORDER: Duration = Duration::from_secs(61);
+/// How long to wait for the thread when it is told to follow other things.
+const CHANGE: Duration = Duration::from_secs(10);
 /// How often the account is brought up to date while there is no rest.
 const ACCOUNT_EVERY: Duration = Duration::from_millis(100);
 
 /// What to follow.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FollowConfig {
     /// Files.
     pub files: Vec<FileConfig>,
@@ -85,8 +88,46 @@ impl FollowConfig {
 #[derive(Debug)]
 pub struct Follow {
     _worker: Worker,
+    orders: Arc<Orders>,
+    /// Tells the thread that there are other orders.
+    wake: PipeWriter,
     /// What the thread tells about itself.
     pub stats: Arc<FollowStats>,
+}
+
+/// What the thread is to follow, which may change while it runs.
+#[derive(Debug)]
+struct Orders {
+    newest: Mutex<Order>,
+    /// One has been carried out.
+    done: Condvar,
+    /// Has a byte for each.
+    changed: PipeReader,
+}
+
+#[derive(Debug)]
+struct Order {
+    config: FollowConfig,
+    /// How many there were, and how many of them are done with.
+    given: u64,
+    done: u64,
+}
+
+impl Orders {
+    fn newest(&self) -> MutexGuard<'_, Order> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what is to be followed, which [`Orders::finish`] says it is.
+    fn take(&self) -> (FollowConfig, u64) {
+        let newest = self.newest();
+        (newest.config.clone(), newest.given)
+    }
+
+    fn finish(&self, order: u64) {
+        self.newest().done = order;
+        self.done.notify_all();
+    }
 }
 
 impl Follow {
@@ -96,11 +137,28 @@ impl Follow {
     /// [`StartError`].
     pub fn start(config: &FollowConfig, max_sources: usize, outlet: &Outlet) -> Result<Follow, StartError> {
         let stats = Arc::new(FollowStats::new(max_sources));
-        let (config, of_lives, of_thread) = (config.clone(), outlet.clone(), Arc::clone(&stats));
-        let again = move || Service::life(&config, &of_lives, &of_thread);
+        let (changed, wake) = io::pipe().map_err(StartError::system("following"))?;
+        let newest = Mutex::new(Order { config: config.clone(), given: 0, done: 0 });
+        let orders = Arc::new(Orders { newest, done: Condvar::new(), changed });
+        let (of_lives, of_thread, to_lives) = (outlet.clone(), Arc::clone(&stats), Arc::clone(&orders));
+        let again = move || Service::life(&to_lives, &of_lives, &of_thread);
         let first = again()?;
         let worker = Worker::kept("jumpseat-follow", &outlet.restarts, first, again);
-        Ok(Follow { _worker: worker.map_err(StartError::system("following"))?, stats })
+        Ok(Follow { _worker: worker.map_err(StartError::system("following"))?, orders, wake, stats })
+    }
+
+    /// Has the thread follow other things. What is the same is not touched: its files stay open, its commands run on. What
+    /// cannot be followed is in the log. Gives whether it has happened by now: the thread first hands over what it has, and
+    /// is waited for a while.
+    pub fn follow(&self, config: &FollowConfig) -> bool {
+        let mut newest = self.orders.newest();
+        newest.config.clone_from(config);
+        newest.given += 1;
+        let number = newest.given;
+        // A pipe has room for thousands of bytes, and one is enough.
+        let _ = (&self.wake).write(&[0]);
+        let done = self.orders.done.wait_timeout_while(newest, CHANGE, |order| order.done < number);
+        done.is_ok_and(|(_, wait)| !wait.timed_out())
     }
 }
 
@@ -113,7 +171,7 @@ struct Source {
 }
 
 enum Kind {
-    Command(Vec<String>),
+    Command(CommandConfig),
     Journal(JournalConfig),
 }
 
@@ -130,7 +188,7 @@ impl Source {
         };
         let join = config.multiline.as_ref().map(Join::new).transpose().map_err(StartError::Format)?;
         let job = Job::new(plan, Format { parser, limits: config.limits(), join }, stream);
-        Ok(Source { job, kind: Kind::Command(config.run.argv()), noted: <_>::default() })
+        Ok(Source { job, kind: Kind::Command(config.clone()), noted: <_>::default() })
     }
 
     fn journal(config: &JournalConfig, sink: &mut Sink) -> Result<Source, StartError> {
@@ -149,11 +207,20 @@ impl Source {
         Ok(Source { job, kind: Kind::Journal(config.clone()), noted: <_>::default() })
     }
 
+    /// Takes it out of what is wanted. Gives whether it was there.
+    fn take_from(&self, wanted: &mut FollowConfig) -> bool {
+        match &self.kind {
+            Kind::Command(command) => take(&mut wanted.commands, command),
+            Kind::Journal(journal) => take(&mut wanted.journals, journal),
+        }
+    }
+
     fn tick(&mut self, now: Instant, sink: &mut Sink, positions: &Positions) {
         let Source { job, kind, .. } = self;
         let (starts_without_output, lane) = (job.starts_without_output, job.lane());
         job.tick(now, sink, |sink| match kind {
-            Kind::Command(argv) => {
+            Kind::Command(config) => {
+                let argv = config.run.argv();
                 let mut command = Command::new(argv.first().map_or("", String::as_str));
                 command.args(argv.iter().skip(1));
                 (command, None)
@@ -203,6 +270,9 @@ struct Service {
     children: Vec<Source>,
     sink: Sink,
     stopped: PipeReader,
+    orders: Arc<Orders>,
+    /// There are other orders, which are followed once everything that was read has been handed over.
+    changed: bool,
     /// Room for a read of a command's output.
     buffer: Vec<u8>,
     next_account: Instant,
@@ -212,7 +282,8 @@ struct Service {
 
 impl Service {
     /// A life of the thread: it begins at the positions that are kept, and starts its commands.
-    fn life(config: &FollowConfig, outlet: &Outlet, stats: &Arc<FollowStats>) -> Result<Life, StartError> {
+    fn life(orders: &Arc<Orders>, outlet: &Outlet, stats: &Arc<FollowStats>) -> Result<Life, StartError> {
+        let (config, order) = orders.take();
         let mut sink = Sink::new(outlet.lanes(PATIENCE), Arc::clone(stats));
         let positions = Positions::load(outlet.state_dir.as_deref(), outlet.registry.domain());
         let files = Files::new(&config.files, positions, &mut sink)?;
@@ -229,10 +300,13 @@ impl Service {
             children,
             sink,
             stopped,
+            orders: Arc::clone(orders),
+            changed: false,
             buffer: Vec::new(),
             next_account: Instant::now(),
             ordered: None,
         };
+        orders.finish(order);
         let mut stop = Some(stop);
         // The thread polls the other end, which becomes readable when this one is closed.
         let stop = move || drop(stop.take());
@@ -263,6 +337,9 @@ impl Service {
                 child.tick(now, &mut self.sink, self.files.positions());
             }
             held = !self.hand_over(now);
+            if self.changed && !held {
+                self.change();
+            }
             if self.files.positions().due().is_some_and(|due| due <= now) {
                 self.files.save(&self.sink);
             }
@@ -275,6 +352,30 @@ impl Service {
         self.hand_over(Instant::now());
         self.files.save(&self.sink);
         end
+    }
+
+    /// Follows the orders as they are now.
+    fn change(&mut self) {
+        self.changed = false;
+        let (mut wanted, order) = self.orders.take();
+        let Service { files, children, sink, .. } = self;
+        let (kept, mut gone): (Vec<Source>, Vec<Source>) =
+            children.drain(..).partition(|child| child.take_from(&mut wanted));
+        *children = kept;
+        for child in &mut gone {
+            child.job.take_open_record(sink);
+        }
+        command::end_all(gone.iter_mut().map(|child| &mut child.job));
+        gone.iter().for_each(|child| sink.stats.ended(child.job.slot()));
+        files.reconfigure(&wanted.files, sink);
+        // What is left is new.
+        for command in &wanted.commands {
+            start(children, &format_args!("command {}", command.run), Source::command(command, sink));
+        }
+        for journal in &wanted.journals {
+            start(children, &format_args!("journal {}", journal.source), Source::journal(journal, sink));
+        }
+        self.orders.finish(order);
     }
 
     /// Hands over what there is. Gives whether there was room for it.
@@ -330,7 +431,11 @@ impl Service {
             let millis = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128);
             PollTimeout::try_from(millis as i32).unwrap_or(PollTimeout::MAX)
         });
-        let mut fds = vec![PollFd::new(self.stopped.as_fd(), PollFlags::POLLIN)];
+        let orders = Arc::clone(&self.orders);
+        let mut fds = vec![
+            PollFd::new(self.stopped.as_fd(), PollFlags::POLLIN),
+            PollFd::new(orders.changed.as_fd(), PollFlags::POLLIN),
+        ];
         fds.extend(self.files.fd().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         for child in &self.children {
             fds.extend(child.job.fds(held).map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
@@ -339,7 +444,12 @@ impl Service {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let stopped = fds.first().and_then(PollFd::any).unwrap_or(false);
+        let is_ready = |number: usize| fds.get(number).and_then(PollFd::any).unwrap_or(false);
+        let (stopped, changed) = (is_ready(0), is_ready(1));
+        if changed {
+            let _ = (&orders.changed).read(&mut [0; 64]);
+            self.changed = true;
+        }
         Ok(!stopped)
     }
 
@@ -361,6 +471,20 @@ impl Drop for Service {
     fn drop(&mut self) {
         // However its life has ended: the next one starts its own.
         command::end_all(self.children.iter_mut().map(|child| &mut child.job));
+    }
+}
+
+/// Takes an element out of a list. Gives whether it was there.
+fn take<T: PartialEq>(list: &mut Vec<T>, element: &T) -> bool {
+    let found = list.iter().position(|other| other == element);
+    found.map(|at| list.swap_remove(at)).is_some()
+}
+
+/// Takes in one that has come new, if it can be.
+fn start(children: &mut Vec<Source>, what: &dyn std::fmt::Display, made: Result<Source, StartError>) {
+    match made {
+        Ok(source) => children.push(source),
+        Err(error) => tracing::error!("{what}: not started: {error}"),
     }
 }
 

@@ -9,13 +9,13 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::lines::Join;
 use crate::setting::{InvalidKey, in_range};
 
 /// Languages whose stack traces are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stack {
     /// Java, and what else runs on its machine.
@@ -29,7 +29,7 @@ pub enum Stack {
 }
 
 /// Which lines are one record, and how long it may be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Multiline {
     /// A regular expression that the first line of each record matches.
     pub start: Option<String>,

@@ -126,6 +126,14 @@ impl FollowStats {
         })
     }
 
+    /// Nothing is read for a source any more.
+    pub(super) fn ended(&self, number: usize) {
+        let Some(slot) = self.slot(number) else { return };
+        slot.files.store(0, Ordering::Relaxed);
+        slot.behind.store(0, Ordering::Relaxed);
+        slot.set_phase(Phase::Ended);
+    }
+
     /// The account of this number. There are as many as sources may exist.
     pub(super) fn slot(&self, number: usize) -> Option<&SourceStats> {
         self.slots.get(number)

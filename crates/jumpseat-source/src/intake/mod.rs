@@ -119,6 +119,8 @@ pub struct Intake {
     displaced: bool,
     /// Bytes of the input's rest that hold no newline.
     scanned: usize,
+    /// Bytes of this call's lines that named a source for themselves, and are counted to that.
+    elsewhere: usize,
     /// The rest of an oversized line is being skipped.
     skipping: bool,
     /// Those of the sender.
@@ -145,6 +147,7 @@ impl Intake {
             clock: shared.default_clock,
             offset: Offset::default(),
             line: 0,
+            elsewhere: 0,
             sender: None,
             displaced: false,
             scanned: 0,
@@ -207,7 +210,7 @@ impl Intake {
                     self.line += 1;
                     self.offset.adjust_to(self.clock);
                     self.line((rest, false), arrived, shared, replies);
-                    shared.lanes.bytes(self.lane, rest.len());
+                    self.count_bytes(self.lane, rest.len(), shared);
                 }
             }
         }
@@ -271,7 +274,7 @@ impl Intake {
                     self.scanned = rest.len();
                 }
                 // What is incomplete counts when it is given again.
-                shared.lanes.bytes(self.lane, at - start_of_lane);
+                self.count_bytes(self.lane, at - start_of_lane, shared);
                 return at;
             };
             let end = self.scanned + newline;
@@ -288,12 +291,18 @@ impl Intake {
                 }
                 // A control line has changed the source: what came before it is of the one before.
                 if lane != self.lane {
-                    shared.lanes.bytes(lane, at - start_of_lane);
+                    self.count_bytes(lane, at - start_of_lane, shared);
                     start_of_lane = at;
                 }
             }
             at += end + 1;
         }
+    }
+
+    /// Counts the bytes of lines to a lane, but for those that have been counted to others.
+    fn count_bytes(&mut self, lane: LaneId, bytes: usize, shared: &mut Shared) {
+        let elsewhere = std::mem::take(&mut self.elsewhere);
+        shared.lanes.bytes(lane, bytes.saturating_sub(elsewhere));
     }
 
     #[cold]
@@ -345,7 +354,12 @@ impl Intake {
         let lane = match event.source {
             None => self.lane,
             // The registry counts what it refuses.
-            Some(name) => lanes.source(event.text(line, name)).unwrap_or(*default_source),
+            Some(name) => {
+                let lane = lanes.source(event.text(line, name)).unwrap_or(*default_source);
+                lanes.bytes(lane, line.len());
+                self.elsewhere += line.len();
+                lane
+            }
         };
         if let Some(number) = number {
             if lanes.is_there(lane, number) {

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::json;
+use super::token::Token;
 use super::value::AttributeLimits;
 use crate::setting::{InvalidKey, check_source, in_range};
 
 /// Where OTLP is taken in, and how much of it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OtlpConfig {
     /// Host and port of OTLP over HTTP, such as `localhost:4318`; `None`: not served.
@@ -102,6 +103,14 @@ impl OtlpConfig {
         in_range("idle_ms", self.idle_ms, 100..=3_600_000)?;
         in_range("queue", self.queue as u64, 1..=65_536)?;
         in_range("patience_ms", self.patience_ms, 0..=1000)
+    }
+
+    /// Checks the file with the token, if there is one: it is read, and that others may not is seen to.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_token(&self) -> Result<(), InvalidKey> {
+        self.token_file.as_deref().map_or(Ok(()), |path| Token::read(path).map(drop))
     }
 
     pub(super) fn limits(&self) -> AttributeLimits {

@@ -93,8 +93,8 @@ pub struct Registry {
     /// For gates of sources that are new.
     rules: ArcSwap<Rules>,
     /// Sources that have a place, besides those that rules name.
-    reserved: Vec<String>,
-    own: Vec<String>,
+    reserved: ArcSwap<Vec<String>>,
+    own: ArcSwap<Vec<String>>,
     /// Times a source was refused because its name is for others.
     forbidden: AtomicU64,
     report: Mutex<Limiter>,
@@ -159,8 +159,8 @@ impl Registry {
             leaves: Mutex::default(),
             generation: AtomicU64::new(0),
             rules: ArcSwap::from_pointee(config.rules.clone()),
-            reserved: config.reserved.clone(),
-            own: config.own.clone(),
+            reserved: ArcSwap::from_pointee(config.reserved.clone()),
+            own: ArcSwap::from_pointee(config.own.clone()),
             forbidden: AtomicU64::new(0),
             report: Mutex::new(Limiter::new(3, Duration::from_secs(10))),
             logs: OnceLock::new(),
@@ -246,7 +246,7 @@ impl Registry {
     /// Who may send in the name of a source, besides root and the configuration; `None`: whoever may send at all.
     pub fn senders(&self, source: &str) -> Option<Who> {
         let named = self.rules.load().senders_of(source);
-        named.or_else(|| self.own.iter().any(|own| own == source).then(Who::default))
+        named.or_else(|| self.own.load().iter().any(|own| own == source).then(Who::default))
     }
 
     /// Counts, and tells of, somebody who may not send in the name of a source.
@@ -279,19 +279,27 @@ impl Registry {
         self.keep_places();
     }
 
+    /// Replaces the names of sources that have a place, and of those that the configuration feeds itself
+    /// ([`RegistryConfig::reserved`], [`RegistryConfig::own`]).
+    pub fn set_own(&self, reserved: Vec<String>, own: Vec<String>) {
+        self.own.store(Arc::new(own));
+        self.reserved.store(Arc::new(reserved));
+        self.keep_places();
+    }
+
     /// Whether the configuration names this source.
     pub fn is_named(&self, source: &str) -> bool {
         let rules = self.rules.load();
         rules.0.iter().any(|rule| rule.name.plain() == Some(source))
-            || self.reserved.iter().any(|name| name == source)
+            || self.reserved.load().iter().any(|name| name == source)
     }
 
     /// Keeps the places of the sources that the configuration names.
     fn keep_places(&self) {
         let rules = self.rules.load();
         let names = rules.0.iter().filter_map(|rule| rule.name.plain()).map(str::to_owned);
-        self.sources
-            .keep_places(names.chain(self.reserved.iter().cloned()).filter(|name| is_source_name(name)));
+        let reserved = self.reserved.load();
+        self.sources.keep_places(names.chain(reserved.iter().cloned()).filter(|name| is_source_name(name)));
     }
 
     /// The instance id that events of this type (`None`: without a type) count under. `None` when not even the

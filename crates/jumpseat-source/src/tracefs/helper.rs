@@ -124,7 +124,7 @@ impl Drop for Helper {
 /// The helpers of all kernel sources, by source.
 #[derive(Clone, Debug, Default)]
 pub struct Helpers {
-    helpers: Vec<(String, Arc<Helper>)>,
+    helpers: Vec<(KernelConfig, Arc<Helper>)>,
 }
 
 impl Helpers {
@@ -133,14 +133,19 @@ impl Helpers {
     /// # Errors
     /// The system's; those that were started have ended then.
     pub fn spawn(configs: &[KernelConfig]) -> io::Result<Helpers> {
-        let one = |config: &KernelConfig| Ok((config.source.clone(), Arc::new(Helper::spawn(config)?)));
+        let one = |config: &KernelConfig| Ok((config.clone(), Arc::new(Helper::spawn(config)?)));
         Ok(Helpers { helpers: configs.iter().map(one).collect::<io::Result<_>>()? })
     }
 
     /// Who opens the files of a source.
     pub fn opener(&self, source: &str) -> Opener {
-        let helper = self.helpers.iter().find(|(name, _)| name == source);
+        let helper = self.helpers.iter().find(|(config, _)| config.source == source);
         helper.map_or(Opener::Here, |(_, helper)| Opener::Helper(Arc::clone(helper)))
+    }
+
+    /// What each helper was told to open.
+    pub fn configs(&self) -> impl Iterator<Item = &KernelConfig> {
+        self.helpers.iter().map(|(config, _)| config)
     }
 
     /// The helpers' process numbers.

@@ -38,7 +38,7 @@ impl Info {
                     ArrayKind::Event => "pmUnpackEventRecords",
                     ArrayKind::HighRes => "pmUnpackHighResEventRecords",
                 };
-                complain!("{}: {call}: {}", self.name, error.code());
+                complain!("{}: {call}: {}", self.call.name, error.code());
                 return;
             }
         };

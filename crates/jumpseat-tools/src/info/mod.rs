@@ -14,7 +14,7 @@ use pcp_model::{InDom, PmError, Pmid, ValueType};
 use pcp_pdu::SetRef;
 
 use crate::tool::{
-    Answer, Call, CommandLine, Inquiry, Metric, Needs, Opt, Row, Standard, Tool, count, open, put,
+    Answer, Call, CommandLine, Inquiry, Metric, Needs, Opt, Row, Standard, Tool, count, hint_name, open, put,
 };
 use metadata::Labels;
 
@@ -225,7 +225,7 @@ struct Info {
     /// Whether an operand is nothing known.
     failed: bool,
     /// How the tool was called.
-    name: String,
+    call: Call,
 }
 
 /// Runs the tool.
@@ -254,7 +254,7 @@ fn report(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
         names: Vec::new(),
         parameters: HashMap::new(),
         failed: false,
-        name: ready.call.name.clone(),
+        call: ready.call.clone(),
     };
     info.operands(&ready.operands);
     match info.inquiry.out.finish(&ready.call) && !info.failed {
@@ -324,6 +324,7 @@ impl Info {
     fn unknown(&mut self, operand: &str, error: PmError) {
         let colon = if operand.is_empty() { "" } else { ": " };
         complain!("Error: {operand}{colon}{error}");
+        hint_name(&mut self.inquiry.context, &self.call, operand, error);
         self.failed = true;
     }
 

@@ -1,14 +1,11 @@
-//! Samples as JSON, one object a line, with typed values.
+//! Samples of numbers and texts as JSON, one object a line, with typed values.
 
-use byteorder::NetworkEndian;
-use pcp_event::EventFlags;
-use pcp_event::reader::Record;
 use pcp_model::{Desc, InDom, Inst, PmError, Timestamp};
 use pcp_pdu::ValuesRef;
 use serde_json::{Map, Value as Json, json};
 
 use super::rate;
-use super::records::{self, RecordNames};
+use super::records::RecordNames;
 use super::subject::Subject;
 use super::table::{Shown, Table, TimedValues};
 use crate::tool::json::{json_line, typed_json};
@@ -38,7 +35,7 @@ impl JsonLines {
         }
     }
 
-    /// Prints a sample: its values, its records, or why there are none. Whether it is one of those asked for.
+    /// Prints a sample: its values, or why there are none. Whether it is one of those asked for.
     pub(super) fn sample(
         &mut self,
         subject: &mut Subject,
@@ -54,24 +51,20 @@ impl JsonLines {
             Ok(values) => values,
         };
         // A sample that only starts rates is no line, and does not count.
-        let list = if subject.has_events() {
-            self.arrays(subject, values)
-        } else {
-            let taken = self.table.take(Some(TimedValues::decode(time, values, self.desc.value_type)));
-            if !taken.counts {
-                return false;
-            }
-            match taken.shown {
-                Shown::Nothing | Shown::NoValues => Vec::new(),
-                Shown::Values(values) => values
-                    .iter()
-                    .map(|(inst, value)| {
-                        let mut object = self.instance(subject, *inst);
-                        object.insert("value".to_owned(), typed_json(value));
-                        Json::Object(object)
-                    })
-                    .collect(),
-            }
+        let taken = self.table.take(Some(TimedValues::decode(time, values, self.desc.value_type)));
+        if !taken.counts {
+            return false;
+        }
+        let list = match taken.shown {
+            Shown::Nothing | Shown::NoValues => Vec::new(),
+            Shown::Values(values) => values
+                .iter()
+                .map(|(inst, value)| {
+                    let mut object = self.instance(subject, *inst);
+                    object.insert("value".to_owned(), typed_json(value));
+                    Json::Object(object)
+                })
+                .collect(),
         };
         self.print(subject, time, "values", Json::Array(list));
         true
@@ -88,9 +81,7 @@ impl JsonLines {
         object.insert("time".to_owned(), time.to_string().into());
         object.insert("host".to_owned(), self.host.as_str().into());
         object.insert("metric".to_owned(), self.metric.as_str().into());
-        if !subject.has_events() {
-            object.insert("units".to_owned(), self.units.as_str().into());
-        }
+        object.insert("units".to_owned(), self.units.as_str().into());
         object.insert(what.to_owned(), list);
         put!(subject.out, "{}\n", json_line(&Json::Object(object)));
     }
@@ -105,49 +96,4 @@ impl JsonLines {
         }
         object
     }
-
-    fn arrays(&mut self, subject: &mut Subject, values: ValuesRef<'_>) -> Vec<Json> {
-        let mut list = Vec::new();
-        for (inst, value) in values.iter() {
-            if !subject.wants(inst) {
-                continue;
-            }
-            let mut object = self.instance(subject, inst);
-            match records::array(value, self.desc.value_type) {
-                Err(error) => {
-                    object.insert("error".to_owned(), json!({ "code": error.0, "text": error.to_string() }));
-                }
-                Ok(array) => {
-                    let records = array.records().map(|record| self.record(subject, &record));
-                    object.insert("records".to_owned(), records.collect());
-                }
-            }
-            list.push(Json::Object(object));
-        }
-        list
-    }
-
-    fn record(&mut self, subject: &mut Subject, record: &Record<'_, NetworkEndian>) -> Json {
-        let mut object = Map::new();
-        object.insert("time".to_owned(), record.time.to_string().into());
-        object.insert("flags".to_owned(), flags(record.flags));
-        if let Some(missed) = record.missed() {
-            object.insert("missed".to_owned(), missed.into());
-            return Json::Object(object);
-        }
-        let params = record.params().map(|param| {
-            let metric = self.names.param(&mut subject.context, param.pmid);
-            let name = metric.name.clone().unwrap_or_else(|_| param.pmid.to_string());
-            let value = typed_json(&records::value(param.value));
-            json!({"name": name, "type": param.value_type.name(), "value": value})
-        });
-        object.insert("params".to_owned(), params.collect());
-        Json::Object(object)
-    }
-}
-
-fn flags(flags: EventFlags) -> Json {
-    // Where no flag is set there are no words, not one that is empty.
-    let words = flags.to_string();
-    words.split(',').filter(|word| !word.is_empty()).collect()
 }

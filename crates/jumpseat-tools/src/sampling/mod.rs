@@ -5,6 +5,7 @@
 //! options -> subject (the source, the metric) -> schedule -> run (sample by sample) -> sink: table, records, JSON, trace
 //! ```
 
+mod flat;
 mod header;
 mod json;
 mod options;

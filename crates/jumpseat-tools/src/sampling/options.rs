@@ -82,9 +82,9 @@ const ROWS: &[Row<SamplingOption>] = &[
 /// The heading of what PCP's program does not have.
 pub(crate) const BEYOND: Row<SamplingOption> = Row::Heading("Beyond PCP");
 
-/// One JSON object a sample.
+/// One JSON object a sample, or an event record.
 pub(crate) const JSON: Row<SamplingOption> =
-    Row::Own(SamplingOption::Json, Opt::flag(None, "json", "one JSON object a sample, with typed values"));
+    Row::Own(SamplingOption::Json, Opt::flag(None, "json", "one JSON object a sample, or an event record"));
 
 /// The options that no other tool has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use pcp_model::{Inst, PmError, Timestamp, ValueType};
 use pcp_pdu::ValuesRef;
 
+use super::flat::Flat;
 use super::json::JsonLines;
 use super::options::{PMVAL, SamplingSettings};
 use super::records::RecordNames;
@@ -24,6 +25,8 @@ pub(super) enum Sink {
     Records(RecordNames),
     /// An object a sample.
     Json(Box<JsonLines>),
+    /// An object an event record.
+    Flat(Box<Flat>),
     /// A file for a viewer.
     Trace(Box<Trace>),
 }
@@ -52,6 +55,9 @@ impl Sink {
         let width = wanted.width.unwrap_or(default_width(desc.value_type));
         let table =
             || Table::new(desc, schedule.rated, width, wanted.precision, subject.chosen.clone(), style);
+        if wanted.json && subject.has_events() {
+            return Ok(Sink::Flat(Box::new(Flat::new(&wanted.metric, desc))));
+        }
         if wanted.json {
             let table = table();
             let lines = JsonLines::new(&wanted.metric, &subject.host, desc, schedule.rated, table);
@@ -132,6 +138,7 @@ impl Sink {
                 }
             }
             Sink::Json(json) => return Some(json.sample(subject, time, values)),
+            Sink::Flat(flat) => flat.sample(subject, values),
             Sink::Trace(trace) => {
                 if let Ok(values) = values
                     && let Err(error) = trace.sample(&mut subject.context, &subject.desc, time, values)
@@ -150,6 +157,7 @@ impl Sink {
             Sink::Table(table) => table.suspend(),
             Sink::Records(_) => {}
             Sink::Json(json) => return json.suspended(subject, time),
+            Sink::Flat(flat) => return flat.suspended(subject, time),
             Sink::Trace(_) => return,
         }
         let stamp = subject.stamp(time, wanted.dated);

@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 
 use pcp_client::{Context, ContextKind};
+use pcp_event::filter::Filter;
+use pcp_model::text::nearest;
 use pcp_model::time::Window;
 use pcp_model::{
     Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Semantics, Timestamp, Value, ValueSet, ValueType,
@@ -10,7 +12,7 @@ use pcp_model::{
 
 use super::options::SamplingSettings;
 use super::since;
-use crate::tool::{Clock, Out, Ready, open, report_unusable, window};
+use crate::tool::{Call, Clock, Out, Ready, hint_name, open, refused, report_unusable, window};
 
 /// What a run is about.
 pub(super) struct Subject {
@@ -52,16 +54,28 @@ impl Subject {
             .map_err(|error| failed(&format!("Cannot set context timezone: {}", error.code())))?;
         let window = window(&ready, &mut context, &clock.zone)?;
         let metric = wanted.metric.as_str();
-        let pmid = context
-            .pmid(metric)
-            .map_err(|error| failed(&format!("pmLookupName({metric}): {}", error.code())))?;
+        let pmid = context.pmid(metric).map_err(|error| {
+            let code = failed(&format!("pmLookupName({metric}): {}", error.code()));
+            hint_name(&mut context, &ready.call, metric, error.code());
+            code
+        })?;
         // Why a derived metric cannot be had is said before that it cannot.
         let desc = context.desc(pmid);
         report_unusable(&mut context);
         let desc = desc.map_err(|error| failed(&format!("pmLookupDesc: {}", error.code())))?;
         let chosen = choose(&mut context, &desc, wanted).map_err(|what| failed(&what))?;
         if let Some(text) = wanted.filter.as_ref().filter(|_| context.kind() != ContextKind::Archive) {
-            store(&mut context, &desc, chosen.as_deref(), text).map_err(|what| failed(&what))?;
+            let stored = store(&mut context, &desc, chosen.as_deref(), text);
+            stored.map_err(|(what, error)| {
+                // The agent knows best what is wrong; one that has no words may be an older one, of the same language.
+                let why = error.and_then(|error| refused(&ready.call, &mut context, metric, error));
+                let code = failed(&format!("{what}{}", why.as_deref().unwrap_or_default()));
+                if why.is_none() {
+                    explain_filter(&ready.call, &desc, text);
+                }
+                code
+            })?;
+            hint_types(&mut context, &ready.call, metric, &desc, text);
         }
         if let Some(text) = &wanted.since {
             since::begin(&mut context, metric, chosen.as_deref(), text, &clock.zone)
@@ -145,13 +159,48 @@ fn choose(
     Ok(Some(chosen))
 }
 
+/// Says what is wrong with a filter that was refused: the protocol has no words for it, and the language is known here.
+fn explain_filter(call: &Call, desc: &Desc, text: &str) {
+    let is_filter = matches!(desc.value_type, ValueType::Event | ValueType::HighResEvent);
+    if is_filter
+        && !call.pcp
+        && let Err(error) = Filter::parse(text)
+    {
+        complain!("{}: {error}", call.name);
+    }
+}
+
+/// Tells of event types in a filter that no source has sent yet, if they are near one that has come: then nothing would
+/// ever be shown.
+fn hint_types(context: &mut Context, call: &Call, metric: &str, desc: &Desc, text: &str) {
+    let is_filter = matches!(desc.value_type, ValueType::Event | ValueType::HighResEvent);
+    if call.pcp || !is_filter || !metric.starts_with("jumpseat.event.") {
+        return;
+    }
+    let Ok(Some(filter)) = Filter::parse(text) else { return };
+    let wanted = filter.texts_of("type");
+    if wanted.is_empty() {
+        return;
+    }
+    let counts = context.pmid("jumpseat.event.count").and_then(|pmid| context.desc(pmid));
+    let Ok(known) = counts.and_then(|desc| context.instances(desc.indom)) else { return };
+    // Instances are called source/type.
+    let types: Vec<String> =
+        known.iter().filter_map(|known| Some(known.name.split_once('/')?.1.to_owned())).collect();
+    for wanted in wanted.into_iter().filter(|wanted| !types.iter().any(|known| known == wanted)) {
+        let near = nearest(wanted, types.iter().map(String::as_str));
+        let hint = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        complain!("{}: no event of type {wanted:?} has come yet{hint}", call.name);
+    }
+}
+
 /// Stores a value before the first fetch: a filter for events, mostly.
 fn store(
     context: &mut Context,
     desc: &Desc,
     chosen: Option<&[(Inst, String)]>,
     text: &str,
-) -> Result<(), String> {
+) -> Result<(), (String, Option<PmError>)> {
     let value_type = match desc.value_type {
         // Such metrics take a filter, which is text.
         ValueType::Event | ValueType::HighResEvent => ValueType::String,
@@ -159,25 +208,26 @@ fn store(
     };
     let value = Value::parse(text, value_type).map_err(|error| {
         let name = value_type.name();
-        match error {
+        let what = match error {
             PmError::TYPE => format!("filter \"{text}\" incompatible with metric type (PM_TYPE_{name})"),
             PmError(-34) => {
                 format!("filter value \"{text}\" is out of range for metric data type (PM_TYPE_{name})")
             }
             other => format!("failed to convert value \"{text}\": {other}"),
-        }
+        };
+        (what, None)
     })?;
     let instances: Vec<Inst> = match chosen {
         Some(chosen) => chosen.iter().map(|(inst, _)| *inst).collect(),
         None if desc.indom == InDom::NULL => vec![PM_IN_NULL],
         None => {
             let all = context.instances(desc.indom);
-            let all = all.map_err(|error| format!("pmGetInDom({}): {}", desc.indom, error.code()))?;
+            let all = all.map_err(|error| (format!("pmGetInDom({}): {}", desc.indom, error.code()), None))?;
             all.into_iter().map(|instance| instance.id).collect()
         }
     };
     let values = instances.into_iter().map(|inst| InstanceValue { inst, value: value.clone() }).collect();
     context
         .store(&[ValueSet { pmid: desc.pmid, values: Ok(values) }])
-        .map_err(|error| format!("store value \"{text}\" failed: {}", error.code()))
+        .map_err(|error| (format!("store value \"{text}\" failed: {}", error.code()), Some(error.code())))
 }

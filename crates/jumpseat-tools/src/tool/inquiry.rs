@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use pcp_client::{Context, Fetched, Mode};
 use pcp_model::{Desc, InDom, PmError, Pmid, Timestamp, ValueType};
 
+use super::call::Call;
 use super::clock::Clock;
 use super::command_line::Ready;
 use super::derived::report_unusable;
@@ -32,6 +33,17 @@ pub(crate) struct Inquiry {
     pub out: Out,
     /// What the last fetch brought, reused from one to the next.
     fetched: Fetched,
+}
+
+/// Tells which name must have been meant by one that there is not, behind the message that it is not there. PCP's tools do
+/// not, nor do these by their names.
+pub(crate) fn hint_name(context: &mut Context, call: &Call, name: &str, error: PmError) {
+    if call.pcp || error != PmError::NAME {
+        return;
+    }
+    if let Some(near) = context.nearest_name(name) {
+        complain!("{}: {name}: did you mean {near}?", call.name);
+    }
 }
 
 /// What a tool has to know about metrics.

@@ -124,8 +124,13 @@ impl Recorder {
             self.say(&name.clone(), Notice::BadRecords { name, reason });
             return Ok(false);
         }
-        for (at, pmid, value_type) in new {
+        for &(at, pmid, value_type) in &new {
             self.describe_param(at, pmid, value_type)?;
+        }
+        // PCP's tools for archives drop the names of metrics that have no set of values in any record.
+        for (_, pmid, _) in new.iter().filter(|(_, pmid, _)| !self.pmids.contains(pmid)) {
+            self.fetched.begin_set(*pmid);
+            self.fetched.end_set();
         }
         Ok(true)
     }
@@ -152,7 +157,8 @@ impl Recorder {
         match self.archive.desc(&desc, &names.unwrap_or_default()) {
             Ok(()) | Err(pcp_archive::WriteError::Changed { .. }) => {
                 self.params.insert(pmid);
-                Ok(())
+                // As its senders call it.
+                self.label(self.fetched.timestamp, LabelTarget::Item(pmid))
             }
             Err(error) => Err(error.into()),
         }

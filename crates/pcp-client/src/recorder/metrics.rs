@@ -4,8 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use super::positions::with_positions;
 use super::{Metric, Notice, RecordError, Recorder, answer};
+use crate::position::metric_for;
 use pcp_archive::WriteError;
 use pcp_model::{Desc, Pmid};
+
+/// The metric of the jumpseat agent that has all there is of its event records.
+const RECORDS: &str = "jumpseat.event.highres_records";
+/// Those that have the same records: with times in microseconds, and the last ones with each fetch.
+const SAME_RECORDS: [&str; 2] = ["jumpseat.event.records", "jumpseat.event.recent"];
 
 impl Recorder {
     /// Looks all names up, again. Metrics that are there no longer are not fetched any more, those that have come
@@ -16,7 +22,7 @@ impl Recorder {
             match answer(self.context.traverse(&name))? {
                 Ok(below) => {
                     self.said.remove(&name);
-                    names.extend(below);
+                    names.extend(self.once(below));
                 }
                 Err(error) => self.say(&name.clone(), Notice::Missing { name, error }),
             }
@@ -55,6 +61,20 @@ impl Recorder {
         }
         self.find_positions();
         Ok(())
+    }
+
+    /// Leaves metrics out that were not named themselves, and whose records another one of these has as well.
+    fn once(&mut self, mut below: Vec<String>) -> Vec<String> {
+        if !below.iter().any(|name| name == RECORDS) {
+            return below;
+        }
+        for name in SAME_RECORDS {
+            if self.wanted.iter().all(|wanted| wanted != name) && below.iter().any(|known| known == name) {
+                below.retain(|known| known != name && metric_for(name) != Some(known));
+                self.say(name, Notice::SameRecords { name: name.to_owned(), in_place: RECORDS.to_owned() });
+            }
+        }
+        below
     }
 
     /// The identifiers of names that have one.

@@ -39,6 +39,14 @@ pub enum Notice {
         /// What the source says.
         error: PmError,
     },
+    /// A metric was not named itself, and another one that is recorded has the same event records.
+    #[error("{name}: left out, as {in_place} has the same records; name it to have both")]
+    SameRecords {
+        /// The metric.
+        name: String,
+        /// The one that is recorded.
+        in_place: String,
+    },
     /// A metric is not what it was when the archive began, hence no longer recorded.
     #[error("{name}: its {what} has changed, it is no longer recorded; a new archive could take it")]
     Changed {

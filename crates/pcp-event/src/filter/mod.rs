@@ -64,6 +64,15 @@ impl PartialEq for Filter {
 }
 
 impl Filter {
+    /// The texts that a field is compared with, by `==` and in lists of `in`, unless that is negated.
+    pub fn texts_of(&self, field: &str) -> Vec<&str> {
+        let mut texts = Vec::new();
+        if let Some(number) = self.fields.iter().position(|known| known == field) {
+            self.root.texts_of(number, &mut texts);
+        }
+        texts
+    }
+
     /// Parses a filter. `None` is the filter that lets everything pass: no text, `true` or `*`.
     pub fn parse(text: &str) -> Result<Option<Filter>, FilterError> {
         parser::parse(text)
@@ -129,7 +138,7 @@ pub enum FilterErrorKind {
     #[error("{0} is not a value here: quote texts, as in \"{0}\"")]
     Unquoted(String),
     /// `severity` compared with something that is not a severity.
-    #[error("{0} is not a severity: use {names}", names = severity::NAMES)]
+    #[error("{0} is not a severity: use {names}{hint}", names = severity::NAMES, hint = severity::hint(.0))]
     NotASeverity(String),
     /// `true` and `false` have no order.
     #[error("true and false can be compared with == and != only")]
@@ -191,6 +200,22 @@ enum Expr {
         negated: bool,
         pattern: Box<Pattern>,
     },
+}
+
+impl Expr {
+    fn texts_of<'a>(&'a self, wanted: usize, texts: &mut Vec<&'a str>) {
+        let mut take = |literal: &'a Literal| {
+            if let Literal::Text(text) = literal {
+                texts.push(text);
+            }
+        };
+        match self {
+            Expr::And(all) | Expr::Or(all) => all.iter().for_each(|one| one.texts_of(wanted, texts)),
+            Expr::Compare { field, op: Op::Eq, to } if *field == wanted => take(to),
+            Expr::In { field, negated: false, any } if *field == wanted => any.iter().for_each(take),
+            _ => {}
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,13 @@
 /// The words, least severe first.
 pub(super) const NAMES: &str = "trace, debug, info, notice, warning, error, critical, alert or emergency";
 
+/// The one that was meant, if there is one near.
+pub(super) fn hint(word: &str) -> String {
+    let word = word.trim_matches(|c| matches!(c, '\'' | '"'));
+    let near = pcp_model::text::nearest(word, jumpseat_wire::severity::WORDS);
+    near.map_or_else(String::new, |near| format!("; did you mean {near}?"))
+}
+
 #[cfg(test)]
 mod tests {
     use jumpseat_wire::severity::{Severity, WORDS};

@@ -28,16 +28,19 @@ pub(super) fn run(args: &CheckArgs) -> io::Result<ExitCode> {
         registered += load(&mut registry, file, &mut problems)?;
     }
     if let Some(mut metadata) = args.metadata.open()? {
+        let mut errors = Vec::new();
         let mut context = DerivedContext::new();
         let mut context = context.attach(&registry, &mut metadata);
         for definition in registry.definitions() {
             if let Err(Some(error)) = context.binding(definition.pmid) {
-                let mut report = report_binding(&definition.name, &definition.expression, &error);
-                if let Some(hint) = args.metadata.hint(&error) {
-                    report += &format!("  help: {hint}\n");
-                }
-                problems.push(report);
+                errors.push((report_binding(&definition.name, &definition.expression, &error), error));
             }
+        }
+        for (mut report, error) in errors {
+            if let Some(hint) = args.metadata.hint(&error, &mut metadata) {
+                report += &format!("  help: {hint}\n");
+            }
+            problems.push(report);
         }
     }
     for problem in &problems {

@@ -49,7 +49,9 @@ pub(super) fn run(args: &ExplainArgs) -> io::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    match DerivedContext::new().attach(&registry, &mut metadata).binding(pmid) {
+    let mut context = DerivedContext::new();
+    let bound = context.attach(&registry, &mut metadata).binding(pmid);
+    match bound {
         Ok(bound) => {
             say(format_args!("{}", explain(&bound)));
             Ok(ExitCode::SUCCESS)
@@ -57,6 +59,9 @@ pub(super) fn run(args: &ExplainArgs) -> io::Result<ExitCode> {
         Err(Some(error)) => {
             if let Some(definition) = registry.find_pmid(pmid) {
                 say(format_args!("{}", report_binding(&definition.name, &definition.expression, &error)));
+                if let Some(hint) = args.metadata.hint(&error, &mut metadata) {
+                    say(format_args!("  help: {hint}\n"));
+                }
             }
             Ok(ExitCode::FAILURE)
         }

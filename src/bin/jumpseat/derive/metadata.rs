@@ -10,6 +10,7 @@ use jumpseat::client::Context;
 use jumpseat::derive::{
     BindError, BindErrorKind, ConfigProblem, Dialect, Level, Meta, MetricSource, Registry,
 };
+use jumpseat::model::text::nearest;
 use jumpseat::model::{InDom, PmError, Pmid, Semantics, Units, UnitsVocabulary, ValueType};
 
 use crate::definitions;
@@ -40,13 +41,20 @@ impl MetadataArgs {
         self.level.map_or_else(Dialect::default, Dialect::strict)
     }
 
-    /// What to do about a name that is not known; nothing if that is not for these options to say.
-    pub(super) fn hint(&self, error: &BindError) -> Option<&'static str> {
-        let BindErrorKind::UnknownOperand(name) = &error.kind else { return None };
-        (self.agent && !name.starts_with("jumpseat.")).then_some(
+    /// What to do about a name that is not known, if anything can be said.
+    pub(super) fn hint(&self, error: &BindError, metadata: &mut Metadata) -> Option<String> {
+        let (BindErrorKind::UnknownOperand(name) | BindErrorKind::UnknownInTernary(name)) = &error.kind
+        else {
+            return None;
+        };
+        if let Some(near) = metadata.nearest(name) {
+            return Some(format!("did you mean {near}?"));
+        }
+        (self.agent && !name.starts_with("jumpseat.")).then(|| {
             "--agent knows the metrics of the jumpseat agent only; for those of other agents ask a pmcd that has \
-             all of them: --host",
-        )
+             all of them: --host"
+                .to_owned()
+        })
     }
 
     /// The metrics, if there is anything to know them from.
@@ -141,6 +149,20 @@ pub(super) enum Metadata {
     Host(Box<Context>),
     /// From the agent's own tables.
     Agent(Box<RunningAgent>),
+}
+
+impl Metadata {
+    /// The name that must have been meant by one that there is not.
+    fn nearest(&mut self, name: &str) -> Option<String> {
+        match self {
+            Metadata::File(metrics) => nearest(name, metrics.keys().map(String::as_str)).map(str::to_owned),
+            Metadata::Host(context) => context.nearest_name(name),
+            Metadata::Agent(running) => {
+                let names = running.server.core().traverse("").ok()?;
+                nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
+            }
+        }
+    }
 }
 
 impl MetricSource for Metadata {

@@ -12,8 +12,28 @@ use super::lack::{Found, Lack};
 use super::positions::Position;
 use super::tail::{Fate, FileId, Mark, Tail, is_same};
 use super::{Files, Table, stream};
-use crate::follow::config::{From, source_of};
+use crate::follow::config::{FileConfig, From, source_of};
 use crate::follow::stream::{Sink, Stream};
+
+/// The files that a table finds now.
+///
+/// # Errors
+/// Why there are none.
+pub fn look(config: &FileConfig) -> Result<Vec<PathBuf>, String> {
+    let found: Vec<PathBuf> = paths(config).into_iter().flatten().filter(|path| path.exists()).collect();
+    if found.is_empty() { Err(Lack::of(&config.path).to_string()) } else { Ok(found) }
+}
+
+/// The paths that a table's pattern stands for now, or the one that it names.
+fn paths(config: &FileConfig) -> Vec<glob::GlobResult> {
+    if !config.is_pattern() {
+        return vec![Ok(config.path.clone())];
+    }
+    let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
+    // Checked with the configuration: a pattern it is.
+    let found = glob::glob_with(&config.path.to_string_lossy(), options).ok();
+    found.into_iter().flatten().collect()
+}
 
 impl Files {
     /// Looks for the files of a table.
@@ -29,14 +49,7 @@ impl Files {
             }
         };
         directory(&config.path);
-        let paths = if config.is_pattern() {
-            let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
-            // Checked with the configuration: a pattern it is.
-            let found = glob::glob_with(&config.path.to_string_lossy(), options).ok();
-            found.into_iter().flatten().collect()
-        } else {
-            vec![Ok(config.path.clone())]
-        };
+        let paths = paths(config);
         let mut first = None;
         for path in paths {
             match path {
@@ -199,7 +212,7 @@ impl Files {
         now: Instant,
         sink: &mut Sink,
     ) -> (Mark, Option<FileId>) {
-        let Table { key, known, config, .. } = &self.tables[table];
+        let Table { key, known, first, config, .. } = &self.tables[table];
         let waiting = &mut self.positions.waiting;
         let is_own = |position: &Position| position.table == *key && is_same(file, meta, position);
         // Device numbers may change when the machine starts again; then the path must be the same.
@@ -213,7 +226,7 @@ impl Files {
             let position = waiting.swap_remove(found);
             return (Mark::default(), self.adopt(table, &position, now, sink));
         }
-        let old = self.first && !known;
+        let old = *first && !known;
         let mark = match config.from {
             From::End if old => Mark { offset: last_line(file, meta.len()), ..Mark::default() },
             _ => Mark::default(),

@@ -32,6 +32,7 @@ use super::stream::{Format, Sink, Stream};
 use crate::Origin;
 use pcp_net::Limiter;
 
+pub use find::look;
 use lack::Found;
 pub(super) use positions::Positions;
 use tail::{Fate, FileId, TURN, Tail, Turn};
@@ -55,6 +56,8 @@ struct Table {
     /// An earlier run had it: files that have no position are new.
     known: bool,
     files: usize,
+    /// No look was made yet.
+    first: bool,
     /// It was told that there are more files than allowed.
     full: bool,
     /// Whether there was any.
@@ -79,8 +82,6 @@ pub(super) struct Files {
     /// Not before this, whatever inotify says.
     earliest: Instant,
     wanted: bool,
-    /// No look was made yet.
-    first: bool,
     report: Limiter,
 }
 
@@ -94,51 +95,63 @@ impl Files {
         positions: Positions,
         sink: &mut Sink,
     ) -> Result<Files, StartError> {
-        let mut tables = Vec::new();
-        let mut longest = 0;
-        for config in configs {
-            let key = format!("{} {}", config.path.display(), config.source.as_deref().unwrap_or_default());
-            let parser = Parser::new(&config.reading()).map_err(StartError::Format)?;
-            let name = match &config.source {
-                Some(name) => Some(name.clone()),
-                None if config.is_pattern() => None,
-                None => Some(source_of(&config.path)),
-            };
-            let stream = match name {
-                Some(name) => Some(stream(sink, &name, &config.path)?),
-                None => None,
-            };
-            let join = config.multiline.as_ref().map(Join::new).transpose().map_err(StartError::Format)?;
-            let format = Format { parser, limits: config.limits(), join };
-            longest = longest.max(format.longest());
-            tables.push(Table {
-                known: positions.knows(&key),
-                format,
-                key,
-                stream,
-                config: config.clone(),
-                files: 0,
-                full: false,
-                found: Found::default(),
-            });
-        }
+        let one = |config: &FileConfig| Table::new(config, &positions, sink);
+        let tables = configs.iter().map(one).collect::<Result<Vec<Table>, _>>()?;
         let now = Instant::now();
         Ok(Files {
-            tables,
             tails: Vec::new(),
             by_id: FxHashMap::default(),
             ready: VecDeque::new(),
             ahead: Vec::new(),
             watcher: watch::Watcher::new(),
             positions,
-            buffer: vec![0; if longest == 0 { 0 } else { longest + 1 + TURN }],
+            buffer: vec![0; room(&tables)],
+            tables,
             next_look: now,
             record_due: None,
             earliest: now,
             wanted: false,
-            first: true,
             report: Limiter::new(5, Duration::from_secs(10)),
         })
+    }
+
+    /// Follows what other tables say. Those that are the same go on as if nothing had happened; the files of the others
+    /// are closed where everything was handed over up to, and opened there again if a table with the same name has them.
+    pub(super) fn reconfigure(&mut self, configs: &[FileConfig], sink: &mut Sink) {
+        let is_gone = |table: &Table| !configs.contains(&table.config);
+        for number in 0..self.tails.len() {
+            if self.tails[number].as_ref().is_some_and(|tail| is_gone(&self.tables[tail.table])) {
+                self.close(number, true);
+            }
+        }
+        for stream in self.tables.iter().filter(|table| is_gone(table)).filter_map(|table| table.stream) {
+            sink.stats.ended(stream.slot);
+        }
+        let mut before: Vec<Option<Table>> = self.tables.drain(..).map(Some).collect();
+        let mut moved: FxHashMap<usize, usize> = FxHashMap::default();
+        for config in configs {
+            let same = |table: &Option<Table>| table.as_ref().is_some_and(|table| table.config == *config);
+            match before.iter().position(same) {
+                Some(number) => {
+                    moved.insert(number, self.tables.len());
+                    self.tables.extend(before[number].take());
+                }
+                None => match Table::new(config, &self.positions, sink) {
+                    Ok(table) => self.tables.push(table),
+                    Err(error) => self.complain(&config.path, &error, sink),
+                },
+            }
+        }
+        self.by_id.clear();
+        for (number, tail) in self.tails.iter_mut().enumerate() {
+            let Some(tail) = tail else { continue };
+            // Those of tables that are gone were closed.
+            tail.table = moved.get(&tail.table).copied().unwrap_or_default();
+            self.by_id.insert((tail.table, tail.id), number);
+        }
+        self.buffer.resize(room(&self.tables).max(self.buffer.len()), 0);
+        self.positions.dirty = true;
+        self.next_look = Instant::now();
     }
 
     /// What to poll for notifications.
@@ -242,9 +255,9 @@ impl Files {
         let lacking = self.tables.iter().filter(|table| table.found == Found::Nothing).count();
         sink.stats.unmatched.store(lacking as u64, Ordering::Relaxed);
         self.check(begin, sink);
-        if std::mem::take(&mut self.first) {
-            // From now on these tables are known, with or without files.
-            self.positions.dirty = true;
+        for table in &mut self.tables {
+            // From now on it is known, with or without files.
+            self.positions.dirty |= std::mem::take(&mut table.first);
         }
         let cost = begin.elapsed();
         self.next_look = begin + LOOK_EVERY.max(cost * 20);
@@ -436,6 +449,41 @@ impl Files {
             tracing::error!(held_back, "{}: cannot follow: {error}", path.display());
         }
     }
+}
+
+impl Table {
+    /// None of its files looked for yet.
+    fn new(config: &FileConfig, positions: &Positions, sink: &mut Sink) -> Result<Table, StartError> {
+        let key = format!("{} {}", config.path.display(), config.source.as_deref().unwrap_or_default());
+        let parser = Parser::new(&config.reading()).map_err(StartError::Format)?;
+        let name = match &config.source {
+            Some(name) => Some(name.clone()),
+            None if config.is_pattern() => None,
+            None => Some(source_of(&config.path)),
+        };
+        let stream = match name {
+            Some(name) => Some(stream(sink, &name, &config.path)?),
+            None => None,
+        };
+        let join = config.multiline.as_ref().map(Join::new).transpose().map_err(StartError::Format)?;
+        Ok(Table {
+            known: positions.knows(&key),
+            format: Format { parser, limits: config.limits(), join },
+            key,
+            stream,
+            config: config.clone(),
+            files: 0,
+            first: true,
+            full: false,
+            found: Found::default(),
+        })
+    }
+}
+
+/// Bytes for one turn of any file.
+fn room(tables: &[Table]) -> usize {
+    let longest = tables.iter().map(|table| table.format.longest()).max();
+    longest.map_or(0, |longest| longest + 1 + TURN)
 }
 
 /// A source's stream, and what it is told about where it reads.

@@ -1,13 +1,13 @@
 //! What the names in lines mean: those that everybody uses, and those that a table maps.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::meaning::Meaning;
 use crate::registry::MAX_FIELD_NAME;
 
 /// The key `fields`: what the parts that every event has are called in a table's lines. One that is named here has this
 /// name only; the others have the usual ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FieldNames {
     /// When it happened.
