@@ -99,7 +99,10 @@ fn start(work: Arc<Work>, address: SocketAddr) -> Result<(Handle, Listen), Box<d
     Ok(started.recv()??)
 }
 
-fn open(work: Arc<Work>, address: SocketAddr) -> Result<(Server<Arc<Work>>, Listen), Box<dyn Error>> {
+/// An agent's server, and where it listens.
+type Opened = (Server<Arc<Work>>, Listen);
+
+fn open(work: Arc<Work>, address: SocketAddr) -> Result<Opened, Box<dyn Error>> {
     let mut server = Server::new(agent(work)?)?;
     let bound = server.listen(&Listen::Tcp(address))?;
     Ok((server, bound))

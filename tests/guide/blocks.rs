@@ -1,7 +1,7 @@
 //! The code blocks of the documents, and the commands in them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use support::repository;
@@ -32,7 +32,7 @@ pub(crate) fn documents() -> Vec<String> {
     found
 }
 
-fn relative(root: &Path, path: &PathBuf) -> String {
+fn relative(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).expect("below the root").display().to_string()
 }
 

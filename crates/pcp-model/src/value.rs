@@ -185,3 +185,17 @@ pub struct Instance {
     /// External name.
     pub name: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_print_themselves() {
+        assert_eq!(Value::I64(-3).to_string(), "-3");
+        assert_eq!(Value::Double(1.5).to_string(), "1.5");
+        assert_eq!(Value::from("a text").to_string(), "a text");
+        assert_eq!(Value::String(Bytes::from_static(b"\xff!")).to_string(), "\u{fffd}!");
+        assert_eq!(Value::Aggregate(Bytes::from_static(b"abc")).to_string(), "[3 bytes]");
+    }
+}

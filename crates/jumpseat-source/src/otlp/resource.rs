@@ -122,7 +122,8 @@ impl Resources {
 
 /// An instance's id as it is in records.
 fn cut(id: &str) -> Arc<[u8]> {
-    id.as_bytes()[..id.floor_char_boundary(MAX_LABEL)].into()
+    let end = (0..=MAX_LABEL.min(id.len())).rev().find(|end| id.is_char_boundary(*end)).unwrap_or(0);
+    id.as_bytes()[..end].into()
 }
 
 /// `service` or `service@instance` with every character that a source's name cannot have replaced.
