@@ -20,4 +20,5 @@ mod store;
 mod terminal;
 mod tools_support;
 mod top;
+mod trace_file;
 mod val;
