@@ -13,6 +13,7 @@ use crate::trace_file::{Event, TraceFile, check, check_cut};
 use nix::sys::signal::Signal;
 use serde_json::{Value as Json, json};
 use support::{AgentSpec, PcpEnv, PrivatePmcd, Process, eventually, free_port, temp_dir};
+use tracing_subscriber::layer::SubscriberExt as _;
 
 const METRIC: &str = "jumpseat.event.highres_records";
 
@@ -344,6 +345,56 @@ fn spans_of_three_services_nest_though_children_come_first() {
         (("POST /orders", "audit"), 40),
     ];
     assert_eq!(arrows, expected.into());
+}
+
+#[test]
+fn threads_of_a_program_with_the_layer_are_tracks() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let endpoint = seat.serve([]);
+    let layer = jumpseat::layer().source("shop").socket(seat.socket());
+    let guard = layer.guard();
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    // So that there is something to read.
+    tracing::dispatcher::with_default(&dispatch, || tracing::info!("before"));
+    assert!(guard.flush(Duration::from_secs(20)));
+    let file = dir.path().join("trace.pftrace");
+    let mut tracer = start(&endpoint, &file, dir.path());
+    wait_for_reader(&endpoint, "shop");
+    let workers = ["cook", "waiter", "waiter"].map(|name| {
+        let dispatch = dispatch.clone();
+        let work = move || {
+            tracing::dispatcher::with_default(&dispatch, || {
+                for _ in 0..20 {
+                    let order = tracing::info_span!("order").entered();
+                    tracing::info_span!("dish").in_scope(|| tracing::warn!("hot"));
+                    drop(order);
+                }
+            });
+        };
+        std::thread::Builder::new().name(name.to_owned()).spawn(work).unwrap()
+    });
+    workers.into_iter().for_each(|worker| worker.join().unwrap());
+    assert!(guard.flush(Duration::from_secs(20)));
+    wait_until_read(&endpoint, "shop", 3 * 20 * 5);
+    let trace = end(&mut tracer, &file);
+    assert_eq!((trace.slices.len(), trace.instants.len(), trace.unsorted), (3 * 20 * 2, 3 * 20, 0));
+    let mut tracks: HashMap<&str, HashSet<u64>> = HashMap::new();
+    for slice in &trace.slices {
+        assert_eq!(
+            (slice.process.as_str(), &slice.categories[..]),
+            ("shop", &["span".to_owned(), "info".to_owned()][..])
+        );
+        assert_eq!(slice.within.as_deref(), (slice.name == "dish").then_some("order"), "{slice:?}");
+        assert!(slice.args["duration_ns"].is_u64() && slice.args["line"].is_u64(), "{slice:?}");
+        tracks.entry(&slice.track).or_default().insert(slice.uuid);
+    }
+    assert!(trace.instants.iter().all(|hot| hot.within.as_deref() == Some("dish")), "{:?}", trace.instants);
+    assert!(
+        tracks.keys().all(|track| track.starts_with("cook ") || track.starts_with("waiter ")),
+        "{tracks:?}"
+    );
+    assert!(tracks.len() == 3 && tracks.values().all(|lanes| lanes.len() == 1), "{tracks:?}");
 }
 
 #[test]

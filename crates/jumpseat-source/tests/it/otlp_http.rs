@@ -425,13 +425,6 @@ fn metrics_are_refused_with_success_and_a_word_of_advice() {
     assert_eq!(server.stats.refused.load(Ordering::Relaxed), 0);
 }
 
-/// Metrics as a browser's SDK sends them.
-fn json_number() -> String {
-    let points = r#"[{"asDouble":1.5,"timeUnixNano":"1"},{"asInt":"2","attributes":[]}]"#;
-    let metric = format!(r#"{{"name":"m","unit":"1","sum":{{"dataPoints":{points},"isMonotonic":true}}}}"#);
-    format!(r#"{{"resourceMetrics":[{{"resource":{{}},"scopeMetrics":[{{"metrics":[{metric}]}}]}}]}}"#)
-}
-
 #[test]
 fn a_body_without_end_is_cut_off_early() {
     let server = Server::start(|config| {

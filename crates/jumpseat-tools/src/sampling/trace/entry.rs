@@ -87,14 +87,16 @@ fn text_of(params: &[(String, Json)], wanted: &str) -> Option<String> {
     params.iter().find(|(name, _)| name == wanted)?.1.as_str().map(str::to_owned)
 }
 
-/// The name of a thread, or else its number.
+/// The name of a thread and its number, as far as they are there: threads of a pool have one name.
 fn thread_of(params: &[(String, Json)]) -> Option<String> {
-    let named = ["thread", "thread.name", "thread_name"].iter().find_map(|name| text_of(params, name));
-    named.filter(|name| !name.is_empty()).or_else(|| {
-        let numbered = |name: &String| matches!(name.as_str(), "thread" | "thread.id" | "thread_id" | "tid");
-        let (_, number) = params.iter().find(|(name, value)| numbered(name) && value.is_number())?;
-        Some(format!("thread {number}"))
-    })
+    let name = ["thread", "thread.name", "thread_name"].iter().find_map(|name| text_of(params, name));
+    let is_number = |name: &String| matches!(name.as_str(), "thread" | "thread.id" | "thread_id" | "tid");
+    let number = params.iter().find(|(name, value)| is_number(name) && value.is_number());
+    match (name.filter(|name| !name.is_empty()), number) {
+        (Some(name), Some((_, number))) => Some(format!("{name} {number}")),
+        (None, Some((_, number))) => Some(format!("thread {number}")),
+        (name, None) => name,
+    }
 }
 
 /// What it can be searched by: whether it is a span or an event, and its severity and kind, where it has them.
