@@ -127,13 +127,13 @@ fn spans_and_events_become_records_with_typed_fields() {
         "{:#?}",
         client.records
     );
-    let order = get(0, "span_id_u64").unwrap().to_owned();
+    let order = get(0, "span_id").unwrap().to_owned();
     assert_eq!(get(0, "items"), Some("U64(3)"));
-    assert_eq!(get(1, "span_id_u64"), Some(&*order));
+    assert_eq!(get(1, "span_id"), Some(&*order));
     assert_eq!(get(1, "left"), Some("I64(-1)"));
     assert_eq!(get(1, "ratio"), Some("Double(0.5)"));
     assert_eq!(get(1, "last"), Some("U32(1)"));
-    assert_eq!(get(2, "parent_id_u64"), Some(&*order));
+    assert_eq!(get(2, "parent_id"), Some(&*order));
     assert_eq!(get(4, "total"), Some("Double(9.75)"));
     let text = |at: usize, name: &str| agent_text(&client, at, name);
     assert_eq!((text(0, "type"), text(0, "customer")), ("order".to_owned(), "ann".to_owned()));
@@ -141,6 +141,49 @@ fn spans_and_events_become_records_with_typed_fields() {
     assert_eq!(text(1, "type"), "shop::stock");
     assert_eq!(text(1, "severity"), "warning");
     assert_eq!(text(5, "text"), r#""a\0b""#);
+    let id = text(0, "span_id");
+    assert!(id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+    assert!(of(0).params.keys().all(|name| !name.ends_with("_id_u64")), "{:?}", of(0));
+
+    // Where it is from, in all but ends, which have how long it took.
+    let here = std::thread::current().name().map(str::to_owned).expect("threads of tests have names");
+    for at in [0, 1, 2, 5] {
+        assert_eq!((text(at, "file"), text(at, "thread")), (file!().to_owned(), here.clone()), "{at}");
+        assert!(get(at, "line").is_some_and(|line| line.starts_with("U32(1")), "{:?}", of(at));
+        assert_eq!((get(at, "thread_id"), get(at, "duration_ns")), (get(0, "thread_id"), None));
+    }
+    assert!(get(0, "thread_id").is_some_and(|id| id.starts_with("U64(")), "{:?}", of(0));
+    assert_eq!((text(0, "target"), get(1, "target")), (module_path!().to_owned(), None), "the type has it");
+    for at in [3, 4] {
+        assert!(get(at, "duration_ns").is_some_and(|took| took.starts_with("U64(")), "{:?}", of(at));
+        assert_eq!((get(at, "thread"), get(at, "file")), (None, None));
+    }
+}
+
+#[test]
+fn each_record_has_the_thread_that_it_is_from_and_a_programs_own_fields_stay() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let agent = seat.serve([]);
+    let mut client = Client::join(&agent);
+    let layer = jumpseat::layer().source("pool").socket(seat.socket());
+    let guard = layer.guard();
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    // One after the other, so that they may have the same ring.
+    for number in 0..3 {
+        let dispatch = dispatch.clone();
+        let work = move || {
+            tracing::dispatcher::with_default(&dispatch, || tracing::info!(number, file = "own", "work"));
+        };
+        std::thread::Builder::new().name(format!("worker-{number}")).spawn(work).unwrap().join().unwrap();
+        assert!(guard.flush(Duration::from_secs(20)));
+    }
+    client.until(|records| records.len() >= 3);
+    for at in 0..3 {
+        assert_eq!(agent_text(&client, at, "thread"), format!("worker-{at}"));
+        assert_eq!(agent_text(&client, at, "file"), "own");
+        assert!(client.records[at].params.contains_key("line"), "{:?}", client.records[at]);
+    }
 }
 
 /// The text of a parameter.
@@ -301,7 +344,7 @@ fn many_threads_lose_nothing_to_an_agent_that_keeps_up() {
     // Each span starts once and ends once, after what happened in it.
     let mut open = BTreeMap::new();
     for record in client.records.iter().filter(|record| record.missed.is_none()) {
-        let id = record.params["span_id_u64"].clone();
+        let id = record.params["span_id"].clone();
         match record.flags & 7 {
             2 => assert!(open.insert(id, 0).is_none()),
             1 => *open.get_mut(&id).expect("it has started") += 1,

@@ -168,3 +168,48 @@ fn the_python_sdk_sends_over_grpc_too() {
     let text = endpoint.run("pmval", ["-s", "1", "-r", "jumpseat.self.otlp.memory"]).ok();
     assert_eq!(text.lines().last().map(str::trim), Some("0"), "{text}");
 }
+
+/// A program that measures, exports once, and is done.
+const METRICS_CLIENT: &str = r#"
+import sys
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+if sys.argv[1] == "grpc":
+    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+else:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+provider = MeterProvider(metric_readers=[PeriodicExportingMetricReader(OTLPMetricExporter(), 60000)])
+counter = provider.get_meter("shop").create_counter("orders")
+for item in ["tea", "milk", "rice"]:
+    counter.add(1, {"item": item})
+assert provider.force_flush()
+provider.shutdown()
+"#;
+
+#[test]
+fn metrics_of_the_python_sdk_are_refused_without_an_error_and_told_once() {
+    let dir = temp_dir();
+    let (http, grpc) = (free_port(), free_port());
+    let settings = format!("[otlp]\nlisten = \"localhost:{http}\"\ngrpc = \"localhost:{grpc}\"\n");
+    let seat = Seat::in_dir(dir.path(), &settings);
+    let endpoint = seat.serve([]);
+    let mut points = 0;
+    for (protocol, port) in [("http", http), ("grpc", grpc)] {
+        let mut env = PcpEnv::new();
+        env.set("PYTHONPATH", SDK);
+        env.set("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://localhost:{port}"));
+        let output = env.run("python3", ["-c", METRICS_CLIENT, protocol]);
+        assert!(!output.stderr.to_lowercase().contains("error"), "{protocol}: {}", output.stderr);
+        output.ok();
+        // The SDK exports at each flush: at that of the program, and at its end.
+        let text = endpoint.run("pmval", ["-s", "1", "-r", "jumpseat.self.otlp.data_points"]).ok();
+        let counted: u64 = text.lines().last().and_then(|line| line.trim().parse().ok()).expect("a number");
+        assert!(counted >= points + 3, "{protocol}: {text}");
+        points = counted;
+    }
+    let log = endpoint.process.text();
+    // Each listener has told it once, though each was asked more than once.
+    assert_eq!(log.matches("set OTEL_METRICS_EXPORTER=none").count(), 2, "{log}");
+    let text = endpoint.run("pminfo", ["-f", "jumpseat.source.malformed"]).ok();
+    assert_eq!(value(&text, "otlp"), Some(0), "{text}");
+}

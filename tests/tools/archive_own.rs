@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::seat::{JUMPSEAT, SOURCE, Seat, Transport};
 use crate::tools_support::Pair;
+use crate::trace_file::{Event, check};
 use serde_json::Value as Json;
 use support::{Archive, LoggerRun, Output, PcpEnv, PrivatePmcd, eventually, records, temp_dir};
 
@@ -130,26 +131,19 @@ fn records_as_text_as_json_and_as_a_trace() {
     );
 
     let dir = temp_dir();
-    let file = dir.path().join("trace.json");
+    let file = dir.path().join("trace.pftrace");
     let file = file.to_str().expect("temporary paths are ASCII");
     jumpseat(&["events", "-a", base, "--perfetto", file, METRIC]);
-    let trace: Json = serde_json::from_str(&fs::read_to_string(file).expect("written")).expect("JSON");
-    let of = |phase: &str| -> Vec<&Json> {
-        trace["traceEvents"].as_array().expect("events").iter().filter(|event| event["ph"] == phase).collect()
-    };
-    let slice = |name: &str| {
-        let found = of("X").into_iter().find(|slice| slice["name"] == name);
-        found.unwrap_or_else(|| panic!("no {name} in {trace}"))
-    };
-    let request = slice("request");
-    assert_eq!(request["dur"].as_f64(), Some(500_000.0));
-    assert_eq!(request["args"]["jumpseat.field.path"], "/index");
-    assert_eq!(request["args"]["jumpseat.field.bytes"], 512);
-    let gap = of("X").into_iter().find(|slice| slice["args"]["missed"] == 5).expect("what was missed");
-    assert_eq!(gap["dur"].as_f64(), Some(125_000.0), "from the record before on: {gap}");
-    assert_eq!(of("X").len(), 2, "{trace}");
-    let [login] = of("i")[..] else { panic!("one instant: {trace}") };
-    assert_eq!((&login["name"], &login["args"]["jumpseat.field.user"]), (&"login".into(), &"ann".into()));
+    let trace = check(&fs::read(file).expect("written"));
+    let length = |slice: &Event| slice.end.expect("checked") - slice.start;
+    let request = trace.slice("request");
+    assert_eq!(length(request), 500_000_000);
+    assert_eq!((&request.args["path"], &request.args["bytes"]), (&"/index".into(), &512.into()));
+    let gap = trace.slices.iter().find(|slice| slice.args["missed"] == 5).expect("what was missed");
+    assert_eq!(length(gap), 125_000_000, "from the record before on: {gap:?}");
+    assert_eq!(trace.slices.len(), 2, "{trace:?}");
+    let [login] = &trace.instants[..] else { panic!("one instant: {trace:?}") };
+    assert_eq!((login.name.as_str(), &login.args["user"]), ("login", &"ann".into()));
 }
 
 #[test]

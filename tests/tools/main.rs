@@ -24,4 +24,5 @@ mod support_bundle;
 mod terminal;
 mod tools_support;
 mod top;
+mod trace_file;
 mod val;

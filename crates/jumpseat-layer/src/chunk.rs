@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use jumpseat_wire::ring::chunk::{self, Part};
 use jumpseat_wire::ring::merge::{MAX_MISSED, Merge, Run, counted};
 use jumpseat_wire::ring::message::{HEAD, whole};
+use jumpseat_wire::ring::thread::Thread;
 use jumpseat_wire::ring::{MAX_CHUNK, MAX_MESSAGE, MAX_SLOTS};
 
 use crate::ring::Ring;
@@ -113,14 +114,19 @@ impl Chunk {
         }
     }
 
-    /// What is to be sent, in order, from the bytes of its messages.
-    pub(crate) fn items<'a>(&self, mut bytes: &'a [u8]) -> Merge<'a> {
-        let run = |part: &Part| {
+    /// The threads of its parts.
+    pub(crate) fn threads(&self) -> Vec<Option<Thread>> {
+        self.rings.iter().map(|ring| ring.as_ref().map(|ring| ring.thread())).collect()
+    }
+
+    /// What is to be sent, in order, from the bytes of its messages, and its threads.
+    pub(crate) fn items<'a>(&self, mut bytes: &'a [u8], threads: &'a [Option<Thread>]) -> Merge<'a> {
+        let run = |(part, thread): (&Part, &'a Option<Thread>)| {
             let (messages, rest) = bytes.split_at(((part.to - part.from) as usize).min(bytes.len()));
             bytes = rest;
-            Run { messages, told: part.told, lost: part.lost }
+            Run { messages, thread: thread.as_ref(), told: part.told, lost: part.lost }
         };
-        Merge::new(self.of_rings.parts.iter().map(run).collect())
+        Merge::new(self.of_rings.parts.iter().zip(threads).map(run).collect())
     }
 
     /// It is acknowledged: the rings have room again.

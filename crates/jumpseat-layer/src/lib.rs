@@ -8,10 +8,11 @@
 //! tracing_subscriber::registry().with(layer).init();
 //! ```
 //!
-//! A span becomes a START record when it is made and an END record when it is closed, with its own number as span
-//! id and that of the span around it as parent id; fields that are recorded in between come with the END. An event
-//! becomes a POINT record with the number of the span it is in. The event type is the span's name or the event's
-//! target, the severity is the level, all fields keep their types (`docs/ingest-protocol.md`).
+//! A span becomes a START record when it is made and an END record when it is closed, with its own id (16 hexadecimal digits)
+//! as span id and that of the span around it as parent id; the END has `duration_ns`, and fields that are recorded in between. An
+//! event becomes a POINT record with the id of the span it is in. The event type is the span's name or the event's
+//! target, the severity is the level, all fields keep their types (`docs/ingest-protocol.md`). START and POINT records have
+//! `file`, `line`, `thread` and `thread_id`, a START the span's `target`, too, unless the program has a field of this name itself.
 //!
 //! The program is never held up: each thread fills a ring of its own, and a thread of the layer sends what is in
 //! the rings. It stays there until the agent has it on disk, and is sent again if the agent dies before. What does not fit, as
@@ -144,6 +145,8 @@ impl Drop for Guard {
 struct SpanState {
     id: u64,
     parent: u64,
+    /// When it began, in nanoseconds since the epoch.
+    start: i64,
     /// Fields that were recorded later.
     later: Vec<u8>,
 }
@@ -161,18 +164,19 @@ where
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let parent = span.parent().map_or(0, |parent| number(&parent.extensions()));
+        let now = thread::now();
         let mut extensions = span.extensions_mut();
-        let id = match extensions.get_mut::<SpanState>() {
-            Some(known) => known.id,
+        let (id, start) = match extensions.get_mut::<SpanState>() {
+            Some(known) => (known.id, known.start),
             None => {
                 let id = new_number();
-                extensions.insert(SpanState { id, parent, later: Vec::new() });
-                id
+                extensions.insert(SpanState { id, parent, start: now, later: Vec::new() });
+                (id, now)
             }
         };
         drop(extensions);
         let metadata = attributes.metadata();
-        thread::send(&self.shared, START, metadata, (id, parent), |out| {
+        thread::send(&self.shared, START, start, metadata, (id, parent), |out| {
             attributes.record(&mut Fields(out));
         });
     }
@@ -189,7 +193,7 @@ where
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let span = context.event_span(event).map_or(0, |span| number(&span.extensions()));
-        thread::send(&self.shared, POINT, event.metadata(), (span, 0), |out| {
+        thread::send(&self.shared, POINT, thread::now(), event.metadata(), (span, 0), |out| {
             event.record(&mut Fields(out));
         });
     }
@@ -198,8 +202,10 @@ where
         let Some(span) = context.span(&id) else { return };
         // It stays there for other layers of this kind, each of which sends the end of the span.
         let extensions = span.extensions();
-        let Some(SpanState { id, parent, later }) = extensions.get::<SpanState>() else { return };
-        thread::send(&self.shared, END, span.metadata(), (*id, *parent), |out| {
+        let Some(SpanState { id, parent, start, later }) = extensions.get::<SpanState>() else { return };
+        let now = thread::now();
+        thread::send(&self.shared, END, now, span.metadata(), (*id, *parent), |out| {
+            message::duration(out, now.saturating_sub(*start));
             out.extend_from_slice(later);
         });
     }

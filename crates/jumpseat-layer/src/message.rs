@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use jumpseat_wire::ring::message::{next_field, tag};
+use jumpseat_wire::ring::message::{DURATION, next_field, tag};
 use tracing_core::field::{Field, Visit};
 
 /// Bytes of a text's length.
@@ -57,6 +57,13 @@ impl Visit for Fields<'_> {
             word.copy_from_slice(&written.to_ne_bytes());
         }
     }
+}
+
+/// Appends how long a span was.
+pub(crate) fn duration(out: &mut Vec<u8>, nanos: i64) {
+    // A clock that was set back makes an end before the start; a duration has no sign.
+    out.extend_from_slice(&[DURATION, tag::NATURAL]);
+    out.extend_from_slice(&(nanos.max(0) as u64).to_ne_bytes());
 }
 
 /// Takes text up to a limit. NUL bytes, which records cannot hold, become blanks.

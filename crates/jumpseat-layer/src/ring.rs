@@ -5,12 +5,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use jumpseat_wire::ring::thread::Thread;
 use jumpseat_wire::ring::{AREA, slot};
 
 use crate::memory::Words;
 
 /// Words before the ring in a program's own memory.
-const PRIVATE_HEAD: usize = 16;
+const PRIVATE_HEAD: usize = 32;
 const _: () = assert!(PRIVATE_HEAD >= slot::WORDS);
 
 /// A ring of a thread, shared by it and the sender.
@@ -136,9 +137,17 @@ impl Ring {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Another thread has it now.
-    pub(crate) fn enter(&self) {
+    /// This thread has it now, and none of another's messages is left in it.
+    pub(crate) fn enter(&self, thread: &Thread) {
+        for (word, value) in self.words[slot::THREAD..].iter().zip(thread.words()) {
+            word.store(value, Ordering::Relaxed);
+        }
         self.gone.store(false, Ordering::Relaxed);
+    }
+
+    /// Whose it is.
+    pub(crate) fn thread(&self) -> Thread {
+        Thread::read(std::array::from_fn(|at| self.words[slot::THREAD + at].load(Ordering::Relaxed)))
     }
 }
 

@@ -3,17 +3,21 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
+use std::thread;
 
 use jumpseat_wire::ring::chunk::sender;
 use jumpseat_wire::ring::head;
 use jumpseat_wire::ring::site::Site;
+use jumpseat_wire::ring::thread::Thread;
 use jumpseat_wire::severity::Severity;
 use tracing_core::callsite::Identifier;
 use tracing_core::{Level, Metadata};
 
 use crate::memory::RingFile;
 use crate::ring::Ring;
+
+/// Longest target and path of a file.
+const MAX_TEXT: usize = 255;
 
 /// What the traced threads and the sender of a layer share.
 pub(crate) struct Shared {
@@ -27,7 +31,7 @@ pub(crate) struct Shared {
     sites: Mutex<Sites>,
     /// Whether the sender sleeps until it is woken.
     pub idle: AtomicBool,
-    pub writer: OnceLock<Thread>,
+    pub writer: OnceLock<thread::Thread>,
     /// Messages lost outside of any ring, if there is no file: how many, how many of them are in chunks, and were told.
     lost: [AtomicU64; 3],
     /// How often somebody has asked for everything to be sent, and how often that was done.
@@ -137,7 +141,7 @@ impl Shared {
             // More threads than slots, or too little memory: their events end with the program, as all without a file.
             Arc::new(ring.unwrap_or_else(|| Ring::private(self.ring.next_power_of_two())))
         });
-        ring.enter();
+        ring.enter(&this_thread());
         rings.new.push(Arc::clone(&ring));
         ring
     }
@@ -195,6 +199,12 @@ impl Shared {
     }
 }
 
+/// The thread that asks.
+fn this_thread() -> Thread {
+    let id = u64::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or_default();
+    Thread::new(id, thread::current().name().unwrap_or_default())
+}
+
 fn site(metadata: &Metadata<'static>) -> Site {
     let severity = match *metadata.level() {
         Level::ERROR => Severity::Error,
@@ -206,5 +216,21 @@ fn site(metadata: &Metadata<'static>) -> Site {
     // The name of an event is its place in the source code: its target groups better.
     let name = if metadata.is_span() { metadata.name() } else { metadata.target() };
     let fields = metadata.fields().iter().map(|field| field.name().as_bytes().into()).collect();
-    Site { name: name.as_bytes().into(), severity, fields }
+    Site {
+        name: name.as_bytes().into(),
+        severity,
+        target: cut(if metadata.is_span() { metadata.target() } else { "" }),
+        file: cut(metadata.file().unwrap_or_default()),
+        line: metadata.line().unwrap_or_default(),
+        fields,
+    }
+}
+
+/// A text that stands in many records; of a long one the end, which says more.
+fn cut(text: &str) -> Box<[u8]> {
+    let mut start = text.len().saturating_sub(MAX_TEXT);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    text.as_bytes()[start..].into()
 }

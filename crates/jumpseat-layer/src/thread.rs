@@ -34,11 +34,12 @@ thread_local! {
     static RINGS: RefCell<Vec<ThreadRing>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Puts a message into this thread's ring: of a kind, from a callsite, about a span and its parent, with what `fill`
+/// Puts a message into this thread's ring: of a kind, at a time, from a callsite, about a span and its parent, with what `fill`
 /// appends.
 pub(crate) fn send(
     shared: &Arc<Shared>,
     kind: u8,
+    nanos: i64,
     metadata: &'static Metadata<'static>,
     (span, parent): (u64, u64),
     fill: impl FnOnce(&mut Vec<u8>),
@@ -56,7 +57,7 @@ pub(crate) fn send(
             rings.len() - 1
         });
         // It was found, or has just been added.
-        rings[at].send(kind, metadata, (span, parent), fill);
+        rings[at].send((kind, nanos), metadata, (span, parent), fill);
         true
     });
     // Refused above, or the thread is about to be gone and its ring with it.
@@ -80,12 +81,11 @@ impl ThreadRing {
 
     fn send(
         &mut self,
-        kind: u8,
+        (kind, nanos): (u8, i64),
         metadata: &'static Metadata<'static>,
         (span, parent): (u64, u64),
         fill: impl FnOnce(&mut Vec<u8>),
     ) {
-        let nanos = now();
         let site = match self.sites.get(&metadata.callsite()) {
             Some(site) => *site,
             None => {

@@ -265,12 +265,12 @@ impl Writer {
             return;
         };
         // Copied, so that no thread that meets a new callsite waits for the agent to read.
-        let sites = self.shared.sites();
+        let (sites, threads) = (self.shared.sites(), chunk.threads());
         let mut transcriber = Transcriber::new(&sites, now());
         self.frames.clear();
         let mut number = chunk.numbers().0;
         let mut is_full = false;
-        for item in chunk.items(&self.messages) {
+        for item in chunk.items(&self.messages, &threads) {
             let numbers = item.numbers();
             number += numbers;
             let known = connection.position.saturating_sub(number - numbers);

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::decode::{Outcome, Signal};
 use super::http::Format;
 use super::json::varint;
+use super::metrics;
 use super::reply::Reply;
 
 /// How long a client that came at a bad time is asked to wait, in seconds.
@@ -62,6 +63,7 @@ pub(super) fn success(signal: Signal, format: Format, outcome: &Outcome) -> Vec<
             let number = match signal {
                 Signal::Traces => "rejectedSpans",
                 Signal::Logs => "rejectedLogRecords",
+                Signal::Metrics => "rejectedDataPoints",
             };
             json!({ "partialSuccess": { number: refused.to_string(), "errorMessage": text } })
                 .to_string()
@@ -159,14 +161,14 @@ fn refused(outcome: &Outcome) -> u64 {
 }
 
 fn explanation(signal: Signal, outcome: &Outcome) -> Option<String> {
+    if signal == Signal::Metrics {
+        return Some(metrics::REFUSED.to_owned());
+    }
     let what = word(signal);
     let mut text = String::new();
-    if let Some(first) = &outcome.first {
+    if let Some(first) = first(outcome) {
         let all = outcome.accepted + outcome.rejected;
-        text = format!(
-            "{} of {all} {what} refused; the first: byte {}: {}",
-            outcome.rejected, first.column, first.detail
-        );
+        text = format!("{} of {all} {what} refused; the first: {first}", outcome.rejected);
     }
     if outcome.lost > 0 {
         let and = if text.is_empty() { "" } else { "; " };
@@ -175,10 +177,17 @@ fn explanation(signal: Signal, outcome: &Outcome) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
+/// Where the first is that was refused, and why.
+pub(super) fn first(outcome: &Outcome) -> Option<String> {
+    let decoded = outcome.first.as_ref().map(|first| format!("byte {}: {}", first.column, first.detail));
+    outcome.left_out.first.clone().or(decoded)
+}
+
 fn word(signal: Signal) -> &'static str {
     match signal {
         Signal::Traces => "spans",
         Signal::Logs => "log records",
+        Signal::Metrics => "data points",
     }
 }
 

@@ -20,6 +20,8 @@ pub struct OtlpConfig {
     /// Names of this machine that clients may use in `Host`, besides loopback names and addresses, where it listens on a
     /// loopback address.
     pub hosts: Vec<String>,
+    /// Origins of web pages that may send, as browsers have them: `https://shop.example`, `http://localhost:3000`.
+    pub origins: Vec<String>,
     /// File with a token that clients must send in `Authorization: Bearer TOKEN`; `None`: whoever reaches the address may
     /// send.
     pub token_file: Option<PathBuf>,
@@ -59,6 +61,7 @@ impl Default for OtlpConfig {
             listen: None,
             grpc: None,
             hosts: Vec::new(),
+            origins: Vec::new(),
             token_file: None,
             source: "otlp".to_owned(),
             by_instance: false,
@@ -92,6 +95,7 @@ impl OtlpConfig {
         if self.listen.is_some() && self.listen == self.grpc {
             return Err(InvalidKey::duplicate("grpc", "the address of listen; each needs one of its own"));
         }
+        self.origins.iter().try_for_each(|origin| check_origin(origin))?;
         check_source(&self.source)?;
         in_range("max_connections", self.max_connections as u64, 1..=10_000)?;
         in_range("max_body", self.max_body as u64, 1024..=json::MAX_TEXT as u64)?;
@@ -129,6 +133,22 @@ fn check_address(key: &'static str, address: Option<&str>) -> Result<(), Invalid
     }
 }
 
+/// An origin is compared as it is sent, so it must be written as browsers write it.
+fn check_origin(origin: &str) -> Result<(), InvalidKey> {
+    let scheme = ["https://", "http://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+    let is_host = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase() || b".-:[]".contains(&byte);
+    match scheme {
+        Some(host) if !host.is_empty() && host.bytes().all(is_host) => Ok(()),
+        _ => {
+            let words = format!(
+                "{origin:?} is no origin as browsers send it, such as \"https://shop.example\" or \"http://localhost:3000\": \
+                 in lowercase, without a path"
+            );
+            Err(InvalidKey::other("origins", words))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +160,8 @@ mod tests {
             (r#"{"listen":"4318"}"#, "listen: \"4318\" is not host and port"),
             (r#"{"listen":"localhost:x"}"#, "listen: \"localhost:x\" is not host and port"),
             (r#"{"listen":"h:1","grpc":"h:1"}"#, "grpc: the address of listen"),
+            (r#"{"origins":["*"]}"#, "origins: \"*\" is no origin"),
+            (r#"{"origins":["https://a.example/"]}"#, "origins: \"https://a.example/\" is no origin"),
             (r#"{"source":"a b"}"#, "source: \"a b\" is no source name"),
             (r#"{"max_body":"1GiB"}"#, "max_body: 1073741824 is not between 1024 and 67108864"),
             (r#"{"max_memory":"1MiB"}"#, "max_memory: 1048576 is not between 16777216 and"),

@@ -3,7 +3,9 @@
 //! **Cost:** two passes over what surrounds the spans (a resource may stand behind its spans), one over the spans
 //! themselves; no allocation once warm.
 
+use super::json::LeftOut;
 use super::log;
+use super::metrics;
 use super::record::{ScopeContext, Workspace};
 use super::resource::{Resources, Sender};
 use super::span;
@@ -21,6 +23,8 @@ pub enum Signal {
     Traces,
     /// Log records: an `ExportLogsServiceRequest`. Both are alike down to the spans and log records.
     Logs,
+    /// Data points: an `ExportMetricsServiceRequest`. They are counted, and refused.
+    Metrics,
 }
 
 /// What became of a request.
@@ -32,6 +36,8 @@ pub struct Outcome {
     pub rejected: u64,
     /// Why the first was refused.
     pub first: Option<Refusal>,
+    /// Those of the refused that could not be read from JSON.
+    pub left_out: LeftOut,
     /// Records of accepted ones that were lost because the core was behind. They are counted as missed.
     pub lost: u64,
     /// What was wrong around the spans or log records, so that the rest could not be read.
@@ -88,10 +94,29 @@ impl Decoder {
         self.lanes.reject(lane, reason);
     }
 
+    /// Counts spans or log records that could not be read.
+    pub fn leave_out(&mut self, outcome: &mut Outcome, left_out: LeftOut) {
+        for _ in 0..left_out.count {
+            self.lanes.reject(self.resources.default, Reason::Syntax);
+        }
+        outcome.rejected += left_out.count;
+        outcome.left_out = left_out;
+    }
+
     /// Takes in a request and hands its records over. The connection is what the loss is told apart by.
     pub fn request(&mut self, arrival: Arrival, signal: Signal, body: &[u8]) -> Outcome {
         let request = ExportRequest { arrival, signal, body };
         let mut outcome = Outcome::default();
+        if signal == Signal::Metrics {
+            match metrics::count(body) {
+                Ok(points) => outcome.rejected = points,
+                Err(refusal) => {
+                    self.lanes.reject(self.resources.default, refusal.reason);
+                    outcome.broken = Some(refusal);
+                }
+            }
+            return outcome;
+        }
         // The count goes on over requests of a connection.
         let lost = self.lanes.lost(arrival.conn);
         let mut fields = Fields::of(body, 0..body.len());
@@ -186,7 +211,7 @@ impl Decoder {
                     let Decoder { lanes, workspace, spans, .. } = self;
                     let taken = match signal {
                         Signal::Traces => span::take(lanes, workspace, spans, context, place),
-                        Signal::Logs => log::take(lanes, workspace, context, place),
+                        Signal::Logs | Signal::Metrics => log::take(lanes, workspace, context, place),
                     };
                     match taken {
                         Ok(()) => outcome.accepted += 1,

@@ -208,6 +208,7 @@ fn call_of(port: &Port, head: &http::request::Parts) -> Result<(Signal, Encoding
     let signal = match head.uri.path() {
         "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => Signal::Traces,
         "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => Signal::Logs,
+        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => Signal::Metrics,
         _ => return Err(refused("only traces and logs are taken in here")),
     };
     match head.headers.get("grpc-encoding").map(HeaderValue::as_bytes) {

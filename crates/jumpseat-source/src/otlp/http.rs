@@ -26,6 +26,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answer::{self, Code};
+use super::cors;
 use super::decode::Signal;
 use super::inflate::Encoding;
 use super::intake::Export;
@@ -268,14 +269,28 @@ impl Exchange {
         self.deadline.set(Instant::now() + self.port.limit());
     }
 
-    /// Reads a request and answers it.
+    /// Answers a request, so that a web page that may send can read it.
     async fn answer(&self, request: Request<Incoming>) -> Response<Reply> {
+        let origin = cors::origin(request.headers(), &self.port.config.origins).cloned();
+        let mut response = self.respond(request, origin.is_some()).await;
+        if let Some(origin) = origin {
+            cors::allow(response.headers_mut(), origin);
+        }
+        response
+    }
+
+    /// Reads a request and answers it. `is_known`: it is of a web page that may send.
+    async fn respond(&self, request: Request<Incoming>, is_known: bool) -> Response<Reply> {
         // Its first byte may have come together with the last one of the request before it.
         self.begin();
         self.stage.set(Stage::Asked);
         let (parts, mut body) = request.into_parts();
+        if is_known && cors::is_preflight(&parts) {
+            self.end();
+            return cors::preflight(&parts.headers);
+        }
         let head = Head::of(&parts, body.size_hint().exact(), self.port.config.max_body);
-        let head = head.and_then(|head| self.not_by_a_web_page(&parts.headers, head));
+        let head = head.and_then(|head| self.not_by_a_web_page(&parts.headers, head, is_known));
         let head = match head.and_then(|head| self.by_one_of_ours(&parts.headers, head)) {
             Ok(head) => head,
             Err(refused) => return self.refuse(&refused),
@@ -289,12 +304,12 @@ impl Exchange {
         response
     }
 
-    /// Refuses what a browser sends for a page from elsewhere: it says where from, or comes to this machine by a name of the
-    /// page's making.
-    fn not_by_a_web_page(&self, headers: &HeaderMap, head: Head) -> Result<Head, Refused> {
+    /// Refuses what a browser sends for a page from elsewhere: it says where from, which must be known, or comes to this
+    /// machine by a name of the page's making.
+    fn not_by_a_web_page(&self, headers: &HeaderMap, head: Head, is_known: bool) -> Result<Head, Refused> {
         let refuse = |detail| Refused { status: 403, format: head.format, reason: Reason::Protocol, detail };
-        if headers.contains_key(header::ORIGIN) {
-            return Err(refuse("requests of web pages are not taken: there is a header Origin"));
+        if headers.contains_key(header::ORIGIN) && !is_known {
+            return Err(refuse("the Origin is of no web page that may send: name it in otlp.origins"));
         }
         let hosts = &self.port.config.hosts;
         match headers.get(header::HOST) {
@@ -451,7 +466,7 @@ impl Head {
         let signal = match parts.uri.path() {
             "/v1/traces" => Signal::Traces,
             "/v1/logs" => Signal::Logs,
-            "/v1/metrics" => return refuse(404, "metrics are not taken in here, only traces and logs"),
+            "/v1/metrics" => Signal::Metrics,
             _ => return refuse(404, "nothing is served here but /v1/traces and /v1/logs"),
         };
         if parts.method != Method::POST {

@@ -1,6 +1,7 @@
 //! What both listeners do with a complete request: decompress, decode, and say what became of it.
 
-use std::net::SocketAddr;
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use super::config::OtlpConfig;
 use super::decode::{Decoder, Outcome, Signal};
 use super::http::Format;
 use super::inflate::{Encoding, inflate};
-use super::json;
+use super::json::{self, LeftOut};
+use super::metrics;
 use super::stats::OtlpStats;
 use crate::delivery::Reason;
 use crate::event::Refusal;
@@ -21,6 +23,8 @@ use pcp_net::{Identity, Limiter};
 
 /// Buffers are given back when they were larger than this.
 const KEEP: usize = 1 << 20;
+/// Hosts that are remembered as those that were told something.
+const MAX_TOLD: usize = 1024;
 /// How soon to look again whether there is room in the core's channel.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -60,6 +64,8 @@ pub(super) struct Intake {
     patience: Duration,
     buffers: Buffers,
     report: Limiter,
+    /// Hosts that have sent metrics, which is told once.
+    told: HashSet<IpAddr>,
 }
 
 /// Memory for the forms of a body, used again for the next one.
@@ -89,6 +95,7 @@ impl Intake {
             patience,
             buffers: Buffers::default(),
             report: Limiter::new(5, Duration::from_secs(10)),
+            told: HashSet::new(),
         })
     }
 
@@ -140,8 +147,9 @@ impl Intake {
             inflated.map_err(|refusal| self.not_inflated(peer, body.len(), refusal))?;
             body = &buffers.plain;
         }
+        let mut left_out = LeftOut::default();
         if format == Format::Json {
-            json::transcode(signal, body, &mut buffers.transcoded).map_err(|error| {
+            left_out = json::transcode(signal, body, &mut buffers.transcoded).map_err(|error| {
                 self.refuse(peer, body.len(), error.reason, &error.message);
                 Refused { code: Code::InvalidArgument, message: error.message }
             })?;
@@ -149,19 +157,31 @@ impl Intake {
         }
         let sender = Identity { host: Some(peer.ip()), ..Identity::default() };
         self.decoder.lanes.set_sender(Taker::Host(peer.ip()), sender);
-        let outcome = self.decoder.request(arrival, signal, body);
+        let mut outcome = self.decoder.request(arrival, signal, body);
+        self.decoder.leave_out(&mut outcome, left_out);
         if let (Some(refusal), Some(message)) = (&outcome.broken, answer::broken(signal, &outcome)) {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
             self.warn(peer, refusal.reason, &message);
             return Err(Refused { code: Code::InvalidArgument, message });
         }
-        if let Some(refusal) = outcome.first {
-            let rejected = outcome.rejected;
-            let message =
-                format!("byte {}: {}; {rejected} refused in this request", refusal.column, refusal.detail);
-            self.warn(peer, refusal.reason, &message);
+        if signal == Signal::Metrics {
+            self.refuse_metrics(peer, outcome.rejected);
+        } else if let Some(first) = answer::first(&outcome) {
+            let reason = outcome.first.as_ref().map_or(Reason::Syntax, |refusal| refusal.reason);
+            self.warn(peer, reason, &format!("{first}; {} refused in this request", outcome.rejected));
         }
         Ok(outcome)
+    }
+
+    /// Counts data points, and says that they are refused, once for each sender.
+    fn refuse_metrics(&mut self, peer: SocketAddr, points: u64) {
+        self.stats.data_points.fetch_add(points, Ordering::Relaxed);
+        if self.told.len() == MAX_TOLD {
+            self.told.clear();
+        }
+        if self.told.insert(peer.ip()) {
+            tracing::warn!(peer = %peer.ip(), "OTLP: {}", metrics::REFUSED);
+        }
     }
 
     fn not_inflated(&mut self, peer: SocketAddr, sent: usize, refusal: Refusal) -> Refused {

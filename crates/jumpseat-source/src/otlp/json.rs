@@ -10,7 +10,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserializer as _;
-use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::decode::Signal;
 use crate::delivery::Reason;
@@ -28,11 +28,21 @@ pub struct JsonError {
     pub message: String,
 }
 
-/// Appends the protobuf of a request in JSON to `out`.
+/// Spans or log records that cannot be turned, and so are not in the result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// How many.
+    pub count: u64,
+    /// Where the first is, and what is wrong with it.
+    pub first: Option<String>,
+}
+
+/// Appends the protobuf of a request in JSON to `out`. A span or log record with a value of another type than OTLP gives
+/// it is left out, alone.
 ///
 /// # Errors
-/// It is no JSON, longer than [`MAX_TEXT`], nested too deep, or has a value of another type than OTLP gives it.
-pub fn transcode(signal: Signal, text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
+/// It is no JSON, longer than [`MAX_TEXT`], nested too deep, or has such a value around spans and log records.
+pub fn transcode(signal: Signal, text: &[u8], out: &mut Vec<u8>) -> Result<LeftOut, JsonError> {
     if text.len() > MAX_TEXT {
         let message = format!("more than {MAX_TEXT} bytes");
         return Err(JsonError { reason: Reason::OversizeLine, message });
@@ -40,19 +50,43 @@ pub fn transcode(signal: Signal, text: &[u8], out: &mut Vec<u8>) -> Result<(), J
     let message = match signal {
         Signal::Traces => &TRACES,
         Signal::Logs => &LOGS,
+        Signal::Metrics => &METRICS,
     };
     let mut json = serde_json::Deserializer::from_slice(text);
-    let result = json.deserialize_map(Fields { message, out }).and_then(|()| json.end());
-    result.map_err(|error| {
-        let message = error.to_string();
-        // The parser has no other way to say that its limit of depth was reached.
-        let reason = match message.contains("recursion limit") {
-            true => Reason::Depth,
-            false if std::str::from_utf8(text).is_err() => Reason::Encoding,
-            false => Reason::Syntax,
-        };
-        JsonError { reason, message }
-    })
+    let mut out = Output { bytes: out, left_out: LeftOut::default() };
+    let fields = Fields { message, out: &mut out };
+    match json.deserialize_map(fields).and_then(|fit| json.end().map(|()| fit)) {
+        Ok(Ok(())) => Ok(out.left_out),
+        Ok(Err(Misfit(message))) => Err(JsonError { reason: Reason::Syntax, message }),
+        Err(error) => {
+            let message = error.to_string();
+            // The parser has no other way to say that its limit of depth was reached.
+            let reason = match message.contains("recursion limit") {
+                true => Reason::Depth,
+                false if std::str::from_utf8(text).is_err() => Reason::Encoding,
+                false => Reason::Syntax,
+            };
+            Err(JsonError { reason, message })
+        }
+    }
+}
+
+/// A value of another type than its field has: where, and what was expected. What surrounds it is read on.
+struct Misfit(String);
+
+type Fit = Result<(), Misfit>;
+
+impl Misfit {
+    /// The misfit of something that has this one within.
+    fn within(self, place: &dyn fmt::Display) -> Misfit {
+        Misfit(format!("{place}: {}", self.0))
+    }
+}
+
+/// What has been turned.
+struct Output<'a> {
+    bytes: &'a mut Vec<u8>,
+    left_out: LeftOut,
 }
 
 /// A message's fields by their names.
@@ -74,19 +108,34 @@ enum Kind {
     Double,
     One(&'static Message),
     Many(&'static Message),
+    /// Spans or log records, which stand or fall each on its own.
+    Items(&'static Message),
 }
 
-use Kind::{Base64, Bool, Double, Fixed32, Fixed64, Hex, Many, One, Text, Varint};
+use Kind::{Base64, Bool, Double, Fixed32, Fixed64, Hex, Items, Many, One, Text, Varint};
 
 static TRACES: Message = Message(&[("resourceSpans", Field(1, Many(&RESOURCE_SPANS)))]);
 static RESOURCE_SPANS: Message =
     Message(&[("resource", Field(1, One(&RESOURCE))), ("scopeSpans", Field(2, Many(&SCOPE_SPANS)))]);
-static SCOPE_SPANS: Message = Message(&[("scope", Field(1, One(&SCOPE))), ("spans", Field(2, Many(&SPAN)))]);
+static SCOPE_SPANS: Message = Message(&[("scope", Field(1, One(&SCOPE))), ("spans", Field(2, Items(&SPAN)))]);
 static LOGS: Message = Message(&[("resourceLogs", Field(1, Many(&RESOURCE_LOGS)))]);
 static RESOURCE_LOGS: Message =
     Message(&[("resource", Field(1, One(&RESOURCE))), ("scopeLogs", Field(2, Many(&SCOPE_LOGS)))]);
 static SCOPE_LOGS: Message =
-    Message(&[("scope", Field(1, One(&SCOPE))), ("logRecords", Field(2, Many(&LOG_RECORD)))]);
+    Message(&[("scope", Field(1, One(&SCOPE))), ("logRecords", Field(2, Items(&LOG_RECORD)))]);
+/// Down to data points, of which nothing is read: they are only counted.
+static METRICS: Message = Message(&[("resourceMetrics", Field(1, Many(&RESOURCE_METRICS)))]);
+static RESOURCE_METRICS: Message = Message(&[("scopeMetrics", Field(2, Many(&SCOPE_METRICS)))]);
+static SCOPE_METRICS: Message = Message(&[("metrics", Field(2, Many(&METRIC)))]);
+static METRIC: Message = Message(&[
+    ("gauge", Field(5, One(&METRIC_DATA))),
+    ("sum", Field(7, One(&METRIC_DATA))),
+    ("histogram", Field(9, One(&METRIC_DATA))),
+    ("exponentialHistogram", Field(10, One(&METRIC_DATA))),
+    ("summary", Field(11, One(&METRIC_DATA))),
+]);
+static METRIC_DATA: Message = Message(&[("dataPoints", Field(1, Many(&DATA_POINT)))]);
+static DATA_POINT: Message = Message(&[]);
 static RESOURCE: Message = Message(&[("attributes", Field(1, Many(&KEY_VALUE)))]);
 static SCOPE: Message = Message(&[("name", Field(1, Text))]);
 static KEY_VALUE: Message = Message(&[("key", Field(1, Text)), ("value", Field(2, One(&ANY_VALUE)))]);
@@ -149,33 +198,37 @@ static LOG_RECORD: Message = Message(&[
 ]);
 
 impl Message {
-    fn field(&self, name: &str) -> Option<Field> {
-        self.0.iter().find(|(known, _)| *known == name).map(|(_, field)| *field)
+    fn field(&self, name: &str) -> Option<(&'static str, Field)> {
+        self.0.iter().find(|(known, _)| *known == name).copied()
     }
 }
 
 /// An object: the fields of a message, without tag and length.
-struct Fields<'a> {
+struct Fields<'a, 'o> {
     message: &'static Message,
-    out: &'a mut Vec<u8>,
+    out: &'a mut Output<'o>,
 }
 
-impl<'de> Visitor<'de> for Fields<'_> {
-    type Value = ();
+impl<'de> Visitor<'de> for Fields<'_, '_> {
+    type Value = Fit;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(field) = map.next_key_seed(Name(self.message))? {
-            match field {
-                Some(field) => map.next_value_seed(Value { field, out: &mut *self.out })?,
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fit, A::Error> {
+        let mut all = Ok(());
+        while let Some(known) = map.next_key_seed(Name(self.message))? {
+            match known {
+                Some((name, field)) => {
+                    let fit = map.next_value_seed(Value { field, out: &mut *self.out })?;
+                    all = all.and(fit.map_err(|misfit| misfit.within(&name)));
+                }
                 // Newer clients may send more than this knows, as in protobuf.
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(())
+        Ok(all)
     }
 }
 
@@ -183,48 +236,48 @@ impl<'de> Visitor<'de> for Fields<'_> {
 struct Name(&'static Message);
 
 impl<'de> DeserializeSeed<'de> for Name {
-    type Value = Option<Field>;
+    type Value = Option<(&'static str, Field)>;
 
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Option<Field>, D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
 impl Visitor<'_> for Name {
-    type Value = Option<Field>;
+    type Value = Option<(&'static str, Field)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a name")
     }
 
-    fn visit_str<E>(self, name: &str) -> Result<Option<Field>, E> {
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
         Ok(self.0.field(name))
     }
 }
 
 /// A field's value, or one of several: written with tag and, where it takes one, length.
-struct Value<'a> {
+struct Value<'a, 'o> {
     field: Field,
-    out: &'a mut Vec<u8>,
+    out: &'a mut Output<'o>,
 }
 
-impl<'de> DeserializeSeed<'de> for Value<'_> {
-    type Value = ();
+impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
+    type Value = Fit;
 
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Fit, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl Value<'_> {
+impl Value<'_, '_> {
     fn tag(&mut self, wire_type: u32) {
-        varint(self.out, u64::from(self.field.0 << 3 | wire_type));
+        varint(self.out.bytes, u64::from(self.field.0 << 3 | wire_type));
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
         self.tag(2);
-        varint(self.out, bytes.len() as u64);
-        self.out.extend_from_slice(bytes);
+        varint(self.out.bytes, bytes.len() as u64);
+        self.out.bytes.extend_from_slice(bytes);
     }
 
     /// An integer in two's complement; `false` if the field is none.
@@ -232,15 +285,15 @@ impl Value<'_> {
         match self.field.1 {
             Varint => {
                 self.tag(0);
-                varint(self.out, number);
+                varint(self.out.bytes, number);
             }
             Fixed64 => {
                 self.tag(1);
-                self.out.extend_from_slice(&number.to_le_bytes());
+                self.out.bytes.extend_from_slice(&number.to_le_bytes());
             }
             Fixed32 => {
                 self.tag(5);
-                self.out.extend_from_slice(&(number as u32).to_le_bytes());
+                self.out.bytes.extend_from_slice(&(number as u32).to_le_bytes());
             }
             _ => return false,
         }
@@ -249,15 +302,12 @@ impl Value<'_> {
 
     fn double(&mut self, number: f64) {
         self.tag(1);
-        self.out.extend_from_slice(&number.to_bits().to_le_bytes());
+        self.out.bytes.extend_from_slice(&number.to_bits().to_le_bytes());
     }
-}
 
-impl<'de> Visitor<'de> for Value<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.field.1 {
+    /// What a value is that is no value for this field.
+    fn misfit(&self, what: &dyn fmt::Display) -> Misfit {
+        let expected = match self.field.1 {
             Text => "text",
             Hex => "an id in hexadecimal digits",
             Base64 => "bytes in base64",
@@ -265,54 +315,87 @@ impl<'de> Visitor<'de> for Value<'_> {
             Bool => "true or false",
             Double => "a number",
             One(_) => "an object",
-            Many(_) => "a list of objects",
-        })
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E: serde::de::Error>(mut self, value: bool) -> Result<(), E> {
-        let Bool = self.field.1 else {
-            return Err(E::invalid_type(serde::de::Unexpected::Bool(value), &self));
+            Many(_) | Items(_) => "a list of objects",
         };
-        self.tag(0);
-        self.out.push(u8::from(value));
-        Ok(())
+        Misfit(format!("{what}, expected {expected}"))
     }
 
-    fn visit_u64<E: serde::de::Error>(mut self, number: u64) -> Result<(), E> {
+    fn fit(&self, fits: bool, what: impl fmt::Display) -> Fit {
+        if fits { Ok(()) } else { Err(self.misfit(&what)) }
+    }
+
+    /// Writes the message that an object is.
+    fn object<'de, A: MapAccess<'de>>(&mut self, message: &'static Message, map: A) -> Result<Fit, A::Error> {
+        self.tag(2);
+        let start = self.out.bytes.len();
+        self.out.bytes.extend_from_slice(&[0; 4]);
+        let fit = Fields { message, out: &mut *self.out }.visit_map(map)?;
+        // Four bytes in any case, so that the message need not be moved.
+        let len = self.out.bytes.len() - start - 4;
+        if let Some(place) = self.out.bytes.get_mut(start..start + 4) {
+            place.copy_from_slice(&[
+                len as u8 & 0x7f | 0x80,
+                (len >> 7) as u8 & 0x7f | 0x80,
+                (len >> 14) as u8 & 0x7f | 0x80,
+                (len >> 21) as u8 & 0x7f,
+            ]);
+        }
+        Ok(fit)
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_, '_> {
+    type Value = Fit;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Fit, E> {
+        Ok(Ok(()))
+    }
+
+    fn visit_bool<E>(mut self, value: bool) -> Result<Fit, E> {
+        let fits = matches!(self.field.1, Bool);
+        if fits {
+            self.tag(0);
+            self.out.bytes.push(u8::from(value));
+        }
+        Ok(self.fit(fits, value))
+    }
+
+    fn visit_u64<E>(mut self, number: u64) -> Result<Fit, E> {
         if let Double = self.field.1 {
             self.double(number as f64);
-            return Ok(());
+            return Ok(Ok(()));
         }
-        if self.integer(number) {
-            return Ok(());
-        }
-        Err(E::invalid_type(serde::de::Unexpected::Unsigned(number), &self))
+        let fits = self.integer(number);
+        Ok(self.fit(fits, number))
     }
 
-    fn visit_i64<E: serde::de::Error>(mut self, number: i64) -> Result<(), E> {
-        match self.field.1 {
-            Double => self.double(number as f64),
+    fn visit_i64<E>(mut self, number: i64) -> Result<Fit, E> {
+        let fits = match self.field.1 {
+            Double => {
+                self.double(number as f64);
+                true
+            }
             // The only field type that has signed numbers.
-            Varint => drop(self.integer(number as u64)),
-            _ => return Err(E::invalid_value(serde::de::Unexpected::Signed(number), &self)),
-        }
-        Ok(())
+            Varint => self.integer(number as u64),
+            _ => false,
+        };
+        Ok(self.fit(fits, number))
     }
 
-    fn visit_f64<E: serde::de::Error>(mut self, number: f64) -> Result<(), E> {
-        match self.field.1 {
-            Double => self.double(number),
-            _ => return Err(E::invalid_type(serde::de::Unexpected::Float(number), &self)),
+    fn visit_f64<E>(mut self, number: f64) -> Result<Fit, E> {
+        let fits = matches!(self.field.1, Double);
+        if fits {
+            self.double(number);
         }
-        Ok(())
+        Ok(self.fit(fits, number))
     }
 
-    fn visit_str<E: serde::de::Error>(mut self, text: &str) -> Result<(), E> {
-        let known = match self.field.1 {
+    fn visit_str<E>(mut self, text: &str) -> Result<Fit, E> {
+        let fits = match self.field.1 {
             Text => {
                 self.bytes(text.as_bytes());
                 true
@@ -326,39 +409,50 @@ impl<'de> Visitor<'de> for Value<'_> {
                 let number = unsigned.or_else(|_| text.parse::<i64>().map(|number| number as u64));
                 number.is_ok_and(|number| self.integer(number))
             }
-            _ => return Err(E::invalid_type(serde::de::Unexpected::Str("..."), &self)),
+            _ => false,
         };
-        if known { Ok(()) } else { Err(E::invalid_value(serde::de::Unexpected::Other("this text"), &self)) }
+        Ok(self.fit(fits, "this text"))
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, map: A) -> Result<(), A::Error> {
-        let (One(message) | Many(message)) = self.field.1 else {
-            return Err(A::Error::invalid_type(serde::de::Unexpected::Map, &self));
-        };
-        self.tag(2);
-        let start = self.out.len();
-        self.out.extend_from_slice(&[0; 4]);
-        Fields { message, out: &mut *self.out }.visit_map(map)?;
-        // Four bytes in any case, so that the message need not be moved.
-        let len = self.out.len() - start - 4;
-        if let Some(place) = self.out.get_mut(start..start + 4) {
-            place.copy_from_slice(&[
-                len as u8 & 0x7f | 0x80,
-                (len >> 7) as u8 & 0x7f | 0x80,
-                (len >> 14) as u8 & 0x7f | 0x80,
-                (len >> 21) as u8 & 0x7f,
-            ]);
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Fit, A::Error> {
+        if let One(message) | Many(message) | Items(message) = self.field.1 {
+            return self.object(message, map);
         }
-        Ok(())
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Err(self.misfit(&"an object")))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Many(message) = self.field.1 else {
-            return Err(A::Error::invalid_type(serde::de::Unexpected::Seq, &self));
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Fit, A::Error> {
+        let (Many(message) | Items(message)) = self.field.1 else {
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(Err(self.misfit(&"a list")));
         };
+        let alone = matches!(self.field.1, Items(_));
         let field = Field(self.field.0, One(message));
-        while list.next_element_seed(Value { field, out: &mut *self.out })?.is_some() {}
-        Ok(())
+        // Counted within its list.
+        let (mut all, mut number) = (Ok(()), 0_usize);
+        loop {
+            let start = self.out.bytes.len();
+            let Some(fit) = list.next_element_seed(Value { field, out: &mut *self.out })? else {
+                return Ok(all);
+            };
+            match fit {
+                Err(misfit) if alone => {
+                    // It does not spoil those behind it.
+                    self.out.bytes.truncate(start);
+                    self.out.left_out.add(&misfit.within(&format_args!("[{number}]")));
+                }
+                fit => all = all.and(fit.map_err(|misfit| misfit.within(&format_args!("[{number}]")))),
+            }
+            number += 1;
+        }
+    }
+}
+
+impl LeftOut {
+    fn add(&mut self, misfit: &Misfit) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| misfit.0.clone());
     }
 }
 

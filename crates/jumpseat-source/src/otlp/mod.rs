@@ -20,6 +20,7 @@
 
 mod answer;
 pub mod config;
+mod cors;
 pub mod decode;
 mod grpc;
 mod http;
@@ -27,6 +28,7 @@ pub mod inflate;
 mod intake;
 pub mod json;
 mod log;
+mod metrics;
 mod places;
 mod record;
 mod reply;

@@ -15,6 +15,8 @@ pub struct OtlpStats {
     pub requests: AtomicU64,
     /// Requests refused so far, in whole.
     pub refused: AtomicU64,
+    /// Data points of metrics so far, which are refused.
+    pub data_points: AtomicU64,
     /// Requests that clients were told to send again later, so far.
     pub busy: AtomicU64,
     /// Connections dropped so far because the client was too slow.

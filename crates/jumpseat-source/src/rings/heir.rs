@@ -13,6 +13,7 @@ use jumpseat_wire::ring::chunk::{Chunk, ENTRY, Part, sender};
 use jumpseat_wire::ring::merge::{Item, Merge, Run, told};
 use jumpseat_wire::ring::message::whole;
 use jumpseat_wire::ring::site::{self, Site};
+use jumpseat_wire::ring::thread::Thread;
 use jumpseat_wire::ring::transcribe::Transcriber;
 use jumpseat_wire::ring::{AREA, CHUNKS, Geometry, MAGIC, SITES, TABLE, head, slot};
 
@@ -38,6 +39,16 @@ pub(crate) struct Heir {
     /// Chunks that were not acknowledged.
     chunks: VecDeque<Chunk>,
     rests: Vec<Rest>,
+    /// The threads of slots, by their numbers; none is 0.
+    threads: Vec<Thread>,
+}
+
+/// What is read of a slot: its number, whole messages, and how many losses were told before and will be after them.
+struct Read {
+    slot: u64,
+    messages: Vec<u8>,
+    told: u64,
+    lost: u64,
 }
 
 /// What one ring has besides.
@@ -82,8 +93,10 @@ impl Heir {
         let (chunks, next) = chunks(&file, geometry, words[head::FIRST], words[head::NEXT])?;
         let (told, lost) = (words[head::SENT_TOLD], words[head::LOST]);
         let mut rests = vec![Rest { slot: 0, from: 0, to: 0, told, lost, is_done: false }];
+        let mut threads = vec![Thread::default()];
         for number in 1..=geometry.slots {
             let words: [u64; slot::WORDS] = words_of_slot(&file, geometry, number)?;
+            threads.push(Thread::read(std::array::from_fn(|at| words[slot::THREAD + at])));
             rests.push(Rest {
                 slot: number,
                 from: words[slot::SENT],
@@ -100,7 +113,7 @@ impl Heir {
             }
         }
         let sender = sender([words[head::ID], words[head::ID + 1]]);
-        Ok(Some(Heir { file, geometry, sites, sender, encoder: None, next, chunks, rests }))
+        Ok(Some(Heir { file, geometry, sites, sender, encoder: None, next, chunks, rests, threads }))
     }
 
     /// Appends the frames of the next portion to `out`; times that nobody knows are `now`.
@@ -132,7 +145,10 @@ impl Heir {
         broken: &mut Vec<&'static str>,
         out: &mut Vec<u8>,
     ) {
-        let all = |part: &Part| (self.messages(part, broken).0, part.told, part.lost);
+        let all = |part: &Part| {
+            let messages = self.messages(part, broken).0;
+            Read { slot: part.slot, messages, told: part.told, lost: part.lost }
+        };
         let read: Vec<_> = chunk.parts.iter().map(all).collect();
         let done = self.transcribe(&read, (&mut *encoder, now), out);
         // Messages that were in no file are lost with the program, unless they had come.
@@ -146,13 +162,13 @@ impl Heir {
     }
 
     /// Appends messages, and losses, as frames: how many numbers they have.
-    fn transcribe(
-        &self,
-        read: &[(Vec<u8>, u64, u64)],
-        (encoder, now): (&mut Encoder, i64),
-        out: &mut Vec<u8>,
-    ) -> u64 {
-        let runs = read.iter().map(|(messages, told, lost)| Run { messages, told: *told, lost: *lost });
+    fn transcribe(&self, read: &[Read], (encoder, now): (&mut Encoder, i64), out: &mut Vec<u8>) -> u64 {
+        let runs = read.iter().map(|read| Run {
+            messages: &read.messages,
+            thread: self.threads.get(read.slot as usize),
+            told: read.told,
+            lost: read.lost,
+        });
         let (mut transcriber, mut numbers) = (Transcriber::new(&self.sites, now), 0);
         for item in Merge::new(runs.collect()) {
             numbers += Item::numbers(&item);
@@ -164,8 +180,8 @@ impl Heir {
         numbers
     }
 
-    /// What the next turn has of each ring: messages, and how many losses were told before and will be after it.
-    fn portion(&mut self, broken: &mut Vec<&'static str>) -> Vec<(Vec<u8>, u64, u64)> {
+    /// What the next turn has of each ring.
+    fn portion(&mut self, broken: &mut Vec<&'static str>) -> Vec<Read> {
         let mut rests = std::mem::take(&mut self.rests);
         let left = rests.iter_mut().filter(|rest| !rest.is_done);
         let portion = left.map(|rest| self.advance(rest, broken)).collect();
@@ -173,7 +189,7 @@ impl Heir {
         portion
     }
 
-    fn advance(&self, rest: &mut Rest, broken: &mut Vec<&'static str>) -> (Vec<u8>, u64, u64) {
+    fn advance(&self, rest: &mut Rest, broken: &mut Vec<&'static str>) -> Read {
         let left = rest.to.wrapping_sub(rest.from);
         if left > self.geometry.ring || !left.is_multiple_of(8) || !rest.from.is_multiple_of(8) {
             broken.push("positions of a ring that has not so many bytes");
@@ -188,7 +204,7 @@ impl Heir {
         rest.is_done = rest.from == rest.to || !sense || messages.is_empty();
         // What was lost last is told at the end.
         let lost = if rest.is_done { rest.lost } else { rest.told };
-        (messages, part.told, lost)
+        Read { slot: rest.slot, messages, told: part.told, lost }
     }
 
     /// The messages of a part, as far as they are whole, and whether what is behind them can be one.
@@ -216,7 +232,7 @@ impl Heir {
 }
 
 fn words<const N: usize>(file: &Held, offset: u64) -> Option<[u64; N]> {
-    let mut bytes = [0; 128];
+    let mut bytes = [0; 256];
     let bytes = bytes.get_mut(..8 * N)?;
     file.read_at(offset, bytes).ok()?;
     let mut words = [0; N];

@@ -23,6 +23,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 
 const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const LOGS: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
+const PROFILES: &str = "/opentelemetry.proto.collector.profiles.v1.ProfilesService/Export";
 const METRICS: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
 struct Server {
@@ -182,8 +183,14 @@ fn spans_and_logs_plain_and_compressed_on_one_connection() {
         (LOGS, "identity", message(0, &log)),
         (TRACES, "identity", message(0, &bad)),
         (TRACES, "identity", message(0, b"")),
+        // A gauge with a point, five messages deep.
+        (METRICS, "identity", message(0, b"\x0a\x08\x12\x06\x12\x04\x2a\x02\x0a\x00")),
     ]);
     assert!(answers.iter().all(|answer| answer.code == 0), "{answers:?}");
+    let response = ExportTraceServiceResponse::decode(&answers[6].body[5..]).expect("of the same fields");
+    let partial = response.partial_success.expect("not all");
+    assert_eq!(partial.rejected_spans, 1);
+    assert!(partial.error_message.contains("OTEL_METRICS_EXPORTER=none"), "{partial:?}");
     for all in [0, 1, 2, 3, 5] {
         assert_eq!(answers[all].body, [0, 0, 0, 0, 0]);
     }
@@ -192,7 +199,7 @@ fn spans_and_logs_plain_and_compressed_on_one_connection() {
     server.wait("all is there", |stats, sum| {
         sum.received == 3 * 20 + 1 + 2
             && sum.rejected[Reason::Body as usize] == 1
-            && stats.requests.load(Ordering::Relaxed) == 6
+            && stats.requests.load(Ordering::Relaxed) == 7
             && stats.connections.load(Ordering::Relaxed) == 0
             && stats.memory.load(Ordering::Relaxed) == 0
     });
@@ -206,7 +213,7 @@ fn what_cannot_be_served_is_refused_with_a_status_and_counted() {
     });
     let bomb = gzip(&vec![0; 50 << 20]);
     let calls = [
-        (METRICS, "identity", message(0, b""), 12, Reason::Protocol),
+        (PROFILES, "identity", message(0, b""), 12, Reason::Protocol),
         (TRACES, "zstd", message(0, b""), 12, Reason::Protocol),
         (TRACES, "identity", message(1, &gzip(b"")), 3, Reason::Protocol),
         (TRACES, "identity", vec![0, 0, 0], 3, Reason::Protocol),

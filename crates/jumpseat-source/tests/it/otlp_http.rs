@@ -253,11 +253,32 @@ fn partial_success_tells_how_many_and_why() {
     assert_eq!(partial.rejected_spans, 2);
     assert!(partial.error_message.starts_with("2 of 3 spans refused; the first: byte "), "{partial:?}");
     assert!(partial.error_message.contains("a span whose id is not 8 bytes"), "{partial:?}");
+    // The second and the third have values of other types than theirs; those around them are taken in.
+    let good = |id: u8| {
+        format!(
+            r#"{{"traceId":"{0}","spanId":"{1}","name":"s","startTimeUnixNano":1795180566000000000}}"#,
+            "ab".repeat(16),
+            format!("{id:02x}").repeat(8)
+        )
+    };
+    let json = format!(
+        r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{},{},{},{}]}}]}}]}}"#,
+        good(1),
+        good(2).replace("ab", "xy"),
+        good(3).replace(r#""s""#, "7"),
+        good(4)
+    );
+    let answer = client.post("/v1/traces", JSON, json.as_bytes());
+    let text = String::from_utf8(answer.body).expect("JSON");
+    assert!(text.contains(r#""rejectedSpans":"2""#), "{text}");
+    let first = "[1]: traceId: this text, expected an id in hexadecimal digits";
+    assert!(text.contains(&format!("2 of 4 spans refused; the first: {first}")), "{text}");
+    server.wait("the counts", |_, sum| sum.rejected[Reason::Syntax as usize] == 2 && sum.received == 6);
     let json = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"x"}]}]}]}"#;
     let answer = client.post("/v1/traces", JSON, json.as_bytes());
     let text = String::from_utf8(answer.body).expect("JSON");
     assert!(text.contains(r#""partialSuccess":{"#) && text.contains(r#""rejectedSpans":"1""#), "{text}");
-    server.wait("the counts", |_, sum| sum.rejected[Reason::Body as usize] == 3 && sum.received == 2);
+    server.wait("the counts", |_, sum| sum.rejected[Reason::Body as usize] == 3 && sum.received == 6);
 }
 
 #[test]
@@ -269,8 +290,7 @@ fn what_cannot_be_served_is_refused_with_a_status_and_counted() {
     let bomb = gzip(&vec![0; 50 << 20]);
     let gzipped = format!("{PROTOBUF}Content-Encoding: gzip\r\n");
     type Case<'a> = (&'a str, &'a str, &'a [u8], u16, i32, Reason);
-    let cases: [Case<'_>; 11] = [
-        ("/v1/metrics", PROTOBUF, b"", 404, 12, Reason::Protocol),
+    let cases: [Case<'_>; 10] = [
         ("/", PROTOBUF, b"", 404, 12, Reason::Protocol),
         ("/v1/traces", "Content-Type: text/plain\r\n", b"", 415, 3, Reason::Protocol),
         ("/v1/traces", &format!("{PROTOBUF}Content-Encoding: br\r\n"), b"", 415, 3, Reason::Protocol),
@@ -293,7 +313,7 @@ fn what_cannot_be_served_is_refused_with_a_status_and_counted() {
     let answer = server.connect().post("/v1/traces", JSON, b"{\"resourceSpans\":\n[5]}");
     expected[Reason::Syntax as usize] += 1;
     let text = String::from_utf8(answer.body).expect("JSON");
-    assert!(answer.status == 400 && text.contains("expected an object at line 2 column 2"), "{text}");
+    assert!(answer.status == 400 && text.contains("resourceSpans: [0]: 5, expected an object"), "{text}");
     let mut client = server.connect();
     client.send(b"\x16\x03\x01\x02\x00");
     assert!(client.answer().refusal().message.contains("TLS"));
@@ -324,7 +344,7 @@ fn what_a_web_page_has_a_browser_send_is_refused() {
         client.answer()
     };
     for (headers, told) in [
-        ("Host: localhost\r\nOrigin: http://evil.example\r\n", "there is a header Origin"),
+        ("Host: localhost\r\nOrigin: http://evil.example\r\n", "the Origin is of no web page that may send"),
         ("Host: evil.example:4318\r\n", "the Host is no name of this machine"),
     ] {
         let answer = send(&server, headers);
@@ -334,6 +354,75 @@ fn what_a_web_page_has_a_browser_send_is_refused() {
         assert_eq!(send(&server, headers).status, 200, "{headers}");
     }
     server.wait("both are counted", |_, sum| sum.rejected[Reason::Protocol as usize] == 2);
+}
+
+#[test]
+fn a_web_page_of_a_known_origin_may_send() {
+    let server = Server::start(|config| config.origins = vec!["https://shop.example".to_owned()]);
+    let exchange = |method: &str, headers: &str, body: &[u8]| {
+        let head = format!(
+            "{method} /v1/traces HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut client = server.connect();
+        client.send(&[head.as_bytes(), body].concat());
+        client.answer()
+    };
+    let asks = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Private-Network: true\r\n";
+    let answer = exchange("OPTIONS", &format!("Origin: https://shop.example\r\n{asks}"), b"");
+    assert_eq!(answer.status, 204, "{answer:?}");
+    for header in [
+        "access-control-allow-origin: https://shop.example\r\n",
+        "access-control-allow-methods: post\r\n",
+        "access-control-allow-headers: authorization, content-encoding, content-type\r\n",
+        "access-control-allow-private-network: true\r\n",
+        "vary: origin\r\n",
+    ] {
+        assert!(answer.head.contains(header), "{header}: {answer:?}");
+    }
+    let ours = format!("Origin: https://shop.example\r\n{PROTOBUF}");
+    let answer = exchange("POST", &ours, &spans(1));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(answer.head.contains("access-control-allow-origin: https://shop.example\r\n"), "{answer:?}");
+    // A refusal can be read by the page, too.
+    let answer = exchange("POST", &ours, b"\xff");
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(answer.head.contains("access-control-allow-origin:"), "{answer:?}");
+    for origin in ["https://evil.example", "https://shop.example.evil.example", "null", "http://shop.example"]
+    {
+        let answer = exchange("POST", &format!("Origin: {origin}\r\n{PROTOBUF}"), &spans(1));
+        assert!(answer.status == 403 && !answer.head.contains("access-control"), "{origin}: {answer:?}");
+        let answer = exchange("OPTIONS", &format!("Origin: {origin}\r\n{asks}"), b"");
+        assert!(answer.status == 405 && !answer.head.contains("access-control"), "{origin}: {answer:?}");
+    }
+}
+
+#[test]
+fn metrics_are_refused_with_success_and_a_word_of_advice() {
+    let server = Server::start(|_| ());
+    let mut client = server.connect();
+    let field = |number: u8, inner: &[u8]| [&[number << 3 | 2, inner.len() as u8], inner].concat();
+    // Two points of a gauge (field 5 of a Metric) and one of a sum (7).
+    let metric = [field(5, &field(1, b"").repeat(2)), field(7, &field(1, b""))].concat();
+    let body = field(1, &field(2, &field(2, &metric)));
+    for round in 1..=2 {
+        let answer = client.post("/v1/metrics", PROTOBUF, &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let partial = ExportTraceServiceResponse::decode(&answer.body[..]).expect("protobuf");
+        // Messages of the three signals have the same fields.
+        let partial = partial.partial_success.expect("a partial success");
+        assert_eq!(partial.rejected_spans, 3);
+        assert!(partial.error_message.contains("OTEL_METRICS_EXPORTER=none"), "{partial:?}");
+        assert_eq!(server.stats.data_points.load(Ordering::Relaxed), 3 * round);
+    }
+    let points = r#"[{"asDouble":1.5,"timeUnixNano":"1"},{"asInt":"2","attributes":[]}]"#;
+    let metric = format!(r#"{{"name":"m","unit":"1","sum":{{"dataPoints":{points},"isMonotonic":true}}}}"#);
+    let json =
+        format!(r#"{{"resourceMetrics":[{{"resource":{{}},"scopeMetrics":[{{"metrics":[{metric}]}}]}}]}}"#);
+    let answer = client.post("/v1/metrics", JSON, json.as_bytes());
+    let told = String::from_utf8(answer.body).expect("JSON");
+    assert!(told.contains(r#""rejectedDataPoints":"2""#), "{told}");
+    assert_eq!(server.stats.refused.load(Ordering::Relaxed), 0);
 }
 
 #[test]
@@ -631,7 +720,7 @@ fn heads_and_chunks_that_cannot_be_served_are_told() {
         (format!("{HEAD}x: {}\r\n\r\n", "y".repeat(20_000)), 431),
         ("POST /v1/traces HTTP/1.1\r\n\r\n".into(), 415),
         (HEAD.replace("POST", "GET") + "\r\n", 405),
-        (HEAD.replace("traces", "metrics") + "\r\n", 404),
+        (HEAD.replace("traces", "profiles") + "\r\n", 404),
         (HEAD.replace("/v1/traces", "/") + "\r\n", 404),
         (HEAD.replace("HTTP/1.1", "FTP/1.1") + "\r\n", 400),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(), 505),

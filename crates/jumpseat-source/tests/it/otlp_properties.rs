@@ -200,6 +200,7 @@ proptest! {
                     let scopes = request.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
                     scopes.map(|scope| scope.spans.len() as u64).sum::<u64>()
                 }),
+                Signal::Metrics => None,
                 Signal::Logs => ExportLogsServiceRequest::decode(&body[..]).ok().map(|request| {
                     let scopes = request.resource_logs.iter().flat_map(|resource| &resource.scope_logs);
                     scopes.map(|scope| scope.log_records.len() as u64).sum::<u64>()

@@ -379,19 +379,14 @@ fn json_that_is_none_is_told_with_its_place() {
         (
             "{\"resourceSpans\":{\"resource\":5}}",
             Reason::Syntax,
-            "invalid type: integer `5`, expected an object",
+            "resourceSpans: resource: 5, expected an object",
         ),
         (
-            "{\"resourceSpans\":[{\"scopeSpans\":[{\"spans\":[{\"traceId\":\"xyz\"}]}]}]}",
+            "{\"resourceSpans\":[{},{\"scopeSpans\":[{\"scope\":{\"name\":{}}}]}]}",
             Reason::Syntax,
-            "invalid value: this text, expected an id in hexadecimal digits at line 1",
+            "resourceSpans: [1]: scopeSpans: [0]: scope: name: an object, expected text",
         ),
-        (
-            "{\"resourceSpans\":[{\"scopeSpans\":[{\"spans\":[{\"startTimeUnixNano\":-1}]}]}]}",
-            Reason::Syntax,
-            "invalid value: integer `-1`, expected an integer, as a number or as text",
-        ),
-        (&deep, Reason::Syntax, "invalid type: sequence"),
+        (&deep, Reason::Syntax, "EOF while parsing a list"),
         (&nested, Reason::Depth, "recursion limit exceeded"),
     ] {
         let error = json::transcode(Signal::Traces, text.as_bytes(), &mut out).expect_err(text);

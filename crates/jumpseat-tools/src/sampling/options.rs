@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::spec::{self, MetricSource, MetricSpec};
+use super::trace;
 use crate::tool::{CommandLine, Opt, Row, Standard, Tool, count};
 
 /// PCP's first name for the program that has two.
@@ -190,6 +191,12 @@ impl SamplingSettings {
         }
         if self.since.is_some() && archive {
             line.complain("since can only be used with hosts: -S is for archives");
+        }
+        if self.perfetto.is_some() && self.json {
+            line.complain("--perfetto writes a trace and --json writes JSON: choose one of them");
+        }
+        if self.perfetto.as_deref() == Some(trace::STDOUT) && line.common().zone.is_some() {
+            line.complain("--perfetto - writes a trace, which has no time zone: leave -z and -Z out");
         }
         // Of what is wrong PCP tells of the options first; the metric is looked at when these are right.
         if line.is_wrong() {

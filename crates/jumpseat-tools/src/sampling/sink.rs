@@ -46,7 +46,7 @@ impl Sink {
                 return Err(subject.fails(&format!("{} has no event records to trace", wanted.metric)));
             }
             // Before the first sample, so that a file that cannot be written is told of at once.
-            let trace = Trace::create(file.as_ref(), &wanted.metric, &subject.host);
+            let trace = Trace::create(file, &wanted.metric);
             return trace
                 .map(|trace| Sink::Trace(Box::new(trace)))
                 .map_err(|error| subject.fails(&format!("cannot write {file}: {error}")));
@@ -166,8 +166,13 @@ impl Sink {
 
     /// Ends the output. False if that failed.
     pub(super) fn finish(self, subject: &mut Subject) -> bool {
-        let Sink::Trace(trace) = self else { return true };
+        let Sink::Trace(mut trace) = self else { return true };
         match trace.finish() {
+            // The output is the trace.
+            Ok(summary) if trace.is_stdout() => {
+                complain!("{}: {summary}", subject.ready.call.name);
+                true
+            }
             Ok(summary) => {
                 put!(subject.out, "{summary}\n");
                 true

@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::message::{self, Message};
+use super::thread::Thread;
 
 /// Most lost messages that one item tells of.
 pub const MAX_MISSED: u64 = 1 << 32;
@@ -17,6 +18,8 @@ pub const MAX_MISSED: u64 = 1 << 32;
 pub struct Run<'a> {
     /// Whole messages.
     pub messages: &'a [u8],
+    /// The thread that wrote them, where that is known.
+    pub thread: Option<&'a Thread>,
     /// How many lost messages of this ring were told before.
     pub told: u64,
     /// How many there are after it.
@@ -77,7 +80,7 @@ impl<'a> Iterator for Merge<'a> {
         }
         let Some(Reverse((_, index))) = self.next.pop() else { return self.end() };
         let run = self.runs.get_mut(index)?;
-        let message = message::next(&mut run.messages)?;
+        let message = Message { thread: run.thread, ..message::next(&mut run.messages)? };
         if let Some(after) = message::next(&mut { run.messages }) {
             self.next.push(Reverse((after.time, index)));
         }
@@ -134,14 +137,18 @@ mod tests {
     #[test]
     fn messages_come_in_the_order_of_time_and_losses_at_their_place() {
         let (a, b) = (ring(&[(1, 0, 5), (9, 1, 7), (4, 2, 7)]), ring(&[(1, 3, 0), (5, 4, 0)]));
+        let main = Thread::new(7, "main");
         let runs = vec![
-            Run { messages: &a, told: 5, lost: 10 },
-            Run { messages: &b, told: 0, lost: 0 },
-            Run { messages: &[], told: 2, lost: 3 },
+            Run { messages: &a, thread: Some(&main), told: 5, lost: 10 },
+            Run { messages: &b, thread: None, told: 0, lost: 0 },
+            Run { messages: &[], thread: None, told: 2, lost: 3 },
         ];
         let seen: Vec<_> = Merge::new(runs)
             .map(|item| match item {
-                Item::Message(message) => (message.site, message.time),
+                Item::Message(message) => {
+                    assert_eq!(message.thread.is_some(), message.site < 3);
+                    (message.site, message.time)
+                }
                 Item::Missed(count, time) => (100 + count as u32, time.unwrap_or(-1)),
             })
             .collect();

@@ -3,6 +3,7 @@
 //! ```text
 //! message := length u32 (of the body) | lost u32 | body | zeros up to a multiple of 8
 //! body    := kind u8 | time i64 | site u32 | span u64 | parent u64 | (field u8 | value)*
+//! field   := place among the fields of the site, or 255: nanoseconds since the span's start
 //! value   := 0 i64 | 1 u64 | 2 f64 | 3 u8 | 4 length u32, text
 //! ```
 //!
@@ -10,6 +11,7 @@
 
 use crate::encode::Value;
 use crate::ring::MAX_MESSAGE;
+use crate::ring::thread::Thread;
 
 /// A span starts.
 pub const START: u8 = 0;
@@ -17,6 +19,9 @@ pub const START: u8 = 0;
 pub const END: u8 = 1;
 /// Something happened at one moment.
 pub const POINT: u8 = 2;
+
+/// Stands for a field that no site has: how long a span was.
+pub const DURATION: u8 = u8::MAX;
 
 /// Bytes before the body.
 pub const HEAD: usize = 8;
@@ -82,6 +87,8 @@ pub struct Message<'a> {
     pub parent: u64,
     /// Messages that had not fit so far, the low 32 bits.
     pub lost: u32,
+    /// The thread that it is from, where that is known.
+    pub thread: Option<&'a Thread>,
     /// The fields, to be read with [`next_field`].
     pub fields: &'a [u8],
 }
@@ -123,6 +130,7 @@ pub fn next<'a>(bytes: &mut &'a [u8]) -> Option<Message<'a>> {
         span: u64::from_ne_bytes(*span),
         parent: u64::from_ne_bytes(*parent),
         lost: u32::from_ne_bytes(*lost),
+        thread: None,
         fields,
     })
 }

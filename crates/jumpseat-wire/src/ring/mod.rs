@@ -5,7 +5,7 @@
 //! file := head (64 KiB) | sites (256 KiB) | slot*
 //! head := magic | slots | bytes of a ring | left | bytes of sites | lost | told | sent told | id (2) | first | next
 //!         u64 each; at 4096 a table of 16 chunks
-//! slot := head (64 KiB): 0 written | 8 lost | 64 taken | 72 told | 80 sent | 88 sent told; ring
+//! slot := head (64 KiB): 0 written | 8 lost | 64 taken | 72 told | 80 sent | 88 sent told | 128 thread; ring
 //! ```
 //!
 //! Numbers are in the machine's own order: both ends are on one machine. A slot is used by one thread at a time; its
@@ -21,16 +21,17 @@
 //! another connection or the agent in its place, gives the same number to the same message, and the agent's log knows
 //! which of them it has.
 //!
-//! Read: [`message`] (what threads write), [`site`] (what messages refer to), [`merge`], [`chunk`], [`transcribe`].
+//! Read: [`message`] (what threads write), [`site`] (what messages refer to), [`thread`] (who they are), [`merge`], [`chunk`], [`transcribe`].
 
 pub mod chunk;
 pub mod merge;
 pub mod message;
 pub mod site;
+pub mod thread;
 pub mod transcribe;
 
 /// How the file begins, version included.
-pub const MAGIC: u64 = u64::from_ne_bytes(*b"jsrings\x02");
+pub const MAGIC: u64 = u64::from_ne_bytes(*b"jsrings\x03");
 /// What is mapped by itself begins at a multiple of this, which is one of the page size of any machine.
 pub const AREA: u64 = 64 << 10;
 /// Most bytes of sites.
@@ -90,8 +91,10 @@ pub mod slot {
     pub const SENT: usize = 10;
     /// The sender's: how many lost messages are in chunks.
     pub const SENT_TOLD: usize = 11;
+    /// The thread's: who it is ([`super::thread`]).
+    pub const THREAD: usize = 16;
     /// How many words there are.
-    pub const WORDS: usize = 12;
+    pub const WORDS: usize = THREAD + super::thread::WORDS;
 }
 
 /// How large a file's parts are.

@@ -1,8 +1,8 @@
 //! What the messages of one place in a program have in common.
 //!
 //! ```text
-//! site := length u32 (of what follows) | severity u8 | name | field*
-//! name, field := length u16 | text
+//! site := length u32 (of what follows) | severity u8 | line u32 | name | target | file | field*
+//! name, target, file, field := length u16 | text
 //! ```
 
 use crate::severity::Severity;
@@ -14,6 +14,12 @@ pub struct Site {
     pub name: Box<[u8]>,
     /// How bad it is.
     pub severity: Severity,
+    /// The part of the program, if the event type is another.
+    pub target: Box<[u8]>,
+    /// The file of the place; empty if it is not known.
+    pub file: Box<[u8]>,
+    /// The line in it, from 1 on; 0 if it is not known.
+    pub line: u32,
     /// The names of its fields.
     pub fields: Vec<Box<[u8]>>,
 }
@@ -24,7 +30,10 @@ impl Site {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
         out.push(self.severity.code());
+        out.extend_from_slice(&self.line.to_ne_bytes());
         put_name(&self.name, out);
+        put_name(&self.target, out);
+        put_name(&self.file, out);
         self.fields.iter().for_each(|field| put_name(field, out));
         let length = (out.len() - start - 4) as u32;
         out[start..start + 4].copy_from_slice(&length.to_ne_bytes());
@@ -45,11 +54,13 @@ pub fn read(table: &[u8]) -> Vec<Site> {
         let (length, after) = rest.split_first_chunk::<4>()?;
         let (site, after) = after.split_at_checked(u32::from_ne_bytes(*length) as usize)?;
         rest = after;
-        let (severity, mut names) = site.split_first()?;
+        let (severity, site) = site.split_first()?;
         let severity = Severity::from_code(*severity)?;
-        let name = next_name(&mut names)?;
+        let (line, mut names) = site.split_first_chunk()?;
+        let line = u32::from_ne_bytes(*line);
+        let [name, target, file] = [next_name(&mut names)?, next_name(&mut names)?, next_name(&mut names)?];
         let fields = std::iter::from_fn(|| next_name(&mut names)).collect();
-        Some(Site { name, severity, fields })
+        Some(Site { name, severity, target, file, line, fields })
     })
     .collect()
 }
@@ -70,6 +81,9 @@ mod tests {
         let site = |name: &str, fields: &[&str]| Site {
             name: name.as_bytes().into(),
             severity: Severity::Warning,
+            target: b"shop::stock"[..].into(),
+            file: b"src/stock.rs"[..].into(),
+            line: 42,
             fields: fields.iter().map(|field| field.as_bytes().into()).collect(),
         };
         let sites = vec![site("shop", &["message", "left"]), site("", &[])];

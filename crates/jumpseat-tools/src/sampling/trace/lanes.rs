@@ -1,217 +1,148 @@
-//! Slices on tracks: a viewer wants those of one track to be nested or apart.
-//!
-//! A source has one lane, and more when its activities overlap without one being the parent of the other. On a
-//! lane the open slices are a stack, each within the one below it. One that outlives its parent moves, with all
-//! that is within it, to a lane that was free from its start on.
-//!
-//! **Cost:** senders decide how many slices are open, and how deep. So a slice is found by a hash, a free lane in a search tree,
-//! and of a stack that falls into two only the smaller part moves: n slices are at most n log n moves, however they end.
+//! Lanes: tracks on which slices lie within each other or one after the other, never across.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::HashMap;
+use std::rc::Rc;
 
-use pcp_model::Timestamp;
+use pcp_model::Inst;
 
-/// An open slice.
+use super::file::{TraceFile, Track};
+
+/// Lanes of one group that are in use at a time, and more for what comes too late for these.
+const MAX_LANES: usize = 256;
+const MAX_LATE: usize = 64;
+/// Threads of a source with lanes of their own.
+const MAX_THREADS: usize = 1024;
+
+/// Whose lanes they are: those of a thread, those of a source, or those of what a source has missed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Group {
+    Source,
+    Thread(Rc<str>),
+    Missed,
+}
+
+/// A lane by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Open {
-    id: u64,
-    start: Timestamp,
-    /// When the last slice directly within it ended.
-    busy: Timestamp,
-}
+pub(super) struct LaneId(usize);
 
-/// The open slices of a lane, outermost first.
-#[derive(Debug, Default)]
-struct Stack {
-    lane: usize,
-    open: VecDeque<Open>,
-    /// How many slices have gone from its bottom: places count from the first that it ever had.
-    gone: usize,
-}
-
-/// Where an open slice is.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    stack: usize,
-    at: usize,
-}
-
-/// The lanes of a source. Slices are known by numbers of the caller's.
-#[derive(Debug, Default)]
+/// The lanes of all sources.
+#[derive(Default)]
 pub(super) struct Lanes {
-    lanes: usize,
-    /// Those without an open slice, by when their last one ended.
-    free: BTreeSet<(Timestamp, Reverse<usize>)>,
-    stacks: Vec<Stack>,
-    /// Stacks that are empty.
-    spare: Vec<usize>,
-    places: HashMap<u64, Place>,
+    lanes: Vec<Lane>,
+    groups: HashMap<(Inst, Group), GroupLanes>,
+    threads: HashMap<Inst, usize>,
+}
+
+struct Lane {
+    track: Track,
+    /// The slices that are open on it, innermost last.
+    open: Vec<u64>,
+}
+
+#[derive(Default)]
+struct GroupLanes {
+    lanes: Vec<LaneId>,
+    /// For what comes late: each track with the time from which on it is free.
+    late: Vec<(Track, u64)>,
+}
+
+/// What the tracks of a source are made with.
+pub(super) struct Owner<'a> {
+    pub inst: Inst,
+    pub process: Track,
+    pub label: &'a str,
 }
 
 impl Lanes {
-    /// Opens a slice: within its parent if that is the innermost open one of a lane, on a free lane else. The lane.
-    pub(super) fn open(&mut self, id: u64, start: Timestamp, parent: Option<u64>) -> usize {
-        let place = parent.and_then(|parent| self.places.get(&parent)).copied();
-        let innermost = place.filter(|place| {
-            let Stack { open, gone, .. } = &self.stacks[place.stack];
-            open.len() + gone == place.at + 1 && open.back().is_some_and(|top| top.busy <= start)
-        });
-        // On another lane its bar would lie over what its parent does meanwhile.
-        let stack = match innermost {
-            Some(place) => place.stack,
-            None => {
-                let lane = self.free_lane(start);
-                self.new_stack(lane)
-            }
-        };
-        let Stack { lane, open, gone } = &mut self.stacks[stack];
-        self.places.insert(id, Place { stack, at: open.len() + *gone });
-        open.push_back(Open { id, start, busy: start });
-        *lane
+    /// The group of a thread, or the source's where it has very many threads.
+    pub(super) fn group(&mut self, inst: Inst, thread: Option<&str>) -> Group {
+        let Some(thread) = thread else { return Group::Source };
+        let group = Group::Thread(thread.into());
+        if self.groups.contains_key(&(inst, group.clone())) {
+            return group;
+        }
+        let threads = self.threads.entry(inst).or_default();
+        if *threads == MAX_THREADS {
+            return Group::Source;
+        }
+        *threads += 1;
+        self.groups.insert((inst, group.clone()), GroupLanes::default());
+        group
     }
 
-    /// Closes a slice. Its lane, if it is open.
-    pub(super) fn close(&mut self, id: u64, end: Timestamp) -> Option<usize> {
-        let Place { stack, at } = self.places.remove(&id)?;
-        let Stack { lane, open, gone } = &mut self.stacks[stack];
-        let lane = *lane;
-        let depth = at - *gone;
-        // Those within it are still open: in a viewer they cannot stick out of a slice that has ended.
-        let outliving = open.len() - depth - 1;
-        if let Some(outer) = depth.checked_sub(1).and_then(|outer| open.get_mut(outer)) {
-            outer.busy = outer.busy.max(end);
-        }
-        let upper = if outliving <= depth {
-            let moved = open.split_off(depth + 1);
-            open.pop_back();
-            self.move_to_new_stack(moved, lane)
-        } else {
-            let moved = (0..depth).filter_map(|_| open.pop_front()).collect();
-            open.pop_front();
-            *gone += depth + 1;
-            self.move_to_new_stack(moved, lane);
-            Some(stack)
-        };
-        if depth == 0 {
-            self.free.insert((end, Reverse(lane)));
-        }
-        if outliving > 0
-            && let Some(upper) = upper
-            && let Some(first) = self.stacks[upper].open.front().copied()
-        {
-            // From the first one's start on, as their bars begin there.
-            self.stacks[upper].lane = self.free_lane(first.start);
-        }
-        if self.stacks[stack].open.is_empty() {
-            self.spare.push(stack);
-        }
-        Some(lane)
+    /// The track of a lane.
+    pub(super) fn track(&self, lane: LaneId) -> Track {
+        self.lanes[lane.0].track
     }
 
-    /// The lane of an open slice.
-    pub(super) fn lane_of(&self, id: u64) -> Option<usize> {
-        self.places.get(&id).map(|place| self.stacks[place.stack].lane)
+    /// The first track of a group.
+    pub(super) fn first(&mut self, file: &mut TraceFile, owner: &Owner<'_>, group: &Group) -> Track {
+        let first = self.groups.get(&(owner.inst, group.clone())).and_then(|own| own.lanes.first().copied());
+        let lane = first.unwrap_or_else(|| self.add(file, owner, group));
+        self.track(lane)
     }
 
-    /// A lane without slices from a time on, which is not free any more: the one that was busy latest, so that those that
-    /// have been free for longer are there for what began earlier.
-    fn free_lane(&mut self, from: Timestamp) -> usize {
-        let fits = self.free.range(..=(from, Reverse(0))).next_back().copied();
-        if let Some(lane) = fits {
-            self.free.remove(&lane);
-            return lane.1.0;
-        }
-        self.lanes += 1;
-        self.lanes - 1
+    /// A lane on which nothing is open; `None` if there are too many in use.
+    pub(super) fn free(&mut self, file: &mut TraceFile, owner: &Owner<'_>, group: &Group) -> Option<LaneId> {
+        let own = self.groups.entry((owner.inst, group.clone())).or_default();
+        let free = own.lanes.iter().copied().find(|lane| self.lanes[lane.0].open.is_empty());
+        let has_room = own.lanes.len() < MAX_LANES;
+        free.or_else(|| has_room.then(|| self.add(file, owner, group)))
     }
 
-    fn new_stack(&mut self, lane: usize) -> usize {
-        let stack = Stack { lane, ..Stack::default() };
-        match self.spare.pop() {
-            Some(at) => {
-                self.stacks[at] = stack;
-                at
-            }
-            None => {
-                self.stacks.push(stack);
-                self.stacks.len() - 1
-            }
+    /// The innermost slice that is open on a lane.
+    pub(super) fn innermost(&self, lane: LaneId) -> Option<u64> {
+        self.lanes[lane.0].open.last().copied()
+    }
+
+    /// Opens a slice on a lane, within those that are open there.
+    pub(super) fn open(&mut self, lane: LaneId, slice: u64) {
+        self.lanes[lane.0].open.push(slice);
+    }
+
+    /// Closes a slice and those within it, which are returned, outermost first.
+    pub(super) fn close(&mut self, lane: LaneId, slice: u64) -> Vec<u64> {
+        let open = &mut self.lanes[lane.0].open;
+        match open.iter().rposition(|other| *other == slice) {
+            Some(at) => open.split_off(at).split_off(1),
+            None => Vec::new(),
         }
     }
 
-    /// The new stack, if anything moves.
-    fn move_to_new_stack(&mut self, slices: VecDeque<Open>, lane: usize) -> Option<usize> {
-        if slices.is_empty() {
+    /// A track for a slice that comes too late for its place on a lane; `None` if none is free for so long.
+    pub(super) fn late(
+        &mut self,
+        file: &mut TraceFile,
+        owner: &Owner<'_>,
+        group: &Group,
+        (start, end): (u64, u64),
+    ) -> Option<Track> {
+        let own = self.groups.entry((owner.inst, group.clone())).or_default();
+        if let Some((track, until)) = own.late.iter_mut().find(|(_, until)| *until <= start) {
+            *until = end;
+            return Some(*track);
+        }
+        if own.late.len() == MAX_LATE {
             return None;
         }
-        let stack = self.new_stack(lane);
-        for (at, slice) in slices.iter().enumerate() {
-            self.places.insert(slice.id, Place { stack, at });
-        }
-        self.stacks[stack].open = slices;
-        Some(stack)
+        let track = file.track(owner.process, name(owner, group));
+        own.late.push((track, end));
+        Some(track)
+    }
+
+    fn add(&mut self, file: &mut TraceFile, owner: &Owner<'_>, group: &Group) -> LaneId {
+        let track = file.track(owner.process, name(owner, group));
+        let lane = LaneId(self.lanes.len());
+        self.lanes.push(Lane { track, open: Vec::new() });
+        self.groups.entry((owner.inst, group.clone())).or_default().lanes.push(lane);
+        lane
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(sec: i64) -> Timestamp {
-        Timestamp { sec, nsec: 0 }
-    }
-
-    #[test]
-    fn children_are_within_their_parents_and_others_apart() {
-        let mut lanes = Lanes::default();
-        assert_eq!(lanes.open(1, at(0), None), 0);
-        assert_eq!(lanes.open(2, at(1), Some(1)), 0);
-        assert_eq!(lanes.open(3, at(2), None), 1);
-        // Not within 1: 2 still is there.
-        assert_eq!(lanes.open(4, at(2), Some(1)), 2);
-        assert_eq!(lanes.close(2, at(3)), Some(0));
-        assert_eq!(lanes.open(5, at(4), Some(1)), 0);
-        assert_eq!(lanes.close(1, at(5)), Some(0));
-        // It outlived its parent, and has gone where there was nothing since its start.
-        assert_eq!(lanes.lane_of(5), Some(3));
-        assert_eq!(lanes.close(5, at(6)), Some(3));
-        assert_eq!(lanes.close(5, at(6)), None);
-        assert_eq!(lanes.open(6, at(5), None), 0);
-    }
-
-    #[test]
-    fn many_open_slices_are_no_more_work_each_than_few() {
-        let many = 100_000;
-        // Side by side, and each within the one before. Looking through all of them each time, and moving all within the one
-        // that ends, are 5,000,000,000 steps each.
-        for nested in [false, true] {
-            let mut lanes = Lanes::default();
-            for id in 0..many {
-                let lane = lanes.open(id, at(0), id.checked_sub(1).filter(|_| nested));
-                assert_eq!(lane, if nested { 0 } else { id as usize });
-            }
-            assert!((0..many).all(|id| lanes.lane_of(id).is_some()));
-            assert!((0..many).all(|id| lanes.close(id, at(1)).is_some()));
-            assert_eq!(lanes.free.len(), lanes.lanes);
-            assert!(lanes.places.is_empty() && lanes.stacks.iter().all(|stack| stack.open.is_empty()));
-        }
-    }
-
-    #[test]
-    fn what_outlives_others_is_found_wherever_it_moves() {
-        let mut lanes = Lanes::default();
-        for id in 0..8 {
-            assert_eq!(lanes.open(id, at(id as i64), id.checked_sub(1)), 0);
-        }
-        // From the middle, from the bottom, from the top.
-        assert_eq!(lanes.close(5, at(20)), Some(0));
-        assert_eq!((lanes.lane_of(4), lanes.lane_of(6), lanes.lane_of(7)), (Some(0), Some(1), Some(1)));
-        assert_eq!(lanes.close(0, at(21)), Some(0));
-        assert_eq!((lanes.lane_of(1), lanes.lane_of(4), lanes.lane_of(6)), (Some(2), Some(2), Some(1)));
-        assert_eq!((lanes.close(4, at(22)), lanes.close(7, at(23))), (Some(2), Some(1)));
-        assert_eq!(lanes.open(9, at(24), Some(6)), 1);
-        assert_eq!([1, 3, 2, 9, 6].map(|id| lanes.close(id, at(25)).is_some()), [true; 5]);
-        assert!(lanes.places.is_empty());
+fn name<'a>(owner: &'a Owner<'_>, group: &'a Group) -> &'a str {
+    match group {
+        Group::Source => owner.label,
+        Group::Thread(name) => name,
+        Group::Missed => "missed",
     }
 }
