@@ -122,7 +122,7 @@ impl Resources {
 
 /// An instance's id as it is in records.
 fn cut(id: &str) -> Arc<[u8]> {
-    id.as_bytes()[..id.floor_char_boundary(MAX_LABEL)].into()
+    pcp_model::text::cut(id, MAX_LABEL).as_bytes().into()
 }
 
 /// `service` or `service@instance` with every character that a source's name cannot have replaced.
