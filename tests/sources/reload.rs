@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::seat::{Endpoint, JUMPSEAT, Seat};
-use support::{PcpEnv, eventually, free_port, temp_dir};
+use crate::seat::{Endpoint, JUMPSEAT, Seat, Transport};
+use support::{PcpEnv, PrivatePmcd, eventually, free_port, temp_dir};
 
 /// Something that writes numbered lines until it is told to stop.
 struct Load {
@@ -296,6 +296,55 @@ fn who_may_change_the_agent_and_how_much_is_on_disk_change_with_a_reload() {
     assert!((1 << 16..=8 << 20).contains(&used), "{used}");
     bench.reload("");
     eventually("nobody may not store", || (!store("6")).then_some(()));
+}
+
+#[test]
+fn under_pmcd_a_store_reloads_all_tables_and_fails_if_there_is_a_mistake() {
+    let builder = PrivatePmcd::with([]);
+    let dir = builder.dir().to_owned();
+    let seat = Seat::in_dir(&dir, "");
+    let pmcd = builder.agent(seat.agent(Transport::Pipe)).start();
+    pmcd.wait_ready("jumpseat");
+    let reload = || pmcd.run("pmstore", ["jumpseat.control.reload", "1"]);
+    Seat::in_dir(
+        &dir,
+        &format!(
+            "[[file]]\npath = '{0}/app.log'\n[[socket]]\npath = '{0}/second'\nsource = 'second'\n",
+            dir.display()
+        ),
+    );
+    reload().ok();
+    let second = dir.join("second");
+    eventually("the second socket", || second.exists().then_some(()));
+    let args = ["feed", "--socket", second.to_str().expect("ASCII")];
+    PcpEnv::new().run_with_input(JUMPSEAT, args, b"{\"message\":\"x\"}\n").ok();
+    eventually("the event", || {
+        pmcd.run("pminfo", ["-f", "jumpseat.source.received"])
+            .ok()
+            .contains("\"second\"] value 1")
+            .then_some(())
+    });
+    eventually("the pattern to be looked for", || {
+        seat.log().contains("app.log: matches nothing yet").then_some(())
+    });
+    let right = fs::read_to_string(seat.config()).expect("it is there");
+    fs::write(seat.config(), right.clone() + "[evnts]\n").expect("writable");
+    reload().fails(1);
+    assert!(seat.log().contains("did you mean `events`?"), "{}", seat.log());
+    assert!(second.exists());
+    // Before it is put right, anybody can know; the agent that runs has the tables.
+    let check = |file: &Path| {
+        PcpEnv::new().run(JUMPSEAT, ["config", "check", "-U", "root", file.to_str().expect("ASCII")])
+    };
+    check(&seat.config()).fails(1);
+    fs::write(seat.config(), &right).expect("writable");
+    let told = check(&seat.config()).ok();
+    assert!(told.contains("changes nothing."), "{told}");
+    Seat::in_dir(&dir, "");
+    let told = check(&seat.config()).ok();
+    assert!(told.contains(&format!("[[socket]] {}: removed", second.display())), "{told}");
+    reload().ok();
+    eventually("the second socket to go", || (!second.exists()).then_some(()));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use crossbeam_channel::Receiver;
 use jumpseat_log::LogError;
 use jumpseat_source::registry::{RegistryConfig, RegistryError};
 use jumpseat_source::tracefs::KernelStats;
@@ -25,6 +26,7 @@ use crate::reload::{Adjust, Applier, Notes, Reloader, reload};
 use crate::running::{Running, tables};
 use crate::sampler::Sampler;
 use crate::state::State;
+use crate::state::threads::ThreadStats;
 use crate::{HELP, PMNS};
 
 /// Least room for batches of sources that wait for the event loop, where others may come with a reload.
@@ -141,12 +143,7 @@ impl RunningAgent {
         let &Setup { config, domain, state_dir, help, signals, clients, trust } = setup;
         let (registry, definitions) = Registry::open(&registry_config(config, domain, state_dir))?;
         logs::open(config, domain, state_dir, &registry)?;
-        // Bounded by what the sources' queues add up to: each waits, and then counts losses, by itself.
-        let queue = match &signals {
-            Signals::Handle { reload: Some(_), .. } => kinds::queue(config).max(QUEUE),
-            _ => kinds::queue(config),
-        };
-        let (hand_over, deliveries) = crossbeam_channel::bounded(queue);
+        let (hand_over, deliveries) = crossbeam_channel::bounded(room(config, &signals));
         let inlet = Inlet::new(definitions, deliveries);
         let mut state = State::open(config, Arc::clone(&registry), inlet, state_dir)?;
         state.trust = trust.clone();
@@ -164,23 +161,8 @@ impl RunningAgent {
                 reload(state);
             });
         }
-        let again = server.handle();
         let (tell_stats, news) = crossbeam_channel::unbounded();
-        let mut control = control;
-        server.on_wake(move |core| {
-            if core.state.drain() {
-                again.wake();
-            }
-            if let Some((grants, access)) = core.state.grants.take() {
-                core.set_grants(grants);
-                core.replace_access(&control, &access);
-                control = access;
-            }
-            if let Some(stats) = news.try_iter().last() {
-                core.state.threads = stats;
-            }
-            metrics::derived::take_report(core);
-        });
+        take_in(&mut server, control, news);
         join(&mut server, clients);
         // After the sampler is there, or definitions with operands of other agents would be refused first and then not.
         // What is wrong with the files is in the log; an agent without derived metrics is better than none.
@@ -204,6 +186,7 @@ impl RunningAgent {
         state.threads = sources.stats();
         let kernels = state.threads.shared().collect();
         let sources = Arc::new(Mutex::new(sources));
+        let notes = |path: &Path| state_dir.map(|dir| note(config, (dir, domain), path, trust));
         if let Signals::Handle { reload: Some(path), adjust } = signals {
             let applier = Applier {
                 sources: Arc::clone(&sources),
@@ -211,15 +194,9 @@ impl RunningAgent {
                 trust: trust.clone(),
                 stats: tell_stats,
                 thread: None,
-                notes: state_dir.map(|dir| note(config, (dir, domain), path, trust)),
+                notes: notes(path),
             };
-            let mut reloader = Reloader {
-                path: path.to_owned(),
-                adjust: adjust.cloned(),
-                config: config.clone(),
-                started: config.clone(),
-                applier,
-            };
+            let mut reloader = Reloader::new(path, adjust.cloned(), config, applier);
             state.reload = Some(Box::new(move |state| reloader.run(state)));
         }
         Ok(RunningAgent { server, kernels, _sources: sources, _log_threads: log_threads })
@@ -229,6 +206,33 @@ impl RunningAgent {
     pub fn kernel_sources(&self) -> Vec<Arc<KernelStats>> {
         self.kernels.clone()
     }
+}
+
+/// How many batches may wait for the loop: what the sources' queues add up to. Each waits, and then counts losses, by itself.
+fn room(config: &Config, signals: &Signals<'_>) -> usize {
+    match signals {
+        Signals::Handle { reload: Some(_), .. } => kinds::queue(config).max(QUEUE),
+        _ => kinds::queue(config),
+    }
+}
+
+/// Has the event loop take what it is woken for: deliveries, what a reload has changed, and what the sampler reports.
+fn take_in(server: &mut Server<State>, mut control: Access, news: Receiver<ThreadStats>) {
+    let again = server.handle();
+    server.on_wake(move |core| {
+        if core.state.drain() {
+            again.wake();
+        }
+        if let Some((grants, access)) = core.state.grants.take() {
+            core.set_grants(grants);
+            core.replace_access(&control, &access);
+            control = access;
+        }
+        if let Some(stats) = news.try_iter().last() {
+            core.state.threads = stats;
+        }
+        metrics::derived::take_report(core);
+    });
 }
 
 /// Notes what was read, for who asks what a reload would change.

@@ -287,11 +287,11 @@ impl Checker<'_> {
     }
 
     fn secrets(&mut self) {
-        if let Some(files) = self.config.tls.files() {
-            if let Err(error) = Certificate::load(&files) {
-                self.tell(Grade::Error, "tls", error.to_string());
-            }
-            // They are read before the user changes: by who starts the agent.
+        // Read before the user changes, by who starts the agent.
+        if let Some(files) = self.config.tls.files()
+            && let Err(error) = Certificate::load(&files)
+        {
+            self.tell(Grade::Error, "tls", error.to_string());
         }
         if let Some(path) = &self.config.access.passwords {
             match Passwords::open(path) {

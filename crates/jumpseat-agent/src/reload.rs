@@ -13,7 +13,7 @@
 //! Sources are started and ended by a thread of its own, so that the loop takes what the others hand over meanwhile: nothing
 //! of them waits, and nothing is lost.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -45,13 +45,13 @@ pub(crate) fn reload(state: &mut State) -> bool {
 
 /// What it takes to put another configuration into effect.
 pub(crate) struct Reloader {
-    pub(crate) path: PathBuf,
-    pub(crate) adjust: Option<Adjust>,
+    path: PathBuf,
+    adjust: Option<Adjust>,
     /// What is in effect of what can change.
-    pub(crate) config: Config,
+    config: Config,
     /// What the agent was started with.
-    pub(crate) started: Config,
-    pub(crate) applier: Applier,
+    started: Config,
+    applier: Applier,
 }
 
 /// Where it is noted what was read.
@@ -69,6 +69,12 @@ impl Notes {
 }
 
 impl Reloader {
+    /// For an agent that was started with `config`, which came from the file at `path` and was adjusted.
+    pub(crate) fn new(path: &Path, adjust: Option<Adjust>, config: &Config, applier: Applier) -> Reloader {
+        let (config, started) = (config.clone(), config.clone());
+        Reloader { path: path.to_owned(), adjust, config, started, applier }
+    }
+
     /// As [`reload`].
     pub(crate) fn run(&mut self, state: &mut State) -> bool {
         let mut config = match Config::load(&self.path) {

@@ -73,12 +73,11 @@ impl SourceKind for Followed {
     }
 
     fn adapt(&self, thread: &(dyn Any + Send), config: &Config, trust: &Trust) {
-        if let Some(thread) = thread.downcast_ref::<Follow>() {
-            if !thread.follow(&trust.reach().allows(config)) {
-                tracing::warn!(
-                    "files and commands are followed as configured once there is room for their records"
-                );
-            }
+        let Some(thread) = thread.downcast_ref::<Follow>() else { return };
+        if !thread.follow(&trust.reach().allows(config)) {
+            tracing::warn!(
+                "files and commands are followed as configured once there is room for their records"
+            );
         }
     }
 

@@ -77,8 +77,11 @@ pub(crate) struct Wanted<'a> {
     /// What it needs of what an agent may have given up.
     pub(super) need: Need<'a>,
     /// Starts it.
-    pub(super) start: Box<dyn Fn(&mut Site<'_>) -> Result<Started, StartError> + 'a>,
+    pub(super) start: Box<Start<'a>>,
 }
+
+/// What starts a source.
+type Start<'a> = dyn Fn(&mut Site<'_>) -> Result<Started, StartError> + 'a;
 
 /// Where sources are started.
 pub(crate) struct Site<'a> {

@@ -122,8 +122,7 @@ impl Resources {
 
 /// An instance's id as it is in records.
 fn cut(id: &str) -> Arc<[u8]> {
-    let end = (0..=MAX_LABEL.min(id.len())).rev().find(|end| id.is_char_boundary(*end)).unwrap_or(0);
-    id.as_bytes()[..end].into()
+    pcp_model::text::cut(id, MAX_LABEL).as_bytes().into()
 }
 
 /// `service` or `service@instance` with every character that a source's name cannot have replaced.
