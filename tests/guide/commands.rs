@@ -107,7 +107,8 @@ fn run(document: &str) {
         .collect();
     let named = |command: &str| command.contains("--config") || command.contains("--socket");
     let serves = |command: &str| command.starts_with("jumpseat serve") && !named(command);
-    let session = Session::prepare(commands.iter().any(|(_, command)| serves(command)));
+    let typed: String = commands.iter().map(|(_, command)| command.as_str()).collect();
+    let session = Session::prepare(commands.iter().any(|(_, command)| serves(command)), &typed);
     let mut script = PROLOGUE.to_owned();
     for (place, command) in &commands {
         session.step(place, command, &mut script);
@@ -151,8 +152,8 @@ struct Session {
 }
 
 impl Session {
-    /// `own_agent`: the page starts an agent of its own.
-    fn prepare(own_agent: bool) -> Session {
+    /// `own_agent`: the page starts an agent of its own. `typed`: all that is typed on it.
+    fn prepare(own_agent: bool, typed: &str) -> Session {
         let builder = PrivatePmcd::with([AgentSpec::sample(), linux()]);
         let derived = repository().join("install/derived.conf");
         let otlp = free_port();
@@ -176,7 +177,7 @@ impl Session {
         }
         symlink(JUMPSEAT, dir.join("bin/jumpseat")).expect("the test's directory");
         symlink(PMDA, dir.join("bin/pmdajumpseat")).expect("the test's directory");
-        write_cargo(&dir.join("bin/cargo"));
+        write_cargo(&dir.join("bin/cargo"), typed);
         let archive = dir.join("archives/myhost").display().to_string();
         pmcd.run(
             JUMPSEAT,
@@ -271,19 +272,22 @@ fn linux() -> AgentSpec {
         .with_pmns(PmnsSource::new(&top, "60", below))
 }
 
-/// A `cargo` that runs what is built already: a page's release build and examples take the programs of this test.
-fn write_cargo(path: &Path) {
+/// A `cargo` that runs what is built already: a page's release build and the examples that are typed on it take the programs of
+/// this test.
+fn write_cargo(path: &Path, typed: &str) {
     let mut script = "#!/bin/sh\ncase \"$*\" in\n".to_owned();
-    for name in ["archive", "embedded", "events", "fetch_group", "pmda", "traced"] {
-        let program = example("jumpseat", name);
-        let _ = writeln!(script, "\"run --example {name}\"*) shift 4; exec {} \"$@\";;", program.display());
+    let examples =
+        ["archive", "embedded", "events", "fetch_group", "pmda", "traced"].map(|name| ("jumpseat", name));
+    for (package, name) in examples.into_iter().chain([("pcp-pmda", "trivial")]) {
+        let (words, shift) = match package {
+            "jumpseat" => (format!("run --example {name}"), 4),
+            package => (format!("run -p {package} --example {name}"), 6),
+        };
+        if typed.contains(&format!("cargo {words} ")) {
+            let program = example(package, name);
+            let _ = writeln!(script, "\"{words} \"*) shift {shift}; exec {} \"$@\";;", program.display());
+        }
     }
-    let trivial = example("pcp-pmda", "trivial");
-    let _ = writeln!(
-        script,
-        "\"run -p pcp-pmda --example trivial\"*) shift 6; exec {} \"$@\";;",
-        trivial.display()
-    );
     script.push_str("\"run --release -- \"*) shift 3; exec jumpseat \"$@\";;\n\"build --release\") ;;\n");
     script.push_str("*) echo \"cargo $*: tests/guide does not know it\"; exit 1;;\nesac\n");
     fs::write(path, script).expect("the test's directory");
