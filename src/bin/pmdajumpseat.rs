@@ -96,8 +96,8 @@ fn serve(
     let mut trust = Trust::prepare(config)?;
     // What is made from here on, sockets and files with identifiers, must belong to the user that the agent will also be
     // next time.
-    let user = options.username.as_deref().unwrap_or(identity::DEFAULT_USER);
-    identity::drop_privileges(user, log, None, &trust.groups)?;
+    let user = options.username.clone().unwrap_or_else(identity::default_user);
+    identity::drop_privileges(&user, log, None, &trust.groups)?;
     let domain = match options.domain {
         NO_DOMAIN => config.domain.unwrap_or(agent::DEFAULT_DOMAIN),
         domain => domain,

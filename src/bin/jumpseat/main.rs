@@ -3,6 +3,7 @@
 mod demo;
 mod derive;
 mod feed;
+mod generate;
 mod helper;
 mod log;
 mod names;
@@ -14,7 +15,7 @@ mod serve;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use jumpseat_tools::{TOOLS, definitions};
 use jumpseat_top::{self as top, TopArgs};
@@ -37,6 +38,10 @@ enum Command {
 
     /// Send events to a running agent: one JSON object a line, or plain lines.
     Feed(feed::FeedArgs),
+
+    /// Print manual pages and completions for shells, made from what `--help` knows.
+    #[command(hide = true)]
+    Generate(generate::GenerateArgs),
 
     /// Look at the records that an agent keeps on disk: list, show, verify, trim.
     Log(log::LogArgs),
@@ -73,6 +78,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Derive(args) => derive::run(&args),
         Command::Feed(args) => feed::run(args),
+        Command::Generate(args) => generate::run(&args, Cli::command()),
         Command::Log(args) => log::run(&args),
         Command::Names(args) => names::run(&args),
         Command::Passwd(args) => passwd::run(&args),

@@ -46,6 +46,11 @@ pub(crate) fn sources(config: &Config) -> usize {
     ALL.iter().map(|kind| kind.sources(config)).sum::<usize>().max(1 + otlp::Otlp.sources(config))
 }
 
+/// How many sources the tables of all kinds but this one name.
+fn sources_of_others(kind: &dyn SourceKind, config: &Config) -> usize {
+    ALL.iter().map(|kind| kind.sources(config)).sum::<usize>() - kind.sources(config)
+}
+
 /// The names of those sources, as far as they have one.
 pub(crate) fn source_names(config: &Config) -> Vec<String> {
     ALL.iter().flat_map(|kind| kind.source_names(config)).collect()

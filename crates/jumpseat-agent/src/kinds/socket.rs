@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use jumpseat_source::socket::{SocketSource, SocketStats};
 use jumpseat_source::{InvalidKey, Outlet, SocketConfig};
+use pcp_net::is_served;
 use pcp_model::{Units, Value, ValueType};
 use pcp_pmda::Metric;
 
@@ -37,12 +38,26 @@ impl SourceKind for Sockets {
     }
 
     fn start(&self, config: &Config, outlet: &Outlet, running: &mut Running<'_>) -> Result<(), StartError> {
+        let told = |error| StartError::new("ingest socket".to_owned(), error);
+        let mut failed = Vec::new();
         for socket in &config.socket {
-            let source = SocketSource::start(socket, outlet).map_err(|error| {
-                StartError::new(format!("ingest socket {}", socket.path.display()), error)
-            })?;
-            running.count_in(Arc::clone(&source.stats));
-            running.add(source);
+            match SocketSource::start(socket, outlet) {
+                Ok(source) => {
+                    running.count_in(Arc::clone(&source.stats));
+                    running.add(source);
+                }
+                // That of another agent: two of them must not go on beside each other.
+                Err(error) if is_served(&socket.path).unwrap_or(false) => return Err(told(error)),
+                Err(error) => failed.push(told(error)),
+            }
+        }
+        // One that cannot be made costs what comes through it, as long as something comes at all.
+        let others = super::sources_of_others(self, config);
+        if failed.len() == config.socket.len() && others == 0 {
+            return failed.into_iter().next().map_or(Ok(()), Err);
+        }
+        for error in failed {
+            tracing::error!("{error}; the agent goes on without it: start it again when that is mended");
         }
         Ok(())
     }
