@@ -74,6 +74,8 @@ fn pages(command: &Command) -> Vec<(String, Command)> {
 
 fn manual(command: Command) -> std::io::Result<Vec<u8>> {
     let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let has_subcommands = command.get_subcommands().any(|one| !one.is_hide_set());
+    let has_extra = command.get_after_help().is_some();
     let page = Man::new(command)
         .title(name.to_uppercase())
         .source(concat!("jumpseat ", env!("CARGO_PKG_VERSION")))
@@ -84,8 +86,12 @@ fn manual(command: Command) -> std::io::Result<Vec<u8>> {
     page.render_synopsis_section(&mut text)?;
     page.render_description_section(&mut text)?;
     page.render_options_section(&mut text)?;
-    page.render_subcommands_section(&mut text)?;
-    page.render_extra_section(&mut text)?;
+    if has_subcommands {
+        page.render_subcommands_section(&mut text)?;
+    }
+    if has_extra {
+        page.render_extra_section(&mut text)?;
+    }
     text.extend_from_slice(b".SH SEE ALSO\n.BR jumpseat (1),\n.BR pmdajumpseat (1),\n.BR PCPIntro (1)\n");
     Ok(text)
 }
