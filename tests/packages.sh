@@ -65,6 +65,40 @@ prepare() {
 }
 
 
+# needs PROGRAM PACKAGE
+needs() {
+	command -v "$1" >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$2" >/dev/null 2>&1 ||
+		die "cannot install $2"
+}
+
+# What can be said of the packages without installing them.
+looked_at() {
+	local package=$1 tree page found
+	needs lintian lintian
+	needs man man-db
+	needs groff groff-base
+	needs systemd-analyze systemd
+	needs zsh zsh
+	needs fish fish
+	found=$(lintian --allow-root --fail-on error,warning "$package" 2>&1) || { echo "$found"; die "lintian"; }
+	tree=$(mktemp -d)
+	dpkg-deb -x "$package" "$tree"
+	for page in jumpseat pmdajumpseat $("$tree/usr/bin/jumpseat" generate man); do
+		[ -s "$tree/usr/share/man/man1/$page.1.gz" ] || die "no manual page $page"
+		zcat "$tree/usr/share/man/man1/$page.1.gz" >"$tree/$page.1"
+		found=$(LC_ALL=C.UTF-8 MANROFFSEQ='' MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z "$tree/$page.1" 2>&1 >/dev/null) || die "man $page"
+		[ -z "$found" ] || { echo "$found"; die "the manual page $page"; }
+	done
+	bash -n "$tree/usr/share/bash-completion/completions/jumpseat" || die "the completion for bash"
+	zsh -n "$tree/usr/share/zsh/vendor-completions/_jumpseat" || die "the completion for zsh"
+	fish -n "$tree/usr/share/fish/vendor_completions.d/jumpseat.fish" || die "the completion for fish"
+	# exposure of 2.0 at most
+	found=$(systemd-analyze security --offline=true --threshold=20 "$tree/usr/lib/systemd/system/jumpseat.service" 2>&1) ||
+		{ echo "$found"; die "jumpseat.service is not confined enough"; }
+	say "$(echo "$found" | tail -n 1 | sed 's/^[^O]*//')"
+	rm -rf "$tree"
+}
+
 # trial SUITE: everything in a copy of that system, which goes with it
 trial() {
 	local suite=$1 root package
@@ -100,6 +134,7 @@ fi
 [ "$(id -u)" = 0 ] || die "needs root"
 ls "$built"/packages/jumpseat_*.deb >/dev/null 2>&1 || die "needs packaging/build deb"
 [ $# -gt 0 ] || set -- bookworm trixie
+looked_at "$(ls "$built"/packages/jumpseat_*.deb)"
 for suite in "$@"; do
 	start=$SECONDS
 	trial "$suite"

@@ -6,6 +6,7 @@ mod contexts;
 mod derive_cli;
 mod derive_replay;
 mod events;
+mod generate;
 mod info;
 mod json;
 mod names;

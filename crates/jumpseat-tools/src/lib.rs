@@ -77,14 +77,7 @@ impl Entry {
         choices: fn() -> Vec<Choice>,
         about: &'static str,
     ) -> Entry {
-        Entry {
-            name: tool.name,
-            subcommand: tool.subcommand,
-            about,
-            operands: tool.operands,
-            run,
-            choices,
-        }
+        Entry { name: tool.name, subcommand: tool.subcommand, about, operands: tool.operands, run, choices }
     }
 
     /// Its options, in the order of the usage text.
@@ -116,8 +109,18 @@ fn choices<O: Copy>(tool: &'static Tool<O>) -> Vec<Choice> {
 /// All tools, in the order of their subcommands.
 pub const TOOLS: [Entry; 5] = [
     Entry::of(&events::TOOL, events::run, || choices(&events::TOOL), "Report event records as they come"),
-    Entry::of(&info::TOOL, info::run, || choices(&info::TOOL), "Report all about metrics: names, descriptions, help, labels, values"),
-    Entry::of(&probe::TOOL, probe::run, || choices(&probe::TOOL), "Report how many values metrics have, and which"),
+    Entry::of(
+        &info::TOOL,
+        info::run,
+        || choices(&info::TOOL),
+        "Report all about metrics: names, descriptions, help, labels, values",
+    ),
+    Entry::of(
+        &probe::TOOL,
+        probe::run,
+        || choices(&probe::TOOL),
+        "Report how many values metrics have, and which",
+    ),
     Entry::of(&store::TOOL, store::run, || choices(&store::TOOL), "Change the value of a metric"),
     Entry::of(&val::TOOL, val::run, || choices(&val::TOOL), "Report a metric's values as they come"),
 ];

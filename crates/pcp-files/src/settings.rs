@@ -44,7 +44,8 @@ mod tests {
 
     #[test]
     fn a_configuration_is_read_as_the_shell_does() {
-        let conf = parse("# PCP_USER=nobody\nPCP_USER=\"site\"\nPCP_RUN_DIR=/var/run/pcp \nPCP_EMPTY=\nnonsense\n");
+        let conf =
+            parse("# PCP_USER=nobody\nPCP_USER=\"site\"\nPCP_RUN_DIR=/var/run/pcp \nPCP_EMPTY=\nnonsense\n");
         assert_eq!(conf.len(), 2, "{conf:?}");
         assert_eq!(conf["PCP_USER"], "site");
         assert_eq!(conf["PCP_RUN_DIR"], "/var/run/pcp");

@@ -44,12 +44,14 @@ fn print(what: &What, command: &mut Command) -> Result<(), String> {
             command.build();
             let pages = pages(command);
             match page {
-                None => pages.iter().for_each(|(name, _)| text.extend_from_slice(format!("{name}\n").as_bytes())),
+                None => {
+                    pages.iter().for_each(|(name, _)| text.extend_from_slice(format!("{name}\n").as_bytes()))
+                }
                 Some(wanted) => {
-                    let (_, command) = pages
-                        .into_iter()
-                        .find(|(name, _)| name == wanted)
-                        .ok_or_else(|| format!("no manual page {wanted:?}: `jumpseat generate man` lists all"))?;
+                    let (_, command) =
+                        pages.into_iter().find(|(name, _)| name == wanted).ok_or_else(|| {
+                            format!("no manual page {wanted:?}: `jumpseat generate man` lists all")
+                        })?;
                     text = manual(command).map_err(|error| error.to_string())?;
                 }
             }
@@ -106,8 +108,11 @@ fn tool(entry: &Entry) -> Command {
         "In place of {}(1), also by that name as a symbolic link. jumpseat(1) has what is different.",
         entry.name
     );
-    let operands =
-        Arg::new("operands").help(entry.operands).action(ArgAction::Append).value_name("OPERAND").num_args(0..);
+    let operands = Arg::new("operands")
+        .help(entry.operands)
+        .action(ArgAction::Append)
+        .value_name("OPERAND")
+        .num_args(0..);
     Command::new(entry.subcommand)
         .about(entry.about)
         .after_help(after)

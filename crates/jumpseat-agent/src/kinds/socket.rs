@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 
 use jumpseat_source::socket::{SocketSource, SocketStats};
 use jumpseat_source::{InvalidKey, Outlet, SocketConfig};
-use pcp_net::is_served;
 use pcp_model::{Units, Value, ValueType};
+use pcp_net::is_served;
 use pcp_pmda::Metric;
 
 use crate::config::{Config, InvalidTable};
