@@ -35,7 +35,7 @@ if [ "$2" = isolated ]; then
 	work=$(mktemp -d)
 	mount -t tmpfs tmpfs "$work"
 	# all of /etc: users and groups are there as well
-	for dir in /etc "$PCP_LOG_DIR" "$PCP_VAR_DIR"/{config,pmcd,pmdas,pmns,tmp}; do
+	for dir in /etc "$PCP_LOG_DIR" "$PCP_VAR_DIR"/{config,pmcd,pmdas,pmns,tmp} /usr/local/{bin,share}; do
 		mkdir -p "$work$dir"
 		cp -a "$dir/." "$work$dir"
 		mount --bind "$work$dir" "$dir"

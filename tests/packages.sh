@@ -155,10 +155,11 @@ export PCPQA_SYSTEMD=no
 PATH=$PATH:/usr/lib/pcp/bin
 ip link set lo up 2>/dev/null || true
 
-# What is on the disk, without what other programs write all the time.
+# What is on the disk, without what other programs and agents write all the time.
 files() {
 	find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /root -o -path /var/log -o -path /var/cache \
-		-o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /run -o -path /var/lib/pcp/tmp -o -path /opt/stub \) -prune -o -print | sort
+		-o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /run -o -path /var/lib/pcp/tmp -o -path /var/tmp -o -path /opt/stub \) -prune -o -print |
+		grep -v -e "^/var/lib/pcp/config/pmda/[1-35-9][0-9]*\." -e '/pmda\.auto\.update$' | sort
 }
 answers() { pminfo -f pmcd.version >/dev/null 2>&1; }
 eventually() { for _ in $(seq 100); do ! "$@" || return 0; sleep 0.1; done; return 1; }
@@ -250,6 +251,9 @@ stop_pmcd
 installed /root/newer.deb
 start_pmcd
 eventually agent_answers || die "the agent is not there when pmcd starts"
+# pmcd's script installs in the background, and looks at values after the agent has come
+needs_nothing() { ! compgen -G '/var/lib/pcp/pmdas/jumpseat/.NeedInstall*' >/dev/null; }
+eventually needs_nothing || eventually needs_nothing || die "pmcd's script has not done its work: $(ls -a /var/lib/pcp/pmdas/jumpseat)"
 echo '{"type":"request","message":"once more"}' | jumpseat feed --source greeter
 [ "$(identity)" = "$before" ] || die "the source has another identity"
 
