@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs install/Install and install/Remove against Debian's PCP and looks for traces. Needs root, and the programs in
-# target/dist (or $CARGO_TARGET_DIR/dist).
+# target/dist (or in dist of $CARGO_TARGET_DIR or $JUMPSEAT_BUILD).
 #
 # PCP's install scripts find pmcd by its name and signal every one of them, and change PCP's own directories.
 # So this runs in namespaces of its own (processes, mounts, network) and on copies of these directories. Where
@@ -13,7 +13,8 @@ die() { say "FAILED: $*" >&2; exit 1; }
 
 [ "$(id -u)" = 0 ] || die "needs root"
 [ -r /etc/pcp.env ] || die "needs PCP"
-[ -x "${CARGO_TARGET_DIR:-$here/target}/dist/pmdajumpseat" ] || die "needs cargo build --profile dist"
+built=${JUMPSEAT_BUILD:-${CARGO_TARGET_DIR:-$here/target}}
+[ -x "$built/dist/pmdajumpseat" ] || die "needs cargo build --profile dist"
 while read -r name; do
 	case $name in PCP_*|PMCD_*|PMNS_*|PMDA_*|PMLOGGER_*) unset "$name" ;; esac
 done < <(compgen -e)
@@ -34,7 +35,7 @@ if [ "$2" = isolated ]; then
 	work=$(mktemp -d)
 	mount -t tmpfs tmpfs "$work"
 	# all of /etc: users and groups are there as well
-	for dir in /etc "$PCP_LOG_DIR" "$PCP_VAR_DIR"/{config,pmcd,pmdas,pmns,tmp}; do
+	for dir in /etc "$PCP_LOG_DIR" "$PCP_VAR_DIR"/{config,pmcd,pmdas,pmns,tmp} /usr/local/{bin,share}; do
 		mkdir -p "$work$dir"
 		cp -a "$dir/." "$work$dir"
 		mount --bind "$work$dir" "$dir"
@@ -74,6 +75,10 @@ install() {
 		cat "$out" "$out.pminfo" "$PCP_LOG_DIR"/pmcd/{pmcd,jumpseat}.log
 		die "pminfo does not show jumpseat.self.version"
 	}
+	grep -q 'usermod -aG jumpseat' "$out" || { cat "$out"; die "Install does not say who may send events"; }
+	/usr/local/bin/jumpseat --version >/dev/null || die "Install does not copy the command"
+	[ -s /usr/local/share/man/man1/jumpseat-serve.1 ] || die "Install does not copy manual pages"
+	grep -q '^JUMPSEAT[[:space:]]400$' "$PCP_VAR_DIR/pmns/stdpmid.local" || die "the number is not in stdpmid.local"
 	# what must answer before anything was traced: all of it, without an error
 	pminfo -dfmtT jumpseat >"$out.pminfo" 2>&1 || { cat "$out.pminfo"; die "pminfo -dfmtT jumpseat"; }
 	! grep -E 'Error:|No PMCD agent|IPC protocol failure' "$out.pminfo" || die "pminfo reports errors"
@@ -89,6 +94,9 @@ remove() {
 	! grep -rn jumpseat "$PCP_PMCDCONF_PATH" "$PCP_VAR_DIR/pmns" || die "traces after Remove"
 	[ ! -e "$PCP_PMDAS_DIR/jumpseat" ] || { ls -laR "$PCP_PMDAS_DIR/jumpseat"; die "$PCP_PMDAS_DIR/jumpseat is left"; }
 	[ ! -e "$PCP_VAR_DIR/config/pmlogconf/jumpseat" ] || die "pmlogconf groups are left"
+	[ ! -e "$PCP_VAR_DIR/config/pmieconf/jumpseat" ] || die "rules of pmieconf are left"
+	! compgen -G "/usr/local/bin/jumpseat" && ! compgen -G "/usr/local/share/man/man1/*jumpseat*" || die "the command or its pages are left"
+	! grep -q JUMPSEAT "$PCP_VAR_DIR/pmns/stdpmid.local" || die "the number is left in stdpmid.local"
 	! pminfo jumpseat >"$out" 2>&1 || { cat "$out"; die "pmcd still knows jumpseat"; }
 	! cat /proc/[0-9]*/comm 2>/dev/null | grep -qx pmdajumpseat || die "the agent is still running"
 	answers || die "pmcd does not answer after Remove"
@@ -108,7 +116,7 @@ agent=$(pminfo -f jumpseat.self.pid | sed -n 's/.*value //p')
 [ "$(stat -c %U "/proc/$agent")" = "$PCP_USER" ] || die "the agent does not run as $PCP_USER"
 [ -s "$PCP_LOG_DIR/pmcd/jumpseat.log" ] || die "no log"
 echo '{"type":"hello","message":"from the install test"}' |
-	"${CARGO_TARGET_DIR:-$here/target}/dist/jumpseat" feed --socket "$PCP_RUN_DIR/jumpseat.socket" >"$out" 2>&1 ||
+	"$built/dist/jumpseat" feed --socket "$PCP_RUN_DIR/jumpseat.socket" >"$out" 2>&1 ||
 	{ cat "$out"; die "jumpseat feed"; }
 pminfo -f jumpseat.derived.source.mean_bytes | grep -q 'value [1-9]' || die "no derived metrics"
 pminfo -x jumpseat.event.recent | grep -q 'value "from the install test"' || die "the event does not arrive"
@@ -147,5 +155,32 @@ remove --purge
 stop_pmcd
 install ''
 remove --purge
+# An ingest socket that cannot be made: with nothing else to take events from, Install fails and says why
+mkdir -p "$PCP_SYSCONF_DIR/jumpseat"
+printf '[[socket]]\npath = "/nonexistent/jumpseat.socket"\n' >"$PCP_SYSCONF_DIR/jumpseat/jumpseat.toml"
+say "Install, where the agent cannot start"
+! (cd "$here/install" && timeout 120 ./Install >"$out" 2>&1 </dev/null) || { cat "$out"; die "Install says nothing of an agent that died"; }
+grep -q 'Error: ingest socket: /nonexistent/jumpseat.socket: cannot create the socket' "$out" || { cat "$out"; die "not the agent's own words"; }
+remove
+printf '[[socket]]\n[[socket]]\npath = "/nonexistent/jumpseat.socket"\nsource = "other"\n' >"$PCP_SYSCONF_DIR/jumpseat/jumpseat.toml"
+install ''
+grep -q 'the agent goes on without it' "$PCP_LOG_DIR/pmcd/jumpseat.log" || die "the log does not tell of the socket that is not there"
+remove --purge
+
+# PCP of another user, and its sockets elsewhere
+useradd -r -M -G "$PCP_GROUP" jumpseat-site
+conf=$(mktemp)
+sed 's/^PCP_USER=.*/PCP_USER=jumpseat-site/; s,^PCP_RUN_DIR=.*,PCP_RUN_DIR=/run/jumpseat-site,' /etc/pcp.conf >"$conf"
+chmod 644 "$conf"
+install -d -o jumpseat-site /run/jumpseat-site "$out.state"
+mkfifo "$out.pmcd"
+PCP_CONF=$conf env -u PCP_USER -u PCP_RUN_DIR "$built/dist/pmdajumpseat" -c /dev/null -l "$out.state/log" <>"$out.pmcd" >/dev/null 2>&1 &
+agent=$!
+for _ in $(seq 100); do [ ! -S /run/jumpseat-site/jumpseat.socket ] || break; sleep 0.1; done
+[ -S /run/jumpseat-site/jumpseat.socket ] && [ "$(stat -c %U "/proc/$agent")" = jumpseat-site ] ||
+	{ cat "$out.state/log"; die "PCP_USER or PCP_RUN_DIR of pcp.conf do not hold"; }
+kill "$agent"
+userdel jumpseat-site
+rm -rf "$out.state" "$out.pmcd" "$conf" /run/jumpseat-site
 rm -f "$out.conf"
 say ok

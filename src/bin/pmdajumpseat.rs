@@ -75,11 +75,11 @@ fn main() -> ExitCode {
 /// Tells what is wrong with the configuration, as `jumpseat config check` does, in place of serving anybody.
 fn check(options: &Options) -> ExitCode {
     let report = configuration(options.config.as_deref()).and_then(|(config, _)| {
-        let user = options.username.as_deref().unwrap_or(identity::DEFAULT_USER);
+        let user = options.username.clone().unwrap_or_else(identity::default_user);
         let setting = Setting {
             state_dir: config.state_dir.clone().unwrap_or_else(agent::default_state_dir),
             domain: domain(options, &config),
-            user: geteuid().is_root().then(|| user.to_owned()),
+            user: geteuid().is_root().then_some(user),
         };
         Ok(agent::check::check(&config, &setting)?)
     });
@@ -131,8 +131,8 @@ fn serve(
     let mut trust = Trust::prepare(config)?;
     // What is made from here on, sockets and files with identifiers, must belong to the user that the agent will also be
     // next time.
-    let user = options.username.as_deref().unwrap_or(identity::DEFAULT_USER);
-    identity::drop_privileges(user, log, None, &trust.groups)?;
+    let user = options.username.clone().unwrap_or_else(identity::default_user);
+    identity::drop_privileges(&user, log, None, &trust.groups)?;
     let domain = domain(options, config);
     let state_dir = config.state_dir.clone().unwrap_or_else(agent::default_state_dir);
     let help = options.help_file.as_deref().map(read_help).transpose()?;

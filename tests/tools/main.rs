@@ -8,6 +8,7 @@ mod derive_cli;
 mod derive_replay;
 mod events;
 mod flat;
+mod generate;
 mod info;
 mod json;
 mod meant;

@@ -179,8 +179,11 @@ impl RunningAgent {
         };
         // Last: from here on threads hand over, and everything must be there that takes it.
         let mut sources = Sources::default();
-        if let Some(error) = sources.apply(config, &outlet, trust).into_iter().next() {
-            return Err(error.into());
+        for error in sources.apply(config, &outlet, trust) {
+            if !error.is_bearable || sources.is_empty() {
+                return Err(error.into());
+            }
+            tracing::error!("{error}; the agent goes on without it: reload it when that is mended");
         }
         let state = &mut server.core().state;
         state.threads = sources.stats();

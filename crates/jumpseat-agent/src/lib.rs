@@ -54,7 +54,8 @@ pub const HELP: &str = include_str!("../help/jumpseat");
 
 /// Where identifiers are kept unless something else is said: PCP's own place for instance identifiers.
 pub fn default_state_dir() -> PathBuf {
-    let var = std::env::var_os("PCP_VAR_DIR").map_or_else(|| PathBuf::from("/var/lib/pcp"), PathBuf::from);
+    let var = pcp_files::settings::setting("PCP_VAR_DIR")
+        .map_or_else(|| PathBuf::from("/var/lib/pcp"), PathBuf::from);
     var.join("config/pmda")
 }
 
@@ -66,7 +67,7 @@ pub fn default_config() -> PathBuf {
 
 /// Where pmcd's clients are kept unless something else is said: PCP's place for what ends with the machine.
 pub(crate) fn default_run_dir() -> PathBuf {
-    std::env::var_os("PCP_RUN_DIR").map_or_else(|| PathBuf::from("/run/pcp"), PathBuf::from)
+    pcp_files::settings::run_dir()
 }
 
 /// The examples of README.md are tests.

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::clock::SenderClock;
 use super::setting::{InvalidKey, check_source, in_range};
 
-/// Where PCP keeps its sockets, and so the ingest socket of an agent under pmcd.
-const SYSTEM_PATH: &str = "/run/pcp/jumpseat.socket";
+/// The ingest socket of an agent under pmcd, where PCP keeps its sockets.
+const SYSTEM_NAME: &str = "jumpseat.socket";
 /// Names the socket for senders and for agents without a configuration.
 const PATH_VARIABLE: &str = "JUMPSEAT_SOCKET";
 
@@ -18,7 +18,7 @@ const PATH_VARIABLE: &str = "JUMPSEAT_SOCKET";
 /// this user may write there, else one of the user's own.
 pub fn socket_to_make() -> PathBuf {
     named().unwrap_or_else(|| {
-        let system = PathBuf::from(SYSTEM_PATH);
+        let system = system_path();
         let may_write = |dir| access(dir, AccessFlags::W_OK).is_ok();
         if system.parent().is_some_and(may_write) { system } else { user_path() }
     })
@@ -28,7 +28,7 @@ pub fn socket_to_make() -> PathBuf {
 /// the user's own if only that is there.
 pub fn socket_to_use() -> PathBuf {
     named().unwrap_or_else(|| {
-        let (system, user) = (PathBuf::from(SYSTEM_PATH), user_path());
+        let (system, user) = (system_path(), user_path());
         if !system.exists() && is_own(&user) { user } else { system }
     })
 }
@@ -37,6 +37,11 @@ pub fn socket_to_use() -> PathBuf {
 /// temporary files, to listen in on what is sent.
 fn is_own(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == getuid().as_raw())
+}
+
+/// Where PCP keeps its sockets (`PCP_RUN_DIR`), and so that of an agent under pmcd.
+fn system_path() -> PathBuf {
+    pcp_files::settings::run_dir().join(SYSTEM_NAME)
 }
 
 fn named() -> Option<PathBuf> {
@@ -120,7 +125,7 @@ pub struct SocketConfig {
 impl Default for SocketConfig {
     fn default() -> SocketConfig {
         SocketConfig {
-            path: PathBuf::from(SYSTEM_PATH),
+            path: system_path(),
             mode: 0o660,
             group: None,
             source: "socket".to_owned(),

@@ -32,7 +32,7 @@ mod val;
 use std::path::Path;
 use std::process::ExitCode;
 
-use tool::Tool;
+use tool::{Row, Tool};
 
 pub use later::later;
 pub use tool::record::{Emphasis, param_text};
@@ -48,22 +48,81 @@ pub struct Entry {
     pub subcommand: &'static str,
     /// What it is for, in a line.
     pub about: &'static str,
+    /// What follows the options.
+    pub operands: &'static str,
     run: fn(Call, Vec<String>) -> ExitCode,
+    choices: fn() -> Vec<Choice>,
+}
+
+/// An option that a tool has as a subcommand, for manual pages and completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Choice {
+    /// The group it is in.
+    pub heading: &'static str,
+    /// Its letter.
+    pub short: Option<char>,
+    /// Its long name.
+    pub long: &'static str,
+    /// What its argument is called; empty if it takes none.
+    pub argument: &'static str,
+    /// What it is for, in a line.
+    pub help: &'static str,
 }
 
 impl Entry {
-    const fn of<O>(tool: &Tool<O>, run: fn(Call, Vec<String>) -> ExitCode, about: &'static str) -> Entry {
-        Entry { name: tool.name, subcommand: tool.subcommand, about, run }
+    const fn of<O>(
+        tool: &Tool<O>,
+        run: fn(Call, Vec<String>) -> ExitCode,
+        choices: fn() -> Vec<Choice>,
+        about: &'static str,
+    ) -> Entry {
+        Entry { name: tool.name, subcommand: tool.subcommand, about, operands: tool.operands, run, choices }
     }
+
+    /// Its options, in the order of the usage text.
+    pub fn choices(&self) -> Vec<Choice> {
+        (self.choices)()
+    }
+}
+
+/// The options that the usage text of a tool shows.
+fn choices<O: Copy>(tool: &'static Tool<O>) -> Vec<Choice> {
+    let mut heading = "";
+    let mut found = Vec::new();
+    for row in tool.rows(&Call::subcommand(tool.subcommand)) {
+        if let Row::Heading(name) = row {
+            heading = *name;
+        }
+        let Some((option, _)) = row.option().filter(|(option, _)| !option.help.is_empty()) else { continue };
+        found.push(Choice {
+            heading,
+            short: option.short.filter(|_| option.short_works),
+            long: option.long,
+            argument: option.argument,
+            help: option.help,
+        });
+    }
+    found
 }
 
 /// All tools, in the order of their subcommands.
 pub const TOOLS: [Entry; 5] = [
-    Entry::of(&events::TOOL, events::run, "Report event records as they come"),
-    Entry::of(&info::TOOL, info::run, "Report all about metrics: names, descriptions, help, labels, values"),
-    Entry::of(&probe::TOOL, probe::run, "Report how many values metrics have, and which"),
-    Entry::of(&store::TOOL, store::run, "Change the value of a metric"),
-    Entry::of(&val::TOOL, val::run, "Report a metric's values as they come"),
+    Entry::of(&events::TOOL, events::run, || choices(&events::TOOL), "Report event records as they come"),
+    Entry::of(
+        &info::TOOL,
+        info::run,
+        || choices(&info::TOOL),
+        "Report all about metrics: names, descriptions, help, labels, values",
+    ),
+    Entry::of(
+        &probe::TOOL,
+        probe::run,
+        || choices(&probe::TOOL),
+        "Report how many values metrics have, and which",
+    ),
+    Entry::of(&store::TOOL, store::run, || choices(&store::TOOL), "Change the value of a metric"),
+    Entry::of(&val::TOOL, val::run, || choices(&val::TOOL), "Report a metric's values as they come"),
 ];
 
 /// The tool that a command line calls, ready to run: by PCP's name as the name of the program, or as a subcommand.
@@ -93,7 +152,6 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::tool::Row;
 
     #[test]
     fn tools_are_called_by_both_of_their_names() {

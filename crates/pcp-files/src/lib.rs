@@ -10,6 +10,7 @@
 //! * [`Disk`]: a directory of files that must survive what happens to the program or the machine.
 //! * [`lock`]: a file for one process alone.
 //! * [`give`]: a file or socket gets another owner.
+//! * [`settings`]: where PCP has these directories, and whose they are, as `pcp.conf` says.
 //!
 //! **Invariants.** A file is opened below the descriptor of its directory, which is reached step by step; on the way only
 //! links of root and of the effective user count. The last step is never a link. What was opened is judged by its
@@ -25,6 +26,7 @@ mod open;
 mod owner;
 mod place;
 mod replace;
+pub mod settings;
 
 pub use disk::{Directory, Disk, DiskFile};
 pub use error::{FileError, FileProblem};

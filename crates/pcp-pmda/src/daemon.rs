@@ -81,7 +81,7 @@ fn serve<S>(
         _ => None,
     };
     identity::drop_privileges(
-        options.username.as_deref().unwrap_or(identity::DEFAULT_USER),
+        options.username.as_deref().unwrap_or(&identity::default_user()),
         log,
         socket,
         &[],

@@ -9,12 +9,14 @@ use nix::unistd::{Gid, User, fchown, geteuid, getgroups, initgroups, setgid, set
 
 use crate::log::LogFile;
 
-/// The user PCP's own programs run as.
-pub const DEFAULT_USER: &str = "pcp";
+/// The user PCP's own programs run as: `PCP_USER` of the environment or of `pcp.conf`, else `pcp`.
+pub fn default_user() -> String {
+    pcp_files::settings::user()
+}
 
-/// The number of [`DEFAULT_USER`], if there is one.
+/// The number of [`default_user`], if there is one.
 pub(crate) fn pcp_user() -> Option<u32> {
-    User::from_name(DEFAULT_USER).ok().flatten().map(|user| user.uid.as_raw())
+    User::from_name(&default_user()).ok().flatten().map(|user| user.uid.as_raw())
 }
 
 /// Root could not become another user.

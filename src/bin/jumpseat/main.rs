@@ -5,6 +5,7 @@ mod default_address;
 mod demo;
 mod derive;
 mod feed;
+mod generate;
 mod helper;
 mod log;
 mod names;
@@ -46,6 +47,10 @@ enum Command {
     /// Send events to a running agent: one JSON object a line, or plain lines.
     Feed(feed::FeedArgs),
 
+    /// Print manual pages and completions for shells, made from what `--help` knows.
+    #[command(hide = true)]
+    Generate(generate::GenerateArgs),
+
     /// Look at the records that an agent keeps on disk: list, show, verify, trim.
     Log(log::LogArgs),
 
@@ -85,6 +90,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Derive(args) => derive::run(&args),
         Command::Feed(args) => feed::run(args),
+        Command::Generate(args) => generate::run(&args, Cli::command()),
         Command::Log(args) => log::run(&args),
         Command::Names(args) => names::run(&args),
         Command::Passwd(args) => passwd::run(&args),

@@ -55,16 +55,23 @@ pub struct StartError {
     /// Why not.
     #[source]
     pub error: Box<dyn Error + Send + Sync>,
+    /// Whether it costs no more than this source, as long as there are others.
+    pub is_bearable: bool,
 }
 
 impl StartError {
     pub(super) fn new(what: String, error: impl Error + Send + Sync + 'static) -> StartError {
-        StartError { what, error: Box::new(error) }
+        StartError { what, error: Box::new(error), is_bearable: false }
+    }
+
+    /// An agent with others goes on without it.
+    pub(super) fn bearable(self, is_bearable: bool) -> StartError {
+        StartError { is_bearable, ..self }
     }
 
     /// For what words are enough.
     pub(super) fn words(what: String, words: String) -> StartError {
-        StartError { what, error: words.into() }
+        StartError { what, error: words.into(), is_bearable: false }
     }
 }
 

@@ -87,6 +87,11 @@ impl Sources {
         failed
     }
 
+    /// Whether any runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
     /// What the threads count that run now.
     pub(crate) fn stats(&self) -> ThreadStats {
         self.stats.clone()

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use jumpseat_source::socket::{SocketSource, SocketStats};
 use jumpseat_source::{InvalidKey, SocketConfig};
 use pcp_model::{Units, Value, ValueType};
+use pcp_net::is_served;
 use pcp_pmda::Metric;
 
 use crate::config::{Config, InvalidTable};
@@ -42,7 +43,9 @@ impl SourceKind for Sockets {
             let what = format!("ingest socket {}", socket.path.display());
             let start = move |site: &mut Site<'_>| {
                 let source = SocketSource::start(socket, site.outlet).map_err(|error| {
-                    StartError::new(format!("ingest socket {}", socket.path.display()), error)
+                    // That of another agent: two of them must not go on beside each other.
+                    let is_anothers = is_served(&socket.path).unwrap_or(false);
+                    StartError::new("ingest socket".to_owned(), error).bearable(!is_anothers)
                 })?;
                 // What a socket has counted stays counted when it goes.
                 site.stats.add(Arc::clone(&source.stats));
