@@ -72,6 +72,13 @@ fn known_spans_give_known_figures_in_either_framing() {
     }
     let labels = pmcd.run("pminfo", ["-l", "jumpseat.span.histogram"]).ok();
     assert!(labels.contains(r#""below":"60ms""#) && labels.contains(r#""span":"request""#), "{labels}");
+    assert!(labels.contains(r#""le":0.06,"#), "{labels}");
+    let mut reader = pmcd.spawn("pmevent", ["-t", "0.2", "jumpseat.event.records"], "reader");
+    eventually("labels of who reads", || {
+        let labels = pmcd.run("pminfo", ["-l", "jumpseat.client.delivered"]).ok();
+        (labels.contains(r#""client":"#) && labels.contains(r#""pid":"#)).then_some(())
+    });
+    reader.stop();
     let desc = pmcd.run("pminfo", ["-dt", "jumpseat.span.time", "jumpseat.span.p99"]).ok();
     assert!(desc.contains("Semantics: counter  Units: nanosec") && desc.contains("99 % of recent"), "{desc}");
 }

@@ -67,10 +67,15 @@ pub(crate) mod label {
     pub(crate) const SPAN: &str = "span";
     /// The end of a bucket.
     pub(crate) const BELOW: &str = "below";
+    /// The end of a bucket in seconds, a number, as Prometheus calls it; the last one's is the text `+Inf`.
+    pub(crate) const LE: &str = "le";
     /// The reason that an instance is of.
     pub(crate) const REASON: &str = "reason";
     /// The metric that gives a stream.
     pub(crate) const METRIC: &str = "metric";
+    /// The client that a stream is of, and the process that it is, where that is known.
+    pub(crate) const CLIENT: &str = "client";
+    pub(crate) const PID: &str = "pid";
     /// The field that a metric describes.
     pub(crate) const FIELD: &str = "field";
 }
@@ -189,7 +194,7 @@ mod tests {
         use label::*;
         let names = [
             AGENT, ABOUT, INDOM_NAME, SOURCE, KIND, ADDRESS, SERVICE, TYPE, SPAN, BELOW, REASON, METRIC,
-            FIELD,
+            FIELD, LE, CLIENT, PID,
         ];
         let kept = [
             "agent",
@@ -205,6 +210,9 @@ mod tests {
             "reason",
             "metric",
             "field",
+            "le",
+            "client",
+            "pid",
         ];
         assert_eq!(names, kept);
         let clusters = [0, 1, 2, 3, 4, 7, 8, 16, 31, 64, 127].map(about);

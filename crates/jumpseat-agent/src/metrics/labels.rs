@@ -47,7 +47,12 @@ fn of_instance(
         SPANS => of_span(state, state.spans.get(inst)?, labels),
         SPAN_BUCKETS => {
             let (span, bucket) = state.spans.of_bucket(inst)?;
-            of_span(state, span, labels).and_then(|()| labels.add(label::BELOW, Spans::bucket_name(bucket)))
+            of_span(state, span, labels)
+                .and_then(|()| labels.add(label::BELOW, Spans::bucket_name(bucket)))
+                .and_then(|()| match Spans::bucket_seconds(bucket) {
+                    Some(seconds) => labels.add(label::LE, seconds),
+                    None => labels.add(label::LE, "+Inf"),
+                })
         }
         REASONS => {
             let (source, reason) = reason_of(inst);
@@ -58,7 +63,10 @@ fn of_instance(
         STREAMS => {
             let stream = state.streams.get(inst)?;
             with_source(state, stream.source, labels, |labels| {
-                labels.add(label::METRIC, kind_word(stream.kind))
+                labels.add(label::METRIC, kind_word(stream.kind))?;
+                let Some((client, pid)) = state.streams.client_of(inst) else { return Ok(()) };
+                labels.add(label::CLIENT, client)?;
+                pid.map_or(Ok(()), |pid| labels.add(label::PID, pid))
             })
         }
         _ => return None,

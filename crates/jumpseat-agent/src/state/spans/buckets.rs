@@ -58,6 +58,15 @@ pub(super) fn coarse_name(coarse: usize) -> String {
     format!("{}{unit}", digit * [1, 10, 100][decade % 3])
 }
 
+/// The same in microseconds; `None`: it has no end.
+pub(super) fn coarse_end(coarse: usize) -> Option<u64> {
+    match coarse {
+        0 => Some(1),
+        _ if coarse >= COARSE - 1 => None,
+        _ => Some(((coarse - 1) % 9 + 2) as u64 * 10_u64.pow(((coarse - 1) / 9) as u32)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +101,10 @@ mod tests {
         ] {
             assert_eq!(name(nanos), expected, "{nanos}");
         }
+        let end = |nanos| coarse_end(coarse(fine(nanos)));
+        let ends = [5, 1000, 9_999, 250_000, 999_999, 1_000_000, 999_000_000_000, TOP].map(end);
+        let micros = [1, 2, 10, 300, 1_000, 2_000, 1_000_000_000].map(Some);
+        assert_eq!((&ends[..7], ends[7]), (&micros[..], None));
         let all: std::collections::HashSet<String> = (0..COARSE).map(coarse_name).collect();
         assert_eq!(all.len(), COARSE);
     }

@@ -33,7 +33,7 @@ use pcp_event::packed::{PackedParam, flags, params};
 use pcp_model::{Inst, Pmid, ValueType};
 use pcp_pmda::Instances;
 
-use buckets::coarse_name;
+use buckets::{coarse_end, coarse_name};
 use source::{EarlyEnd, OpenSpan};
 use stats::SLICES;
 
@@ -106,6 +106,11 @@ impl Spans {
     pub fn of_bucket(&self, inst: Inst) -> Option<(&Span, usize)> {
         let (span, bucket) = bucket_of(inst);
         Some((self.get(span)?, bucket))
+    }
+
+    /// Where a bucket ends, in seconds; `None` for the last one, which does not.
+    pub fn bucket_seconds(bucket: usize) -> Option<f64> {
+        coarse_end(bucket).map(|micros| micros as f64 / 1e6)
     }
 
     /// Where a bucket ends, as text.

@@ -19,7 +19,7 @@ use pcp_event::filter::{Filter, FilterError};
 use pcp_event::log::CursorId;
 use pcp_model::Inst;
 use pcp_net::{Fill, Identity};
-use pcp_pmda::{ClientId, Instances};
+use pcp_pmda::{Attributes, ClientId, Instances};
 
 use super::fields::Fields;
 use super::source::Source;
@@ -138,6 +138,8 @@ struct Client {
     refusal: Option<Box<str>>,
     /// Who it is, as far as is known.
     identity: Identity,
+    /// Its process, if that is known.
+    pid: Option<i32>,
     /// The metrics of which it wanted all instances when it fetched them last.
     follows: Vec<ArrayKind>,
 }
@@ -227,11 +229,11 @@ impl Streams {
         self.by_client.get_mut(&client)?.streams.get_mut(at)
     }
 
-    /// Notes whether a client wants whatever sources there will be.
-    pub(crate) fn follow(&mut self, (client, identity): (ClientId, Identity), kind: ArrayKind, all: bool) {
-        let Client { follows, identity: known, .. } =
+    /// Notes who a client is, and whether it wants whatever sources there will be.
+    pub(crate) fn follow(&mut self, (client, who): (ClientId, &Attributes), kind: ArrayKind, all: bool) {
+        let Client { follows, identity, pid, .. } =
             client_entry(&mut self.by_client, &mut self.last_serial, client);
-        *known = identity;
+        (*identity, *pid) = (who.identity(), who.pid);
         if follows.contains(&kind) != all {
             if all {
                 follows.push(kind)
@@ -240,6 +242,12 @@ impl Streams {
             }
             self.notes.change(client);
         }
+    }
+
+    /// The number of the client that the stream of an instance is of, as names of instances have it, and its process.
+    pub(crate) fn client_of(&self, inst: Inst) -> Option<(u64, Option<i32>)> {
+        let client = self.by_client.get(&self.owner.get(&inst)?.0)?;
+        Some((client.serial, client.pid))
     }
 
     /// Opens streams of a new source for those who follow all sources: its first records are for them, too.
