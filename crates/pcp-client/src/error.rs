@@ -71,8 +71,13 @@ pub enum ClientError {
     #[error("a fetch or reconnect is under way: finish it first")]
     Busy,
     /// After a failed attempt to connect the next has to wait (`PMCD_RECONNECT_TIMEOUT`).
-    #[error("connecting failed recently: it may be tried again in {} seconds", .0.as_secs_f64())]
+    #[error("connecting failed recently: it may be tried again in {}", seconds(*.0))]
     TooSoon(Duration),
+}
+
+/// A short time as people say it.
+fn seconds(left: Duration) -> String {
+    format!("{:.1} seconds", left.as_secs_f64().max(0.1))
 }
 
 /// What a request of a client gives.
