@@ -87,7 +87,13 @@ pub(crate) fn waterfall<'a>(events: &Events, id: &str) -> Sheet<'a> {
     };
     let mut notes = vec![
         (format!("{} spans", found.spans.len()), Role::Dim),
-        (format!("{} sources", found.sources()), Role::Dim),
+        (
+            match found.sources() {
+                1 => "1 source".to_owned(),
+                n => format!("{n} sources"),
+            },
+            Role::Dim,
+        ),
         (duration(found.duration()), Role::Value),
     ];
     if found.failed() > 0 {
