@@ -2,6 +2,8 @@
 
 use crate::seat::JUMPSEAT;
 use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use support::{PcpEnv, eventually};
 
 #[test]
@@ -22,10 +24,12 @@ fn the_demo_shows_requests_as_trees_and_a_line_of_rates_each_second() {
 #[test]
 fn what_the_demo_prints_can_be_typed() {
     let _pmcd = std::net::TcpListener::bind(("127.0.0.1", 44321));
+    let home = tempfile::tempdir().expect("a directory of the test's");
     let mut env = PcpEnv::new();
-    env.set("JUMPSEAT_SOCKET", env.dir().join("default.socket"));
-    env.set("XDG_STATE_HOME", env.dir().join("state"));
-    let mut demo = env.spawn_piped(["demo", "--seconds", "20"]);
+    env.set("JUMPSEAT_SOCKET", home.path().join("default.socket"));
+    env.set("XDG_STATE_HOME", home.path().join("state"));
+    let mut demo = env.command(JUMPSEAT);
+    let mut demo = demo.args(["demo", "--seconds", "30"]).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(demo.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
     let mut during = Vec::new();
     for line in lines.by_ref() {

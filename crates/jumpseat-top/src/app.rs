@@ -342,12 +342,8 @@ impl App {
     }
 
     fn usual_command(&mut self, key: Key, had_message: bool) -> Option<Command> {
-        if let Key::Char(digit @ '1'..='6') = key {
-            let at = usize::from(digit as u8 - b'1');
-            return View::ALL.get(at).and_then(|&view| self.show(view));
-        }
-        if self.desk.view != View::Metrics && !had_message && self.desk_key(key) {
-            return None;
+        if let Some(done) = self.view_command(key, had_message) {
+            return done;
         }
         match key {
             Key::Char('q') => return Some(Command::Quit),
@@ -362,11 +358,6 @@ impl App {
             Key::PageDown => self.go(PAGE as isize),
             Key::Home | Key::Char('g') => self.go(isize::MIN),
             Key::End | Key::Char('G') => self.go(isize::MAX),
-            Key::Tab | Key::BackTab if self.desk.view != View::Metrics => {
-                let by = if key == Key::Tab { 1 } else { View::ALL.len() - 1 };
-                let at = (self.desk.view as usize + by) % View::ALL.len();
-                return View::ALL.get(at).and_then(|&view| self.show(view));
-            }
             Key::Tab => self.turn(1),
             Key::BackTab => self.turn(-1),
             Key::Enter => self.enter(),
@@ -382,10 +373,6 @@ impl App {
                 self.table.reverse = !self.table.reverse;
                 self.table.selected = 0;
             }
-            Key::Char('e') => self.mode = Mode::Export(Editor::with("top.svg")),
-            Key::Char('w') => self.mode = Mode::Save(Editor::default()),
-            Key::Char('f') => return self.sift_records(Mode::Where),
-            Key::Char('/') if self.desk.view != View::Metrics => return self.sift_records(Mode::Search),
             Key::Char('/') => {
                 self.mode = Mode::Filter;
                 // To where the filter shows, unless there are no instances.
@@ -404,6 +391,31 @@ impl App {
             _ => {}
         }
         None
+    }
+
+    /// Takes a key that is for the views. `None` if it is for the metrics, or for all.
+    fn view_command(&mut self, key: Key, had_message: bool) -> Option<Option<Command>> {
+        let outside = self.desk.view == View::Metrics;
+        match key {
+            Key::Char(digit @ '1'..='6') => {
+                let at = usize::from(digit as u8 - b'1');
+                return Some(View::ALL.get(at).and_then(|&view| self.show(view)));
+            }
+            Key::Char('e') => self.mode = Mode::Export(Editor::with("top.svg")),
+            Key::Char('w') => self.mode = Mode::Save(Editor::default()),
+            Key::Char('f') => return Some(self.sift_records(Mode::Where)),
+            _ if outside => return None,
+            Key::Char('/') => return Some(self.sift_records(Mode::Search)),
+            Key::Tab | Key::BackTab => {
+                let by = if key == Key::Tab { 1 } else { View::ALL.len() - 1 };
+                let at = (self.desk.view as usize + by) % View::ALL.len();
+                return Some(View::ALL.get(at).and_then(|&view| self.show(view)));
+            }
+            // It closes the message.
+            Key::Esc if had_message => {}
+            _ => return self.desk_key(key).then_some(None),
+        }
+        Some(None)
     }
 
     /// Has the keys make what records are chosen by, where one sees them.

@@ -109,7 +109,9 @@ fn svg(buffer: &Buffer, theme: Theme) -> String {
     let (width, height) = (f64::from(buffer.area.width) * CELL.0, f64::from(buffer.area.height) * CELL.1);
     let (paper, ink) = if theme.light { ("#ffffff", "#1c1c1c") } else { ("#16161d", "#dcdccc") };
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.1} {height:.1}\" width=\"{width:.0}\" height=\"{height:.0}\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" \
+         viewBox=\"0 0 {width:.1} {height:.1}\" width=\"{width:.0}\" \
+         height=\"{height:.0}\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"{paper}\"/>\n\
          <g font-family=\"DejaVu Sans Mono, Menlo, Consolas, monospace\" font-size=\"14\" xml:space=\"preserve\">\n"
     );
@@ -162,7 +164,8 @@ fn run(out: &mut String, from: u16, to: u16, y: u16, said: &str, look: &Look, pa
     let said = said.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let _ = writeln!(
         out,
-        "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{wide:.1}\" lengthAdjust=\"spacingAndGlyphs\" fill=\"{fore}\"{weight}>{said}</text>",
+        "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{wide:.1}\" \
+         lengthAdjust=\"spacingAndGlyphs\" fill=\"{fore}\"{weight}>{said}</text>",
         top + 14.0
     );
 }

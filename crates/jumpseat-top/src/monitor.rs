@@ -240,8 +240,11 @@ impl Monitor {
             Operand::Metric(name) if !name.is_empty() => {
                 self.last_id += 1;
                 model.add(self.last_id, &name);
-                let found = Err(error.strip_prefix(&format!("{name}: ")).unwrap_or(&error).to_owned());
-                self.watches.push(Watch { id: self.last_id, operand: Operand::Metric(name), found });
+                self.watches.push(Watch {
+                    id: self.last_id,
+                    operand: Operand::Metric(name),
+                    found: Err(error),
+                });
                 Ok(())
             }
             _ => Err(error),
@@ -530,7 +533,10 @@ impl Monitor {
         }
         for watch in &self.watches {
             if let Err(error) = &watch.found {
-                readings.push((watch.id, Reading::Failed(error.clone())));
+                // The row has the name already.
+                let name = watch.operand.name();
+                let bare = error.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(error);
+                readings.push((watch.id, Reading::Failed(bare.to_owned())));
             }
         }
         if self.fetched.changes != StateChange::default() {

@@ -56,8 +56,16 @@ fn line<'a>(number: u64, Shown { stream, record }: &Shown, zone: &Zone) -> Line<
             (Cell::text("missed", Role::Bad), Cell::text(format!("{count} records missed"), Role::Bad))
         }
         None => {
-            let fields = record.params.iter().filter(|(name, _)| &**name != "type");
-            let fields = joined(fields.map(|(name, value)| (&**name, value.as_str())));
+            let mut fields: Vec<(&str, &str)> =
+                record.params.iter().map(|(name, value)| (&**name, value.as_str())).collect();
+            fields.retain(|(name, _)| *name != "type");
+            // What is said comes first, ids that nobody reads last.
+            fields.sort_by_key(|(name, _)| match *name {
+                "message" => 0,
+                "trace_id" | "span_id" | "parent_id" => 2,
+                _ => 1,
+            });
+            let fields = joined(fields.into_iter());
             (Cell::text(of("type").unwrap_or_default(), role), Cell::text(fields, Role::Plain))
         }
     };
