@@ -118,3 +118,14 @@ impl From<pcp_archive::ReplayError> for ClientError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_to_wait_are_told_as_people_say_them() {
+        let told = ClientError::TooSoon(Duration::from_nanos(2_995_415_363)).to_string();
+        assert_eq!(told, "connecting failed recently: it may be tried again in 3.0 seconds");
+    }
+}

@@ -26,6 +26,7 @@ const HELP: &[(&str, &str)] = &[
     ("a", "add a metric (Tab completes), NAME=EXPRESSION, expression"),
     ("click, wheel", "select (Shift with it is the terminal's own)"),
     ("d Delete", "remove the selected metric"),
+    ("Ctrl-O", "with several hosts: the keys go to the next one"),
     ("Ctrl-Z Ctrl-L", "suspend, draw again"),
     ("", ""),
     ("left right", "in an archive: an interval back, on"),

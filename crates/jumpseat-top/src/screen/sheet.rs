@@ -33,7 +33,10 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, panel: &Panel<'_>, aside
         let mut x = area.x + 2;
         for ((cell, column), &width) in line.cells.iter().zip(&sheet.columns).zip(&widths) {
             let place = Rect { x, y, width: width.min(area.right().saturating_sub(x)), height: 1 };
-            draw_cell(canvas, place, cell, column.kind, aside);
+            // A part of a number is another number.
+            if place.width == width || column.kind != Kind::Number {
+                draw_cell(canvas, place, cell, column.kind, aside);
+            }
             x = x.saturating_add(width + 1);
         }
         let whole = Rect { y, height: 1, ..area };
@@ -53,6 +56,7 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, sheet: &Sheet<'_>, widths: &[u16])
     for (column, &width) in sheet.columns.iter().zip(widths) {
         let space = width.min(area.right().saturating_sub(x));
         match column.kind {
+            Kind::Number if space < width => {}
             Kind::Number => canvas.put_right(x, area.y + 1, space, column.name, Role::Dim),
             _ => drop(canvas.put(x, area.y + 1, space, column.name, Role::Dim)),
         }

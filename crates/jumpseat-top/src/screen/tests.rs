@@ -493,6 +493,27 @@ fn errors_are_told_by_what_they_say_and_the_time_of_spans_is_a_flame_graph() {
 }
 
 #[test]
+fn a_number_that_does_not_fit_is_not_shown_in_part() {
+    let mut app = shop();
+    press(&mut app, "3");
+    let narrow = screen(&app, 50, 10, PLAIN);
+    let line = narrow.lines().find(|line| line.contains("60   10.0")).unwrap_or_else(|| panic!("{narrow}"));
+    assert!(
+        line.contains("90.0ms") && !line.contains("ms 1") && !line.trim_end().ends_with("0ms "),
+        "{narrow}"
+    );
+    assert!(line.split_whitespace().all(|word| word != "ms" && word != "20ms" && word != "0ms"), "{narrow}");
+}
+
+#[test]
+fn the_title_tells_how_busy_the_host_is_and_of_how_many_cpus() {
+    let mut app =
+        app(&[("busy % of 2 CPUs", Semantics::Instant, Units::NONE, ValueType::Double, InDom::NULL)]);
+    sample(&mut app, 1_000_000_000, vec![(1, numbers(&[(-1, "", 86.6)]))]);
+    assert!(screen(&app, 110, 8, PLAIN).lines().next().unwrap().contains("busy 87 % of 2 CPUs"));
+}
+
+#[test]
 fn clicks_select_what_is_there() {
     let mut app = shop();
     press(&mut app, "3");
