@@ -18,7 +18,7 @@ use crate::blocks::{blocks, documents};
 use crate::seat::{JUMPSEAT, PMDA, Seat, Transport};
 
 /// Commands that are not run: how they begin, and why.
-const NOT_RUN: [(&str, &str); 9] = [
+const NOT_RUN: [(&str, &str); 12] = [
     ("./test", "it runs this test"),
     ("cd install && sudo ./Install", "changes the machine's pmcd: tests/install.sh runs it in a namespace"),
     ("sudo ./Remove", "the same"),
@@ -30,6 +30,12 @@ const NOT_RUN: [(&str, &str); 9] = [
         "takes root and the kernel's events; tests/sources/kernel.rs has them",
     ),
     ("pminfo -h host.example.com", "another host"),
+    (
+        "packaging/build",
+        "takes minutes; tests/packages.sh runs it, and tries what comes out in clean systems",
+    ),
+    ("systemctl disable", "changes the services of the machine; the same"),
+    ("jumpseat config check", "the installed file, and files of the reader; tests/tools/config.rs"),
     ("jumpseat log trim", "takes an agent that is stopped; tests/interop/durable.rs"),
 ];
 /// More would be a page that nobody can try.
@@ -49,6 +55,7 @@ pages! {
     readme: "README.md",
     archives: "docs/archives.md",
     commands: "docs/sources/commands.md",
+    configuration: "docs/configuration.md",
     control: "docs/sources/control.md",
     durability: "docs/durability.md",
     endpoint: "docs/endpoint.md",
@@ -58,6 +65,7 @@ pages! {
     first_minute: "docs/first-minute.md",
     kernel: "docs/sources/kernel.md",
     otlp: "docs/sources/otlp.md",
+    packages: "docs/packages.md",
     positions: "docs/positions.md",
     spans: "docs/spans.md",
     tools: "docs/tools.md",

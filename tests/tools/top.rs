@@ -13,7 +13,7 @@ use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{LocalFlags, Termios, tcgetattr};
 use nix::unistd::Pid;
-use support::{AgentSpec, PcpEnv, PrivatePmcd, eventually, wait_until};
+use support::{AgentSpec, PcpEnv, PmnsSource, PrivatePmcd, eventually, wait_until};
 
 const ENTER_SCREEN: &str = "\x1b[?1049h";
 const LEAVE_SCREEN: &str = "\x1b[?1049l";
@@ -310,8 +310,16 @@ fn screens_can_be_printed() {
     // Without operands: what there is of jumpseat's.
     let usual = top(&["--once"]).ok();
     assert!(usual.contains("jumpseat.event.count") && usual.contains("events"), "{usual}");
-    let refused = top(&["--once", "no.such.metric"]).fails(1);
-    assert!(refused.contains("no.such.metric: Unknown metric name"), "{refused}");
+    // A name that is not known is a row that says so.
+    let row = top(&["--once", "sample.coluor", "sample.long.ten", "no.such.metric"]).ok();
+    let line = |what: &str| row.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{row}"));
+    assert!(line("sample.coluor").contains("Unknown metric name; did you mean sample.colour?"), "{row}");
+    assert!(
+        line("sample.long.ten").contains(" 10 ") && line("no.such.metric").contains("Unknown metric name")
+    );
+    for size in ["10x2", "0x0", "2000x20"] {
+        top(&["--once", "--size", size, "sample.long.ten"]).fails(2);
+    }
     let refused = top(&["--once", "x=1+*2"]).fails(1);
     assert!(refused.contains("1+*2\n  ^\n"), "{refused}");
     let refused = top(&[]).fails(1);
@@ -321,4 +329,187 @@ fn screens_can_be_printed() {
     let full = format!("{JUMPSEAT} top -h {host} -t 0.02 --once sample.long.ten > /dev/full");
     let refused = pmcd.run("sh", ["-c", &full]).fails(1);
     assert!(refused.contains("cannot write: No space left on device"), "{refused}");
+}
+
+/// What a shop of three services tells of an order whose payment fails.
+fn order(number: u32, seconds_ago: u64) -> Vec<(&'static str, String)> {
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos();
+    let begun = now - u128::from(seconds_ago) * 1_000_000_000;
+    let span = |name: &str, id: char, parent: &str, from: u128, to: u128, end: &str| {
+        let ids = format!(r#""trace_id":"t{number}","span_id":"{id}{number}""#);
+        let ms = |at: u128| begun + at * 1_000_000;
+        format!(
+            "{{\"time\":{},\"type\":\"{name}\",\"phase\":\"start\",{ids}{parent}}}\n\
+             {{\"time\":{},\"type\":\"{name}\",\"phase\":\"end\",{ids},{end}}}\n",
+            ms(from),
+            ms(to)
+        )
+    };
+    let below = |id: char| format!(r#","parent_id":"{id}{number}""#);
+    let failed =
+        format!(r#""severity":"error","status":"error","message":"card {number} refused","amount":{number}"#);
+    let fine = r#""severity":"info""#;
+    vec![
+        ("web", span("checkout", 'a', "", 0, 90, fine)),
+        ("orders", span("order", 'b', &below('a'), 10, 80, fine)),
+        ("payment", span("charge", 'c', &below('b'), 20, 70, &failed)),
+    ]
+}
+
+fn place_order(seat: &Seat, number: u32) {
+    for (source, lines) in order(number, 1) {
+        seat.feed(["--source", source], &lines).ok();
+    }
+}
+
+#[test]
+fn spans_traces_events_errors_and_flames_are_views() {
+    let (seat, pmcd) = seat();
+    place_order(&seat, 1000);
+    let mut tty = Tty::start(&pmcd, &["sample.long.ten"]);
+    tty.shows("sample.long.ten");
+    tty.keys("3");
+    tty.shows("payment/charge");
+    // A reader begins with what comes after its first fetch, or a little before.
+    place_order(&seat, 4711);
+    tty.keys("s");
+    tty.shows("by span");
+    tty.keys("j\r");
+    tty.shows("payment/charge ─ durations");
+    tty.shows("card 4711 refused");
+    // From the slowest example to its trace, over all three.
+    tty.keys("\r");
+    tty.shows("3 spans ─ 3 sources ─ 90.0ms ─ 1 failed");
+    tty.keys("G");
+    tty.shows("amount");
+    tty.keys("\x1b");
+    tty.shows("─ traces ─");
+    tty.keys("5");
+    tty.shows("card # refused");
+    tty.keys("6");
+    tty.shows("web/checkout > orders/order > payment/charge");
+    // Events: the agent's own filter language, then a search.
+    tty.keys("2ftype == \"charge\" && end && amount >= 4711\r");
+    tty.shows("1 of ");
+    tty.keys("\r");
+    tty.shows("flags");
+    tty.keys("\x1bf\x15severity >= loud\r");
+    tty.shows("loud is not a severity");
+    tty.keys("\x1b");
+    tty.keys("/checkout\r");
+    tty.shows("/checkout");
+    // The mouse selects what is there: the first record.
+    tty.keys("\x1b[<0;10;5M");
+    tty.shows("newer below");
+    tty.keys("\x1b1");
+    tty.shows("sample.long.ten");
+    // Names are completed.
+    tty.keys("asample.long.hu\t");
+    tty.shows("add: sample.long.hundred");
+    tty.keys("\rq");
+    assert!(tty.ends().success());
+}
+
+#[test]
+fn what_is_shown_is_exported_and_layouts_are_saved() {
+    let (seat, pmcd) = seat();
+    place_order(&seat, 1000);
+    let home = tempfile::tempdir().expect("a directory of the test's");
+    let mut env = pmcd.env().clone();
+    env.set("XDG_CONFIG_HOME", home.path());
+    let picture = home.path().join("spans.svg");
+    let args =
+        ["-h", &pmcd.inet(), "-t", "0.1", "--view", "spans", "sample.long.ten", "x=1+1"].map(str::to_owned);
+    let mut tty = Tty::start_in(&env, &args);
+    tty.shows("payment/charge");
+    // Whatever is in the line is overwritten.
+    tty.keys(&format!("e\x15{}\r", picture.display()));
+    tty.shows("written to");
+    let text = std::fs::read_to_string(&picture).expect("it is there");
+    assert!(text.starts_with("<svg ") && text.contains("payment/charge"), "{text}");
+    tty.keys("e\x15picture\r");
+    tty.shows("the name has to end in");
+    tty.keys("wmine\r");
+    tty.shows("saved as");
+    tty.keys("q");
+    assert!(tty.ends().success());
+    let host = pmcd.inet();
+    let top = |args: &[&str]| {
+        let args = [&["top", "-h", &host, "-t", "0.1", "--once"][..], args].concat();
+        env.run(JUMPSEAT, args)
+    };
+    let again = top(&["--layout", "mine"]).ok();
+    assert!(again.contains("every 0.1 s") && again.contains("payment/charge"), "{again}");
+    let again = top(&["--layout", "mine", "--view", "metrics", "--format", "csv"]).ok();
+    assert_eq!(again, "metric,instance,value,unit\nsample.long.ten,,10,\nx,,2,\n");
+    let missing = top(&["--layout", "yours"]).fails(1);
+    assert!(missing.contains("the key w saves one"), "{missing}");
+    let json: serde_json::Value =
+        serde_json::from_str(&top(&["--view", "spans", "--format", "json"]).ok()).expect("JSON");
+    assert_eq!(json["lines"].as_array().map(Vec::len), Some(3), "{json}");
+    assert!(
+        json["lines"].as_array().is_some_and(|all| all.iter().all(|line| line["count"] == 1.0)),
+        "{json}"
+    );
+    // Two hosts side by side, each with its title.
+    let both = top(&["-h", &host, "--size", "120x10", "sample.long.ten"]).ok();
+    assert_eq!(both.matches("jumpseat top").count(), 2, "{both}");
+    assert_eq!(both.matches("sample.long.ten").count(), 2, "{both}");
+    // A terminal that can do nothing gets no colours.
+    let plain = env
+        .run("sh", ["-c", &format!("TERM=dumb {JUMPSEAT} top -h {host} -t 0.1 --once --format svg x=1")])
+        .ok();
+    assert!(!plain.contains("#34e2e2"), "{plain}");
+}
+
+/// The kernel's metrics of CPUs.
+fn kernel() -> AgentSpec {
+    let names = "kernel {\n all\n ncpu LINUX:0:32\n}\nkernel.all {\n cpu\n}\nkernel.all.cpu {\n user LINUX:0:20\n \
+                 nice LINUX:0:21\n sys LINUX:0:22\n idle LINUX:0:23\n steal LINUX:0:55\n wait\n}\n\
+                 kernel.all.cpu.wait {\n total LINUX:0:35\n}\n";
+    AgentSpec::dso("linux", 60, "linux_init", "/var/lib/pcp/pmdas/linux/pmda_linux.so")
+        .with_pmns(PmnsSource::new("kernel", "LINUX", names))
+}
+
+/// A host whose CPUs are all busy with niced work is busy.
+#[test]
+fn a_busy_host_is_busy() {
+    let pmcd = PrivatePmcd::with([kernel()]).start();
+    let host = pmcd.inet();
+    // It has no node of its own for what is elsewhere in the kernel's name space.
+    let file = pmcd.dir().join("hinv.conf");
+    std::fs::write(&file, "hinv.ncpu = kernel.ncpu\n").expect("the test's directory is writable");
+    let mut env = pmcd.env().clone();
+    env.set("PCP_DERIVED_CONFIG", &file);
+    let top =
+        |format: &str| env.run(JUMPSEAT, ["top", "-h", &host, "-t", "1", "--once", "--format", format]).ok();
+    let title = top("text");
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let of = if cpus == 1 { "% of 1 CPU".to_owned() } else { format!("% of {cpus} CPUs") };
+    assert!(title.lines().next().is_some_and(|line| line.contains("busy ") && line.contains(&of)), "{title}");
+    let mut work: Vec<Child> = (0..cpus)
+        .map(|_| {
+            Command::new("nice")
+                .args(["-n", "19", "sh", "-c", "while :; do :; done"])
+                .spawn()
+                .expect("a shell")
+        })
+        .collect();
+    let share = |name: &str, text: &str| -> f64 {
+        let line =
+            text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+        line.split(',').nth(2).and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+    };
+    let seen = wait_until(Duration::from_secs(30), || {
+        let text = top("csv");
+        (share("busy", &text) > 80.0 && share("nice", &text) > 1.0).then_some(text)
+    });
+    for child in &mut work {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let seen = seen.expect("all CPUs are busy with niced work");
+    assert!(share("busy", &seen) <= 101.0, "{seen}");
+    assert!(share("steal", &seen) >= 0.0, "{seen}");
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use pcp_model::Inst;
 use pcp_model::time::Zone;
 
+use super::desk::{Desk, View};
 use super::editor::Editor;
 use super::keys::Key;
 use super::model::{Metric, Model, Row};
@@ -34,6 +35,8 @@ pub(crate) struct App {
     pub table: Table,
     /// The number of the last record shown; the newest if there is none.
     pub held: Option<u64>,
+    /// The other views.
+    pub desk: Desk,
     /// What the keys do now.
     pub mode: Mode,
     /// A message, until the next key.
@@ -75,6 +78,14 @@ pub(crate) enum Mode {
     Filter,
     /// Keys make a metric's name or an expression.
     Add(Editor),
+    /// Keys make the text that records are searched for.
+    Search,
+    /// Keys make the filter that records have to pass.
+    Where,
+    /// Keys make the name of a file for what is shown.
+    Export(Editor),
+    /// Keys make the name of a layout.
+    Save(Editor),
 }
 
 /// How instances are shown.
@@ -111,6 +122,14 @@ pub(crate) enum Command {
     Add(String),
     Remove(Id),
     Seek(Seek),
+    /// The views need their metrics.
+    Views,
+    /// What names go on with.
+    Complete(String),
+    /// What is shown goes to a file.
+    Export(String),
+    /// What is watched and how gets a name.
+    Save(String),
 }
 
 impl Status {
@@ -131,6 +150,7 @@ impl App {
             selected: 0,
             table: Table::default(),
             held: None,
+            desk: Desk::default(),
             mode: Mode::Normal,
             message: None,
         }
@@ -219,10 +239,56 @@ impl App {
                 Key::Esc => self.mode = Mode::Normal,
                 Key::Enter if editor.text().trim().is_empty() => self.mode = Mode::Normal,
                 Key::Enter => return Some(Command::Add(editor.text().to_owned())),
+                Key::Tab => return Some(Command::Complete(editor.text().to_owned())),
+                key => editor.key(key),
+            },
+            Mode::Search | Mode::Where => self.sift_key(key),
+            Mode::Export(editor) | Mode::Save(editor) => match key {
+                Key::Esc => self.mode = Mode::Normal,
+                Key::Enter => return self.typed(),
                 key => editor.key(key),
             },
         }
         None
+    }
+
+    /// A key for the search or the filter: records are chosen while one types.
+    fn sift_key(&mut self, key: Key) {
+        let searching = matches!(self.mode, Mode::Search);
+        let line = if searching { &mut self.desk.search } else { &mut self.desk.filter };
+        match key {
+            Key::Enter if self.message.is_none() => {}
+            Key::Esc => *line = Editor::default(),
+            key => line.key(key),
+        }
+        let sifted = self.desk.sift();
+        match key {
+            Key::Esc => self.mode = Mode::Normal,
+            Key::Enter if sifted.is_ok() => self.mode = Mode::Normal,
+            // Nobody can write a filter without its being none in between.
+            Key::Enter => self.message = sifted.err(),
+            _ => {}
+        }
+    }
+
+    /// What was typed is done, if it is anything.
+    fn typed(&mut self) -> Option<Command> {
+        match std::mem::replace(&mut self.mode, Mode::Normal) {
+            Mode::Export(editor) => Some(Command::Export(editor.text().trim().to_owned())),
+            Mode::Save(editor) => Some(Command::Save(editor.text().trim().to_owned())),
+            _ => None,
+        }
+        .filter(|command| !matches!(command, Command::Export(name) | Command::Save(name) if name.is_empty()))
+    }
+
+    /// What came of [`Command::Complete`]: the longest beginning that names have in common, and the names.
+    pub(crate) fn completed(&mut self, text: &str, names: &[String]) {
+        if let Mode::Add(editor) = &mut self.mode {
+            *editor = Editor::with(text);
+        }
+        if names.len() > 1 {
+            self.message = Some(names.join("  "));
+        }
     }
 
     /// What came of [`Command::Add`].
@@ -276,6 +342,9 @@ impl App {
     }
 
     fn usual_command(&mut self, key: Key, had_message: bool) -> Option<Command> {
+        if let Some(done) = self.view_command(key, had_message) {
+            return done;
+        }
         match key {
             Key::Char('q') => return Some(Command::Quit),
             // It closes the message.
@@ -322,6 +391,51 @@ impl App {
             _ => {}
         }
         None
+    }
+
+    /// Takes a key that is for the views. `None` if it is for the metrics, or for all.
+    fn view_command(&mut self, key: Key, had_message: bool) -> Option<Option<Command>> {
+        let outside = self.desk.view == View::Metrics;
+        match key {
+            Key::Char(digit @ '1'..='6') => {
+                let at = usize::from(digit as u8 - b'1');
+                return Some(View::ALL.get(at).and_then(|&view| self.show(view)));
+            }
+            Key::Char('e') => self.mode = Mode::Export(Editor::with("top.svg")),
+            Key::Char('w') => self.mode = Mode::Save(Editor::default()),
+            Key::Char('f') => return Some(self.sift_records(Mode::Where)),
+            _ if outside => return None,
+            Key::Char('/') => return Some(self.sift_records(Mode::Search)),
+            Key::Tab | Key::BackTab => {
+                let by = if key == Key::Tab { 1 } else { View::ALL.len() - 1 };
+                let at = (self.desk.view as usize + by) % View::ALL.len();
+                return Some(View::ALL.get(at).and_then(|&view| self.show(view)));
+            }
+            // It closes the message.
+            Key::Esc if had_message => {}
+            _ => return self.desk_key(key).then_some(None),
+        }
+        Some(None)
+    }
+
+    /// Has the keys make what records are chosen by, where one sees them.
+    fn sift_records(&mut self, mode: Mode) -> Option<Command> {
+        self.mode = mode;
+        (self.desk.view != View::Events).then(|| self.show(View::Events)).flatten()
+    }
+
+    /// A click into the screen, on a line of the view's table.
+    pub(crate) fn click(&mut self, line: usize) {
+        if !matches!(self.mode, Mode::Normal) {
+            return;
+        }
+        match self.desk.view {
+            View::Metrics => {
+                self.pane = Pane::Metrics;
+                self.select(line.min(self.view().metrics.len().saturating_sub(1)));
+            }
+            _ => self.select_line(line),
+        }
     }
 
     fn change_interval(&mut self, longer: bool) {

@@ -14,6 +14,11 @@ pub(crate) struct Editor {
 }
 
 impl Editor {
+    /// A line with the cursor at its end.
+    pub(crate) fn with(text: &str) -> Editor {
+        Editor { text: text.to_owned(), cursor: text.chars().count() }
+    }
+
     /// The line.
     pub(crate) fn text(&self) -> &str {
         &self.text

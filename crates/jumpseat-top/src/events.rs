@@ -9,7 +9,7 @@ use super::sample::{Batch, EventRecord, Id, Item};
 use super::series::{Cell, HISTORY};
 
 /// Newest records that are kept.
-pub(crate) const KEPT: usize = 1_000;
+pub(crate) const KEPT: usize = 4_000;
 
 /// The records of all event metrics.
 #[derive(Clone, Debug, Default)]
@@ -109,6 +109,18 @@ impl Events {
         Some(streams.filter_map(|stream| stream.rate.last).sum())
     }
 
+    /// The newest records with their numbers, which they keep while others come.
+    pub(crate) fn numbered(&self) -> impl DoubleEndedIterator<Item = (u64, &Shown)> {
+        let first = self.seen - self.newest.len() as u64;
+        self.newest.iter().enumerate().map(move |(at, shown)| (first + at as u64, shown))
+    }
+
+    /// The record of a number, if it is among the newest.
+    pub(crate) fn get(&self, number: u64) -> Option<&Shown> {
+        let first = self.seen - self.newest.len() as u64;
+        self.newest.get(usize::try_from(number.checked_sub(first)?).ok()?)
+    }
+
     /// The streams of a metric.
     pub(crate) fn of(&self, metric: Id) -> impl Iterator<Item = &Stream> {
         self.streams.range((metric, Inst::MIN)..=(metric, Inst::MAX)).map(|(_, stream)| stream)
@@ -136,6 +148,7 @@ mod tests {
             flags: EventFlags::POINT,
             missed: None,
             params: Vec::new(),
+            packed: Arc::default(),
         };
         let newest: Vec<_> = times.iter().map(record).collect();
         let value = Batch { records: newest.len() as u64, missed, newest };
@@ -162,13 +175,19 @@ mod tests {
     #[test]
     fn only_the_newest_records_are_kept() {
         let mut events = Events::default();
-        let times: Vec<i64> = (0..700).collect();
+        let times: Vec<i64> = (0..KEPT as i64 * 7 / 10).collect();
         for _ in 0..3 {
             events.begin(at(1));
             events.take(1, vec![batch(0, &times, 0)]);
             events.end();
         }
-        assert_eq!((events.newest.len(), events.seen), (KEPT, 2100));
+        assert_eq!((events.newest.len(), events.seen), (KEPT, KEPT as u64 * 21 / 10));
+        let (first, last) = (events.numbered().next().unwrap().0, events.seen - 1);
+        assert!(events.get(first - 1).is_none() && events.get(last + 1).is_none());
+        assert_eq!(
+            (first, events.get(last).unwrap().record.time),
+            (events.seen - KEPT as u64, at(times.len() as i64 - 1))
+        );
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::text::text;
 pub fn lay_out(columns: u16, x: u16, space: u16, shown: &str) -> String {
     let area = Rect::new(0, 0, columns, 4);
     let mut buffer = Buffer::empty(area);
-    let mut canvas = Canvas { buffer: &mut buffer, theme: Theme { colour: false, utf8: true } };
+    let mut canvas =
+        Canvas { buffer: &mut buffer, theme: Theme { utf8: true, ..Theme::PLAIN }, hits: Vec::new() };
     canvas.put(x, 0, space, shown, Role::Plain);
     canvas.put_right(x, 1, space, shown, Role::Plain);
     canvas.put_middle(x, 2, space, shown, Role::Plain);

@@ -21,6 +21,28 @@ pub(crate) enum Key {
     End,
     PageUp,
     PageDown,
+    /// The left button of the mouse, at a column and a line.
+    Click(u16, u16),
+}
+
+/// Keys by their names, with blanks between: `Enter`, `Down`, `Space`; what is no name is typed.
+pub(crate) fn named(names: &str) -> Vec<Key> {
+    let key = |name: &str| match name {
+        "Enter" => vec![Key::Enter],
+        "Tab" => vec![Key::Tab],
+        "Esc" => vec![Key::Esc],
+        "Up" => vec![Key::Up],
+        "Down" => vec![Key::Down],
+        "Left" => vec![Key::Left],
+        "Right" => vec![Key::Right],
+        "Home" => vec![Key::Home],
+        "End" => vec![Key::End],
+        "PageUp" => vec![Key::PageUp],
+        "PageDown" => vec![Key::PageDown],
+        "Space" => vec![Key::Char(' ')],
+        text => text.chars().map(Key::Char).collect(),
+    };
+    names.split_whitespace().flat_map(key).collect()
 }
 
 /// Bytes that are not keys yet.
@@ -119,11 +141,25 @@ fn escape(rest: &[u8]) -> Option<(Option<Key>, usize)> {
                 (b'~', b"3") => Some(Key::Delete),
                 (b'~', b"5") => Some(Key::PageUp),
                 (b'~', b"6") => Some(Key::PageDown),
+                (b'M', report) => mouse(report),
                 _ => None,
             };
             Some((key, 3 + parameters))
         }
         _ => Some((Some(Key::Esc), 1)),
+    }
+}
+
+/// A report of the mouse, in the form `<BUTTON;COLUMN;LINE`: a click, or the wheel, which is as good as the arrows.
+fn mouse(report: &[u8]) -> Option<Key> {
+    let report = std::str::from_utf8(report).ok()?.strip_prefix('<')?;
+    let mut numbers = report.split(';').map(|number| number.parse::<u16>().ok());
+    let (button, column, line) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    match button {
+        0 => Some(Key::Click(column.saturating_sub(1), line.saturating_sub(1))),
+        64 => Some(Key::Up),
+        65 => Some(Key::Down),
+        _ => None,
     }
 }
 
@@ -156,6 +192,12 @@ mod tests {
             ]
         );
         assert_eq!(keys("ü€𝄞".as_bytes(), false), [Key::Char('ü'), Key::Char('€'), Key::Char('𝄞')]);
+    }
+
+    #[test]
+    fn the_mouse_clicks_and_scrolls() {
+        let reported = keys(b"\x1b[<0;7;3M\x1b[<0;7;3m\x1b[<64;1;1M\x1b[<65;1;1M\x1b[<0;;3M", false);
+        assert_eq!(reported, [Key::Click(6, 2), Key::Up, Key::Down]);
     }
 
     #[test]

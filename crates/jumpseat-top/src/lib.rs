@@ -9,12 +9,18 @@
 //! `app`, `model` and `screen` know no terminal, clock or collector: their tests give them keys and samples, and read
 //! the screen as text.
 
+mod act;
 mod app;
+mod desk;
 mod editor;
 mod events;
+mod export;
+mod faults;
+mod flame;
 #[doc(hidden)]
 pub mod fuzzing;
 mod keys;
+mod layout;
 mod live;
 mod measure;
 mod model;
@@ -25,9 +31,14 @@ mod reader;
 mod sample;
 mod screen;
 mod series;
+mod sheet;
+mod sheets;
+mod side;
+mod sift;
 mod tape;
 mod terminal;
 mod text;
+mod trace;
 mod turn;
 mod wait;
 
@@ -42,8 +53,12 @@ use pcp_model::Timestamp;
 use pcp_model::time::{Switches, Zone, parse_interval};
 
 use app::{App, Status};
+use desk::View;
+use export::Format;
+use layout::Layout;
 use monitor::{Link, Monitor};
-use print::Size;
+use print::{Printed, Size};
+use screen::{Ground, Theme};
 use tape::{Playing, Tape};
 
 /// Shortest time between two samples.
@@ -56,9 +71,9 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub struct TopArgs {
-    /// The collector's host, as PCP's tools take it.
+    /// The collector's host, as PCP's tools take it; several are shown side by side.
     #[arg(short, long, default_value = "local:")]
-    host: String,
+    host: Vec<String>,
 
     /// Play archives instead: a name, a directory, or several with commas between.
     #[arg(short, long, value_name = "ARCHIVE", conflicts_with = "host")]
@@ -92,6 +107,26 @@ pub struct TopArgs {
     #[arg(long, value_name = "WxH", default_value = "100x32")]
     size: Size,
 
+    /// What is shown first; the keys 1 to 6 lead from one to the other.
+    #[arg(long, value_enum, value_name = "VIEW")]
+    view: Option<View>,
+
+    /// Print screens as text or as a picture, or what they show as a table.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+
+    /// Keys that are pressed before screens are printed: names such as Enter, Down, Esc, or characters, with blanks between.
+    #[arg(long, value_name = "KEYS", default_value = "")]
+    keys: String,
+
+    /// Show what was saved under a name with the key w.
+    #[arg(long, value_name = "NAME", conflicts_with = "operands")]
+    layout: Option<String>,
+
+    /// The colours of the terminal.
+    #[arg(long, value_enum, value_name = "THEME", default_value = "auto")]
+    theme: Ground,
+
     /// Print help.
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -108,10 +143,14 @@ pub fn run(args: &TopArgs) -> ExitCode {
     if frames.is_none() && !io::stdout().is_terminal() {
         return fail("standard output is no terminal: use --once to print a screen as text");
     }
-    let done = open(args).and_then(|(monitor, app)| {
+    let theme = Theme::new(args.theme);
+    let done = open(args).and_then(|seats| {
         let done = match frames {
-            Some(frames) => print::run(monitor, app, frames, args.size),
-            None => live::run(monitor, app),
+            Some(frames) => {
+                let keys = keys::named(&args.keys);
+                print::run(seats, &Printed { frames, size: args.size, format: args.format, theme, keys })
+            }
+            None => live::run(seats, theme),
         };
         done.map_err(|error| error.to_string())
     });
@@ -135,14 +174,29 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A host or a recording, and what is shown of it.
+struct Seat {
+    monitor: Monitor,
+    app: App,
+}
+
 /// Connects, and finds what is asked for.
-fn open(args: &TopArgs) -> Result<(Monitor, App), String> {
+fn open(args: &TopArgs) -> Result<Vec<Seat>, String> {
     let call = Call::subcommand("top");
     Definitions::new(Dialect::default()).load_defaults(&call);
+    let layout = args.layout.as_deref().map(layout::load).transpose()?;
+    if !args.archive.is_empty() {
+        return Ok(vec![open_one(args, None, layout.as_ref())?]);
+    }
+    args.host.iter().map(|host| open_one(args, Some(host), layout.as_ref())).collect()
+}
+
+fn open_one(args: &TopArgs, host: Option<&str>, layout: Option<&Layout>) -> Result<Seat, String> {
     let mut zone = Zone::local();
-    let mut monitor = match &args.archive[..] {
-        [] => Monitor::open(&args.host)?,
-        archives => Monitor::replay(&archives.join(","), |context| {
+    let interval = layout.map_or(args.interval, |layout| layout.interval);
+    let mut monitor = match host {
+        Some(host) => Monitor::open(host)?,
+        None => Monitor::replay(&args.archive.join(","), |context| {
             if args.hostzone {
                 zone = Zone::new(&context.time_zone().map_err(|error| error.to_string())?);
             }
@@ -151,24 +205,33 @@ fn open(args: &TopArgs) -> Result<(Monitor, App), String> {
                 finish: args.finish.as_deref(),
                 ..Switches::default()
             };
-            Tape::new(context, &switches, &zone, args.interval, Timestamp::from(SystemTime::now()))
+            Tape::new(context, &switches, &zone, interval, Timestamp::from(SystemTime::now()))
         })?,
     };
     let mut app = App::new(Status {
         host: monitor.host().to_owned(),
         link: Link::Up,
         trouble: None,
-        interval: args.interval,
+        interval,
         zone,
         playing: monitor.is_recorded().then(Playing::new),
     });
     for operand in &args.operands {
-        monitor.add(operand, &mut app.model)?;
+        monitor.add_named(operand, &mut app.model)?;
     }
-    if args.operands.is_empty() {
-        monitor.add_usual(&mut app.model);
+    match layout {
+        Some(layout) => layout
+            .operands
+            .iter()
+            .try_for_each(|operand| monitor.add_operand(operand.clone(), &mut app.model))?,
+        None if args.operands.is_empty() => monitor.add_usual(&mut app.model),
+        None => {}
     }
-    Ok((monitor, app))
+    let view = args.view.or(layout.map(|layout| layout.view)).unwrap_or_default();
+    if app.show(view).is_some() {
+        monitor.add_views(&mut app.model);
+    }
+    Ok(Seat { monitor, app })
 }
 
 /// The examples of README.md are tests.

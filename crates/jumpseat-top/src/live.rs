@@ -10,12 +10,12 @@ use nix::poll::PollFlags;
 use nix::sys::signal::Signal;
 use nix::unistd::read;
 
-use super::app::{App, Command};
+use super::act::{Done, act};
+use super::app::App;
 use super::keys::{Decoder, Key};
-use super::monitor::Monitor;
-use super::screen::{self, Theme};
+use super::screen::{Hit, Theme};
 use super::terminal::{self, Screen, Signals};
-use super::{turn, wait};
+use super::{Seat, side, turn, wait};
 
 /// How long an escape character waits for what may follow it.
 const ESCAPE: Duration = Duration::from_millis(40);
@@ -30,31 +30,39 @@ enum End {
 
 /// The program, and all that it waits for.
 struct Live {
-    monitor: Monitor,
-    app: App,
+    seats: Vec<Place>,
+    /// The place that the keys go to.
+    focus: usize,
     signals: Signals,
     screen: Screen,
     theme: Theme,
     decoder: Decoder,
-    /// When the next sample is due.
-    next: Instant,
     /// When an escape character that nothing followed is the escape key.
     escape: Option<Instant>,
 }
 
+/// A host, and its part of the screen.
+struct Place {
+    seat: Seat,
+    /// When the next sample is due.
+    next: Instant,
+    /// Where a click selects what.
+    hits: Vec<Hit>,
+}
+
 /// Runs on the terminal. If a signal ended it, the process ends of it here.
-pub(crate) fn run(monitor: Monitor, app: App) -> io::Result<()> {
+pub(crate) fn run(seats: Vec<Seat>, theme: Theme) -> io::Result<()> {
     // Before there is a screen to restore: a signal in between ends the program as it always did.
     let signals = Signals::take()?;
     let screen = Screen::enter()?;
+    let now = Instant::now();
     let mut live = Live {
-        monitor,
-        app,
+        seats: seats.into_iter().map(|seat| Place { seat, next: now, hits: Vec::new() }).collect(),
+        focus: 0,
         signals,
         screen,
-        theme: Theme::from_env(),
+        theme,
         decoder: Decoder::default(),
-        next: Instant::now(),
         escape: None,
     };
     let ended = live.until_the_end();
@@ -70,15 +78,16 @@ impl Live {
     fn until_the_end(&mut self) -> io::Result<End> {
         loop {
             let now = Instant::now();
-            if now >= self.next {
-                turn::play(&mut self.monitor, &mut self.app);
-                // Samples that are late are left out, not made up for.
-                self.next = later(self.next, self.app.status.pace()).max(now);
+            for Place { seat: Seat { monitor, app }, next, .. } in &mut self.seats {
+                if now >= *next {
+                    turn::play(monitor, app);
+                    // Samples that are late are left out, not made up for.
+                    *next = later(*next, app.status.pace()).max(now);
+                }
+                turn::step(monitor, app);
+                app.status.link = monitor.link();
             }
-            turn::step(&mut self.monitor, &mut self.app);
-            self.app.status.link = self.monitor.link();
-            let (app, theme) = (&self.app, self.theme);
-            self.screen.terminal.draw(|frame| screen::draw(frame.buffer_mut(), app, theme, now))?;
+            self.draw(now)?;
 
             let [input, signals] = self.wait();
             if let Some(end) = self.read(input)? {
@@ -95,12 +104,25 @@ impl Live {
         }
     }
 
-    /// Waits for keys, signals, the collector, or the time for something. What is ready of the first two.
+    fn draw(&mut self, now: Instant) -> io::Result<()> {
+        let apps: Vec<&App> = self.seats.iter().map(|place| &place.seat.app).collect();
+        let (theme, mut hits) = (self.theme, Vec::new());
+        self.screen.terminal.draw(|frame| hits = side::draw(frame.buffer_mut(), &apps, theme, now))?;
+        for (place, hits) in self.seats.iter_mut().zip(hits) {
+            place.hits = hits;
+        }
+        Ok(())
+    }
+
+    /// Waits for keys, signals, the collectors, or the time for something. What is ready of the first two.
     fn wait(&self) -> [PollFlags; 2] {
         let input = self.screen.input();
         let mut fds = vec![(input.as_fd(), PollFlags::POLLIN), (self.signals.as_fd(), PollFlags::POLLIN)];
-        fds.extend(self.monitor.waiting().map(wait::of_client));
-        let deadline = [Some(self.next), self.monitor.deadline(), self.escape].into_iter().flatten().min();
+        let monitors = || self.seats.iter().map(|place| &place.seat.monitor);
+        fds.extend(monitors().filter_map(|monitor| monitor.waiting()).map(wait::of_client));
+        let due = self.seats.iter().map(|place| place.next);
+        let deadline =
+            due.chain(monitors().filter_map(|monitor| monitor.deadline())).chain(self.escape).min();
         match wait::until(&fds, deadline)[..] {
             [input, signals, ..] => [input, signals],
             _ => [PollFlags::empty(); 2],
@@ -141,38 +163,57 @@ impl Live {
     }
 
     fn take_key(&mut self, key: Key) -> io::Result<Option<End>> {
-        let Live { monitor, app, screen, .. } = self;
-        let (interval, pace) = (app.status.interval, app.status.pace());
-        match app.key(key) {
-            Some(Command::Quit) => return Ok(Some(End::Quit)),
-            Some(Command::Suspend) => screen.suspend()?,
-            Some(Command::Redraw) => screen.redraw()?,
-            Some(Command::Add(text)) => {
-                let added = monitor.add(&text, &mut app.model);
-                app.added(added);
-            }
-            Some(Command::Remove(id)) => {
-                monitor.remove(id, &mut app.model);
-                app.removed();
-            }
-            Some(Command::Seek(seek)) => {
-                app.status.trouble = monitor.seek(seek, &mut app.model).err();
-                if let Some(playing) = &mut app.status.playing {
-                    // Or the title would speak of the place before until the next sample is due.
-                    playing.ended = monitor.is_over();
+        match key {
+            Key::Ctrl('o') => {
+                self.focus = (self.focus + 1) % self.seats.len().max(1);
+                let others = self.seats.len() > 1;
+                if let Some(Place { seat, .. }) = self.seats.get_mut(self.focus).filter(|_| others) {
+                    seat.app.message = Some(format!("the keys go to {} now", seat.app.status.host));
                 }
-                self.next = later(Instant::now(), app.status.pace());
+                return Ok(None);
             }
-            None => {}
+            Key::Click(x, y) => {
+                self.click(x, y);
+                return Ok(None);
+            }
+            _ => {}
+        }
+        let Some(Place { seat: Seat { monitor, app }, next, .. }) = self.seats.get_mut(self.focus) else {
+            return Ok(None);
+        };
+        let (interval, pace) = (app.status.interval, app.status.pace());
+        if let Some(command) = app.key(key) {
+            let buffer = self.screen.terminal.current_buffer_mut();
+            match act(command, monitor, app, self.theme, buffer) {
+                Done::Quit => return Ok(Some(End::Quit)),
+                Done::Suspend => self.screen.suspend()?,
+                Done::Redraw => self.screen.redraw()?,
+                Done::Moved => *next = later(Instant::now(), app.status.pace()),
+                Done::Nothing => {}
+            }
         }
         if interval != app.status.interval {
             app.status.trouble = monitor.set_interval(app.status.interval, &mut app.model).err();
         }
         if pace != app.status.pace() {
             // Of the new length from now on: a long interval that was begun is not waited for.
-            self.next = later(Instant::now(), app.status.pace());
+            *next = later(Instant::now(), app.status.pace());
         }
         Ok(None)
+    }
+
+    /// Selects what is there, and has the keys go to that host.
+    fn click(&mut self, x: u16, y: u16) {
+        for (at, place) in self.seats.iter_mut().enumerate() {
+            // What was drawn last is on top.
+            let hit =
+                place.hits.iter().rev().find(|(area, _)| area.contains(ratatui::layout::Position { x, y }));
+            if let Some(&(_, line)) = hit {
+                self.focus = at;
+                place.seat.app.click(line);
+                return;
+            }
+        }
     }
 
     fn take_signals(&mut self) -> io::Result<Option<End>> {

@@ -18,6 +18,8 @@ const MAX_ROWS: usize = 50_000;
 pub(crate) struct Model {
     /// In the order in which they were asked for.
     pub metrics: Vec<Metric>,
+    /// What the views are made of, besides: not in the list of metrics.
+    pub hidden: Vec<Metric>,
     /// Event records, and how many there were.
     pub events: Events,
     /// When the last sample was taken.
@@ -41,6 +43,7 @@ pub(crate) struct Metric {
     pub instanced: bool,
     /// Whether its values are event records.
     pub is_event: bool,
+    hidden: bool,
     /// The sum of its instances, or their mean where they do not add up.
     pub total: Cell,
     /// Its last value as text, for values that are not numbers.
@@ -68,18 +71,17 @@ pub(crate) struct Row {
 impl Model {
     /// Watches something else.
     pub(crate) fn add(&mut self, id: Id, name: &str) {
-        self.metrics.push(Metric {
-            id,
-            name: name.to_owned(),
-            measure: None,
-            instanced: false,
-            is_event: false,
-            total: Cell::default(),
-            text: None,
-            error: None,
-            rows: BTreeMap::new(),
-            previous: None,
-        });
+        self.metrics.push(Metric::new(id, name));
+    }
+
+    /// Watches something for the views.
+    pub(crate) fn add_hidden(&mut self, id: Id, name: &str) {
+        self.hidden.push(Metric { hidden: true, ..Metric::new(id, name) });
+    }
+
+    /// What is watched for the views, by its name.
+    pub(crate) fn background(&self, name: &str) -> Option<&Metric> {
+        self.hidden.iter().find(|metric| metric.name == name)
     }
 
     /// Watches something no more.
@@ -90,7 +92,7 @@ impl Model {
 
     /// Takes a descriptor. Values that do not go with the earlier one are forgotten.
     pub(crate) fn describe(&mut self, id: Id, desc: &Desc) {
-        let Some(metric) = self.metrics.iter_mut().find(|metric| metric.id == id) else { return };
+        let Some(metric) = self.all_mut().find(|metric| metric.id == id) else { return };
         let measure = Measure::of(desc);
         let instanced = desc.indom != InDom::NULL;
         // Numbers in other units must not stand in one row of bars.
@@ -113,33 +115,59 @@ impl Model {
         // What was removed while the fetch was under way is left over in it.
         let mut readings: BTreeMap<Id, Reading> = sample.readings.into_iter().collect();
         self.events.begin(sample.at);
-        for metric in &mut self.metrics {
+        for metric in self.metrics.iter_mut().chain(&mut self.hidden) {
             match readings.remove(&metric.id) {
                 Some(Reading::Events(batches)) => {
                     metric.error = None;
                     self.events.take(metric.id, batches);
                 }
                 Some(reading) => {
-                    self.errors += u64::from(matches!(reading, Reading::Failed(_)));
+                    // What a view cannot show it says itself.
+                    self.errors += u64::from(!metric.hidden && matches!(reading, Reading::Failed(_)));
                     metric.take(sample.at, reading);
                 }
                 None => metric.gap(),
             }
         }
         self.events.end();
-        for metric in self.metrics.iter_mut().filter(|metric| metric.is_event && metric.error.is_none()) {
+        for metric in self
+            .metrics
+            .iter_mut()
+            .chain(&mut self.hidden)
+            .filter(|metric| metric.is_event && metric.error.is_none())
+        {
             metric.total.push(self.events.rate(metric.id));
         }
     }
 
     /// A sample that failed as a whole: a gap in every series.
     pub(crate) fn gap(&mut self) {
-        self.metrics.iter_mut().for_each(Metric::gap);
+        self.all_mut().for_each(Metric::gap);
         self.events.gap();
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Metric> {
+        self.metrics.iter_mut().chain(&mut self.hidden)
     }
 }
 
 impl Metric {
+    fn new(id: Id, name: &str) -> Metric {
+        Metric {
+            id,
+            name: name.to_owned(),
+            measure: None,
+            instanced: false,
+            is_event: false,
+            hidden: false,
+            total: Cell::default(),
+            text: None,
+            error: None,
+            rows: BTreeMap::new(),
+            previous: None,
+        }
+    }
+
     fn gap(&mut self) {
         self.total.push(None);
         self.rows.values_mut().for_each(|row| row.take(None));
@@ -224,6 +252,11 @@ impl Metric {
 }
 
 impl Row {
+    /// What the source gave last: of a counter the count.
+    pub(crate) fn raw(&self) -> Option<f64> {
+        self.previous
+    }
+
     fn take(&mut self, value: Option<f64>) {
         self.cell.push(value);
     }

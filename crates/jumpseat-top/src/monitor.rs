@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use jumpseat_tools::archive;
 use pcp_client::{ClientError, Context, Fetched, StateChange, Waiting};
-use pcp_model::{Desc, PmError, Pmid};
+use pcp_model::{Desc, PmError, Pmid, Value, ValueSet, ValueType};
 
 use super::model::Model;
-use super::operand::{Operand, USUAL};
+use super::operand::{Operand, USUAL, shares};
 use super::reader::Reader;
 use super::sample::{Id, Reading, Sample};
 use super::tape::{Seek, Tape};
@@ -22,6 +22,22 @@ const CHOSEN: usize = 8;
 const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 /// Samples between two attempts to find a metric that was not there.
 const RETRY: u64 = 10;
+
+/// What the view of spans is made of.
+const VIEWS: [&str; 6] = [
+    "jumpseat.span.count",
+    "jumpseat.span.errors",
+    "jumpseat.span.p50",
+    "jumpseat.span.p95",
+    "jumpseat.span.p99",
+    "jumpseat.span.histogram",
+];
+/// Where records come from if the user watches none.
+const RECORDS: &str = "jumpseat.event.highres_records";
+/// What moves a client in the records.
+const POSITION: &str = "jumpseat.control.client.position";
+/// How far back the views begin.
+const PAST: &str = "-1min";
 
 /// A collector or a recording, and what is watched of it.
 pub(crate) struct Monitor {
@@ -149,9 +165,13 @@ impl Monitor {
         let shown = model.at.unwrap_or_else(|| self.context.mode().1);
         let target = tape.seek(&mut self.context, seek, shown).map_err(|error| error.to_string())?;
         let samples = model.samples;
+        let hidden: Vec<Id> = model.hidden.iter().map(|metric| metric.id).collect();
         *model = Model { samples, ..Model::default() };
         for watch in &self.watches {
-            model.add(watch.id, watch.operand.name());
+            match hidden.contains(&watch.id) {
+                true => model.add_hidden(watch.id, watch.operand.name()),
+                false => model.add(watch.id, watch.operand.name()),
+            }
             watch.describe(model);
         }
         while self.context.mode().1 <= target && self.begin(model) {
@@ -190,7 +210,11 @@ impl Monitor {
             }
             expression => vec![expression],
         };
-        // All or none: half of what was asked for would look like all.
+        self.add_all(all, model)
+    }
+
+    /// Watches operands: all or none, as half of what was asked for would look like all.
+    fn add_all(&mut self, all: Vec<Operand>, model: &mut Model) -> Result<(), String> {
         let mut watches = Vec::with_capacity(all.len());
         for operand in all {
             self.last_id += 1;
@@ -212,8 +236,80 @@ impl Monitor {
         format!("{name}: {}{hint}", PmError::NAME)
     }
 
+    /// Watches what the user has named at the start. What the collector does not know yet is a row that says so, with
+    /// the nearest name, and is looked for again and again.
+    ///
+    /// # Errors
+    /// The expression that is none.
+    pub(crate) fn add_named(&mut self, text: &str, model: &mut Model) -> Result<(), String> {
+        let Err(error) = self.add(text, model) else { return Ok(()) };
+        match Operand::parse(text) {
+            Operand::Metric(name) if !name.is_empty() => {
+                self.last_id += 1;
+                model.add(self.last_id, &name);
+                self.watches.push(Watch {
+                    id: self.last_id,
+                    operand: Operand::Metric(name),
+                    found: Err(error),
+                });
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Watches what a layout has. As with [`Monitor::add_named`] no metric ends it.
+    ///
+    /// # Errors
+    /// The expression that is none.
+    pub(crate) fn add_operand(&mut self, operand: Operand, model: &mut Model) -> Result<(), String> {
+        match operand {
+            Operand::Metric(name) => self.add_named(&name, model),
+            expression => self.add_all(vec![expression], model),
+        }
+    }
+
+    /// What the user watches.
+    pub(crate) fn operands(&self, model: &Model) -> Vec<Operand> {
+        let shown = |watch: &&Watch| model.metrics.iter().any(|metric| metric.id == watch.id);
+        self.watches.iter().filter(shown).map(|watch| watch.operand.clone()).collect()
+    }
+
+    /// The longest text that the names of metrics go on with after this one's last word, and their next parts.
+    pub(crate) fn complete(&mut self, text: &str, model: &mut Model) -> (String, Vec<String>) {
+        self.settle(model);
+        let part_of_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_');
+        let start = text
+            .rfind(|c: char| !part_of_name(c))
+            .map_or(0, |at| at + text[at..].chars().next().map_or(1, char::len_utf8));
+        let (before, word) = text.split_at(start);
+        let (parent, begun) = word.rsplit_once('.').unwrap_or(("", word));
+        let mut children = match self.link() {
+            Link::Up => self.context.children(parent).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        children.retain(|child| child.name.starts_with(begun));
+        let mut names: Vec<String> = children
+            .iter()
+            .map(|child| format!("{}{}", child.name, if child.leaf { "" } else { "." }))
+            .collect();
+        names.sort();
+        let Some(first) = names.first() else { return (text.to_owned(), names) };
+        let common = names.iter().fold(first.as_str(), |common, name| {
+            let same =
+                common.char_indices().zip(name.chars()).find(|((_, a), b)| a != b).map(|((at, _), _)| at);
+            common.get(..same.unwrap_or(common.len().min(name.len()))).unwrap_or_default()
+        });
+        let point = if parent.is_empty() { "" } else { "." };
+        (format!("{before}{parent}{point}{common}"), names)
+    }
+
     /// Watches what is usually interesting, of what there is.
     pub(crate) fn add_usual(&mut self, model: &mut Model) {
+        for operand in self.cpus().map(shares).unwrap_or_default() {
+            // Not every kernel tells of stolen time.
+            let _ = self.add_all(vec![operand], model);
+        }
         for text in USUAL {
             // A collector need not have all of them.
             let _ = self.add(text, model);
@@ -228,6 +324,35 @@ impl Monitor {
                 break;
             }
         }
+    }
+
+    /// Watches what the views of events and spans are made of, if that is not watched yet. What the collector does
+    /// not have the views tell.
+    pub(crate) fn add_views(&mut self, model: &mut Model) {
+        if !model.hidden.is_empty() {
+            return;
+        }
+        self.settle(model);
+        let records = !model.metrics.iter().any(|metric| metric.is_event);
+        for name in VIEWS.into_iter().chain(records.then_some(RECORDS)) {
+            let operand = Operand::Metric(name.to_owned());
+            let found = self.find(&operand);
+            self.last_id += 1;
+            let watch = Watch { id: self.last_id, operand, found };
+            model.add_hidden(watch.id, name);
+            watch.describe(model);
+            self.watches.push(watch);
+        }
+        if self.tape.is_none() {
+            // What happened just before is what one wants to look at; an agent that cannot go back begins now.
+            let _ = self.go_back();
+        }
+    }
+
+    /// Has the records of the last minute come first.
+    fn go_back(&mut self) -> Result<(), ClientError> {
+        let pmid = self.context.pmid(POSITION)?;
+        self.context.store(&[ValueSet::singular(pmid, Value::String(PAST.into()))])
     }
 
     /// Watches something no more.
@@ -354,7 +479,11 @@ impl Monitor {
 
     fn find(&mut self, operand: &Operand) -> Result<Desc, String> {
         let pmid = match operand {
-            Operand::Metric(name) => self.context.pmid(name).map_err(|error| format!("{name}: {error}"))?,
+            Operand::Metric(name) => match self.context.pmid(name) {
+                Ok(pmid) => pmid,
+                Err(error) if error.code() == PmError::NAME => return Err(self.unknown(name)),
+                Err(error) => return Err(format!("{name}: {error}")),
+            },
             Operand::Expression { name, text } => {
                 self.definitions += 1;
                 // The name that the user gave may be taken, by a metric or a definition before.
@@ -366,6 +495,19 @@ impl Monitor {
             }
         };
         self.context.desc(pmid).map_err(|error| format!("{}: {error}", operand.name()))
+    }
+
+    /// How many CPUs the host has.
+    fn cpus(&mut self) -> Option<u32> {
+        let pmid = self.context.pmid("hinv.ncpu").ok()?;
+        let desc = self.context.desc(pmid).ok()?;
+        let mut fetched = Fetched::new();
+        self.context.fetch(&[pmid], &mut fetched).ok()?;
+        let (_, value) = fetched.set(0)?.values.ok()?.iter().next()?;
+        match value.to_value(desc.value_type).ok()?.convert(ValueType::U32).ok()? {
+            Value::U32(cpus) => Some(cpus),
+            _ => None,
+        }
     }
 
     /// Looks again for what was not there.
@@ -399,7 +541,10 @@ impl Monitor {
         }
         for watch in &self.watches {
             if let Err(error) = &watch.found {
-                readings.push((watch.id, Reading::Failed(error.clone())));
+                // The row has the name already.
+                let name = watch.operand.name();
+                let bare = error.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(error);
+                readings.push((watch.id, Reading::Failed(bare.to_owned())));
             }
         }
         if self.fetched.changes != StateChange::default() {

@@ -16,12 +16,9 @@ pub(crate) enum Operand {
     },
 }
 
-/// What is shown if nothing is asked for, of what the collector has.
-pub(crate) const USUAL: [&str; 14] = [
+/// What is shown if nothing is asked for, of what the collector has. Of the CPUs there are [`shares`] before them.
+pub(crate) const USUAL: [&str; 11] = [
     "load=kernel.all.load[1 minute]",
-    "kernel.all.cpu.user",
-    "kernel.all.cpu.sys",
-    "kernel.all.cpu.wait.total",
     "mem.util.used",
     "mem.util.available",
     "disk.dev.read_bytes",
@@ -33,6 +30,25 @@ pub(crate) const USUAL: [&str; 14] = [
     "jumpseat.source.missed",
     "jumpseat.event.highres_records",
 ];
+
+/// What a host's CPUs do, in percent of all of them: busy is whatever is not idle, so that nothing can hide from it.
+pub(crate) fn shares(cpus: u32) -> Vec<Operand> {
+    let of = if cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
+    let idle = Operand::Expression {
+        name: format!("{BUSY}{of}"),
+        text: "100 - 100 * rate(kernel.all.cpu.idle) / hinv.ncpu".to_owned(),
+    };
+    let parts =
+        [("user", "user"), ("nice", "nice"), ("system", "sys"), ("steal", "steal"), ("wait", "wait.total")];
+    let part = |(name, metric): (&str, &str)| Operand::Expression {
+        name: format!("  {name} %"),
+        text: format!("100 * rate(kernel.all.cpu.{metric}) / hinv.ncpu"),
+    };
+    std::iter::once(idle).chain(parts.map(part)).collect()
+}
+
+/// What the name of the share of time in which CPUs are not idle begins with.
+pub(crate) const BUSY: &str = "busy % of ";
 
 impl Operand {
     /// What it is called on the screen.

@@ -7,6 +7,7 @@ use byteorder::BigEndian;
 use jumpseat_tools::param_text;
 use pcp_client::Context;
 use pcp_event::ArrayKind;
+use pcp_event::pack::{put_param, put_record};
 use pcp_event::reader::{ArrayReader, Record};
 use pcp_model::{Desc, InDom, Inst, PmError, Pmid, PrintOptions, Value, ValueType};
 use pcp_pdu::{SetRef, ValueRef};
@@ -16,6 +17,9 @@ use super::sample::{Batch, EventRecord, Item, Reading};
 
 /// Characters of a value that are kept.
 const MAX_TEXT: usize = 512;
+
+/// Below which jumpseat's fields are.
+const FIELDS: &str = "jumpseat.field.";
 
 /// Names known so far.
 #[derive(Default)]
@@ -104,16 +108,26 @@ impl Reader {
 
     fn record(&mut self, context: &mut Context, record: &Record<'_, BigEndian>) -> EventRecord {
         let missed = record.missed();
-        let params = record.params().filter(|_| missed.is_none());
-        let params =
-            params.map(|param| (self.param(context, param.pmid), param_text(param.value, shorten))).collect();
-        EventRecord { time: record.time, flags: record.flags, missed, params }
+        let (mut params, mut values) = (Vec::new(), Vec::new());
+        for (at, param) in (0..).zip(record.params().filter(|_| missed.is_none())) {
+            params.push((self.param(context, param.pmid), param_text(param.value, shorten)));
+            put_param::<BigEndian>(&mut values, Pmid(at), &param.value);
+        }
+        let mut packed = Vec::with_capacity(values.len() + 24);
+        let count = i32::try_from(params.len()).unwrap_or(i32::MAX);
+        put_record::<BigEndian>(&mut packed, ArrayKind::HighRes, record.time, record.flags, count);
+        packed.extend_from_slice(&values);
+        EventRecord { time: record.time, flags: record.flags, missed, params, packed: packed.into() }
     }
 
     fn param(&mut self, context: &mut Context, pmid: Pmid) -> Arc<str> {
         let look_up = || {
             let names = context.names_of(pmid).unwrap_or_default();
-            let name = names.first().and_then(|name| name.rsplit('.').next());
+            let name = names.first().and_then(|name| match name.strip_prefix(FIELDS) {
+                // As filters call it: a field of jumpseat's may have points in its name.
+                Some(field) => Some(field),
+                None => name.rsplit('.').next(),
+            });
             name.map_or_else(|| pmid.to_string().into(), Arc::from)
         };
         self.params.entry(pmid).or_insert_with(look_up).clone()

@@ -61,6 +61,8 @@ pub(crate) struct EventRecord {
     pub flags: EventFlags,
     /// How many records are missing here, for a missed record.
     pub missed: Option<i32>,
-    /// Parameters: the last part of the name, and the value.
+    /// Parameters: the field's name, for other agents the last part of it, and the value.
     pub params: Vec<(Arc<str>, String)>,
+    /// The record as filters take it, with the place in `params` for each parameter's identifier.
+    pub packed: Arc<[u8]>,
 }

@@ -11,9 +11,14 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::execute;
+use ratatui::crossterm::style::Print;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+
+/// Has the terminal report buttons and the wheel, with numbers as text, but not each movement.
+const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
+const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1000l";
 
 /// A terminal in raw mode, on its alternate screen.
 pub(crate) struct Screen {
@@ -66,7 +71,7 @@ impl Screen {
         // Whoever had it may have changed its modes.
         disable_raw_mode()?;
         enable_raw_mode()?;
-        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        execute!(io::stdout(), EnterAlternateScreen, Hide, Print(MOUSE_ON))?;
         self.redraw()
     }
 
@@ -86,7 +91,7 @@ impl Drop for Screen {
 /// Gives the terminal back.
 fn restore() {
     // It may be gone.
-    let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+    let _ = execute!(io::stdout(), Print(MOUSE_OFF), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
     let _ = io::stdout().flush();
 }

@@ -71,8 +71,13 @@ pub enum ClientError {
     #[error("a fetch or reconnect is under way: finish it first")]
     Busy,
     /// After a failed attempt to connect the next has to wait (`PMCD_RECONNECT_TIMEOUT`).
-    #[error("connecting failed recently: it may be tried again in {} seconds", .0.as_secs_f64())]
+    #[error("connecting failed recently: it may be tried again in {}", seconds(*.0))]
     TooSoon(Duration),
+}
+
+/// A short time as people say it.
+fn seconds(left: Duration) -> String {
+    format!("{:.1} seconds", left.as_secs_f64().max(0.1))
 }
 
 /// What a request of a client gives.
@@ -111,5 +116,16 @@ impl From<pcp_archive::ReplayError> for ClientError {
             pcp_archive::ReplayError::End => PmError::EOL.into(),
             pcp_archive::ReplayError::Archive(error) => error.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_to_wait_are_told_as_people_say_them() {
+        let told = ClientError::TooSoon(Duration::from_nanos(2_995_415_363)).to_string();
+        assert_eq!(told, "connecting failed recently: it may be tried again in 3.0 seconds");
     }
 }

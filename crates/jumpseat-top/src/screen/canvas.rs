@@ -14,7 +14,12 @@ pub(crate) struct Canvas<'a> {
     pub buffer: &'a mut Buffer,
     /// How things look.
     pub theme: Theme,
+    /// Where a click selects which line.
+    pub hits: Vec<Hit>,
 }
+
+/// A place that can be clicked on, and the line that it stands for.
+pub(crate) type Hit = (Rect, usize);
 
 /// Characters looked at for each column: joined emoji take three or four, few others more than two.
 const PER_COLUMN: usize = 4;
@@ -44,6 +49,11 @@ fn ending(text: &str, columns: u16) -> &str {
 }
 
 impl Canvas<'_> {
+    /// A click there selects that line.
+    pub(super) fn hit(&mut self, area: Rect, line: usize) {
+        self.hits.push((area, line));
+    }
+
     /// Writes a text from a place on, at most `width` columns of it. The column after it.
     pub(crate) fn put(&mut self, x: u16, y: u16, width: u16, text: &str, role: Role) -> u16 {
         let area = self.buffer.area;

@@ -5,7 +5,7 @@ use super::theme::Role;
 use crate::measure::Measure;
 use crate::series::Cell;
 
-/// A current value. One that is not of the last sample is marked; one that never was is a question mark.
+/// A current value. One that is not of the last sample is marked; one that never was is a dash.
 pub(super) fn current(canvas: &mut Canvas<'_>, x: u16, y: u16, space: u16, measure: &Measure, cell: &Cell) {
     let number = space.saturating_sub(1);
     match cell.last {
@@ -15,6 +15,6 @@ pub(super) fn current(canvas: &mut Canvas<'_>, x: u16, y: u16, space: u16, measu
             canvas.put_right(x, y, number, &measure.text(value), Role::Dim);
             canvas.put(x + number, y, 1, "?", Role::Bad);
         }
-        None => canvas.put_right(x, y, number, "?", Role::Dim),
+        None => canvas.put_right(x, y, number, "-", Role::Dim),
     }
 }

@@ -70,7 +70,7 @@ fn draw_stream(canvas: &mut Canvas<'_>, area: Rect, stream: &Stream, bar: Role, 
     let fresh = stream.rate.age == 0;
     let rate = match stream.rate.last {
         Some(rate) => format!("{}/s", crate::measure::plain(rate)),
-        None => "?".to_owned(),
+        None => "-".to_owned(),
     };
     canvas.put_right(x, area.y, RATE - 1, &rate, if fresh { Role::Value } else { Role::Dim });
     if !fresh {

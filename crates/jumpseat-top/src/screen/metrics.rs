@@ -72,6 +72,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, app: &App, height: u16) 
         let y = area.y + 1 + (at - first) as u16 * height;
         let line = Rect { y, height, ..area };
         draw_metric(canvas, line, &places, metric, Role::Bar(at));
+        canvas.hit(line, at);
         if at == app.selected {
             let bottom = Rect { y: line.bottom() - 1, height: 1, ..line };
             canvas.put(

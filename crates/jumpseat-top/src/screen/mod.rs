@@ -2,10 +2,13 @@
 
 mod canvas;
 mod columns;
+mod desk;
 mod events;
+mod flame;
 mod instances;
 mod metrics;
 mod overlay;
+mod sheet;
 mod spark;
 mod theme;
 
@@ -18,36 +21,51 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::app::{App, Mode, Pane};
+use super::desk::View;
+use super::model::{Metric, Model};
 use super::monitor::Link;
-pub(crate) use canvas::Canvas;
+use super::operand::BUSY;
 use canvas::width;
-pub(crate) use theme::{Role, Theme};
+pub(crate) use canvas::{Canvas, Hit};
+pub(crate) use theme::{Ground, Role, Theme};
 
 /// Least lines of a pane next to others.
 const LEAST: u16 = 3;
 /// Columns from which on two panes are side by side.
 const WIDE: u16 = 130;
 
-/// Draws everything.
-pub(crate) fn draw(buffer: &mut Buffer, app: &App, theme: Theme, now: Instant) {
+/// Draws everything. Where a click selects something.
+pub(crate) fn draw(buffer: &mut Buffer, app: &App, theme: Theme, now: Instant) -> Vec<Hit> {
     let area = buffer.area;
     if area.is_empty() {
-        return;
+        return Vec::new();
     }
-    let mut canvas = Canvas { buffer, theme };
+    let mut canvas = Canvas { buffer, theme, hits: Vec::new() };
     title(&mut canvas, Rect { height: 1, ..area }, app, now);
     let footer = u16::from(area.height >= 4);
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1 + footer), ..area };
-    panes(&mut canvas, body, app);
+    match app.desk.view {
+        View::Metrics => panes(&mut canvas, body, app),
+        _ => {
+            overlay::views(&mut canvas, Rect { height: body.height.min(1), ..body }, app);
+            desk::draw(
+                &mut canvas,
+                Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body },
+                app,
+            );
+        }
+    }
     if footer > 0 {
         overlay::footer(&mut canvas, Rect { y: area.bottom() - 1, height: 1, ..area }, app);
     }
     if let Some(message) = &app.message {
-        overlay::message(&mut canvas, body, message);
+        let title = if matches!(app.mode, Mode::Add(_)) { " add " } else { " note " };
+        overlay::message(&mut canvas, body, title, message);
     }
     if matches!(app.mode, Mode::Help) {
         overlay::help(&mut canvas, area);
     }
+    canvas.hits
 }
 
 /// The first of the items to be shown, so that the selected one is among them.
@@ -85,6 +103,7 @@ fn title(canvas: &mut Canvas<'_>, area: Rect, app: &App, now: Instant) {
         clock,
         count(model.samples, "sample"),
     ];
+    parts.extend(busy(model));
     if model.errors > 0 {
         parts.push(count(model.errors, "error"));
     }
@@ -113,6 +132,16 @@ fn title(canvas: &mut Canvas<'_>, area: Rect, app: &App, now: Instant) {
     if x > area.x + 1 && x - 2 < end {
         canvas.put(x - 2, area.y, 1, " ", role);
     }
+}
+
+/// How busy the host is, if that is among what is watched: "busy 87 % of 2 CPUs".
+fn busy(model: &Model) -> Option<String> {
+    let busy = |metric: &Metric| {
+        let cpus = metric.name.strip_prefix(BUSY)?;
+        let share = metric.total.last.filter(|_| metric.total.age == 0)?;
+        Some(format!("busy {share:.0} % of {cpus}"))
+    };
+    model.metrics.iter().find_map(busy)
 }
 
 fn count(number: u64, what: &str) -> String {

@@ -24,7 +24,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, series: &Series, role: Role,
     let first = area.right() - values.len() as u16;
     for (x, value) in (first..).zip(values) {
         let Some(value) = value else {
-            let gap = theme.pick("·", "?");
+            let gap = theme.pick("·", ":");
             buffer[(x, area.bottom() - 1)].set_symbol(gap).set_style(theme.style(Role::Dim));
             continue;
         };
@@ -81,7 +81,7 @@ mod tests {
         values.iter().for_each(|&value| series.push(value));
         let area = Rect::new(0, 0, width, height);
         let mut buffer = Buffer::empty(area);
-        draw(&mut buffer, area, &series, Role::Plain, Theme { colour: false, utf8 });
+        draw(&mut buffer, area, &series, Role::Plain, Theme { utf8, ..Theme::PLAIN });
         let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect();
         (0..height).map(line).collect()
     }
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn gaps_are_neither_zero_nor_nothing() {
         assert_eq!(lines(&[Some(0.0), None, Some(1.0)], 3, 1, true), ["▁·█"]);
-        assert_eq!(lines(&[Some(0.0), None, Some(1.0)], 3, 1, false), ["_?#"]);
+        assert_eq!(lines(&[Some(0.0), None, Some(1.0)], 3, 1, false), ["_:#"]);
         assert_eq!(lines(&[None, None], 3, 2, true), ["   ", " ··"]);
     }
 

@@ -2,11 +2,13 @@
 //! but over the real sockets and the real protocol.
 
 mod show;
+mod tree;
 mod workload;
 
 use jumpseat_tools::complain;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, mpsc};
@@ -18,8 +20,8 @@ use jumpseat::agent::{self, Config, RunningAgent, Setup, Signals, Trust};
 use jumpseat::client::group::FetchGroup;
 use jumpseat::client::{Context, HostOptions};
 use jumpseat::pmda::{Handle, Listen};
-use jumpseat::source::SocketConfig;
 use jumpseat::source::tracefs::{KernelConfig, KernelStats};
+use jumpseat::source::{SocketConfig, config};
 use jumpseat_tools::later;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -78,7 +80,14 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
     let agent = Agent::start(args, &socket)?;
     sayln!("The agent listens for events on {}", socket.display());
     sayln!("and answers PCP clients on      {}", agent.address);
-    sayln!("An order service with three customers now runs on loopback and traces what it does.\n");
+    sayln!(
+        "A shop of three services with three customers now runs on loopback: web asks orders, orders asks payment."
+    );
+    sayln!(
+        "After {} seconds something goes wrong in it. Find it, in another terminal:\n",
+        workload::FAULT.as_secs()
+    );
+    say(format_args!("{}", how_to_look(&agent.address)));
     let until = args.seconds.map(|seconds| later(begun, Duration::from_secs(seconds)));
     let shown = show_all(args, &agent, &socket, &stop, until);
     agent.stop();
@@ -198,19 +207,58 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     error.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-/// Commands that work as they stand, in the directory and with the program of this demo.
-fn what_next() -> String {
+/// What to type and to press while the demo runs.
+fn how_to_look(address: &SocketAddr) -> String {
+    let me = me();
+    format!(
+        "  {me} top -h {address} --view spans\n\n\
+         \x20   3      spans: payment/charge takes longer, and fails; press s to sort by a column\n\
+         \x20   Enter  its histogram and the slowest; Enter again: the trace of one, over the three services\n\
+         \x20   5      errors: what they say, and how often; Enter shows the last one\n\
+         \x20   6      where the time goes; ? tells all keys, q quits\n\n\
+         The same without a terminal:\n\n\
+         \x20 {me} top -h {address} --once --view errors\n\
+         \x20 {me} val -h {address} -s 2 -t 1 jumpseat.span.p99\n\
+         \x20 {me} events -h {address} -s 2 -t 1 -x 'status == \"error\"' jumpseat.event.records\n\n"
+    )
+}
+
+/// This program, as a shell takes it.
+fn me() -> String {
     let me = std::env::args().next().unwrap_or_else(|| "jumpseat".into());
-    let width = me.len() + 40;
-    [
-        (format!("{me} serve"), "the agent on its own, on pmcd's port"),
-        (format!("echo '{{\"message\":\"hello\"}}' | {me} feed"), "send it an event"),
-        ("pminfo -h localhost -x jumpseat.event.recent".into(), "look at it with PCP's tools"),
-        ("pmval -h localhost jumpseat.event.records".into(), "watch records arrive"),
-        ("cd install && sudo ./Install".into(), "run it under pmcd"),
-    ]
-    .map(|(command, why): (String, &str)| format!("  {command:<width$}  {why}\n"))
-    .concat()
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if me.chars().all(plain) { me } else { format!("'{}'", me.replace('\'', "'\\''")) }
+}
+
+/// Commands that work as they stand: with the program of this demo, on this machine, whatever else runs on it.
+fn what_next() -> String {
+    let me = me();
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    let mut serve = format!("{me} serve --listen {address}");
+    let mut feed = format!("{me} feed");
+    if UnixStream::connect(config::socket_to_make()).is_ok()
+        || UnixStream::connect(config::socket_to_use()).is_ok()
+    {
+        // Another agent takes events there.
+        let home = std::env::temp_dir().join(format!("jumpseat-{port}"));
+        serve.push_str(&format!(" --socket {0}.socket --state-dir {0}", home.display()));
+        feed.push_str(&format!(" --socket {}.socket", home.display()));
+    }
+    let commands = [
+        (format!("{serve} &"), "the agent on its own; kill %1 ends it"),
+        (format!("echo '{{\"message\":\"hello\"}}' | {feed}"), "send it an event"),
+        (format!("{me} info -h {address} -x jumpseat.event.recent"), "look at it, as with PCP's pminfo"),
+        (format!("{me} top -h {address} --view events"), "watch events arrive"),
+    ];
+    let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+    commands.map(|(command, why)| format!("  {command:<width$}  # {why}\n")).concat()
+}
+
+/// A port of this machine that nobody listens on.
+fn free_port() -> u16 {
+    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    free.map_or(44_399, |address| address.port())
 }
 
 type Opened = (RunningAgent, SocketAddr, Handle);

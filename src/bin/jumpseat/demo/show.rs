@@ -13,6 +13,8 @@ use jumpseat::event::reader::Record;
 use jumpseat::model::{PmError, Pmid, Timestamp};
 use jumpseat_tools::{Emphasis, param_text};
 
+use super::tree::{Forest, Traced};
+
 /// Records shown for one fetch; a burst beyond is summed up in a line.
 const SHOWN_PER_FETCH: usize = 40;
 const RECORDS: &str = "jumpseat.event.records";
@@ -31,6 +33,7 @@ pub(super) struct Show {
     /// Leaf names of parameters, looked up once.
     params: HashMap<Pmid, String>,
     begun: Option<Timestamp>,
+    forest: Forest,
     fetches: u32,
     terminal: bool,
     /// Records shown or summed up so far.
@@ -65,6 +68,7 @@ impl Show {
             rates,
             params: HashMap::new(),
             begun: None,
+            forest: Forest::default(),
             fetches: 0,
             terminal: io::stdout().is_terminal(),
             records: 0,
@@ -113,41 +117,76 @@ impl Show {
         Ok(())
     }
 
-    /// The new records of all sources in the order of their times.
+    /// The requests that are over, with what each service did for them, and other records in between.
     fn records_text(&mut self) -> Result<String, PmError> {
         let mut lines: Vec<(Timestamp, String)> = Vec::new();
+        let mut traced: Vec<(Timestamp, EventFlags, Traced)> = Vec::new();
         let (mut records, mut missed) = (0, 0);
         for (source, stream) in &self.streams {
             for record in self.group.records(*stream)?.into_iter().flat_map(|array| array.records()) {
-                let what = match record.missed() {
-                    Some(count) => {
-                        missed += count.max(0) as u64;
-                        format!("==> {count} records missed")
-                    }
-                    None => {
-                        records += 1;
-                        self.record(&record)
-                    }
-                };
-                lines.push((record.time, format!("{source:<10} {what}")));
+                if let Some(count) = record.missed() {
+                    missed += count.max(0) as u64;
+                    lines.push((record.time, format!("{source:<10} ==> {count} records missed")));
+                    continue;
+                }
+                records += 1;
+                match self.traced(source, &record) {
+                    Some(part) => traced.push((record.time, record.flags, part)),
+                    None => lines.push((record.time, format!("{source:<10} {}", self.record(&record)))),
+                }
             }
         }
         (self.records, self.missed) = (self.records + records, self.missed + missed);
         // Stable: records of one source stay in the order in which they came.
-        lines.sort_by_key(|&(time, _)| time);
-        let mut text = String::new();
-        if self.terminal {
-            text.push_str("\r\x1b[K");
+        traced.sort_by_key(|&(time, ..)| time);
+        traced.into_iter().for_each(|(time, flags, part)| self.forest.take(time, flags, part));
+        for (time, spans) in self.forest.finished() {
+            lines.extend(spans.into_iter().map(|(failed, line)| (time, self.in_colour(failed, line))));
         }
+        lines.sort_by_key(|&(time, _)| time);
+        Ok(self.timed(&lines))
+    }
+
+    /// Lines with the time behind which they stand; of those of one time the first only has it.
+    fn timed(&mut self, lines: &[(Timestamp, String)]) -> String {
+        let mut text = if self.terminal { "\r\x1b[K".to_owned() } else { String::new() };
+        let mut before = None;
         for (time, line) in lines.iter().take(SHOWN_PER_FETCH) {
             let begun = *self.begun.get_or_insert(*time);
             let seconds = (time.as_nanos() - begun.as_nanos()) as f64 * 1e-9;
-            let _ = writeln!(text, "{seconds:>9.3}  {line}");
+            // Writing to a String does not fail.
+            let _ = match before == Some(*time) {
+                true => writeln!(text, "{:>9}  {line}", ""),
+                false => writeln!(text, "{seconds:>9.3}  {line}"),
+            };
+            before = Some(*time);
         }
         if lines.len() > SHOWN_PER_FETCH {
             let _ = writeln!(text, "{:>9}  ... and {} more", "", lines.len() - SHOWN_PER_FETCH);
         }
-        Ok(text)
+        text
+    }
+
+    fn in_colour(&self, failed: bool, line: String) -> String {
+        if failed && self.terminal { format!("\x1b[33m{line}\x1b[0m") } else { line }
+    }
+
+    /// A record that is part of a trace.
+    fn traced(&self, source: &str, record: &Record<'_, BigEndian>) -> Option<Traced> {
+        let mut part = Traced { source: source.to_owned(), ..Traced::default() };
+        for param in record.params() {
+            let value = param_text(param.value, |text| String::from_utf8_lossy(text).into_owned());
+            match self.params.get(&param.pmid).map_or("?", String::as_str) {
+                "type" => part.kind = value,
+                "trace_id" => part.trace = value,
+                "span_id" => part.span = value,
+                "parent_id" => part.parent = Some(value),
+                "message" => part.message = value,
+                "status" => part.failed = value == "error",
+                _ => {}
+            }
+        }
+        (!part.trace.is_empty()).then_some(part)
     }
 
     /// A record on one line: what it is and whose, then its other fields.

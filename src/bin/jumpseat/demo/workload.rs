@@ -1,7 +1,8 @@
-//! What the demo traces: a small order service on loopback, and the customers that use it.
+//! What the demo traces: a small shop of three services on loopback, and the customers that use it.
 //!
-//! Real sockets, real work, real spans: a request is a span, the stock look-up in it a child span,
-//! and what the customer saw a point event of its own source.
+//! Real sockets, real spans: a customer's checkout is a span of `web`, which asks `orders`, which asks `payment`; each
+//! service tells of its own part under its own name, and a trace's id goes with the request. After a while something goes
+//! wrong in one of them.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,62 +13,95 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-const SHOP: &str = "shop";
-const CUSTOMERS_SOURCE: &str = "customers";
-/// The sources of events.
-pub(super) const SOURCES: [&str; 2] = [SHOP, CUSTOMERS_SOURCE];
+/// The sources of events: the services.
+pub(super) const SOURCES: [&str; 3] = ["web", "orders", "payment"];
+/// When the payment's partner begins to be slow, and to refuse cards that are good.
+pub(super) const FAULT: Duration = Duration::from_secs(10);
 
-const SHELVES: usize = 20_000;
 const CUSTOMERS: u64 = 3;
 
-/// The running service and its customers. They stop when this is dropped.
+/// The running services and their customers. They stop when this is dropped.
 pub(super) struct Workload {
     stop: Arc<AtomicBool>,
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Workload {
-    /// Starts the service and the customers, tracing into the ingest socket at `socket`.
+    /// Starts the services and the customers, tracing into the ingest socket at `socket`.
     pub(super) fn start(socket: &Path) -> io::Result<Workload> {
         let stop = Arc::new(AtomicBool::new(false));
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
-        let address = listener.local_addr()?;
-        let service = Arc::new(Service {
-            tracer: Tracer::connect(socket, SHOP)?,
-            stock: (0..SHELVES as u64).map(|shelf| shelf.wrapping_mul(0x9e37_79b9) % 97).collect(),
-        });
-        let customers = Arc::new(Tracer::connect(socket, CUSTOMERS_SOURCE)?);
-
-        let mut threads = vec![std::thread::spawn({
+        let spans = Arc::new(AtomicU64::new(1));
+        let begun = Instant::now();
+        let (mut threads, mut addresses): (Vec<JoinHandle<()>>, Vec<SocketAddr>) = (Vec::new(), Vec::new());
+        // The last one first, as each has to know the one that it asks.
+        let works: [(&'static str, Work); 3] = [("checkout", web), ("order", order), ("charge", charge)];
+        for (name, (kind, work)) in SOURCES.into_iter().zip(works).rev() {
+            let listener = TcpListener::bind(("127.0.0.1", 0))?;
+            let service = Arc::new(Service {
+                tracer: Tracer { stream: connect(socket, name)?, spans: Arc::clone(&spans) },
+                next: addresses.last().copied(),
+                begun,
+                kind,
+                work,
+            });
+            addresses.push(listener.local_addr()?);
             let stop = Arc::clone(&stop);
-            move || accept(&listener, &service, &stop)
-        })];
+            threads.push(std::thread::spawn(move || accept(&listener, &service, &stop)));
+        }
+        let shop = addresses.last().copied();
         for number in 1..=CUSTOMERS {
-            let (stop, tracer) = (Arc::clone(&stop), Arc::clone(&customers));
+            let stop = Arc::clone(&stop);
             threads.push(std::thread::spawn(move || {
-                // The service going away is how a customer's day ends.
-                let _ = shop(number, address, &tracer, &stop);
+                if let Some(shop) = shop {
+                    // The service going away is how a customer's day ends.
+                    let _ = buy(number, shop, &stop);
+                }
             }));
         }
-        Ok(Workload { stop, address, threads })
+        Ok(Workload { stop, addresses, threads })
     }
 }
 
 impl Drop for Workload {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes the service out of accept().
-        let _ = TcpStream::connect(self.address);
+        for address in &self.addresses {
+            // Wakes the service out of accept().
+            let _ = TcpStream::connect(address);
+        }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
+/// What a service does about a request. Its answer.
+type Work = fn(&Service, &Request, &Span<'_>) -> io::Result<String>;
+
 struct Service {
     tracer: Tracer,
-    stock: Vec<u64>,
+    /// The service that it asks.
+    next: Option<SocketAddr>,
+    begun: Instant,
+    /// What its spans are called.
+    kind: &'static str,
+    work: Work,
+}
+
+/// A line to a service: whose part it is, and of which order.
+struct Request {
+    trace: String,
+    parent: String,
+    order: u64,
+}
+
+impl Request {
+    fn parse(line: &str) -> Option<Request> {
+        let mut words = line.split(' ').map(str::to_owned);
+        let (trace, parent, order) = (words.next()?, words.next()?, words.next()?);
+        Some(Request { trace, parent, order: order.parse().ok()? })
+    }
 }
 
 fn accept(listener: &TcpListener, service: &Arc<Service>, stop: &AtomicBool) {
@@ -92,48 +126,67 @@ impl Service {
         stream.set_nodelay(true)?;
         let mut replies = stream.try_clone()?;
         for line in BufReader::new(stream).lines() {
-            let line = line?;
-            let begun = Instant::now();
-            let span = self.tracer.new_span();
-            let (verb, target) = line.split_once(' ').unwrap_or((&line, ""));
-            self.tracer.event(
-                "request",
-                "start",
-                "info",
-                &format!(r#""span_id":"{span}","verb":"{verb}","target":"{target}""#),
-            );
-            let (status, found) = match target.strip_prefix("/orders/").and_then(|n| n.parse::<u64>().ok()) {
-                Some(order) => self.look_up(&span, order),
-                None => (404, 0),
+            let Some(request) = Request::parse(&line?) else { break };
+            let span = self.tracer.begin(self.kind, &request);
+            let answer = (self.work)(self, &request, &span)?;
+            let fields = match answer.split_once(": ") {
+                Some((_, why)) => format!(r#""severity":"error","status":"error","message":"{why}""#),
+                None => r#""severity":"info","status":"ok""#.to_owned(),
             };
-            let micros = begun.elapsed().as_micros();
-            let severity = if status >= 500 { "error" } else { "info" };
-            self.tracer.event(
-                "request",
-                "end",
-                severity,
-                &format!(r#""span_id":"{span}","status":{status},"items":{found},"micros":{micros}"#),
-            );
-            replies.write_all(format!("{status} {found}\n").as_bytes())?;
+            span.event("end", &fields);
+            replies.write_all(format!("{answer}\n").as_bytes())?;
         }
         Ok(())
     }
 
-    fn look_up(&self, parent: &str, order: u64) -> (u32, u64) {
-        let span = self.tracer.new_span();
-        let ids = format!(r#""span_id":"{span}","parent_id":"{parent}""#);
-        self.tracer.event("stock.lookup", "start", "debug", &ids);
-        let wanted = order % 97;
-        let found = self.stock.iter().filter(|&&item| item == wanted).count() as u64;
-        // A warehouse worker walks to the shelf.
-        std::thread::sleep(Duration::from_micros(300 + order % 7 * 400));
-        self.tracer.event("stock.lookup", "end", "debug", &format!(r#"{ids},"scanned":{SHELVES}"#));
-        if order.is_multiple_of(31) { (500, 0) } else { (200, found) }
+    /// Asks the next service, and waits for its answer.
+    fn ask(&self, request: &Request, span: &Span<'_>) -> io::Result<String> {
+        let Some(next) = self.next else { return Ok(String::new()) };
+        let stream = TcpStream::connect(next)?;
+        let mut asked = stream.try_clone()?;
+        asked.write_all(format!("{} {} {}\n", request.trace, span.id, request.order).as_bytes())?;
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer)?;
+        Ok(answer.trim_end().to_owned())
+    }
+
+    /// Time that work takes here: not the same for all orders.
+    fn work_for(&self, millis: u64, order: u64) {
+        std::thread::sleep(Duration::from_micros(millis * 1_000 + order * 7_919 % 1_000 * millis));
     }
 }
 
-fn shop(number: u64, address: SocketAddr, tracer: &Tracer, stop: &AtomicBool) -> io::Result<()> {
-    let stream = TcpStream::connect(address)?;
+fn web(service: &Service, request: &Request, span: &Span<'_>) -> io::Result<String> {
+    service.work_for(1, request.order);
+    let answer = service.ask(request, span)?;
+    service.work_for(1, request.order);
+    // The customer is told no details.
+    Ok(if answer.contains(": ") { "500: no order without payment".to_owned() } else { answer })
+}
+
+fn order(service: &Service, request: &Request, span: &Span<'_>) -> io::Result<String> {
+    let items = 1 + request.order % 5;
+    span.event("point", &format!(r#""severity":"debug","message":"{items} items reserved","items":{items}"#));
+    service.work_for(3, request.order);
+    service.ask(request, span)
+}
+
+fn charge(service: &Service, request: &Request, span: &Span<'_>) -> io::Result<String> {
+    let faulty = service.begun.elapsed() >= FAULT;
+    if faulty {
+        let attempt = r#""severity":"warning","message":"the bank is slow: trying its second address""#;
+        span.event("point", attempt);
+    }
+    service.work_for(if faulty { 60 } else { 5 }, request.order);
+    let card = 1_000 + request.order % 9_000;
+    match faulty && request.order.is_multiple_of(3) {
+        true => Ok(format!("402: the bank has refused card {card} after a timeout")),
+        false => Ok("200".to_owned()),
+    }
+}
+
+fn buy(number: u64, shop: SocketAddr, stop: &AtomicBool) -> io::Result<()> {
+    let stream = TcpStream::connect(shop)?;
     stream.set_nodelay(true)?;
     let mut orders = stream.try_clone()?;
     let mut answers = BufReader::new(stream);
@@ -143,55 +196,62 @@ fn shop(number: u64, address: SocketAddr, tracer: &Tracer, stop: &AtomicBool) ->
         dice ^= dice << 13;
         dice ^= dice >> 7;
         dice ^= dice << 17;
-        let target =
-            if dice.is_multiple_of(13) { "/basement".into() } else { format!("/orders/{}", dice % 9973) };
-        let begun = Instant::now();
-        orders.write_all(format!("GET {target}\n").as_bytes())?;
+        orders.write_all(format!("{dice:032x} - {}\n", dice % 9973).as_bytes())?;
         answer.clear();
         if answers.read_line(&mut answer)? == 0 {
             break;
         }
-        let status = answer.split_once(' ').map_or("0", |(status, _)| status);
-        let millis = begun.elapsed().as_secs_f64() * 1e3;
-        let severity = if status.starts_with('2') { "info" } else { "warn" };
-        tracer.event(
-            "answer",
-            "point",
-            severity,
-            &format!(
-                r#""message":"customer {number}: {target} answered {status}","status":{status},"millis":{millis:.3}"#
-            ),
-        );
-        std::thread::sleep(Duration::from_millis(120 + dice % 400));
+        std::thread::sleep(Duration::from_millis(200 + dice % 500));
     }
     Ok(())
+}
+
+fn connect(socket: &Path, source: &str) -> io::Result<Mutex<UnixStream>> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.write_all(format!("{{\"jumpseat\":{{\"source\":\"{source}\"}}}}\n").as_bytes())?;
+    Ok(Mutex::new(stream))
 }
 
 /// Sends events to the ingest socket, a line each.
 struct Tracer {
     stream: Mutex<UnixStream>,
-    spans: AtomicU64,
+    /// Shared by all services, so that no id is there twice.
+    spans: Arc<AtomicU64>,
+}
+
+/// A span that has begun.
+struct Span<'a> {
+    tracer: &'a Tracer,
+    name: &'static str,
+    id: String,
+    /// The ids of the trace and of the parent, as members of a JSON object.
+    place: String,
+    order: u64,
 }
 
 impl Tracer {
-    fn connect(socket: &Path, source: &str) -> io::Result<Tracer> {
-        let mut stream = UnixStream::connect(socket)?;
-        stream.write_all(format!("{{\"jumpseat\":{{\"source\":\"{source}\"}}}}\n").as_bytes())?;
-        Ok(Tracer { stream: Mutex::new(stream), spans: AtomicU64::new(1) })
+    fn begin(&self, name: &'static str, request: &Request) -> Span<'_> {
+        let id = format!("{:016x}", self.spans.fetch_add(1, Ordering::Relaxed));
+        let parent = match request.parent.as_str() {
+            "-" => String::new(),
+            parent => format!(r#","parent_id":"{parent}""#),
+        };
+        let place = format!(r#""trace_id":"{}","span_id":"{id}"{parent}"#, request.trace);
+        let span = Span { tracer: self, name, id, place, order: request.order };
+        span.event("start", r#""severity":"info""#);
+        span
     }
+}
 
-    fn new_span(&self) -> String {
-        format!("{:08x}", self.spans.fetch_add(1, Ordering::Relaxed))
-    }
-
-    fn event(&self, kind: &str, phase: &str, severity: &str, fields: &str) {
+impl Span<'_> {
+    fn event(&self, phase: &str, fields: &str) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let line = format!(
-            "{{\"time\":{now},\"type\":\"{kind}\",\"phase\":\"{phase}\",\"severity\":\"{severity}\",{fields}}}\n"
-        );
-        if let Ok(mut stream) = self.stream.lock() {
+        let (name, place, order) = (self.name, &self.place, self.order);
+        let line =
+            format!(r#"{{"time":{now},"type":"{name}","phase":"{phase}",{place},"order":{order},{fields}}}"#);
+        if let Ok(mut stream) = self.tracer.stream.lock() {
             // Tracing must never hurt the traced program: when the agent is gone, so are the events.
-            let _ = stream.write_all(line.as_bytes());
+            let _ = stream.write_all((line + "\n").as_bytes());
         }
     }
 }
