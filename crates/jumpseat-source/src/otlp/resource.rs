@@ -122,7 +122,11 @@ impl Resources {
 
 /// An instance's id as it is in records.
 fn cut(id: &str) -> Arc<[u8]> {
-    id.as_bytes()[..id.floor_char_boundary(MAX_LABEL)].into()
+    let mut end = id.len().min(MAX_LABEL);
+    while !id.is_char_boundary(end) {
+        end -= 1;
+    }
+    id.as_bytes()[..end].into()
 }
 
 /// `service` or `service@instance` with every character that a source's name cannot have replaced.
