@@ -172,15 +172,19 @@ useradd -r -M -G "$PCP_GROUP" jumpseat-site
 conf=$(mktemp)
 sed 's/^PCP_USER=.*/PCP_USER=jumpseat-site/; s,^PCP_RUN_DIR=.*,PCP_RUN_DIR=/run/jumpseat-site,' /etc/pcp.conf >"$conf"
 chmod 644 "$conf"
-install -d -o jumpseat-site /run/jumpseat-site "$out.state"
-mkfifo "$out.pmcd"
-PCP_CONF=$conf env -u PCP_USER -u PCP_RUN_DIR "$built/dist/pmdajumpseat" -c /dev/null -l "$out.state/log" <>"$out.pmcd" >/dev/null 2>&1 &
+mkdir /run/jumpseat-site "$out.state"
+chown jumpseat-site /run/jumpseat-site "$out.state"
+# a pmcd that says nothing
+mkfifo "$out.pmcd" "$out.agent"
+exec 9<>"$out.agent"
+PCP_CONF=$conf env -u PCP_USER -u PCP_RUN_DIR "$built/dist/pmdajumpseat" -c /dev/null -l "$out.state/log" <>"$out.pmcd" >&9 2>/dev/null &
 agent=$!
 for _ in $(seq 100); do [ ! -S /run/jumpseat-site/jumpseat.socket ] || break; sleep 0.1; done
 [ -S /run/jumpseat-site/jumpseat.socket ] && [ "$(stat -c %U "/proc/$agent")" = jumpseat-site ] ||
 	{ cat "$out.state/log"; die "PCP_USER or PCP_RUN_DIR of pcp.conf do not hold"; }
 kill "$agent"
 userdel jumpseat-site
-rm -rf "$out.state" "$out.pmcd" "$conf" /run/jumpseat-site
+exec 9>&-
+rm -rf "$out.state" "$out.pmcd" "$out.agent" "$conf" /run/jumpseat-site
 rm -f "$out.conf"
 say ok
