@@ -174,15 +174,18 @@ sed 's/^PCP_USER=.*/PCP_USER=jumpseat-site/; s,^PCP_RUN_DIR=.*,PCP_RUN_DIR=/run/
 chmod 644 "$conf"
 mkdir /run/jumpseat-site "$out.state"
 chown jumpseat-site /run/jumpseat-site "$out.state"
+printf '[[socket]]\n' >"$out.state/toml"
+chmod 644 "$out.state/toml"
 # a pmcd that says nothing
 mkfifo "$out.pmcd" "$out.agent"
 exec 9<>"$out.agent"
-PCP_CONF=$conf env -u PCP_USER -u PCP_RUN_DIR "$built/dist/pmdajumpseat" -c /dev/null -l "$out.state/log" <>"$out.pmcd" >&9 2>/dev/null &
+PCP_CONF=$conf env -u PCP_USER -u PCP_RUN_DIR "$built/dist/pmdajumpseat" -c "$out.state/toml" -l "$out.state/log" <>"$out.pmcd" >&9 2>/dev/null &
 agent=$!
 for _ in $(seq 100); do [ ! -S /run/jumpseat-site/jumpseat.socket ] || break; sleep 0.1; done
 [ -S /run/jumpseat-site/jumpseat.socket ] && [ "$(stat -c %U "/proc/$agent")" = jumpseat-site ] ||
 	{ cat "$out.state/log"; die "PCP_USER or PCP_RUN_DIR of pcp.conf do not hold"; }
 kill "$agent"
+wait "$agent" || true
 userdel jumpseat-site
 exec 9>&-
 rm -rf "$out.state" "$out.pmcd" "$out.agent" "$conf" /run/jumpseat-site
