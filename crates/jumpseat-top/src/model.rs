@@ -108,6 +108,13 @@ impl Model {
         metric.forget();
     }
 
+    /// Why a metric has no values, before the first sample.
+    pub(crate) fn explain(&mut self, id: Id, error: &str) {
+        if let Some(metric) = self.metrics.iter_mut().find(|metric| metric.id == id) {
+            metric.error = Some(error.to_owned());
+        }
+    }
+
     /// Takes a sample. What was not asked for in it has a gap there.
     pub(crate) fn apply(&mut self, sample: Sample) {
         self.samples += 1;

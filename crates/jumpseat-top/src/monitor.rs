@@ -247,11 +247,10 @@ impl Monitor {
             Operand::Metric(name) if !name.is_empty() => {
                 self.last_id += 1;
                 model.add(self.last_id, &name);
-                self.watches.push(Watch {
-                    id: self.last_id,
-                    operand: Operand::Metric(name),
-                    found: Err(error),
-                });
+                let watch = Watch { id: self.last_id, operand: Operand::Metric(name), found: Err(error) };
+                // Now, as there may be nothing else to sample.
+                model.explain(watch.id, watch.refusal().unwrap_or_default());
+                self.watches.push(watch);
                 Ok(())
             }
             _ => Err(error),
@@ -540,12 +539,7 @@ impl Monitor {
             readings.push((id, reading));
         }
         for watch in &self.watches {
-            if let Err(error) = &watch.found {
-                // The row has the name already.
-                let name = watch.operand.name();
-                let bare = error.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(error);
-                readings.push((watch.id, Reading::Failed(bare.to_owned())));
-            }
+            readings.extend(watch.refusal().map(|error| (watch.id, Reading::Failed(error.to_owned()))));
         }
         if self.fetched.changes != StateChange::default() {
             // An agent has come or gone: what its metrics and instances are may be another thing now.
@@ -574,6 +568,13 @@ impl Monitor {
 }
 
 impl Watch {
+    /// Why it cannot be had, without its name, which its row has already.
+    fn refusal(&self) -> Option<&str> {
+        let error = self.found.as_ref().err()?;
+        let bare = error.strip_prefix(self.operand.name()).and_then(|rest| rest.strip_prefix(": "));
+        Some(bare.unwrap_or(error))
+    }
+
     /// Tells the model what the metric is.
     fn describe(&self, model: &mut Model) {
         if let Ok(desc) = &self.found {

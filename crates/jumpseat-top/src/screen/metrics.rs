@@ -120,6 +120,11 @@ fn draw_metric(canvas: &mut Canvas<'_>, area: Rect, places: &Places, metric: &Me
     }
     x += places.of;
     match (&metric.error, &metric.text) {
+        // It was never there: nothing else is on its line.
+        (Some(error), _) if metric.measure.is_none() => {
+            canvas.put(x, y, area.right().saturating_sub(x), error, Role::Bad);
+            return;
+        }
         (Some(error), _) => {
             // Where there is no number to be seen either, the error may take its place.
             let more = if metric.total.last.is_some() { 0 } else { NUMBER - 1 };
