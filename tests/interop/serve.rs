@@ -194,3 +194,13 @@ fn beside_a_pmcd_another_port_is_taken_and_whoever_started_it_may_store() {
     let user = format!("process {} uses it", server.pid());
     assert!(said.contains(&user) && said.contains("--state-dir DIR --socket PATH"), "{said}");
 }
+
+#[test]
+fn where_identifiers_cannot_be_kept_it_does_not_start_and_says_what_to_do() {
+    let dir = temp_dir();
+    let socket = dir.path().join("s").display().to_string();
+    // Nobody can make a file there.
+    let words = ["serve", "--listen", "127.0.0.1:0", "--socket", &socket, "--state-dir", "/proc"];
+    let said = PcpEnv::new().run(JUMPSEAT, words).fails(1);
+    assert!(said.contains("make the directory writable, or configure another one"), "{said}");
+}

@@ -3,14 +3,18 @@
 use std::io;
 use std::path::PathBuf;
 
-use pcp_files::User;
+use pcp_files::{FileError, FileProblem, User};
+
+/// What to do about a directory that takes no files.
+const ADVICE: &str =
+    "; names have to keep their numbers: make the directory writable, or configure another one";
 
 /// Why ids could not be read or handed out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdsError {
     /// The file could not be read or written.
-    #[error("{}: {source}", .path.display())]
+    #[error("{}: {source}{ADVICE}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -18,8 +22,8 @@ pub enum IdsError {
         source: io::Error,
     },
     /// What is there is not to be read or written, or could not be.
-    #[error(transparent)]
-    File(#[from] pcp_files::FileError),
+    #[error("{0}{advice}", advice = if let FileProblem::System(_) = .0.problem { ADVICE } else { "" })]
+    File(#[from] FileError),
     /// Another process hands out ids from this file.
     #[error("{}: {user} uses it; stop that one, or configure another directory", .path.display())]
     InUse {

@@ -107,7 +107,7 @@ pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
                         call,
                         "reload",
                         value,
-                        "nothing has changed; the agent's log tells why",
+                        "nothing has changed; `jumpseat config check` and the agent's log tell why",
                     );
                     Err(PmError::GENERIC)
                 }
