@@ -33,6 +33,8 @@ use workload::Workload;
 
 /// How often the demo fetches.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// How often it says, once something goes wrong, how to find that.
+const HINT_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 pub(crate) struct DemoArgs {
@@ -123,12 +125,18 @@ fn show_all(
     // The environment may speak of other collectors, and of a proxy.
     let context = Context::host_with(&agent.address.to_string().parse()?, &HostOptions::default())?;
     let mut show = Show::new(FetchGroup::new(context), &sources)?;
+    let mut hint = later(Instant::now(), workload::FAULT);
     while !wait_for_stop(stop, until) {
         if args.kernel {
             // Without it, it is only a pity that there may be nothing to see.
             let _ = Command::new("true").status();
         }
         show.step()?;
+        if Instant::now() >= hint {
+            // What was said at the start has left the screen by now.
+            sayln!("-- something goes wrong in the shop; find it: {} --", spans_command(&agent.address));
+            hint = later(hint, HINT_INTERVAL);
+        }
     }
     // It has ended before the last look, so that nothing of it is left out.
     drop(workload);
@@ -211,7 +219,7 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
 fn how_to_look(address: &SocketAddr) -> String {
     let me = me();
     format!(
-        "  {me} top -h {address} --view spans\n\n\
+        "  {}\n\n\
          \x20   3      spans: payment/charge takes longer, and fails; press s to sort by a column\n\
          \x20   Enter  its histogram and the slowest; Enter again: the trace of one, over the three services\n\
          \x20   5      errors: what they say, and how often; Enter shows the last one\n\
@@ -219,8 +227,14 @@ fn how_to_look(address: &SocketAddr) -> String {
          The same without a terminal:\n\n\
          \x20 {me} top -h {address} --once --view errors\n\
          \x20 {me} val -h {address} -s 2 -t 1 jumpseat.span.p99\n\
-         \x20 {me} events -h {address} -s 2 -t 1 -x 'status == \"error\"' jumpseat.event.records\n\n"
+         \x20 {me} events -h {address} -s 2 -t 1 -x 'status == \"error\"' jumpseat.event.records\n\n",
+        spans_command(address)
     )
+}
+
+/// The command that shows where the time of the shop goes.
+fn spans_command(address: &SocketAddr) -> String {
+    format!("{} top -h {address} --view spans", me())
 }
 
 /// This program, as a shell takes it.
