@@ -9,8 +9,9 @@ mod common;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
+use common::clock::process_cpu;
+use common::{Figure, Goal, Row, Times};
 use jumpseat::client::{Context, Fetched};
 use jumpseat::model::Pmid;
 use support::{AgentSpec, PmnsSource, PrivatePmcd};
@@ -52,13 +53,13 @@ fn main() {
     let [Some(ours), Some(theirs)] = pmids[..] else { panic!("both agents have their metrics: {pmids:?}") };
     let (our_pid, their_pid) = (child_of(pmcd.pid(), "pmdajumpseat"), child_of(pmcd.pid(), "pmdasample"));
     let mut measure = |pmid: Pmid, pid: u32| {
-        let before = cpu(pid);
+        let before = process_cpu(pid);
         for _ in 0..FETCHES {
             context.fetch(&[pmid], &mut fetched).expect("pmcd is running");
             let values = fetched.set(0).and_then(|set| set.values.ok()).expect("the metric has values").len();
             assert_eq!(values, VALUES);
         }
-        cpu(pid) - before
+        process_cpu(pid) - before
     };
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..=common::rounds(20) {
@@ -69,9 +70,14 @@ fn main() {
             }
         }
     }
-    let [ours, theirs] = times.map(common::Times::of);
+    let [ours, theirs] = times.map(Times::of);
     let what = format!("agent CPU of a fetch of {VALUES} values through pmcd");
-    common::print_ratio(&what, FETCHES as f64, "fetches", &ours, ("pmdasample", &theirs), 1.0);
+    let each = |times: &Times| Figure::time(times, FETCHES as f64, 1e-6, "us a fetch");
+    Row::new(what, each(&ours))
+        .peer("pmdasample", each(&theirs))
+        .goal(Goal::Ratio(1.0 / 0.7))
+        .note("64-bit counters against 32-bit numbers")
+        .print();
 }
 
 /// One event of each of as many types as there shall be values.
@@ -87,17 +93,6 @@ fn send_types(ingest: &std::path::Path) {
 
 fn config_text(dir: &std::path::Path, ingest: &std::path::Path) -> String {
     format!("state_dir = {:?}\n[[socket]]\npath = {ingest:?}\n", dir.join("ids"))
-}
-
-/// Time the process's threads have spent on a processor.
-fn cpu(pid: u32) -> Duration {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
-    let nanos = tasks.map(|task| {
-        let path = task.expect("the process runs").path().join("schedstat");
-        let text = std::fs::read_to_string(path).expect("the process runs");
-        text.split(' ').next().and_then(|field| field.parse::<u64>().ok()).expect("the kernel tells")
-    });
-    Duration::from_nanos(nanos.sum())
 }
 
 fn child_of(parent: u32, name: &str) -> u32 {

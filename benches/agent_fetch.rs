@@ -1,11 +1,13 @@
 //! CPU time an agent takes to answer a fetch of 1,000 values: ours against PCP's own pmdasample, each a process
-//! of its own behind two pipes, asked by the same driver in turn.
-//!
-//! `cargo bench --bench agent_fetch` prints both and their ratio, and fails if ours costs more.
+//! of its own behind two pipes, asked by the same driver in turn. It is an agent of the library with a table of numbers, as the sample agent is.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::time::Duration;
 
+mod common;
+use common::clock::{process_cpu, resident_kib};
+use common::{Figure, Goal, Row, Times, race, rounds};
 use jumpseat::model::{PmError, Pmid, Timestamp, Value, ValueSet, ValueType};
 use jumpseat::pdu::{CredFlags, Creds, Fetch, Pdu, RawValueSet, ResultPdu};
 use jumpseat::pmda::{Agent, Indom, Metric, daemon};
@@ -13,7 +15,6 @@ use jumpseat::pmda::{Agent, Indom, Metric, daemon};
 const SAMPLE: &str = "/var/lib/pcp/pmdas/sample/pmdasample";
 const VALUES: i32 = 1000;
 const FETCHES: usize = 4000;
-const ROUNDS: usize = 5;
 /// `sample.many.count` and `sample.many.int`.
 const MANY_COUNT: Pmid = Pmid::new(29, 0, 79);
 const MANY_INT: Pmid = Pmid::new(29, 0, 80);
@@ -32,18 +33,19 @@ fn main() -> ExitCode {
     let sets = vec![RawValueSet::from_values(&count).expect("one number")];
     theirs.send(&Pdu::Result(ResultPdu { timestamp: Timestamp::default(), sets }));
     theirs.receive();
-    let mut best = [f64::MAX; 2];
-    for _ in 0..ROUNDS {
-        for (driver, best) in [&mut ours, &mut theirs].into_iter().zip(&mut best) {
-            *best = best.min(driver.cpu_per_fetch());
-        }
-    }
-    let [ours_took, theirs_took] = best;
-    let ratio = theirs_took / ours_took;
-    println!("fetch of {VALUES} values, agent CPU: ours {ours_took:.1} us, pmdasample {theirs_took:.1} us");
-    println!("ratio pmdasample/ours: {ratio:.2} (to be at least 1)");
-    println!("resident: ours {} KiB, pmdasample {} KiB", ours.resident(), theirs.resident());
-    if ratio >= 1.0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let [ours_took, theirs_took] =
+        race(rounds(20), [&mut || ours.cpu_of_fetches(), &mut || theirs.cpu_of_fetches()]);
+    let each = |times: &Times| Figure::time(times, FETCHES as f64, 1e-6, "us a fetch");
+    Row::new(
+        format!("fetch of {VALUES} 32-bit values over pipes, CPU of an agent made with the library"),
+        each(&ours_took),
+    )
+    .peer("pmdasample", each(&theirs_took))
+    .goal(Goal::Ratio(1.0 / 0.7))
+    .print();
+    let resident = |driver: &Driver| Figure::cost(resident_kib(driver.child.id()) as f64, "KiB");
+    Row::new("the same, resident memory", resident(&ours)).peer("pmdasample", resident(&theirs)).print();
+    ExitCode::SUCCESS
 }
 
 /// An agent with one metric of a thousand integers.
@@ -113,29 +115,15 @@ impl Driver {
         self.replies.read_exact(&mut self.reply).expect("the agent answers");
     }
 
-    /// Microseconds.
-    fn cpu_per_fetch(&mut self) -> f64 {
-        let before = self.cpu_nanos();
+    fn cpu_of_fetches(&mut self) -> Duration {
+        let before = process_cpu(self.child.id());
         for _ in 0..FETCHES {
             self.requests.write_all(&self.fetch).expect("the agent listens");
             self.receive();
         }
         // Header, numval: the answer has what it should.
         assert_eq!(self.reply[24..28], VALUES.to_be_bytes(), "all values are there");
-        (self.cpu_nanos() - before) as f64 / FETCHES as f64 / 1000.0
-    }
-
-    /// What the scheduler has counted for the process so far.
-    fn cpu_nanos(&self) -> u64 {
-        let path = format!("/proc/{}/schedstat", self.child.id());
-        let text = std::fs::read_to_string(path).expect("Linux with schedstat");
-        text.split(' ').next().and_then(|word| word.parse().ok()).expect("a number of nanoseconds")
-    }
-
-    fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0");
-        line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+        process_cpu(self.child.id()) - before
     }
 }
 

@@ -11,7 +11,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{print_ratio, race, rounds, si};
+use common::clock::children_cpu;
+use common::{Figure, Goal, Row, Times, race, rounds};
 use jumpseat::archive::{Archive, ArchiveWriter, LabelInfo, Record, Replay, ReplayMode, Step, WriteOptions};
 use jumpseat::model::{
     Desc, InDom, Instance, PM_IN_NULL, Pmid, Profile, Semantics, Timestamp, Units, Value, ValueType,
@@ -32,10 +33,8 @@ const INSTANCES: i32 = 8;
 const START: i64 = 1_700_000_000;
 const DISKS: InDom = InDom(60 << 22 | 1);
 const GOAL: f64 = 3.0;
-/// Against reading records only: half of our time is the system's copying of the file, as it is of theirs.
-const GOAL_RECORDS: f64 = 2.0;
-const GOAL_CPU: Duration = Duration::from_millis(50);
-const GOAL_KIB: u64 = 64 * 1024;
+const GOAL_CPU_MS: f64 = 50.0;
+const GOAL_KIB: f64 = 64.0 * 1024.0;
 
 fn main() {
     if let Some(base) = std::env::args().skip_while(|arg| arg != "--near-the-end").nth(1) {
@@ -165,7 +164,8 @@ fn scan(name: &str, records: u32) {
         }
     });
     // Ours are checked when they are read and turned into numbers when they are looked at, libpcp's when they are read.
-    let kinds = [("records", "scan", GOAL_RECORDS), ("records and all their values", "sum", GOAL_RECORDS)];
+    let kinds =
+        [("records not looked into", "scan", None), ("records and all their values", "sum", Some(GOAL))];
     for (ours, (what, question, goal)) in ours.iter_mut().zip(kinds) {
         let mut theirs = || {
             peer.ask(&format!("mode 2 {START} 0 0 0"));
@@ -176,16 +176,21 @@ fn scan(name: &str, records: u32) {
         };
         let [took, peer] = race(rounds(10), [ours, &mut theirs]);
         let what = format!("scan of 128 MB, {what}");
-        print_ratio(&what, records.into(), "records", &took, ("pmFetchArchive", &peer), goal);
+        let rate = |times: &Times| Figure::rate(times, records.into(), "records/s");
+        let row = Row::new(what, rate(&took)).peer("pmFetchArchive", rate(&peer));
+        goal.into_iter().fold(row, |row, goal| row.goal(Goal::Ratio(goal))).print();
     }
     let mut dump = || {
-        let before = children();
+        let before = children_cpu();
         let status = Command::new("pmdumplog").args(["-m", name]).stdout(Stdio::null()).status();
         assert!(status.is_ok_and(|status| status.success()), "pmdumplog fails");
-        children() - before
+        children_cpu() - before
     };
-    let [took, peer] = race(1, [&mut ours[1], &mut dump]);
-    print_ratio("scan of 128 MB", records.into(), "records", &took, ("pmdumplog -m", &peer), GOAL);
+    let [took, peer] = race(2, [&mut ours[1], &mut dump]);
+    let rate = |times: &Times| Figure::rate(times, records.into(), "records/s");
+    Row::new("scan of 128 MB, records and all their values", rate(&took))
+        .peer("pmdumplog -m, which prints them", rate(&peer))
+        .print();
 }
 
 /// What the oracle says: how long it took, and for how many.
@@ -206,10 +211,10 @@ fn interpolate(name: &str, records: u32) {
         ("backward", end, -step, POINTS),
         ("ten times as far apart", begin, step * 10, POINTS / 10),
     ] {
-        let mut ours = || {
+        let ours = |nearest: bool| {
             let start = cpu();
             let mut replay = Replay::new(Archive::open(name).expect("it was written before"));
-            replay.set_nearest(false);
+            replay.set_nearest(nearest);
             replay.set_mode(ReplayMode::Interpolate(step), Some(begin));
             let mut out = Fetched::new();
             for _ in 0..points {
@@ -225,17 +230,18 @@ fn interpolate(name: &str, records: u32) {
             peer.ask(&format!("mode 1 {} {} {sec} {nsec}", begin.sec, begin.nsec));
             answer(&peer.ask(&format!("time {points}{list}")), points)
         };
-        let [ours, peer] = race(rounds(4), [&mut ours, &mut theirs]);
+        let [ours, default, peer] = race(rounds(10), [&mut || ours(false), &mut || ours(true), &mut theirs]);
         let what = format!("{WANTED} metrics at {points} times, {what}");
-        print_ratio(&what, points.into(), "samples", &ours, ("libpcp", &peer), GOAL);
+        let rate = |times: &Times| Figure::rate(times, points.into(), "samples/s");
+        Row::new(format!("{what}, by libpcp's rule"), rate(&ours))
+            .peer("libpcp", rate(&peer))
+            .goal(Goal::Ratio(GOAL))
+            .print();
+        Row::new(format!("{what}, as by default"), rate(&default))
+            .peer("libpcp", rate(&peer))
+            .goal(Goal::Ratio(GOAL))
+            .print();
     }
-}
-
-/// Processor time of the children that have ended.
-fn children() -> Duration {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("every process has children's times");
-    let time = usage.user_time() + usage.system_time();
-    Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000)
 }
 
 /// In a process of its own: opens an archive and reads the record that was current ten seconds before its end.
@@ -249,13 +255,11 @@ fn near_the_end(name: &str) {
     assert_eq!(out.timestamp.sec, end.sec - 10);
     let cpu = cpu();
     let kib = getrusage(UsageWho::RUSAGE_SELF).expect("every process has them").max_rss() as u64;
-    println!(
-        "a sample near the end of 1 GB: {:.2} ms of processor time, goal {} ms: {}, {}B resident, goal {}B: {}",
-        cpu.as_secs_f64() * 1000.0,
-        GOAL_CPU.as_millis(),
-        if cpu < GOAL_CPU { "met" } else { "MISSED" },
-        si((kib * 1024) as f64),
-        si((GOAL_KIB * 1024) as f64),
-        if kib < GOAL_KIB { "met" } else { "MISSED" },
-    );
+    let what = "a sample near the end of 1 GB";
+    Row::new(what, Figure::cost(cpu.as_secs_f64() * 1000.0, "ms of CPU"))
+        .goal(Goal::AtMost(GOAL_CPU_MS))
+        .print();
+    Row::new(format!("{what}, resident memory"), Figure::cost(kib as f64, "KiB"))
+        .goal(Goal::AtMost(GOAL_KIB))
+        .print();
 }

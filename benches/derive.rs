@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{print_ratio, race, rounds};
+use common::{Figure, Goal, Row, Times, race, rounds};
 use jumpseat::derive::{
     Column, DerivedContext, Dialect, Level, Meta, MetricSource, OperandValues, Registry, Values,
 };
@@ -141,7 +141,8 @@ fn main() {
     let mut many = peer(DEFINITIONS);
     let [ours, theirs] = race(rounds(10), [&mut register, &mut || nanoseconds(many.ask("register"))]);
     let what = format!("register, look up and bind {DEFINITIONS} definitions");
-    print_ratio(&what, DEFINITIONS as f64, "definitions", &ours, ("libpcp", &theirs), 20.0);
+    let rate = |times: &Times| Figure::rate(times, DEFINITIONS as f64, "definitions/s");
+    Row::new(what, rate(&ours)).peer("libpcp", rate(&theirs)).goal(Goal::Ratio(20.0)).print();
     let mut some = peer(EXPRESSIONS);
     let [columns, results, theirs] = race(
         rounds(10),
@@ -149,9 +150,14 @@ fn main() {
     );
     let values = (EXPRESSIONS as u64 * INSTANCES) as f64;
     let what = format!("evaluate {EXPRESSIONS} expressions over {INSTANCES} instances");
-    print_ratio(&format!("{what}, to columns"), values, "values", &columns, ("libpcp", &theirs), 10.0);
+    let rate = |times: &Times| Figure::rate(times, values, "values/s");
     // Values one by one are four times the memory of columns; for clients that want them all the same.
-    print_ratio(&format!("{what}, to a fetch result"), values, "values", &results, ("libpcp", &theirs), 10.0);
+    for (form, times) in [("to columns", &columns), ("to a fetch result", &results)] {
+        Row::new(format!("{what}, {form}"), rate(times))
+            .peer("libpcp", rate(&theirs))
+            .goal(Goal::Ratio(10.0))
+            .print();
+    }
     let (registry, pmids) = registry(EXPRESSIONS);
     let mut context = DerivedContext::new();
     let mut wanted = pmids.clone();
@@ -163,8 +169,7 @@ fn main() {
         .map(|n| expression(n).matches("rate(").count() + expression(n).matches("delta(").count())
         .sum();
     let bytes = context.history_bytes() as f64 / (stateful as u64 * INSTANCES) as f64;
-    println!(
-        "history: {bytes:.1} bytes an instance and node with a memory, goal 24: {}",
-        if bytes <= 24.0 { "met" } else { "MISSED" }
-    );
+    Row::new("history of a derived metric", Figure::cost(bytes, "bytes an instance and node with a memory"))
+        .goal(Goal::AtMost(24.0))
+        .print();
 }

@@ -5,13 +5,8 @@
 //! * The start with 1 GB of log, until the agent listens, next to one without.
 //! * A reader that replays 1 GB from files, next to one that has it in memory.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jumpseat::event::log::{EventLog, LogConfig};
 use jumpseat::event::{ArrayKind, Batch, EventFlags, Param};
@@ -20,18 +15,19 @@ use jumpseat::wire::encode::{Encoder, Phase, Record, Value};
 use jumpseat_log::{Entry, Limits, LogDir, SyncMode};
 
 mod common;
-use common::{Times, si};
+use common::agent::Served;
+use common::{Figure, Goal, Row, Times};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_jumpseat");
 const EVENTS: u64 = 500_000;
 /// The settings, and the most that they may cost, with memory first.
-const SETTINGS: [(&str, &str, f64); 4] = [
-    ("memory only", "dir = \"memory\"", 1.0),
-    ("sync = \"never\"", "sync = \"never\"", 1.15),
-    ("sync = \"interval\"", "sync = \"interval\"", 1.20),
-    ("sync = \"batch\"", "sync = \"batch\"", f64::INFINITY),
+const SETTINGS: [(&str, &str, Option<f64>); 4] = [
+    ("memory only", "dir = \"memory\"", None),
+    ("sync = \"never\"", "sync = \"never\"", Some(1.15)),
+    ("sync = \"interval\"", "sync = \"interval\"", Some(1.20)),
+    ("sync = \"batch\"", "sync = \"batch\"", None),
 ];
-const START_GOAL: Duration = Duration::from_millis(50);
+const START_GOAL_MS: f64 = 50.0;
 const REPLAY_GOAL: f64 = 0.5;
 const GIB: u64 = 1 << 30;
 
@@ -58,76 +54,26 @@ fn ingest(what: &str, data: &[u8], rounds: usize) {
         }
     }
     let times = times.map(Times::of);
-    let per_event = |times: &Times| times.best.as_nanos() as f64 / EVENTS as f64;
-    for ((setting, _, goal), of) in SETTINGS.iter().zip(&times) {
-        let ratio = per_event(of) / per_event(&times[0]);
-        let verdict = match goal {
-            goal if goal.is_infinite() || *goal == 1.0 => String::new(),
-            goal if ratio <= *goal => format!(", goal {goal}: met"),
-            goal => format!(", goal {goal}: MISSED"),
-        };
-        println!(
-            "log, {what}, {setting}: {:.0} ns of agent CPU an event, {ratio:.2} of memory only{verdict} (noise {:.0} %)",
-            per_event(of),
-            of.noise()
-        );
+    let each = |times: &Times| Figure::nanos(times, EVENTS as f64, "ns an event");
+    for ((setting, _, goal), of) in SETTINGS.iter().zip(&times).skip(1) {
+        let row = Row::new(format!("log on disk, {what}, {setting}, CPU of the agent"), each(of))
+            .peer("memory only", each(&times[0]));
+        goal.into_iter().fold(row, |row, goal| row.goal(Goal::Ratio(1.0 / goal))).print();
     }
 }
 
 /// The CPU time that an agent takes for all events.
 fn agent_cpu(settings: &str, data: &[u8]) -> Duration {
     let dir = tempfile::tempdir().expect("a directory");
-    let (mut agent, _) = serve(dir.path(), settings);
-    let before = cpu(agent.id());
-    let mut stream = UnixStream::connect(dir.path().join("socket")).expect("it listens");
-    stream.write_all(data).expect("it reads");
-    stream.shutdown(Shutdown::Write).expect("half closed");
-    let mut summary = Vec::new();
-    stream.read_to_end(&mut summary).expect("it answers");
-    let took = cpu(agent.id()) - before;
-    let text = String::from_utf8_lossy(&summary);
-    assert!(text.contains(&format!("\"accepted\":{EVENTS},")) && text.contains("\"missed\":0"), "{text}");
-    end(&mut agent);
-    took
+    let agent = serve(dir.path(), settings);
+    let before = agent.cpu();
+    agent.feed(data, EVENTS);
+    agent.cpu() - before
 }
 
-/// Starts an agent, and waits until it listens: how long that took.
-fn serve(dir: &Path, settings: &str) -> (Child, Duration) {
-    let config = dir.join("config");
-    let text = format!(
-        "state_dir = {dir:?}\n[log]\n{settings}\nsource_budget = \"2GiB\"\ntotal_budget = \"2GiB\"\n\
-         [[socket]]\npath = {:?}\npatience_ms = 1000\n",
-        dir.join("socket")
-    );
-    fs::write(&config, text).expect("the directory is ours");
-    let begin = Instant::now();
-    let mut agent = Command::new(AGENT)
-        .args(["serve", "--listen", "127.0.0.1:0", "--config"])
-        .arg(&config)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the program is built");
-    let mut line = String::new();
-    let output = agent.stdout.take().expect("it is piped");
-    BufReader::new(output).read_line(&mut line).expect("it says where");
-    assert!(line.starts_with("PCP clients"), "{line}");
-    (agent, begin.elapsed())
-}
-
-fn end(agent: &mut Child) {
-    agent.kill().expect("it is ours");
-    agent.wait().expect("it ends");
-}
-
-/// CPU time of all threads of a process.
-fn cpu(pid: u32) -> Duration {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").flatten();
-    let nanos = tasks.map(|task| {
-        let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0)
-    });
-    Duration::from_nanos(nanos.sum())
+fn serve(dir: &Path, settings: &str) -> Served {
+    let log = format!("[log]\n{settings}\nsource_budget = \"2GiB\"\ntotal_budget = \"2GiB\"");
+    Served::start(AGENT, dir, &log)
 }
 
 /// 1 GB of records of one source.
@@ -163,11 +109,7 @@ fn batch(first: u64) -> Batch {
 fn start(dir: &Path, rounds: usize) {
     let empty = tempfile::tempdir().expect("a directory");
     // Sources are known by their identifiers: one life of the agent makes them.
-    let run = |dir: &Path| {
-        let (mut agent, took) = serve(dir, "sync = \"never\"");
-        end(&mut agent);
-        took
-    };
+    let run = |dir: &Path| serve(dir, "sync = \"never\"").took;
     let mut times = [Vec::new(), Vec::new()];
     for round in 0..=rounds {
         for (dir, times) in [dir, empty.path()].into_iter().zip(&mut times) {
@@ -178,14 +120,11 @@ fn start(dir: &Path, rounds: usize) {
         }
     }
     let [full, none] = times.map(Times::of);
-    println!(
-        "log, start with 1 GB: {:.1} ms until it listens, {:.1} without a log, goal {:.0}: {} (noise {:.0} %)",
-        full.median.as_secs_f64() * 1e3,
-        none.median.as_secs_f64() * 1e3,
-        START_GOAL.as_secs_f64() * 1e3,
-        if full.median <= START_GOAL { "met" } else { "MISSED" },
-        full.noise()
-    );
+    let ms = |times: &Times| Figure::time(times, 1.0, 1e-3, "ms");
+    Row::new("start until it listens, with 1 GB of log", ms(&full))
+        .peer("without a log", ms(&none))
+        .goal(Goal::AtMost(START_GOAL_MS))
+        .print();
 }
 
 /// Reads all of 1 GB through a cursor, from files and from memory.
@@ -221,16 +160,11 @@ fn replay(rounds: usize) {
         }
     }
     let [files, memory] = times.map(Times::of);
-    let ratio = memory.best.as_secs_f64() / files.best.as_secs_f64();
-    println!(
-        "log, replay of 1 GB from files: {} records/s, {ratio:.2} of memory ({} records/s), goal {REPLAY_GOAL}: {} \
-         (noise {:.0} %, {:.0} %)",
-        si(events as f64 / files.best.as_secs_f64()),
-        si(events as f64 / memory.best.as_secs_f64()),
-        if ratio >= REPLAY_GOAL { "met" } else { "MISSED" },
-        files.noise(),
-        memory.noise()
-    );
+    let rate = |times: &Times| Figure::rate(times, events as f64, "records/s");
+    Row::new("replay of 1 GB of log from files", rate(&files))
+        .peer("from memory", rate(&memory))
+        .goal(Goal::Ratio(REPLAY_GOAL))
+        .print();
 }
 
 fn read_all(log: &mut EventLog, cursor: jumpseat::event::log::CursorId) -> u64 {

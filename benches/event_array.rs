@@ -10,6 +10,7 @@ use jumpseat::event::{ArrayKind, EventArray, EventFlags, Param};
 use jumpseat::model::{Pmid, Timestamp};
 
 mod common;
+use common::{Figure, Goal, Row, Times};
 use support::CPeer;
 
 const RECORDS: u32 = 10_000;
@@ -54,7 +55,8 @@ fn main() {
         );
         for (form, times) in [("host", &host_times), ("network", &net_times)] {
             let what = format!("event array, {}, {form} form", kind.value_type().name());
-            common::print_ratio(&what, RECORDS.into(), "records", times, ("libpcp_pmda", &c_times), GOAL);
+            let rate = |times: &Times| Figure::rate(times, RECORDS.into(), "records/s");
+            Row::new(what, rate(times)).peer("libpcp_pmda", rate(&c_times)).goal(Goal::Ratio(GOAL)).print();
         }
     }
 }

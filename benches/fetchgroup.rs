@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{print_ratio, race, rounds};
+use common::{Figure, Goal, Row, Times, race, rounds};
 use jumpseat::client::group::{FetchGroup, ItemHandle, Scale};
 use nix::time::{ClockId, clock_gettime};
 use support::CPeer;
@@ -95,5 +95,9 @@ fn main() {
     let _ = (ours(), theirs());
     let [ours, theirs] = race(rounds(20), [&mut ours, &mut theirs]);
     let what = format!("{ITEMS} values of {} metrics, CPU of the client", AGENTS as usize * METRICS.len());
-    print_ratio(&what, f64::from(FETCHES), "fetches", &ours, ("libpcp", &theirs), 2.0);
+    let each = |times: &Times| Figure::time(times, f64::from(FETCHES), 1e-6, "us a fetch");
+    Row::new(format!("fetch group of {what}"), each(&ours))
+        .peer("libpcp", each(&theirs))
+        .goal(Goal::Ratio(4.0))
+        .print();
 }

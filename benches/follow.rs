@@ -19,7 +19,8 @@ use jumpseat::source::outlet::Outlet;
 use jumpseat::source::registry::{Registry, RegistryConfig};
 
 mod common;
-use common::{Times, print_ratio};
+use common::clock::{cpu_of, thread_cpu};
+use common::{Figure, Row, Times};
 use support::CPeer;
 
 const LINES: u64 = 500_000;
@@ -92,17 +93,11 @@ fn main() {
             }
         }
         let ours = Times::of(ours);
-        print_ratio(
-            &what,
-            LINES as f64,
-            "lines",
-            &ours,
-            ("getline in C, nothing else", &Times::of(floor)),
-            0.0,
-        );
+        let rate = |times: &Times| Figure::rate(times, LINES as f64, "lines/s on a core");
+        Row::new(&what, rate(&ours)).peer("getline in C, nothing else", rate(&Times::of(floor))).print();
         if format == FormatName::Plain {
-            let peer = ("getline and regexec in C", &Times::of(regexec));
-            print_ratio(&what, LINES as f64, "lines", &ours, peer, 1.0);
+            let peer = rate(&Times::of(regexec));
+            Row::new(&what, rate(&ours)).peer("getline and glibc's regexec", peer).print();
         }
     }
 }
@@ -160,25 +155,4 @@ fn follow(path: &Path, format: FormatName) -> Duration {
     assert_eq!(log.stats().seq, LINES);
     drop(follow);
     spent
-}
-
-/// CPU time of this thread.
-fn thread_cpu() -> Duration {
-    run_time(&std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells"))
-}
-
-/// CPU time of the thread of this process with this name.
-fn cpu_of(name: &str) -> Duration {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux tells").flatten();
-    let of = |task: &std::fs::DirEntry| {
-        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
-    };
-    let path = tasks.filter(of).map(|task| task.path()).next().unwrap_or_else(|| panic!("no thread {name}"));
-    run_time(&std::fs::read_to_string(path.join("schedstat")).expect("it is alive"))
-}
-
-/// The first number of `schedstat`: nanoseconds on a CPU.
-fn run_time(schedstat: &str) -> Duration {
-    let nanos = schedstat.split(' ').next().and_then(|number| number.parse().ok());
-    Duration::from_nanos(nanos.expect("schedstat starts with a number"))
 }

@@ -5,12 +5,11 @@
 //! installed; `./test` does that.
 
 mod common;
+use common::clock::children_cpu;
+use common::{Figure, Goal, Row, Times};
 
 use std::process::Stdio;
-use std::time::Duration;
 
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../tests/seat/mod.rs"]
 mod seat;
@@ -29,27 +28,30 @@ fn main() {
     let pmcd = builder.agent(agent).start();
     pmcd.wait_ready("jumpseat");
     let metrics = pmcd.run("pminfo", [""; 0]).ok().lines().count();
-    println!("{metrics} metrics");
     let run = |program: &str, args: &[&str]| {
-        let before = cpu();
+        let before = children_cpu();
         let wall = common::time(|| {
             let mut command = pmcd.env().command(program);
             let status = command.args(args).stdout(Stdio::null()).status();
             assert!(status.is_ok_and(|status| status.success()), "{program} fails");
         });
-        (wall, cpu() - before)
+        (wall, children_cpu() - before)
+    };
+    let row = |what: String, tool: &Times, peer: &Times| {
+        let each = |times: &Times| Figure::time(times, 1.0, 1e-3, "ms");
+        Row::new(what, each(tool)).peer("pminfo", each(peer)).goal(Goal::Ratio(GOAL)).print();
     };
     let rounds = common::rounds(ROUNDS);
     for args in [["-f"], ["-d"], ["-dft"]] {
         let ours: Vec<&str> = ["info"].into_iter().chain(args).collect();
         let [tool, peer] =
             common::race(rounds, [&mut || run(seat::JUMPSEAT, &ours).0, &mut || run("pminfo", &args).0]);
-        let what = format!("info {} by the clock", args[0]);
-        common::print_ratio(&what, metrics as f64, "metrics", &tool, ("pminfo", &peer), GOAL);
+        let what = format!("info {} of {metrics} metrics, by the clock", args[0]);
+        row(what, &tool, &peer);
         let [tool, peer] =
             common::race(rounds, [&mut || run(seat::JUMPSEAT, &ours).1, &mut || run("pminfo", &args).1]);
-        let what = format!("info {} processor time", args[0]);
-        common::print_ratio(&what, metrics as f64, "metrics", &tool, ("pminfo", &peer), GOAL);
+        let what = format!("info {} of {metrics} metrics, processor time", args[0]);
+        row(what, &tool, &peer);
     }
 }
 
@@ -63,11 +65,4 @@ fn linux() -> AgentSpec {
     });
     let source = PmnsSource { text: text.collect(), ..source };
     AgentSpec::dso("linux", 60, "linux_init", "/var/lib/pcp/pmdas/linux/pmda_linux.so").with_pmns(source)
-}
-
-/// Processor time of all programs that were run and have ended.
-fn cpu() -> Duration {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("it always works");
-    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    Duration::from_micros(micros.unsigned_abs())
 }

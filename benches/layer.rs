@@ -1,22 +1,104 @@
-//! What an event costs the program that traces it: our layer, against the fmt layer of `tracing-subscriber`
-//! writing to /dev/null, in the same process. An event has four fields. `cargo bench --bench layer [-- --quick]`
+//! What an event costs the program that traces it, inside a span, with four fields: at the call site, and all processor time of the
+//! program, its writer thread included. `jumpseat serve` of this build takes the events.
 //!
-//! Our layer's writer thread sends to a Unix socket that is read by another thread; the time for that is not the
-//! program's, but happens on the same machine. Between bursts the rings are emptied, so nothing is lost.
+//! Against it, in the same process: a subscriber that visits the fields and drops them (what `tracing` itself takes), and the fmt
+//! layer of `tracing-subscriber` writing to /dev/null. Between bursts the rings are emptied, so nothing is lost.
 
 mod common;
 
 use std::fs::File;
-use std::io::Read;
-use std::os::unix::net::UnixListener;
+use std::hint::black_box;
 use std::time::Duration;
 
-use common::{print_ratio, race, rounds, time};
+use common::agent::Served;
+use common::{Figure, Goal, Row, Times, race, rounds, time};
+use nix::time::{ClockId, clock_gettime};
+use tracing::field::{Field, Visit};
+use tracing::{Dispatch, Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 
+const AGENT: &str = env!("CARGO_BIN_EXE_jumpseat");
 const EVENTS: u64 = 10_000;
-/// The goal is a cost per event, not a rate.
-const GOAL: Duration = Duration::from_nanos(300);
+const CALL_SITE_GOAL_NS: f64 = 40.0;
+/// Against a subscriber that drops what it visits.
+const VISIT_GOAL: f64 = 1.0 / 1.5;
+const PROGRAM_GOAL_NS: f64 = 120.0;
+
+fn main() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let agent = Served::start(AGENT, dir.path(), "");
+    let layer = jumpseat::layer().source("bench").socket(&agent.socket).buffer(8 << 20);
+    let guard = layer.guard();
+    let ours = Dispatch::new(tracing_subscriber::registry().with(layer));
+    let visiting = Dispatch::new(tracing_subscriber::registry().with(Visiting));
+    let null = File::options().write(true).open("/dev/null").expect("/dev/null");
+    let fmt = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::sync::Arc::new(null));
+    let fmt = Dispatch::new(tracing_subscriber::registry().with(fmt));
+    let empty = || assert!(guard.flush(Duration::from_secs(10)), "the rings are emptied");
+    let [ours_took, visiting_took, fmt_took] = race(
+        rounds(200),
+        [
+            &mut || {
+                let took = at_call_site(&ours);
+                empty();
+                took
+            },
+            &mut || at_call_site(&visiting),
+            &mut || at_call_site(&fmt),
+        ],
+    );
+    let each = |times: &Times| Figure::nanos(times, EVENTS as f64, "ns an event");
+    let what = "tracing layer, four fields, inside a span, at the call site";
+    Row::new(what, each(&ours_took))
+        .peer("the fmt layer to /dev/null", each(&fmt_took))
+        .goal(Goal::AtMost(CALL_SITE_GOAL_NS))
+        .print();
+    Row::new(what, each(&ours_took))
+        .peer("a layer that visits fields and drops them", each(&visiting_took))
+        .goal(Goal::Ratio(VISIT_GOAL))
+        .print();
+    for threads in [1, 8] {
+        let [ours_took, visiting_took] = race(
+            rounds(40),
+            [
+                &mut || {
+                    let before = cpu();
+                    in_threads(&ours, threads);
+                    empty();
+                    cpu() - before
+                },
+                &mut || {
+                    let before = cpu();
+                    in_threads(&visiting, threads);
+                    cpu() - before
+                },
+            ],
+        );
+        let each = |times: &Times| Figure::nanos(times, (threads as u64 * EVENTS) as f64, "ns an event");
+        Row::new(format!("tracing layer, all CPU of a program of {threads} threads"), each(&ours_took))
+            .peer("a layer that visits fields and drops them", each(&visiting_took))
+            .goal(Goal::AtMost(PROGRAM_GOAL_NS))
+            .print();
+    }
+}
+
+/// Time by the clock of the thread that traces.
+fn at_call_site(dispatch: &Dispatch) -> Duration {
+    tracing::dispatcher::with_default(dispatch, || {
+        let span = tracing::info_span!("order", id = 17);
+        let _inside = span.enter();
+        time(burst)
+    })
+}
+
+fn in_threads(dispatch: &Dispatch, threads: usize) {
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| at_call_site(dispatch));
+        }
+    });
+}
 
 fn burst() {
     for number in 0..EVENTS {
@@ -24,36 +106,44 @@ fn burst() {
     }
 }
 
-fn main() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let socket = dir.path().join("ingest");
-    let listener = UnixListener::bind(&socket).expect("a socket in it");
-    std::thread::spawn(move || {
-        let mut buffer = vec![0; 1 << 20];
-        for mut client in listener.incoming().flatten() {
-            while client.read(&mut buffer).is_ok_and(|read| read > 0) {}
-        }
-    });
-    let layer = jumpseat::layer().source("bench").socket(socket).buffer(8 << 20);
-    let guard = layer.guard();
-    let ours = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
-    let null = File::options().write(true).open("/dev/null").expect("/dev/null");
-    let fmt = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(std::sync::Arc::new(null));
-    let peer = tracing::Dispatch::new(tracing_subscriber::registry().with(fmt));
-    let rounds = rounds(200);
-    let [ours, peer] = race(
-        rounds,
-        [
-            &mut || {
-                let took = tracing::dispatcher::with_default(&ours, || time(burst));
-                assert!(guard.flush(Duration::from_secs(10)), "the rings are emptied");
-                took
-            },
-            &mut || tracing::dispatcher::with_default(&peer, || time(burst)),
-        ],
-    );
-    let each = ours.best / EVENTS as u32;
-    let verdict = if each < GOAL { "met" } else { "MISSED" };
-    println!("layer: {each:?} an event with four fields at the call site, goal below {GOAL:?}: {verdict}");
-    print_ratio("layer", EVENTS as f64, "events", &ours, ("the fmt layer to /dev/null", &peer), 2.0);
+/// Processor time of this process.
+fn cpu() -> Duration {
+    Duration::from(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("the clock is there"))
+}
+
+/// Looks at all fields of events, and at nothing else.
+struct Visiting;
+
+impl<S: Subscriber> Layer<S> for Visiting {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        event.record(&mut Dropping);
+    }
+}
+
+struct Dropping;
+
+impl Visit for Dropping {
+    fn record_debug(&mut self, _: &Field, value: &dyn std::fmt::Debug) {
+        black_box(value);
+    }
+
+    fn record_f64(&mut self, _: &Field, value: f64) {
+        black_box(value);
+    }
+
+    fn record_i64(&mut self, _: &Field, value: i64) {
+        black_box(value);
+    }
+
+    fn record_u64(&mut self, _: &Field, value: u64) {
+        black_box(value);
+    }
+
+    fn record_bool(&mut self, _: &Field, value: bool) {
+        black_box(value);
+    }
+
+    fn record_str(&mut self, _: &Field, value: &str) {
+        black_box(value);
+    }
 }

@@ -2,6 +2,7 @@
 //! once a second. The collectors are one other process, an agent of this crate that listens on 200 ports.
 
 mod common;
+use common::{Figure, Goal, Row};
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -54,12 +55,12 @@ fn main() {
         sleep((begun + PERIOD * second as u32).saturating_duration_since(Instant::now()));
     }
     let share = (cpu() - before).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
-    println!(
-        "many hosts: {HOSTS} hosts of {} values each second for {seconds} s, {values} rates, {late} late: \
-         {share:.2}% of a core, goal {GOAL}%: {}",
-        METRICS.len() * INSTANCES,
-        if share < GOAL && late == 0 { "met" } else { "MISSED" },
-    );
+    assert_eq!(late, 0, "all answer in time");
+    let what = format!("{HOSTS} hosts of {} values each second from one thread", METRICS.len() * INSTANCES);
+    Row::new(what, Figure::cost(share, "% of a core"))
+        .goal(Goal::AtMost(GOAL))
+        .note(format!("{values} rates in {seconds} s"))
+        .print();
 }
 
 /// CPU time of this process.

@@ -1,27 +1,17 @@
-//! OTLP over HTTP on a real TCP socket, one connection, end to end to the event log: listener thread (read,
-//! decompress, decode, pack, hand over) and core thread (take, append). A third thread sends requests made beforehand,
-//! of 512 spans each, as the SDKs do.
+//! OTLP over HTTP at the agent as it runs (`jumpseat serve`, span metrics on, its log on disk as by default): processor time of all its
+//! threads for a span, by the system's account. One connection; requests of 512 spans each, as the SDKs send them.
 //!
-//! Printed: spans per second of CPU time of both threads together (what one core can do, whatever else the machine is
-//! busy with) and by the clock. As floor, in the same run: `prost` decoding the same requests into the official types
-//! of `opentelemetry-proto`, without socket, HTTP or records; that is the least any collector does whose decoder is
-//! generated.
+//! Against it, in the same run: `prost` decoding the same requests into the official types of `opentelemetry-proto`, without socket,
+//! HTTP or records; that is the least any collector does whose decoder is generated.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crossbeam_channel::bounded;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use jumpseat::event::log::{EventLog, LogConfig};
-use jumpseat::model::Pmid;
-use jumpseat::source::Outlet;
-use jumpseat::source::delivery::Inlet;
-use jumpseat::source::otlp::{OtlpConfig, OtlpSource};
-use jumpseat::source::registry::{Registry, RegistryConfig};
+use jumpseat::client::group::{FetchGroup, Scale};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
@@ -30,9 +20,13 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 use prost::Message;
 
 mod common;
-use common::si;
+use common::agent::Served;
+use common::clock::thread_cpu;
+use common::{Figure, Goal, Row, Times, race, rounds};
 
-const GOAL: f64 = 100_000.0;
+const AGENT: &str = env!("CARGO_BIN_EXE_jumpseat");
+/// Spans a second on one core.
+const GOAL: f64 = 1_200_000.0;
 /// Spans in a request, and requests.
 const SPANS: u64 = 512;
 const REQUESTS: u64 = 400;
@@ -41,17 +35,17 @@ fn attribute(key: &str, value: Value) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
 }
 
-/// A request of an HTTP server's spans, about 250 bytes each.
-fn request(number: u64) -> Vec<u8> {
+/// A request of an HTTP server's spans, about 250 bytes each, that began at `now`.
+fn request(number: u64, now: u64) -> Vec<u8> {
     let text = |text: &str| Value::StringValue(text.to_owned());
     let spans = (0..SPANS).map(|n| {
         let n = number * SPANS + n;
-        let start = 1_795_180_566_000_000_000 + n * 1000;
+        let start = now + n * 1000;
         Span {
             trace_id: (u128::from(n) | 1 << 100).to_be_bytes().to_vec(),
             span_id: (n | 1 << 60).to_be_bytes().to_vec(),
             parent_span_id: (n | 1 << 61).to_be_bytes().to_vec(),
-            name: "GET /api/v1/customers/{id}".to_owned(),
+            name: "get-customer".to_owned(),
             kind: 2,
             start_time_unix_nano: start,
             end_time_unix_nano: start + 1_500_000,
@@ -83,28 +77,25 @@ fn request(number: u64) -> Vec<u8> {
 }
 
 fn main() {
-    let rounds = common::rounds(5);
-    let bodies: Vec<Vec<u8>> = (0..REQUESTS).map(request).collect();
+    // Of the present: those of another year would be counted as such.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let bodies: Vec<Vec<u8>> = (0..REQUESTS).map(|number| request(number, now)).collect();
     let zipped: Vec<Vec<u8>> = bodies.iter().map(|body| gzip(body)).collect();
+    let [plain, gzip, floor] = race(
+        rounds(10),
+        [&mut || agent(&bodies, ""), &mut || agent(&zipped, "Content-Encoding: gzip\r\n"), &mut || {
+            prost(&bodies)
+        }],
+    );
     let spans = (SPANS * REQUESTS) as f64;
-    let rate = |time: Option<Duration>| spans / time.expect("at least one round").as_secs_f64();
-    let floor = rate((0..rounds).map(|_| prost(&bodies)).min());
-    for (what, bodies, encoding) in [("plain", bodies, ""), ("gzip", zipped, "Content-Encoding: gzip\r\n")] {
-        let per_span = bodies.iter().map(Vec::len).sum::<usize>() as f64 / spans;
-        let bodies = Arc::new(bodies);
-        let all: Vec<(Duration, Duration)> = (0..rounds).map(|_| ingest(&bodies, encoding)).collect();
-        let core = rate(all.iter().map(|(cpu, _)| *cpu).min());
-        let wall = rate(all.iter().map(|(_, wall)| *wall).min());
-        println!(
-            "OTLP over HTTP, {what}, {per_span:.0} bytes a span, one connection, to the log: {} spans/s on one core, \
-             goal {}: {} (by the clock {})",
-            si(core),
-            si(GOAL),
-            if core >= GOAL { "met" } else { "MISSED" },
-            si(wall),
-        );
-        println!("  only decoding with prost: {} spans/s, ratio {:.2}", si(floor), core / floor);
-    }
+    let rate = |times: &Times| Figure::rate(times, spans, "spans/s on a core");
+    let size = bodies.iter().map(Vec::len).sum::<usize>() as u64 / (SPANS * REQUESTS);
+    let what = format!("OTLP over HTTP, {size} bytes a span, with span metrics");
+    let prost = || ("prost decoding alone", rate(&floor));
+    let (name, peer) = prost();
+    Row::new(&what, rate(&plain)).peer(name, peer).goal(Goal::AtLeast(GOAL)).print();
+    Row::new(&what, rate(&plain)).peer(name, peer).goal(Goal::Ratio(1.0)).print();
+    Row::new(format!("{what}, gzip"), rate(&gzip)).peer(name, peer).print();
 }
 
 fn gzip(body: &[u8]) -> Vec<u8> {
@@ -113,102 +104,52 @@ fn gzip(body: &[u8]) -> Vec<u8> {
     encoder.finish().expect("to memory")
 }
 
-/// CPU time of listener and core, and time by the clock.
-fn ingest(bodies: &Arc<Vec<Vec<u8>>>, encoding: &'static str) -> (Duration, Duration) {
-    let config =
-        OtlpConfig { listen: Some("127.0.0.1:0".to_owned()), patience_ms: 1000, ..OtlpConfig::default() };
-    let (registry, definitions) = Registry::open(&RegistryConfig::new(400)).expect("in memory");
-    let (out, deliveries) = bounded(config.queue);
-    let core = std::thread::current();
-    let outlet = Outlet {
-        registry,
-        out,
-        wake: Arc::new(move || core.unpark()),
-        state_dir: None,
-        restarts: Arc::default(),
-    };
-    let source = OtlpSource::start(&config, &outlet, &Arc::default()).expect("starts");
-    let inlet = Inlet::new(definitions, deliveries);
-    let mut log = EventLog::new(LogConfig {
-        budget: 64 * 1024 * 1024,
-        recent: 100,
-        missed_pmid: Pmid::new(400, 16, 5),
-    });
-    // Without a reader the log keeps next to nothing.
-    log.join();
-    let start = Instant::now();
-    let cpu = thread_cpu();
-    let sender =
-        send(TcpStream::connect(source.addresses[0]).expect("connects"), Arc::clone(bodies), encoding);
-    let mut received = 0;
-    while received < 2 * SPANS * REQUESTS {
-        while let Some(delivery) = inlet.take(|definition| drop(black_box(definition))) {
-            assert_eq!(delivery.missed, None, "the core keeps up");
-            received += delivery.tallies.received;
-            log.append(delivery.batch);
-        }
-        if received < 2 * SPANS * REQUESTS {
-            std::thread::park_timeout(Duration::from_millis(100));
-        }
+/// Processor time of an agent for all requests. Its metrics say that all spans were taken in.
+fn agent(bodies: &[Vec<u8>], encoding: &str) -> Duration {
+    let dir = tempfile::tempdir().expect("a directory");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    drop(listener);
+    let agent =
+        Served::start(AGENT, dir.path(), &format!("[otlp]\nlisten = \"{address}\"\npatience_ms = 1000"));
+    let before = agent.cpu();
+    post(TcpStream::connect(address).expect("it listens"), bodies, encoding);
+    // By the last answer all is handed over; whatever the agent's own thread still has to do counts.
+    let mut group = FetchGroup::host(&agent.address.to_string()).expect("it listens");
+    let count = group
+        .item::<u64>("jumpseat.span.count", Some("shop/get-customer"), Scale::None)
+        .expect("there are spans");
+    while {
+        group.fetch().expect("it answers");
+        group.value(count).expect("a number") < SPANS * REQUESTS
+    } {
+        std::thread::sleep(Duration::from_millis(1));
     }
-    let wall = start.elapsed();
-    let cpu = thread_cpu() - cpu + cpu_of("jumpseat-otlp");
-    drop(source);
-    sender.join().expect("the sender is content");
-    (cpu, wall)
+    agent.cpu() - before
 }
 
-fn send(
-    mut stream: TcpStream,
-    bodies: Arc<Vec<Vec<u8>>>,
-    encoding: &'static str,
-) -> std::thread::JoinHandle<()> {
-    std::thread::spawn(move || {
-        // Head and body in two writes would wait for each other.
-        stream.set_nodelay(true).expect("a TCP socket");
-        let mut answer = [0; 1024];
-        for body in &*bodies {
-            let head = format!(
-                "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n{encoding}\
-                 Content-Length: {}\r\n\r\n",
-                body.len()
-            );
-            stream.write_all(head.as_bytes()).expect("the server reads");
-            stream.write_all(body).expect("the server reads");
-            // The bench may be over before the last answer.
-            let read = stream.read(&mut answer).unwrap_or(0);
-            assert!(read == 0 || answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
-        }
-    })
+fn post(mut stream: TcpStream, bodies: &[Vec<u8>], encoding: &str) {
+    // Head and body in two writes would wait for each other.
+    stream.set_nodelay(true).expect("a TCP socket");
+    let mut answer = [0; 1024];
+    for body in bodies {
+        let head = format!(
+            "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n{encoding}\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).expect("the server reads");
+        stream.write_all(body).expect("the server reads");
+        let read = stream.read(&mut answer).expect("the server answers");
+        assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    }
 }
 
-/// CPU time of decoding all requests into the official types.
+/// Processor time of decoding all requests into the official types.
 fn prost(bodies: &[Vec<u8>]) -> Duration {
-    let cpu = thread_cpu();
+    let before = thread_cpu();
     for body in bodies {
         black_box(ExportTraceServiceRequest::decode(&body[..]).expect("valid"));
     }
-    thread_cpu() - cpu
-}
-
-/// CPU time of this thread.
-fn thread_cpu() -> Duration {
-    run_time(&std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells"))
-}
-
-/// CPU time of the thread of this process with this name.
-fn cpu_of(name: &str) -> Duration {
-    for task in std::fs::read_dir("/proc/self/task").expect("Linux tells").flatten() {
-        let comm = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-        if comm.trim_end() == name {
-            return run_time(&std::fs::read_to_string(task.path().join("schedstat")).expect("it is alive"));
-        }
-    }
-    panic!("no thread {name}");
-}
-
-/// The first number of `schedstat`: nanoseconds on a CPU.
-fn run_time(schedstat: &str) -> Duration {
-    let nanos = schedstat.split(' ').next().and_then(|number| number.parse().ok());
-    Duration::from_nanos(nanos.expect("schedstat starts with a number"))
+    thread_cpu() - before
 }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::Duration;
 
-use common::{Times, race, rounds, time};
+use common::{Figure, Goal, Row, Times, race, rounds, time};
 use jumpseat::agent::config::SpansConfig;
 use jumpseat::agent::{Fields, SourceSpans, Spans};
 use jumpseat::event::{Batch, EventFlags, Param};
@@ -27,8 +27,7 @@ const SPANS: u64 = 100_000;
 const BATCH: u64 = 200;
 /// Batches without spans are to cost next to nothing: no more than this for each record.
 const POINT_GOAL_NS: f64 = 10.0;
-/// Our cost against the floor's.
-const GOAL: f64 = 3.0;
+const GOAL_NS: f64 = 60.0;
 
 fn main() {
     for (names, open) in [(1, 1), (100, 64), (1000, 10_000)] {
@@ -51,17 +50,11 @@ fn main() {
                 &mut || time(|| marks.iter().for_each(|mark| floor.take(mark))),
             ],
         );
-        let ns = |times: &Times| times.best.as_secs_f64() * 1e9 / SPANS as f64;
-        let ratio = ns(&ours) / ns(&floor);
-        println!(
-            "spans of {names} names, {open} open at a time: jumpseat {:.0} ns/span, plain maps {:.0} ns/span, \
-             ratio {ratio:.2}, goal {GOAL}: {}, noise {:.0}% and {:.0}%",
-            ns(&ours),
-            ns(&floor),
-            if ratio <= GOAL { "met" } else { "MISSED" },
-            ours.noise(),
-            floor.noise(),
-        );
+        let each = |times: &Times| Figure::nanos(times, SPANS as f64, "ns a span");
+        Row::new(format!("span metrics, {names} names, {open} open at a time"), each(&ours))
+            .peer("plain maps", each(&floor))
+            .goal(Goal::AtMost(GOAL_NS))
+            .print();
     }
     points();
 }
@@ -80,12 +73,12 @@ fn points() {
         })
     };
     let [times] = race(rounds(20), [&mut work]);
-    let ns = times.best.as_secs_f64() * 1e9 / (passes * BATCH) as f64;
-    println!(
-        "records without spans: {ns:.1} ns/record, goal {POINT_GOAL_NS}: {}, noise {:.0}%",
-        if ns <= POINT_GOAL_NS { "met" } else { "MISSED" },
-        times.noise()
-    );
+    Row::new(
+        "span metrics, records that are no spans",
+        Figure::nanos(&times, (passes * BATCH) as f64, "ns a record"),
+    )
+    .goal(Goal::AtMost(POINT_GOAL_NS))
+    .print();
 }
 
 fn ours(names: u64) -> (Spans, FxHashMap<Inst, SourceSpans>) {

@@ -7,19 +7,19 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+mod common;
+use common::clock::resident_kib;
+use common::{Figure, Goal, Row, Times};
+
 const AGENT: &str = env!("CARGO_BIN_EXE_pmdajumpseat");
 const PEER: &str = "/var/lib/pcp/pmdas/sample/pmdasample";
 const ROUNDS: usize = 30;
-const GOAL: Duration = Duration::from_millis(50);
-const GOAL_KIB: u64 = 8 * 1024;
-
 /// PDU types of the handshake and of the first request pmcd would make.
 const CREDS: u32 = 0x700c;
 const DESC_REQ: u32 = 0x7004;
 
 /// What one start of an agent cost.
 struct Start {
-    creds: Duration,
     answer: Duration,
     resident_kib: u64,
 }
@@ -41,17 +41,14 @@ fn converse(agent: &mut Child, begin: Instant) -> std::io::Result<Start> {
         unreachable!("both are piped");
     };
     read_pdu(replies, CREDS)?;
-    let creds = begin.elapsed();
     requests.write_all(&pdu(CREDS, &[1, 0x0102_0000]))?;
     requests.write_all(&pdu(DESC_REQ, &[400 << 22]))?;
     // DESC, or ERROR for an agent without this metric: an answer either way
     read_pdu(replies, 0)?;
     let answer = begin.elapsed();
     sleep(Duration::from_millis(100));
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let resident_kib = resident.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0);
-    Ok(Start { creds, answer, resident_kib })
+    let resident_kib = resident_kib(pid);
+    Ok(Start { answer, resident_kib })
 }
 
 fn pdu(kind: u32, body: &[u32]) -> Vec<u8> {
@@ -71,29 +68,19 @@ fn read_pdu(from: &mut impl Read, kind: u32) -> std::io::Result<()> {
     from.read_exact(&mut body)
 }
 
-fn median(mut values: Vec<Duration>) -> Duration {
-    values.sort();
-    values[values.len() / 2]
-}
-
-fn race(name: &str, program: &str, args: &[String]) -> Option<(Duration, u64)> {
-    let starts: Result<Vec<Start>, _> = (0..ROUNDS).map(|_| start(program, args)).collect();
-    let starts = match starts {
-        Ok(starts) => starts,
-        Err(error) => {
-            println!("{name:<14} {error}");
-            return None;
+/// Starts all programs in turn; for each the times until it answered, and what memory it kept.
+fn race(programs: &[(&str, &[String])]) -> std::io::Result<Vec<(Times, Figure)>> {
+    let mut starts: Vec<Vec<Start>> = programs.iter().map(|_| Vec::new()).collect();
+    for _ in 0..common::rounds(ROUNDS) {
+        for ((program, args), starts) in programs.iter().zip(&mut starts) {
+            starts.push(start(program, args)?);
         }
-    };
-    let creds = median(starts.iter().map(|start| start.creds).collect());
-    let answer = median(starts.iter().map(|start| start.answer).collect());
-    let slowest = starts.iter().map(|start| start.answer).max().unwrap_or_default();
-    let resident = starts.iter().map(|start| start.resident_kib).max().unwrap_or_default();
-    println!(
-        "{name:<14} credentials after {creds:>9.2?}, first answer after {answer:>9.2?} (slowest {slowest:.2?}), \
-         idle {resident} KiB resident"
-    );
-    Some((slowest, resident))
+    }
+    let figures = starts.iter().map(|starts| {
+        let resident = starts.iter().map(|start| start.resident_kib as f64 / 1024.0).collect();
+        (Times::of(starts.iter().map(|start| start.answer).collect()), Figure::costs(resident, "MiB"))
+    });
+    Ok(figures.collect())
 }
 
 fn main() -> std::io::Result<()> {
@@ -103,17 +90,32 @@ fn main() -> std::io::Result<()> {
     let user = String::from_utf8_lossy(&user.stdout).trim().to_owned();
     fs::create_dir(path("ids"))?;
     let config = format!("state_dir = {:?}\n[[socket]]\npath = {:?}\n", path("ids"), path("ingest.socket"));
-    fs::write(path("jumpseat.toml"), config)?;
+    fs::write(path("jumpseat.toml"), &config)?;
+    let all = format!(
+        "{config}[otlp]\nlisten = \"127.0.0.1:0\"\ngrpc = \"127.0.0.1:0\"\n[[file]]\npath = {:?}\nformat = \"text\"\n\
+         [[command]]\nrun = [\"sleep\", \"3600\"]\nformat = \"text\"\nsource = \"sleep\"\n",
+        path("*.log")
+    );
+    fs::write(path("all.toml"), all)?;
     let common = |log: &str| ["-d", "400", "-U", &user, "-l", &path(log)].map(str::to_owned).to_vec();
-    let mut args = common("jumpseat.log");
-    args.extend(["-c".to_owned(), path("jumpseat.toml")]);
-    let ours = race("pmdajumpseat", AGENT, &args);
-    race("pmdasample", PEER, &common("sample.log"));
-    let Some((slowest, resident)) = ours else {
-        return Err(std::io::Error::other("the agent does not start"));
+    let ours = |config: &str| {
+        let mut args = common("jumpseat.log");
+        args.extend(["-c".to_owned(), path(config)]);
+        args
     };
-    let verdict = |good: bool| if good { "met" } else { "NOT MET" };
-    println!("goal: first answer within {GOAL:?}: {}", verdict(slowest <= GOAL));
-    println!("goal: at most {GOAL_KIB} KiB resident when idle: {}", verdict(resident <= GOAL_KIB));
+    let (little, all, theirs) = (ours("jumpseat.toml"), ours("all.toml"), common("sample.log"));
+    let figures = race(&[(AGENT, &little), (AGENT, &all), (PEER, &theirs)])?;
+    let (peer_times, peer_memory) = &figures[2];
+    let ms = |times: &Times| Figure::time(times, 1.0, 1e-3, "ms");
+    for (what, (times, memory)) in ["one socket", "sockets, OTLP, files and a command"].iter().zip(&figures) {
+        Row::new(format!("start until the first answer, {what}"), ms(times))
+            .peer("pmdasample", ms(peer_times))
+            .goal(Goal::Ratio(1.0))
+            .print();
+        Row::new(format!("resident memory when idle, {what}"), *memory)
+            .peer("pmdasample", *peer_memory)
+            .goal(Goal::Ratio(1.0))
+            .print();
+    }
     Ok(())
 }

@@ -21,17 +21,17 @@ use jumpseat::source::delivery::Inlet;
 use jumpseat::source::registry::{Registry, RegistryConfig};
 use jumpseat::source::tracefs::{KernelConfig, Opener, QUEUE, TracefsSource};
 use jumpseat::source::{ByteSize, Outlet};
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 mod common;
-use common::si;
+use common::clock::{children_cpu, cpu_of, thread_cpu};
+use common::report::si;
+use common::{Figure, Goal, Row};
 
 const EVENT: &str = "sched:sched_switch";
 const BUFFER_KIB: u64 = 16 * 1024;
-/// Events a second that are to be taken without a loss of ours.
-const RATE_GOAL: f64 = 500_000.0;
+const NANOS_GOAL: f64 = 100.0;
 /// How long each contender records.
 const SPELL: Duration = Duration::from_secs(2);
 
@@ -55,41 +55,36 @@ fn main() {
         println!("kernel source: NOT MEASURED: this takes root");
         return;
     }
-    let rounds = common::rounds(5);
-    let ours = best((0..rounds).map(|_| jumpseat()));
-    let rate = ours.events as f64 / ours.wall.as_secs_f64();
-    println!(
-        "kernel source, {EVENT}, to the log: {:.0} ns of CPU an event, {} events/s by the clock (as many as there were; \
-         goal {}: {}), {} lost by the kernel, none by us",
-        ours.nanos(),
-        si(rate),
-        si(RATE_GOAL),
-        if rate >= RATE_GOAL { "met" } else { "not reached: the load was less" },
-        ours.lost,
-    );
-    for (peer, figures) in [
-        ("cat trace_pipe", Some(best((0..rounds).map(|_| cat())))),
-        (
-            "trace-cmd record",
-            trace_cmd().map(|warm| best((1..rounds).filter_map(|_| trace_cmd()).chain([warm]))),
-        ),
-    ] {
-        match figures {
-            Some(figures) => println!(
-                "  {peer}: {:.0} ns of CPU an event at {} events/s, {} lost; jumpseat takes {:.2} of that, goal 1: {}",
-                figures.nanos(),
-                si(figures.events as f64 / figures.wall.as_secs_f64()),
-                figures.lost,
-                ours.nanos() / figures.nanos(),
-                if ours.nanos() <= figures.nanos() { "met" } else { "MISSED" },
-            ),
-            None => println!("  {peer}: NOT MEASURED: not installed, or it does not run on this kernel"),
+    let (mut ours, mut cats, mut records) = (Vec::new(), Vec::new(), Vec::new());
+    // The first round is to warm up.
+    for round in 0..=common::rounds(5) {
+        let figures = (jumpseat(), cat(), trace_cmd());
+        if round > 0 {
+            ours.push(figures.0);
+            cats.push(figures.1);
+            records.extend(figures.2);
         }
     }
-}
-
-fn best(rounds: impl Iterator<Item = Figures>) -> Figures {
-    rounds.min_by(|a, b| a.nanos().total_cmp(&b.nanos())).expect("at least one round")
+    let each = |rounds: &[Figures]| Figure::costs(rounds.iter().map(Figures::nanos).collect(), "ns an event");
+    let rates = ours.iter().map(|figures| figures.events as f64 / figures.wall.as_secs_f64());
+    let rate = rates.fold(0.0, f64::max);
+    let lost: u64 = ours.iter().map(|figures| figures.lost).sum();
+    let note =
+        format!("{}/s by the clock, as many as there were; {lost} lost by the kernel, none by us", si(rate));
+    let what = format!("kernel events, {EVENT}, CPU of reader and core");
+    Row::new(&what, each(&ours))
+        .peer("cat trace_pipe, text of the kernel", each(&cats))
+        .goal(Goal::AtMost(NANOS_GOAL))
+        .note(note)
+        .print();
+    match records.is_empty() {
+        false => Row::new(what, each(&ours))
+            .peer("trace-cmd record, which decodes nothing", each(&records))
+            .print(),
+        true => {
+            println!("  trace-cmd record: NOT MEASURED: not installed, or it does not run on this kernel")
+        }
+    }
 }
 
 /// Pairs of threads that wake each other. They end when this is dropped.
@@ -256,33 +251,4 @@ fn trace_cmd() -> Option<Figures> {
 fn switches() -> u64 {
     let stat = fs::read_to_string("/proc/stat").expect("Linux tells");
     stat.lines().find_map(|line| line.strip_prefix("ctxt ")?.parse().ok()).expect("Linux tells")
-}
-
-/// CPU time of children that have ended.
-fn children_cpu() -> Duration {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("Linux tells");
-    let micros = |time: nix::sys::time::TimeVal| time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64;
-    Duration::from_micros(micros(usage.user_time()) + micros(usage.system_time()))
-}
-
-/// CPU time of this thread.
-fn thread_cpu() -> Duration {
-    run_time(&fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells"))
-}
-
-/// CPU time of the thread of this process with this name.
-fn cpu_of(name: &str) -> Duration {
-    for task in fs::read_dir("/proc/self/task").expect("Linux tells").flatten() {
-        let comm = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-        if comm.trim_end() == name {
-            return run_time(&fs::read_to_string(task.path().join("schedstat")).expect("it is alive"));
-        }
-    }
-    panic!("no thread {name}");
-}
-
-/// The first number of `schedstat`: nanoseconds on a CPU.
-fn run_time(schedstat: &str) -> Duration {
-    let nanos = schedstat.split(' ').next().and_then(|number| number.parse().ok());
-    Duration::from_nanos(nanos.expect("schedstat starts with a number"))
 }

@@ -1,0 +1,188 @@
+//! A line of the table: what it is about, our figure, the peer's, and the goal.
+//!
+//! [`Row::print`] shows it, and adds it to the file that `JUMPSEAT_BENCH_ROWS` names, from which the bench `table` makes one table of
+//! all.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use super::Times;
+
+/// A figure of one contender.
+#[derive(Clone, Copy)]
+pub(crate) struct Figure {
+    /// Of the best round.
+    best: f64,
+    /// Of the round in the middle, if there were several.
+    median: Option<f64>,
+    /// What it counts, such as `events/s` or `ns an event`.
+    unit: &'static str,
+    /// Whether less of it is better.
+    is_cost: bool,
+}
+
+impl Figure {
+    /// How many in a second; `per_round` in each round.
+    pub(crate) fn rate(times: &Times, per_round: f64, unit: &'static str) -> Figure {
+        let rate = |time: std::time::Duration| per_round / time.as_secs_f64();
+        Figure { best: rate(times.best), median: Some(rate(times.median)), unit, is_cost: false }
+    }
+
+    /// How long each of `per_round` takes, in units of so many seconds (1e-9 for nanoseconds).
+    pub(crate) fn time(times: &Times, per_round: f64, second: f64, unit: &'static str) -> Figure {
+        let each = |time: std::time::Duration| time.as_secs_f64() / per_round / second;
+        Figure { best: each(times.best), median: Some(each(times.median)), unit, is_cost: true }
+    }
+
+    /// Nanoseconds for each of `per_round`.
+    pub(crate) fn nanos(times: &Times, per_round: f64, unit: &'static str) -> Figure {
+        Figure::time(times, per_round, 1e-9, unit)
+    }
+
+    /// A number of which less is better.
+    pub(crate) fn cost(value: f64, unit: &'static str) -> Figure {
+        Figure { best: value, median: None, unit, is_cost: true }
+    }
+
+    /// Of several rounds: the least counts.
+    pub(crate) fn costs(mut values: Vec<f64>, unit: &'static str) -> Figure {
+        values.sort_by(f64::total_cmp);
+        Figure { best: values[0], median: Some(values[values.len() / 2]), unit, is_cost: true }
+    }
+
+    /// The number itself.
+    pub(crate) fn value(&self) -> f64 {
+        self.best
+    }
+
+    /// How far the round in the middle lies from the best, in percent.
+    fn noise(&self) -> Option<f64> {
+        let median = self.median?;
+        let worse = if self.is_cost { median / self.best } else { self.best / median };
+        Some((worse - 1.0) * 100.0)
+    }
+
+    fn text(&self) -> String {
+        format!("{} {}", si(self.best), self.unit)
+    }
+}
+
+/// What is to be reached.
+#[derive(Clone, Copy)]
+pub(crate) enum Goal {
+    /// So many times better than the peer.
+    Ratio(f64),
+    /// A figure that is at most this, in its unit.
+    AtMost(f64),
+    /// A figure that is at least this, in its unit.
+    AtLeast(f64),
+}
+
+/// A line of the table.
+pub(crate) struct Row {
+    what: String,
+    ours: Figure,
+    peer: Option<(String, Figure)>,
+    goal: Option<Goal>,
+    note: Option<String>,
+}
+
+impl Row {
+    pub(crate) fn new(what: impl Into<String>, ours: Figure) -> Row {
+        Row { what: what.into(), ours, peer: None, goal: None, note: None }
+    }
+
+    /// Who did the same in the same run.
+    pub(crate) fn peer(mut self, name: impl Into<String>, figure: Figure) -> Row {
+        self.peer = Some((name.into(), figure));
+        self
+    }
+
+    /// Without one there is no verdict.
+    pub(crate) fn goal(mut self, goal: Goal) -> Row {
+        self.goal = Some(goal);
+        self
+    }
+
+    /// What else one has to know to judge the figure.
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Row {
+        self.note = Some(note.into());
+        self
+    }
+
+    /// Shows the line, and keeps it for the table.
+    pub(crate) fn print(self) {
+        let ratio = self.ratio();
+        let met = self.is_met(ratio);
+        let goal = self.goal.map(|goal| match goal {
+            Goal::Ratio(ratio) => format!("{ratio:.2}"),
+            Goal::AtMost(most) => format!("at most {} {}", si(most), self.ours.unit),
+            Goal::AtLeast(least) => format!("at least {} {}", si(least), self.ours.unit),
+        });
+        let noise = |figure: &Figure| figure.noise().map(|percent| format!("{percent:.0} %"));
+        let noises: Vec<String> = [Some(&self.ours), self.peer.as_ref().map(|(_, figure)| figure)]
+            .into_iter()
+            .flatten()
+            .filter_map(noise)
+            .collect();
+        let mut line = format!("{}: {}", self.what, self.ours.text());
+        if let Some((name, figure)) = &self.peer {
+            line += &format!(", {name} {}", figure.text());
+        }
+        if let Some((best, median)) = ratio {
+            line += &format!(", ratio {best:.2}");
+            line += &median.map(|median| format!(" (median {median:.2})")).unwrap_or_default();
+        }
+        if let (Some(goal), Some(met)) = (&goal, met) {
+            line += &format!(", goal {goal}: {}", if met { "met" } else { "MISSED" });
+        }
+        if !noises.is_empty() {
+            line += &format!(", noise {}", noises.join(" and "));
+        }
+        line += &self.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+        println!("{line}");
+        let Some(file) = std::env::var_os("JUMPSEAT_BENCH_ROWS") else { return };
+        let row = json!({
+            "what": self.what,
+            "ours": self.ours.text(),
+            "peer": self.peer.as_ref().map(|(name, figure)| format!("{name}: {}", figure.text())),
+            "ratio": ratio.map(|(best, _)| format!("{best:.2}")),
+            "goal": goal,
+            "met": met,
+            "noise": noises.join(", "),
+            "note": self.note,
+        });
+        let mut file =
+            std::fs::File::options().append(true).create(true).open(file).expect("rows can be kept");
+        writeln!(file, "{row}").expect("rows can be kept");
+    }
+
+    /// How many times better we are, by the best rounds and by those in the middle.
+    fn ratio(&self) -> Option<(f64, Option<f64>)> {
+        let (_, peer) = self.peer.as_ref()?;
+        let better = |ours: f64, peer: f64| if self.ours.is_cost { peer / ours } else { ours / peer };
+        let median = self.ours.median.zip(peer.median).map(|(ours, peer)| better(ours, peer));
+        Some((better(self.ours.best, peer.best), median))
+    }
+
+    fn is_met(&self, ratio: Option<(f64, Option<f64>)>) -> Option<bool> {
+        Some(match self.goal? {
+            Goal::Ratio(goal) => ratio?.0 >= goal,
+            Goal::AtMost(most) => self.ours.best <= most,
+            Goal::AtLeast(least) => self.ours.best >= least,
+        })
+    }
+}
+
+/// A number with three digits and a decimal prefix.
+pub(crate) fn si(number: f64) -> String {
+    let (scaled, prefix) = match number {
+        n if n >= 1e9 => (n / 1e9, "G"),
+        n if n >= 1e6 => (n / 1e6, "M"),
+        n if n >= 1e4 => (n / 1e3, "k"),
+        n => (n, ""),
+    };
+    let digits = if scaled >= 100.0 { 0 } else { 1 + usize::from(scaled < 10.0) };
+    format!("{scaled:.digits$}{prefix}")
+}

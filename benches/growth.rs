@@ -1,0 +1,120 @@
+//! What grows with what: the cost of an event with sources, fields and names of spans, that of a fetch with clients that read, and
+//! the memory each of them takes, at the agent as it runs (`jumpseat serve`). Then that of derived metrics with their number.
+//!
+//! The peer of each row is the same work where there are few.
+
+mod common;
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use common::agent::Served;
+use common::clock::resident_kib;
+use common::{Figure, Goal, Row, Times, is_quick, race, rounds};
+use jumpseat::client::{Context, EventReader, Fetched};
+use jumpseat::model::{Value, ValueSet};
+
+const AGENT: &str = env!("CARGO_BIN_EXE_jumpseat");
+const EVENTS: u64 = 300_000;
+const CLIENTS: usize = 1000;
+/// Times that each client reads in a round.
+const READS: usize = 10;
+/// What many may cost, of what few do.
+const GOAL: f64 = 1.2;
+
+fn main() {
+    events("sources", 1, 250, |n, kinds| {
+        format!("{{\"source\":\"s{}\",\"type\":\"request\",\"message\":\"GET /\",\"ms\":{n}}}\n", n % kinds)
+    });
+    events("fields", 10, 4000, |n, kinds| {
+        let field = |k: u64| (n * 5 + k) % kinds;
+        let mut line = String::from("{\"type\":\"request\"");
+        for k in 0..5 {
+            write!(line, ",\"field_{:04}\":{n}", field(k)).expect("to memory");
+        }
+        line + "}\n"
+    });
+    events("names of spans", 1, 990, |n, kinds| {
+        // A START and its END.
+        let (phase, span) = (["start", "end"][n as usize % 2], n / 2);
+        format!("{{\"type\":\"span{}\",\"phase\":\"{phase}\",\"span_id\":\"{span:016x}\"}}\n", span % kinds)
+    });
+    clients();
+}
+
+/// Events of `few` and of `many` kinds, made by `line` of their number and of how many kinds there are.
+fn events(what: &str, few: u64, many: u64, line: impl Fn(u64, u64) -> String) {
+    let count = EVENTS / if is_quick() { 10 } else { 1 };
+    let data = [few, many].map(|kinds| (0..count).map(|n| line(n, kinds)).collect::<String>());
+    let mut resident = [0; 2];
+    let mut run = |which: usize| -> Duration {
+        let dir = tempfile::tempdir().expect("a directory");
+        let agent = Served::start(AGENT, dir.path(), "[log]\ndir = \"memory\"");
+        // Once to make the names, which is a matter of their number.
+        agent.feed(data[which].as_bytes(), count);
+        let before = agent.cpu();
+        agent.feed(data[which].as_bytes(), count);
+        resident[which] = resident_kib(agent.pid());
+        agent.cpu() - before
+    };
+    let run = std::cell::RefCell::new(&mut run);
+    let [small, large] = race(rounds(10), [&mut || run.borrow_mut()(0), &mut || run.borrow_mut()(1)]);
+    let each = |times: &Times| Figure::nanos(times, count as f64, "ns an event");
+    Row::new(format!("an event, {many} {what}, CPU of the agent"), each(&large))
+        .peer(format!("{few}"), each(&small))
+        .goal(Goal::Ratio(1.0 / GOAL))
+        .print();
+    let more = (resident[1] as f64 - resident[0] as f64) / (many - few) as f64;
+    Row::new(format!("resident memory for each of {many} {what}"), Figure::cost(more, "KiB")).print();
+}
+
+/// Clients that all read, each with a filter of its own.
+fn clients() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let address = format!("unix://{}", dir.path().join("pcp").display());
+    let listen = ["--listen", &address.replace("unix://", "unix:")].map(str::to_owned);
+    let agent = Served::start_with(AGENT, dir.path(), "[log]\ndir = \"memory\"", &listen);
+    let lines: String =
+        (0..CLIENTS).map(|n| format!("{{\"type\":\"t{n}\",\"message\":\"GET /\"}}\n")).collect();
+    agent.feed(lines.as_bytes(), CLIENTS as u64);
+    let idle = resident_kib(agent.pid());
+    let mut readers: Vec<(Context, EventReader)> = (0..CLIENTS)
+        .map(|n| {
+            let mut context = Context::host(&address).expect("it listens");
+            let reader = EventReader::new(&mut context, "jumpseat.event.records").expect("it has it");
+            let filter = Value::String(format!("type == \"t{n}\"").into());
+            let pmid = context.pmid("jumpseat.event.records").expect("it has it");
+            context.store(&[ValueSet::singular(pmid, filter)]).expect("a user of its own may");
+            context.fetch(&[pmid], &mut Fetched::new()).expect("it answers");
+            (context, reader)
+        })
+        .collect();
+    let memory = (resident_kib(agent.pid()) as f64 - idle as f64) / CLIENTS as f64;
+    // For each read one event that it wants.
+    let mut read = |count: usize| {
+        let mut took = Duration::ZERO;
+        for _ in 0..READS {
+            agent.feed(lines.as_bytes(), CLIENTS as u64);
+            let before = agent.cpu();
+            for (context, reader) in &mut readers[..count] {
+                assert_eq!(reader.fetch(context).expect("it answers").len(), 1, "each has its own");
+            }
+            took += agent.cpu() - before;
+        }
+        took
+    };
+    let read = std::cell::RefCell::new(&mut read);
+    let few = CLIENTS / 100;
+    let [small, large] =
+        race(rounds(5), [&mut || read.borrow_mut()(few), &mut || read.borrow_mut()(CLIENTS)]);
+    let each =
+        |times: &Times, clients: usize| Figure::time(times, (READS * clients) as f64, 1e-6, "us a fetch");
+    Row::new(
+        format!("a fetch of events, {CLIENTS} clients, each with a filter, CPU of the agent"),
+        each(&large, CLIENTS),
+    )
+    .peer(format!("{few}"), each(&small, few))
+    .goal(Goal::Ratio(1.0 / GOAL))
+    .print();
+    Row::new(format!("resident memory for each of {CLIENTS} clients"), Figure::cost(memory, "KiB")).print();
+}
