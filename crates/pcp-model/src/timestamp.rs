@@ -20,7 +20,16 @@ impl Timestamp {
     }
 
     /// From nanoseconds since the epoch.
+    #[inline]
     pub const fn from_nanos(nanos: i128) -> Timestamp {
+        // Nearly all fit 64 bits, whose division is a tenth of the work.
+        let narrow = nanos as i64;
+        if narrow as i128 == nanos {
+            return Timestamp {
+                sec: narrow.div_euclid(1_000_000_000),
+                nsec: narrow.rem_euclid(1_000_000_000) as u32,
+            };
+        }
         Timestamp {
             sec: nanos.div_euclid(1_000_000_000) as i64,
             nsec: nanos.rem_euclid(1_000_000_000) as u32,
@@ -123,6 +132,11 @@ mod tests {
     #[test]
     fn nanoseconds_carry_and_negative_times_stay_ordered() {
         assert_eq!(Timestamp::new(1, 2_500_000_000), Timestamp { sec: 3, nsec: 500_000_000 });
+        for wide in
+            [i128::from(i64::MAX), i128::from(i64::MIN), i128::from(i64::MAX) + 1, i128::from(i64::MIN) - 1]
+        {
+            assert_eq!(Timestamp::from_nanos(wide).as_nanos(), wide, "at the borders of 64 bits");
+        }
         let before = Timestamp::from_nanos(-1);
         assert_eq!(before, Timestamp { sec: -1, nsec: 999_999_999 });
         assert_eq!(before.as_nanos(), -1);

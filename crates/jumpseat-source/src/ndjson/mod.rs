@@ -90,8 +90,8 @@ pub(crate) fn parse_as<D: Dialect>(
     event.clear();
     // Once for the whole line: the scanner need not look at characters any more, and texts go into records
     // as they are.
-    let line = match std::str::from_utf8(line) {
-        Ok(_) => line,
+    let line = match utf8(line) {
+        Ok(()) => line,
         // The end of a cut line may be in the middle of a character.
         Err(error) if cut && error.error_len().is_none() => &line[..error.valid_up_to()],
         Err(error) => {
@@ -105,6 +105,15 @@ pub(crate) fn parse_as<D: Dialect>(
             Ok(Line::Event)
         }
         other => other.map_err(Refusal::from),
+    }
+}
+
+/// Whether all is UTF-8. The vector search only says that something is wrong, not where.
+#[inline]
+fn utf8(line: &[u8]) -> Result<(), std::str::Utf8Error> {
+    match simdutf8::basic::from_utf8(line) {
+        Ok(_) => Ok(()),
+        Err(_) => std::str::from_utf8(line).map(drop),
     }
 }
 

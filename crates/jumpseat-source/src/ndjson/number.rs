@@ -44,12 +44,19 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<(usize, Number), usize> {
         };
         return Ok((at, number));
     }
+    let mut decimals = 0;
     if bytes.get(at) == Some(&b'.') {
         at += 1;
+        let point = at;
         digit_at(at).ok_or(at)?;
-        while digit_at(at).is_some() {
+        while let Some(digit) = digit_at(at) {
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
             at += 1;
         }
+        decimals = at - point;
+    }
+    if let Some(number) = short_decimal(digits + decimals, value, decimals, bytes.get(at)) {
+        return Ok((at, Number::Double(if negative { -number } else { number })));
     }
     if matches!(bytes.get(at), Some(b'e' | b'E')) {
         at += 1;
@@ -63,6 +70,21 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<(usize, Number), usize> {
     }
     let number = parse::<f64>(&bytes[..at]).filter(|n| n.is_finite()).map_or(Number::Text, Number::Double);
     Ok((at, number))
+}
+
+/// The double nearest to `digits` digits that are `mantissa`, the last `decimals` of them behind the point, if no exponent follows
+/// and it can be had by one division: both operands are exact then, and a quotient is rounded once.
+#[inline]
+fn short_decimal(digits: usize, mantissa: u64, decimals: usize, next: Option<&u8>) -> Option<f64> {
+    const POWERS: [f64; 19] = [
+        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17,
+        1e18,
+    ];
+    let is_exact = digits <= SAFE_DIGITS && mantissa < 1 << f64::MANTISSA_DIGITS;
+    if !is_exact || matches!(next, Some(b'e' | b'E')) {
+        return None;
+    }
+    Some(mantissa as f64 / POWERS.get(decimals)?)
 }
 
 #[cold]
@@ -109,6 +131,26 @@ mod tests {
             ("1e+", Err(3)),
         ] {
             assert_eq!(scan(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn doubles_are_the_nearest_ones() {
+        let mut state = 1u64;
+        for round in 0..200_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (mantissa, decimals) = (state >> (state % 60), (round % 20) as usize);
+            let digits = format!("{mantissa:0>width$}", width = decimals + 2);
+            let (whole, fraction) = digits.split_at(digits.len() - decimals - 1);
+            let whole = whole.trim_start_matches('0');
+            let text = format!("-{}.{fraction}", if whole.is_empty() { "0" } else { whole });
+            let expected: f64 = text.parse().unwrap();
+            match scan(text.as_bytes()) {
+                Ok((len, Number::Double(number))) => {
+                    assert_eq!((len, number.to_bits()), (text.len(), expected.to_bits()), "{text}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
         }
     }
 }
