@@ -40,6 +40,8 @@ within() {
 	shift
 	unshare --mount --pid --fork --kill-child --propagation private sh -ec '
 		root=$1; shift
+		# a root is a mount, to rpm as well
+		mount --bind "$root" "$root"
 		mount -t proc proc "$root/proc"
 		mkdir -p "$root/dev/shm" && mount -t tmpfs tmpfs "$root/dev/shm"
 		exec chroot "$root" "$@"' sh "$root" env -i HOME=/root TERM=dumb LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
@@ -98,6 +100,7 @@ looked_at() {
 	bash -n "$tree/usr/share/bash-completion/completions/jumpseat" || die "the completion for bash"
 	zsh -n "$tree/usr/share/zsh/vendor-completions/_jumpseat" || die "the completion for zsh"
 	fish -n "$tree/usr/share/fish/vendor_completions.d/jumpseat.fish" || die "the completion for fish"
+	"$here/tests/sbom.sh" "$tree/usr/share/doc/jumpseat/jumpseat.cdx.json.gz" || die "what is in the programs of the deb"
 	# exposure of 2.0 at most
 	found=$(systemd-analyze security --offline=true --threshold=20 "$tree/usr/lib/systemd/system/jumpseat.service" 2>&1) ||
 		{ echo "$found"; die "jumpseat.service is not confined enough"; }
@@ -117,6 +120,7 @@ newer_rpm() {
 	made=$(mktemp -d)
 	rpm2cpio "$2" | (cd "$tree" && cpio --quiet -idm)
 	echo '# newer' >>"$tree/etc/pcp/jumpseat/jumpseat.toml"
+	"$here/tests/sbom.sh" "$tree/usr/share/doc/jumpseat/jumpseat.cdx.json" || die "what is in the programs of the rpm"
 	"$here/packaging/rpm/make" "$tree" "$(rpm -qp --queryformat '%{VERSION}' "$2")" 2 "$made" >"$made/log" 2>&1 ||
 		{ cat "$made/log"; die "cannot make another rpm"; }
 	mv "$made"/*.rpm "$built/packages/.newer.rpm"
