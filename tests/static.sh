@@ -13,6 +13,8 @@ die() { say "FAILED: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || die "needs root"
 tarball=$(ls "$built"/packages/jumpseat-*-musl.tar.gz 2>/dev/null) || die "needs packaging/build tar"
 if [ "${1:-}" != --inside ]; then
+	get="env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends buildah"
+	command -v buildah >/dev/null || $get >/dev/null 2>&1 || { apt-get update -q && $get; } >/dev/null 2>&1 || die "cannot install buildah"
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
 	tar -C "$work" -xzf "$tarball" --strip-components=1 --wildcards '*/jumpseat.cdx.json'
@@ -62,8 +64,6 @@ grep -q 'value "hello"' "$work/said" || { cat "$work/said"; die "no event to be 
 stop
 
 # === the image
-command -v buildah >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends buildah >/dev/null 2>&1 ||
-	die "cannot install buildah"
 printf '[storage]\ndriver = "vfs"\ngraphroot = "%s"\nrunroot = "%s"\n' "$work/images" "$work/run" >"$work/storage.conf"
 export CONTAINERS_STORAGE_CONF=$work/storage.conf BUILDAH_ISOLATION=chroot CARGO_TARGET_DIR=$built
 "$here/packaging/build" oci >"$work/said" || { cat "$work/said"; die "packaging/build oci"; }
