@@ -1,6 +1,7 @@
 #!/bin/bash
-# Installs, upgrades, removes and purges the packages of target/packages (made by packaging/build) in clean Debian 12 and 13,
-# and looks at events there as README.md does at first. Needs root and a Debian with debootstrap or with apt to install it.
+# Installs, upgrades, removes and purges the packages of target/packages (made by packaging/build deb rpm) in clean Debian 12
+# and 13, and looks at events there as README.md does at first. The rpm goes into Debian as well, by its rpm and with a database
+# of its own. Needs root and a Debian with debootstrap or with apt to install it.
 #
 #   tests/packages.sh                      both
 #   tests/packages.sh bookworm             one of them
@@ -12,6 +13,8 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 built=${CARGO_TARGET_DIR:-$here/target}
 kept=${JUMPSEAT_CHROOTS:-$built/chroots}
+# what the clean systems have
+given="pcp procps adduser rpm"
 say() { echo "package test: $*"; }
 die() { say "FAILED: $*" >&2; exit 1; }
 
@@ -37,15 +40,20 @@ within() {
 	shift
 	unshare --mount --pid --fork --kill-child --propagation private sh -ec '
 		root=$1; shift
+		# a root is a mount, to rpm as well
+		mount --bind "$root" "$root"
 		mount -t proc proc "$root/proc"
 		mkdir -p "$root/dev/shm" && mount -t tmpfs tmpfs "$root/dev/shm"
 		exec chroot "$root" "$@"' sh "$root" env -i HOME=/root TERM=dumb LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
 		PATH=/opt/stub:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 
-# prepare SUITE: target/chroots/SUITE.tar, a minimal system with PCP
+# where such a system is kept
+clean() { echo "$kept/$1-${given// /-}.tar"; }
+
+# prepare SUITE: a minimal system with PCP
 prepare() {
-	[ ! -e "$kept/$1.tar" ] || return 0
+	[ ! -e "$(clean "$1")" ] || return 0
 	command -v debootstrap >/dev/null || apt-get install -q -y --no-install-recommends debootstrap >/dev/null 2>&1 || {
 		apt-get update -q >/dev/null
 		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends debootstrap >/dev/null
@@ -56,11 +64,11 @@ prepare() {
 	say "making a clean $1 with PCP, once"
 	debootstrap --variant=minbase "$1" "$root" "$(mirror)" >"$root.out" 2>&1 || { tail -n 20 "$root.out"; die "debootstrap"; }
 	quiet_services "$root"
-	within "$root" apt-get install -q -y --no-install-recommends pcp procps adduser >"$root.out" 2>&1 ||
-		{ tail -n 20 "$root.out"; die "no PCP in $1"; }
+	within "$root" apt-get install -q -y --no-install-recommends $given >"$root.out" 2>&1 ||
+		{ tail -n 20 "$root.out"; die "cannot install $given in $1"; }
 	within "$root" apt-get clean
 	tar -C "$root" --one-file-system -cf "$kept/.$1.tar" .
-	mv "$kept/.$1.tar" "$kept/$1.tar"
+	mv "$kept/.$1.tar" "$(clean "$1")"
 	rm -rf "$root" "$root.out"
 }
 
@@ -92,11 +100,31 @@ looked_at() {
 	bash -n "$tree/usr/share/bash-completion/completions/jumpseat" || die "the completion for bash"
 	zsh -n "$tree/usr/share/zsh/vendor-completions/_jumpseat" || die "the completion for zsh"
 	fish -n "$tree/usr/share/fish/vendor_completions.d/jumpseat.fish" || die "the completion for fish"
+	"$here/tests/sbom.sh" "$tree/usr/share/doc/jumpseat/jumpseat.cdx.json.gz" || die "what is in the programs of the deb"
 	# exposure of 2.0 at most
 	found=$(systemd-analyze security --offline=true --threshold=20 "$tree/usr/lib/systemd/system/jumpseat.service" 2>&1) ||
 		{ echo "$found"; die "jumpseat.service is not confined enough"; }
 	say "$(echo "$found" | tail -n 1 | sed 's/^[^O]*//')"
 	rm -rf "$tree"
+}
+
+# The rpm has what the deb has, where its own systems look for it; and the next one is made, with another configuration.
+newer_rpm() {
+	local tree made
+	needs rpmbuild rpm
+	needs cpio cpio
+	diff <(dpkg-deb --fsys-tarfile "$1" | tar -t | sed 's,^\.,,; s,\(/doc/.*\)\.gz$,\1,' | grep -v -e '/$' -e /copyright -e /changelog | sort) \
+		<(rpm -qp --queryformat '[%{FILEMODES:perms} %{FILENAMES}\n]' "$2" | sed -n 's/^-[^ ]* //p' |
+			sed 's,/zsh/site-functions/,/zsh/vendor-completions/,' | grep -v /licenses/ | sort) || die "the rpm has other files than the deb"
+	tree=$(mktemp -d)
+	made=$(mktemp -d)
+	rpm2cpio "$2" | (cd "$tree" && cpio --quiet -idm)
+	echo '# newer' >>"$tree/etc/pcp/jumpseat/jumpseat.toml"
+	"$here/tests/sbom.sh" "$tree/usr/share/doc/jumpseat/jumpseat.cdx.json" || die "what is in the programs of the rpm"
+	"$here/packaging/rpm/make" "$tree" "$(rpm -qp --queryformat '%{VERSION}' "$2")" 2 "$made" >"$made/log" 2>&1 ||
+		{ cat "$made/log"; die "cannot make another rpm"; }
+	mv "$made"/*.rpm "$built/packages/.newer.rpm"
+	rm -rf "$tree" "$made"
 }
 
 # trial SUITE: everything in a copy of that system, which goes with it
@@ -105,7 +133,7 @@ trial() {
 	package=$(ls "$built"/packages/jumpseat_*.deb)
 	prepare "$suite"
 	root=$(mktemp -d "$kept/$suite.XXXXXX")
-	tar -C "$root" -xf "$kept/$suite.tar"
+	tar -C "$root" -xf "$(clean "$suite")"
 	# mktemp's are for root alone
 	chmod 755 "$root"
 	quiet_services "$root"
@@ -116,6 +144,8 @@ trial() {
 	sed -i 's/^Version: .*/&+next/' "$newer/DEBIAN/control"
 	dpkg-deb --root-owner-group -Znone -b "$newer" "$root/root/newer.deb" >/dev/null
 	rm -rf "$newer"
+	cp "$(ls "$built"/packages/jumpseat-*.rpm)" "$root/root/jumpseat.rpm"
+	cp "$built/packages/.newer.rpm" "$root/root/newer.rpm"
 	sed -n '/^# === inside/,$p' "$0" >"$root/root/inside"
 	local status=0
 	within "$root" unshare --net bash -e /root/inside "$suite" >"$root.out" 2>&1 || status=$?
@@ -132,9 +162,10 @@ if [ "${1:-}" = --prepare ]; then
 	exit
 fi
 [ "$(id -u)" = 0 ] || die "needs root"
-ls "$built"/packages/jumpseat_*.deb >/dev/null 2>&1 || die "needs packaging/build deb"
+ls "$built"/packages/jumpseat_*.deb "$built"/packages/jumpseat-*.rpm >/dev/null 2>&1 || die "needs packaging/build deb rpm"
 [ $# -gt 0 ] || set -- bookworm trixie
 looked_at "$(ls "$built"/packages/jumpseat_*.deb)"
+newer_rpm "$(ls "$built"/packages/jumpseat_*.deb)" "$(ls "$built"/packages/jumpseat-*.rpm)"
 for suite in "$@"; do
 	start=$SECONDS
 	trial "$suite"
@@ -158,7 +189,7 @@ ip link set lo up 2>/dev/null || true
 # What is on the disk, without what other programs and agents write all the time.
 files() {
 	find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /root -o -path /var/log -o -path /var/cache \
-		-o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /run -o -path /var/lib/pcp/tmp -o -path /var/tmp -o -path /opt/stub \) -prune -o -print |
+		-o -path /var/lib/dpkg -o -path /var/lib/rpm -o -path /var/lib/apt -o -path /run -o -path /var/lib/pcp/tmp -o -path /var/tmp -o -path /opt/stub \) -prune -o -print |
 		grep -v -e "^/var/lib/pcp/config/pmda/[1-35-9][0-9]*\." -e '/pmda\.auto\.update$' | sort
 }
 answers() { pminfo -f pmcd.version >/dev/null 2>&1; }
@@ -265,4 +296,87 @@ diff /root/before /root/after || die "purge leaves something, or takes too much"
 ! compgen -G '/run/pcp/jumpseat*' && ! compgen -G '/var/log/pcp/pmcd/jumpseat*' || die "purge leaves sockets or logs"
 diff <(grep -v '^$' /root/pmcd.conf | sort) <(grep -v '^$' /etc/pcp/pmcd/pmcd.conf | sort) || die "pmcd.conf is not as before"
 [ ! -e /root/stdpmid.local ] || diff /root/stdpmid.local /var/lib/pcp/pmns/stdpmid.local || die "stdpmid.local is not as before"
+stop_pmcd
+
+# === the rpm, with the rpm of Debian and a database of its own
+start_pmcd
+# rpm_ COMMAND...: scriptlets that fail are only told of
+rpm_() {
+	rpm --define '_dbpath /var/lib/rpm' "$@" >/root/rpm 2>&1 </dev/null || { cat /root/rpm; die "rpm $*"; }
+	! grep -iE 'scriptlet failed|^error' /root/rpm || { cat /root/rpm; die "rpm $*"; }
+}
+say "$within: $(rpm --version), install"
+# what Debian's own packages have is there for rpm only if a package says so
+! rpm --define '_dbpath /var/lib/rpm' -i /root/jumpseat.rpm >/root/rpm 2>&1 || die "the rpm does without PCP"
+grep -q 'pcp >= 6.0 is needed' /root/rpm || { cat /root/rpm; die "the rpm does not ask for PCP"; }
+{
+	printf 'Name: debian\nVersion: 1\nRelease: 1\nSummary: What Debian has\nLicense: none\nBuildArch: noarch\n'
+	printf 'Provides: shadow-utils\nProvides: pcp = %s\n' "$(dpkg-query -W -f '${Version}' pcp | sed 's/-.*//')"
+	rpm -qp --requires /root/jumpseat.rpm | grep -E '^(/|lib|ld-|rtld)' | sort -u | sed 's/^/Provides: /'
+	printf '%%description\nNothing but names.\n%%files\n'
+} >/root/debian.spec
+rpmbuild -bb --quiet --define '_topdir /root/rpmbuild' /root/debian.spec >/root/rpm 2>&1 || { cat /root/rpm; die "rpmbuild"; }
+rpm_ -i /root/rpmbuild/RPMS/noarch/debian-1-1.noarch.rpm
+# every system with rpm has it
+mkdir -p /usr/share/licenses
+files >/root/before
+cp /etc/pcp/pmcd/pmcd.conf /root/pmcd.conf
+rpm_ -U /root/jumpseat.rpm
+agent_answers || { cat /root/rpm; die "the agent does not answer after the installation"; }
+grep -q 'usermod -aG jumpseat' /root/rpm || { cat /root/rpm; die "nobody is told who may send events"; }
+[ "$(stat -c %U "/proc/$(pminfo -f jumpseat.self.pid | sed -n 's/.*value //p')")" = pcp ] || die "the agent does not run as pcp"
+[ "$(getent passwd jumpseat | cut -d : -f 6)" = /var/lib/jumpseat ] || die "no user jumpseat"
+# contents, modes, owners, times
+rpm_ -V jumpseat
+echo '{"type":"login","message":"hello","user":"ann","ms":12}' | jumpseat feed --source greeter
+pminfo -x jumpseat.event.recent >/root/recent 2>&1
+grep -q 'value "hello"' /root/recent || { cat /root/recent; die "no event to be seen"; }
+pmrep -s 2 -t 0.5 :jumpseat-sources >/root/view 2>&1 && grep -q greeter /root/view || { cat /root/view; die "pmrep :jumpseat-sources"; }
+
+say "$within: upgrade of the rpm"
+echo '# mine' >>/etc/pcp/jumpseat/jumpseat.toml
+before=$(identity)
+[ -n "$before" ] || die "no identity of the source"
+rpm_ -U /root/newer.rpm
+grep -q '^warning: .*jumpseat.toml created as .*rpmnew' /root/rpm || { cat /root/rpm; die "rpm does not tell of the new configuration"; }
+grep -q '^# mine' /etc/pcp/jumpseat/jumpseat.toml || die "the upgrade replaced the user's configuration"
+grep -q '^# newer' /etc/pcp/jumpseat/jumpseat.toml.rpmnew || die "no new configuration beside that of the user"
+[ "$(rpm --define '_dbpath /var/lib/rpm' -q --queryformat '%{RELEASE}' jumpseat)" = 2 ] || die "no upgrade"
+agent_answers || { cat /root/rpm; die "the agent does not answer after the upgrade"; }
+echo '{"type":"request","message":"after the upgrade"}' | jumpseat feed --source greeter
+[ "$(identity)" = "$before" ] || die "the source has another identity after the upgrade"
+pminfo -x jumpseat.event.recent | grep -q 'after the upgrade' || die "no events after the upgrade"
+[ "$(grep -c '^jumpseat[[:space:]]' /etc/pcp/pmcd/pmcd.conf)" = 1 ] || die "two lines in pmcd.conf"
+
+say "$within: erase"
+rpm_ -e jumpseat
+grep -q '^warning: .*jumpseat.toml saved as .*rpmsave' /root/rpm || { cat /root/rpm; die "rpm does not tell of the configuration"; }
+! grep -q jumpseat /etc/pcp/pmcd/pmcd.conf || die "a line is left in pmcd.conf"
+answers || die "pmcd does not answer after the removal"
+! pminfo jumpseat >/dev/null 2>&1 || die "pmcd still knows jumpseat"
+# what rpm keeps by its rules: what the user changed, and what the agent wrote
+files >/root/after
+! diff /root/before /root/after >/root/left || die "the erasure took the configuration and the identifiers"
+sed -n 's/^> //p' /root/left | grep -v -x -e /etc/pcp/jumpseat -e '/etc/pcp/jumpseat/jumpseat\.toml\.rpm\(new\|save\)' \
+	-e '/var/lib/pcp/config/pmda/\(400\..*\|jumpseat-400-.*\)' >/root/more || true
+[ ! -s /root/more ] && ! grep '^<' /root/left || { cat /root/left; die "the erasure leaves something, or takes too much"; }
+compgen -G '/var/lib/pcp/config/pmda/400.*' >/dev/null || die "the erasure took the identifiers"
+
+say "$within: the rpm where pmcd does not run, and all of it gone"
+mv /etc/pcp/jumpseat/jumpseat.toml.rpmsave /etc/pcp/jumpseat/jumpseat.toml
+stop_pmcd
+rpm_ -U /root/newer.rpm
+start_pmcd
+eventually agent_answers || die "the agent is not there when pmcd starts"
+eventually needs_nothing || eventually needs_nothing || die "pmcd's script has not done its work: $(ls -a /var/lib/pcp/pmdas/jumpseat)"
+echo '{"type":"request","message":"once more"}' | jumpseat feed --source greeter
+[ "$(identity)" = "$before" ] || die "the source has another identity"
+# as docs/packages.md has it
+(cd /var/lib/pcp/pmdas/jumpseat && ./Remove --purge </dev/null) >/root/remove 2>&1 || { cat /root/remove; die "Remove --purge"; }
+rpm_ -e jumpseat
+userdel jumpseat
+files >/root/after
+diff /root/before /root/after || die "something is left, or too much was taken"
+! getent passwd jumpseat && ! getent group jumpseat || die "the user is left"
+diff <(grep -v '^$' /root/pmcd.conf | sort) <(grep -v '^$' /etc/pcp/pmcd/pmcd.conf | sort) || die "pmcd.conf is not as before"
 stop_pmcd

@@ -7,49 +7,23 @@ use std::net::Shutdown;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use crate::layer::{Client, Record, sums};
 use crate::seat::{Endpoint, Seat};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::Signal;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use support::random::Random;
-use support::{eventually, temp_dir};
-use tracing_subscriber::prelude::*;
+use support::{eventually, example, temp_dir};
 
+/// What `killed_program.rs` does: how many threads trace, and how far each goes where it ends by itself.
 const THREADS: u64 = 4;
-/// Where the program sends, and where it says how far it is.
-const SOCKET: &str = "JUMPSEAT_TEST_SOCKET";
-const PROGRESS: &str = "JUMPSEAT_TEST_PROGRESS";
-
-/// Not a test: the program that is killed. Each thread traces numbers from 1 on, and says of each that it was traced.
-#[test]
-#[ignore = "the program of the tests beside it"]
-fn program() {
-    let (Some(socket), Some(progress)) = (std::env::var_os(SOCKET), std::env::var_os(PROGRESS)) else {
-        return;
-    };
-    let progress = File::options().write(true).open(progress).expect("the test has made it");
-    let layer = jumpseat::layer().source("killed").socket(socket).buffer(4 << 20);
-    let guard = layer.guard();
-    tracing_subscriber::registry().with(layer).init();
-    // There is a connection from here on: before, nobody knows the rings but the program.
-    assert!(guard.flush(Duration::from_secs(30)));
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let progress = &progress;
-            scope.spawn(move || {
-                for number in 1_u64.. {
-                    tracing::info!(thread, number);
-                    progress.write_all_at(&number.to_ne_bytes(), thread * 8).expect("there is room");
-                }
-            });
-        }
-    });
-}
+const STEADY: u64 = 10_000;
 
 /// A program of a test, which ends with it.
 struct Program(Child);
@@ -69,15 +43,12 @@ impl Drop for Program {
     }
 }
 
-fn start(program: &str, socket: &Path, progress: &Path) -> Program {
+/// The program next to this file, doing one of the things that it can.
+fn start(what: &str, socket: &Path, progress: &Path) -> Program {
     fs::write(progress, [0; 8 * THREADS as usize]).expect("a file of the test's own");
-    let program = Command::new(std::env::current_exe().expect("a test is a program"))
-        .args(["--exact", program, "--ignored", "--nocapture"])
-        .env(SOCKET, socket)
-        .env(PROGRESS, progress)
-        .stdout(Stdio::null())
-        .spawn();
-    Program(program.expect("the test's own program"))
+    let program =
+        Command::new(example("jumpseat", "killed_program")).arg(what).args([socket, progress]).spawn();
+    Program(program.expect("the tests' own program"))
 }
 
 /// How far each thread is.
@@ -107,7 +78,7 @@ fn all_that_a_killed_program_had_traced_comes_once() {
     let file = dir.path().join("progress");
     for round in 0..25_u64 {
         let mut client = Client::join(&agent);
-        let mut child = start("killed::program", seat.socket().as_ref(), &file);
+        let mut child = start("for_ever", seat.socket().as_ref(), &file);
         // At moments that have nothing to do with what the sender is doing.
         let enough = 1 + round * 97;
         eventually("events", || (progress(&file).iter().sum::<u64>() >= enough).then_some(()));
@@ -140,39 +111,6 @@ fn all_that_a_killed_program_had_traced_comes_once() {
     }
 }
 
-/// Not a test: a program that lives longer than several agents, and ends well. Each thread traces numbers from 1 on.
-#[test]
-#[ignore = "the program of the tests beside it"]
-fn steady_program() {
-    let Some(socket) = std::env::var_os(SOCKET) else { return };
-    let layer = jumpseat::layer().source("killed").socket(socket).buffer(4 << 20);
-    let guard = layer.guard();
-    tracing_subscriber::registry().with(layer).init();
-    assert!(guard.flush(Duration::from_secs(30)));
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            scope.spawn(move || {
-                let progress = std::env::var_os(PROGRESS).map(|path| File::options().write(true).open(path));
-                for number in 1..=STEADY {
-                    tracing::info!(thread, number);
-                    if let Some(Ok(progress)) = &progress {
-                        progress.write_all_at(&number.to_ne_bytes(), thread * 8).expect("there is room");
-                    }
-                    if number % 20 == 0 {
-                        std::thread::sleep(Duration::from_millis(2));
-                    }
-                }
-            });
-        }
-    });
-    // It does not wait for an agent that is not there, and this one may have died a moment ago.
-    std::thread::sleep(Duration::from_millis(2500));
-    assert!(guard.flush(Duration::from_secs(30)));
-}
-
-/// How far each thread of that program goes.
-const STEADY: u64 = 10_000;
-
 /// The numbers of each thread on disk, in their order.
 fn on_disk(seat: &Seat) -> BTreeMap<u64, Vec<u64>> {
     let mut found: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -189,7 +127,7 @@ fn a_program_goes_on_with_the_next_agent_and_the_next() {
     let dir = temp_dir();
     let seat = Seat::in_dir(dir.path(), "");
     let mut agent = seat.serve([]);
-    let mut program = start("killed::steady_program", seat.socket().as_ref(), &dir.path().join("progress"));
+    let mut program = start("steadily", seat.socket().as_ref(), &dir.path().join("progress"));
     let mut random = Random::new(12, 42);
     for _ in 0..8 {
         std::thread::sleep(Duration::from_micros(random.below(120_000) as u64));
@@ -214,7 +152,7 @@ fn whoever_dies_first_what_was_traced_comes_once() {
         let seat = Seat::in_dir(dir.path(), "");
         let mut agent = seat.serve([]);
         let file = dir.path().join("progress");
-        let mut child = start("killed::steady_program", seat.socket().as_ref(), &file);
+        let mut child = start("steadily", seat.socket().as_ref(), &file);
         eventually("events", || (progress(&file).iter().sum::<u64>() > 10).then_some(()));
         for _ in 0..1 + random.below(2) {
             std::thread::sleep(Duration::from_micros(random.below(20_000) as u64));
@@ -251,50 +189,15 @@ fn of_program(agent: &Endpoint, count: &str) -> u64 {
     line.unwrap_or(0)
 }
 
-/// Not a test: a program that forks, and is killed then. Only the parent's events are those of the layer.
-#[test]
-#[ignore = "the program of the tests beside it"]
-fn forking_program() {
-    let Some(socket) = std::env::var_os(SOCKET) else { return };
-    let layer = jumpseat::layer().source("forked").socket(socket);
-    let thread = 0_u64;
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        (1..=10_u64).for_each(|number| tracing::info!(thread, number));
-        // SAFETY: the child uses memory that is its own, and no lock that another thread may hold.
-        match unsafe { nix::unistd::fork() }.expect("a process") {
-            nix::unistd::ForkResult::Child => {
-                (0..100_000_u64).for_each(|number| tracing::info!(thread, number));
-                nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).expect("it ends here");
-            }
-            nix::unistd::ForkResult::Parent { child } => {
-                while nix::sys::signal::kill(child, None).is_ok() && !has_ended(child.as_raw()) {
-                    std::thread::yield_now();
-                }
-            }
-        }
-        (11..=20_u64).for_each(|number| tracing::info!(thread, number));
-        nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).expect("it ends here");
-    });
-}
-
-/// Whether a child is a zombie.
-fn has_ended(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
-}
-
 #[test]
 fn a_forked_process_leaves_the_rings_of_its_parent_alone() {
     let dir = temp_dir();
     let seat = Seat::in_dir(dir.path(), "");
     let agent = seat.serve([]);
     let mut client = Client::join(&agent);
-    let status = Command::new(std::env::current_exe().expect("a test is a program"))
-        .args(["--exact", "killed::forking_program", "--ignored", "--nocapture"])
-        .env(SOCKET, seat.socket())
-        .stdout(Stdio::null())
-        .status()
-        .expect("the test's own program");
-    assert!(!status.success(), "it was killed");
+    let mut program = start("forks", seat.socket().as_ref(), &dir.path().join("progress"));
+    let status = program.0.wait().expect("the tests' own program");
+    assert_eq!(status.signal(), Some(Signal::SIGKILL as i32), "it ends so, and no way else");
     client.until(|records| records.len() >= 20);
     client.settle();
     assert_eq!(numbers(&client.records), BTreeMap::from([(0, (1..=20).collect())]));

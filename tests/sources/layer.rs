@@ -1,6 +1,7 @@
 //! The layer for `tracing` in a program, against the real agent.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use byteorder::BigEndian;
 use jumpseat::client::{Context, Fetched, ValueRef};
 use jumpseat::event::pack::{ArrayKind, EventFlags};
 use jumpseat::event::reader::ArrayReader;
-use support::temp_dir;
+use support::{PcpEnv, eventually, example, temp_dir};
 use tracing_subscriber::prelude::*;
 
 /// A record of one source, with its parameters by name.
@@ -352,4 +353,34 @@ fn many_threads_lose_nothing_to_an_agent_that_keeps_up() {
         }
     }
     assert!(open.is_empty());
+}
+
+#[test]
+fn a_program_finds_the_agent_where_pcp_has_its_sockets() {
+    let dir = temp_dir();
+    let conf = dir.path().join("pcp.conf");
+    let in_conf = dir.path().join("in-conf");
+    fs::write(&conf, format!("PCP_RUN_DIR={}\n", in_conf.display())).expect("a file of the test's own");
+    for (variable, value, run_dir) in [
+        ("PCP_RUN_DIR", dir.path().join("in-environment"), dir.path().join("in-environment")),
+        ("PCP_CONF", conf, in_conf),
+    ] {
+        fs::create_dir(&run_dir).expect("a directory of the test's own");
+        let seat = Seat::in_dir(&run_dir, "");
+        fs::write(seat.config(), format!("state_dir = {:?}\n[[socket]]\n", seat.state_dir()))
+            .expect("the test's own");
+        let mut env = PcpEnv::new();
+        env.set(variable, value);
+        let agent = seat.serve_in(&env, []);
+        assert!(run_dir.join("jumpseat.socket").exists(), "{variable}: {}", agent.process.text());
+        let program = example("jumpseat", "traced");
+        assert!(env.command(program).status().expect("the example").success());
+        eventually(variable, || {
+            agent
+                .run("pminfo", ["-f", "jumpseat.source.received"])
+                .ok()
+                .contains("\"traced\"] value 42")
+                .then_some(())
+        });
+    }
 }

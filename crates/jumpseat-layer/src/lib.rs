@@ -45,25 +45,18 @@ use message::Fields;
 use shared::Shared;
 use writer::Writer;
 
-/// The agent's ingest socket, unless configured otherwise.
-pub const SOCKET: &str = "/run/pcp/jumpseat.socket";
 /// Bytes that a thread's messages may take until they are sent, unless configured otherwise.
 pub const BUFFER: usize = 1 << 20;
 
 /// A layer that sends everything to the agent of this machine. Filters go before it, as before any layer.
 pub fn layer() -> EventLayer {
-    EventLayer {
-        shared: Arc::new(Shared::new(BUFFER)),
-        socket: SOCKET.into(),
-        source: program(),
-        started: false,
-    }
+    EventLayer { shared: Arc::new(Shared::new(BUFFER)), socket: None, source: program(), started: false }
 }
 
 /// The layer.
 pub struct EventLayer {
     shared: Arc<Shared>,
-    socket: PathBuf,
+    socket: Option<PathBuf>,
     source: String,
     started: bool,
 }
@@ -76,9 +69,10 @@ impl EventLayer {
         self
     }
 
-    /// Sends to this ingest socket.
+    /// Sends to this ingest socket instead of the one that `JUMPSEAT_SOCKET` names, or that is where PCP has its own
+    /// (`/run/pcp`, unless `PCP_RUN_DIR` or `pcp.conf` say otherwise), or the user's own if only that is there.
     pub fn socket(mut self, path: impl Into<PathBuf>) -> EventLayer {
-        self.socket = path.into();
+        self.socket = Some(path.into());
         self
     }
 

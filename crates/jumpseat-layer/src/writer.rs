@@ -35,7 +35,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// Sends what comes, until the layer and all its threads are gone.
 pub(crate) struct Writer {
     pub shared: Arc<Shared>,
-    pub socket: PathBuf,
+    /// Where to send, unless it is where the agents of this machine listen.
+    pub socket: Option<PathBuf>,
     pub source: String,
     /// Who it is to the agent.
     pub sender: String,
@@ -57,7 +58,12 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// One that sends to this socket, under the name of this source.
-    pub(crate) fn new(shared: Arc<Shared>, socket: PathBuf, source: String, sender: String) -> Writer {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        socket: Option<PathBuf>,
+        source: String,
+        sender: String,
+    ) -> Writer {
         Writer {
             shared,
             socket,
@@ -140,7 +146,9 @@ impl Writer {
         self.connections += 1;
         let first = self.unacknowledged.front().map_or(self.next, |chunk| chunk.numbers().0);
         let file = self.shared.file().map(|file| (file, self.connections));
-        match Connection::open(&self.socket, &self.source, &self.sender, first, file) {
+        // Anew each time: the agent may be the user's own, and later than the program.
+        let socket = self.socket.clone().unwrap_or_else(jumpseat_wire::socket::to_use);
+        match Connection::open(&socket, &self.source, &self.sender, first, file) {
             Ok(connection) => {
                 let known = connection.committed;
                 self.connection = Some(connection);

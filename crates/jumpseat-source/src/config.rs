@@ -1,58 +1,22 @@
 //! Configuration of the ingest socket.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use nix::unistd::{AccessFlags, Gid, Group, access, getuid};
+use jumpseat_wire::socket;
+use nix::unistd::{AccessFlags, Gid, Group, access};
 use serde::{Deserialize, Serialize};
 
 use super::clock::SenderClock;
 use super::setting::{InvalidKey, check_source, in_range};
 
-/// The ingest socket of an agent under pmcd, where PCP keeps its sockets.
-const SYSTEM_NAME: &str = "jumpseat.socket";
-/// Names the socket for senders and for agents without a configuration.
-const PATH_VARIABLE: &str = "JUMPSEAT_SOCKET";
-
 /// The socket for an agent to make when nothing else is said: what `JUMPSEAT_SOCKET` names, else PCP's place if
-/// this user may write there, else one of the user's own.
+/// this user may write there, else one of the user's own. Senders look there ([`jumpseat_wire::socket::to_use`]).
 pub fn socket_to_make() -> PathBuf {
-    named().unwrap_or_else(|| {
-        let system = system_path();
+    socket::named().unwrap_or_else(|| {
+        let system = socket::of_system();
         let may_write = |dir| access(dir, AccessFlags::W_OK).is_ok();
-        if system.parent().is_some_and(may_write) { system } else { user_path() }
+        if system.parent().is_some_and(may_write) { system } else { socket::of_user() }
     })
-}
-
-/// The socket for a sender to use when nothing else is said: what `JUMPSEAT_SOCKET` names, else PCP's place, or
-/// the user's own if only that is there.
-pub fn socket_to_use() -> PathBuf {
-    named().unwrap_or_else(|| {
-        let (system, user) = (system_path(), user_path());
-        if !system.exists() && is_own(&user) { user } else { system }
-    })
-}
-
-/// Whether this user made what is at the path. Anyone may have put a socket into the directory for
-/// temporary files, to listen in on what is sent.
-fn is_own(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == getuid().as_raw())
-}
-
-/// Where PCP keeps its sockets (`PCP_RUN_DIR`), and so that of an agent under pmcd.
-fn system_path() -> PathBuf {
-    pcp_files::settings::run_dir().join(SYSTEM_NAME)
-}
-
-fn named() -> Option<PathBuf> {
-    std::env::var_os(PATH_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
-}
-
-fn user_path() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
-        Some(dir) => PathBuf::from(dir).join("jumpseat.socket"),
-        None => std::env::temp_dir().join(format!("jumpseat-{}.socket", getuid())),
-    }
 }
 
 /// What to do with a line or field beyond its limit.
@@ -125,7 +89,7 @@ pub struct SocketConfig {
 impl Default for SocketConfig {
     fn default() -> SocketConfig {
         SocketConfig {
-            path: system_path(),
+            path: socket::of_system(),
             mode: 0o660,
             group: None,
             source: "socket".to_owned(),
@@ -178,14 +142,6 @@ mod tests {
     fn parse(json: &str) -> Result<SocketConfig, String> {
         let config: SocketConfig = serde_json::from_str(json).map_err(|e| e.to_string())?;
         config.validate().map_err(|invalid| invalid.to_string()).map(|()| config)
-    }
-
-    #[test]
-    fn a_strangers_socket_is_not_used() {
-        let own = tempfile::NamedTempFile::new().expect("temporary file");
-        assert!(is_own(own.path()));
-        assert!(!is_own(&own.path().with_extension("missing")));
-        assert_eq!(is_own(Path::new("/proc/1/stat")), getuid().is_root());
     }
 
     #[test]

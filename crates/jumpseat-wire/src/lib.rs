@@ -8,12 +8,13 @@
 //! ```
 //!
 //! Numbers of fixed width are little-endian; varints are unsigned LEB128; texts are a varint length and
-//! that many bytes. [`encode`] is the sending side, [`resend`] what it keeps until it is acknowledged; the receiving one is the agent's.
+//! that many bytes. [`socket`] is where to send, [`encode`] the sending side, [`resend`] what it keeps until it is acknowledged; the receiving one is the agent's.
 
 pub mod encode;
 pub mod resend;
 pub mod ring;
 pub mod severity;
+pub mod socket;
 
 /// First byte of a binary stream. No UTF-8 text contains it.
 pub const MAGIC_0: u8 = 0xff;

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use jumpseat::source::clock::SenderClock;
-use jumpseat::source::config::socket_to_use;
 use jumpseat::source::feed::{FeedOptions, Input, LineKind, Progress, Report, feed};
 
 /// Send events to a running agent: one JSON object a line, or plain lines
@@ -68,7 +67,7 @@ pub(crate) fn run(args: FeedArgs) -> ExitCode {
         }
     };
     let options = FeedOptions {
-        socket: args.socket.unwrap_or_else(socket_to_use),
+        socket: args.socket.unwrap_or_else(jumpseat::wire::socket::to_use),
         source: args.source,
         sender: Some(args.sender.unwrap_or_else(new_sender)),
         retry: Duration::from_secs(args.retry.into()),

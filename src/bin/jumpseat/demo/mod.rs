@@ -252,7 +252,7 @@ fn what_next() -> String {
     let mut serve = format!("{me} serve --listen {address}");
     let mut feed = format!("{me} feed");
     if UnixStream::connect(config::socket_to_make()).is_ok()
-        || UnixStream::connect(config::socket_to_use()).is_ok()
+        || UnixStream::connect(jumpseat::wire::socket::to_use()).is_ok()
     {
         // Another agent takes events there.
         let home = std::env::temp_dir().join(format!("jumpseat-{port}"));

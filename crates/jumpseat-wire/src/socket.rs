@@ -1,0 +1,103 @@
+//! Where senders find the agent's ingest socket when nothing else is said. The agent makes it there by the same rules.
+//!
+//! PCP has its directory for sockets where the environment's `PCP_RUN_DIR` says, else that of `pcp.conf`
+//! (`PCP_CONF`, or `etc/pcp.conf` below `PCP_DIR`). Only that one line of it is read here: senders take little else with them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::getuid;
+
+/// Names the socket for senders, and for agents without a configuration.
+const VARIABLE: &str = "JUMPSEAT_SOCKET";
+
+/// The socket for a sender to use: what `JUMPSEAT_SOCKET` names, else that of PCP's directory, or the user's own if only that is
+/// there. Cheap enough for each attempt to connect.
+pub fn to_use() -> PathBuf {
+    named().unwrap_or_else(|| {
+        let (system, user) = (of_system(), of_user());
+        if !system.exists() && is_own(&user) { user } else { system }
+    })
+}
+
+/// What `JUMPSEAT_SOCKET` names.
+pub fn named() -> Option<PathBuf> {
+    variable(VARIABLE).map(PathBuf::from)
+}
+
+/// The socket of an agent under pmcd, where PCP keeps its own.
+pub fn of_system() -> PathBuf {
+    run_dir(variable).join("jumpseat.socket")
+}
+
+/// The socket of an agent that this user has started, and who may not write to PCP's directory.
+pub fn of_user() -> PathBuf {
+    match variable("XDG_RUNTIME_DIR") {
+        Some(dir) => PathBuf::from(dir).join("jumpseat.socket"),
+        None => std::env::temp_dir().join(format!("jumpseat-{}.socket", getuid().as_raw())),
+    }
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn run_dir(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let of_conf = || {
+        let root = || variable("PCP_DIR").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+        let file = variable("PCP_CONF").map_or_else(|| root().join("etc/pcp.conf"), PathBuf::from);
+        let text = fs::read_to_string(file).ok()?;
+        // As the shell has it: the last one counts.
+        let value = text.lines().rev().find_map(|line| line.strip_prefix("PCP_RUN_DIR="))?;
+        Some(value.trim_end().trim_matches('"').to_owned())
+            .filter(|value| !value.is_empty())
+            .map(OsString::from)
+    };
+    variable("PCP_RUN_DIR").or_else(of_conf).map_or_else(|| PathBuf::from("/run/pcp"), PathBuf::from)
+}
+
+/// Whether this user made what is at the path. Anyone may have put a socket into the directory for
+/// temporary files, to listen in on what is sent.
+fn is_own(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == getuid().as_raw())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strangers_socket_is_not_used() {
+        let own = tempfile::NamedTempFile::new().expect("temporary file");
+        assert!(is_own(own.path()));
+        assert!(!is_own(&own.path().with_extension("missing")));
+        assert_eq!(is_own(Path::new("/proc/1/stat")), getuid().is_root());
+    }
+
+    #[test]
+    fn the_directory_is_that_of_the_environment_or_of_pcps_configuration() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let etc = dir.path().join("etc");
+        fs::create_dir(&etc).expect("a directory of the test's own");
+        let conf = "# PCP_RUN_DIR=/no\nPCP_RUN_DIR=/first\nPCP_RUN_DIR=\"/var/run/pcp\" \nPCP_TMP_DIR=/tmp\n";
+        fs::write(etc.join("pcp.conf"), conf).expect("a file of the test's own");
+        let other = dir.path().join("other.conf");
+        fs::write(&other, "PCP_RUN_DIR=/other\n").expect("a file of the test's own");
+        let none = dir.path().join("none");
+        let with = |set: &[(&str, &Path)]| {
+            let get =
+                |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into());
+            run_dir(get)
+        };
+        let root = ("PCP_DIR", dir.path());
+        assert_eq!(with(&[root]), Path::new("/var/run/pcp"));
+        assert_eq!(with(&[root, ("PCP_CONF", &other)]), Path::new("/other"));
+        assert_eq!(
+            with(&[root, ("PCP_CONF", &other), ("PCP_RUN_DIR", Path::new("/mine"))]),
+            Path::new("/mine")
+        );
+        assert_eq!(with(&[("PCP_CONF", &none)]), Path::new("/run/pcp"));
+    }
+}
