@@ -84,6 +84,72 @@ fn known_spans_give_known_figures_in_either_framing() {
 }
 
 #[test]
+fn names_that_look_alike_are_told_apart() {
+    let names = ["GET /users", "GET_/users", "GET\\t/users"];
+    let lines = |names: &[&str]| {
+        let mut text = String::new();
+        for name in names {
+            mark(&mut text, "start", name, 1, &format!(r#","type":"{name}""#));
+            mark(&mut text, "end", name, 2, "");
+        }
+        text
+    };
+    let (mut pmcd, seat) = start("");
+    seat.feed(["--source", "app"], &lines(&names)).ok();
+    let counts = values(&pmcd, "count");
+    assert_eq!(counts.len(), 3, "{counts:?}");
+    assert!(counts.values().all(|count| *count == 1), "{counts:?}");
+    // By name, as PCP takes names: up to a blank.
+    for name in counts.keys() {
+        let by_name = pmcd.run("pmprobe", ["-I", "jumpseat.span.count"]).ok();
+        assert!(by_name.contains(&format!("\"{name}\"")) && !name.contains(' '), "{by_name}");
+        let value = pmcd.run("pmval", ["-s", "1", "-w", "10", "-i", name, "-r", "jumpseat.span.count"]).ok();
+        assert!(value.trim_end().ends_with(" 1"), "{name}: {value}");
+    }
+    let labels = |pmcd: &PrivatePmcd| {
+        let shown = pmcd.run("pminfo", ["-fl", "jumpseat.span.count", "jumpseat.event.count"]).ok();
+        let line = |line: &str| line.contains("inst [").then(|| line.trim().to_owned());
+        shown.lines().filter_map(line).collect::<Vec<_>>()
+    };
+    let before = labels(&pmcd);
+    for (label, count) in [("span", 1), ("type", 1)] {
+        for name in names {
+            let text = format!("\"{label}\":\"{name}\"");
+            assert_eq!(
+                before.iter().filter(|line| line.contains(&text)).count(),
+                count,
+                "{text}: {before:#?}"
+            );
+        }
+    }
+    // After a restart they come in another order, and are the same.
+    pmcd.restart();
+    pmcd.wait_ready("jumpseat");
+    seat.wait_for_socket();
+    let again: Vec<&str> = names.into_iter().rev().collect();
+    seat.feed(["--source", "app"], &lines(&again)).ok();
+    let ids = |labels: &[String]| {
+        let label = |line: &String| line.contains("labels").then(|| line.clone());
+        labels.iter().filter_map(label).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(ids(&labels(&pmcd)), ids(&before));
+    // Records have the names as they were sent, and filters mean these.
+    let socket = pmcd.inet();
+    let mut reader = pmcd.spawn(
+        crate::seat::JUMPSEAT,
+        ["events", "--json", "-h", &socket, "-x", r#"type == "GET /users""#, "jumpseat.event.records"],
+        "events",
+    );
+    eventually("a record of that type", || {
+        seat.feed(["--source", "app"], &lines(&names)).ok();
+        reader.stdout().contains(r#""type":"GET /users""#).then_some(())
+    });
+    assert!(!reader.stdout().contains("GET_/users"), "{}", reader.stdout());
+    assert!(!reader.text().contains("has come yet"), "a type that is known: {}", reader.text());
+    reader.stop();
+}
+
+#[test]
 fn the_shipped_definitions_give_the_mean() {
     let (pmcd, seat) = start("");
     seat.feed(["--source", "app"], &spans(1)).ok();

@@ -193,6 +193,29 @@ impl<K: Kind> Names<K> {
         Ok(id)
     }
 
+    /// A look at the ids.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&IdMap) -> T) -> T {
+        look(&self.lock().ids)
+    }
+
+    /// Gives the name of an id more text ([`IdMap::extend`]), and tells the core anew if it knows the name.
+    pub(super) fn extend(
+        &self,
+        id: Inst,
+        text: &str,
+        define: impl FnOnce(Inst) -> (K::Kept, Definition),
+    ) -> Result<(), NoId> {
+        let mut table = self.lock();
+        table.ids.extend(id, text).map_err(|error| {
+            table.complain(K::WHAT, text, &error);
+            NoId::Store
+        })?;
+        if table.announced.contains_key(&id) {
+            table.announce(id, define(id));
+        }
+        Ok(())
+    }
+
     /// Binds a name to an id of its own, or checks that it is.
     pub(super) fn reserve(&self, id: Inst, name: &str) -> Result<(), RegistryError> {
         self.lock().ids.reserve(id, name).map_err(|error| self.failed(error))
