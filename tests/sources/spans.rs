@@ -150,6 +150,22 @@ fn names_that_look_alike_are_told_apart() {
 }
 
 #[test]
+fn labels_of_a_source_are_the_same_before_its_first_event() {
+    let (mut pmcd, seat) = start("");
+    seat.feed(["--source", "app"], "{}\n").ok();
+    let labels = |pmcd: &PrivatePmcd| {
+        let shown = pmcd.run("pminfo", ["-l", "jumpseat.source.received"]).ok();
+        shown.lines().find(|line| line.contains("\"source\":\"app\"")).map(str::to_owned)
+    };
+    let before = labels(&pmcd).expect("labels of the source");
+    let address = format!("\"address\":{:?}", seat.socket());
+    assert!(before.contains(&address) && before.contains("\"kind\":\"socket\""), "{before}");
+    pmcd.restart();
+    pmcd.wait_ready("jumpseat");
+    assert_eq!(labels(&pmcd), Some(before));
+}
+
+#[test]
 fn the_shipped_definitions_give_the_mean() {
     let (pmcd, seat) = start("");
     seat.feed(["--source", "app"], &spans(1)).ok();

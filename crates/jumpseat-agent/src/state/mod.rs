@@ -232,6 +232,9 @@ impl State {
                 let logs = self.registry.logs().map(|logs| (logs, id));
                 let mut source = Source::new(name.into(), &self.limits, self.registry.domain(), gate, logs);
                 source.named = self.registry.is_named(&source.name);
+                if let Some(known) = self.registry.described(id) {
+                    source.sender.remember(known);
+                }
                 if let Some(source) = self.sources.add(id, source, &self.limits) {
                     self.streams.new_source(id, source, &self.fields);
                 }

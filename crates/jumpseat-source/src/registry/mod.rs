@@ -13,11 +13,13 @@
 //!
 //! * `names`: one kind of names: ids, cap, announcement; `taker`: who may take how many of them.
 //! * `fields`: fields and their metrics; `leaf`: what a field's metric is called.
+//! * `described`: what else is known of sources.
 //! * `sent`: names of event types and spans as they were sent, and as parts of instances.
 //! * `words`: what names may be. `retire`: which there are, and places that come back.
 
 mod config;
 mod definition;
+mod described;
 mod fields;
 mod leaf;
 mod names;
@@ -34,6 +36,7 @@ use arc_swap::ArcSwap;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::gate::Gate;
+use super::origin::{Labels, Origin};
 use super::rules::Rules;
 use jumpseat_log::{LogDir, SourceLog};
 use leaf::{LeafNames, type_of_word};
@@ -44,6 +47,8 @@ use pcp_net::{Limiter, Who};
 
 pub use config::{RegistryConfig, RegistryError};
 pub use definition::Definition;
+pub use described::Described;
+use described::Descriptions;
 pub(crate) use fields::FieldCache;
 pub use fields::{FIELD_CLUSTER, FIRST_FREE, FieldRef, MAX_FIELD_NAME, MAX_FIELDS, WellKnown, field_pmid};
 pub(crate) use leaf::sanitize;
@@ -94,6 +99,7 @@ pub struct Registry {
     leaves: Mutex<LeafNames>,
     /// Taken before the lock of event types or of spans: a word is for one name.
     naming: Mutex<()>,
+    descriptions: Descriptions,
     /// Grows with each field.
     generation: AtomicU64,
     /// For gates of sources that are new.
@@ -164,6 +170,7 @@ impl Registry {
             spans: Names::load(config, config.max_spans, &announce)?,
             leaves: Mutex::default(),
             naming: Mutex::default(),
+            descriptions: Descriptions::load(config.dir.as_deref(), config.domain),
             generation: AtomicU64::new(0),
             rules: ArcSwap::from_pointee(config.rules.clone()),
             reserved: ArcSwap::from_pointee(config.reserved.clone()),
@@ -248,6 +255,16 @@ impl Registry {
             Err(SourceRefused::Name)
         };
         id.inspect_err(|_| self.sources.count_overflow())
+    }
+
+    /// Tells where a source reads, and what its sender says of itself, if that is news.
+    pub(crate) fn describe(&self, source: Inst, origin: Option<&Origin>, labels: Option<&Labels>) {
+        self.descriptions.tell(source, origin, labels, |source| self.sources.is_live(source));
+    }
+
+    /// What is known of a source besides its name, from lives before and this one. Never waits for a disk.
+    pub fn described(&self, source: Inst) -> Option<Described> {
+        self.descriptions.get(source)
     }
 
     /// Who may send in the name of a source, besides root and the configuration; `None`: whoever may send at all.

@@ -138,6 +138,12 @@ impl<K: Kind> Names<K> {
         self.lock().ids.name(id).map(str::to_owned)
     }
 
+    /// Whether an id means a name that is not retired.
+    pub(super) fn is_live(&self, id: Inst) -> bool {
+        let table = self.lock();
+        table.ids.name(id).is_some_and(|name| table.ids.get(name) == Some(id))
+    }
+
     /// What is kept of a name that the core knows.
     pub(super) fn kept(&self, id: Inst) -> Option<K::Kept>
     where
