@@ -166,6 +166,17 @@ fn labels_of_a_source_are_the_same_before_its_first_event() {
 }
 
 #[test]
+fn lines_in_the_log_are_those_of_the_input() {
+    let (_pmcd, seat) = start("");
+    let told = seat.feed(["--source", "app"], "{}\n\n{\"a\":}\n");
+    let told = format!("{}{}", told.stdout, told.stderr);
+    assert!(told.contains("line 3,"), "{told}");
+    let log = seat.log();
+    let refused = log.lines().find(|line| line.contains("event refused")).unwrap_or_default();
+    assert!(refused.contains("line=3 "), "{log}");
+}
+
+#[test]
 fn the_shipped_definitions_give_the_mean() {
     let (pmcd, seat) = start("");
     seat.feed(["--source", "app"], &spans(1)).ok();
