@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use support::{PrivatePmcd, eventually};
 
-fn start(settings: &str) -> (PrivatePmcd, Seat) {
+pub(crate) fn start(settings: &str) -> (PrivatePmcd, Seat) {
     let builder = PrivatePmcd::with([]);
     let seat = Seat::in_dir(builder.dir(), settings);
     let agent = seat.agent(Transport::Pipe);
@@ -15,7 +15,7 @@ fn start(settings: &str) -> (PrivatePmcd, Seat) {
 }
 
 /// The values of a metric by instance, as pminfo shows them.
-fn values(pmcd: &PrivatePmcd, metric: &str) -> HashMap<String, u64> {
+pub(crate) fn values(pmcd: &PrivatePmcd, metric: &str) -> HashMap<String, u64> {
     let text = pmcd.run("pminfo", ["-f", &format!("jumpseat.span.{metric}")]).ok();
     let lines = text.lines().filter_map(|line| {
         let (_, rest) = line.split_once(" or \"")?;
@@ -38,7 +38,7 @@ fn mark(text: &mut String, phase: &str, id: &str, nanos: u64, rest: &str) {
 }
 
 /// `number` spans that take 1, 2, 3 ... milliseconds; every tenth fails.
-fn spans(number: u64) -> String {
+pub(crate) fn spans(number: u64) -> String {
     let mut text = String::new();
     for n in 1..=number {
         let mut line = String::new();

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::confine::Trust;
 use crate::derived::Catalogue;
 use crate::identity::{
-    DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
+    DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
 };
 use crate::kinds::{self, Sources, StartError};
 use crate::logs;
@@ -295,6 +295,10 @@ pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, acces
         .indom(Indom::of(REASONS, |state: &State| state.sources.reasons()))
         .indom(Indom::of(SPANS, |state: &State| &state.spans.names))
         .indom(Indom::of(SPAN_BUCKETS, |state: &State| &state.spans.buckets))
+        .indom(
+            Indom::of(SPAN_BOUNDS, |state: &State| &state.spans.bounds)
+                .refreshed_by(|state: &mut State| state.spans.refresh_bounds()),
+        )
         .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
         .metrics(metrics::all(access))
         .subtree(FIELD_ROOT, FieldMetrics)

@@ -219,7 +219,7 @@ impl State {
 
     /// Changes whenever labels do: when a source, an event type or a stream is new, or a source reads elsewhere.
     pub(crate) fn label_generation(&self) -> u64 {
-        let instances = [&self.spans.names, &self.spans.buckets];
+        let instances = [&self.spans.names, &self.spans.buckets, &self.spans.bounds];
         let instances: usize = instances.map(|instances| instances.active().len()).iter().sum();
         let named = self.sources.label_generation() + self.types.label_generation();
         named + instances as u64 + self.streams.opened()

@@ -12,6 +12,7 @@
 //! **Cost:** a START and its END together are two hashes of the id, two look-ups in the table of open spans, and one
 //! of the name. No allocation once the tables have grown.
 
+mod bounds;
 mod buckets;
 mod source;
 mod stats;
@@ -56,6 +57,10 @@ pub struct Spans {
     pub names: Instances,
     /// The instance domain of spans and buckets: those with spans in them.
     pub buckets: Instances,
+    /// The instance domain of spans and upper bounds, as of when somebody asked for it last.
+    pub bounds: Instances,
+    /// The spans that it has.
+    bounded: Vec<Inst>,
     /// Spans whose name has no instance at all, as its id could not be stored.
     pub untold: u64,
     by_inst: FxHashMap<Inst, Span>,
@@ -81,6 +86,8 @@ impl Spans {
             limits,
             names: Instances::in_memory(),
             buckets: Instances::in_memory(),
+            bounds: Instances::in_memory(),
+            bounded: Vec::new(),
             untold: 0,
             by_inst: FxHashMap::default(),
             by_name: FxHashMap::default(),
