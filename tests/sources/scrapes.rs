@@ -1,8 +1,11 @@
-//! What scrapes of pmproxy's `/metrics` have.
+//! What readers see that come once: scrapes of pmproxy's `/metrics`, and tools that fetch once.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-use std::time::Duration;
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::spans::{spans, start, values};
 use support::{PcpEnv, PrivatePmcd, Process, eventually, free_port, temp_dir, user};
@@ -115,3 +118,77 @@ fn prometheus_reads_a_histogram() {
     assert!((p90 - 0.09).abs() < 0.01, "{p90}");
 }
 
+/// Events a second, in bursts of ten.
+const PACE: f64 = 100.0;
+
+#[test]
+fn who_comes_once_has_rates_and_leaves_no_instances() {
+    const DEFINITION: &str = "pace = rate(jumpseat.source.received)\n";
+    let dir = temp_dir();
+    let file = dir.path().join("pace.conf");
+    std::fs::write(&file, DEFINITION).expect("the test's directory is writable");
+    let (pmcd, seat) = start(&format!("[derived]\nfiles = [{file:?}]\npmcd = \"\"\nhistory = \"1s\""));
+    let done = Arc::new(AtomicBool::new(false));
+    let feeder = std::thread::spawn({
+        let (done, socket) = (Arc::clone(&done), seat.socket());
+        move || {
+            let mut stream = UnixStream::connect(socket).expect("the agent listens");
+            stream.write_all(b"{\"jumpseat\":{\"source\":\"app\"}}\n").expect("it reads");
+            let (start, mut sent) = (Instant::now(), 0.0);
+            while !done.load(Ordering::Relaxed) {
+                // By the clock, so that a pause is made up for.
+                while sent < start.elapsed().as_secs_f64() * PACE {
+                    stream.write_all("{}\n".repeat(10).as_bytes()).expect("it reads");
+                    sent += 10.0;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            // The summary, so that nothing breaks.
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+    });
+    let once = || {
+        let shown = pmcd.run("pminfo", ["-f", "jumpseat.derived.pace"]).stdout;
+        let line = shown.lines().find(|line| line.contains("\"app\""))?;
+        line.rsplit_once("value ")?.1.parse::<f64>().ok()
+    };
+    let is_right = |rate: f64| (rate - PACE).abs() <= 0.2 * PACE;
+    eventually("a rate at the first fetch of a context", || once().filter(|rate| is_right(*rate)));
+    // From then on each has one.
+    for _ in 0..3 {
+        let rate = once().expect("the agent has a history");
+        assert!((0.0..10.0 * PACE).contains(&rate), "{rate}");
+    }
+    let proxy = Proxy::of(&pmcd);
+    eventually("a rate in a scrape", || {
+        let lines = proxy.scrape("jumpseat.derived,jumpseat.event,jumpseat.source");
+        value(&lines, "jumpseat_derived_pace", &["source=\"app\""]).filter(|rate| is_right(*rate))
+    });
+    // A client that comes again has its own: over its own interval, which is not a second.
+    let shown =
+        pmcd.run("pmval", ["-t", "0.3", "-s", "4", "-f", "3", "-i", "app", "jumpseat.derived.pace"]).ok();
+    assert!(!shown.contains("No values"), "{shown}");
+    done.store(true, Ordering::Relaxed);
+    feeder.join().expect("the feeder ends");
+    // What scrapes fetched of records has left nothing behind.
+    pmcd.run("pminfo", ["-f", "jumpseat.event.records", "jumpseat.event.highres_records"]).ok();
+    let clients = pmcd.run("pminfo", ["-f", "jumpseat.client.received"]).stdout;
+    assert!(!clients.contains("inst ["), "{clients}");
+    // Nobody computes for anybody once it is switched off.
+    let off = std::fs::read_to_string(seat.config()).expect("it is there").replace("history = \"1s\"", "");
+    std::fs::write(seat.config(), off).expect("the test's directory is writable");
+    pmcd.run("pmstore", ["jumpseat.control.reload", "1"]).ok();
+    eventually("no rate at a first fetch", || once().is_none().then_some(()));
+}
+
+#[test]
+fn who_comes_again_for_records_has_an_instance() {
+    let (pmcd, seat) = start("");
+    seat.feed(["--source", "app"], "{}\n").ok();
+    let mut reader = pmcd.spawn("pmevent", ["-t", "0.2", "jumpseat.event.records"], "reader");
+    eventually("the reader's instance", || {
+        let shown = pmcd.run("pminfo", ["-f", "jumpseat.client.received"]).stdout;
+        shown.contains("/app/records\"").then_some(())
+    });
+    reader.stop();
+}

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use crossbeam_channel::Receiver;
 use jumpseat_log::LogError;
@@ -163,6 +164,10 @@ impl RunningAgent {
         }
         let (tell_stats, news) = crossbeam_channel::unbounded();
         take_in(&mut server, control, news);
+        server.at_intervals(
+            |state: &State| state.derived.shared_window(),
+            |core| metrics::derived::sample_for_all(core, SystemTime::now().into()),
+        );
         join(&mut server, clients);
         // After the sampler is there, or definitions with operands of other agents would be refused first and then not.
         // What is wrong with the files is in the log; an agent without derived metrics is better than none.

@@ -222,7 +222,7 @@ impl State {
         let instances = [&self.spans.names, &self.spans.buckets, &self.spans.bounds];
         let instances: usize = instances.map(|instances| instances.active().len()).iter().sum();
         let named = self.sources.label_generation() + self.types.label_generation();
-        named + instances as u64 + self.streams.opened()
+        named + instances as u64 + self.streams.label_generation()
     }
 
     /// Takes in a name that the registry has announced.
