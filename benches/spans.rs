@@ -18,7 +18,7 @@ use jumpseat::agent::config::SpansConfig;
 use jumpseat::agent::{Fields, SourceSpans, Spans};
 use jumpseat::event::{Batch, EventFlags, Param};
 use jumpseat::model::{Inst, Pmid, Timestamp};
-use jumpseat::source::registry::WellKnown;
+use jumpseat::source::registry::{SentName, WellKnown};
 use rustc_hash::FxHashMap;
 
 const DOMAIN: u16 = 400;
@@ -43,7 +43,7 @@ fn main() {
                 &mut || {
                     time(|| {
                         for batch in &batches {
-                            ours.batch(&mut open_spans, (0, "app"), batch, &fields);
+                            ours.batch(&mut open_spans, 0, batch, &fields);
                         }
                     })
                 },
@@ -69,7 +69,7 @@ fn points() {
     let passes = 1000;
     let mut work = || -> Duration {
         time(|| {
-            (0..passes).for_each(|_| spans.batch(&mut open_spans, (0, "app"), black_box(&batch), &fields));
+            (0..passes).for_each(|_| spans.batch(&mut open_spans, 0, black_box(&batch), &fields));
         })
     };
     let [times] = race(rounds(20), [&mut work]);
@@ -84,7 +84,8 @@ fn points() {
 fn ours(names: u64) -> (Spans, FxHashMap<Inst, SourceSpans>) {
     let mut spans = Spans::new(DOMAIN, SpansConfig::default());
     for name in 0..names {
-        spans.define(name as Inst, 0, &format!("app/name{name}"), format!("name{name}"));
+        let sent = SentName::of(Some(format!("name{name}").as_bytes()));
+        spans.define(name as Inst, 0, &format!("app/name{name}"), sent);
     }
     (spans, FxHashMap::default())
 }

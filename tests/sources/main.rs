@@ -13,6 +13,7 @@ mod order;
 mod otlp_sdk;
 mod reload;
 mod restarts;
+mod scrapes;
 #[allow(dead_code, reason = "each area uses a part of it")]
 #[path = "../seat/mod.rs"]
 mod seat;

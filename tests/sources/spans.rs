@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use support::{PrivatePmcd, eventually};
 
-fn start(settings: &str) -> (PrivatePmcd, Seat) {
+pub(crate) fn start(settings: &str) -> (PrivatePmcd, Seat) {
     let builder = PrivatePmcd::with([]);
     let seat = Seat::in_dir(builder.dir(), settings);
     let agent = seat.agent(Transport::Pipe);
@@ -15,7 +15,7 @@ fn start(settings: &str) -> (PrivatePmcd, Seat) {
 }
 
 /// The values of a metric by instance, as pminfo shows them.
-fn values(pmcd: &PrivatePmcd, metric: &str) -> HashMap<String, u64> {
+pub(crate) fn values(pmcd: &PrivatePmcd, metric: &str) -> HashMap<String, u64> {
     let text = pmcd.run("pminfo", ["-f", &format!("jumpseat.span.{metric}")]).ok();
     let lines = text.lines().filter_map(|line| {
         let (_, rest) = line.split_once(" or \"")?;
@@ -38,7 +38,7 @@ fn mark(text: &mut String, phase: &str, id: &str, nanos: u64, rest: &str) {
 }
 
 /// `number` spans that take 1, 2, 3 ... milliseconds; every tenth fails.
-fn spans(number: u64) -> String {
+pub(crate) fn spans(number: u64) -> String {
     let mut text = String::new();
     for n in 1..=number {
         let mut line = String::new();
@@ -81,6 +81,99 @@ fn known_spans_give_known_figures_in_either_framing() {
     reader.stop();
     let desc = pmcd.run("pminfo", ["-dt", "jumpseat.span.time", "jumpseat.span.p99"]).ok();
     assert!(desc.contains("Semantics: counter  Units: nanosec") && desc.contains("99 % of recent"), "{desc}");
+}
+
+#[test]
+fn names_that_look_alike_are_told_apart() {
+    let names = ["GET /users", "GET_/users", "GET\\t/users"];
+    let lines = |names: &[&str]| {
+        let mut text = String::new();
+        for name in names {
+            mark(&mut text, "start", name, 1, &format!(r#","type":"{name}""#));
+            mark(&mut text, "end", name, 2, "");
+        }
+        text
+    };
+    let (mut pmcd, seat) = start("");
+    seat.feed(["--source", "app"], &lines(&names)).ok();
+    let counts = values(&pmcd, "count");
+    assert_eq!(counts.len(), 3, "{counts:?}");
+    assert!(counts.values().all(|count| *count == 1), "{counts:?}");
+    // By name, as PCP takes names: up to a blank.
+    for name in counts.keys() {
+        let by_name = pmcd.run("pmprobe", ["-I", "jumpseat.span.count"]).ok();
+        assert!(by_name.contains(&format!("\"{name}\"")) && !name.contains(' '), "{by_name}");
+        let value = pmcd.run("pmval", ["-s", "1", "-w", "10", "-i", name, "-r", "jumpseat.span.count"]).ok();
+        assert!(value.trim_end().ends_with(" 1"), "{name}: {value}");
+    }
+    let labels = |pmcd: &PrivatePmcd| {
+        let shown = pmcd.run("pminfo", ["-fl", "jumpseat.span.count", "jumpseat.event.count"]).ok();
+        let line = |line: &str| line.contains("inst [").then(|| line.trim().to_owned());
+        shown.lines().filter_map(line).collect::<Vec<_>>()
+    };
+    let before = labels(&pmcd);
+    for (label, count) in [("span", 1), ("type", 1)] {
+        for name in names {
+            let text = format!("\"{label}\":\"{name}\"");
+            assert_eq!(
+                before.iter().filter(|line| line.contains(&text)).count(),
+                count,
+                "{text}: {before:#?}"
+            );
+        }
+    }
+    // After a restart they come in another order, and are the same.
+    pmcd.restart();
+    pmcd.wait_ready("jumpseat");
+    seat.wait_for_socket();
+    let again: Vec<&str> = names.into_iter().rev().collect();
+    seat.feed(["--source", "app"], &lines(&again)).ok();
+    let ids = |labels: &[String]| {
+        let label = |line: &String| line.contains("labels").then(|| line.clone());
+        labels.iter().filter_map(label).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(ids(&labels(&pmcd)), ids(&before));
+    // Records have the names as they were sent, and filters mean these.
+    let socket = pmcd.inet();
+    let mut reader = pmcd.spawn(
+        crate::seat::JUMPSEAT,
+        ["events", "--json", "-h", &socket, "-x", r#"type == "GET /users""#, "jumpseat.event.records"],
+        "events",
+    );
+    eventually("a record of that type", || {
+        seat.feed(["--source", "app"], &lines(&names)).ok();
+        reader.stdout().contains(r#""type":"GET /users""#).then_some(())
+    });
+    assert!(!reader.stdout().contains("GET_/users"), "{}", reader.stdout());
+    assert!(!reader.text().contains("has come yet"), "a type that is known: {}", reader.text());
+    reader.stop();
+}
+
+#[test]
+fn labels_of_a_source_are_the_same_before_its_first_event() {
+    let (mut pmcd, seat) = start("");
+    seat.feed(["--source", "app"], "{}\n").ok();
+    let labels = |pmcd: &PrivatePmcd| {
+        let shown = pmcd.run("pminfo", ["-l", "jumpseat.source.received"]).ok();
+        shown.lines().find(|line| line.contains("\"source\":\"app\"")).map(str::to_owned)
+    };
+    let before = labels(&pmcd).expect("labels of the source");
+    let address = format!("\"address\":{:?}", seat.socket());
+    assert!(before.contains(&address) && before.contains("\"kind\":\"socket\""), "{before}");
+    pmcd.restart();
+    pmcd.wait_ready("jumpseat");
+    assert_eq!(labels(&pmcd), Some(before));
+}
+
+#[test]
+fn lines_in_the_log_are_those_of_the_input() {
+    let (_pmcd, seat) = start("");
+    let told = seat.feed(["--source", "app"], "{}\n\n{\"a\":}\n");
+    let told = format!("{}{}", told.stdout, told.stderr);
+    assert!(told.contains("line 3,"), "{told}");
+    let log = seat.log();
+    let refused = log.lines().find(|line| line.contains("event refused")).unwrap_or_default();
+    assert!(refused.contains("line=3 "), "{log}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use crossbeam_channel::Receiver;
 use jumpseat_log::LogError;
@@ -17,7 +18,7 @@ use crate::config::Config;
 use crate::confine::Trust;
 use crate::derived::Catalogue;
 use crate::identity::{
-    DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
+    DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
 };
 use crate::kinds::{self, Sources, StartError};
 use crate::logs;
@@ -163,6 +164,10 @@ impl RunningAgent {
         }
         let (tell_stats, news) = crossbeam_channel::unbounded();
         take_in(&mut server, control, news);
+        server.at_intervals(
+            |state: &State| state.derived.shared_window(),
+            |core| metrics::derived::sample_for_all(core, SystemTime::now().into()),
+        );
         join(&mut server, clients);
         // After the sampler is there, or definitions with operands of other agents would be refused first and then not.
         // What is wrong with the files is in the log; an agent without derived metrics is better than none.
@@ -295,6 +300,10 @@ pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, acces
         .indom(Indom::of(REASONS, |state: &State| state.sources.reasons()))
         .indom(Indom::of(SPANS, |state: &State| &state.spans.names))
         .indom(Indom::of(SPAN_BUCKETS, |state: &State| &state.spans.buckets))
+        .indom(
+            Indom::of(SPAN_BOUNDS, |state: &State| &state.spans.bounds)
+                .refreshed_by(|state: &mut State| state.spans.refresh_bounds()),
+        )
         .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
         .metrics(metrics::all(access))
         .subtree(FIELD_ROOT, FieldMetrics)

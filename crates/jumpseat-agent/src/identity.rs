@@ -32,6 +32,8 @@ pub(crate) const SPANS: u32 = registry::SPAN_SERIAL;
 pub(crate) const SPAN_BUCKETS: u32 = 7;
 /// Serial of the instance domain of (source, reason) pairs.
 pub(crate) const REASONS: u32 = 8;
+/// Serial of the instance domain of spans and upper bounds of durations.
+pub(crate) const SPAN_BOUNDS: u32 = 9;
 
 /// Clusters of derived metrics: [`ITEMS`] each.
 pub(crate) const DERIVED_CLUSTERS: RangeInclusive<u16> = 64..=127;
@@ -44,6 +46,8 @@ const REASONS_PER_SOURCE: Inst = 32;
 const _: () = assert!(Reason::COUNT <= REASONS_PER_SOURCE as usize);
 /// Instances of buckets have the span's instance times this in their number.
 const BUCKETS_PER_SPAN: Inst = 128;
+/// Instances of bounds have the span's instance times this in their number.
+const BOUNDS_PER_SPAN: Inst = 32;
 
 /// Names of labels.
 pub(crate) mod label {
@@ -105,6 +109,7 @@ pub(crate) fn indom_name(serial: u32) -> Option<&'static str> {
         REASONS => Some("per source and reason"),
         SPANS => Some("per source and span"),
         SPAN_BUCKETS => Some("per source, span and duration"),
+        SPAN_BOUNDS => Some("per source, span and upper bound"),
         _ => None,
     }
 }
@@ -145,6 +150,18 @@ pub(crate) fn bucket_of(inst: Inst) -> (Inst, usize) {
     (inst / BUCKETS_PER_SPAN, (inst % BUCKETS_PER_SPAN) as usize)
 }
 
+/// The instance of a span and an upper bound; the first ones of so many spans have one.
+pub(crate) fn bound_inst(span: Inst, bound: usize) -> Option<Inst> {
+    let bound = Inst::try_from(bound).ok().filter(|bound| *bound < BOUNDS_PER_SPAN);
+    debug_assert!(bound.is_some(), "more bounds than there is room for in an instance");
+    span.checked_mul(BOUNDS_PER_SPAN)?.checked_add(bound?)
+}
+
+/// The span and the bound of an instance.
+pub(crate) fn bound_of(inst: Inst) -> (Inst, usize) {
+    (inst / BOUNDS_PER_SPAN, (inst % BOUNDS_PER_SPAN) as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use jumpseat_source::registry::{FIELD_CLUSTER, FIELD_SERIAL, WellKnown};
@@ -156,8 +173,9 @@ mod tests {
     fn numbers_never_change() {
         assert_eq!((NAME, DEFAULT_DOMAIN), ("jumpseat", 400));
         assert_eq!((FIELD_ROOT, DERIVED_ROOT), ("jumpseat.field", "jumpseat.derived"));
-        let serials = [SOURCES, TYPES, STREAMS, FIELD_SERIAL, DERIVED_NAMES, SPANS, SPAN_BUCKETS, REASONS];
-        assert_eq!(serials, [1, 2, 3, 4, 5, 6, 7, 8]);
+        let serials =
+            [SOURCES, TYPES, STREAMS, FIELD_SERIAL, DERIVED_NAMES, SPANS, SPAN_BUCKETS, REASONS, SPAN_BOUNDS];
+        assert_eq!(serials, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!((FIELD_CLUSTER, DERIVED_CLUSTERS, ITEMS), (16, 64..=127, 1024));
         assert_eq!((REASONS_PER_SOURCE, BUCKETS_PER_SPAN), (32, 128));
         assert_eq!(derived_pmid(0), Pmid::new(0, 64, 0));
@@ -166,6 +184,7 @@ mod tests {
         assert_eq!(registry::field_pmid(400, 1024 + 7), Pmid::new(400, 17, 7));
         assert_eq!(bucket_inst(3, 5), Some(389));
         assert_eq!(bucket_of(389), (3, 5));
+        assert_eq!((BOUNDS_PER_SPAN, bound_inst(3, 5), bound_of(101)), (32, Some(101), (3, 5)));
         let words: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
         let kept = [
             "syntax",
@@ -221,7 +240,7 @@ mod tests {
             "derived",
         ];
         assert_eq!(clusters, kept);
-        let indoms = [1, 2, 3, 6, 7, 8].map(|serial| indom_name(serial).expect("one of ours"));
+        let indoms = [1, 2, 3, 6, 7, 8, 9].map(|serial| indom_name(serial).expect("one of ours"));
         let kept = [
             "per source",
             "per source and event type",
@@ -229,6 +248,7 @@ mod tests {
             "per source and span",
             "per source, span and duration",
             "per source and reason",
+            "per source, span and upper bound",
         ];
         assert_eq!(indoms, kept);
     }

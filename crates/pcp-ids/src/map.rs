@@ -18,6 +18,8 @@ use super::store::Store;
 pub struct IdMap {
     /// Without names that are retired.
     by_name: HashMap<Arc<str>, i32>,
+    /// The same by what is before the first blank, which for PCP is the name; only of names that have one.
+    by_word: HashMap<Box<str>, i32>,
     /// Sorted by id, with those that are retired.
     entries: Vec<Entry>,
     max: i32,
@@ -34,7 +36,13 @@ impl IdMap {
     pub fn load(path: Option<&Path>, max: i32) -> Result<IdMap, IdsError> {
         match path {
             Some(path) => IdMap::of(Store::lock(path)?, max),
-            None => Ok(IdMap { by_name: HashMap::new(), entries: Vec::new(), max, file: None }),
+            None => Ok(IdMap {
+                by_name: HashMap::new(),
+                by_word: HashMap::new(),
+                entries: Vec::new(),
+                max,
+                file: None,
+            }),
         }
     }
 
@@ -48,7 +56,8 @@ impl IdMap {
     }
 
     fn of(mut store: Store, max: i32) -> Result<IdMap, IdsError> {
-        let mut map = IdMap { by_name: HashMap::new(), entries: Vec::new(), max, file: None };
+        let mut map =
+            IdMap { by_name: HashMap::new(), by_word: HashMap::new(), entries: Vec::new(), max, file: None };
         let path = store.path().to_owned();
         let fail = |source| IdsError::Io { path: path.clone(), source };
         let mut text = store.read().map_err(fail)?;
@@ -89,19 +98,53 @@ impl IdMap {
             .map_err(|source| IdsError::Io { path: path.to_owned(), source })?;
         // Its user may be writing the last line.
         text.truncate(whole_lines(&text));
-        let mut map = IdMap { by_name: HashMap::new(), entries: Vec::new(), max, file: None };
+        let mut map =
+            IdMap { by_name: HashMap::new(), by_word: HashMap::new(), entries: Vec::new(), max, file: None };
         map.parse(path, &text)?;
         Ok(map)
     }
 
     /// A map that is not kept on file.
     pub fn in_memory() -> IdMap {
-        IdMap { by_name: HashMap::new(), entries: Vec::new(), max: MAX_ID, file: None }
+        IdMap {
+            by_name: HashMap::new(),
+            by_word: HashMap::new(),
+            entries: Vec::new(),
+            max: MAX_ID,
+            file: None,
+        }
     }
 
     /// The id of `name`, if it has one.
     pub fn get(&self, name: &str) -> Option<i32> {
         self.by_name.get(name).copied()
+    }
+
+    /// Who has this word as name, or as the beginning of the name up to the first blank: the id, and the whole name. With
+    /// several of these any one.
+    pub fn owner(&self, word: &str) -> Option<(i32, &str)> {
+        let id = self.get(word).or_else(|| self.by_word.get(word).copied())?;
+        Some((id, self.name(id)?))
+    }
+
+    /// Gives the name of `id` more text behind a blank, which is on disk before this returns. What is before the first
+    /// blank stays, and so does what C agents take for the name.
+    ///
+    /// # Errors
+    /// [`IdsError::Taken`] if `name` is not the id's with more behind it, or is another's; else as
+    /// [`IdMap::get_or_add`].
+    pub fn extend(&mut self, id: i32, name: &str) -> Result<(), IdsError> {
+        let taken = |taken_by| IdsError::Taken { id, name: name.to_owned(), taken_by };
+        let Some(old) = self.name(id).filter(|old| is_more(old, name)) else {
+            return Err(taken(Binding::Id(self.name(id).unwrap_or_default().to_owned())));
+        };
+        let old = old.to_owned();
+        if let Some(other) = self.get(name) {
+            return Err(taken(Binding::Name(other)));
+        }
+        self.append(&Entry { id, name: name.into(), key: None, used: now(), retired: false })?;
+        self.rename(&old, id, name);
+        Ok(())
     }
 
     /// The id of `name`; a new name gets one above the highest id so far, which is on disk before this returns: about
@@ -172,7 +215,7 @@ impl IdMap {
                 && !self.entries[at].retired
             {
                 self.entries[at].retired = true;
-                self.by_name.remove(&self.entries[at].name);
+                unbind(&mut self.by_name, &mut self.by_word, &self.entries[at]);
             }
         }
     }
@@ -190,7 +233,7 @@ impl IdMap {
             return false;
         }
         let entry = self.entries.remove(at);
-        self.by_name.remove(&entry.name);
+        unbind(&mut self.by_name, &mut self.by_word, &entry);
         true
     }
 
@@ -199,11 +242,11 @@ impl IdMap {
         if self.file.is_some() {
             return;
         }
-        let IdMap { entries, by_name, .. } = self;
+        let IdMap { entries, by_name, by_word, .. } = self;
         entries.retain(|entry| {
             let stays = ids.binary_search(&entry.id).is_err();
             if !stays {
-                by_name.remove(&entry.name);
+                unbind(by_name, by_word, entry);
             }
             stays
         });
@@ -241,6 +284,15 @@ impl IdMap {
 
     /// Adds a pair that is known to be free: to the file first.
     fn add(&mut self, id: i32, name: &str) -> Result<(), IdsError> {
+        let entry = Entry { id, name: name.into(), key: None, used: now(), retired: false };
+        self.append(&entry)?;
+        self.insert(entry);
+        Ok(())
+    }
+
+    /// Writes a line at the file's end, if there is a file, and what it says can come back.
+    fn append(&mut self, entry: &Entry) -> Result<(), IdsError> {
+        let name = &*entry.name;
         if name.is_empty()
             || name.contains(['\n', '\r', '\0'])
             || split_key(name).0.is_some()
@@ -248,22 +300,30 @@ impl IdMap {
         {
             return Err(IdsError::Name(name.to_owned()));
         }
-        let entry = Entry { id, name: name.into(), key: None, used: now(), retired: false };
         if let Some(store) = &mut self.file {
             let mut line = String::with_capacity(name.len() + 24);
-            push_line(&mut line, &entry);
+            push_line(&mut line, entry);
             // An identifier that was handed out is in archives by the time that the power fails.
             let appended = store.append(line.as_bytes());
             appended.map_err(|source| IdsError::Io { path: store.path().to_owned(), source })?;
         }
-        self.insert(entry);
         Ok(())
+    }
+
+    /// Puts a longer name in the place of one that is not retired.
+    fn rename(&mut self, old: &str, id: i32, name: &str) {
+        if let Ok(at) = self.position(id) {
+            self.by_name.remove(old);
+            let entry = &mut self.entries[at];
+            entry.name = name.into();
+            bind(&mut self.by_name, &mut self.by_word, entry);
+        }
     }
 
     fn insert(&mut self, entry: Entry) {
         let at = self.position(entry.id).unwrap_or_else(|at| at);
         if !entry.retired {
-            self.by_name.insert(entry.name.clone(), entry.id);
+            bind(&mut self.by_name, &mut self.by_word, &entry);
         }
         self.entries.insert(at, entry);
     }
@@ -294,6 +354,13 @@ impl IdMap {
                 (None, None) => self.insert(entry),
                 // A C agent leaves such lines behind and ignores them when loading.
                 (Some(id), Some(_)) if id == entry.id => {}
+                // It has got more text since, in this file's life.
+                (None, Some(old))
+                    if !entry.retired && self.get(old) == Some(entry.id) && is_more(old, &entry.name) =>
+                {
+                    let old = old.to_owned();
+                    self.rename(&old, entry.id, &entry.name);
+                }
                 (Some(id), _) => {
                     return Err(bad(number, LineError::DuplicateName(id, entry.name.to_string())));
                 }
@@ -303,6 +370,32 @@ impl IdMap {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a name is another one with more text behind a blank.
+fn is_more(old: &str, name: &str) -> bool {
+    name.strip_prefix(old).is_some_and(|more| more.len() > 1 && more.starts_with(' '))
+}
+
+/// What is before the first blank, of a name that has one.
+fn first_word(name: &str) -> Option<&str> {
+    name.split_once(' ').map(|(word, _)| word)
+}
+
+fn bind(by_name: &mut HashMap<Arc<str>, i32>, by_word: &mut HashMap<Box<str>, i32>, entry: &Entry) {
+    by_name.insert(entry.name.clone(), entry.id);
+    if let Some(word) = first_word(&entry.name) {
+        by_word.entry(word.into()).or_insert(entry.id);
+    }
+}
+
+fn unbind(by_name: &mut HashMap<Arc<str>, i32>, by_word: &mut HashMap<Box<str>, i32>, entry: &Entry) {
+    by_name.remove(&entry.name);
+    if let Some(word) = first_word(&entry.name)
+        && by_word.get(word) == Some(&entry.id)
+    {
+        by_word.remove(word);
     }
 }
 
@@ -500,6 +593,34 @@ mod tests {
         let map = IdMap::peek(&path, MAX_ID).unwrap();
         assert_eq!(map.iter().collect::<Vec<_>>(), [(0, "alpha")]);
         assert_eq!((map.len(), map.history().len()), (1, 4));
+    }
+
+    #[test]
+    fn a_name_gets_more_text_and_keeps_its_id() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        let mut map = IdMap::load(Some(&path), MAX_ID).unwrap();
+        for name in ["a_b", "c"] {
+            map.get_or_add(name).unwrap();
+        }
+        map.extend(0, "a_b a b").unwrap();
+        for (id, name) in [(0, "a_b a b"), (0, "x y"), (1, "c"), (1, "c "), (1, "cd e"), (7, "c d")] {
+            assert!(matches!(map.extend(id, name), Err(IdsError::Taken { .. })), "{id} {name:?}");
+        }
+        assert!(matches!(map.extend(1, "c d\ne"), Err(IdsError::Name(_))));
+        for save in [false, true] {
+            if save {
+                map.save().unwrap();
+            }
+            drop(map);
+            map = IdMap::load(Some(&path), MAX_ID).unwrap();
+            assert_eq!(map.iter().collect::<Vec<_>>(), [(0, "a_b a b"), (1, "c")]);
+            assert_eq!(map.owner("a_b"), Some((0, "a_b a b")));
+            assert_eq!((map.owner("c"), map.owner("a"), map.get("a_b")), (Some((1, "c")), None, None));
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 3);
+        map.retire([0]);
+        assert_eq!(map.owner("a_b"), None);
     }
 
     #[test]

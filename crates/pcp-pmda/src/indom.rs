@@ -150,7 +150,7 @@ pub struct Indom<S> {
 }
 
 pub(super) enum Where<S> {
-    Fixed(Instances),
+    Fixed(Box<Instances>),
     State(Locate<S>),
 }
 
@@ -167,7 +167,7 @@ impl<S> Indom<S> {
         for (id, name) in instances {
             table.add_as(id, name)?;
         }
-        Ok(Indom { serial, instances: Where::Fixed(table), refresh: None })
+        Ok(Indom { serial, instances: Where::Fixed(Box::new(table)), refresh: None })
     }
 
     /// A domain whose instances live in the agent's state, where callbacks can add and hide them.

@@ -14,6 +14,8 @@ use super::problem::{OutOfRange, limit};
 
 /// Range of the time between samples of other agents' metrics.
 pub const SAMPLE_INTERVAL: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(3600);
+/// Range of the window of the agent's own history, if there is one.
+const HISTORY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 /// Largest number of metrics of other agents in definitions: what one request to pmcd holds with ease.
 pub const MAX_OPERANDS: u32 = 8192;
 
@@ -29,6 +31,8 @@ pub struct DerivedConfig {
     /// Memory for the values that derived metrics remember, of all clients. When it is used up, clients that
     /// come new get `PM_ERR_AGAIN`.
     pub history_budget: ByteSize,
+    /// How often the agent samples for readers without a history; zero: never.
+    pub history: Interval,
     /// The pmcd that is asked for metrics of other agents, as a host specification. `None` is the one of this
     /// host for an agent under pmcd, and none for others.
     pub pmcd: Option<String>,
@@ -46,6 +50,7 @@ impl Default for DerivedConfig {
             files: None,
             portable: false,
             history_budget: ByteSize(64 << 20),
+            history: Interval(Duration::ZERO),
             pmcd: None,
             sample_interval: Interval(Duration::from_secs(1)),
             sample_budget: ByteSize(16 << 20),
@@ -74,6 +79,11 @@ impl DerivedConfig {
     }
 
     pub(crate) fn check_limits(&self) -> Result<(), OutOfRange> {
+        let (history, zero) = (self.history, Interval(Duration::ZERO));
+        limit(history == zero || HISTORY.contains(&history.0), ("derived", "history"), history, || {
+            let [least, most] = [HISTORY.start(), HISTORY.end()].map(|end| Interval(*end));
+            format!("{zero}, or {least} to {most}")
+        })?;
         let interval = self.sample_interval;
         limit(SAMPLE_INTERVAL.contains(&interval.0), ("derived", "sample_interval"), interval, || {
             let [least, most] = [SAMPLE_INTERVAL.start(), SAMPLE_INTERVAL.end()].map(|end| Interval(*end));

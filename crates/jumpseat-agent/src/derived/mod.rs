@@ -14,6 +14,8 @@
 //! Definitions that cannot be used keep their name and PMID (a client that asks gets `PM_ERR_BADDERIVE`)
 //! but are not listed, as in PCP; nor are those with operands whose metadata pmcd has not given yet (`PM_ERR_AGAIN`).
 //!
+//! If it is configured, the agent has a history of its own, for those who look once ([`shared`]).
+//!
 //! Cost of a fetch: the operands' callbacks once for each fetch, however many derived metrics it asks for,
 //! and one pass over the instances for each node of the expressions. With operands of other agents: that
 //! pass once for each sample that the client's fetches find.
@@ -24,12 +26,14 @@ pub(crate) mod files;
 mod foreign;
 mod session;
 mod sessions;
+mod shared;
 mod snapshot;
 mod steady;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
@@ -45,6 +49,7 @@ use catalogue::Metadata;
 use files::{Definitions, FilesError};
 use foreign::{Foreign, Needs};
 use sessions::Sessions;
+use shared::{Sampling, SharedHistory};
 use snapshot::Snapshot;
 
 pub(crate) use catalogue::Catalogue;
@@ -67,6 +72,10 @@ pub(crate) struct Derived {
     entries: BTreeMap<String, Entry>,
     by_pmid: FxHashMap<u32, String>,
     sessions: Sessions,
+    /// The agent's own history.
+    shared: SharedHistory,
+    /// [`DerivedConfig::history`].
+    window: Duration,
     /// Metrics of other agents.
     pub foreign: Foreign,
     generation: u64,
@@ -132,6 +141,8 @@ impl Derived {
             entries: BTreeMap::new(),
             by_pmid: FxHashMap::default(),
             sessions: Sessions::default(),
+            shared: SharedHistory::default(),
+            window: config.history.0,
             foreign: Foreign::new(&config),
             generation: 0,
             reloads: 0,
@@ -180,6 +191,9 @@ impl Derived {
             tracing::error!("{problem}");
         }
         self.history_budget = self.config.history_budget.0;
+        if self.window != self.config.history.0 || !self.shared.is_wanted() {
+            (self.window, self.shared) = (self.config.history.0, SharedHistory::default());
+        }
         let before = (self.foreign.host.clone(), self.max_operands);
         self.max_operands = self.config.max_operands as usize;
         self.foreign.configure(&self.config);
@@ -215,7 +229,7 @@ impl Derived {
 
     /// Memory for values of earlier fetches, of all clients, in bytes.
     pub(crate) fn history_bytes(&mut self) -> usize {
-        self.sessions.bytes()
+        self.sessions.bytes() + self.shared.bytes()
     }
 
     /// Clients that were told to come again, as there was no memory for their history.
@@ -231,7 +245,7 @@ impl Derived {
     }
 
     /// Changes the time between samples.
-    pub(crate) fn set_interval(&mut self, interval: std::time::Duration) {
+    pub(crate) fn set_interval(&mut self, interval: Duration) {
         self.foreign.set_interval(interval);
         self.follow();
     }
@@ -252,11 +266,15 @@ impl Derived {
             *registry = Registry::new(dialect);
             self.binder.reset();
             self.sessions.forget();
+            self.shared = SharedHistory::default();
         }
         // A definition that stays in the registry keeps the engine's PMID, and with it each client's history. So only
         // those go whose meaning has changed, by their own text or by what they are made of.
         let outdated = definitions::outdated(registry, &wanted, changed);
         registry.retain(|definition| !outdated.contains(&definition.name));
+        if !outdated.is_empty() {
+            self.shared.forget_columns();
+        }
         let mut registered = Vec::with_capacity(wanted.len());
         for wanted in wanted {
             match self.ids.get_or_add(&wanted.name) {
@@ -378,7 +396,8 @@ impl Derived {
             Status::Waiting => return Err(PmError::AGAIN),
             Status::Refused(_) => return Err(PmError::BADDERIVE),
         };
-        let mut session = self.sessions.take(call, self.history_budget)?;
+        let budget = self.history_budget.saturating_sub(self.shared.bytes() as u64);
+        let mut session = self.sessions.take(call, budget)?;
         let snapshot = needs.map(|needs| {
             if session.ask(call.pmid) {
                 self.foreign.join(call.pmid.local());
@@ -387,12 +406,35 @@ impl Derived {
             self.foreign.fresh(&needs)
         });
         let (registry, catalogue) = (Arc::clone(&self.registry), Arc::clone(&self.catalogue));
-        Ok(Computation { definition, registry, catalogue, session, snapshot })
+        let shared = self.shared.of(definition);
+        Ok(Computation { definition, registry, catalogue, session, shared, snapshot })
     }
 
     /// Takes back what [`Derived::begin`] gave: the client's history.
     pub(crate) fn end(&mut self, client: ClientId, computation: Computation) {
         self.sessions.put(client, computation.session);
+    }
+
+    /// How often the agent samples for everybody; `None`: never.
+    pub(crate) fn shared_window(&self) -> Option<Duration> {
+        (!self.window.is_zero() && self.shared.is_wanted()).then_some(self.window)
+    }
+
+    /// Begins a sample for everybody, of what is made of the agent's own metrics. It must be
+    /// [given back](Derived::end_shared).
+    pub(crate) fn begin_shared(&mut self) -> Sampling {
+        let own_only = |entry: &Entry| match entry.status {
+            Status::Usable { engine, needs: None, .. } => Some(engine),
+            _ => None,
+        };
+        let definitions = self.entries.values().filter_map(own_only).collect();
+        let (registry, catalogue) = (Arc::clone(&self.registry), Arc::clone(&self.catalogue));
+        Sampling::new(definitions, registry, catalogue, std::mem::take(&mut self.shared))
+    }
+
+    /// Takes back what [`Derived::begin_shared`] gave.
+    pub(crate) fn end_shared(&mut self, sampling: Sampling) {
+        self.shared = sampling.end(self.history_budget / 2);
     }
 
     /// Takes over what the sampler has found out, up to its sample: the values of this agent's own metrics at its time

@@ -100,6 +100,8 @@ pub(crate) struct Session {
     clock: Steady,
     /// Room for the values of one operand.
     values: Vec<InstanceValue>,
+    /// The fetch in which a definition was asked for first, so that there were no earlier values.
+    began: FxHashMap<Pmid, u64>,
     /// Bindings and history of what is made of samples. Apart from the others, with whom it must not share
     /// values: those are of a fetch, these of a sample.
     sampled: DerivedContext,
@@ -143,20 +145,48 @@ impl Session {
         self.context.reset();
         self.sampled.reset();
         self.results.clear();
+        self.began.clear();
     }
 
     /// Evaluates a definition over the agent's own metrics, under the client's profile, and writes what comes
-    /// out.
+    /// out. `shared`: what the agent's own history has, for who has none yet.
     ///
     /// # Errors
     /// The error of the value set.
     pub(crate) fn write<S>(
         &mut self,
-        (definition, registry, catalogue): (Pmid, &Registry, &Catalogue),
+        of: (Pmid, &Registry, &Catalogue),
+        shared: Option<&Column>,
         own: &mut OwnMetrics<'_, S>,
         call: &Call<'_>,
         values: &mut SetWriter<'_>,
     ) -> Result<(), PmError> {
+        let (definition, registry, _) = of;
+        // Those of definitions that are gone would stay for as long as the client does.
+        if self.began.len() > registry.definitions().len() {
+            self.began.retain(|pmid, _| registry.find_pmid(*pmid).is_some());
+        }
+        let number = call.fetch.number;
+        let shared = shared.filter(|_| *self.began.entry(definition).or_insert(number) == number);
+        self.evaluate(of, own, call, |column| {
+            let column = match (column, shared) {
+                (Ok(column), Some(shared)) if column.ids.is_empty() => shared,
+                (Err(_), Some(shared)) => shared,
+                (column, _) => column?,
+            };
+            write(column, values);
+            Ok(())
+        })
+    }
+
+    /// Evaluates a definition over the agent's own metrics, for the client and under the profile of `call`.
+    pub(super) fn evaluate<S, T>(
+        &mut self,
+        (definition, registry, catalogue): (Pmid, &Registry, &Catalogue),
+        own: &mut OwnMetrics<'_, S>,
+        call: &Call<'_>,
+        take: impl FnOnce(Result<&Column, PmError>) -> T,
+    ) -> T {
         let operands = Operands { own: RefCell::new(own), catalogue, call: *call, snapshot: None };
         let mut source = OperandSource(&operands);
         let mut context = self.context.attach(registry, &mut source);
@@ -167,11 +197,12 @@ impl Session {
             context.begin_fetch();
         }
         // Binds it, if this client has not used it before.
-        context.meta(definition)?;
+        if let Err(error) = context.meta(definition) {
+            return take(Err(error));
+        }
         let mut operand_values = AgentValues { operands: &operands, values: &mut self.values };
         let mut answers = context.answers(slice::from_ref(&definition), self.time);
-        write(answers.answer(definition, &mut operand_values).values()?, values);
-        Ok(())
+        take(answers.answer(definition, &mut operand_values).values())
     }
 
     /// Writes what comes out of a definition with the values of a sample. It is evaluated once for each sample
@@ -235,6 +266,8 @@ pub(crate) struct Computation {
     pub registry: Arc<Registry>,
     pub catalogue: Arc<Catalogue>,
     pub session: Box<Session>,
+    /// What the agent's own history has for it.
+    pub shared: Option<Arc<Column>>,
     /// For one that is computed from samples: the newest, or why there is none.
     pub snapshot: Option<Result<Arc<Snapshot>, PmError>>,
 }
@@ -252,7 +285,7 @@ impl Computation {
     ) -> Result<(), PmError> {
         let definition = (self.definition, &*self.registry, &*self.catalogue);
         match &self.snapshot {
-            None => self.session.write(definition, own, call, values),
+            None => self.session.write(definition, self.shared.as_deref(), own, call, values),
             Some(Ok(snapshot)) => self.session.write_sampled(definition, snapshot, own, call, values),
             Some(Err(error)) => Err(*error),
         }
@@ -273,7 +306,7 @@ fn write(column: &Column, values: &mut SetWriter<'_>) {
 }
 
 /// Memory of a column's values.
-fn bytes(column: &Column) -> usize {
+pub(super) fn bytes(column: &Column) -> usize {
     let values = match &column.values {
         Values::I32(values) => 4 * values.len(),
         Values::U32(values) => 4 * values.len(),

@@ -117,6 +117,51 @@ fn each_client_has_its_own_history_until_it_goes() {
 }
 
 #[test]
+fn who_has_no_history_yet_gets_the_agents_own() {
+    let history = |config: &mut DerivedConfig| config.history.0 = Duration::from_secs(10);
+    let definitions = "d = delta(jumpseat.control.recent)\nr = rate(jumpseat.control.recent)\nn = jumpseat.control.recent\n";
+    let mut fixture = Fixture::with(definitions, Clients::Alone, history);
+    let all = ["d", "r", "n"];
+    let values = |delta, rate, now| {
+        [Ok(vec![Value::I64(delta)]), Ok(vec![Value::Double(rate)]), Ok(vec![Value::U32(now)])]
+    };
+    let sample = |fixture: &mut Fixture, time, recent| {
+        let core = fixture.core();
+        core.state.limits.recent = recent;
+        crate::metrics::derived::sample_for_all(core, Timestamp::new(time, 0));
+    };
+    assert_eq!(fixture.core().state.derived.shared_window(), Some(Duration::from_secs(10)));
+    sample(&mut fixture, 100, 10);
+    let early = fixture.core().client_open();
+    assert_eq!(fixture.fetch(early, 105, 15, &all)[..2], [Ok(vec![]), Ok(vec![])]);
+    sample(&mut fixture, 110, 30);
+    // What has a value of its own is of now; what has none, of the last window. From the second fetch on all is its own.
+    let late = fixture.core().client_open();
+    assert_eq!(fixture.fetch(late, 112, 32, &all), values(20, 2.0, 32));
+    assert_eq!(fixture.fetch(late, 113, 37, &all), values(5, 5.0, 37));
+    assert_eq!(fixture.fetch(early, 115, 35, &all), values(20, 2.0, 35));
+    // A definition that means another thing has no value of what it meant.
+    assert!(fixture.rewrite(&definitions.replace("d = delta(", "d = 3 * delta(")));
+    let other = fixture.core().client_open();
+    assert_eq!(fixture.fetch(other, 116, 35, &["d"]), [Ok(vec![])]);
+    sample(&mut fixture, 120, 40);
+    sample(&mut fixture, 130, 45);
+    let other = fixture.core().client_open();
+    assert_eq!(fixture.fetch(other, 131, 45, &["d"]), [Ok(vec![Value::I64(15)])]);
+    // Too large: it is given up, and clients have their memory.
+    let derived = &mut fixture.core().state.derived;
+    let held = derived.history_bytes();
+    derived.history_budget = 1;
+    sample(&mut fixture, 140, 50);
+    assert_eq!(fixture.core().state.derived.shared_window(), None);
+    assert!(fixture.core().state.derived.history_bytes() < held);
+    // Off, as another configuration says.
+    fixture.core().state.derived.configure(DerivedConfig::default());
+    assert!(fixture.core().state.derived.read());
+    assert_eq!(fixture.core().state.derived.shared_window(), None);
+}
+
+#[test]
 fn no_rate_is_negative_because_the_clock_was_put_back() {
     let mut fixture = Fixture::new("r = rate(jumpseat.control.recent)\n");
     let client = fixture.core().client_open();

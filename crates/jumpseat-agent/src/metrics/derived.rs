@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
-use pcp_model::{Desc, PmError, Pmid};
+use pcp_model::{Desc, PmError, Pmid, Timestamp};
 use pcp_pmda::{Call, Core, OwnMetrics, SetWriter, Subtree, TextLevel};
 
 use crate::derived::{Entry, OwnOperands, Status, Wanted};
@@ -94,6 +94,15 @@ pub(crate) fn read_own(core: &mut Core<State>, operands: OwnOperands) {
         own.insert(pmid.local(), read.map(|()| values));
     }
     core.state.derived.set_sample(operands, own);
+}
+
+/// Has what is computed of the agent's own metrics computed for everybody, at a time.
+pub(crate) fn sample_for_all(core: &mut Core<State>, time: Timestamp) {
+    core.outside(time, |own, call| {
+        let mut sampling = own.state.derived.begin_shared();
+        sampling.evaluate(own, call);
+        own.state.derived.end_shared(sampling);
+    });
 }
 
 /// The start of a text, if it is longer than `most` bytes.

@@ -47,7 +47,7 @@ fn read(
     let mut work = fetch_work.of(call.fetch.number);
     let mut cursors = Vec::with_capacity(sources.len());
     // Who wants all instances also wants the first records of sources that do not exist yet.
-    streams.follow((call.client, call.attributes), kind, values.wants_all());
+    streams.follow((call.client, call.attributes, call.fetch.number), kind, values.wants_all());
     for (&inst, source) in sources.iter_mut() {
         if values.wants(inst) {
             if !source.may_be_read_by(call.attributes.identity()) {

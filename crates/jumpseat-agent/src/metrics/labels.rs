@@ -4,7 +4,8 @@ use pcp_model::Inst;
 use pcp_pmda::{LabelError, LabelList, LabelSubject};
 
 use crate::identity::{
-    NAME, REASONS, SOURCES, SPAN_BUCKETS, SPANS, STREAMS, TYPES, about, indom_name, label, reason_of,
+    NAME, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPANS, STREAMS, TYPES, about, indom_name, label,
+    reason_of,
 };
 use crate::state::State;
 use crate::state::source::Source;
@@ -53,6 +54,13 @@ fn of_instance(
                     Some(seconds) => labels.add(label::LE, seconds),
                     None => labels.add(label::LE, "+Inf"),
                 })
+        }
+        SPAN_BOUNDS => {
+            let (span, bound) = state.spans.of_bound(inst)?;
+            of_span(state, span, labels).and_then(|()| match bound {
+                Some(seconds) => labels.add(label::LE, seconds),
+                None => labels.add(label::LE, "+Inf"),
+            })
         }
         REASONS => {
             let (source, reason) = reason_of(inst);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::identity::{SOURCES, SPAN_BUCKETS, SPANS};
+use crate::identity::{SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPANS};
 use crate::state::State;
 use crate::state::spans::{SourceSpans, Span};
 use pcp_model::{Units, Value, ValueType};
@@ -58,6 +58,16 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
                 let counted = state.spans.of_bucket(inst).and_then(|(span, at)| span.histogram.get(at));
                 Ok(counted.map(|count| Value::U64(*count)))
             }),
+        Metric::new("jumpseat.span.bucket", ValueType::U64)
+            .indom(SPAN_BOUNDS)
+            .units(Units::COUNT)
+            .counter()
+            .each(|state: &mut State, _, inst| Ok(state.spans.below(inst).map(Value::U64))),
+        Metric::new("jumpseat.span.sum", ValueType::Double).indom(SPANS).units(Units::SECOND).counter().each(
+            |state: &mut State, _, inst| {
+                Ok(state.spans.get(inst).map(|span| Value::Double(span.time as f64 / 1e9)))
+            },
+        ),
         of_source("orphans", |source| source.orphans),
         of_source("duplicates", |source| source.duplicates),
         of_source("backwards", |source| source.backwards),

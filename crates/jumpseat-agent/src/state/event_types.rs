@@ -11,6 +11,8 @@ use super::sources::announced;
 pub(crate) struct EventTypes {
     names: Instances,
     by_inst: FxHashMap<Inst, EventType>,
+    /// How often it came out later how the type of one of them was sent.
+    renamed: u64,
 }
 
 /// One event type of one source.
@@ -18,7 +20,7 @@ pub(crate) struct EventTypes {
 pub(crate) struct EventType {
     /// The source's instance.
     pub source: Inst,
-    /// The type as events carry it.
+    /// The type as it was sent.
     pub event_type: String,
     /// Events so far.
     pub count: u64,
@@ -27,7 +29,7 @@ pub(crate) struct EventType {
 impl EventTypes {
     /// None yet.
     pub(crate) fn new() -> EventTypes {
-        EventTypes { names: Instances::in_memory(), by_inst: FxHashMap::default() }
+        EventTypes { names: Instances::in_memory(), by_inst: FxHashMap::default(), renamed: 0 }
     }
 
     /// The instance domain.
@@ -40,9 +42,17 @@ impl EventTypes {
         self.by_inst.get(&inst)
     }
 
+    /// Changes whenever labels of pairs do.
+    pub(crate) fn label_generation(&self) -> u64 {
+        self.names.active().len() as u64 + self.renamed
+    }
+
     /// Takes in a pair that the registry has announced; `count`: its events so far.
     pub(crate) fn add(&mut self, inst: Inst, name: &str, source: Inst, event_type: String, count: u64) {
-        if announced(self.names.add_as(inst, name), name) {
+        if let Some(known) = self.by_inst.get_mut(&inst) {
+            known.event_type = event_type;
+            self.renamed += 1;
+        } else if announced(self.names.add_as(inst, name), name) {
             self.by_inst.insert(inst, EventType { source, event_type, count });
         }
     }

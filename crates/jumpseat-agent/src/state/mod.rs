@@ -219,9 +219,10 @@ impl State {
 
     /// Changes whenever labels do: when a source, an event type or a stream is new, or a source reads elsewhere.
     pub(crate) fn label_generation(&self) -> u64 {
-        let instances = [&self.spans.names, &self.spans.buckets, self.types.names()];
+        let instances = [&self.spans.names, &self.spans.buckets, &self.spans.bounds];
         let instances: usize = instances.map(|instances| instances.active().len()).iter().sum();
-        self.sources.label_generation() + instances as u64 + self.streams.opened()
+        let named = self.sources.label_generation() + self.types.label_generation();
+        named + instances as u64 + self.streams.label_generation()
     }
 
     /// Takes in a name that the registry has announced.
@@ -231,6 +232,9 @@ impl State {
                 let logs = self.registry.logs().map(|logs| (logs, id));
                 let mut source = Source::new(name.into(), &self.limits, self.registry.domain(), gate, logs);
                 source.named = self.registry.is_named(&source.name);
+                if let Some(known) = self.registry.described(id) {
+                    source.sender.remember(known);
+                }
                 if let Some(source) = self.sources.add(id, source, &self.limits) {
                     self.streams.new_source(id, source, &self.fields);
                 }
@@ -265,13 +269,12 @@ impl State {
         }
         // A loss goes into the log where it happened: before the batch.
         source.enter(&delivery);
-        let name = Arc::clone(&source.name);
         self.sources.activate(inst);
         self.fields_folded += delivery.tallies.folded;
         self.types.count(&delivery.tallies.types);
         // Spans look at the records while they are still in the batch: the log takes it as a whole, and may drop some
         // of them at once. Room for open spans is made at the cost of any source, so all are needed, not only this.
-        self.spans.batch(&mut self.sources, (inst, &name), &delivery.batch, &self.fields);
+        self.spans.batch(&mut self.sources, inst, &delivery.batch, &self.fields);
         if let Some(source) = self.sources.get_mut(inst) {
             source.log.append(delivery.batch);
             // The others' evictions take from the same: there may be many logs, and there is one turn.

@@ -6,7 +6,7 @@ use jumpseat_log::{LogDir, SourceLog};
 use jumpseat_source::delivery::Peer;
 use jumpseat_source::ledger::{self, Sums};
 use jumpseat_source::origin::Labels;
-use jumpseat_source::registry::WellKnown;
+use jumpseat_source::registry::{Described, WellKnown};
 use jumpseat_source::rules::SourceRule;
 use jumpseat_source::{Cause, Delivery, Gate, Origin, Reason, Tallies};
 use pcp_event::Work;
@@ -220,6 +220,12 @@ impl Account {
 }
 
 impl Sender {
+    /// Takes over what is known from before the first delivery.
+    pub(crate) fn remember(&mut self, Described { origin, labels }: Described) {
+        self.origin = origin.map(Box::new);
+        self.labels = labels.map(Box::new);
+    }
+
     /// Takes over what a delivery says that is news. Whether labels made of it are others now.
     pub(crate) fn update(&mut self, delivery: &mut Delivery) -> bool {
         // Of connections that tell no peer, TCP ones, the last one that did stays.

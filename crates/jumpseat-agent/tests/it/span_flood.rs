@@ -32,7 +32,7 @@ fn take_in(
             names += 1;
         }
     }) {
-        spans.batch(open, (delivery.source, "default"), &delivery.batch, fields);
+        spans.batch(open, delivery.source, &delivery.batch, fields);
     }
     names
 }

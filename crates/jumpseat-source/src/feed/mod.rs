@@ -205,14 +205,12 @@ impl Feeder<'_> {
         match (&self.options.lines, self.session.encoder()) {
             (LineKind::Json, None) => {
                 self.report.sent -= u64::from(is_control(line));
-                self.session.line(line);
-                self.session.mark_frames(number);
+                self.session.input_line(line, number);
             }
             (LineKind::Plain { event_type, severity }, None) => {
                 self.line.clear();
                 put_plain(&mut self.line, &message(line), event_type.as_deref(), severity.as_deref());
-                self.session.line(&self.line);
-                self.session.mark_frames(number);
+                self.session.input_line(&self.line, number);
             }
             (LineKind::Plain { event_type, severity }, Some(encoder)) => {
                 let message = message(line);

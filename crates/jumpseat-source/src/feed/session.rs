@@ -69,6 +69,8 @@ pub(super) struct Session {
     counted: usize,
     /// From which frame on a line of the input has which distance to its frame: (frame, line), where that changes.
     marks: Vec<(u64, u64)>,
+    /// The number that the next line has for the server, if it lets itself be told.
+    told: Option<u64>,
 }
 
 impl Session {
@@ -85,8 +87,16 @@ impl Session {
         stream.set_read_timeout(Some(PATIENCE)).map_err(connect)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(connect)?;
         let (out, encoder) = (Vec::new(), None);
-        let mut session =
-            Session { stream, out, inbox: Vec::new(), encoder, frames: 0, counted: 0, marks: Vec::new() };
+        let mut session = Session {
+            stream,
+            out,
+            inbox: Vec::new(),
+            encoder,
+            frames: 0,
+            counted: 0,
+            marks: Vec::new(),
+            told: None,
+        };
         if options.binary {
             session.greet_binary(options, next)?
         } else {
@@ -110,10 +120,10 @@ impl Session {
         let answer = text(&answer);
         let parsed: Result<HelloLine, _> = serde_json::from_str(&answer);
         match (parsed, &options.source) {
-            (Ok(HelloLine { jumpseat: Hello { refused: Some(why) } }), Some(name)) => {
+            (Ok(HelloLine { jumpseat: Hello { refused: Some(why), .. } }), Some(name)) => {
                 return Err(FeedError::Source { name: name.clone(), why });
             }
-            (Ok(_), _) => {}
+            (Ok(HelloLine { jumpseat: hello }), _) => self.told = hello.line,
             (Err(_), _) => return Err(FeedError::Answer { socket: options.socket.clone(), answer }),
         }
         let Some(sender) = &options.sender else { return Ok(()) };
@@ -163,11 +173,22 @@ impl Session {
         self.out.len()
     }
 
+    /// Sends a line of the input, in the line framing. The server is told its number where it would count otherwise.
+    pub(super) fn input_line(&mut self, line: &[u8], number: u64) {
+        if self.told.is_some_and(|told| told != number) {
+            self.line(json!({"jumpseat": {"line": number}}).to_string().as_bytes());
+            self.told = Some(number);
+        }
+        self.line(line);
+        self.mark_frames(number);
+    }
+
     /// Sends a line, in the line framing.
     pub(super) fn line(&mut self, line: &[u8]) {
         self.out.extend_from_slice(line);
         self.out.push(b'\n');
         self.frames += 1;
+        self.told = self.told.map(|told| told + 1);
     }
 
     /// Sends a blank line, in the line framing; nothing in the binary one.
@@ -197,6 +218,9 @@ impl Session {
 
     /// The line that the server's line or frame number stands for.
     pub(super) fn line_of(&self, number: u64) -> u64 {
+        if self.told.is_some() {
+            return number;
+        }
         // Frames that define names belong to the record behind them.
         let next = self.marks.partition_point(|(frame, _)| *frame <= number);
         let at = next.checked_sub(1).and_then(|index| self.marks.get(index));
@@ -359,4 +383,5 @@ struct HelloLine {
 #[derive(Deserialize)]
 struct Hello {
     refused: Option<String>,
+    line: Option<u64>,
 }

@@ -20,7 +20,7 @@ impl Intake {
         shared: &mut Shared,
         replies: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let Control { source, clock, sender, next, ack, sync, missed, time } = parse(line)?;
+        let Control { source, clock, sender, next, ack, sync, missed, time, line: next_line } = parse(line)?;
         // The source first: a loss and the acknowledgement are of the source that the same line names.
         let mut refused = None;
         if let Some(name) = &source {
@@ -32,6 +32,10 @@ impl Intake {
         }
         if let Some(clock) = clock {
             self.set_clock(clock);
+        }
+        if let Some(number) = next_line {
+            // That of the next line is one more.
+            self.line = number.saturating_sub(1);
         }
         let known = match &sender {
             Some(id) => Some(self.set_sender(id.as_bytes(), next, arrived, shared)?),
@@ -58,7 +62,9 @@ impl Intake {
         }
         if ack {
             let used = source.filter(|_| refused.is_none()).unwrap_or_else(|| shared.default_name.clone());
-            let hello = json!({"jumpseat": {"version": wire::VERSION, "source": used, "refused": refused}});
+            let hello = json!({"jumpseat": {
+                "version": wire::VERSION, "source": used, "refused": refused, "line": self.line + 1,
+            }});
             replies.extend_from_slice(format!("{hello}\n").as_bytes());
         }
         if let Some(known) = known {
@@ -94,7 +100,7 @@ fn parse(line: &[u8]) -> Result<Control<SenderClock>, Refusal> {
         let detail = if is_clock {
             "not a clock: realtime, monotonic and boottime are allowed"
         } else {
-            "not a control line: source, clock, sender, next, ack, sync, missed and time are allowed"
+            "not a control line: source, clock, line, sender, next, ack, sync, missed and time are allowed"
         };
         Refusal::at(error.column().saturating_sub(1), Reason::Control, detail)
     })
@@ -112,6 +118,7 @@ struct ControlLine<C> {
 struct Control<C> {
     source: Option<String>,
     clock: Option<C>,
+    line: Option<u64>,
     sender: Option<String>,
     next: Option<u64>,
     #[serde(default)]

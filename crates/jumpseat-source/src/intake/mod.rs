@@ -90,7 +90,8 @@ pub struct Account {
 /// The first refusal of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstError {
-    /// Line number, or frame number, from 1; blank and control lines count.
+    /// Line number, as the sender counts if it says so; else from 1, and blank and control lines count. In the binary
+    /// framing the number of a frame.
     pub line: u64,
     /// What was wrong.
     pub refusal: Refusal,
@@ -468,10 +469,12 @@ impl Intake {
         // The first is kept, as the others are often its consequences.
         self.account.first_error.get_or_insert(FirstError { line, refusal });
         if let Some(held_back) = shared.report.allow(Instant::now()) {
+            let is_frame = matches!(self.framing, Framing::Binary(_) | Framing::Unknown);
             tracing::warn!(
                 connection = self.conn,
                 pid = self.peer.map(|peer| peer.pid),
-                line,
+                line = (!is_frame).then_some(line),
+                frame = is_frame.then_some(line),
                 column = refusal.column,
                 reason = refusal.reason.word(),
                 held_back,

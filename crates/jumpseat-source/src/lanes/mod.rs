@@ -176,6 +176,9 @@ impl Lanes {
         let source = registry.source_for(&name_text, self.names.taker)?;
         let id = LaneId(self.lanes.len() as u32);
         let log = registry.log(source, &name_text);
+        if let Some(origin) = &self.default_origin {
+            registry.describe(source, Some(origin), None);
+        }
         self.lanes.push(Lane {
             batch: Batch::default(),
             account: LaneAccount::new(id, source, self.default_origin.clone(), log),
@@ -320,11 +323,15 @@ impl Lanes {
 
     /// Tells where a source's records come from. Once is enough, until it changes.
     pub fn origin(&mut self, id: LaneId, origin: Origin) {
+        let source = self.lane(id).account.source();
+        self.names.registry().describe(source, Some(&origin), None);
         self.changed(id).set_origin(origin);
     }
 
     /// Tells what else is known of a source. Once is enough, until it changes.
     pub fn labels(&mut self, id: LaneId, labels: Labels) {
+        let source = self.lane(id).account.source();
+        self.names.registry().describe(source, None, Some(&labels));
         self.changed(id).set_labels(labels);
     }
 

@@ -2,14 +2,14 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::registry::{MAX_TYPE_NAME, Registry, Taker};
+use crate::registry::{MAX_SENT_NAME, Registry, Taker};
 use pcp_event::EventFlags;
 use pcp_model::Inst;
 
 /// Most spellings of event types a lane remembers, and the longest; others cost a look at the registry
 /// each.
 const MAX_SPELLINGS: usize = 1024;
-const MAX_SPELLING: usize = 2 * MAX_TYPE_NAME;
+const MAX_SPELLING: usize = MAX_SENT_NAME;
 
 /// An event type's place in its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::sent::SentName;
 use crate::gate::Gate;
 use pcp_model::{Inst, Pmid, ValueType};
 
@@ -17,15 +18,15 @@ pub enum Definition {
         /// What it lets through.
         gate: Arc<Gate>,
     },
-    /// An instance of the (source, event type) instance domain.
+    /// An instance of the (source, event type) instance domain. Told again if only its event type was not known before.
     EventType {
         /// Instance id.
         id: Inst,
         /// The source's instance id.
         source: Inst,
-        /// Instance name, `source/type`.
+        /// Instance name, `source/word`.
         name: String,
-        /// The event type alone.
+        /// The event type as it was sent.
         event_type: String,
     },
     /// An instance of the spans' instance domain.
@@ -34,10 +35,10 @@ pub enum Definition {
         id: Inst,
         /// The source's instance id.
         source: Inst,
-        /// Instance name, `source/span`.
+        /// Instance name, `source/word`.
         name: String,
-        /// The span's name alone.
-        span: String,
+        /// The span's name as it was sent.
+        span: SentName,
     },
     /// A metric below `jumpseat.field`.
     Field {

@@ -13,14 +13,18 @@
 //!
 //! * `names`: one kind of names: ids, cap, announcement; `taker`: who may take how many of them.
 //! * `fields`: fields and their metrics; `leaf`: what a field's metric is called.
+//! * `described`: what else is known of sources.
+//! * `sent`: names of event types and spans as they were sent, and as parts of instances.
 //! * `words`: what names may be. `retire`: which there are, and places that come back.
 
 mod config;
 mod definition;
+mod described;
 mod fields;
 mod leaf;
 mod names;
 mod retire;
+mod sent;
 mod taker;
 mod words;
 
@@ -32,6 +36,7 @@ use arc_swap::ArcSwap;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::gate::Gate;
+use super::origin::{Labels, Origin};
 use super::rules::Rules;
 use jumpseat_log::{LogDir, SourceLog};
 use leaf::{LeafNames, type_of_word};
@@ -42,14 +47,18 @@ use pcp_net::{Limiter, Who};
 
 pub use config::{RegistryConfig, RegistryError};
 pub use definition::Definition;
+pub use described::Described;
+use described::Descriptions;
 pub(crate) use fields::FieldCache;
 pub use fields::{FIELD_CLUSTER, FIRST_FREE, FieldRef, MAX_FIELD_NAME, MAX_FIELDS, WellKnown, field_pmid};
 pub(crate) use leaf::sanitize;
 pub use retire::{KnownName, known_names, retire};
+use sent::Place;
+pub use sent::{MAX_SENT_NAME, SentName};
 pub use taker::Taker;
 pub use words::{
     MAX_SOURCE_NAME, MAX_TYPE_NAME, NotASourceName, OTHER_TYPES, SOURCE_NAME_RULE, UNTYPED,
-    check_source_name, is_source_name, tidy_type,
+    check_source_name, is_source_name,
 };
 
 /// Serial of the id file, and of the instance domain, of sources.
@@ -88,6 +97,9 @@ pub struct Registry {
     fields: Names<FieldKind>,
     /// Taken while the lock of the fields is held, by nobody else.
     leaves: Mutex<LeafNames>,
+    /// Taken before the lock of event types or of spans: a word is for one name.
+    naming: Mutex<()>,
+    descriptions: Descriptions,
     /// Grows with each field.
     generation: AtomicU64,
     /// For gates of sources that are new.
@@ -111,11 +123,11 @@ struct SpanKind;
 #[derive(Debug)]
 struct FieldKind;
 
-/// A source and a name of an event type or span below it. The id file has them as `source/name`.
+/// A source and a name of an event type or span below it.
 #[derive(Clone, Debug)]
 struct Pair {
     source: Inst,
-    name: String,
+    name: SentName,
 }
 
 impl Kind for SourceKind {
@@ -157,6 +169,8 @@ impl Registry {
             fields: Names::load(config, config.max_fields.min(MAX_FIELDS), &announce)?,
             spans: Names::load(config, config.max_spans, &announce)?,
             leaves: Mutex::default(),
+            naming: Mutex::default(),
+            descriptions: Descriptions::load(config.dir.as_deref(), config.domain),
             generation: AtomicU64::new(0),
             rules: ArcSwap::from_pointee(config.rules.clone()),
             reserved: ArcSwap::from_pointee(config.reserved.clone()),
@@ -243,6 +257,16 @@ impl Registry {
         id.inspect_err(|_| self.sources.count_overflow())
     }
 
+    /// Tells where a source reads, and what its sender says of itself, if that is news.
+    pub(crate) fn describe(&self, source: Inst, origin: Option<&Origin>, labels: Option<&Labels>) {
+        self.descriptions.tell(source, origin, labels, |source| self.sources.is_live(source));
+    }
+
+    /// What is known of a source besides its name, from lives before and this one. Never waits for a disk.
+    pub fn described(&self, source: Inst) -> Option<Described> {
+        self.descriptions.get(source)
+    }
+
     /// Who may send in the name of a source, besides root and the configuration; `None`: whoever may send at all.
     pub fn senders(&self, source: &str) -> Option<Who> {
         let named = self.rules.load().senders_of(source);
@@ -310,19 +334,16 @@ impl Registry {
 
     /// The same, for somebody who may take a share of the names only.
     pub fn event_type_for(&self, source: Inst, event_type: Option<&[u8]>, taker: Taker) -> Option<Inst> {
-        let define = |name: &str| {
-            let text = self.text_of(source, name);
-            // Built before the lock of the types is taken: no two locks are held at once here.
-            let pair = Pair { source, name: name.to_owned() };
-            self.types.define((&text, taker), cap_of(name), |id| type_definition(id, &text, pair))
+        let define = |name: &SentName| {
+            self.pair(&self.types, (source, name, taker), |id, instance| {
+                type_definition(id, instance, Pair { source, name: name.clone() })
+            })
         };
-        let name = event_type.map_or_else(|| UNTYPED.to_owned(), tidy_type);
-        match define(&name) {
+        match define(&SentName::of(event_type)) {
             Ok(id) => Some(id),
-            Err(_) if name == OTHER_TYPES => None,
             Err(_) => {
                 self.types.count_overflow();
-                define(OTHER_TYPES).ok()
+                define(&SentName::Other).ok()
             }
         }
     }
@@ -333,16 +354,16 @@ impl Registry {
         let pair = self.types.kept(event_type);
         debug_assert!(pair.is_some(), "event type {event_type} was never handed out");
         let Some(Pair { source, name }) = pair else { return };
-        let define = |name: &str| {
-            let text = self.text_of(source, name);
-            self.spans.define((&text, taker), cap_of(name), |id| {
-                ((), Definition::Span { id, source, name: text.clone(), span: name.to_owned() })
+        let define = |name: &SentName| {
+            self.pair(&self.spans, (source, name, taker), |id, instance| {
+                let (name, span) = (instance.to_owned(), name.clone());
+                ((), Definition::Span { id, source, name, span })
             })
         };
         if define(&name) == Err(NoId::Full) {
             self.spans.count_overflow();
             // What cannot be stored was complained about, and is tried again with the next lane.
-            let _ = define(OTHER_TYPES);
+            let _ = define(&SentName::Other);
         }
     }
 
@@ -374,11 +395,30 @@ impl Registry {
         field_pmid(self.domain, id as u16)
     }
 
-    /// `source/name`, as in the id file and as the instance's name.
-    fn text_of(&self, source: Inst, name: &str) -> String {
+    /// The id of a name below a source. `define` is told the id and the name of the instance.
+    fn pair<K: Kind>(
+        &self,
+        names: &Names<K>,
+        (source, name, taker): (Inst, &SentName, Taker),
+        define: impl Fn(Inst, &str) -> (K::Kept, Definition),
+    ) -> Result<Inst, NoId> {
         let source_name = self.sources.name(source);
         debug_assert!(source_name.is_some(), "source {source} was never handed out");
-        format!("{}/{name}", source_name.unwrap_or_default())
+        let source_name = source_name.unwrap_or_default();
+        // Nobody else may get a word between the look at the words that there are and the new one.
+        let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        let instance_of = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();
+        let text = match names.look(|ids| name.place(&source_name, ids)) {
+            Place::Text(text) => text,
+            Place::Claim(id, text) => {
+                names.extend(id, &text, |id| define(id, &instance_of(&text)))?;
+                text
+            }
+            Place::None => return Err(NoId::Full),
+        };
+        // One instance per source beyond the cap, so that nothing goes uncounted.
+        let cap = if *name == SentName::Other { Cap::Waived } else { Cap::Applies };
+        names.define((&text, taker), cap, |id| define(id, &instance_of(&text)))
     }
 
     fn source_definition(&self, id: Inst, name: &str) -> (Arc<Gate>, Definition) {
@@ -419,10 +459,9 @@ impl Registry {
     fn announce_known(&self) -> Result<(), RegistryError> {
         self.sources.announce_known(|_| {}, |id, name| Ok(Some(self.source_definition(id, name))))?;
         let announce_type = |id, text: &str| {
-            let known =
-                text.split_once('/').and_then(|(source, name)| Some((self.sources.get(source)?, name)));
-            let (source, name) = known.ok_or("source/type with a known source")?;
-            Ok(Some(type_definition(id, text, Pair { source, name: name.to_owned() })))
+            let known = sent::parse(text).and_then(|known| Some((self.sources.get(known.source)?, known)));
+            let (source, known) = known.ok_or("source/type with a known source")?;
+            Ok(Some(type_definition(id, known.instance, Pair { source, name: known.name })))
         };
         self.types.announce_known(|_| {}, announce_type)?;
         // What others are called depends on those that are retired, too.
@@ -452,14 +491,9 @@ fn parse_field(text: &str) -> Option<(ValueType, &str)> {
     Some((type_of_word(word)?, field))
 }
 
-/// One instance per source beyond the cap, so that nothing goes uncounted.
-fn cap_of(name: &str) -> Cap {
-    if name == OTHER_TYPES { Cap::Waived } else { Cap::Applies }
-}
-
-fn type_definition(id: Inst, text: &str, pair: Pair) -> (Pair, Definition) {
-    let Pair { source, name } = pair.clone();
-    (pair, Definition::EventType { id, source, name: text.to_owned(), event_type: name })
+fn type_definition(id: Inst, instance: &str, pair: Pair) -> (Pair, Definition) {
+    let (source, event_type) = (pair.source, pair.name.as_str().to_owned());
+    (pair, Definition::EventType { id, source, name: instance.to_owned(), event_type })
 }
 
 /// For filters on the threads of sources.
@@ -526,7 +560,7 @@ mod tests {
             id: kind,
             source: app,
             name: "app/GET_/x_y".to_owned(),
-            event_type: "GET_/x_y".to_owned()
+            event_type: "GET /x y".to_owned()
         }));
         drop(registry);
 
@@ -543,6 +577,55 @@ mod tests {
             "the next free id"
         );
         assert_eq!(leaves(&definitions), ["16.20 a_b_3 64"]);
+    }
+
+    #[test]
+    fn names_that_look_alike_are_told_apart_and_stay_so() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        // Of a release that did not tell them apart.
+        std::fs::write(dir.path().join("400.1"), "2 0 2147483647\n0 1 app\n").expect("write");
+        std::fs::write(dir.path().join("400.2"), "2 0 2147483647\n0 1 app/x_y\n1 1 app/a_b\n")
+            .expect("write");
+        std::fs::write(dir.path().join("400.6"), "2 0 2147483647\n7 1 app/x_y\n").expect("write");
+        let config = RegistryConfig { dir: Some(dir.path().to_owned()), ..RegistryConfig::new(400) };
+        let ids = |registry: &Registry| {
+            ["x y", "x_y", "x\ty"].map(|name| {
+                let id = registry.event_type(0, Some(name.as_bytes())).expect("stored");
+                registry.span(id, Taker::Trusted);
+                id
+            })
+        };
+        let labels = |definitions: &Receiver<Definition>| {
+            let mut told = std::collections::BTreeMap::new();
+            for definition in definitions.try_iter() {
+                match definition {
+                    Definition::EventType { id, name, event_type, .. } => {
+                        told.insert((TYPE_SERIAL, id), (name, event_type));
+                    }
+                    Definition::Span { id, name, span, .. } => {
+                        told.insert((SPAN_SERIAL, id), (name, span.as_str().to_owned()));
+                    }
+                    _ => {}
+                }
+            }
+            told.into_values().collect::<Vec<_>>()
+        };
+        let (registry, definitions) = Registry::open(&config).expect("open");
+        assert_eq!(labels(&definitions)[0].1, "x_y");
+        assert_eq!(ids(&registry), [0, 2, 3]);
+        let told = labels(&definitions);
+        let types = [("app/x_y", "x y"), ("app/x_y~b97783", "x_y"), ("app/x_y~e2f429", "x\ty")];
+        let pair = |(name, sent): (&str, &str)| (name.to_owned(), sent.to_owned());
+        assert_eq!(told, [types, types].concat().into_iter().map(pair).collect::<Vec<_>>());
+        drop(registry);
+        let (registry, definitions) = Registry::open(&config).expect("open again");
+        let known = labels(&definitions);
+        assert_eq!(ids(&registry), [0, 2, 3]);
+        assert_eq!(known[0], pair(types[0]));
+        assert_eq!(known[1], pair(("app/a_b", "a_b")), "nobody has come for it yet");
+        assert_eq!(known[2..4], told[1..3]);
+        assert_eq!(labels(&definitions), told[3..], "spans are told as they come again");
+        assert_eq!(registry.event_type(0, Some(b"a b")), Some(1));
     }
 
     #[test]

@@ -138,6 +138,12 @@ impl<K: Kind> Names<K> {
         self.lock().ids.name(id).map(str::to_owned)
     }
 
+    /// Whether an id means a name that is not retired.
+    pub(super) fn is_live(&self, id: Inst) -> bool {
+        let table = self.lock();
+        table.ids.name(id).is_some_and(|name| table.ids.get(name) == Some(id))
+    }
+
     /// What is kept of a name that the core knows.
     pub(super) fn kept(&self, id: Inst) -> Option<K::Kept>
     where
@@ -191,6 +197,29 @@ impl<K: Kind> Names<K> {
             table.announce(id, define(id));
         }
         Ok(id)
+    }
+
+    /// A look at the ids.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&IdMap) -> T) -> T {
+        look(&self.lock().ids)
+    }
+
+    /// Gives the name of an id more text ([`IdMap::extend`]), and tells the core anew if it knows the name.
+    pub(super) fn extend(
+        &self,
+        id: Inst,
+        text: &str,
+        define: impl FnOnce(Inst) -> (K::Kept, Definition),
+    ) -> Result<(), NoId> {
+        let mut table = self.lock();
+        table.ids.extend(id, text).map_err(|error| {
+            table.complain(K::WHAT, text, &error);
+            NoId::Store
+        })?;
+        if table.announced.contains_key(&id) {
+            table.announce(id, define(id));
+        }
+        Ok(())
     }
 
     /// Binds a name to an id of its own, or checks that it is.

@@ -10,7 +10,7 @@ use pcp_model::Inst;
 
 use super::fields::FIRST_FREE;
 use super::names::Kind;
-use super::{FieldKind, RegistryError, SourceKind, SpanKind, TypeKind};
+use super::{FieldKind, RegistryError, SourceKind, SpanKind, TypeKind, sent};
 
 /// A name on file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct KnownName {
     pub kind: &'static str,
     /// Its number.
     pub id: Inst,
-    /// As on file: `source/type`, `source/span`, `source`, or the type of a field's values and its name.
+    /// `source/type`, `source/span` with the names as they were sent; `source`; or the type of a field's values and its name.
     pub name: String,
     /// When it was last known to be in use, in seconds since the epoch.
     pub used: u64,
@@ -82,7 +82,12 @@ pub fn retire(dir: &Path, domain: u16, before: u64, dry_run: bool) -> Result<Vec
 
 impl Names {
     fn known(&self, id: Inst) -> KnownName {
-        let name = self.ids.name(id).unwrap_or_default().to_owned();
+        let text = self.ids.name(id).unwrap_or_default();
+        let is_pair = self.kind == <TypeKind as Kind>::WHAT || self.kind == <SpanKind as Kind>::WHAT;
+        let name = match sent::parse(text).filter(|_| is_pair) {
+            Some(known) => format!("{}/{}", known.source, known.name.as_str()),
+            None => text.to_owned(),
+        };
         KnownName { kind: self.kind, id, name, used: self.ids.last_used(id).unwrap_or_default() }
     }
 }

@@ -1,10 +1,8 @@
 //! What names of sources and event types may be.
 
-use pcp_model::text::cut;
-
 /// Longest source name in bytes.
 pub const MAX_SOURCE_NAME: usize = 64;
-/// Longest event type in bytes, as far as counting by type goes.
+/// Longest beginning of an event type or a span's name in the name of its instance, in bytes.
 pub const MAX_TYPE_NAME: usize = 64;
 /// Counted under this event type: events without a type.
 pub const UNTYPED: &str = "(none)";
@@ -37,16 +35,6 @@ pub fn is_source_name(name: &str) -> bool {
 /// It is no source name; the message says what one is.
 pub fn check_source_name(name: &str) -> Result<(), NotASourceName> {
     if is_source_name(name) { Ok(()) } else { Err(NotASourceName { name: name.to_owned() }) }
-}
-
-/// Event types as part of an instance name: no blanks, no control characters, bounded.
-pub fn tidy_type(event_type: &[u8]) -> String {
-    let text = String::from_utf8_lossy(event_type);
-    let tidy: String = cut(&text, MAX_TYPE_NAME)
-        .chars()
-        .map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c })
-        .collect();
-    if tidy.is_empty() { UNTYPED.to_owned() } else { tidy }
 }
 
 #[cfg(test)]

@@ -255,7 +255,7 @@ fn sources_by_hello_and_by_line() {
     );
     assert_eq!(
         String::from_utf8_lossy(&desk.replies),
-        "{\"jumpseat\":{\"refused\":null,\"source\":\"app\",\"version\":1}}\n"
+        "{\"jumpseat\":{\"line\":3,\"refused\":null,\"source\":\"app\",\"version\":1}}\n"
     );
 }
 
@@ -279,10 +279,24 @@ fn control_lines() {
     assert_eq!(
         String::from_utf8_lossy(&desk.replies),
         "{\"jumpseat\":{\"accepted\":2,\"missed\":0,\"rejected\":0,\"synced\":42}}\n\
-         {\"accepted\":3,\"first_error\":{\"column\":21,\"detail\":\"not a control line: source, clock, sender, next, ack, \
+         {\"accepted\":3,\"first_error\":{\"column\":21,\"detail\":\"not a control line: source, clock, line, sender, next, ack, \
          sync, missed and time are allowed\",\"line\":5,\"reason\":\"control\"},\"missed\":0,\"rejected\":1,\
          \"truncated\":0}\n"
     );
+}
+
+#[test]
+fn lines_have_the_numbers_that_the_sender_says() {
+    let mut desk = Desk::new(ROOMY);
+    desk.feed(b"{\"jumpseat\":{\"source\":\"app\"}}\n{\"jumpseat\":{\"line\":70}}\n{}\n\n{\"a\":}\n{oops\n");
+    desk.finish();
+    let replies = String::from_utf8_lossy(&desk.replies);
+    assert!(replies.contains("\"line\":72"), "{replies}");
+    let mut desk = Desk::new(ROOMY);
+    desk.feed(b"{\"jumpseat\":{\"line\":18446744073709551615}}\n{oops\n");
+    desk.finish();
+    let replies = String::from_utf8_lossy(&desk.replies);
+    assert!(replies.contains("\"line\":18446744073709551615"), "{replies}");
 }
 
 #[test]

@@ -184,10 +184,16 @@ fn hint_types(context: &mut Context, call: &Call, metric: &str, desc: &Desc, tex
     }
     let counts = context.pmid("jumpseat.event.count").and_then(|pmid| context.desc(pmid));
     let Ok(known) = counts.and_then(|desc| context.instances(desc.indom)) else { return };
-    // Instances are called source/type.
+    // Instances are called source/type, with underscores for blanks.
     let types: Vec<String> =
         known.iter().filter_map(|known| Some(known.name.split_once('/')?.1.to_owned())).collect();
-    for wanted in wanted.into_iter().filter(|wanted| !types.iter().any(|known| known == wanted)) {
+    let blank = |c: char| c.is_whitespace() || c.is_control();
+    let has_come = |wanted: &str| {
+        let word = wanted.replace(blank, "_");
+        // Long ones are cut there.
+        types.iter().any(|known| *known == word || (known.len() > 60 && word.starts_with(known)))
+    };
+    for wanted in wanted.into_iter().filter(|wanted| !has_come(wanted)) {
         let near = nearest(wanted, types.iter().map(String::as_str));
         let hint = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
         complain!("{}: no event of type {wanted:?} has come yet{hint}", call.name);

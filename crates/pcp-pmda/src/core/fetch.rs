@@ -4,7 +4,7 @@ use super::Core;
 use crate::call::{Attributes, Call, ClientId};
 use crate::own::OwnMetrics;
 use crate::set::SetWriter;
-use pcp_model::{Desc, InDom, InstanceValue, PmError, Pmid, Profile};
+use pcp_model::{Desc, InDom, InstanceValue, PmError, Pmid, Profile, Timestamp};
 use pcp_pdu::{EncodeError, ResultWriter};
 
 /// An answer with less room than this is full. Errors in place of values fit in for all metrics that a client
@@ -102,6 +102,35 @@ impl<S> Core<S> {
             scratch: &mut self.scratch,
         };
         own.values(&call, pmid, out)
+    }
+
+    /// Has the agent's own metrics read outside of any request, at one time as in a fetch: for nobody in particular, and of
+    /// all instances.
+    pub fn outside<T>(
+        &mut self,
+        time: Timestamp,
+        read: impl FnOnce(&mut OwnMetrics<'_, S>, &Call<'_>) -> T,
+    ) -> T {
+        self.begin_fetch(time);
+        let (attributes, profile) = (Attributes::default(), Profile::default());
+        let call = Call {
+            // As in `own_values`.
+            client: ClientId { slot: u32::MAX, generation: u32::MAX },
+            attributes: &attributes,
+            profile: &profile,
+            pmid: Pmid::new(self.domain, 0, 0),
+            indom: InDom::NULL,
+            fetch: self.stamp,
+        };
+        let mut own = OwnMetrics {
+            state: &mut self.state,
+            metrics: &self.metrics,
+            table: &self.table,
+            indoms: &self.indoms,
+            indom_table: &self.indom_table,
+            scratch: &mut self.scratch,
+        };
+        read(&mut own, &call)
     }
 
     /// Names and descriptors of the metrics with a fixed name, in no particular order.

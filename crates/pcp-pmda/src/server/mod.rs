@@ -188,6 +188,23 @@ impl Handle {
 type Hook<S> = Box<dyn FnMut(&mut S)>;
 type CoreHook<S> = Box<dyn FnMut(&mut Core<S>)>;
 type ReadyFn<S> = Box<dyn Fn(&S) -> bool>;
+type PeriodFn<S> = Box<dyn Fn(&S) -> Option<Duration>>;
+
+/// What is done now and then.
+struct Tick<S> {
+    /// How often, for now.
+    period: PeriodFn<S>,
+    /// When it was done last, or would have been.
+    last: Instant,
+    hook: CoreHook<S>,
+}
+
+impl<S> Tick<S> {
+    /// When it is to be done next.
+    fn due(&self, state: &S) -> Option<Instant> {
+        self.last.checked_add((self.period)(state)?)
+    }
+}
 
 /// The event loop around a [`Core`].
 pub struct Server<S> {
@@ -212,7 +229,7 @@ pub struct Server<S> {
     signals: Option<Signals>,
     on_wake: Option<CoreHook<S>>,
     on_reload: Option<Hook<S>>,
-    tick: Option<(Duration, Instant, Hook<S>)>,
+    tick: Option<Tick<S>>,
     ready: Option<ReadyFn<S>>,
     is_ready: Option<bool>,
     results: ResultWriter,
@@ -298,8 +315,18 @@ impl<S> Server<S> {
     }
 
     /// Sets what is called every `period`.
-    pub fn every(&mut self, period: Duration, hook: impl FnMut(&mut S) + 'static) {
-        self.tick = Some((period, Instant::now() + period, Box::new(hook)));
+    pub fn every(&mut self, period: Duration, mut hook: impl FnMut(&mut S) + 'static) {
+        self.at_intervals(move |_| Some(period), move |core| hook(&mut core.state));
+    }
+
+    /// Sets what is called at intervals, in place of [`Server::every`]. `period` says how long they are, as of now, or that
+    /// nothing is to be done.
+    pub fn at_intervals(
+        &mut self,
+        period: impl Fn(&S) -> Option<Duration> + 'static,
+        hook: impl FnMut(&mut Core<S>) + 'static,
+    ) {
+        self.tick = Some(Tick { period: Box::new(period), last: Instant::now(), hook: Box::new(hook) });
     }
 
     /// Sets what tells whether requests from pmcd can be answered; asked after each hook. Without it the agent

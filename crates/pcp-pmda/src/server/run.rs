@@ -140,7 +140,7 @@ impl<S> Server<S> {
         if self.pmcd_busy || !self.busy.is_empty() {
             return Some(Duration::ZERO);
         }
-        let tick = self.tick.as_ref().map(|(_, next, _)| *next);
+        let tick = self.tick.as_ref().and_then(|tick| tick.due(&self.core.state));
         let check = self.pmcd.as_ref().and_then(PmcdLine::next_check);
         let next = [tick, check, self.clients.next_due(), self.accept_again].into_iter().flatten().min()?;
         // One more millisecond: the system's clock of waits is coarser than ours.
@@ -149,12 +149,12 @@ impl<S> Server<S> {
 
     fn run_timers(&mut self) -> Result<(), ServeError> {
         let now = Instant::now();
-        if let Some((period, next, hook)) = &mut self.tick
-            && *next <= now
+        if let Some(tick) = &mut self.tick
+            && tick.due(&self.core.state).is_some_and(|due| due <= now)
         {
             // Ticks that were missed are not made up for.
-            *next = now + *period;
-            hook(&mut self.core.state);
+            tick.last = now;
+            (tick.hook)(&mut self.core);
             self.check_ready()?;
         }
         if let Some(pmcd) = &mut self.pmcd

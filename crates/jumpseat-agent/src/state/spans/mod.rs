@@ -12,10 +12,12 @@
 //! **Cost:** a START and its END together are two hashes of the id, two look-ups in the table of open spans, and one
 //! of the name. No allocation once the tables have grown.
 
+mod bounds;
 mod buckets;
 mod source;
 mod stats;
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Instant;
 
@@ -24,7 +26,7 @@ use rustc_hash::FxHashMap;
 use super::fields::Fields;
 use crate::config::SpansConfig;
 use crate::identity::{bucket_inst, bucket_of};
-use jumpseat_source::registry::{OTHER_TYPES, UNTYPED, WellKnown, tidy_type};
+use jumpseat_source::registry::{MAX_SENT_NAME, SentName, WellKnown};
 use jumpseat_wire::severity;
 use pcp_event::EventFlags;
 use pcp_event::batch::{Batch, record_time};
@@ -44,7 +46,8 @@ pub use stats::Span;
 pub(crate) const MAX_EARLY: usize = 4096;
 /// Most spellings of names that a source remembers, and the longest; others cost a look-up each.
 const MAX_SPELLINGS: usize = 4096;
-const MAX_SPELLING: usize = 128;
+const MAX_SPELLING: usize = MAX_SENT_NAME;
+
 /// The span names of all sources and their figures. What is open is with the sources ([`SpansBySource`]).
 #[derive(Debug)]
 pub struct Spans {
@@ -54,9 +57,15 @@ pub struct Spans {
     pub names: Instances,
     /// The instance domain of spans and buckets: those with spans in them.
     pub buckets: Instances,
+    /// The instance domain of spans and upper bounds, as of when somebody asked for it last.
+    pub bounds: Instances,
+    /// The spans that it has.
+    bounded: Vec<Inst>,
     /// Spans whose name has no instance at all, as its id could not be stored.
     pub untold: u64,
     by_inst: FxHashMap<Inst, Span>,
+    /// Instances by source and name.
+    by_name: FxHashMap<Inst, HashMap<SentName, Inst>>,
     /// Sources that have sent anything that begins or ends a span.
     sources: usize,
     /// Open spans, over all sources.
@@ -77,8 +86,11 @@ impl Spans {
             limits,
             names: Instances::in_memory(),
             buckets: Instances::in_memory(),
+            bounds: Instances::in_memory(),
+            bounded: Vec::new(),
             untold: 0,
             by_inst: FxHashMap::default(),
+            by_name: FxHashMap::default(),
             sources: 0,
             open: 0,
             keys: RandomState::new(),
@@ -90,10 +102,11 @@ impl Spans {
         }
     }
 
-    /// Takes in a name.
-    pub fn define(&mut self, id: Inst, source: Inst, name: &str, span: String) {
+    /// Takes in a name: that of its instance, and as it was sent.
+    pub fn define(&mut self, id: Inst, source: Inst, name: &str, span: SentName) {
         if self.names.add_as(id, name).is_ok() {
-            self.by_inst.insert(id, Span::new(source, span));
+            self.by_inst.insert(id, Span::new(source, span.as_str().to_owned()));
+            self.by_name.entry(source).or_default().insert(span, id);
         }
     }
 
@@ -130,13 +143,7 @@ impl Spans {
     }
 
     /// Takes in the records of a batch of a source.
-    pub fn batch(
-        &mut self,
-        sources: &mut impl SpansBySource,
-        (source, source_name): (Inst, &str),
-        batch: &Batch,
-        fields: &Fields,
-    ) {
+    pub fn batch(&mut self, sources: &mut impl SpansBySource, source: Inst, batch: &Batch, fields: &Fields) {
         const MARKS: u32 = EventFlags::START.0 | EventFlags::END.0;
         let mut now = None;
         for record in (0..batch.len()).filter_map(|at| batch.get(at)) {
@@ -157,7 +164,7 @@ impl Spans {
                 }
                 now
             });
-            self.record(sources, (source, source_name), flags, record, now);
+            self.record(sources, source, flags, record, now);
         }
     }
 
@@ -204,7 +211,7 @@ impl Spans {
     fn record(
         &mut self,
         sources: &mut impl SpansBySource,
-        (source, source_name): (Inst, &str),
+        source: Inst,
         flags: EventFlags,
         record: &[u8],
         now: Instant,
@@ -221,7 +228,7 @@ impl Spans {
             let name = params(record)
                 .find(|param| param.pmid == WellKnown::Type.pmid(self.domain))
                 .and_then(PackedParam::text);
-            let name = self.name(of, source_name, name);
+            let name = self.name(of, source, name);
             self.start(sources, source, id, OpenSpan { name, began: time, arrived: now });
         }
         if flags.contains(EventFlags::END)
@@ -317,15 +324,14 @@ impl Spans {
     }
 
     /// The instance of a name, as an event has it.
-    fn name(&self, of: &mut SourceSpans, source_name: &str, name: Option<&[u8]>) -> Option<Inst> {
+    fn name(&self, of: &mut SourceSpans, source: Inst, name: Option<&[u8]>) -> Option<Inst> {
         let spelling = name.unwrap_or_default();
         if let Some(inst) = of.spellings.get(spelling) {
             return Some(*inst);
         }
-        // The registry has counted the event under the tidied name, or under `(other)` when there were too many.
-        let tidy = name.map_or_else(|| UNTYPED.to_owned(), tidy_type);
-        let find = |name: &str| self.names.ids().get(&format!("{source_name}/{name}"));
-        let inst = find(&tidy).or_else(|| find(OTHER_TYPES))?;
+        // The registry knows the name, or `(other)` when there were too many.
+        let known = self.by_name.get(&source)?;
+        let inst = *known.get(&SentName::of(name)).or_else(|| known.get(&SentName::Other))?;
         // A sender may write a name in endlessly many ways: those beyond cost a look-up each, and no memory.
         if of.spellings.len() < MAX_SPELLINGS && spelling.len() <= MAX_SPELLING {
             of.spellings.insert(spelling.into(), inst);

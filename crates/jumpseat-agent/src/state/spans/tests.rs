@@ -22,8 +22,9 @@ fn bench() -> Bench {
     field(&mut fields, 20, "status", ValueType::String);
     field(&mut fields, 21, "error", ValueType::U32);
     let mut spans = Spans::new(DOMAIN, SpansConfig::default());
-    for (id, name) in ["a", UNTYPED, OTHER_TYPES].into_iter().enumerate() {
-        spans.define(id as Inst, 0, &format!("app/{name}"), name.to_owned());
+    let names = [SentName::As("a".into()), SentName::Untyped, SentName::Other];
+    for (id, name) in names.into_iter().enumerate() {
+        spans.define(id as Inst, 0, &format!("app/{}", name.as_str()), name);
     }
     Bench { spans, sources: FxHashMap::default(), fields }
 }
@@ -46,7 +47,7 @@ impl Bench {
             fields.iter().for_each(|(pmid, value)| record.param(*pmid, *value));
             record.commit().unwrap();
         }
-        self.spans.batch(&mut self.sources, (0, "app"), &batch, &self.fields);
+        self.spans.batch(&mut self.sources, 0, &batch, &self.fields);
     }
 
     fn span(&self, inst: Inst) -> (u64, u64, u64, u32, u64) {

@@ -10,7 +10,7 @@ use pcp_pmda::ClientId;
 use rustc_hash::FxHashMap;
 
 use super::notes::Notes;
-use super::{Client, FilterRule, MAX_STREAMS, Stream, Streams, client_entry, kind_word};
+use super::{Client, FilterRule, MAX_STREAMS, Stream, Streams, client_entry, show};
 use crate::state::contexts::entry::{Context, FilterOf, Form, Moved, StreamOf, Who};
 use crate::state::fields::Fields;
 use crate::state::source::Source;
@@ -93,6 +93,9 @@ impl Streams {
         let starts = MAX_STREAMS.saturating_sub(self.starts);
         let state = client_entry(&mut self.by_client, &mut self.last_serial, client);
         (state.serial, state.identity, state.filters) = (context.serial, identity, filters);
+        // It comes again.
+        state.came =
+            [ArrayKind::Event, ArrayKind::HighRes].map(|kind| (kind, (0, true))).into_iter().collect();
         state.follows = context.follows.iter().map(|form| ArrayKind::from(*form)).collect();
         for &(form, source, spot) in context.starts.iter().take(starts) {
             state.starts.set(form.into(), source, spot.into());
@@ -136,12 +139,13 @@ impl Streams {
             source.log.set_filter(cursor, stored.filter.clone(), fields);
         }
         let inst = kept.at.inst;
-        let _ = self.names.add_as(inst, &format!("{}/{}/{}", state.serial, source.name, kind_word(kind)));
+        show(&mut self.names, inst, (state.serial, &source.name, kind));
         let at = state.streams.len();
         self.opened += 1;
+        self.shown += 1;
         self.owner.insert(inst, (client, at));
         state.by_source.insert((kept.source, kind), at);
-        state.streams.push(Stream { inst, source: kept.source, kind, cursor, filter });
+        state.streams.push(Stream { inst, source: kept.source, kind, cursor, filter, is_shown: true });
     }
 
     /// Opens a stream with all that its source has, unless it is open.

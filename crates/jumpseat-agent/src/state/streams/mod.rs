@@ -40,6 +40,8 @@ pub(crate) struct Stream {
     pub cursor: CursorId,
     /// Its filter, if it ever had one.
     filter: Option<Arc<Stored>>,
+    /// Whether its instance is there.
+    is_shown: bool,
 }
 
 impl Stream {
@@ -115,8 +117,10 @@ pub(crate) struct Streams {
     last_inst: Inst,
     last_serial: u64,
     next_text: u64,
-    /// Streams opened so far, and those that were not because there were too many.
+    /// Streams opened so far, those of them whose instances were shown, and those that were not opened because there were too
+    /// many.
     opened: u64,
+    shown: u64,
     refused: u64,
     /// Places of streams that are not open yet.
     starts: usize,
@@ -142,6 +146,8 @@ struct Client {
     pid: Option<i32>,
     /// The metrics of which it wanted all instances when it fetched them last.
     follows: Vec<ArrayKind>,
+    /// The fetch in which it came for records of a form first, and whether it has come again.
+    came: FxHashMap<ArrayKind, (u64, bool)>,
 }
 
 impl Default for Streams {
@@ -155,6 +161,7 @@ impl Default for Streams {
             last_serial: first_number() as u64,
             next_text: 1,
             opened: 0,
+            shown: 0,
             refused: 0,
             starts: 0,
             filters: FxHashMap::default(),
@@ -185,9 +192,16 @@ impl Streams {
         fields: &Fields,
     ) -> Option<&mut Stream> {
         let state = client_entry(&mut self.by_client, &mut self.last_serial, client);
+        let (is_shown, serial) = (state.is_reader(kind), state.serial);
         if let Some(&at) = state.by_source.get(&(source, kind)) {
             // Found once more, as the compiler does not see that the rest is not reached.
-            return self.by_client.get_mut(&client)?.streams.get_mut(at);
+            let stream = self.by_client.get_mut(&client)?.streams.get_mut(at)?;
+            if is_shown && !stream.is_shown {
+                stream.is_shown = true;
+                self.shown += 1;
+                show(&mut self.names, stream.inst, (serial, name, kind));
+            }
+            return Some(stream);
         }
         let refused = self.owner.len() >= MAX_STREAMS;
         if let Some(level) = self.streams_fill.news(self.owner.len(), MAX_STREAMS, refused) {
@@ -216,24 +230,31 @@ impl Streams {
         // Never a negative one, which would mean no instance at all.
         self.last_inst = self.last_inst.checked_add(1).unwrap_or(0);
         let inst = self.last_inst;
-        let name = format!("{}/{name}/{}", state.serial, kind_word(kind));
-        // The serial makes the name new and the counter the id; a stream whose instance were refused
-        // all the same would only be missing from jumpseat.client.
-        let _ = self.names.add_as(inst, &name);
+        if is_shown {
+            self.shown += 1;
+            show(&mut self.names, inst, (serial, name, kind));
+        }
         let at = state.streams.len();
         self.opened += 1;
         self.owner.insert(inst, (client, at));
         state.by_source.insert((source, kind), at);
-        state.streams.push(Stream { inst, source, kind, cursor, filter });
+        state.streams.push(Stream { inst, source, kind, cursor, filter, is_shown });
         self.notes.change(client);
         self.by_client.get_mut(&client)?.streams.get_mut(at)
     }
 
-    /// Notes who a client is, and whether it wants whatever sources there will be.
-    pub(crate) fn follow(&mut self, (client, who): (ClientId, &Attributes), kind: ArrayKind, all: bool) {
-        let Client { follows, identity, pid, .. } =
+    /// Notes in which fetch a client comes for records, who it is, and whether it wants whatever sources there will be.
+    pub(crate) fn follow(
+        &mut self,
+        (client, who, fetch): (ClientId, &Attributes, u64),
+        kind: ArrayKind,
+        all: bool,
+    ) {
+        let Client { follows, identity, pid, came, .. } =
             client_entry(&mut self.by_client, &mut self.last_serial, client);
         (*identity, *pid) = (who.identity(), who.pid);
+        let (first, again) = came.entry(kind).or_insert((fetch, false));
+        *again |= *first != fetch;
         if follows.contains(&kind) != all {
             if all {
                 follows.push(kind)
@@ -348,9 +369,9 @@ impl Streams {
         self.refused
     }
 
-    /// How many streams there have been.
-    pub(crate) fn opened(&self) -> u64 {
-        self.opened
+    /// Changes whenever labels of streams do.
+    pub(crate) fn label_generation(&self) -> u64 {
+        self.opened + self.shown
     }
 
     /// The stream of an instance.
@@ -397,6 +418,14 @@ impl Streams {
 }
 
 impl Client {
+    /// Whether it reads records of a form: it has come for them again, or has said what it wants of them. Who comes once
+    /// for everything that there is, and is gone, is not one: its streams have no instances, which would only come and go.
+    fn is_reader(&self, kind: ArrayKind) -> bool {
+        self.came.get(&kind).is_some_and(|(_, again)| *again)
+            || self.filters.iter().any(|rule| rule.kind == kind)
+            || self.starts.iter().any(|(of, ..)| of == kind)
+    }
+
     /// The one for the source itself, else the one for all.
     fn filter_for(&self, source: Inst, kind: ArrayKind) -> Option<&FilterRule> {
         let of_kind = || self.filters.iter().filter(|rule| rule.kind == kind);
@@ -404,6 +433,13 @@ impl Client {
             .find(|rule| rule.source == Some(source))
             .or_else(|| of_kind().find(|rule| rule.source.is_none()))
     }
+}
+
+/// Makes the instance of a client's stream of a source.
+fn show(names: &mut Instances, inst: Inst, (serial, source, kind): (u64, &str, ArrayKind)) {
+    // The serial makes the name new and the counter the id; a stream whose instance were refused
+    // all the same would only be missing from jumpseat.client.
+    let _ = names.add_as(inst, &format!("{serial}/{source}/{}", kind_word(kind)));
 }
 
 fn client_entry<'a>(
