@@ -126,6 +126,7 @@ fn ingest(bodies: &Arc<Vec<Vec<u8>>>, encoding: &'static str) -> (Duration, Dura
         wake: Arc::new(move || core.unpark()),
         state_dir: None,
         restarts: Arc::default(),
+        kept: Default::default(),
     };
     let source = OtlpSource::start(&config, &outlet, &Arc::default()).expect("starts");
     let inlet = Inlet::new(definitions, deliveries);

@@ -9,13 +9,15 @@ use jumpseat_log::LogError;
 use jumpseat_source::registry::{RegistryConfig, RegistryError};
 use jumpseat_source::tracefs::KernelStats;
 use jumpseat_source::{Inlet, Outlet, Registry, Rules};
+use nix::sys::signal::Signal;
 use pcp_ids::IdsError;
-use pcp_net::Worker;
-use pcp_pmda::{Access, Agent, BuildError, Indom, ServeError, Server};
+use pcp_net::{Kept, Worker};
+use pcp_pmda::{Access, Agent, BuildError, Exit, Indom, Listen, ServeError, Server};
 
 use crate::config::Config;
 use crate::confine::Trust;
 use crate::derived::Catalogue;
+use crate::handover::Handover;
 use crate::identity::{
     DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
 };
@@ -23,6 +25,7 @@ use crate::kinds::{self, Sources, StartError};
 use crate::logs;
 use crate::metrics::{self, DerivedMetrics, FieldMetrics, labels};
 use crate::reload::{Adjust, Applier, Notes, Reloader, reload};
+use crate::restart::Restart;
 use crate::running::{Running, tables};
 use crate::sampler::Sampler;
 use crate::state::State;
@@ -128,6 +131,7 @@ pub struct RunningAgent {
     /// The event loop: tell it whom to serve, then run it.
     pub server: Server<State>,
     kernels: Vec<Arc<KernelStats>>,
+    handover: Option<Arc<Handover>>,
     /// Running as long as this lives.
     _sources: Arc<Mutex<Sources>>,
     /// These end after them.
@@ -143,6 +147,10 @@ impl RunningAgent {
         let &Setup { config, domain, state_dir, help, signals, clients, trust } = setup;
         let (registry, definitions) = Registry::open(&registry_config(config, domain, state_dir))?;
         logs::open(config, domain, state_dir, &registry)?;
+        // From here on this is the only agent of the state directory.
+        if let Some(handover) = trust.handover() {
+            handover.begin();
+        }
         let (hand_over, deliveries) = crossbeam_channel::bounded(room(config, &signals));
         let inlet = Inlet::new(definitions, deliveries);
         let mut state = State::open(config, Arc::clone(&registry), inlet, state_dir)?;
@@ -176,6 +184,7 @@ impl RunningAgent {
             wake: Arc::new(move || handle.wake()),
             state_dir: state_dir.map(Path::to_owned),
             restarts: Arc::clone(&server.core().state.restarts),
+            kept: trust.kept(),
         };
         // Last: from here on threads hand over, and everything must be there that takes it.
         let mut sources = Sources::default();
@@ -185,6 +194,7 @@ impl RunningAgent {
             }
             tracing::error!("{error}; the agent goes on without it: reload it when that is mended");
         }
+        let endpoint = server.handle();
         let state = &mut server.core().state;
         state.threads = sources.stats();
         let kernels = state.threads.shared().collect();
@@ -200,9 +210,38 @@ impl RunningAgent {
                 notes: notes(path),
             };
             let mut reloader = Reloader::new(path, adjust.cloned(), config, applier);
+            // Under pmcd, connections are pmcd's.
+            reloader.endpoint = (clients == Clients::Direct).then_some(endpoint);
             state.reload = Some(Box::new(move |state| reloader.run(state)));
         }
-        Ok(RunningAgent { server, kernels, _sources: sources, _log_threads: log_threads })
+        let handover = trust.handover().cloned();
+        let handle = server.handle();
+        server.core().state.restart = Some(Restart::new(handover.clone(), clients, handle));
+        Ok(RunningAgent { server, kernels, handover, _sources: sources, _log_threads: log_threads })
+    }
+
+    /// Serves PMAPI clients directly, as [`Server::listen`]; those who wait since the agent before has ended come first.
+    ///
+    /// # Errors
+    /// As [`Server::listen`].
+    pub fn listen(&mut self, address: &Listen) -> Result<Listen, ServeError> {
+        let kept = self.handover.clone().map_or_else(Kept::default, |handover| Kept::by(handover));
+        self.server.listen_kept(address, &kept)
+    }
+
+    /// Runs the event loop, when the agent listens everywhere it is going to. Where it listens is left to the next agent,
+    /// unless somebody at a terminal has ended this one (SIGINT).
+    ///
+    /// # Errors
+    /// As [`Server::run`].
+    pub fn run(&mut self) -> Result<Exit, ServeError> {
+        let Some(handover) = self.handover.clone() else { return self.server.run() };
+        handover.settle();
+        let exit = self.server.run();
+        if !matches!(exit, Ok(Exit::Signal(number)) if number == Signal::SIGINT as i32) {
+            handover.leave();
+        }
+        exit
     }
 
     /// What the kernel sources tell of themselves.

@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use jumpseat_source::Outlet;
-use pcp_net::Worker;
+use pcp_net::{Certificate, Worker};
+use pcp_pmda::Handle;
 use pcp_pmda::log::EVERY;
 use serde_json::{Map, Value};
 
@@ -52,6 +53,8 @@ pub(crate) struct Reloader {
     /// What the agent was started with.
     started: Config,
     applier: Applier,
+    /// The endpoint of direct clients, if there is one.
+    pub(crate) endpoint: Option<Handle>,
 }
 
 /// Where it is noted what was read.
@@ -72,7 +75,7 @@ impl Reloader {
     /// For an agent that was started with `config`, which came from the file at `path` and was adjusted.
     pub(crate) fn new(path: &Path, adjust: Option<Adjust>, config: &Config, applier: Applier) -> Reloader {
         let (config, started) = (config.clone(), config.clone());
-        Reloader { path: path.to_owned(), adjust, config, started, applier }
+        Reloader { path: path.to_owned(), adjust, config, started, applier, endpoint: None }
     }
 
     /// As [`reload`].
@@ -90,6 +93,7 @@ impl Reloader {
             adjust(&mut config);
         }
         self.tell(&config);
+        let secured = self.secure(&mut config);
         // Tables are as large as these were, whatever is wanted now.
         let EventsConfig { max_sources, max_types, .. } = self.started.events;
         config.events = EventsConfig { max_sources, max_types, ..config.events };
@@ -107,7 +111,32 @@ impl Reloader {
             tracing::error!("sources stay as they are: no thread to start and end them: {error}");
         }
         let derived = state.derived.read();
-        derived && applied.is_ok()
+        secured && derived && applied.is_ok()
+    }
+
+    /// Reads certificates again, also those of the same names: for connections from now on. What cannot be read leaves the
+    /// endpoint as it is.
+    fn secure(&self, config: &mut Config) -> bool {
+        let Some(endpoint) = &self.endpoint else { return true };
+        let certificate = config.tls.check().map_err(|error| error.to_string()).and_then(|()| {
+            let files = config.tls.files();
+            files.map(|files| Certificate::load(&files)).transpose().map_err(|error| error.to_string())
+        });
+        match certificate {
+            Ok(certificate) => {
+                endpoint.set_certificate(certificate, config.tls.required);
+                true
+            }
+            Err(error) => {
+                let user = crate::confine::user();
+                tracing::error!(
+                    target: EVERY,
+                    "tls: {error}; the endpoint goes on with the certificate it has. What {user} may not read, a restart reads as who starts the agent"
+                );
+                config.tls = self.config.tls.clone();
+                false
+            }
+        }
     }
 
     fn tell(&self, config: &Config) {
@@ -122,6 +151,11 @@ impl Reloader {
         }
         now.iter().for_each(|change| tracing::info!(target: EVERY, "{change}"));
         later.iter().for_each(|change| tracing::warn!(target: EVERY, "{change}"));
+        if !later.is_empty() {
+            tracing::warn!(
+                "for what takes a start: pmstore jumpseat.control.handover 1, or restart the agent"
+            );
+        }
     }
 }
 

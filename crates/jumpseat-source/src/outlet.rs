@@ -9,7 +9,7 @@ use crossbeam_channel::Sender;
 use super::delivery::Delivery;
 use super::lanes::{Lanes, Wake};
 use super::registry::Registry;
-use pcp_net::Restarts;
+use pcp_net::{Kept, Restarts};
 
 /// What a source thread needs to hand its records over to the core. Each thread has lanes of its own.
 #[derive(Clone)]
@@ -24,6 +24,8 @@ pub struct Outlet {
     pub state_dir: Option<PathBuf>,
     /// How often source threads had to be started again.
     pub restarts: Arc<Restarts>,
+    /// Who holds listeners for the process after this one.
+    pub kept: Kept,
 }
 
 impl Outlet {

@@ -34,6 +34,7 @@ use pcp_pmda::{Access, ClientId, Grants, Stats};
 use crate::config::{Config, EventsConfig};
 use crate::confine::Trust;
 use crate::derived::Derived;
+use crate::restart::Restart;
 
 use contexts::Contexts;
 use event_types::EventTypes;
@@ -84,6 +85,8 @@ pub struct State {
     pub(crate) limits: EventsConfig,
     /// What reads the configuration again, if there is one.
     pub(crate) reload: Option<Reload>,
+    /// What ends the agent for the next one.
+    pub(crate) restart: Option<Restart>,
     /// Who may fetch and store from now on, and change the control metrics, until the event loop has taken it.
     pub(crate) grants: Option<(Grants, Access)>,
     /// What the event loop counts, once there is one.
@@ -134,6 +137,7 @@ impl State {
             turn: Turn::new(),
             limits: config.events.clone(),
             reload: None,
+            restart: None,
             grants: None,
             load: Arc::default(),
             threads: ThreadStats::default(),

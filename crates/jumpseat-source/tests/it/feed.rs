@@ -48,7 +48,14 @@ impl Server {
         let (registry, definitions) = Registry::open(&registry).expect("registry");
         let (out, deliveries) = bounded(1000);
         let wake = Arc::new(|| ());
-        let outlet = Outlet { registry, out, wake, state_dir: None, restarts: Arc::default() };
+        let outlet = Outlet {
+            registry,
+            out,
+            wake,
+            state_dir: None,
+            restarts: Arc::default(),
+            kept: Default::default(),
+        };
         let source = SocketSource::start(&config, &outlet).expect("starts");
         Server { _source: source, inlet: Inlet::new(definitions, deliveries), dir }
     }

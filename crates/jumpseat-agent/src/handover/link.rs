@@ -1,0 +1,200 @@
+//! The agent's side: what it has held, and what it gets of the agent before.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pcp_net::{Keep, Spot};
+
+use super::KEEPER_ARGUMENT;
+use super::door::door;
+use super::keeper::Settings;
+use super::wire::{self, Message, Word};
+
+/// How long a keeper may take for an answer. It waits for the end of the agent before.
+const ANSWER: Duration = Duration::from_secs(8);
+
+/// Listeners that the next agent gets.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    /// The keeper, as long as it answers.
+    keeper: Mutex<Option<UnixStream>>,
+    /// What the agent before has left, and nobody has asked for yet.
+    found: Mutex<Vec<(Spot, OwnedFd)>>,
+    /// What is held.
+    held: Mutex<Vec<Spot>>,
+    /// The agent runs: what it closes is closed for good.
+    runs: AtomicBool,
+}
+
+/// What a keeper is started with.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    /// Where identifiers are kept, and the keeper's door is.
+    pub state_dir: &'a Path,
+    /// The domain number.
+    pub domain: u16,
+    /// How long to wait for the next agent.
+    pub keep: Duration,
+    /// Where files of sockets are.
+    pub places: Vec<PathBuf>,
+    /// Whether the keeper gives up its rights.
+    pub confine: bool,
+}
+
+impl Handover {
+    /// Starts the program that runs now once more, as a keeper. For the time when the process is the user that it is going
+    /// to be, and may still start programs.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn start(plan: Plan<'_>) -> io::Result<Handover> {
+        let (ours, theirs) = UnixStream::pair()?;
+        Command::new("/proc/self/exe")
+            .arg0("jumpseat-keeper")
+            .arg(KEEPER_ARGUMENT)
+            .env_clear()
+            .current_dir("/")
+            // What ends the agent from a terminal is not for its keeper. Nobody waits for its output either.
+            .process_group(0)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let settings = Settings {
+            door: absolute(&door(plan.state_dir, plan.domain)),
+            keep_ms: u64::try_from(plan.keep.as_millis()).unwrap_or(u64::MAX),
+            places: plan.places.iter().map(absolute).collect(),
+            confine: plan.confine,
+        };
+        wire::send(&ours, Word::Settings, &serde_json::to_string(&settings)?, None)?;
+        ours.set_read_timeout(Some(ANSWER))?;
+        ours.set_write_timeout(Some(ANSWER))?;
+        Ok(Handover {
+            keeper: Mutex::new(Some(ours)),
+            found: Mutex::default(),
+            held: Mutex::default(),
+            runs: AtomicBool::new(false),
+        })
+    }
+
+    /// Gets what the agent before has left. For the time when this agent is the only one of its state directory.
+    pub(crate) fn begin(&self) {
+        match self.ask(Word::Begin, "", None) {
+            Ok(found) => {
+                if !found.is_empty() {
+                    let spots: Vec<String> = found.iter().map(|(spot, _)| shown(spot)).collect();
+                    tracing::info!("goes on where the agent before has listened: {}", spots.join(", "));
+                }
+                *lock(&self.held) = found.iter().map(|(spot, _)| spot.clone()).collect();
+                *lock(&self.found) = found;
+            }
+            Err(error) => self.lose(&error),
+        }
+    }
+
+    /// The agent listens everywhere: gives up what was left and is not configured any more.
+    pub(crate) fn settle(&self) {
+        let unclaimed = std::mem::take(&mut *lock(&self.found));
+        for (spot, _) in unclaimed {
+            if let Spot::Unix { path, file } = &spot
+                && std::fs::symlink_metadata(path).is_ok_and(|meta| (meta.dev(), meta.ino()) == *file)
+            {
+                let _ = std::fs::remove_file(path);
+            }
+            self.forget(&spot);
+        }
+        self.runs.store(true, Ordering::Release);
+    }
+
+    /// What is closed from now on stays open for the next agent.
+    pub(crate) fn leave(&self) {
+        self.runs.store(false, Ordering::Release);
+    }
+
+    /// How many listeners the next agent would get.
+    pub(crate) fn held(&self) -> usize {
+        lock(&self.held).len()
+    }
+
+    /// Asks the keeper, and gives what it lists.
+    fn ask(
+        &self,
+        word: Word,
+        text: &str,
+        listener: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Vec<(Spot, OwnedFd)>> {
+        let keeper = lock(&self.keeper);
+        let Some(stream) = keeper.as_ref() else { return Ok(Vec::new()) };
+        wire::send(stream, word, text, listener)?;
+        let mut listed = Vec::new();
+        loop {
+            match wire::receive(stream)? {
+                Some(Message { word: Word::Listed, text, listener: Some(listener) }) => {
+                    listed.extend(Spot::parse(&text).map(|spot| (spot, listener)));
+                }
+                Some(Message { word: Word::Done, .. }) => return Ok(listed),
+                Some(Message { word: Word::Refused, text, .. }) => return Err(io::Error::other(text)),
+                Some(_) => return Err(ErrorKind::InvalidData.into()),
+                None => return Err(ErrorKind::UnexpectedEof.into()),
+            }
+        }
+    }
+
+    /// Goes on without a keeper.
+    fn lose(&self, error: &io::Error) {
+        tracing::warn!("listeners will be closed between this agent and the next one: the keeper: {error}");
+        *lock(&self.keeper) = None;
+        lock(&self.held).clear();
+    }
+}
+
+impl Keep for Handover {
+    fn take(&self, fits: &dyn Fn(&Spot) -> bool) -> Option<(Spot, OwnedFd)> {
+        let mut found = lock(&self.found);
+        let place = found.iter().position(|(spot, _)| fits(spot))?;
+        Some(found.swap_remove(place))
+    }
+
+    fn hold(&self, spot: &Spot, listener: BorrowedFd<'_>) {
+        if lock(&self.keeper).is_none() {
+            return;
+        }
+        match self.ask(Word::Hold, &spot.to_string(), Some(listener.as_fd())) {
+            Ok(_) => lock(&self.held).push(spot.clone()),
+            Err(error) => self.lose(&error),
+        }
+    }
+
+    fn forget(&self, spot: &Spot) {
+        lock(&self.held).retain(|held| held != spot);
+        if let Err(error) = self.ask(Word::Forget, &spot.to_string(), None) {
+            self.lose(&error);
+        }
+    }
+
+    fn is_leaving(&self) -> bool {
+        // Without a keeper nothing is left to anybody.
+        !self.runs.load(Ordering::Acquire) && lock(&self.keeper).is_some()
+    }
+}
+
+/// As people know it.
+fn shown(spot: &Spot) -> String {
+    match spot {
+        Spot::Unix { path, .. } => path.display().to_string(),
+        Spot::Tcp(address) => address.to_string(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
