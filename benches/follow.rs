@@ -127,6 +127,7 @@ fn follow(path: &Path, format: FormatName) -> Duration {
         state_dir: None,
         restarts: Arc::default(),
         kept: Default::default(),
+        starting: Default::default(),
     };
     let file = FileConfig {
         path: path.to_owned(),

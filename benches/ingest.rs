@@ -123,8 +123,15 @@ fn ingest(data: &Arc<Vec<u8>>, events: u64) -> Figures {
     let (out, deliveries) = bounded(config.queue);
     let core = std::thread::current();
     let wake = Arc::new(move || core.unpark());
-    let outlet =
-        Outlet { registry, out, wake, state_dir: None, restarts: Arc::default(), kept: Default::default() };
+    let outlet = Outlet {
+        registry,
+        out,
+        wake,
+        state_dir: None,
+        restarts: Arc::default(),
+        kept: Default::default(),
+        starting: Default::default(),
+    };
     let source = SocketSource::start(&config, &outlet).expect("starts");
     let inlet = Inlet::new(definitions, deliveries);
     let mut log = EventLog::new(LogConfig {

@@ -127,6 +127,7 @@ fn ingest(bodies: &Arc<Vec<Vec<u8>>>, encoding: &'static str) -> (Duration, Dura
         state_dir: None,
         restarts: Arc::default(),
         kept: Default::default(),
+        starting: Default::default(),
     };
     let source = OtlpSource::start(&config, &outlet, &Arc::default()).expect("starts");
     let inlet = Inlet::new(definitions, deliveries);

@@ -121,18 +121,42 @@ fn numbers(seat: &Seat, source: &str) -> Vec<u64> {
     seat.on_disk(source).iter().filter_map(|record| record["n"].as_u64()).collect()
 }
 
+/// All of them, each once.
+#[track_caller]
+fn assert_in_order(seat: &Seat, source: &str, found: &[u64], sent: u64) {
+    let wrong = (0..sent).zip(found).position(|(expected, found)| expected != *found);
+    if wrong.is_some() || found.len() as u64 != sent {
+        let at = wrong.unwrap_or(found.len().min(sent as usize));
+        let near = &found[at.saturating_sub(3)..found.len().min(at + 10)];
+        let args = ["log", "show", source, "--state-dir"].map(std::ffi::OsString::from);
+        let shown = PcpEnv::new().run(JUMPSEAT, args.into_iter().chain([seat.state_dir().into()])).ok();
+        let lines: Vec<&str> = shown.lines().collect();
+        let losses = lines
+            .iter()
+            .enumerate()
+            .filter(|(_, line)| !line.contains("\"seq\""))
+            .map(|(nth, _)| lines[nth.saturating_sub(1)..lines.len().min(nth + 2)].join("\n"));
+        panic!(
+            "{source}: {} found of {sent}; at {at}: {near:?}; losses: {}\n{}",
+            found.len(),
+            losses.collect::<Vec<_>>().join("\n--\n"),
+            seat.log()
+        );
+    }
+}
+
 /// Everybody who sends, to the end of what is done meanwhile.
 fn with_senders(seat: &Seat, port: u16, restarts: impl FnOnce()) {
     let (unix, otlp) = (unix_sender(seat.socket()), otlp_sender(port));
     let feed = Feed::start(&seat.socket());
     restarts();
     let (unix, otlp, fed) = (unix.finish(), otlp.finish(), feed.finish());
-    assert!(numbers(seat, SOURCE) == (0..fed).collect::<Vec<_>>(), "feed: all of {fed}, once, in order");
+    assert_in_order(seat, SOURCE, &numbers(seat, SOURCE), fed);
     // Without numbers known to the agent, an event that was taken but not answered is there twice.
     for (source, sent) in [("unix", unix), ("otlp", otlp)] {
         let mut found = numbers(seat, source);
         found.dedup();
-        assert!(found == (0..sent).collect::<Vec<_>>(), "{source}: all of {sent} in order");
+        assert_in_order(seat, source, &found, sent);
         assert!(sent > 20, "{source}: {sent}");
     }
 }

@@ -8,7 +8,7 @@ use crossbeam_channel::Receiver;
 use jumpseat_log::LogError;
 use jumpseat_source::registry::{RegistryConfig, RegistryError};
 use jumpseat_source::tracefs::KernelStats;
-use jumpseat_source::{Inlet, Outlet, Registry, Rules};
+use jumpseat_source::{Inlet, Outlet, Registry, Rules, Starting};
 use nix::sys::signal::Signal;
 use pcp_ids::IdsError;
 use pcp_net::{Kept, Worker};
@@ -185,9 +185,12 @@ impl RunningAgent {
             state_dir: state_dir.map(Path::to_owned),
             restarts: Arc::clone(&server.core().state.restarts),
             kept: trust.kept(),
+            starting: Starting::default(),
         };
         // Last: from here on threads hand over, and everything must be there that takes it.
         let mut sources = Sources::default();
+        // It goes before them if one cannot be started: they wait while it is there.
+        let starting = outlet.starting.begin();
         for error in sources.apply(config, &outlet, trust) {
             if !error.is_bearable || sources.is_empty() {
                 return Err(error.into());
@@ -196,6 +199,7 @@ impl RunningAgent {
         }
         let endpoint = server.handle();
         let state = &mut server.core().state;
+        state.starting = Some(starting);
         state.threads = sources.stats();
         let kernels = state.threads.shared().collect();
         let sources = Arc::new(Mutex::new(sources));
@@ -235,10 +239,14 @@ impl RunningAgent {
     /// # Errors
     /// As [`Server::run`].
     pub fn run(&mut self) -> Result<Exit, ServeError> {
-        let Some(handover) = self.handover.clone() else { return self.server.run() };
-        handover.settle();
+        if let Some(handover) = &self.handover {
+            handover.settle();
+        }
         let exit = self.server.run();
-        if !matches!(exit, Ok(Exit::Signal(number)) if number == Signal::SIGINT as i32) {
+        self.server.core().state.close();
+        if let Some(handover) = &self.handover
+            && !matches!(exit, Ok(Exit::Signal(number)) if number == Signal::SIGINT as i32)
+        {
             handover.leave();
         }
         exit
@@ -262,6 +270,7 @@ fn room(config: &Config, signals: &Signals<'_>) -> usize {
 fn take_in(server: &mut Server<State>, mut control: Access, news: Receiver<ThreadStats>) {
     let again = server.handle();
     server.on_wake(move |core| {
+        core.state.starting = None;
         if core.state.drain() {
             again.wake();
         }

@@ -16,6 +16,7 @@ use pcp_model::Timestamp;
 use super::account::{LaneAccount, LaneId};
 use crate::delivery::{ConnId, Delivery};
 use crate::ledger;
+use crate::outlet::Starting;
 
 /// How often a full channel is looked at.
 const STEP: Duration = Duration::from_millis(1);
@@ -28,6 +29,7 @@ pub(super) struct Outbox {
     out: Sender<Delivery>,
     wake: Wake,
     patience: Duration,
+    starting: Starting,
     /// Whether the last hand-over worked; only then a full channel is worth waiting for.
     is_moving: bool,
     /// Keep what does not fit the channel, instead of losing it.
@@ -51,6 +53,7 @@ impl Outbox {
             out,
             wake,
             patience,
+            starting: Starting::default(),
             is_moving: true,
             keeps: false,
             is_closed: false,
@@ -60,6 +63,10 @@ impl Outbox {
             undurable: 0,
             counters: Vec::new(),
         }
+    }
+
+    pub(super) fn wait_while(&mut self, starting: Starting) {
+        self.starting = starting;
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -186,6 +193,10 @@ impl Outbox {
     fn waits_for_room(&self, delivery: &Delivery) -> bool {
         let mut waited = Duration::ZERO;
         while self.out.is_full() {
+            if self.starting.is_on() && !self.keeps {
+                std::thread::sleep(STEP);
+                continue;
+            }
             if !self.is_moving || delivery.batch.is_empty() || waited >= self.patience {
                 return false;
             }

@@ -55,6 +55,7 @@ impl Server {
             state_dir: None,
             restarts: Arc::default(),
             kept: Default::default(),
+            starting: Default::default(),
         };
         let source = SocketSource::start(&config, &outlet).expect("starts");
         Server { _source: source, inlet: Inlet::new(definitions, deliveries), dir }

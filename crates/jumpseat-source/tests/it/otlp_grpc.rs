@@ -47,6 +47,7 @@ impl Server {
             state_dir: None,
             restarts: Arc::default(),
             kept: Default::default(),
+            starting: Default::default(),
         };
         let stats = Arc::new(OtlpStats::default());
         let source = GrpcSource::start(&config, &outlet, &stats).expect("starts");

@@ -52,6 +52,7 @@ impl Server {
             state_dir: None,
             restarts: Arc::default(),
             kept: Default::default(),
+            starting: Default::default(),
         };
         let stats = Arc::new(OtlpStats::default());
         let source = OtlpSource::start(&config, &outlet, &stats).expect("starts");
@@ -667,6 +668,7 @@ fn an_address_in_use_is_told() {
         state_dir: None,
         restarts: Arc::default(),
         kept: Default::default(),
+        starting: Default::default(),
     };
     let error = OtlpSource::start(&config, &outlet, &Arc::default()).expect_err("taken").to_string();
     assert!(error.contains("cannot listen") && error.contains("stop what listens there"), "{error}");

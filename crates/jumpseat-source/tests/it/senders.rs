@@ -52,6 +52,7 @@ impl Server {
             state_dir: None,
             restarts: Arc::default(),
             kept: Default::default(),
+            starting: Default::default(),
         };
         let source = SocketSource::start(&config, &outlet).expect("starts");
         let inlet = Inlet::new(definitions, deliveries);

@@ -46,6 +46,7 @@ impl Server {
             state_dir: None,
             restarts: Arc::default(),
             kept: Default::default(),
+            starting: Default::default(),
         };
         let source = SocketSource::start(&config, &outlet).expect("starts");
         let inlet = Inlet::new(definitions, deliveries);
@@ -279,6 +280,7 @@ fn stopping_removes_the_socket_and_a_second_one_is_refused() {
                 state_dir: None,
                 restarts: Arc::default(),
                 kept: Default::default(),
+                starting: Default::default(),
             },
         )
     };
