@@ -441,3 +441,61 @@ fn fifty_restarts_of_an_agent_of_its_own_refuse_nobody_and_lose_nothing() {
     });
     assert!(!dir.path().join("pcp.socket").exists());
 }
+
+#[test]
+fn systemd_holds_the_sockets_of_its_unit_and_a_store_has_it_start_the_agent_anew() {
+    let dir = temp_dir();
+    let (port, otlp) = (free_port(), free_port());
+    let settings = |otlp: u16| format!("[handover]\nkeep = '0s'\n[otlp]\nlisten = '127.0.0.1:{otlp}'\n");
+    let seat = Seat::in_dir(dir.path(), &settings(otlp));
+    let unix = format!("unix:{}", dir.path().join("pcp.socket").display());
+    let mut command = Command::new("python3");
+    command
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/systemd.py"))
+        .arg(dir.path().join("notify"));
+    command.args([
+        JUMPSEAT,
+        "serve",
+        "--fd-store",
+        "--listen",
+        &format!("127.0.0.1:{port}"),
+        "--listen",
+        &unix,
+    ]);
+    command.arg("--config").arg(seat.config());
+    let mut systemd = Process::start(&mut command, dir.path(), "systemd");
+    let value = |name: &str| {
+        let shown = PcpEnv::new().run("pminfo", ["-h", &unix, "-f", name]).stdout;
+        shown.lines().find_map(|line| line.strip_prefix("    value ")).map(str::to_owned)
+    };
+    let restart = || {
+        let before = eventually("the agent", || value("jumpseat.self.pid"));
+        PcpEnv::new().run("pmstore", ["-h", &unix, "jumpseat.control.handover", "1"]).ok();
+        let another = || value("jumpseat.self.pid").filter(|now| *now != before);
+        eventually("another agent", another);
+    };
+    eventually("the agent", || value("jumpseat.self.pid"));
+    with_senders(&seat, otlp, || {
+        for _ in 0..RESTARTS / 2 {
+            restart();
+            assert_eq!(value("jumpseat.control.handover").as_deref(), Some("4"), "{}", systemd.text());
+        }
+    });
+    assert!(keepers(dir.path()).is_empty());
+    // What is not configured any more is taken back.
+    let other = free_port();
+    Seat::in_dir(dir.path(), &settings(other));
+    restart();
+    assert!(is_listening(other) && !is_listening(otlp));
+    assert_eq!(value("jumpseat.control.handover").as_deref(), Some("4"), "{}", systemd.text());
+    // And so it is by a reload, which listens there anew.
+    let same = fs::read_to_string(seat.config()).expect("it is there");
+    let text = same.replace("[otlp]\n", "[otlp]\nmax_connections = 17\n");
+    fs::write(seat.config(), text).expect("writable");
+    PcpEnv::new().run("pmstore", ["-h", &unix, "jumpseat.control.reload", "1"]).ok();
+    let done = || systemd.text().matches("sources are as configured").count() == 1;
+    eventually("the reload", || done().then_some(()));
+    assert!(is_listening(other) && !systemd.text().contains("not started"), "{}", systemd.text());
+    assert!(systemd.stop().success(), "{}", systemd.text());
+    assert!(!is_listening(port) && !is_listening(other));
+}

@@ -88,6 +88,16 @@ impl Trust {
         }
     }
 
+    /// Leaves listeners to the next agent in systemd's store of descriptors, in place of a keeper: for the time before
+    /// [`Trust::confine`].
+    ///
+    /// # Errors
+    /// systemd has not started the process, or its unit has no store.
+    pub fn store_listeners(&mut self) -> io::Result<()> {
+        self.handover = Some(Arc::new(Handover::with_systemd()?));
+        Ok(())
+    }
+
     /// Gives up, for good, what the agent does not need; tells what the system cannot do. For the time when the process is
     /// who it is going to be, and has one thread. `places`: where it makes sockets, besides those of the configuration.
     pub fn confine(&mut self, config: &Config, state_dir: &Path, places: &[PathBuf]) {

@@ -13,12 +13,13 @@
 //! Sources are started and ended by a thread of its own, so that the loop takes what the others hand over meanwhile: nothing
 //! of them waits, and nothing is lost.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use jumpseat_source::Outlet;
-use pcp_net::{Certificate, Worker};
+use pcp_net::{Certificate, CertificateError, Worker};
 use pcp_pmda::Handle;
 use pcp_pmda::log::EVERY;
 use serde_json::{Map, Value};
@@ -120,7 +121,7 @@ impl Reloader {
         let Some(endpoint) = &self.endpoint else { return true };
         let certificate = config.tls.check().map_err(|error| error.to_string()).and_then(|()| {
             let files = config.tls.files();
-            files.map(|files| Certificate::load(&files)).transpose().map_err(|error| error.to_string())
+            files.map(|files| Certificate::load(&files)).transpose().map_err(|error| unusable(&error))
         });
         match certificate {
             Ok(certificate) => {
@@ -128,11 +129,7 @@ impl Reloader {
                 true
             }
             Err(error) => {
-                let user = crate::confine::user();
-                tracing::error!(
-                    target: EVERY,
-                    "tls: {error}; the endpoint goes on with the certificate it has. What {user} may not read, a restart reads as who starts the agent"
-                );
+                tracing::error!(target: EVERY, "tls: {error}; the endpoint goes on with the certificate it has");
                 config.tls = self.config.tls.clone();
                 false
             }
@@ -156,6 +153,19 @@ impl Reloader {
                 "for what takes a start: pmstore jumpseat.control.handover 1, or restart the agent"
             );
         }
+    }
+}
+
+/// What is wrong with a certificate, and what helps where only the start could read it.
+fn unusable(error: &CertificateError) -> String {
+    match error {
+        CertificateError::File { error: why, .. } if why.kind() == ErrorKind::PermissionDenied => {
+            let user = crate::confine::user();
+            format!(
+                "{error}: chgrp or chmod it for {user}, or restart the agent, which reads it as who starts it"
+            )
+        }
+        _ => error.to_string(),
     }
 }
 

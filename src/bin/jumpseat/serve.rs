@@ -68,6 +68,10 @@ pub(crate) struct ServeArgs {
     /// User to run as, if started as root; such as pcp. What only root may, opening the kernel's files, is done by a helper.
     #[arg(short = 'U', long, value_name = "USER")]
     user: Option<String>,
+    /// For units of systemd: leave listening sockets to the next process in systemd's store of descriptors
+    /// (FileDescriptorStoreMax=), so that a restart refuses nobody, in place of a keeper as [handover] says.
+    #[arg(long)]
+    fd_store: bool,
     /// Where messages go; standard error by default.
     #[arg(short, long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -122,7 +126,11 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         Listen::Tcp(_) => None,
     });
     let sockets: Vec<_> = sockets.collect();
-    trust.keep_listeners(&config, &state_dir, domain, &sockets);
+    if args.fd_store {
+        trust.store_listeners().map_err(|error| format!("--fd-store: {error}"))?;
+    } else {
+        trust.keep_listeners(&config, &state_dir, domain, &sockets);
+    }
     trust.confine(&config, &state_dir, &sockets);
     let options = args.clone();
     let adjust: Adjust = Arc::new(move |config| apply(&options, config));

@@ -1,7 +1,7 @@
 //! The agent's side: what it has held, and what it gets of the agent before.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -16,6 +16,7 @@ use pcp_net::{Keep, Spot};
 use super::KEEPER_ARGUMENT;
 use super::door::door;
 use super::keeper::Settings;
+use super::store::Store;
 use super::wire::{self, Message, Word};
 
 /// How long a keeper may take for an answer. It waits for the end of the agent before.
@@ -24,14 +25,21 @@ const ANSWER: Duration = Duration::from_secs(8);
 /// Listeners that the next agent gets.
 #[derive(Debug)]
 pub(crate) struct Handover {
-    /// The keeper, as long as it answers.
-    keeper: Mutex<Option<UnixStream>>,
+    /// Who holds listeners, as long as it answers.
+    link: Mutex<Option<Link>>,
     /// What the agent before has left, and nobody has asked for yet.
     found: Mutex<Vec<(Spot, OwnedFd)>>,
     /// What is held.
     held: Mutex<Vec<Spot>>,
     /// The agent runs: what it closes is closed for good.
     runs: AtomicBool,
+}
+
+/// Who holds listeners.
+#[derive(Debug)]
+enum Link {
+    Keeper(UnixStream),
+    Systemd(Store),
 }
 
 /// What a keeper is started with.
@@ -78,17 +86,37 @@ impl Handover {
         wire::send(&ours, Word::Settings, &serde_json::to_string(&settings)?, None)?;
         ours.set_read_timeout(Some(ANSWER))?;
         ours.set_write_timeout(Some(ANSWER))?;
-        Ok(Handover {
-            keeper: Mutex::new(Some(ours)),
+        Ok(Handover::over(Link::Keeper(ours)))
+    }
+
+    /// Leaves listeners with systemd, which has started the process.
+    ///
+    /// # Errors
+    /// It has not, or does not listen.
+    pub(crate) fn with_systemd() -> io::Result<Handover> {
+        let handover = Handover::over(Link::Systemd(Store::open()?));
+        // Later on there is no right to.
+        *lock(&handover.found) = Store::left();
+        Ok(handover)
+    }
+
+    fn over(link: Link) -> Handover {
+        Handover {
+            link: Mutex::new(Some(link)),
             found: Mutex::default(),
             held: Mutex::default(),
             runs: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Gets what the agent before has left. For the time when this agent is the only one of its state directory.
     pub(crate) fn begin(&self) {
-        match self.ask(Word::Begin, "", None) {
+        let found = match &*lock(&self.link) {
+            None => return,
+            Some(Link::Keeper(keeper)) => ask(keeper, Word::Begin, "", None),
+            Some(Link::Systemd(_)) => Ok(std::mem::take(&mut *lock(&self.found))),
+        };
+        match found {
             Ok(found) => {
                 if !found.is_empty() {
                     let spots: Vec<String> = found.iter().map(|(spot, _)| shown(spot)).collect();
@@ -125,34 +153,12 @@ impl Handover {
         lock(&self.held).len()
     }
 
-    /// Asks the keeper, and gives what it lists.
-    fn ask(
-        &self,
-        word: Word,
-        text: &str,
-        listener: Option<BorrowedFd<'_>>,
-    ) -> io::Result<Vec<(Spot, OwnedFd)>> {
-        let keeper = lock(&self.keeper);
-        let Some(stream) = keeper.as_ref() else { return Ok(Vec::new()) };
-        wire::send(stream, word, text, listener)?;
-        let mut listed = Vec::new();
-        loop {
-            match wire::receive(stream)? {
-                Some(Message { word: Word::Listed, text, listener: Some(listener) }) => {
-                    listed.extend(Spot::parse(&text).map(|spot| (spot, listener)));
-                }
-                Some(Message { word: Word::Done, .. }) => return Ok(listed),
-                Some(Message { word: Word::Refused, text, .. }) => return Err(io::Error::other(text)),
-                Some(_) => return Err(ErrorKind::InvalidData.into()),
-                None => return Err(ErrorKind::UnexpectedEof.into()),
-            }
-        }
-    }
-
-    /// Goes on without a keeper.
+    /// Goes on without.
     fn lose(&self, error: &io::Error) {
-        tracing::warn!("listeners will be closed between this agent and the next one: the keeper: {error}");
-        *lock(&self.keeper) = None;
+        tracing::warn!(
+            "listeners will be closed between this agent and the next one: who keeps them: {error}"
+        );
+        *lock(&self.link) = None;
         lock(&self.held).clear();
     }
 }
@@ -165,25 +171,56 @@ impl Keep for Handover {
     }
 
     fn hold(&self, spot: &Spot, listener: BorrowedFd<'_>) {
-        if lock(&self.keeper).is_none() {
-            return;
-        }
-        match self.ask(Word::Hold, &spot.to_string(), Some(listener.as_fd())) {
-            Ok(_) => lock(&self.held).push(spot.clone()),
+        let held = match &*lock(&self.link) {
+            None => return,
+            Some(Link::Keeper(keeper)) => {
+                ask(keeper, Word::Hold, &spot.to_string(), Some(listener)).map(|_| ())
+            }
+            Some(Link::Systemd(store)) => store.hold(spot, listener),
+        };
+        match held {
+            Ok(()) => lock(&self.held).push(spot.clone()),
             Err(error) => self.lose(&error),
         }
     }
 
     fn forget(&self, spot: &Spot) {
         lock(&self.held).retain(|held| held != spot);
-        if let Err(error) = self.ask(Word::Forget, &spot.to_string(), None) {
+        let forgotten = match &*lock(&self.link) {
+            None => return,
+            Some(Link::Keeper(keeper)) => ask(keeper, Word::Forget, &spot.to_string(), None).map(|_| ()),
+            Some(Link::Systemd(store)) => store.forget(spot),
+        };
+        if let Err(error) = forgotten {
             self.lose(&error);
         }
     }
 
     fn is_leaving(&self) -> bool {
-        // Without a keeper nothing is left to anybody.
-        !self.runs.load(Ordering::Acquire) && lock(&self.keeper).is_some()
+        // Where nobody holds them, nothing is left to anybody.
+        !self.runs.load(Ordering::Acquire) && lock(&self.link).is_some()
+    }
+}
+
+/// Asks a keeper, and gives what it lists.
+fn ask(
+    keeper: &UnixStream,
+    word: Word,
+    text: &str,
+    listener: Option<BorrowedFd<'_>>,
+) -> io::Result<Vec<(Spot, OwnedFd)>> {
+    wire::send(keeper, word, text, listener)?;
+    let mut listed = Vec::new();
+    loop {
+        match wire::receive(keeper)? {
+            Some(Message { word: Word::Listed, text, listener: Some(listener) }) => {
+                listed.extend(Spot::parse(&text).map(|spot| (spot, listener)));
+            }
+            Some(Message { word: Word::Done, .. }) => return Ok(listed),
+            Some(Message { word: Word::Refused, text, .. }) => return Err(io::Error::other(text)),
+            Some(_) => return Err(ErrorKind::InvalidData.into()),
+            None => return Err(ErrorKind::UnexpectedEof.into()),
+        }
     }
 }
 

@@ -11,11 +11,15 @@
 //! has given all away, when no agent has come for as long as `handover.keep` says, or when it is told to ([`end`]): then the
 //! files of the sockets go, too.
 //!
-//! * [`link`]: the agent's side; [`keeper`]: the process; [`wire`]: what they say; [`door`]: what others may ask.
+//! Where systemd starts the agent, its store of descriptors does the same.
+//!
+//! * [`store`]: the way to that;
+//!   [`link`]: the agent's side; [`keeper`]: the process; [`wire`]: what they say; [`door`]: what others may ask.
 
 pub(crate) mod door;
 mod keeper;
 mod link;
+mod store;
 mod wire;
 
 pub use door::{Waiting, end, waiting};
