@@ -296,6 +296,10 @@ fn the_next_agent_takes_what_is_configured_for_it_and_closes_the_rest() {
     let mut agent = seat.serve([]);
     agent.process.crash();
     assert!(!is_refused(&other) && is_listening(first));
+    // What waits for the next agent is not in its way.
+    let check =
+        PcpEnv::new().run(JUMPSEAT, ["config".as_ref(), "check".as_ref(), seat.config().as_os_str()]).ok();
+    assert!(check.contains(": no errors") && !check.contains("another process"), "{check}");
     // Somebody has put a socket of their own in the place of the agent's: it is not taken for it.
     fs::remove_file(seat.socket()).expect("it was left");
     let squatter = std::os::unix::net::UnixListener::bind(seat.socket()).expect("free");

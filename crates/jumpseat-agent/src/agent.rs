@@ -220,7 +220,7 @@ impl RunningAgent {
         }
         let handover = trust.handover().cloned();
         let handle = server.handle();
-        server.core().state.restart = Some(Restart::new(handover.clone(), clients, handle));
+        server.core().state.restart = Some(Restart::new(handover.clone(), clients == Clients::Pmcd, handle));
         Ok(RunningAgent { server, kernels, handover, _sources: sources, _log_threads: log_threads })
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use pcp_pmda::Handle;
 
-use crate::agent::Clients;
 use crate::handover::Handover;
 
 /// What it takes to end for the next agent.
@@ -23,11 +22,11 @@ enum By {
 }
 
 impl Restart {
-    /// For an agent that is asked by `clients`.
-    pub(crate) fn new(handover: Option<Arc<Handover>>, clients: Clients, handle: Handle) -> Restart {
-        let by = match clients {
-            Clients::Pmcd => Some(By::Pmcd),
-            Clients::Direct | Clients::Alone => is_of_systemd().then_some(By::Systemd),
+    /// For an agent under pmcd, or one of its own.
+    pub(crate) fn new(handover: Option<Arc<Handover>>, is_under_pmcd: bool, handle: Handle) -> Restart {
+        let by = match is_under_pmcd {
+            true => Some(By::Pmcd),
+            false => is_of_systemd().then_some(By::Systemd),
         };
         Restart { handover, by, handle }
     }

@@ -54,6 +54,9 @@ pub(super) fn is_trusted(stream: &UnixStream) -> bool {
     PeerCredentials::of(stream).is_ok_and(|peer| peer.uid == 0 || peer.uid == geteuid().as_raw())
 }
 
+/// Where listeners are, and the listeners, if they are given.
+pub(super) type Listed = Vec<(Spot, Option<OwnedFd>)>;
+
 /// Somebody at a door.
 pub(super) struct Visit {
     stream: UnixStream,
@@ -82,7 +85,7 @@ impl Visit {
     }
 
     /// All that is listed, and the last word.
-    pub(super) fn hear(&self) -> io::Result<(Vec<(Spot, Option<OwnedFd>)>, String)> {
+    pub(super) fn hear(&self) -> io::Result<(Listed, String)> {
         let mut listed = Vec::new();
         loop {
             match wire::receive(&self.stream)? {

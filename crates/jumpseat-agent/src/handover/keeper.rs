@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::door::{ALIVE, PATIENCE, Visit, Wish, is_trusted};
 use super::wire::{self, Message, Word};
 
+/// What the program is told by its first argument, to be a keeper.
+pub const KEEPER_ARGUMENT: &str = "listener-keeper";
 /// Most listeners: a configuration has some ten.
 const MAX_HELD: usize = 256;
 /// How often a keeper without an agent looks whether its door is still there: where that has gone, nobody can come any more.

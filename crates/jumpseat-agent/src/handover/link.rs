@@ -13,9 +13,8 @@ use std::time::Duration;
 
 use pcp_net::{Keep, Spot};
 
-use super::KEEPER_ARGUMENT;
 use super::door::door;
-use super::keeper::Settings;
+use super::keeper::{KEEPER_ARGUMENT, Settings};
 use super::store::Store;
 use super::wire::{self, Message, Word};
 

@@ -23,8 +23,5 @@ mod store;
 mod wire;
 
 pub use door::{Waiting, end, waiting};
-pub use keeper::serve;
+pub use keeper::{KEEPER_ARGUMENT, serve};
 pub(crate) use link::{Handover, Plan};
-
-/// What the program is told by its first argument, to be a keeper.
-pub const KEEPER_ARGUMENT: &str = "listener-keeper";
