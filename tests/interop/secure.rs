@@ -226,7 +226,7 @@ fn clients_show_certificates_where_they_have_to() {
         strangers.text("pcp.crt"),
         strangers.text("pcp.key")
     );
-    std::fs::write(strangers.path("both.conf"), config).unwrap();
+    fs::write(strangers.path("both.conf"), config).unwrap();
     env.set("PCP_TLSCONF_PATH", strangers.path("both.conf"));
     env.run("pminfo", args).fails(1);
 }
@@ -235,7 +235,7 @@ fn clients_show_certificates_where_they_have_to() {
 fn a_key_that_others_may_read_is_refused() {
     let place = Place::new();
     let key = place.certificates.path("pcp.key");
-    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let run = |args: &[&str]| {
         let config = Seat::in_dir(place.dir.path(), "").config().display().to_string();
         let all = [&["serve", "--listen", "127.0.0.1:0", "--config", &config][..], args].concat();
@@ -475,7 +475,9 @@ fn a_reload_reads_certificates_again_and_leaves_connections_alone() {
     install(&other);
     assert!(asks(&place.certificates, JUMPSEAT).stdout.contains("value"), "not before the reload");
     reload(&mut endpoint);
-    ["pminfo", JUMPSEAT].map(|program| asks(&other, program).ok());
+    for program in ["pminfo", JUMPSEAT] {
+        asks(&other, program).ok();
+    }
     assert!(!asks(&place.certificates, JUMPSEAT).stdout.contains("value"));
     let now = samples();
     eventually("who was connected goes on", || (samples() > now + 3).then_some(()));

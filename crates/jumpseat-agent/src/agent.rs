@@ -17,7 +17,7 @@ use pcp_pmda::{Access, Agent, BuildError, Exit, Indom, Listen, ServeError, Serve
 use crate::config::Config;
 use crate::confine::Trust;
 use crate::derived::Catalogue;
-use crate::handover::Handover;
+use crate::handover::{self, Handover};
 use crate::identity::{
     DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
 };
@@ -148,6 +148,14 @@ impl RunningAgent {
         let (registry, definitions) = Registry::open(&registry_config(config, domain, state_dir))?;
         logs::open(config, domain, state_dir, &registry)?;
         // From here on this is the only agent of the state directory.
+        if !trust.handover().is_some_and(|handover| handover.has_keeper())
+            && let Some(dir) = state_dir
+            && let Err(error) = handover::end(dir, domain)
+        {
+            tracing::warn!(
+                "the keeper of the agent before cannot be told that there is none any more: {error}"
+            );
+        }
         if let Some(handover) = trust.handover() {
             handover.begin();
         }
@@ -243,12 +251,13 @@ impl RunningAgent {
             handover.settle();
         }
         let exit = self.server.run();
-        self.server.core().state.close();
         if let Some(handover) = &self.handover
             && !matches!(exit, Ok(Exit::Signal(number)) if number == Signal::SIGINT as i32)
         {
             handover.leave();
         }
+        // Threads end by this, and with them listeners.
+        self.server.core().state.close();
         exit
     }
 

@@ -108,6 +108,11 @@ impl Handover {
         }
     }
 
+    /// Whether it is a keeper that holds them, which takes over from the one before.
+    pub(crate) fn has_keeper(&self) -> bool {
+        matches!(&*lock(&self.link), Some(Link::Keeper(_)))
+    }
+
     /// Gets what the agent before has left. For the time when this agent is the only one of its state directory.
     pub(crate) fn begin(&self) {
         let found = match &*lock(&self.link) {

@@ -126,6 +126,10 @@ impl Outbox {
     /// Sends what a lane has. When that fails, its records become missed, or are kept, and the rest stays.
     pub(super) fn hand_over(&mut self, batch: &mut Batch, account: &mut LaneAccount) {
         let Some(delivery) = account.delivery(batch) else { return };
+        while self.starting.is_on() && self.out.is_full() && !self.keeps {
+            (self.wake)();
+            std::thread::sleep(STEP);
+        }
         let sent = match account.log() {
             Some(log) => self.log(delivery, log),
             None => {
@@ -193,10 +197,6 @@ impl Outbox {
     fn waits_for_room(&self, delivery: &Delivery) -> bool {
         let mut waited = Duration::ZERO;
         while self.out.is_full() {
-            if self.starting.is_on() && !self.keeps {
-                std::thread::sleep(STEP);
-                continue;
-            }
             if !self.is_moving || delivery.batch.is_empty() || waited >= self.patience {
                 return false;
             }
