@@ -322,7 +322,7 @@ fn a_first_connection_that_is_cut_before_it_is_greeted_is_tried_again() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let path = dir.path().join("s");
     // One that is about to end: who has connected is cut, and the next one listens at the same path.
-    let ending = std::os::unix::net::UnixListener::bind(&path).expect("free");
+    let ending = UnixListener::bind(&path).expect("free");
     let next = server.dir.path().join("s");
     let at = path.clone();
     let end = std::thread::spawn(move || {
