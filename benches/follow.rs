@@ -121,6 +121,8 @@ fn follow(path: &Path, format: FormatName) -> Duration {
         wake: Arc::new(move || core.unpark()),
         state_dir: None,
         restarts: Arc::default(),
+        kept: Default::default(),
+        starting: Default::default(),
     };
     let file = FileConfig {
         path: path.to_owned(),

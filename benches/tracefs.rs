@@ -142,7 +142,15 @@ fn jumpseat() -> Figures {
     let source = TracefsSource::start(
         &config,
         Opener::Here,
-        &Outlet { registry, out, wake, state_dir: None, restarts: Arc::default() },
+        &Outlet {
+            registry,
+            out,
+            wake,
+            state_dir: None,
+            restarts: Arc::default(),
+            kept: Default::default(),
+            starting: Default::default(),
+        },
     )
     .expect("starts");
     while source.stats.state() == "starting" {

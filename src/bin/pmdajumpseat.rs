@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use jumpseat::agent::check::{Grade, Setting};
-use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust};
+use jumpseat::agent::{self, Clients, Config, RunningAgent, Setup, Signals, Trust, handover};
 use jumpseat::pmda::log::{self, Log, LogFile};
 use jumpseat::pmda::{Exit, Options, PmcdOptions, Transport, identity};
 use jumpseat::source::SocketConfig;
@@ -17,6 +17,10 @@ use pcp_net::is_served;
 mod helper;
 
 const PROGRAM: &str = "pmdajumpseat";
+/// What is done in place of serving anybody.
+const CHECK: &str = "--check";
+const LET_GO: &str = "--let-go";
+const ASIDES: [&str; 2] = [CHECK, LET_GO];
 /// Stands for a domain that the command line does not name.
 const NO_DOMAIN: u16 = 0;
 
@@ -30,7 +34,8 @@ fn main() -> ExitCode {
         let _ = writeln!(std::io::stdout(), "{PROGRAM} {}", env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }
-    let (checks, words): (Vec<_>, Vec<_>) = std::env::args_os().skip(1).partition(|word| word == "--check");
+    let (asides, words): (Vec<_>, Vec<_>) =
+        std::env::args_os().skip(1).partition(|word| ASIDES.iter().any(|aside| word == aside));
     let options = match Options::parse(PROGRAM, NO_DOMAIN, words) {
         Ok(options) => options,
         Err(usage) => {
@@ -39,8 +44,10 @@ fn main() -> ExitCode {
             return ExitCode::from(usage.exit_code() as u8);
         }
     };
-    if !checks.is_empty() {
-        return check(&options);
+    match asides.first() {
+        None => {}
+        Some(aside) if aside == CHECK => return check(&options),
+        Some(_) => return let_go(&options),
     }
     // Read before the log takes over standard error, so that a mistake shows where the agent was started,
     // and again in the log, where an operator looks.
@@ -51,7 +58,7 @@ fn main() -> ExitCode {
     }
     if options.transport != Transport::Pipe
         && let Ok((config, _)) = &config
-        && let Some(socket) = served_already(config)
+        && let Some(socket) = served_already(config, domain(&options, config))
     {
         // An agent on a socket outlives pmcd, which on its return starts another one and then connects to that
         // which is there. The other one must not take the log away from it.
@@ -98,6 +105,24 @@ fn check(options: &Options) -> ExitCode {
     }
 }
 
+/// Has what was left to a next agent closed, as none is going to come; where one runs, when it ends.
+fn let_go(options: &Options) -> ExitCode {
+    // A configuration that is wrong, or gone, does not keep anybody from removing the agent.
+    let config =
+        configuration(options.config.as_deref()).map_or_else(|_| Config::default(), |(config, _)| config);
+    let state_dir = config.state_dir.clone().unwrap_or_else(agent::default_state_dir);
+    match handover::end(&state_dir, domain(options, &config)) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain!(
+                "{PROGRAM}: the keeper of listeners in {}: {error}; it ends by itself",
+                state_dir.display()
+            );
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// The domain that the command line names, else the configuration.
 fn domain(options: &Options, config: &Config) -> u16 {
     match options.domain {
@@ -115,10 +140,13 @@ fn configuration(named: Option<&Path>) -> Result<(Config, Option<PathBuf>), Fail
     Ok((Config::load(&path)?, Some(path)))
 }
 
-/// An ingest socket that somebody serves.
-fn served_already(config: &Config) -> Option<&Path> {
-    let paths = config.socket.iter().map(|socket| socket.path.as_path());
-    paths.into_iter().find(|path| is_served(path).unwrap_or(false))
+/// An ingest socket that somebody serves, and not only keeps for the next agent.
+fn served_already(config: &Config, domain: u16) -> Option<&Path> {
+    let mut paths = config.socket.iter().map(|socket| socket.path.as_path());
+    let served = paths.find(|path| is_served(path).unwrap_or(false))?;
+    let state_dir = config.state_dir.clone().unwrap_or_else(agent::default_state_dir);
+    let waiting = handover::waiting(&state_dir, domain).unix;
+    (!waiting.iter().any(|path| path == served)).then_some(served)
 }
 
 fn serve(
@@ -140,6 +168,7 @@ fn serve(
         Transport::Unix(path) => Some(path.clone()),
         _ => None,
     };
+    trust.keep_listeners(config, &state_dir, domain, &[]);
     trust.confine(config, &state_dir, socket.as_slice());
     let mut running = RunningAgent::open(&Setup {
         config,
@@ -159,7 +188,7 @@ fn serve(
         running.server.ready_when(|_| true);
     }
     running.server.serve_pmcd(&options.transport, attributes, stay)?;
-    let exit = running.server.run()?;
+    let exit = running.run()?;
     match exit {
         Exit::PmcdGone => tracing::info!("ended: pmcd has closed the connection"),
         Exit::Signal(number) => tracing::info!("ended by signal {number}"),

@@ -80,6 +80,7 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
         "[fields]\n",
         "[derived]\n",
         "[control]\n",
+        "[handover]\n",
         "[[socket]]\n",
         "[otlp]\n",
         "[[source]]\n",

@@ -8,6 +8,7 @@ mod demo;
 mod derived;
 mod durable;
 mod faults;
+mod handover;
 mod harness;
 mod hostile_agents;
 mod names;

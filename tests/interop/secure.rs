@@ -1,5 +1,6 @@
 //! TLS and passwords on the endpoint: PCP's own clients and ours, and those who do not keep to it.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +14,7 @@ use jumpseat::model::PmError;
 use jumpseat::pdu::{Attr, AttrCode, CredFlags, Creds, Pdu, PmnsChild};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
-use support::{Certificates, Output, PcpEnv, eventually, temp_dir};
+use support::{Certificates, Output, PcpEnv, Process, eventually, temp_dir};
 
 /// Far above what a round of the loop takes, for a build without optimization on a machine with other work.
 const LONGEST: Duration = Duration::from_secs(3);
@@ -225,7 +226,7 @@ fn clients_show_certificates_where_they_have_to() {
         strangers.text("pcp.crt"),
         strangers.text("pcp.key")
     );
-    std::fs::write(strangers.path("both.conf"), config).unwrap();
+    fs::write(strangers.path("both.conf"), config).unwrap();
     env.set("PCP_TLSCONF_PATH", strangers.path("both.conf"));
     env.run("pminfo", args).fails(1);
 }
@@ -234,7 +235,7 @@ fn clients_show_certificates_where_they_have_to() {
 fn a_key_that_others_may_read_is_refused() {
     let place = Place::new();
     let key = place.certificates.path("pcp.key");
-    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let run = |args: &[&str]| {
         let config = Seat::in_dir(place.dir.path(), "").config().display().to_string();
         let all = [&["serve", "--listen", "127.0.0.1:0", "--config", &config][..], args].concat();
@@ -432,4 +433,73 @@ fn a_login_that_is_none_ends_in_an_error() {
     assert_eq!(error_code(&mut stream), -21_348);
     assert!(endpoint.process.text().contains("over TLS"), "{}", endpoint.process.text());
     assert_eq!(place.number(&endpoint, "jumpseat.self.endpoint.logins"), 0);
+}
+
+#[test]
+fn a_reload_reads_certificates_again_and_leaves_connections_alone() {
+    let (place, other) = (Place::new(), Certificates::new());
+    let dir = place.dir.path();
+    let (cert, key) = (dir.join("own.crt"), dir.join("own.key"));
+    let install = |from: &Certificates| {
+        for (name, to) in [("pcp.crt", &cert), ("pcp.key", &key)] {
+            fs::copy(from.path(name), to).expect("writable");
+            fs::set_permissions(to, fs::Permissions::from_mode(0o600)).expect("ours");
+        }
+    };
+    install(&place.certificates);
+    // Relative to the configuration.
+    let tls = "[tls]\ncertificate = 'own.crt'\nkey = 'own.key'\n";
+    let mut endpoint = Seat::in_dir(dir, tls).serve([]);
+    let host = format!("pcps://localhost:{}", endpoint.port());
+    let asks = |trusted: &Certificates, program: &str| {
+        let mut env = PcpEnv::new();
+        env.set("PCP_TLSCONF_PATH", trusted.path("trust.conf"));
+        let first: &[&str] = if program == JUMPSEAT { &["info"] } else { &[] };
+        env.run(program, [first, &["-h", &host, "-f", "jumpseat.self.pid"]].concat())
+    };
+    let mut command = PcpEnv::new().command("pmval");
+    command.env("PCP_TLSCONF_PATH", place.certificates.path("trust.conf"));
+    command.args(["-h", &host, "-t", "0.1", "jumpseat.self.pid"]);
+    let before = Process::start(&mut command, dir, "pmval");
+    let samples = || before.stdout().lines().count();
+    eventually("samples", || (samples() > 8).then_some(()));
+    let mut reloads = 0;
+    let mut reload = |endpoint: &mut Endpoint| {
+        endpoint.process.signal(nix::sys::signal::Signal::SIGHUP);
+        reloads += 1;
+        let done = || endpoint.process.text().matches("sources are as configured").count() == reloads;
+        eventually("the reload", || done().then_some(()));
+    };
+
+    // A new certificate in the same files, as those who renew them do.
+    install(&other);
+    assert!(asks(&place.certificates, JUMPSEAT).stdout.contains("value"), "not before the reload");
+    reload(&mut endpoint);
+    for program in ["pminfo", JUMPSEAT] {
+        asks(&other, program).ok();
+    }
+    assert!(!asks(&place.certificates, JUMPSEAT).stdout.contains("value"));
+    let now = samples();
+    eventually("who was connected goes on", || (samples() > now + 3).then_some(()));
+
+    // What cannot be used changes nothing, and is told; the rest of the configuration is in effect.
+    fs::write(&key, "nothing\n").expect("writable");
+    Seat::in_dir(dir, &format!("{tls}[events]\nrecent = 7\n"));
+    reload(&mut endpoint);
+    asks(&other, "pminfo").ok();
+    let text = endpoint.process.text();
+    assert!(text.contains("own.key holds no private key"), "{text}");
+    assert!(text.contains("goes on with the certificate it has"), "{text}");
+    assert_eq!(value(&endpoint.run("pminfo", ["-f", "jumpseat.control.recent"]).ok()), 7);
+
+    // TLS has to be, need not be, and is gone.
+    install(&other);
+    Seat::in_dir(dir, &format!("{tls}required = true\n"));
+    reload(&mut endpoint);
+    asks(&other, "pminfo").ok();
+    endpoint.run("pminfo", ["-f", "jumpseat.self.pid"]).fails(1);
+    Seat::in_dir(dir, "");
+    reload(&mut endpoint);
+    assert_eq!(value(&endpoint.run("pminfo", ["-f", "pmcd.feature.secure"]).ok()), 0);
+    assert!(!asks(&other, "pminfo").stdout.contains("value"));
 }

@@ -39,8 +39,10 @@ impl Seat {
     pub(crate) fn in_dir(dir: &Path, settings: &str) -> Seat {
         let seat = Seat { dir: dir.to_owned() };
         fs::create_dir_all(seat.state_dir()).expect("the test's directory is writable");
+        // What a test does not ask for ends with its agent.
+        let keep = if settings.contains("[handover]") { "" } else { "[handover]\nkeep = '0s'\n" };
         let text = format!(
-            "state_dir = {:?}\n{settings}\n[[socket]]\npath = {:?}\nsource = {SOURCE:?}\n",
+            "state_dir = {:?}\n{settings}\n{keep}[[socket]]\npath = {:?}\nsource = {SOURCE:?}\n",
             seat.state_dir(),
             seat.socket()
         );

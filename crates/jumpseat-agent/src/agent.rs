@@ -9,14 +9,16 @@ use crossbeam_channel::Receiver;
 use jumpseat_log::LogError;
 use jumpseat_source::registry::{RegistryConfig, RegistryError};
 use jumpseat_source::tracefs::KernelStats;
-use jumpseat_source::{Inlet, Outlet, Registry, Rules};
+use jumpseat_source::{Inlet, Outlet, Registry, Rules, Starting};
+use nix::sys::signal::Signal;
 use pcp_ids::IdsError;
-use pcp_net::Worker;
-use pcp_pmda::{Access, Agent, BuildError, Indom, ServeError, Server};
+use pcp_net::{Kept, Worker};
+use pcp_pmda::{Access, Agent, BuildError, Exit, Indom, Listen, ServeError, Server};
 
 use crate::config::Config;
 use crate::confine::Trust;
 use crate::derived::Catalogue;
+use crate::handover::{self, Handover};
 use crate::identity::{
     DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
 };
@@ -24,6 +26,7 @@ use crate::kinds::{self, Sources, StartError};
 use crate::logs;
 use crate::metrics::{self, DerivedMetrics, FieldMetrics, labels};
 use crate::reload::{Adjust, Applier, Notes, Reloader, reload};
+use crate::restart::Restart;
 use crate::running::{Running, tables};
 use crate::sampler::Sampler;
 use crate::state::State;
@@ -129,6 +132,7 @@ pub struct RunningAgent {
     /// The event loop: tell it whom to serve, then run it.
     pub server: Server<State>,
     kernels: Vec<Arc<KernelStats>>,
+    handover: Option<Arc<Handover>>,
     /// Running as long as this lives.
     _sources: Arc<Mutex<Sources>>,
     /// These end after them.
@@ -144,6 +148,18 @@ impl RunningAgent {
         let &Setup { config, domain, state_dir, help, signals, clients, trust } = setup;
         let (registry, definitions) = Registry::open(&registry_config(config, domain, state_dir))?;
         logs::open(config, domain, state_dir, &registry)?;
+        // From here on this is the only agent of the state directory.
+        if !trust.handover().is_some_and(|handover| handover.has_keeper())
+            && let Some(dir) = state_dir
+            && let Err(error) = handover::end(dir, domain)
+        {
+            tracing::warn!(
+                "the keeper of the agent before cannot be told that there is none any more: {error}"
+            );
+        }
+        if let Some(handover) = trust.handover() {
+            handover.begin();
+        }
         let (hand_over, deliveries) = crossbeam_channel::bounded(room(config, &signals));
         let inlet = Inlet::new(definitions, deliveries);
         let mut state = State::open(config, Arc::clone(&registry), inlet, state_dir)?;
@@ -181,16 +197,22 @@ impl RunningAgent {
             wake: Arc::new(move || handle.wake()),
             state_dir: state_dir.map(Path::to_owned),
             restarts: Arc::clone(&server.core().state.restarts),
+            kept: trust.kept(),
+            starting: Starting::default(),
         };
         // Last: from here on threads hand over, and everything must be there that takes it.
         let mut sources = Sources::default();
+        // It goes before them if one cannot be started: they wait while it is there.
+        let starting = outlet.starting.begin();
         for error in sources.apply(config, &outlet, trust) {
             if !error.is_bearable || sources.is_empty() {
                 return Err(error.into());
             }
             tracing::error!("{error}; the agent goes on without it: reload it when that is mended");
         }
+        let endpoint = server.handle();
         let state = &mut server.core().state;
+        state.starting = Some(starting);
         state.threads = sources.stats();
         let kernels = state.threads.shared().collect();
         let sources = Arc::new(Mutex::new(sources));
@@ -205,9 +227,43 @@ impl RunningAgent {
                 notes: notes(path),
             };
             let mut reloader = Reloader::new(path, adjust.cloned(), config, applier);
+            // Under pmcd, connections are pmcd's.
+            reloader.endpoint = (clients == Clients::Direct).then_some(endpoint);
             state.reload = Some(Box::new(move |state| reloader.run(state)));
         }
-        Ok(RunningAgent { server, kernels, _sources: sources, _log_threads: log_threads })
+        let handover = trust.handover().cloned();
+        let handle = server.handle();
+        server.core().state.restart = Some(Restart::new(handover.clone(), clients == Clients::Pmcd, handle));
+        Ok(RunningAgent { server, kernels, handover, _sources: sources, _log_threads: log_threads })
+    }
+
+    /// Serves PMAPI clients directly, as [`Server::listen`]; those who wait since the agent before has ended come first.
+    ///
+    /// # Errors
+    /// As [`Server::listen`].
+    pub fn listen(&mut self, address: &Listen) -> Result<Listen, ServeError> {
+        let kept = self.handover.clone().map_or_else(Kept::default, |handover| Kept::by(handover));
+        self.server.listen_kept(address, &kept)
+    }
+
+    /// Runs the event loop, when the agent listens everywhere it is going to. Where it listens is left to the next agent,
+    /// unless somebody at a terminal has ended this one (SIGINT).
+    ///
+    /// # Errors
+    /// As [`Server::run`].
+    pub fn run(&mut self) -> Result<Exit, ServeError> {
+        if let Some(handover) = &self.handover {
+            handover.settle();
+        }
+        let exit = self.server.run();
+        if let Some(handover) = &self.handover
+            && !matches!(exit, Ok(Exit::Signal(number)) if number == Signal::SIGINT as i32)
+        {
+            handover.leave();
+        }
+        // Threads end by this, and with them listeners.
+        self.server.core().state.close();
+        exit
     }
 
     /// What the kernel sources tell of themselves.
@@ -228,6 +284,7 @@ fn room(config: &Config, signals: &Signals<'_>) -> usize {
 fn take_in(server: &mut Server<State>, mut control: Access, news: Receiver<ThreadStats>) {
     let again = server.handle();
     server.on_wake(move |core| {
+        core.state.starting = None;
         if core.state.drain() {
             again.wake();
         }

@@ -23,7 +23,7 @@ const AT_START: [(&str, &str); 14] = [
     ("log.sync", "the log is open"),
     ("log.sync_interval", "the log is open"),
     ("confine", "what was given up does not come back"),
-    ("tls", "the endpoint has its certificate"),
+    ("handover", "the keeper of listeners was started with it"),
     ("access.passwords", "the endpoint has its passwords"),
 ];
 

@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::changes::{Change, between};
 use crate::config::Config;
 use crate::derived::files;
+use crate::handover::{self, Waiting};
 use crate::kinds;
 use crate::rights::Rights;
 use crate::running::{Running, tables};
@@ -131,7 +132,8 @@ pub fn check(config: &Config, setting: &Setting) -> Result<Report, String> {
         None => Rights::own(),
     };
     let running = Running::read(&setting.state_dir, setting.domain);
-    let mut checker = Checker { config, setting, rights, running, findings: Vec::new() };
+    let waiting = handover::waiting(&setting.state_dir, setting.domain);
+    let mut checker = Checker { config, setting, rights, running, waiting, findings: Vec::new() };
     checker.all();
     let Checker { running, findings, .. } = checker;
     Ok(Report { findings, running: running.map(|running| agent(config, &running)) })
@@ -157,6 +159,8 @@ struct Checker<'a> {
     setting: &'a Setting,
     rights: Rights,
     running: Option<Running>,
+    /// Where an agent has listened that has ended, and the next one will.
+    waiting: Waiting,
     findings: Vec<Finding>,
 }
 
@@ -233,6 +237,7 @@ impl Checker<'_> {
             self.writable(&what, dir, Grade::Error);
             match is_served(&socket.path) {
                 Ok(true) if self.runs_with("socket", "path", &socket.path.to_string_lossy()) => {}
+                Ok(true) if self.waiting.unix.contains(&socket.path) => {}
                 Ok(true) => {
                     self.tell(
                         Grade::Error,
@@ -264,7 +269,8 @@ impl Checker<'_> {
             match address.to_socket_addrs() {
                 Err(error) => self.tell(Grade::Error, what, format!("{address}: {error}")),
                 Ok(addresses) => {
-                    let in_use = addresses.into_iter().find_map(|address| {
+                    let mut others = addresses.filter(|address| !self.waiting.tcp.contains(address));
+                    let in_use = others.find_map(|address| {
                         let error = TcpListener::bind(address).err()?;
                         // A machine without IPv6 has one address less of localhost.
                         (error.kind() != io::ErrorKind::AddrNotAvailable)

@@ -8,14 +8,17 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jumpseat_confine::{Calls, Capability, Confinement, Files, Measure, confine};
 use jumpseat_source::tracefs::Helpers;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{User, geteuid};
+use pcp_net::Kept;
 
 use crate::config::Config;
+use crate::handover::{Handover, Plan};
 use crate::reach::{Reach, TRACEFS};
 
 /// What root keeps who was told to stay root: to read what is others', and to write its own files where these are.
@@ -42,6 +45,8 @@ pub struct Trust {
     pub measures: Vec<Measure>,
     /// What a reload may still reach.
     reach: Reach,
+    /// Who keeps listeners for the next agent.
+    handover: Option<Arc<Handover>>,
 }
 
 impl Trust {
@@ -62,6 +67,35 @@ impl Trust {
         let groups = config.socket.iter().filter_map(|socket| socket.gid().ok()?);
         let groups = groups.map(|group| group.as_raw()).collect();
         Ok(Trust { helpers, groups, ..Trust::default() })
+    }
+
+    /// Starts the keeper of listeners, if the configuration wants one: for the time between becoming who the process is
+    /// going to be and [`Trust::confine`]. `places`: where it makes sockets, besides those of the configuration.
+    pub fn keep_listeners(&mut self, config: &Config, state_dir: &Path, domain: u16, places: &[PathBuf]) {
+        let keep = config.handover.keep.0;
+        if keep.is_zero() {
+            return;
+        }
+        let _ = std::fs::create_dir_all(state_dir);
+        let mut dirs = vec![state_dir.to_owned()];
+        dirs.extend(places_of_sockets(config, places));
+        let plan = Plan { state_dir, domain, keep, places: dirs, confine: config.confine.privileges };
+        match Handover::start(plan) {
+            Ok(handover) => self.handover = Some(Arc::new(handover)),
+            Err(error) => tracing::warn!(
+                "listeners will be closed between this agent and the next one: no keeper can be started: {error}"
+            ),
+        }
+    }
+
+    /// Leaves listeners to the next agent in systemd's store of descriptors, in place of a keeper: for the time before
+    /// [`Trust::confine`].
+    ///
+    /// # Errors
+    /// systemd has not started the process, or its unit has no store.
+    pub fn store_listeners(&mut self) -> io::Result<()> {
+        self.handover = Some(Arc::new(Handover::with_systemd()?));
+        Ok(())
     }
 
     /// Gives up, for good, what the agent does not need; tells what the system cannot do. For the time when the process is
@@ -114,6 +148,16 @@ impl Trust {
         &self.reach
     }
 
+    /// Who keeps listeners for the next agent, if anybody does.
+    pub(crate) fn handover(&self) -> Option<&Arc<Handover>> {
+        self.handover.as_ref()
+    }
+
+    /// The same, for those who listen.
+    pub(crate) fn kept(&self) -> Kept {
+        self.handover.clone().map_or_else(Kept::default, |handover| Kept::by(handover))
+    }
+
     /// What is left for a reload, with the measures that are in force.
     fn left(&self, config: &Config, writable: Vec<PathBuf>) -> Reach {
         let in_force =
@@ -137,15 +181,7 @@ impl Trust {
             writable.push(dir);
         }
         writable.extend(config.log.contexts().filter(|dir| dir.is_dir()));
-        for socket in config
-            .socket
-            .iter()
-            .map(|socket| socket.path.as_path())
-            .chain(places.iter().map(PathBuf::as_path))
-        {
-            let dir = socket.parent().filter(|dir| !dir.as_os_str().is_empty());
-            writable.push(dir.unwrap_or(Path::new(".")).to_owned());
-        }
+        writable.extend(places_of_sockets(config, places));
         if !config.kernel.is_empty() && self.helpers.pids().next().is_none() {
             writable.extend(TRACEFS.map(PathBuf::from));
         }
@@ -153,6 +189,16 @@ impl Trust {
         writable.dedup();
         writable
     }
+}
+
+/// The directories of the sockets that an agent makes.
+fn places_of_sockets(config: &Config, places: &[PathBuf]) -> Vec<PathBuf> {
+    let configured = config.socket.iter().map(|socket| socket.path.as_path());
+    let dirs = configured.chain(places.iter().map(PathBuf::as_path)).map(|socket| {
+        let dir = socket.parent().filter(|dir| !dir.as_os_str().is_empty());
+        dir.unwrap_or(Path::new(".")).to_owned()
+    });
+    dirs.collect()
 }
 
 /// The name of the user that the process is.

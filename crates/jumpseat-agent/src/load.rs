@@ -132,6 +132,7 @@ fn check(config: &Config) -> Result<(), ConfigProblem> {
     config.events.check()?;
     config.log.check()?;
     config.spans.check()?;
+    config.handover.check()?;
     config.fields.check()?;
     // The last, as it may be wrong because of tables that it is not in.
     config.events.check_sources(kinds::sources(config))?;

@@ -11,7 +11,7 @@ use crate::config::Config;
 /// Where the kernel's files may be.
 pub(crate) const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// What helps where a reload does not.
-const RESTART: &str = "restart the agent";
+const RESTART: &str = "restart the agent (pmstore jumpseat.control.handover 1)";
 
 /// What the process may still do.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -13,12 +13,14 @@
 //! Sources are started and ended by a thread of its own, so that the loop takes what the others hand over meanwhile: nothing
 //! of them waits, and nothing is lost.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use jumpseat_source::Outlet;
-use pcp_net::Worker;
+use pcp_net::{Certificate, CertificateError, Worker};
+use pcp_pmda::Handle;
 use pcp_pmda::log::EVERY;
 use serde_json::{Map, Value};
 
@@ -52,6 +54,8 @@ pub(crate) struct Reloader {
     /// What the agent was started with.
     started: Config,
     applier: Applier,
+    /// The endpoint of direct clients, if there is one.
+    pub(crate) endpoint: Option<Handle>,
 }
 
 /// Where it is noted what was read.
@@ -72,7 +76,7 @@ impl Reloader {
     /// For an agent that was started with `config`, which came from the file at `path` and was adjusted.
     pub(crate) fn new(path: &Path, adjust: Option<Adjust>, config: &Config, applier: Applier) -> Reloader {
         let (config, started) = (config.clone(), config.clone());
-        Reloader { path: path.to_owned(), adjust, config, started, applier }
+        Reloader { path: path.to_owned(), adjust, config, started, applier, endpoint: None }
     }
 
     /// As [`reload`].
@@ -90,6 +94,7 @@ impl Reloader {
             adjust(&mut config);
         }
         self.tell(&config);
+        let secured = self.secure(&mut config);
         // Tables are as large as these were, whatever is wanted now.
         let EventsConfig { max_sources, max_types, .. } = self.started.events;
         config.events = EventsConfig { max_sources, max_types, ..config.events };
@@ -107,7 +112,28 @@ impl Reloader {
             tracing::error!("sources stay as they are: no thread to start and end them: {error}");
         }
         let derived = state.derived.read();
-        derived && applied.is_ok()
+        secured && derived && applied.is_ok()
+    }
+
+    /// Reads certificates again, also those of the same names: for connections from now on. What cannot be read leaves the
+    /// endpoint as it is.
+    fn secure(&self, config: &mut Config) -> bool {
+        let Some(endpoint) = &self.endpoint else { return true };
+        let certificate = config.tls.check().map_err(|error| error.to_string()).and_then(|()| {
+            let files = config.tls.files();
+            files.map(|files| Certificate::load(&files)).transpose().map_err(|error| unusable(&error))
+        });
+        match certificate {
+            Ok(certificate) => {
+                endpoint.set_certificate(certificate, config.tls.required);
+                true
+            }
+            Err(error) => {
+                tracing::error!(target: EVERY, "tls: {error}; the endpoint goes on with the certificate it has");
+                config.tls = self.config.tls.clone();
+                false
+            }
+        }
     }
 
     fn tell(&self, config: &Config) {
@@ -122,6 +148,24 @@ impl Reloader {
         }
         now.iter().for_each(|change| tracing::info!(target: EVERY, "{change}"));
         later.iter().for_each(|change| tracing::warn!(target: EVERY, "{change}"));
+        if !later.is_empty() {
+            tracing::warn!(
+                "for what takes a start: pmstore jumpseat.control.handover 1, or restart the agent"
+            );
+        }
+    }
+}
+
+/// What is wrong with a certificate, and what helps where only the start could read it.
+fn unusable(error: &CertificateError) -> String {
+    match error {
+        CertificateError::File { error: why, .. } if why.kind() == ErrorKind::PermissionDenied => {
+            let user = crate::confine::user();
+            format!(
+                "{error}: chgrp or chmod it for {user}, or restart the agent, which reads it as who starts it"
+            )
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Calls {
     AgentWithPrograms,
     /// Those of one thread that opens files in a directory and hands them over.
     Helper,
+    /// Those of one thread that holds sockets and passes them on.
+    Keeper,
 }
 
 pub(crate) fn restrict(calls: Calls) -> Result<String, String> {
@@ -36,6 +38,12 @@ pub(crate) fn restrict(calls: Calls) -> Result<String, String> {
         }
         Calls::Helper => {
             let rules = listed(&[FILES, EVERYBODY, HELPER]);
+            let told = format!("{} of them", rules.len());
+            (rules, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow, told)
+        }
+        Calls::Keeper => {
+            let mut rules = listed(&[FILES, EVERYBODY, KEEPER]);
+            rules.insert(libc::SYS_socket, vec![unix_only().map_err(|error| error.to_string())?]);
             let told = format!("{} of them", rules.len());
             (rules, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow, told)
         }
@@ -87,6 +95,12 @@ fn limited() -> Result<Rules, seccompiler::BackendError> {
         // Threads, but no processes; clone3 is not on the list, as its flags cannot be seen.
         (libc::SYS_clone, vec![SeccompRule::new(vec![is_thread])?]),
     ]))
+}
+
+/// The first argument says Unix.
+fn unix_only() -> Result<SeccompRule, seccompiler::BackendError> {
+    let family = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?;
+    SeccompRule::new(vec![family])
 }
 
 /// Memory, time, and the end.
@@ -170,6 +184,29 @@ const FILES: &[c_long] = &[
 
 /// What the helper has besides: the end of a file system that it has mounted.
 const HELPER: &[c_long] = &[libc::SYS_umount2];
+
+/// What a keeper has besides: a Unix socket, which it makes and listens on.
+const KEEPER: &[c_long] = &[
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_shutdown,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_ppoll,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    #[cfg(not(target_arch = "riscv64"))]
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+];
 
 /// Sockets, polls, threads, files that are replaced, signals that are read.
 const AGENT: &[c_long] = &[

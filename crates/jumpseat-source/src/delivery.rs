@@ -231,6 +231,12 @@ impl Inlet {
         delivery
     }
 
+    /// Takes no more deliveries, and none of those that wait: sources know that there is no core any more, and lose nothing
+    /// to one that is slow. What they hand over is in the log on disk for the next one.
+    pub fn close(&mut self) {
+        self.deliveries = crossbeam_channel::never();
+    }
+
     /// Deliveries waiting.
     pub fn waiting(&self) -> usize {
         self.deliveries.len()

@@ -58,7 +58,7 @@ pub use gate::Gate;
 pub use interval::Interval;
 pub use origin::Origin;
 pub use otlp::OtlpStats;
-pub use outlet::Outlet;
+pub use outlet::{Begun, Outlet, Starting};
 pub use registry::{Definition, Registry, RegistryConfig};
 pub use rules::Rules;
 pub use setting::{InvalidKey, InvalidValue};

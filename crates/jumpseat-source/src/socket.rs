@@ -90,7 +90,9 @@ impl SocketSource {
         // Names before anything can be seen of it.
         let shared = SocketSource::shared(&config, &of_lives)?;
         // It outlives the thread's lives: between two of them, senders wait.
-        let listening = Arc::new(UnixListening::bind_for(&config.path, config.mode, group_of(&config)?)?);
+        let group = group_of(&config)?;
+        let listening = UnixListening::bind_for(&config.path, config.mode, group, &outlet.kept)?;
+        let listening = Arc::new(listening);
         let system = StartError::system("the socket source");
         let first = Service::life(&config, shared, &listening, &stats).map_err(&system)?;
         let again = move || {

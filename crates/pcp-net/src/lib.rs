@@ -3,6 +3,7 @@
 //! * [`UnixListening`]: a Unix socket that is never open to more people than it should be, and never takes the place
 //!   of what is not a dead socket. [`is_served`]: whether somebody listens on one. [`listen_tcp`]: TCP at all addresses of a
 //!   host.
+//! * [`Keep`], [`Kept`]: who holds listeners while their process is away, so that nobody is refused meanwhile.
 //! * [`next_connection`]: accepts, and tells errors of the listener from those of a client that has gone again;
 //!   [`PeerCredentials`]: who is at the other end.
 //! * [`Who`]: users, groups and hosts, as a configuration names them.
@@ -16,6 +17,7 @@
 
 mod accept;
 mod fill;
+mod keep;
 mod kept;
 mod limiter;
 mod passwords;
@@ -29,11 +31,12 @@ mod worker;
 
 pub use accept::{PeerCredentials, next_connection};
 pub use fill::{Fill, Level};
+pub use keep::{FileId, Keep, Kept, Spot};
 pub use kept::{End, Life, Restarts};
 pub use limiter::Limiter;
 pub use passwords::{PasswordError, Passwords};
 pub use places::{Holder, gives_way};
-pub use tcp::listen_tcp;
+pub use tcp::{TcpListening, listen_tcp};
 pub use tls::{Certificate, CertificateError, CertificateFiles, TlsError, TlsSession};
 pub use unix::{ListenError, ListenProblem, UnixListening, is_served};
 pub use who::{Identity, Who, WhoError};

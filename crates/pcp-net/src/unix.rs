@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,8 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat};
 use nix::unistd::{Gid, fchownat};
+
+use crate::keep::{FileId, Holding, Kept, Spot};
 
 /// Longest path of a Unix socket (`sun_path` without its NUL).
 const MAX_PATH: usize = 107;
@@ -69,10 +71,8 @@ pub struct UnixListening {
     pub listener: UnixListener,
     path: PathBuf,
     file: FileId,
+    holding: Holding,
 }
-
-/// Device and inode.
-type FileId = (u64, u64);
 
 impl UnixListening {
     /// Listens at `path` with permission bits `mode`. A socket nobody listens on any more is replaced; anything else
@@ -84,15 +84,31 @@ impl UnixListening {
     /// # Errors
     /// [`ListenError`]; nothing is left behind.
     pub fn bind(path: &Path, mode: u32) -> Result<UnixListening, ListenError> {
-        UnixListening::bind_for(path, mode, None)
+        UnixListening::bind_for(path, mode, None, &Kept::default())
     }
 
     /// As [`UnixListening::bind`], with a group of its own, which this process must be a member of unless it is root.
+    /// One that was kept from the process before is taken up again, with who is waiting at it.
     ///
     /// # Errors
     /// As [`UnixListening::bind`].
-    pub fn bind_for(path: &Path, mode: u32, group: Option<Gid>) -> Result<UnixListening, ListenError> {
+    pub fn bind_for(
+        path: &Path,
+        mode: u32,
+        group: Option<Gid>,
+        kept: &Kept,
+    ) -> Result<UnixListening, ListenError> {
         let problem = |problem| ListenError { path: path.to_owned(), problem };
+        let is_there = |file| file_id(path).is_ok_and(|there| there == file);
+        // Who holds it may be elsewhere.
+        let held_at = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        if let Some((listener, file)) = kept.take_unix(&held_at, is_there) {
+            let holding = kept.held(Spot::Unix { path: held_at, file });
+            let taken = UnixListening { listener: listener.into(), path: path.to_owned(), file, holding };
+            // What is configured may be another mode now, or another group.
+            set_owner(path, mode, group).map_err(problem)?;
+            return Ok(taken);
+        }
         check_free(path).map_err(problem)?;
         let temporary = temporary_name(path);
         if path.as_os_str().len().max(temporary.as_os_str().len()) > MAX_PATH {
@@ -107,7 +123,8 @@ impl UnixListening {
         }
         let made = make(&temporary, mode, group).and_then(|(listener, file)| {
             fs::rename(&temporary, path).map_err(system("put the socket in place"))?;
-            Ok(UnixListening { listener, path: path.to_owned(), file })
+            let holding = kept.hold(Spot::Unix { path: held_at, file }, listener.as_fd());
+            Ok(UnixListening { listener, path: path.to_owned(), file, holding })
         });
         made.map_err(|error| {
             // Best effort: the error tells more than a failing clean-up would.
@@ -117,10 +134,17 @@ impl UnixListening {
     }
 }
 
+impl UnixListening {
+    /// Whether who goes to the path still comes here.
+    pub fn is_there(&self) -> bool {
+        file_id(&self.path).is_ok_and(|file| file == self.file)
+    }
+}
+
 impl Drop for UnixListening {
     fn drop(&mut self) {
-        // A successor may have put its own socket there.
-        if file_id(&self.path).is_ok_and(|file| file == self.file) {
+        // A successor may have put its own socket there, or is to have this one.
+        if !self.holding.is_left() && file_id(&self.path).is_ok_and(|file| file == self.file) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -129,18 +153,23 @@ impl Drop for UnixListening {
 /// Listens on a new socket at `path`, with permission bits `mode`.
 fn make(path: &Path, mode: u32, group: Option<Gid>) -> Result<(UnixListener, FileId), ListenProblem> {
     let listener = bind_within(path, mode).map_err(system("create the socket"))?;
+    // The umask has taken bits away; nobody can connect before `listen`.
+    set_owner(path, mode, group)?;
+    listen(&listener, Backlog::MAXCONN).map_err(|error| system("listen on the socket")(error.into()))?;
+    let file = file_id(path).map_err(system("look at the socket"))?;
+    Ok((listener, file))
+}
+
+/// Gives a socket's file its group and mode. Whoever may write to the directory may have put a link there by now: what it leads
+/// to keeps its own.
+fn set_owner(path: &Path, mode: u32, group: Option<Gid>) -> Result<(), ListenProblem> {
     if let Some(group) = group {
         fchownat(AT_FDCWD, path, None, Some(group), AtFlags::AT_SYMLINK_NOFOLLOW)
             .map_err(|errno| system("give the socket its group")(errno.into()))?;
     }
-    // The umask has taken bits away; nobody can connect before `listen`.
-    // Whoever may write to the directory may have put a link there by now: what it leads to keeps its mode.
     let mode = Mode::from_bits_truncate(mode);
     fchmodat(AT_FDCWD, path, mode, FchmodatFlags::NoFollowSymlink)
-        .map_err(|errno| system("set the socket's mode")(errno.into()))?;
-    listen(&listener, Backlog::MAXCONN).map_err(|error| system("listen on the socket")(error.into()))?;
-    let file = file_id(path).map_err(system("look at the socket"))?;
-    Ok((listener, file))
+        .map_err(|errno| system("set the socket's mode")(errno.into()))
 }
 
 /// Binds a non-blocking socket whose file has no permissions besides `mode` from its first moment on.

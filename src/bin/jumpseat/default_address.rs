@@ -16,14 +16,14 @@ const SECOND: &str = "localhost:44399";
 /// Where that is taken as well.
 const ANY: &str = "localhost:0";
 
-/// PCP's port, or another one if that is taken.
+/// PCP's port, or another one if that is taken. `waiting`: what was left by the agent before, and is not taken.
 ///
 /// # Errors
 /// That this machine has no `localhost`.
-pub(crate) fn tcp() -> Result<Vec<Listen>, String> {
+pub(crate) fn tcp(waiting: &[SocketAddr]) -> Result<Vec<Listen>, String> {
     let mut text = FIRST;
-    if is_taken(&addresses_of(text)?) {
-        let other = if is_taken(&addresses_of(SECOND)?) { ANY } else { SECOND };
+    if is_taken(&addresses_of(text)?, waiting) {
+        let other = if is_taken(&addresses_of(SECOND)?, waiting) { ANY } else { SECOND };
         complain!(
             "jumpseat: {text} is in use, probably by pmcd: another port is taken, for which clients need -h"
         );
@@ -39,7 +39,8 @@ pub(crate) fn unix(events: &Path, mode: u32) -> Listen {
     Listen::Unix { path, mode }
 }
 
-fn is_taken(addresses: &[SocketAddr]) -> bool {
+fn is_taken(addresses: &[SocketAddr], waiting: &[SocketAddr]) -> bool {
     let refusal = |address| TcpListener::bind(address).err().map(|error| error.kind());
-    addresses.iter().any(|address| refusal(address) == Some(ErrorKind::AddrInUse))
+    let mut others = addresses.iter().filter(|address| !waiting.contains(address));
+    others.any(|address| refusal(address) == Some(ErrorKind::AddrInUse))
 }

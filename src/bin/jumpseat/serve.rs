@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use jumpseat::agent::{self, Adjust, Clients, Config, RunningAgent, Setup, Signals, Trust};
+use jumpseat::agent::{self, Adjust, Clients, Config, RunningAgent, Setup, Signals, Trust, handover};
 use jumpseat::pmda::log::{self, Log, LogFormat};
 use jumpseat::pmda::{Exit, Listen, Security, ServeError, identity};
 use jumpseat::source::SocketConfig;
@@ -68,6 +68,10 @@ pub(crate) struct ServeArgs {
     /// User to run as, if started as root; such as pcp. What only root may, opening the kernel's files, is done by a helper.
     #[arg(short = 'U', long, value_name = "USER")]
     user: Option<String>,
+    /// For units of systemd: leave listening sockets to the next process in systemd's store of descriptors
+    /// (FileDescriptorStoreMax=), so that a restart refuses nobody, in place of a keeper as [handover] says.
+    #[arg(long)]
+    fd_store: bool,
     /// Where messages go; standard error by default.
     #[arg(short, long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -94,8 +98,11 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     };
     apply(args, &mut config);
     let mut security = security(&config)?;
+    let state_dir = args.state_dir.clone().or(config.state_dir.clone());
+    let state_dir = state_dir.unwrap_or_else(|| user_state_dir(args.user.is_some()));
+    let domain = args.domain.or(config.domain).unwrap_or(agent::DEFAULT_DOMAIN);
     let addresses = match &args.listen[..] {
-        [] => vec![default_address::tcp()?],
+        [] => vec![default_address::tcp(&handover::waiting(&state_dir, domain).tcp)?],
         given => given.iter().map(|text| resolve(text, args.listen_mode)).collect::<Result<_, _>>()?,
     };
     // Beyond what was asked for: that it cannot be had is no reason to end.
@@ -107,8 +114,6 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
             .map_err(|error| format!("cannot open the log {}: {error}", path.display()))
     };
     let log = args.log.as_ref().map(open).transpose()?;
-    let state_dir = args.state_dir.clone().or(config.state_dir.clone());
-    let state_dir = state_dir.unwrap_or_else(|| user_state_dir(args.user.is_some()));
     let mut trust = Trust::prepare(&config).map_err(|error| format!("cannot start a helper: {error}"))?;
     if let Some(user) = &args.user {
         identity::drop_privileges(user, log.as_ref(), None, &trust.groups)
@@ -120,8 +125,13 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         Listen::Unix { path, .. } => Some(path.clone()),
         Listen::Tcp(_) => None,
     });
-    trust.confine(&config, &state_dir, &sockets.collect::<Vec<_>>());
-    let domain = args.domain.or(config.domain).unwrap_or(agent::DEFAULT_DOMAIN);
+    let sockets: Vec<_> = sockets.collect();
+    if args.fd_store {
+        trust.store_listeners().map_err(|error| format!("--fd-store: {error}"))?;
+    } else {
+        trust.keep_listeners(&config, &state_dir, domain, &sockets);
+    }
+    trust.confine(&config, &state_dir, &sockets);
     let options = args.clone();
     let adjust: Adjust = Arc::new(move |config| apply(&options, config));
     let mut running = RunningAgent::open(&Setup {
@@ -142,7 +152,7 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
     security.passwords = passwords.map_err(|error| error.to_string())?;
     running.server.secure(security).map_err(|error| error.to_string())?;
     listen(&mut running, &addresses, extra.as_ref(), &config)?;
-    match running.server.run().map_err(|error| error.to_string())? {
+    match running.run().map_err(|error| error.to_string())? {
         Exit::Signal(signal) => tracing::info!("ended by signal {signal}"),
         Exit::PmcdGone | Exit::Stopped => {}
     }
@@ -158,14 +168,14 @@ fn listen(
 ) -> Result<(), String> {
     let hints = std::io::stdout().is_terminal();
     for addresses in addresses {
-        for bound in listen_to_those_there(addresses, |address| running.server.listen(address))? {
+        for bound in listen_to_those_there(addresses, |address| running.listen(address))? {
             sayln!("PCP clients: {}", host_of(&bound));
             if hints {
                 sayln!("    pminfo -h {} -f jumpseat", host_of(&bound));
             }
         }
     }
-    match extra.map(|address| running.server.listen(address)) {
+    match extra.map(|address| running.listen(address)) {
         None => {}
         Some(Ok(bound)) => {
             sayln!("             {}", host_of(&bound));

@@ -8,6 +8,7 @@ mod derived;
 pub(crate) mod document;
 mod events;
 mod fields;
+mod handover;
 mod log;
 mod problem;
 mod spans;
@@ -30,6 +31,7 @@ pub use confine::ConfineConfig;
 pub use derived::{DerivedConfig, MAX_OPERANDS, SAMPLE_INTERVAL};
 pub use events::{EventsConfig, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET};
 pub use fields::{FieldsConfig, MAX_FIELDS};
+pub use handover::HandoverConfig;
 pub use jumpseat_source::{ByteSize, Interval};
 pub use log::{LogConfig, MIN_LOG_BUDGET, SYNC_INTERVAL, Syncing};
 pub use problem::{ConfigError, ConfigProblem, InvalidTable, Mistake, OutOfRange};
@@ -67,6 +69,8 @@ pub struct Config {
     pub control: ControlConfig,
     /// What the process gives up.
     pub confine: ConfineConfig,
+    /// What is left to the next agent.
+    pub handover: HandoverConfig,
     /// The ingest sockets.
     pub socket: Vec<SocketConfig>,
     /// OpenTelemetry's protocol.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::refusal::refuse_control;
 use crate::config::{ByteSize, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET, SAMPLE_INTERVAL};
 use crate::reload::reload;
+use crate::restart::Restart;
 use crate::state::State;
 use pcp_model::{PmError, Units, Value, ValueType};
 use pcp_pmda::{Access, Call, Metric};
@@ -107,11 +108,24 @@ pub(super) fn metrics(access: &Access) -> Vec<Metric<State>> {
                         call,
                         "reload",
                         value,
-                        "nothing has changed; `jumpseat config check` and the agent's log tell why",
+                        "not all of it is in effect; `jumpseat config check` and the agent's log tell why",
                     );
                     Err(PmError::GENERIC)
                 }
                 _ => Err(refuse(state, call, "reload", value, "1, which reads the configuration again")),
+            })
+            .access(access.clone()),
+        Metric::new("jumpseat.control.handover", ValueType::U32)
+            .units(Units::COUNT)
+            .discrete()
+            .value(|state: &mut State| state.restart.as_ref().map_or(0, Restart::held) as u32)
+            .store(|state, call, _, value| match value {
+                Value::U32(1) => match state.restart.as_ref().map(Restart::begin) {
+                    Some(Ok(())) => Ok(()),
+                    Some(Err(why)) => Err(refuse_control(state, call, "handover", value, &why)),
+                    None => Err(PmError::GENERIC),
+                },
+                _ => Err(refuse(state, call, "handover", value, "1, which ends the agent for the next one")),
             })
             .access(access.clone()),
     ]

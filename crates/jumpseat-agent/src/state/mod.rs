@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jumpseat_source::rules::SourceRule;
-use jumpseat_source::{Definition, Delivery, Inlet, Registry, Rules, ledger};
+use jumpseat_source::{Begun, Definition, Delivery, Inlet, Registry, Rules, ledger};
 use pcp_ids::IdsError;
 use pcp_model::Inst;
 use pcp_net::{Limiter, Restarts};
@@ -34,6 +34,7 @@ use pcp_pmda::{Access, ClientId, Grants, Stats};
 use crate::config::{Config, EventsConfig};
 use crate::confine::Trust;
 use crate::derived::Derived;
+use crate::restart::Restart;
 
 use contexts::Contexts;
 use event_types::EventTypes;
@@ -84,6 +85,10 @@ pub struct State {
     pub(crate) limits: EventsConfig,
     /// What reads the configuration again, if there is one.
     pub(crate) reload: Option<Reload>,
+    /// To the moment at which the event loop takes what comes.
+    pub(crate) starting: Option<Begun>,
+    /// What ends the agent for the next one.
+    pub(crate) restart: Option<Restart>,
     /// Who may fetch and store from now on, and change the control metrics, until the event loop has taken it.
     pub(crate) grants: Option<(Grants, Access)>,
     /// What the event loop counts, once there is one.
@@ -134,6 +139,8 @@ impl State {
             turn: Turn::new(),
             limits: config.events.clone(),
             reload: None,
+            starting: None,
+            restart: None,
             grants: None,
             load: Arc::default(),
             threads: ThreadStats::default(),
@@ -168,6 +175,11 @@ impl State {
             }
         }
         false
+    }
+
+    /// Takes nothing more of the source threads, which lose nothing to it: what is in the log is the next agent's.
+    pub(crate) fn close(&mut self) {
+        self.inlet.close();
     }
 
     /// Forgets a client.

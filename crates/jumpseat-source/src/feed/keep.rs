@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use jumpseat_wire::resend::{Full, Resend};
 
 use super::session::{Said, Session};
-use super::{FeedError, Feeder, Limits, Line, LineKind, MAX_LINE, WRITE_BYTES, is_control, ndjson};
+use super::{
+    FeedError, FeedOptions, Feeder, Limits, Line, LineKind, MAX_LINE, WRITE_BYTES, is_control, ndjson,
+};
 
 /// Most bytes of lines that are not acknowledged.
 const MAX_KEPT: usize = 8 * 1024 * 1024;
@@ -38,6 +40,29 @@ impl Keep {
     pub(super) fn is_done(&self) -> bool {
         self.resend.is_empty()
     }
+}
+
+/// The first connection. One that breaks before it is greeted was accepted by an agent that was about to end: the next one
+/// is waited for, as nothing has been sent.
+pub(super) fn begin(options: &FeedOptions) -> Result<Session, FeedError> {
+    let until = Instant::now() + options.retry;
+    let mut delay = MIN_DELAY;
+    let mut broke = false;
+    loop {
+        match Session::open(options, 1) {
+            Err(FeedError::Gone { ref error, .. }) if is_cut(error) && Instant::now() < until => broke = true,
+            Err(FeedError::Connect { .. }) if broke && Instant::now() < until => {}
+            opened => return opened,
+        }
+        std::thread::sleep(delay);
+        delay = (delay * 2).min(MAX_DELAY);
+    }
+}
+
+/// Whether the other end has closed the connection.
+fn is_cut(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 impl Feeder<'_> {

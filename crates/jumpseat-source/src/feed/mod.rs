@@ -117,7 +117,7 @@ pub fn feed(
     let start = Instant::now();
     let total = inputs.iter().map(|input| input.size).sum();
     let mut feeder = Feeder {
-        session: Session::open(options, 1)?,
+        session: keep::begin(options)?,
         keep: options.sender.as_ref().map(|_| Keep::new()),
         options,
         start,

@@ -43,6 +43,7 @@ use rustc_hash::FxHashMap;
 
 use super::delivery::{ConnId, Delivery, Loss, Peer, Reason};
 use super::origin::{Labels, Origin};
+use super::outlet::Starting;
 use super::registry::{Registry, SourceRefused, Taker};
 use account::LaneAccount;
 use fields::FieldNames;
@@ -141,6 +142,11 @@ impl Lanes {
     /// Whether the core's channel is full: what is handed over now may be lost.
     pub fn is_full(&self) -> bool {
         self.outbox.is_full()
+    }
+
+    /// A channel that is full is waited for as long as this holds.
+    pub(crate) fn wait_while(&mut self, starting: Starting) {
+        self.outbox.wait_while(starting);
     }
 
     /// From now on what finds the channel full is kept instead of lost, and goes with the next attempt. The caller

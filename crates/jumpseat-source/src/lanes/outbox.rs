@@ -16,6 +16,7 @@ use pcp_model::Timestamp;
 use super::account::{LaneAccount, LaneId};
 use crate::delivery::{ConnId, Delivery};
 use crate::ledger;
+use crate::outlet::Starting;
 
 /// How often a full channel is looked at.
 const STEP: Duration = Duration::from_millis(1);
@@ -28,6 +29,7 @@ pub(super) struct Outbox {
     out: Sender<Delivery>,
     wake: Wake,
     patience: Duration,
+    starting: Starting,
     /// Whether the last hand-over worked; only then a full channel is worth waiting for.
     is_moving: bool,
     /// Keep what does not fit the channel, instead of losing it.
@@ -51,6 +53,7 @@ impl Outbox {
             out,
             wake,
             patience,
+            starting: Starting::default(),
             is_moving: true,
             keeps: false,
             is_closed: false,
@@ -60,6 +63,10 @@ impl Outbox {
             undurable: 0,
             counters: Vec::new(),
         }
+    }
+
+    pub(super) fn wait_while(&mut self, starting: Starting) {
+        self.starting = starting;
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -119,6 +126,10 @@ impl Outbox {
     /// Sends what a lane has. When that fails, its records become missed, or are kept, and the rest stays.
     pub(super) fn hand_over(&mut self, batch: &mut Batch, account: &mut LaneAccount) {
         let Some(delivery) = account.delivery(batch) else { return };
+        while self.starting.is_on() && self.out.is_full() && !self.keeps {
+            (self.wake)();
+            std::thread::sleep(STEP);
+        }
         let sent = match account.log() {
             Some(log) => self.log(delivery, log),
             None => {

@@ -238,3 +238,30 @@ fn what_is_complete_when_a_thread_breaks_is_delivered() {
     let delivery = deliveries.try_recv().expect("what was there");
     assert_eq!((delivery.batch.len(), delivery.tallies.received), (2, 2));
 }
+
+#[test]
+fn nothing_is_lost_to_a_core_that_is_being_started() {
+    let (mut lanes, deliveries, _) = lanes(1);
+    let starting = Starting::default();
+    let begun = starting.begin();
+    lanes.wait_while(starting);
+    let lane = lanes.source(b"app").expect("source");
+    let sender = std::thread::spawn(move || {
+        for number in 0..3 {
+            write(&mut lanes, lane, 1, number);
+            lanes.flush();
+        }
+        lanes.lost(1)
+    });
+    // Two of them find the channel full, and would have been lost at once.
+    while !deliveries.is_full() {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    let received: Vec<_> = (0..3).map(|_| deliveries.recv_timeout(Duration::from_secs(20))).collect();
+    assert!(
+        received.iter().all(|delivery| delivery.as_ref().is_ok_and(|delivery| delivery.missed.is_none()))
+    );
+    assert_eq!(sender.join().expect("it ends"), 0);
+    drop(begun);
+}

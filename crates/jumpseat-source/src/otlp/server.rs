@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use http::HeaderMap;
 use pcp_model::Timestamp;
-use pcp_net::{End, Life, Limiter, Worker, listen_tcp};
+use pcp_net::{End, Life, Limiter, TcpListening, Worker, listen_tcp};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
@@ -65,10 +65,10 @@ impl OtlpSource {
         let (mut listening, mut addresses) = (Vec::new(), Vec::new());
         for (protocol, address) in [(Protocol::Http, &config.listen), (Protocol::Grpc, &config.grpc)] {
             let Some(address) = address else { continue };
-            let listeners = listen_tcp(address)
+            let listeners = listen_tcp(address, &outlet.kept)
                 .map_err(|error| StartError::Address { address: address.clone(), error })?;
             for listener in &listeners {
-                addresses.push(listener.local_addr().map_err(&system)?);
+                addresses.push(listener.listener.local_addr().map_err(&system)?);
             }
             listening.push(Listening { protocol, address: address.clone(), listeners });
         }
@@ -84,7 +84,7 @@ impl OtlpSource {
 struct Listening {
     protocol: Protocol,
     address: String,
-    listeners: Vec<std::net::TcpListener>,
+    listeners: Vec<TcpListening>,
 }
 
 /// A life of the thread: one runtime, one set of connections.
@@ -100,7 +100,7 @@ fn life(
     for Listening { protocol, address, listeners } in listening {
         let intake =
             Intake::new(config, outlet, stats, address).map_err(StartError::source(&config.source))?;
-        let listeners: Result<Vec<_>, _> = listeners.iter().map(std::net::TcpListener::try_clone).collect();
+        let listeners: Result<Vec<_>, _> = listeners.iter().map(|one| one.listener.try_clone()).collect();
         ports.push((Port::new(*protocol, config, token.clone(), intake, stats), listeners.map_err(&system)?));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();

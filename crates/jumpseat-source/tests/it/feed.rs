@@ -48,7 +48,15 @@ impl Server {
         let (registry, definitions) = Registry::open(&registry).expect("registry");
         let (out, deliveries) = bounded(1000);
         let wake = Arc::new(|| ());
-        let outlet = Outlet { registry, out, wake, state_dir: None, restarts: Arc::default() };
+        let outlet = Outlet {
+            registry,
+            out,
+            wake,
+            state_dir: None,
+            restarts: Arc::default(),
+            kept: Default::default(),
+            starting: Default::default(),
+        };
         let source = SocketSource::start(&config, &outlet).expect("starts");
         Server { _source: source, inlet: Inlet::new(definitions, deliveries), dir }
     }
@@ -306,4 +314,31 @@ fn a_file_that_is_sent_again_is_there_once() {
         let records = server.records();
         assert_eq!(records.len(), 4, "{records:?}");
     }
+}
+
+#[test]
+fn a_first_connection_that_is_cut_before_it_is_greeted_is_tried_again() {
+    let server = Server::start(|_| ());
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join("s");
+    // One that is about to end: who has connected is cut, and the next one listens at the same path.
+    let ending = UnixListener::bind(&path).expect("free");
+    let next = server.dir.path().join("s");
+    let at = path.clone();
+    let end = std::thread::spawn(move || {
+        drop(ending.accept().expect("somebody comes"));
+        drop(ending);
+        std::fs::remove_file(&at).expect("ours");
+        std::os::unix::fs::symlink(&next, &at).expect("free");
+    });
+    let retry = |options: &mut FeedOptions| {
+        options.socket = path.clone();
+        options.retry = Duration::from_secs(20);
+    };
+    let report = server.feed(retry, vec![input("one", "{\"n\":1}\n")]).expect("sent");
+    assert_eq!((report.sent, report.accepted), (1, 1));
+    end.join().expect("it ends");
+    // Nobody at all is an error at once.
+    std::fs::remove_file(&path).expect("ours");
+    assert!(matches!(server.feed(retry, vec![input("one", "{}")]), Err(FeedError::Connect { .. })));
 }

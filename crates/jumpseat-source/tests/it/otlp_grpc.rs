@@ -40,8 +40,15 @@ impl Server {
         change(&mut config);
         let (registry, definitions) = Registry::open(&RegistryConfig::new(400)).expect("registry");
         let (out, deliveries) = bounded(config.queue);
-        let outlet =
-            Outlet { registry, out, wake: Arc::new(|| ()), state_dir: None, restarts: Arc::default() };
+        let outlet = Outlet {
+            registry,
+            out,
+            wake: Arc::new(|| ()),
+            state_dir: None,
+            restarts: Arc::default(),
+            kept: Default::default(),
+            starting: Default::default(),
+        };
         let stats = Arc::new(OtlpStats::default());
         let source = GrpcSource::start(&config, &outlet, &stats).expect("starts");
         let inlet = Inlet::new(definitions, deliveries);

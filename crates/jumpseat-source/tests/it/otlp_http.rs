@@ -45,8 +45,15 @@ impl Server {
         change(&mut config);
         let (registry, definitions) = Registry::open(&RegistryConfig::new(400)).expect("registry");
         let (out, deliveries) = bounded(config.queue);
-        let outlet =
-            Outlet { registry, out, wake: Arc::new(|| ()), state_dir: None, restarts: Arc::default() };
+        let outlet = Outlet {
+            registry,
+            out,
+            wake: Arc::new(|| ()),
+            state_dir: None,
+            restarts: Arc::default(),
+            kept: Default::default(),
+            starting: Default::default(),
+        };
         let stats = Arc::new(OtlpStats::default());
         let source = OtlpSource::start(&config, &outlet, &stats).expect("starts");
         let inlet = Inlet::new(definitions, deliveries);
@@ -654,7 +661,15 @@ fn an_address_in_use_is_told() {
     };
     let (registry, _definitions) = Registry::open(&RegistryConfig::new(400)).expect("registry");
     let (out, _deliveries) = bounded(1);
-    let outlet = Outlet { registry, out, wake: Arc::new(|| ()), state_dir: None, restarts: Arc::default() };
+    let outlet = Outlet {
+        registry,
+        out,
+        wake: Arc::new(|| ()),
+        state_dir: None,
+        restarts: Arc::default(),
+        kept: Default::default(),
+        starting: Default::default(),
+    };
     let error = OtlpSource::start(&config, &outlet, &Arc::default()).expect_err("taken").to_string();
     assert!(error.contains("cannot listen") && error.contains("stop what listens there"), "{error}");
 }

@@ -45,8 +45,15 @@ impl Server {
         let wake = Arc::new(move || {
             let _ = wake.try_send(());
         });
-        let outlet =
-            Outlet { registry: Arc::clone(&registry), out, wake, state_dir: None, restarts: Arc::default() };
+        let outlet = Outlet {
+            registry: Arc::clone(&registry),
+            out,
+            wake,
+            state_dir: None,
+            restarts: Arc::default(),
+            kept: Default::default(),
+            starting: Default::default(),
+        };
         let source = SocketSource::start(&config, &outlet).expect("starts");
         let inlet = Inlet::new(definitions, deliveries);
         let (names, seen) = (Names::default(), Vec::new());

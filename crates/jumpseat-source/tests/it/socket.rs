@@ -39,7 +39,15 @@ impl Server {
         let wake = Arc::new(move || {
             let _ = wake.try_send(());
         });
-        let outlet = Outlet { registry, out, wake, state_dir: None, restarts: Arc::default() };
+        let outlet = Outlet {
+            registry,
+            out,
+            wake,
+            state_dir: None,
+            restarts: Arc::default(),
+            kept: Default::default(),
+            starting: Default::default(),
+        };
         let source = SocketSource::start(&config, &outlet).expect("starts");
         let inlet = Inlet::new(definitions, deliveries);
         Server { source: Some(source), inlet, names: Names::default(), path, woken, _dir: dir }
@@ -265,7 +273,15 @@ fn stopping_removes_the_socket_and_a_second_one_is_refused() {
         let (out, wake) = (bounded(1).0, Arc::new(|| ()));
         SocketSource::start(
             config,
-            &Outlet { registry, out, wake, state_dir: None, restarts: Arc::default() },
+            &Outlet {
+                registry,
+                out,
+                wake,
+                state_dir: None,
+                restarts: Arc::default(),
+                kept: Default::default(),
+                starting: Default::default(),
+            },
         )
     };
     let error = start(&config).expect_err("in use").to_string();

@@ -1,13 +1,13 @@
 //! Sockets to be connected to.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use nix::sys::socket::{setsockopt, sockopt::KeepAlive};
-use pcp_net::{PeerCredentials, UnixListening, next_connection};
+use pcp_net::{Kept, PeerCredentials, TcpListening, UnixListening, next_connection};
 
 use crate::Attributes;
 
@@ -42,7 +42,7 @@ pub(super) struct Listener {
 
 #[derive(Debug)]
 enum Socket {
-    Tcp(TcpListener),
+    Tcp(TcpListening),
     Unix(UnixListening),
 }
 
@@ -66,17 +66,17 @@ impl Listener {
     ///
     /// # Errors
     /// The system's; of a path that is somebody else's, `AlreadyExists` or `AddrInUse`, in words.
-    pub(super) fn bind(address: &Listen) -> io::Result<Listener> {
+    pub(super) fn bind(address: &Listen, kept: &Kept) -> io::Result<Listener> {
         match address {
             Listen::Tcp(address) => {
-                let socket = TcpListener::bind(address)?;
-                socket.set_nonblocking(true)?;
-                let address = Listen::Tcp(socket.local_addr()?);
+                let socket = TcpListening::bind(*address, kept)?;
+                let address = Listen::Tcp(socket.listener.local_addr()?);
                 Ok(Listener { socket: Socket::Tcp(socket), address })
             }
             Listen::Unix { path, mode } => {
                 // Whoever reports the error names the path.
-                let socket = UnixListening::bind(path, *mode).map_err(|error| error.problem)?;
+                let socket =
+                    UnixListening::bind_for(path, *mode, None, kept).map_err(|error| error.problem)?;
                 Ok(Listener { socket: Socket::Unix(socket), address: address.clone() })
             }
         }
@@ -89,7 +89,7 @@ impl Listener {
 
     pub(super) fn fd(&self) -> RawFd {
         match &self.socket {
-            Socket::Tcp(socket) => socket.as_raw_fd(),
+            Socket::Tcp(socket) => socket.listener.as_raw_fd(),
             Socket::Unix(socket) => socket.listener.as_raw_fd(),
         }
     }
@@ -100,8 +100,8 @@ impl Listener {
     /// See [`next_connection`].
     pub(super) fn accept(&self) -> io::Result<Option<Peer>> {
         match &self.socket {
-            Socket::Tcp(listener) => next_connection(|| {
-                let (socket, address) = listener.accept()?;
+            Socket::Tcp(listening) => next_connection(|| {
+                let (socket, address) = listening.listener.accept()?;
                 socket.set_nodelay(true)?;
                 // One whose machine has gone without a word is noticed some day.
                 setsockopt(&socket, KeepAlive, &true)?;
@@ -147,16 +147,16 @@ mod tests {
         let listen = Listen::Unix { path: path.clone(), mode: 0o660 };
         // Dropping the std listener leaves the file behind, as a killed process does.
         drop(UnixListener::bind(&path).unwrap());
-        let listener = Listener::bind(&listen).unwrap();
+        let listener = Listener::bind(&listen, &Kept::default()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
-        assert_eq!(Listener::bind(&listen).unwrap_err().kind(), ErrorKind::AddrInUse);
+        assert_eq!(Listener::bind(&listen, &Kept::default()).unwrap_err().kind(), ErrorKind::AddrInUse);
         let _client = UnixStream::connect(&path).unwrap();
         let peer = (0..1000).find_map(|_| listener.accept().unwrap()).unwrap();
         assert_eq!(peer.attributes.uid, Some(nix::unistd::geteuid().as_raw()));
         drop(listener);
         assert!(!path.exists());
         fs::write(&path, "x").unwrap();
-        assert_eq!(Listener::bind(&listen).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(Listener::bind(&listen, &Kept::default()).unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert!(path.exists());
     }
 
@@ -165,21 +165,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let listen = Listen::Unix { path: path.clone(), mode: 0o600 };
-        let first = Listener::bind(&listen).unwrap();
-        let error = Listener::bind(&listen).unwrap_err().to_string();
+        let first = Listener::bind(&listen, &Kept::default()).unwrap();
+        let error = Listener::bind(&listen, &Kept::default()).unwrap_err().to_string();
         assert_eq!(error, "another process listens there; stop it or configure another path");
         // Somebody else has taken the place while the first was running.
         fs::remove_file(&path).unwrap();
         fs::write(&path, "precious").unwrap();
         drop(first);
         assert_eq!(fs::read(&path).unwrap(), b"precious");
-        let error = Listener::bind(&listen).unwrap_err().to_string();
+        let error = Listener::bind(&listen, &Kept::default()).unwrap_err().to_string();
         assert_eq!(error, "exists and is not a socket; remove it or configure another path");
         // The same for a successor's socket.
         fs::remove_file(&path).unwrap();
-        let second = Listener::bind(&listen).unwrap();
+        let second = Listener::bind(&listen, &Kept::default()).unwrap();
         fs::remove_file(&path).unwrap();
-        let third = Listener::bind(&listen).unwrap();
+        let third = Listener::bind(&listen, &Kept::default()).unwrap();
         drop(second);
         UnixStream::connect(&path).unwrap();
         drop(third);

@@ -23,8 +23,8 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -35,6 +35,7 @@ use super::{BuildError, Core, Endpoint, HostInfo, PmcdOptions};
 use clients::Clients;
 use listen::Listener;
 use logins::Logins;
+use pcp_net::{Certificate, Kept};
 use pcp_pdu::ResultWriter;
 use pmcd::PmcdLine;
 use signals::Signals;
@@ -152,7 +153,11 @@ pub struct Handle {
     waker: Arc<mio::Waker>,
     stop: Arc<AtomicBool>,
     door: Sender<UnixStream>,
+    fresh: Arc<Mutex<Option<Fresh>>>,
 }
+
+/// Another certificate, or none, and whether clients over TCP have to begin TLS.
+type Fresh = (Option<Certificate>, bool);
 
 impl Handle {
     /// Makes the loop call its wake hook soon. Calls that come before it has done so are one.
@@ -176,6 +181,13 @@ impl Handle {
         self.door.send(theirs).map_err(gone)?;
         self.wake();
         Ok(ours)
+    }
+
+    /// Has direct clients that connect from now on find this certificate, or none, and whether they have to begin TLS over
+    /// TCP. Those who are connected go on as they are.
+    pub fn set_certificate(&self, certificate: Option<Certificate>, required: bool) {
+        *self.fresh.lock().unwrap_or_else(PoisonError::into_inner) = Some((certificate, required));
+        self.wake();
     }
 
     /// Ends the loop.
@@ -249,7 +261,7 @@ impl<S> Server<S> {
             core,
             endpoint: None,
             poll,
-            handle: Handle { waker, stop: Arc::new(AtomicBool::new(false)), door },
+            handle: Handle { waker, stop: Arc::new(AtomicBool::new(false)), door, fresh: Arc::default() },
             stats: Arc::default(),
             pmcd: None,
             listeners: Vec::new(),
@@ -375,6 +387,14 @@ impl<S> Server<S> {
     /// # Errors
     /// [`ServeError::Listen`]; [`ServeError::Endpoint`] for an agent with domain 2.
     pub fn listen(&mut self, address: &Listen) -> Result<Listen, ServeError> {
+        self.listen_kept(address, &Kept::default())
+    }
+
+    /// The same with a listener that outlives the process.
+    ///
+    /// # Errors
+    /// As [`Server::listen`].
+    pub fn listen_kept(&mut self, address: &Listen, kept: &Kept) -> Result<Listen, ServeError> {
         let fail = |source| ServeError::Listen { address: address.to_string(), source };
         let index = self.listeners.len();
         if index >= CLIENTS - LISTENERS {
@@ -385,7 +405,7 @@ impl<S> Server<S> {
             Listen::Unix { .. } => true,
         };
         self.open_endpoint(local)?;
-        let listener = Listener::bind(address).map_err(fail)?;
+        let listener = Listener::bind(address, kept).map_err(fail)?;
         self.watch(listener.fd(), Token(LISTENERS + index), Interest::READABLE)?;
         let address = listener.address().clone();
         self.listeners.push(listener);

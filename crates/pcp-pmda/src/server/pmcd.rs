@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use super::Stats;
 use super::io::{Channel, Closed, Line, Rest};
 use super::listen::{Listen, Listener};
+use pcp_net::Kept;
+
 use crate::{Core, Next, PmcdConnection, PmcdOptions, Process};
 use pcp_pdu::ResultWriter;
 
@@ -78,7 +80,7 @@ impl PmcdLine {
             Transport::Inet(port) => Some(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, *port)))),
             Transport::Ipv6(port) => Some(Listen::Tcp(SocketAddr::from((Ipv6Addr::LOCALHOST, *port)))),
         };
-        let listener = listen.as_ref().map(Listener::bind).transpose()?;
+        let listener = listen.as_ref().map(|listen| Listener::bind(listen, &Kept::default())).transpose()?;
         let mut line = PmcdLine {
             options,
             connection: PmcdConnection::new(options),
@@ -199,7 +201,7 @@ impl PmcdLine {
             return false;
         }
         let had_one = self.listener.take().is_some();
-        match Listener::bind(listen) {
+        match Listener::bind(listen, &Kept::default()) {
             Ok(listener) => {
                 self.listener = Some(listener);
                 true

@@ -1,5 +1,6 @@
 //! The loop itself: who gets a turn, and when.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -128,11 +129,23 @@ impl<S> Server<S> {
         }
         self.take_in_insiders();
         self.take_verdicts();
+        self.take_certificate();
         if let Some(hook) = &mut self.on_wake {
             hook(&mut self.core);
             self.check_ready()?;
         }
         Ok(None)
+    }
+
+    /// Somebody has set another certificate.
+    fn take_certificate(&mut self) {
+        let fresh = self.handle.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((certificate, required)) = fresh else { return };
+        self.security.certificate = certificate;
+        self.security.required = required;
+        if let Some(endpoint) = &mut self.endpoint {
+            endpoint.offers(self.security.certificate.is_some(), self.security.passwords.is_some());
+        }
     }
 
     /// How long there is nothing to do but wait.

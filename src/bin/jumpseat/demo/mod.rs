@@ -173,7 +173,7 @@ impl Agent {
                     .map_err(|e| e.clone()),
             );
             if let Ok((mut running, ..)) = opened
-                && let Err(error) = running.server.run()
+                && let Err(error) = running.run()
             {
                 complain!("jumpseat demo: {error}");
             }
