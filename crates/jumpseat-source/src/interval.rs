@@ -42,7 +42,7 @@ impl Serialize for Interval {
     }
 }
 
-/// Reads a number with a unit: `ms`, `s`, `min`, `h`.
+/// Reads a number with a unit: `ms`, `s`, `min`, `h`, `d`.
 fn parse(text: &str) -> Option<Interval> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -52,6 +52,7 @@ fn parse(text: &str) -> Option<Interval> {
         "s" | "sec" => 1000,
         "min" => 60_000,
         "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return None,
     };
     number.checked_mul(millis).map(Duration::from_millis).map(Interval)
