@@ -10,8 +10,8 @@ use crate::seat::{JUMPSEAT, SOURCE, Seat, Transport};
 use support::{PcpEnv, PrivatePmcd, eventually, temp_dir};
 
 /// How long names may be unused.
-const AFTER: Duration = Duration::from_secs(2);
-const SETTINGS: &str = "[events]\nrecycle_after = \"2s\"\n";
+const AFTER: Duration = Duration::from_secs(6);
+const SETTINGS: &str = "[events]\nrecycle_after = \"6s\"\n";
 
 fn junk(names: std::ops::Range<usize>) -> String {
     let mut lines = String::new();
@@ -52,9 +52,10 @@ fn names(seat: &Seat) -> String {
 
 #[test]
 fn a_newcomer_finds_a_place_among_256_sources_that_nobody_uses() {
-    let builder = PrivatePmcd::with([]);
-    let seat = Seat::in_dir(builder.dir(), SETTINGS);
-    let pmcd = builder.agent(seat.agent(Transport::Pipe)).start();
+    // Beyond pmcd's own directory, which goes with it.
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), SETTINGS);
+    let pmcd = PrivatePmcd::with([]).agent(seat.agent(Transport::Pipe)).start();
     pmcd.wait_ready("jumpseat");
     let sources = || instances(&pmcd.run("pminfo", ["-f", "jumpseat.source.received"]).ok());
     let number = |metric: &str| -> u64 {
@@ -77,7 +78,7 @@ fn a_newcomer_finds_a_place_among_256_sources_that_nobody_uses() {
     assert!(number("jumpseat.self.sources_refused") >= 48);
     assert!(!seat.on_disk("junk0").is_empty());
     eventually("what there is to do is said", || {
-        seat.log().contains("none has been unused for 2 s (events.recycle_after)").then_some(())
+        seat.log().contains("none has been unused for 6 s (events.recycle_after)").then_some(())
     });
 
     rest(&mut busy, &of("busy"));
@@ -96,7 +97,7 @@ fn a_newcomer_finds_a_place_among_256_sources_that_nobody_uses() {
     assert_eq!(number("jumpseat.self.recycled.records"), recycled, "one each, on disk");
     let told = seat.log();
     assert!(
-        told.contains("names of sources are full: junk0 (id 2, unused for ")
+        told.contains("names of sources are full: junk0 (id 3, unused for ")
             && told.contains("make room for newcomer"),
         "{told}"
     );
@@ -118,6 +119,10 @@ fn a_newcomer_finds_a_place_among_256_sources_that_nobody_uses() {
     eventually("its event", || {
         let shown = pmcd.run("pminfo", ["-f", "jumpseat.source.received"]).ok();
         shown.contains(&format!("inst [{} or \"quiet\"] value 1", before["quiet"])).then_some(())
+    });
+    eventually("the archive has it", || {
+        let dumped = logger.archive().dump(["-i"], []).stdout;
+        dumped.contains(&format!("{} or \"junk0\"", back["junk0"])).then_some(())
     });
     let archive = logger.finish();
 
@@ -141,7 +146,13 @@ fn a_newcomer_finds_a_place_among_256_sources_that_nobody_uses() {
     assert_eq!(twice, 2, "two numbers for the name that came back");
     drop(pmcd);
 
-    // The next life knows all of it.
+    // The next life knows all of it. Nothing is that old, but only who has the files can retire anything.
+    let ids = seat.state_dir().display().to_string();
+    let retire = ["names", "retire", "--before", "90d", "--state-dir", &ids];
+    eventually("the agent has gone", || {
+        let retired = PcpEnv::new().run(JUMPSEAT, retire);
+        (!retired.stderr.contains("uses it")).then_some(())
+    });
     let endpoint = seat.serve([]);
     let again = instances(&endpoint.run("pminfo", ["-f", "jumpseat.source.received"]).ok());
     assert_eq!(again, back);
@@ -177,7 +188,7 @@ fn types_spans_and_fields_full_of_junk_recover_also_over_a_kill() {
     assert_eq!(has_all(&endpoint), (false, false, false));
     // It is killed, and what it has known of the times with it, but for what is on file.
     endpoint.process.crash();
-    std::thread::sleep(AFTER * 2);
+    std::thread::sleep(AFTER * 3 / 2);
     let endpoint = seat.serve([]);
     seat.feed([], wanted).ok();
     assert_eq!(has_all(&endpoint), (true, true, true));
