@@ -79,6 +79,7 @@ mod tests {
     fn a_time_has_a_number_and_a_unit() {
         let millis = |text| parse(text).map(|Interval(time)| time.as_millis());
         assert_eq!(millis("500ms"), Some(500));
+        assert_eq!(millis("7d"), Some(604_800_000));
         assert_eq!(millis(" 1 s"), Some(1000));
         assert_eq!(millis("2min"), Some(120_000));
         assert_eq!(millis("1h"), Some(3_600_000));
