@@ -14,6 +14,7 @@ mod hostile_agents;
 mod names;
 mod planted;
 mod pmcd;
+mod recycle;
 mod sampler;
 #[allow(dead_code, reason = "each area uses a part of it")]
 #[path = "../seat/mod.rs"]

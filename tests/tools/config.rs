@@ -22,7 +22,7 @@ fn file(dir: &Path, name: &str, text: &str) -> String {
 fn all_mistakes_are_told_with_what_was_meant() {
     let dir = temp_dir();
     let path =
-        file(dir.path(), "j.toml", "[evnts]\n[[file]]\npth = '/x'\nformat = 'jsn'\n[spans]\nwindow = '1d'\n");
+        file(dir.path(), "j.toml", "[evnts]\n[[file]]\npth = '/x'\nformat = 'jsn'\n[spans]\nwindow = '1w'\n");
     let told = check(&[&path]).fails(1);
     for (line, part) in [
         (1, "did you mean `events`?"),

@@ -339,6 +339,8 @@ fn registry_config(config: &Config, domain: u16, dir: Option<&Path>) -> Registry
         max_sources: config.events.max_sources as usize,
         max_types: config.events.max_types as usize,
         max_spans: config.spans.max_names as usize,
+        recycle_after: config.events.recycle_after.0,
+        keeps_records: config.log.dir(dir, domain).is_some(),
         rules: Rules(config.source.clone()),
         reserved: kinds::source_names(config),
         own: kinds::own_source_names(config),

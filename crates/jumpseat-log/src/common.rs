@@ -130,6 +130,13 @@ impl Common {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).allow(Instant::now()).is_some()
     }
 
+    /// Removes a file.
+    pub(crate) fn remove(&self, name: &str) {
+        if let Err(error) = self.disk.remove(name) {
+            self.failed(name, "cannot be removed", &error);
+        }
+    }
+
     pub(crate) fn used(&self, bytes: u64) {
         self.total.fetch_add(bytes, Ordering::Relaxed);
     }

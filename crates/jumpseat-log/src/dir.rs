@@ -145,6 +145,22 @@ impl LogDir {
         log
     }
 
+    /// Removes what is kept of a source that is no more. Who still reads there finds nothing, and who still writes writes for
+    /// nobody. How many records that were, lost ones included.
+    pub fn remove(&self, source: Inst) -> u64 {
+        let (known, found) = {
+            let mut sources = self.sources();
+            (sources.known.remove(&source), sources.found.remove(&source))
+        };
+        let mut records = known.map_or(0, |log| log.drop_all());
+        if let Some(found) = found {
+            self.common.freed(found.files.bytes);
+            records += found.files.segments.front().map_or(0, |oldest| found.next - oldest.first);
+            found.files.segments.iter().for_each(|segment| self.common.remove(&segment.name));
+        }
+        records
+    }
+
     /// The sources that were found at the start and that nobody has asked for yet: number and name.
     pub fn found(&self) -> Vec<(Inst, String)> {
         self.sources().found.iter().map(|(inst, found)| (*inst, found.name.clone())).collect()

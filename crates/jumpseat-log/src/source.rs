@@ -345,10 +345,22 @@ impl SourceLog {
             gone
         };
         self.common.freed(gone.len);
-        if let Err(error) = self.common.disk.remove(&gone.name) {
-            self.common.failed(&gone.name, "cannot be removed", &error);
-        }
+        self.common.remove(&gone.name);
         true
+    }
+
+    /// Removes all segments: the source is no more. How many records that were, lost ones included.
+    pub(crate) fn drop_all(&self) -> u64 {
+        // Nobody appends meanwhile.
+        let tail = self.tail();
+        let gone = {
+            let mut files = self.files();
+            files.bytes = 0;
+            std::mem::take(&mut files.segments)
+        };
+        self.common.freed(gone.iter().map(|gone| gone.len).sum());
+        gone.iter().for_each(|gone| self.common.remove(&gone.name));
+        gone.front().map_or(0, |oldest| tail.next.saturating_sub(oldest.first))
     }
 
     /// Writes a batch, if the disk takes it.

@@ -42,7 +42,7 @@ impl Serialize for Interval {
     }
 }
 
-/// Reads a number with a unit: `ms`, `s`, `min`, `h`.
+/// Reads a number with a unit: `ms`, `s`, `min`, `h`, `d`.
 fn parse(text: &str) -> Option<Interval> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -52,6 +52,7 @@ fn parse(text: &str) -> Option<Interval> {
         "s" | "sec" => 1000,
         "min" => 60_000,
         "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return None,
     };
     number.checked_mul(millis).map(Duration::from_millis).map(Interval)
@@ -78,6 +79,7 @@ mod tests {
     fn a_time_has_a_number_and_a_unit() {
         let millis = |text| parse(text).map(|Interval(time)| time.as_millis());
         assert_eq!(millis("500ms"), Some(500));
+        assert_eq!(millis("7d"), Some(604_800_000));
         assert_eq!(millis(" 1 s"), Some(1000));
         assert_eq!(millis("2min"), Some(120_000));
         assert_eq!(millis("1h"), Some(3_600_000));

@@ -155,6 +155,8 @@ struct Service {
     max_connections: usize,
     /// By token, which is also the connection's number in the lanes.
     conns: Slab<Conn>,
+    /// The epoch in which their sources were kept last.
+    kept: u32,
     /// Those that may have something to read, each once.
     ready: VecDeque<usize>,
     /// Those of senders that are to be told what is committed.
@@ -191,6 +193,7 @@ impl Service {
             shared,
             max_connections: config.max_connections,
             conns: Slab::new(),
+            kept: 0,
             ready: VecDeque::new(),
             telling: VecDeque::new(),
             closing: Vec::new(),
@@ -239,6 +242,7 @@ impl Service {
             self.round();
             // Everything of a round leaves before the next wait, so that no record is as old as its connection is slow.
             self.shared.lanes.flush();
+            self.keep();
             self.tell();
             self.close_lingering();
         }
@@ -254,7 +258,17 @@ impl Service {
         let accept = self.accept_at.map(|at| at.saturating_duration_since(Instant::now()));
         let retry = self.shared.lanes.is_pending().then_some(RETRY);
         let linger = (!self.closing.is_empty()).then_some(LINGER / 5);
-        [accept, retry, linger].into_iter().flatten().min()
+        // A connection that sends nothing keeps its source, too.
+        let keep = (!self.conns.is_empty()).then(|| self.shared.lanes.period());
+        [accept, retry, linger, keep].into_iter().flatten().min()
+    }
+
+    /// Keeps the sources of all connections, once an epoch.
+    fn keep(&mut self) {
+        let epoch = self.shared.lanes.epoch();
+        if std::mem::replace(&mut self.kept, epoch) != epoch {
+            self.conns.iter().for_each(|(_, conn)| conn.intake.keep(&mut self.shared.lanes));
+        }
     }
 
     fn accept(&mut self) {

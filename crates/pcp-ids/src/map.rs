@@ -252,6 +252,18 @@ impl IdMap {
         });
     }
 
+    /// Whether no id is left that is above all others: new names get none, whatever is retired.
+    pub fn is_exhausted(&self) -> bool {
+        self.entries.last().is_some_and(|last| last.id >= self.max)
+    }
+
+    /// Notes that `id` was in use at a time, in seconds since the epoch. On file after the next [`IdMap::save`].
+    pub fn mark_used_at(&mut self, id: i32, seconds: u64) {
+        if let Ok(at) = self.position(id) {
+            self.entries[at].used = seconds;
+        }
+    }
+
     /// Notes that `id` is in use now. Costs no I/O: the time is on file after the next [`IdMap::save`].
     pub fn mark_used(&mut self, id: i32) {
         if let Ok(at) = self.position(id) {

@@ -1,10 +1,11 @@
 //! The table `[events]`.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use jumpseat_source::ByteSize;
+use jumpseat_source::{ByteSize, Interval};
 
 use super::problem::{OutOfRange, limit};
 
@@ -32,6 +33,8 @@ pub struct EventsConfig {
     pub max_sources: u32,
     /// Number of event types over all sources that are counted apart.
     pub max_types: u32,
+    /// Sources, event types, spans and fields that nobody has used for so long give their places to newcomers; 0: never.
+    pub recycle_after: Interval,
 }
 
 impl Default for EventsConfig {
@@ -43,6 +46,7 @@ impl Default for EventsConfig {
             recent: 10,
             max_sources: 256,
             max_types: 4096,
+            recycle_after: Interval(Duration::from_secs(7 * 86_400)),
         }
     }
 }
@@ -61,6 +65,13 @@ impl EventsConfig {
             || format!("{} to {} bytes", FETCH_LIMIT.start(), FETCH_LIMIT.end()),
         )?;
         limit(self.recent <= MAX_RECENT, ("events", "recent"), self.recent, || format!("0 to {MAX_RECENT}"))?;
+        let after = self.recycle_after;
+        limit(
+            after.0.is_zero() || after.0 >= Duration::from_secs(1),
+            ("events", "recycle_after"),
+            after,
+            || "\"0s\" (never), or 1 second or more".to_owned(),
+        )?;
         limit(total >= source, ("events", "total_budget"), total, || {
             format!("events.source_budget ({source}) or more")
         })

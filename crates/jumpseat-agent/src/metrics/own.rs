@@ -88,6 +88,12 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
         u64("types_folded", Units::COUNT, |state| state.registry.types_folded()).counter(),
         u64("threads.restarted", Units::COUNT, |state| state.restarts.count()).counter(),
         u64("names_over_share", Units::COUNT, |state| state.registry.over_share()).counter(),
+        u64("recycled.sources", Units::COUNT, |state| state.registry.recycled()[0]).counter(),
+        u64("recycled.types", Units::COUNT, |state| state.registry.recycled()[1]).counter(),
+        u64("recycled.spans", Units::COUNT, |state| state.registry.recycled()[2]).counter(),
+        u64("recycled.fields", Units::COUNT, |state| state.registry.recycled()[3]).counter(),
+        u64("recycled.records", Units::COUNT, |state| state.records_gone + state.registry.records_gone())
+            .counter(),
         u32("fields.known", |state| state.fields.count() as u32),
         u64("fields.folded", Units::COUNT, |state| state.fields_folded).counter(),
         u32("derived.usable", |state| state.derived.counts().usable),

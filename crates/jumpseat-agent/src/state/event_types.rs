@@ -57,6 +57,12 @@ impl EventTypes {
         }
     }
 
+    /// Takes out a pair that has given its place to a newcomer. How many instances have gone.
+    pub(crate) fn remove(&mut self, inst: Inst) -> u64 {
+        self.names.forget(inst);
+        u64::from(self.by_inst.remove(&inst).is_some())
+    }
+
     /// Counts events by pair.
     pub(crate) fn count(&mut self, counts: &[(Inst, u64)]) {
         for &(inst, count) in counts {

@@ -67,6 +67,10 @@ pub struct State {
     pub(crate) fields: Fields,
     /// Values of fields that went into [`WellKnown::Other`](jumpseat_source::registry::WellKnown::Other).
     pub(crate) fields_folded: u64,
+    /// Event types, spans and buckets that have given their places to newcomers.
+    instances_gone: u64,
+    /// Records in memory that went with their sources.
+    pub(crate) records_gone: u64,
     /// Cursors and filters of clients.
     pub(crate) streams: Streams,
     /// What of them outlives the agent.
@@ -130,6 +134,8 @@ impl State {
             spans: Spans::new(domain, config.spans.clone()),
             fields: Fields::default(),
             fields_folded: 0,
+            instances_gone: 0,
+            records_gone: 0,
             streams: Streams::default(),
             contexts: Contexts::default(),
             derived: Derived::open(config.derived.clone(), dir, domain)?,
@@ -192,6 +198,7 @@ impl State {
     /// sources that were stored give way. Definitions of derived metrics are not read yet.
     pub(crate) fn configure(&mut self, config: Config) {
         self.derived.configure(config.derived);
+        self.registry.set_recycle_after(config.events.recycle_after.0);
         self.set_limits(config.events);
         self.registry.set_rules(Rules(config.source.clone()));
         self.sources.set_rules(Rules(config.source), &self.limits);
@@ -233,8 +240,9 @@ impl State {
     pub(crate) fn label_generation(&self) -> u64 {
         let instances = [&self.spans.names, &self.spans.buckets, &self.spans.bounds];
         let instances: usize = instances.map(|instances| instances.active().len()).iter().sum();
+        // What has gone counts for more than what there is less now: no generation comes again.
         let named = self.sources.label_generation() + self.types.label_generation();
-        named + instances as u64 + self.streams.label_generation()
+        named + instances as u64 + 2 * self.instances_gone + self.streams.label_generation()
     }
 
     /// Takes in a name that the registry has announced.
@@ -256,11 +264,30 @@ impl State {
                 let count = disk.map_or(0, |disk| ledger::events(disk.begun().1, id));
                 self.types.add(id, &name, source, event_type, count);
             }
+            Definition::SourceGone { id } => self.source_gone(id),
+            Definition::EventTypeGone { id } => self.instances_gone += self.types.remove(id),
+            Definition::SpanGone { id } => {
+                self.instances_gone += self.spans.remove(&mut self.sources, id);
+            }
             Definition::Span { id, source, name, span } => self.spans.define(id, source, &name, span),
             Definition::Field { pmid, leaf, field, value_type } => {
                 self.fields.define(pmid, leaf, field, value_type);
             }
         }
+    }
+
+    /// A source has given its place to a newcomer: what was left of its records goes with it, and is counted. Those on disk
+    /// the registry has counted.
+    fn source_gone(&mut self, inst: Inst) {
+        let Some(source) = self.sources.remove(inst) else { return };
+        if let Some(spans) = source.spans.as_deref() {
+            self.spans.source_gone(spans);
+        }
+        if source.disk.is_none() {
+            self.records_gone += source.log.stats().records as u64;
+        }
+        self.streams.source_gone(inst);
+        self.share_budget();
     }
 
     fn deliver(&mut self, mut delivery: Delivery) {

@@ -99,6 +99,18 @@ impl Sources {
         self.by_inst.get_mut(&inst)
     }
 
+    /// Takes out a source that has given its place to a newcomer.
+    pub(crate) fn remove(&mut self, inst: Inst) -> Option<Source> {
+        let source = self.by_inst.remove(&inst)?;
+        self.names.forget(inst);
+        let reasons = Reason::ALL.into_iter().filter_map(|reason| reason_inst(inst, reason));
+        let reasons: Vec<Inst> = reasons.filter(|inst| self.reasons.contains(*inst)).collect();
+        self.reasons.forget_all(&reasons);
+        // More than what there is less now, so that the generation is a new one.
+        self.label_changes += 2 * (1 + reasons.len() as u64);
+        Some(source)
+    }
+
     /// Notes that a source has sent something, some of which may have been refused for reasons that are new.
     pub(crate) fn activate(&mut self, inst: Inst) {
         if let Some(source) = self.by_inst.get_mut(&inst) {

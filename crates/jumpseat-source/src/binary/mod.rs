@@ -110,6 +110,11 @@ struct EventType {
 }
 
 impl Decoder {
+    /// The sources that were defined.
+    pub(crate) fn sources(&self) -> &[LaneId] {
+        &self.sources
+    }
+
     /// Whether the frames' bounds are lost, so that nothing more can be read.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost

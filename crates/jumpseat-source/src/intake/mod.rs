@@ -133,6 +133,14 @@ pub struct Intake {
 }
 
 impl Intake {
+    /// Keeps the places of the sources that this connection may send under without naming them again.
+    pub fn keep(&self, lanes: &mut Lanes) {
+        lanes.keep(self.lane);
+        if let Framing::Binary(decoder) = &self.framing {
+            decoder.sources().iter().for_each(|lane| lanes.keep(*lane));
+        }
+    }
+
     /// A connection. `conn` must be unique among the live connections of the thread.
     pub fn new(conn: ConnId, peer: Option<Peer>, shared: &Shared) -> Intake {
         Intake {

@@ -73,6 +73,13 @@ impl LaneAccount {
         }
     }
 
+    /// Turns to the log of another instance, as the source has lost its place and got one again. Nothing may be left to tell.
+    pub(super) fn turn_to(&mut self, source: Inst, origin: Option<Origin>, log: Option<Arc<SourceLog>>) {
+        let types = std::mem::take(&mut self.types).of_another_source();
+        let (peer, is_marked) = (self.peer, self.is_marked);
+        *self = LaneAccount { types, peer, is_marked, ..LaneAccount::new(self.lane, source, origin, log) };
+    }
+
     pub(super) fn lane(&self) -> LaneId {
         self.lane
     }

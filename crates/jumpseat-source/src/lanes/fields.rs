@@ -1,5 +1,6 @@
 //! The fields of a thread's records: each looked up by its name, or once for all records that have it.
 
+use std::cell::Cell;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -16,14 +17,11 @@ pub struct InternedField {
     pmid: Pmid,
     /// Its name, if its values are folded.
     folded: Option<Box<[u8]>>,
+    /// When the registry was told that it is in use.
+    epoch: Cell<u32>,
 }
 
 impl InternedField {
-    #[inline]
-    pub(super) fn pmid(&self) -> Pmid {
-        self.pmid
-    }
-
     /// Its name, if its values are folded.
     #[inline]
     pub(super) fn folded_name(&self) -> Option<&[u8]> {
@@ -55,10 +53,12 @@ impl FieldNames {
 
     pub(super) fn intern(&mut self, name: &[u8], value_type: ValueType) -> InternedField {
         match self.own(name, value_type) {
-            Some(pmid) => InternedField { value_type, pmid, folded: None },
+            Some(pmid) => {
+                InternedField { value_type, pmid, folded: None, epoch: Cell::new(self.registry.epoch()) }
+            }
             None => {
                 let pmid = WellKnown::Other.pmid(self.domain);
-                InternedField { value_type, pmid, folded: Some(name.into()) }
+                InternedField { value_type, pmid, folded: Some(name.into()), epoch: Cell::default() }
             }
         }
     }
@@ -79,6 +79,17 @@ impl FieldNames {
             FieldRef::Own(pmid) => Some(pmid),
             FieldRef::Folded => None,
         }
+    }
+
+    /// The metric of a field that was looked up before, if it has one of its own. It stays the field's, also if its place is
+    /// somebody else's by now.
+    #[inline]
+    pub(super) fn interned(&self, field: &InternedField) -> Pmid {
+        let epoch = self.registry.epoch();
+        if field.epoch.replace(epoch) != epoch {
+            self.registry.note_field(field.pmid);
+        }
+        field.pmid
     }
 
     /// The metric of a field, and the value that goes there.

@@ -14,6 +14,10 @@
 //! * `marks`: numbered streams, of which nothing comes twice.
 //! * `outbox`: the core's channel: hand over, hold, or lose and count.
 //!
+//! **Sources come and go.** A lane is one of a name. What it is to the core is asked for again whenever the registry's epoch has
+//! moved on: so the registry knows which sources are in use, and a lane whose source has given its place to a newcomer turns
+//! to the instance that its name gets next.
+//!
 //! A loss is a barrier: what is held leaves before it.
 //!
 //! With a log on disk a batch is in a file before it is handed over, so that what a [`Lanes::flush`] has handed over survives
@@ -50,7 +54,7 @@ use fields::FieldNames;
 use marks::Streams;
 use outbox::Outbox;
 use pcp_event::batch::Batch;
-use pcp_model::{Timestamp, ValueType};
+use pcp_model::{Inst, Timestamp, ValueType};
 use pcp_net::{Identity, Who};
 use policy::Policy;
 
@@ -89,6 +93,10 @@ struct Lane {
     policy: Policy,
     /// Who may send in its name, if that is not everybody.
     senders: Option<Who>,
+    /// Its source's.
+    name: Box<[u8]>,
+    /// When the registry was asked for its source.
+    epoch: u32,
 }
 
 impl Lanes {
@@ -166,6 +174,9 @@ impl Lanes {
     /// Why there cannot be a source of this name.
     pub fn source(&mut self, name: &[u8]) -> Result<LaneId, SourceRefused> {
         if let Some(&lane) = self.by_name.get(name) {
+            if self.is_stale(lane) {
+                self.ask_again(lane, Registry::source_for)?;
+            }
             return match &self.lane(lane).senders {
                 None => Ok(lane),
                 Some(_) => self.reserved(lane, name),
@@ -180,19 +191,94 @@ impl Lanes {
             return Err(SourceRefused::Forbidden);
         }
         let source = registry.source_for(&name_text, self.names.taker)?;
-        let id = LaneId(self.lanes.len() as u32);
-        let log = registry.log(source, &name_text);
+        let (epoch, log) = (registry.epoch(), registry.log(source, &name_text));
         if let Some(origin) = &self.default_origin {
             registry.describe(source, Some(origin), None);
         }
-        self.lanes.push(Lane {
-            batch: Batch::default(),
-            account: LaneAccount::new(id, source, self.default_origin.clone(), log),
-            policy: Policy::new(registry.gate(source), registry),
-            senders,
-        });
+        let policy = Policy::new(registry.gate(source), registry);
+        let id = self.free_lane();
+        let account = LaneAccount::new(id, source, self.default_origin.clone(), log);
+        let lane = Lane { batch: Batch::default(), account, policy, senders, name: name.into(), epoch };
+        match self.lanes.get_mut(id.0 as usize) {
+            Some(free) => *free = lane,
+            None => self.lanes.push(lane),
+        }
         self.by_name.insert(name.into(), id);
         Ok(id)
+    }
+
+    /// Keeps the place of a lane's source for as long as somebody holds the lane. To be called whenever
+    /// [`Lanes::epoch`] is another one, by whoever holds a lane beyond that.
+    #[inline]
+    pub fn keep(&mut self, lane: LaneId) {
+        if self.is_stale(lane) {
+            // If its name cannot be stored, the next record tries again.
+            let _ = self.ask_again(lane, again);
+        }
+    }
+
+    /// Changes when what is held has to be [kept](Lanes::keep), and when what is remembered by name has to be asked for again.
+    #[inline]
+    pub fn epoch(&self) -> u32 {
+        self.names.registry().epoch()
+    }
+
+    /// How long an epoch lasts at most.
+    pub fn period(&self) -> Duration {
+        self.names.registry().period()
+    }
+
+    #[inline]
+    fn is_stale(&self, lane: LaneId) -> bool {
+        self.lanes[lane.0 as usize].epoch != self.epoch()
+    }
+
+    /// How many lanes there are.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Asks the registry for a lane's source: it knows that it is in use then. If its place is somebody else's by now, the
+    /// lane turns to the instance that `define` gives.
+    #[cold]
+    fn ask_again(
+        &mut self,
+        id: LaneId,
+        define: fn(&Registry, &str, Taker) -> Result<Inst, SourceRefused>,
+    ) -> Result<(), SourceRefused> {
+        let epoch = self.epoch();
+        let source = self.lane(id).account.source();
+        if !self.names.registry().note_source(source) {
+            // What is left to tell, if anything is, is of what is gone, and goes with it.
+            self.release(id, true);
+            let Lanes { lanes, outbox, names, default_origin, .. } = self;
+            let Lane { batch, account, policy, name, .. } = &mut lanes[id.0 as usize];
+            let name = String::from_utf8_lossy(name);
+            let registry = names.registry();
+            let source = define(registry, &name, names.taker)?;
+            outbox.hand_over(batch, account);
+            account.turn_to(source, default_origin.clone(), registry.log(source, &name));
+            *policy = Policy::new(registry.gate(source), registry);
+        }
+        self.lane(id).epoch = epoch;
+        Ok(())
+    }
+
+    /// A lane for a source that is new here: that of one whose place is somebody else's by now, if nobody can hold it any
+    /// more, or one more. Whoever holds a lane [keeps](Lanes::keep) it.
+    fn free_lane(&mut self) -> LaneId {
+        let (epoch, registry) = (self.epoch(), self.names.registry());
+        let free = self.lanes.iter().position(|lane| {
+            lane.epoch != epoch
+                && !lane.account.is_marked
+                && !lane.policy.holds_records()
+                && !registry.has_source(lane.account.source())
+        });
+        if let Some(lane) = free.and_then(|at| self.lanes.get(at)) {
+            self.by_name.remove(&lane.name);
+        }
+        LaneId(free.unwrap_or(self.lanes.len()) as u32)
     }
 
     /// The lane of a source that is not for everybody.
@@ -304,6 +390,7 @@ impl Lanes {
     /// Begins a record. It is part of its lane's batch, and counted, once [`Record::commit`] has returned `Ok`.
     #[inline]
     pub fn begin(&mut self, at: At) -> Record<'_> {
+        self.keep(at.lane);
         let numbered = self.numbered.take();
         let Lane { batch, account, policy, .. } = &mut self.lanes[at.lane.0 as usize];
         Record::new((at, numbered), batch, account, policy, &mut self.names, &mut self.outbox)
@@ -343,6 +430,7 @@ impl Lanes {
 
     /// Notes records that the sender lost before it sent what comes next.
     pub fn missed(&mut self, id: LaneId, count: u64, time: Timestamp) {
+        self.keep(id);
         self.release(id, true);
         let Lanes { lanes, outbox, .. } = self;
         let Lane { batch, account, .. } = &mut lanes[id.0 as usize];
@@ -385,17 +473,19 @@ impl Lanes {
         }
         self.outbox.give_back(waiting);
         self.outbox.sync();
+        self.names.registry().tick();
     }
 
     #[inline]
     fn lane(&mut self, id: LaneId) -> &mut Lane {
-        // Ids come from `source` alone, and lanes are never removed.
+        // Ids come from `source` alone, and lanes only become those of other sources.
         &mut self.lanes[id.0 as usize]
     }
 
     /// The account of a lane that has something to tell from now on.
     #[inline]
     fn changed(&mut self, id: LaneId) -> &mut LaneAccount {
+        self.keep(id);
         let account = &mut self.lanes[id.0 as usize].account;
         self.outbox.mark(account);
         account
@@ -407,6 +497,11 @@ impl Lanes {
         let Lane { batch, account, policy, .. } = &mut lanes[id.0 as usize];
         policy.release(everything, names.registry(), batch, account, outbox);
     }
+}
+
+/// Another instance for a source that somebody holds.
+fn again(registry: &Registry, name: &str, _: Taker) -> Result<Inst, SourceRefused> {
+    registry.source_again(name).ok_or(SourceRefused::Store)
 }
 
 /// The thread ends, by itself or because something in it broke: nobody will come back for records that wait to be handed over,

@@ -74,7 +74,7 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn interned(&mut self, field: &InternedField, value: Param<'_>) {
         match field.folded_name() {
-            None => self.writer.param(field.pmid(), value),
+            None => self.writer.param(self.names.interned(field), value),
             Some(name) => self.fold(name, &value),
         }
     }
@@ -98,7 +98,8 @@ impl<'a> Record<'a> {
         let batch = writer.finish()?;
         account.tallies.folded += folded;
         account.tallies.truncated += u64::from(is_truncated);
-        if let Some(event_type) = account.types.count(at.event_type, at.flags) {
+        let (registry, source) = ((&**names.registry(), names.taker), account.source());
+        if let Some(event_type) = account.types.count(at.event_type, at.flags, registry, source) {
             names.registry().span(event_type, names.taker);
         }
         // Before the policy: what it drops or holds is to be told by the next flush all the same.

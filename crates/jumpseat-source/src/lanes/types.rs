@@ -11,6 +11,9 @@ use pcp_model::Inst;
 const MAX_SPELLINGS: usize = 1024;
 const MAX_SPELLING: usize = MAX_SENT_NAME;
 
+/// The instance of a type that was not looked up yet.
+const NO_TYPE: Inst = -1;
+
 /// An event type's place in its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeSlot(u32);
@@ -26,11 +29,17 @@ pub(super) struct EventTypes {
     by_spelling: FxHashMap<Box<[u8]>, TypeSlot>,
     untyped: Option<TypeSlot>,
     types: Vec<EventType>,
+    /// When there were too many spellings, and they were forgotten.
+    swept: u32,
 }
 
 #[derive(Debug)]
 struct EventType {
     id: Inst,
+    /// What the registry is asked for; `None`: events without a type.
+    spelling: Option<Box<[u8]>>,
+    /// When it was.
+    epoch: u32,
     /// Events since the last delivery.
     count: u64,
     /// Whether the registry knows that there are spans of this type.
@@ -67,12 +76,18 @@ impl EventTypes {
             // The disk is full, say. Not remembered, so that a later event tries again.
             return TypeSlot::NONE;
         };
+        let epoch = registry.epoch();
         // Several spellings, and all types beyond the cap, are one type to the registry.
         let index = self.types.iter().position(|known| known.id == id).unwrap_or_else(|| {
-            self.types.push(EventType { id, count: 0, has_spans: false });
+            let spelling = event_type.map(Box::from);
+            self.types.push(EventType { id, spelling, epoch, count: 0, has_spans: false });
             self.types.len() - 1
         });
         let slot = TypeSlot(index as u32);
+        if self.by_spelling.len() >= MAX_SPELLINGS && self.swept != epoch {
+            self.swept = epoch;
+            self.by_spelling.clear();
+        }
         match event_type {
             // Not among the spellings: an event with an empty type has one.
             None => self.untyped = Some(slot),
@@ -84,10 +99,39 @@ impl EventTypes {
         slot
     }
 
+    /// The source has another instance: all types are looked up again as events come.
+    pub(super) fn of_another_source(mut self) -> EventTypes {
+        self.types.iter_mut().for_each(|event_type| (event_type.id, event_type.has_spans) = (NO_TYPE, false));
+        self
+    }
+
+    /// Asks the registry again for a type, whose place may be somebody else's by now; so it knows which are in use.
+    #[cold]
+    fn ask_again(&mut self, slot: TypeSlot, (registry, taker): (&Registry, Taker), source: Inst) {
+        let Some(event_type) = self.types.get_mut(slot.0 as usize) else { return };
+        let epoch = registry.epoch();
+        // Spans of it are noted with the next one.
+        event_type.has_spans = false;
+        if event_type.id != NO_TYPE && registry.note_event_type(event_type.id) {
+            event_type.epoch = epoch;
+        } else if let Some(id) = registry.event_type_for(source, event_type.spelling.as_deref(), taker) {
+            (event_type.id, event_type.epoch) = (id, epoch);
+        }
+    }
+
     /// Counts an event. Gives the instance id of its type if it begins or ends a span, for the first time for one of
     /// its type: the registry has to know.
     #[inline]
-    pub(super) fn count(&mut self, slot: TypeSlot, flags: EventFlags) -> Option<Inst> {
+    pub(super) fn count(
+        &mut self,
+        slot: TypeSlot,
+        flags: EventFlags,
+        registry: (&Registry, Taker),
+        source: Inst,
+    ) -> Option<Inst> {
+        if self.types.get(slot.0 as usize)?.epoch != registry.0.epoch() {
+            self.ask_again(slot, registry, source);
+        }
         let event_type = self.types.get_mut(slot.0 as usize)?;
         event_type.count += 1;
         // An END without a type has the name of its START, which came with a type of its own.
@@ -102,7 +146,8 @@ impl EventTypes {
 
     /// Moves the counts into a delivery's: only types with events.
     pub(super) fn drain_into(&mut self, counts: &mut Vec<(Inst, u64)>) {
-        let counted = self.types.iter_mut().filter(|event_type| event_type.count > 0);
+        let counted =
+            self.types.iter_mut().filter(|event_type| event_type.count > 0 && event_type.id != NO_TYPE);
         counts.extend(counted.map(|event_type| (event_type.id, std::mem::take(&mut event_type.count))));
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Resources {
     /// Where this listens, for labels.
     address: String,
     known: FxHashMap<Box<[u8]>, Sender>,
+    /// When they were looked at; in another one sources may have given their places to others.
+    epoch: u32,
 }
 
 /// Where records of a resource belong.
@@ -52,7 +54,13 @@ impl Resources {
     ) -> Result<Resources, SourceRefused> {
         let lane = lanes.source(default.as_bytes())?;
         lanes.origin(lane, Origin { kind: "otlp", address: address.to_owned(), service: None });
-        Ok(Resources { default: lane, by_instance, address: address.to_owned(), known: FxHashMap::default() })
+        Ok(Resources {
+            default: lane,
+            by_instance,
+            address: address.to_owned(),
+            known: FxHashMap::default(),
+            epoch: lanes.epoch(),
+        })
     }
 
     /// Where records of the resource at this place belong.
@@ -67,6 +75,10 @@ impl Resources {
         event: &mut Event,
     ) -> Result<Sender, Refusal> {
         let bytes = body.get(place.clone()).unwrap_or_default();
+        if self.epoch != lanes.epoch() {
+            self.epoch = lanes.epoch();
+            self.known.clear();
+        }
         // A resource is the same bytes in each request of a program: no need to look into it.
         if let Some(sender) = self.known.get(bytes) {
             return Ok(sender.clone());

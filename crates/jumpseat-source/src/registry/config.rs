@@ -1,6 +1,7 @@
 //! Where ids are kept, how many there may be, and what can be wrong with their files.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::rules::Rules;
 use pcp_ids::IdsError;
@@ -21,6 +22,10 @@ pub struct RegistryConfig {
     pub max_types: usize,
     /// Most spans, counted as pairs of source and name.
     pub max_spans: usize,
+    /// Names that nobody has used for so long give their places to newcomers; zero: never.
+    pub recycle_after: Duration,
+    /// Records outlive the process: fields whose names are retired keep their metrics, as records may still have them.
+    pub keeps_records: bool,
     /// What sources let through. Those that are named there have a place, as if they were `reserved`.
     pub rules: Rules,
     /// Names of sources whose place nobody else gets.
@@ -40,6 +45,8 @@ impl RegistryConfig {
             max_sources: 256,
             max_types: 4096,
             max_spans: 1000,
+            recycle_after: Duration::ZERO,
+            keeps_records: false,
             rules,
             reserved: Vec::new(),
             own: Vec::new(),

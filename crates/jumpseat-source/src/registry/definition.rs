@@ -40,6 +40,22 @@ pub enum Definition {
         /// The span's name as it was sent.
         span: SentName,
     },
+    /// A source has given its place to a newcomer: neither its instance nor its name means anything any more. Its event
+    /// types and spans have gone before.
+    SourceGone {
+        /// Instance id, which nobody gets again.
+        id: Inst,
+    },
+    /// The same of an event type.
+    EventTypeGone {
+        /// Instance id.
+        id: Inst,
+    },
+    /// The same of a span.
+    SpanGone {
+        /// Instance id.
+        id: Inst,
+    },
     /// A metric below `jumpseat.field`.
     Field {
         /// The metric.

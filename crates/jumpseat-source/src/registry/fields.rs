@@ -105,14 +105,24 @@ pub enum FieldRef {
 #[derive(Debug)]
 pub(crate) struct FieldCache {
     registry: Arc<Registry>,
-    /// By name, then by type code. [`Pmid::NULL`]: not asked for yet.
-    known: FxHashMap<Box<[u8]>, [Pmid; 8]>,
+    known: FxHashMap<Box<[u8]>, Known>,
+    /// When there were too many spellings, and those of fields that nobody uses any more were left out.
+    swept: u32,
+}
+
+/// The metrics of a spelling.
+#[derive(Debug)]
+struct Known {
+    /// When the registry was asked.
+    epoch: u32,
+    /// By type code. [`Pmid::NULL`]: not asked for yet.
+    by_type: [Pmid; 8],
 }
 
 impl FieldCache {
     /// An empty cache in front of `registry`.
     pub(crate) fn new(registry: Arc<Registry>) -> FieldCache {
-        FieldCache { registry, known: FxHashMap::default() }
+        FieldCache { registry, known: FxHashMap::default(), swept: 0 }
     }
 
     /// The metric of a field. `name` is UTF-8 (anything else is read lossily).
@@ -121,7 +131,11 @@ impl FieldCache {
         // Types of events have the codes 0 to 7; the mask spares the check of bounds.
         let slot = value_type.code() as usize & 7;
         match self.known.get(name) {
-            Some(by_type) if by_type[slot] != Pmid::NULL => FieldRef::Own(by_type[slot]),
+            // So the registry knows which fields are in use. Until it is asked the metric is the field's, also if it has given
+            // its place meanwhile: metrics of fields stay.
+            Some(known) if known.by_type[slot] != Pmid::NULL && known.epoch == self.registry.epoch() => {
+                FieldRef::Own(known.by_type[slot])
+            }
             _ => self.ask(name, value_type, slot, taker),
         }
     }
@@ -131,14 +145,34 @@ impl FieldCache {
         let field = self.registry.field_for(&String::from_utf8_lossy(name), value_type, taker);
         match field {
             FieldRef::Own(pmid) => {
-                // Bounded, as senders choose the spellings.
-                if self.known.len() < 2 * self.registry.max_fields() && name.len() <= MAX_FIELD_NAME {
-                    self.known.entry(name.into()).or_insert([Pmid::NULL; 8])[slot] = pmid;
+                let epoch = self.registry.epoch();
+                if let Some(known) = self.known.get_mut(name) {
+                    if known.epoch != epoch {
+                        *known = Known { epoch, by_type: [Pmid::NULL; 8] };
+                    }
+                    known.by_type[slot] = pmid;
+                } else if name.len() <= MAX_FIELD_NAME && self.has_room(epoch) {
+                    let mut by_type = [Pmid::NULL; 8];
+                    by_type[slot] = pmid;
+                    self.known.insert(name.into(), Known { epoch, by_type });
                 }
             }
             // Not remembered, as there is no limit to such names.
-            FieldRef::Folded => {}
+            FieldRef::Folded => {
+                self.known.remove(name);
+            }
         }
         field
+    }
+
+    /// Whether one more spelling may be remembered: they are bounded, as senders choose them. Once an epoch those give way
+    /// that were not used in it.
+    fn has_room(&mut self, epoch: u32) -> bool {
+        let most = 2 * self.registry.max_fields();
+        if self.known.len() >= most && self.swept != epoch {
+            self.swept = epoch;
+            self.known.retain(|_, known| known.epoch == epoch);
+        }
+        self.known.len() < most
     }
 }

@@ -8,6 +8,9 @@
 //!
 //! Sources that the configuration names have their places, whoever else has taken all others, now or before a restart.
 //!
+//! A name that nobody has used for long gives its place to a newcomer that finds none (`recycle`). Its id is burnt: neither
+//! the name, if it comes back, nor any other gets it again.
+//!
 //! What exceeds a cap is folded, never dropped: a field becomes `name=value` in `jumpseat.field.other`,
 //! an event type counts under `source/(other)`, a source becomes the listener's default source.
 //!
@@ -15,7 +18,8 @@
 //! * `fields`: fields and their metrics; `leaf`: what a field's metric is called.
 //! * `described`: what else is known of sources.
 //! * `sent`: names of event types and spans as they were sent, and as parts of instances.
-//! * `words`: what names may be. `retire`: which there are, and places that come back.
+//! * `words`: what names may be. `retire`: which there are, and places that come back; `recycle`: places that come back
+//!   while the agent runs.
 
 mod config;
 mod definition;
@@ -23,12 +27,15 @@ mod described;
 mod fields;
 mod leaf;
 mod names;
+mod recycle;
+#[cfg(test)]
+mod recycle_tests;
 mod retire;
 mod sent;
 mod taker;
 mod words;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,10 +47,11 @@ use super::origin::{Labels, Origin};
 use super::rules::Rules;
 use jumpseat_log::{LogDir, SourceLog};
 use leaf::{LeafNames, type_of_word};
-use names::{Cap, Kind, Names, NoId};
+use names::{Cap, Giving, Kind, Names, NoId};
 use pcp_event::filter::FieldResolver;
 use pcp_model::{Inst, Pmid, ValueType};
 use pcp_net::{Limiter, Who};
+use recycle::Gone;
 
 pub use config::{RegistryConfig, RegistryError};
 pub use definition::Definition;
@@ -112,6 +120,19 @@ pub struct Registry {
     report: Mutex<Limiter>,
     /// Where the records of sources are kept on disk, if anywhere.
     logs: OnceLock<Arc<LogDir>>,
+    /// Records there that went with their sources.
+    records_gone: AtomicU64,
+    /// Fields that are retired keep their metrics.
+    keeps_records: bool,
+    /// See [`Registry::epoch`].
+    epoch: AtomicU32,
+    /// The last period that has begun.
+    period: AtomicU64,
+    recycle_after: ArcSwap<Duration>,
+    started: Instant,
+    /// Seconds by which the clock of a test is ahead.
+    #[cfg(test)]
+    ahead: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -134,18 +155,30 @@ impl Kind for SourceKind {
     const SERIAL: u32 = SOURCE_SERIAL;
     const WHAT: &'static str = "source";
     type Kept = Arc<Gate>;
+
+    fn gone(id: Inst) -> Option<Definition> {
+        Some(Definition::SourceGone { id })
+    }
 }
 
 impl Kind for TypeKind {
     const SERIAL: u32 = TYPE_SERIAL;
     const WHAT: &'static str = "event type";
     type Kept = Pair;
+
+    fn gone(id: Inst) -> Option<Definition> {
+        Some(Definition::EventTypeGone { id })
+    }
 }
 
 impl Kind for SpanKind {
     const SERIAL: u32 = SPAN_SERIAL;
     const WHAT: &'static str = "span";
     type Kept = ();
+
+    fn gone(id: Inst) -> Option<Definition> {
+        Some(Definition::SpanGone { id })
+    }
 }
 
 impl Kind for FieldKind {
@@ -153,6 +186,11 @@ impl Kind for FieldKind {
     const MAX_ID: Inst = MAX_FIELDS as Inst - 1;
     const WHAT: &'static str = "field";
     type Kept = ();
+
+    // Records that are there still have it: only its place is somebody else's now.
+    fn gone(_: Inst) -> Option<Definition> {
+        None
+    }
 }
 
 impl Registry {
@@ -178,6 +216,14 @@ impl Registry {
             forbidden: AtomicU64::new(0),
             report: Mutex::new(Limiter::new(3, Duration::from_secs(10))),
             logs: OnceLock::new(),
+            records_gone: AtomicU64::new(0),
+            keeps_records: config.keeps_records,
+            epoch: AtomicU32::new(0),
+            period: AtomicU64::new(0),
+            recycle_after: ArcSwap::from_pointee(config.recycle_after),
+            started: Instant::now(),
+            #[cfg(test)]
+            ahead: AtomicU64::new(0),
         };
         // Before any event can get one of their ids.
         registry.reserve_fields()?;
@@ -246,7 +292,7 @@ impl Registry {
     pub fn source_for(&self, name: &str, taker: Taker) -> Result<Inst, SourceRefused> {
         let id = if is_source_name(name) {
             let define = |id| self.source_definition(id, name);
-            self.sources.define((name, taker), Cap::Applies, define).map_err(|why| match why {
+            self.define_source((name, taker), Cap::Applies, define).map_err(|why| match why {
                 NoId::Full => SourceRefused::Full,
                 NoId::Store => SourceRefused::Store,
             })
@@ -259,12 +305,115 @@ impl Registry {
 
     /// Tells where a source reads, and what its sender says of itself, if that is news.
     pub(crate) fn describe(&self, source: Inst, origin: Option<&Origin>, labels: Option<&Labels>) {
-        self.descriptions.tell(source, origin, labels, |source| self.sources.is_live(source));
+        self.descriptions.tell(source, origin, labels, |source| self.sources.has(source));
     }
 
     /// What is known of a source besides its name, from lives before and this one. Never waits for a disk.
     pub fn described(&self, source: Inst) -> Option<Described> {
         self.descriptions.get(source)
+    }
+
+    /// The same for a lane whose source has lost its place though it is held: it gets one, and be it beyond the limit.
+    pub(crate) fn source_again(&self, name: &str) -> Option<Inst> {
+        let define = |id| self.source_definition(id, name);
+        self.define_source((name, Taker::Trusted), Cap::Waived, define).ok()
+    }
+
+    fn define_source(
+        &self,
+        name: (&str, Taker),
+        cap: Cap,
+        define: impl FnOnce(Inst) -> (Arc<Gate>, Definition),
+    ) -> Result<Inst, NoId> {
+        let keeps = |_: Inst, name: &str| self.is_named(name);
+        // The order of the files: a type or a span must not be there without its source.
+        let before = |gone: &[Gone]| {
+            let goes = |text: &str| {
+                let source = text.split_once('/').map(|(source, _)| source);
+                gone.iter().any(|gone| source == Some(&gone.name))
+            };
+            self.types.give_up(goes);
+            self.spans.give_up(goes);
+            if let Some(logs) = self.logs.get() {
+                let records: u64 = gone.iter().map(|gone| logs.remove(gone.id)).sum();
+                self.records_gone.fetch_add(records, Ordering::Relaxed);
+            }
+            self.epoch.fetch_add(1, Ordering::Relaxed);
+        };
+        self.sources.define(name, cap, &Giving { keeps: &keeps, before: &before }, define)
+    }
+
+    /// Changes when threads have to ask again for what they remember: when names have given their places, and once in a
+    /// quarter of the time after which they may, so that it is known which are in use.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// How long an epoch lasts at most.
+    pub(crate) fn period(&self) -> Duration {
+        recycle::period(**self.recycle_after.load())
+    }
+
+    /// Begins another epoch if it is time. Threads do this once a turn.
+    pub(crate) fn tick(&self) {
+        let elapsed = self.started.elapsed();
+        #[cfg(test)]
+        let elapsed = elapsed + Duration::from_secs(self.ahead.load(Ordering::Relaxed));
+        let period = (elapsed.as_nanos() / self.period().as_nanos().max(1)) as u64;
+        if self.period.swap(period, Ordering::Relaxed) != period {
+            self.epoch.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Another time after which names that nobody uses give their places; zero: never.
+    pub fn set_recycle_after(&self, after: Duration) {
+        self.recycle_after.store(Arc::new(after));
+        self.sources.set_after(after);
+        self.types.set_after(after);
+        self.spans.set_after(after);
+        self.fields.set_after(after);
+    }
+
+    /// Puts the clock ahead.
+    #[cfg(test)]
+    pub(crate) fn advance(&self, by: Duration) {
+        self.sources.advance(by);
+        self.types.advance(by);
+        self.spans.advance(by);
+        self.fields.advance(by);
+        self.ahead.fetch_add(by.as_secs(), Ordering::Relaxed);
+    }
+
+    /// How many names have given their places to newcomers: sources, event types, spans, fields.
+    pub fn recycled(&self) -> [u64; 4] {
+        [self.sources.recycled(), self.types.recycled(), self.spans.recycled(), self.fields.recycled()]
+    }
+
+    /// How many records on disk went with sources that have given their places.
+    pub fn records_gone(&self) -> u64 {
+        self.records_gone.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a source is in use, if it still has its place.
+    pub(crate) fn note_source(&self, id: Inst) -> bool {
+        self.sources.note(id)
+    }
+
+    /// Notes that a field is in use.
+    pub(crate) fn note_field(&self, field: Pmid) {
+        let id = (i32::from(field.cluster()) - i32::from(FIELD_CLUSTER)) * 1024 + i32::from(field.item());
+        self.fields.note(id);
+    }
+
+    /// Whether a source still has its place.
+    pub(crate) fn has_source(&self, id: Inst) -> bool {
+        self.sources.has(id)
+    }
+
+    /// The same of an event type.
+    pub(crate) fn note_event_type(&self, id: Inst) -> bool {
+        self.types.note(id)
     }
 
     /// Who may send in the name of a source, besides root and the configuration; `None`: whoever may send at all.
@@ -292,9 +441,7 @@ impl Registry {
 
     /// What a source lets through.
     pub fn gate(&self, source: Inst) -> Arc<Gate> {
-        let gate = self.sources.kept(source);
-        debug_assert!(gate.is_some(), "source {source} was never handed out");
-        gate.unwrap_or_default()
+        self.sources.kept(source).unwrap_or_default()
     }
 
     /// Replaces the rules for sources that are new from now on. The gates of the others are the caller's to set.
@@ -352,7 +499,7 @@ impl Registry {
     /// under [`OTHER_TYPES`], one for each source.
     pub fn span(&self, event_type: Inst, taker: Taker) {
         let pair = self.types.kept(event_type);
-        debug_assert!(pair.is_some(), "event type {event_type} was never handed out");
+        // It has given its place just now, and with the next event gets one again.
         let Some(Pair { source, name }) = pair else { return };
         let define = |name: &SentName| {
             self.pair(&self.spans, (source, name, taker), |id, instance| {
@@ -377,12 +524,19 @@ impl Registry {
     pub fn field_for(&self, name: &str, value_type: ValueType, taker: Taker) -> FieldRef {
         let field = fields::tidy_field(name);
         let text = fields::file_text(&field, value_type);
-        let id = self.fields.define((&text, taker), Cap::Applies, |id| {
+        let keeps = |id: Inst, _: &str| (id as usize) < FIRST_FREE;
+        let giving = Giving { keeps: &keeps, ..self.giving() };
+        let id = self.fields.define((&text, taker), Cap::Applies, &giving, |id| {
             // Filters that know fields by their numbers look again when this has changed.
             self.generation.fetch_add(1, Ordering::Relaxed);
             ((), self.field_definition(id, &field, value_type))
         });
         id.map_or(FieldRef::Folded, |id| FieldRef::Own(self.pmid(id)))
+    }
+
+    /// How names without anything below them give their places.
+    fn giving(&self) -> Giving<'_> {
+        Giving { keeps: &|_, _| false, before: &|_| {} }
     }
 
     /// Most fields.
@@ -418,7 +572,7 @@ impl Registry {
         };
         // One instance per source beyond the cap, so that nothing goes uncounted.
         let cap = if *name == SentName::Other { Cap::Waived } else { Cap::Applies };
-        names.define((&text, taker), cap, |id| define(id, &instance_of(&text)))
+        names.define((&text, taker), cap, &self.giving(), |id| define(id, &instance_of(&text)))
     }
 
     fn source_definition(&self, id: Inst, name: &str) -> (Arc<Gate>, Definition) {
@@ -457,18 +611,19 @@ impl Registry {
     /// Tells the core of all names but those of spans, which it is told as they come again: for most nobody asks any
     /// more.
     fn announce_known(&self) -> Result<(), RegistryError> {
-        self.sources.announce_known(|_| {}, |id, name| Ok(Some(self.source_definition(id, name))))?;
+        self.sources.announce_known(|_, _| None, |id, name| Ok(Some(self.source_definition(id, name))))?;
         let announce_type = |id, text: &str| {
             let known = sent::parse(text).and_then(|known| Some((self.sources.get(known.source)?, known)));
             let (source, known) = known.ok_or("source/type with a known source")?;
             Ok(Some(type_definition(id, known.instance, Pair { source, name: known.name })))
         };
-        self.types.announce_known(|_| {}, announce_type)?;
+        self.types.announce_known(|_, _| None, announce_type)?;
         // What others are called depends on those that are retired, too.
-        let replay = |text: &str| {
-            if let Some((value_type, field)) = parse_field(text) {
-                self.leaves.lock().unwrap_or_else(PoisonError::into_inner).allocate(field, value_type);
-            }
+        let replay = |id, text: &str| {
+            let (value_type, field) = parse_field(text)?;
+            let definition = self.field_definition(id, field, value_type);
+            // Records from before may have them.
+            self.keeps_records.then_some(definition)
         };
         // In the order of ids, so that every field's metric is called as it was when the field was new.
         self.fields.announce_known(replay, |id, text| {

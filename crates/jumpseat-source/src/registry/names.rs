@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::config::{RegistryConfig, RegistryError};
 use super::definition::Definition;
+use super::recycle::{Gone, Uses, period};
 use super::taker::{Taken, Taker};
 use pcp_ids::{IdMap, IdsError, MAX_ID};
 use pcp_model::Inst;
@@ -26,6 +27,17 @@ pub(super) trait Kind {
     const WHAT: &'static str;
     /// What is kept of each name that the core knows.
     type Kept;
+
+    /// What the core is told of a name that has given its place to a newcomer, if it is to forget it.
+    fn gone(id: Inst) -> Option<Definition>;
+}
+
+/// How names give their places to newcomers.
+pub(super) struct Giving<'a> {
+    /// Those that never do.
+    pub keeps: &'a dyn Fn(Inst, &str) -> bool,
+    /// Called before they do, with the table locked: what depends on them goes first.
+    pub before: &'a dyn Fn(&[Gone]),
 }
 
 /// All names of one kind.
@@ -36,6 +48,8 @@ pub(super) struct Names<K: Kind> {
     overflow: AtomicU64,
     /// How often because whoever wanted it has had its share.
     over_share: AtomicU64,
+    /// How many have given their places to newcomers.
+    recycled: AtomicU64,
     /// The id file's name, for messages.
     file: String,
     table: Mutex<Table<K::Kept>>,
@@ -51,9 +65,10 @@ struct Table<T> {
     /// Names that have no id yet, and a place all the same.
     reserved: FxHashSet<String>,
     taken: Taken,
-    /// Ids that somebody has asked for since the start. Threads remember what they have asked for, and do not again: so
-    /// these count as in use as long as this runs.
-    used: FxHashSet<Inst>,
+    /// When names were used.
+    uses: Uses,
+    /// They were, since that was on file.
+    is_unsaved: bool,
     saved: Instant,
     report: Limiter,
 }
@@ -95,12 +110,14 @@ impl<K: Kind> Names<K> {
             announce: announce.clone(),
             reserved: FxHashSet::default(),
             taken: Taken::default(),
-            used: FxHashSet::default(),
+            uses: Uses::new(config.recycle_after),
+            is_unsaved: false,
             saved: Instant::now(),
             report: Limiter::new(3, Duration::from_secs(60)),
         };
-        let (overflow, over_share) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Names { cap, overflow, over_share, file, table: Mutex::new(table), kind: PhantomData })
+        let (overflow, over_share, recycled) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let table = Mutex::new(table);
+        Ok(Names { cap, overflow, over_share, recycled, file, table, kind: PhantomData })
     }
 
     /// Most names.
@@ -123,6 +140,109 @@ impl<K: Kind> Names<K> {
         self.over_share.load(Ordering::Relaxed)
     }
 
+    /// How many names have given their places to newcomers.
+    pub(super) fn recycled(&self) -> u64 {
+        self.recycled.load(Ordering::Relaxed)
+    }
+
+    /// Another time after which names may give their places.
+    pub(super) fn set_after(&self, after: Duration) {
+        self.lock().uses.set_after(after);
+    }
+
+    /// Notes that a name is in use, if it still has its place.
+    pub(super) fn note(&self, id: Inst) -> bool {
+        let mut table = self.lock();
+        let has_place = table.has(id);
+        if has_place {
+            table.note(id, K::WHAT);
+        }
+        has_place
+    }
+
+    /// Puts the clock ahead.
+    #[cfg(test)]
+    pub(super) fn advance(&self, by: Duration) {
+        self.lock().uses.ahead += by;
+    }
+
+    /// How many names were looked at for places.
+    #[cfg(test)]
+    pub(super) fn looks(&self) -> u64 {
+        self.lock().uses.looks
+    }
+
+    /// Whether a name still has its place.
+    pub(super) fn has(&self, id: Inst) -> bool {
+        self.lock().has(id)
+    }
+
+    /// Takes their places from names, as those they depend on have lost theirs.
+    pub(super) fn give_up(&self, goes: impl Fn(&str) -> bool) {
+        let mut table = self.lock();
+        let ids: Vec<Inst> = table.ids.iter().filter(|(_, name)| goes(name)).map(|(id, _)| id).collect();
+        self.retire(&mut table, &ids);
+    }
+
+    /// Burns ids, on file, and has the core forget them.
+    fn retire(&self, table: &mut Table<K::Kept>, ids: &[Inst]) {
+        if ids.is_empty() {
+            return;
+        }
+        table.ids.retire(ids.iter().copied());
+        let Table { uses, taken, announced, announce, .. } = &mut *table;
+        for id in ids {
+            uses.gone(*id, taken);
+            // What the core does not know it need not forget.
+            if announced.remove(id).is_some()
+                && let Some(gone) = K::gone(*id)
+            {
+                let _ = announce.send(gone);
+            }
+        }
+        // Before the newcomer has its place. If the disk does not take it they are back after a restart, with their own ids.
+        table.is_unsaved = true;
+        table.save(K::WHAT);
+        self.recycled.fetch_add(ids.len() as u64, Ordering::Relaxed);
+    }
+
+    /// A place for a name of `taker`, if there is one or somebody gives his.
+    fn make_place(
+        &self,
+        table: &mut Table<K::Kept>,
+        (name, taker): (&str, Taker),
+        giving: &Giving<'_>,
+    ) -> Result<(), NoId> {
+        let used = table.ids.len() + table.reserved.len();
+        let free = self.cap.saturating_sub(used);
+        if free > 0 && table.taken.allows(taker, free) {
+            return Ok(());
+        }
+        let lacking = if free > 0 { 0 } else { used + 1 - self.cap };
+        // Once there is no id left, no place helps.
+        let gone = match table.ids.is_exhausted() {
+            true => Vec::new(),
+            false => {
+                let many = (lacking, (self.cap / 64).max(1));
+                table.uses.choose(&table.ids, &table.taken, taker, many, giving.keeps)
+            }
+        };
+        if !gone.is_empty() {
+            report_gone(K::WHAT, name, &gone);
+            (giving.before)(&gone);
+            let ids: Vec<Inst> = gone.iter().map(|gone| gone.id).collect();
+            self.retire(table, &ids);
+            return Ok(());
+        }
+        if free > 0 {
+            self.over_share.fetch_add(1, Ordering::Relaxed);
+            table.report_share(K::WHAT, taker);
+        } else {
+            table.report_full((K::WHAT, name), self.cap);
+        }
+        Err(NoId::Full)
+    }
+
     /// Counts a name that was kept out.
     pub(super) fn count_overflow(&self) {
         self.overflow.fetch_add(1, Ordering::Relaxed);
@@ -136,12 +256,6 @@ impl<K: Kind> Names<K> {
     /// The name of an id.
     pub(super) fn name(&self, id: Inst) -> Option<String> {
         self.lock().ids.name(id).map(str::to_owned)
-    }
-
-    /// Whether an id means a name that is not retired.
-    pub(super) fn is_live(&self, id: Inst) -> bool {
-        let table = self.lock();
-        table.ids.name(id).is_some_and(|name| table.ids.get(name) == Some(id))
     }
 
     /// What is kept of a name that the core knows.
@@ -160,28 +274,26 @@ impl<K: Kind> Names<K> {
         &self,
         (name, taker): (&str, Taker),
         cap: Cap,
+        giving: &Giving<'_>,
         define: impl FnOnce(Inst) -> (K::Kept, Definition),
     ) -> Result<Inst, NoId> {
         let mut table = self.lock();
         // It has its place, even if a file from before holds more than there may be.
         let cap = if table.reserved.contains(name) { Cap::Waived } else { cap };
-        let free = self.cap.saturating_sub(table.ids.len() + table.reserved.len());
         let id = match table.ids.get(name) {
             Some(id) => id,
-            // Only new names: lowering the cap must not take ids away from names that have them.
-            None if cap == Cap::Applies && free == 0 => return Err(NoId::Full),
-            None if cap == Cap::Applies && !table.taken.allows(taker, free) => {
-                self.over_share.fetch_add(1, Ordering::Relaxed);
-                table.report_share(K::WHAT, taker);
-                return Err(NoId::Full);
-            }
             None => {
+                // Only new names: lowering the cap must not take ids away from names that have them.
+                if cap == Cap::Applies {
+                    self.make_place(&mut table, (name, taker), giving)?;
+                }
                 let id = table.ids.get_or_add(name).map_err(|error| {
                     table.complain(K::WHAT, name, &error);
                     NoId::Store
                 })?;
                 if cap == Cap::Applies {
-                    table.taken.add(taker);
+                    let account = table.taken.add(taker);
+                    table.uses.took(id, account);
                     table.report_use(K::WHAT, self.cap);
                 } else {
                     table.reserved.remove(name);
@@ -189,9 +301,7 @@ impl<K: Kind> Names<K> {
                 id
             }
         };
-        if table.used.insert(id) && table.saved.elapsed() >= SAVE_EVERY {
-            table.save(K::WHAT);
-        }
+        table.note(id, K::WHAT);
         // The lock is held until the core was told, so nobody can overtake the definition with a record.
         if !table.announced.contains_key(&id) {
             table.announce(id, define(id));
@@ -246,20 +356,22 @@ impl<K: Kind> Names<K> {
     }
 
     /// Tells the core of the names in the file. `define` reads one of them; `None` for what is no name. `retired` is told
-    /// of those that are, in their places.
+    /// of those that are, in their places, and gives what the core is to know of them all the same.
     ///
     /// # Errors
     /// `define` could not, and says what it expected.
     pub(super) fn announce_known(
         &self,
-        mut retired: impl FnMut(&str),
+        mut retired: impl FnMut(Inst, &str) -> Option<Definition>,
         mut define: impl FnMut(Inst, &str) -> Result<Option<(K::Kept, Definition)>, String>,
     ) -> Result<(), RegistryError> {
         let history: Vec<_> =
             self.lock().ids.history().map(|(id, name, gone)| (id, name.to_owned(), gone)).collect();
         for (id, name, gone) in history {
             if gone {
-                retired(&name);
+                if let Some(definition) = retired(id, &name) {
+                    let _ = self.lock().announce.send(definition);
+                }
                 continue;
             }
             let defined = define(id, &name).map_err(|expected| RegistryError::Content {
@@ -292,13 +404,26 @@ impl<K: Kind> Drop for Names<K> {
 }
 
 impl<T> Table<T> {
-    /// Notes on file which names are in use.
+    fn has(&self, id: Inst) -> bool {
+        self.ids.name(id).is_some_and(|name| self.ids.get(name) == Some(id))
+    }
+
+    /// Notes that a name is in use; on file before long.
+    fn note(&mut self, id: Inst, what: &str) {
+        self.uses.note(id);
+        self.is_unsaved = true;
+        if self.saved.elapsed() >= SAVE_EVERY.min(period(self.uses.after()).max(Duration::from_secs(1))) {
+            self.save(what);
+        }
+    }
+
+    /// Notes on file when names were used.
     fn save(&mut self, what: &str) {
         self.saved = Instant::now();
-        if self.used.is_empty() {
+        if !std::mem::take(&mut self.is_unsaved) {
             return;
         }
-        self.used.iter().for_each(|id| self.ids.mark_used(*id));
+        self.uses.noted().for_each(|(id, used)| self.ids.mark_used_at(id, used));
         if let Err(error) = self.ids.save() {
             tracing::warn!("cannot note when names of {what}s were last used: {error}");
         }
@@ -310,7 +435,22 @@ impl<T> Table<T> {
         let _ = self.announce.send(definition);
     }
 
-    /// Says that a table fills up, at four fifths and when it is full: names are never taken back.
+    /// Says that there is no place for a newcomer, and what to do.
+    fn report_full(&mut self, (what, name): (&str, &str), cap: usize) {
+        let after = self.uses.after();
+        if let Some(held_back) = self.report.allow(Instant::now()) {
+            let why = match after.is_zero() {
+                true => "names give no places (events.recycle_after)".to_owned(),
+                false => format!("none has been unused for {} (events.recycle_after)", words(after)),
+            };
+            tracing::warn!(
+                held_back,
+                "no place for the {what} {name}: all {cap} are taken, and {why}; set a larger limit or a shorter time, or see `jumpseat names`"
+            );
+        }
+    }
+
+    /// Says that a table fills up, at four fifths and when it is full.
     fn report_use(&mut self, what: &str, cap: usize) {
         // A place that is kept for somebody is taken, for everybody else.
         let used = self.ids.len() + self.reserved.len();
@@ -337,5 +477,32 @@ impl<T> Table<T> {
         if let Some(held_back) = self.report.allow(Instant::now()) {
             tracing::error!(name, held_back, "cannot store the id of a new {what}: {error}");
         }
+    }
+}
+
+/// Says which names have given their places, and for whom: one line each time, with the first of them.
+fn report_gone(what: &str, newcomer: &str, gone: &[Gone]) {
+    const SHOWN: usize = 8;
+    let shown: Vec<String> = gone
+        .iter()
+        .take(SHOWN)
+        .map(|Gone { id, name, idle }| format!("{name} (id {id}, unused for {})", words(*idle)))
+        .collect();
+    let more = match gone.len() {
+        0..=SHOWN => String::new(),
+        many => format!(" and {} more", many - SHOWN),
+    };
+    tracing::info!("names of {what}s are full: {}{more} make room for {newcomer}", shown.join(", "));
+}
+
+/// A time in its largest unit.
+fn words(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let unit = [(86_400, "days"), (3600, "hours"), (60, "minutes")]
+        .into_iter()
+        .find(|(unit, _)| seconds >= 2 * unit);
+    match unit {
+        Some((unit, name)) => format!("{} {name}", seconds / unit),
+        None => format!("{seconds} s"),
     }
 }

@@ -1,4 +1,4 @@
-//! Who takes names, and how many one may take: what is handed out is never taken back, and so nobody may have it all.
+//! Who takes names, and how many one may take: what is handed out stays while it is used, and so nobody may have it all.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -45,10 +45,20 @@ impl Taken {
         }
     }
 
-    pub(super) fn add(&mut self, taker: Taker) {
+    /// Counts one more. Gives the account that it is on.
+    pub(super) fn add(&mut self, taker: Taker) -> Taker {
         // As many as there are users and hosts; beyond that the rest share one account.
         let known = self.0.len() < MAX_TAKERS || self.0.contains_key(&taker);
-        *self.0.entry(if known { taker } else { Taker::Texts }).or_default() += 1;
+        let account = if known { taker } else { Taker::Texts };
+        *self.0.entry(account).or_default() += 1;
+        account
+    }
+
+    /// One of an account has given its place back.
+    pub(super) fn give_back(&mut self, account: Taker) {
+        if let Some(count) = self.0.get_mut(&account) {
+            *count = count.saturating_sub(1);
+        }
     }
 
     /// Who has taken most, and how many.

@@ -34,7 +34,10 @@ impl Names {
             Definition::Source { id, name, .. } => {
                 assert!(self.sources.insert(id, name).is_none(), "defined twice");
             }
-            Definition::Span { .. } => {}
+            Definition::Span { .. }
+            | Definition::SourceGone { .. }
+            | Definition::EventTypeGone { .. }
+            | Definition::SpanGone { .. } => {}
             Definition::EventType { id, name, .. } => {
                 assert!(self.types.insert(id, name).is_none(), "defined twice");
             }

@@ -21,20 +21,25 @@ impl Spans {
             return;
         }
         let before = std::mem::replace(&mut self.bounded, self.names.active().to_vec());
-        let of = |span| (0..BOUNDS).filter_map(move |bound| Some((bound, bound_inst(span, bound)?)));
-        let gone = before.iter().copied().filter(|span| self.bounded.binary_search(span).is_err());
-        let gone: Vec<Inst> = gone.flat_map(|span| of(span).map(|(_, inst)| inst)).collect();
-        self.bounds.forget_all(&gone);
         for (span, name) in self.names.iter() {
             if before.binary_search(&span).is_ok() {
                 continue;
             }
-            for (bound, inst) in of(span) {
+            for (bound, inst) in bounds_of(span) {
                 // The name is of a span's instance, and so its own.
                 let added = self.bounds.add_as(inst, &format!("{name}/{}", coarse_name(last(bound))));
                 debug_assert!(added.is_ok(), "instances of spans are told apart");
             }
         }
+    }
+
+    /// Takes out those of a span that has gone. How many there were.
+    pub(super) fn forget_bounds(&mut self, span: Inst) -> usize {
+        let Ok(at) = self.bounded.binary_search(&span) else { return 0 };
+        self.bounded.remove(at);
+        let gone: Vec<Inst> = bounds_of(span).map(|(_, inst)| inst).collect();
+        self.bounds.forget_all(&gone);
+        gone.len()
     }
 
     /// The name of an instance of a bound, and the bound in seconds; `None` for the last one, which is none.
@@ -48,6 +53,11 @@ impl Spans {
         let (span, bound) = bound_of(inst);
         Some(self.get(span)?.histogram.get(..=last(bound))?.iter().sum())
     }
+}
+
+/// All bounds of a span, and their instances.
+fn bounds_of(span: Inst) -> impl Iterator<Item = (usize, Inst)> {
+    (0..BOUNDS).filter_map(move |bound| Some((bound, bound_inst(span, bound)?)))
 }
 
 /// The last coarse bucket below a bound.

@@ -35,7 +35,7 @@ use pcp_event::packed::{PackedParam, flags, params};
 use pcp_model::{Inst, Pmid, ValueType};
 use pcp_pmda::Instances;
 
-use buckets::{coarse_end, coarse_name};
+use buckets::{COARSE, coarse_end, coarse_name};
 use source::{EarlyEnd, OpenSpan};
 use stats::SLICES;
 
@@ -108,6 +108,32 @@ impl Spans {
             self.by_inst.insert(id, Span::new(source, span.as_str().to_owned()));
             self.by_name.entry(source).or_default().insert(span, id);
         }
+    }
+
+    /// Takes out a name that has given its place to a newcomer. How many instances have gone.
+    pub fn remove(&mut self, sources: &mut impl SpansBySource, inst: Inst) -> u64 {
+        let Some(span) = self.by_inst.remove(&inst) else { return 0 };
+        self.names.forget(inst);
+        let buckets = (0..COARSE).filter_map(|bucket| bucket_inst(inst, bucket));
+        let buckets: Vec<Inst> = buckets.filter(|bucket| self.buckets.contains(*bucket)).collect();
+        self.buckets.forget_all(&buckets);
+        if let Some(names) = self.by_name.get_mut(&span.source) {
+            names.retain(|_, known| *known != inst);
+            if names.is_empty() {
+                self.by_name.remove(&span.source);
+            }
+        }
+        let bounds = self.forget_bounds(inst);
+        if let Some(of) = sources.spans(span.source) {
+            of.spellings.retain(|_, known| *known != inst);
+        }
+        (1 + buckets.len() + bounds) as u64
+    }
+
+    /// A source has given its place to a newcomer, and had these spans open.
+    pub fn source_gone(&mut self, of: &SourceSpans) {
+        self.open -= of.open.len();
+        self.sources -= 1;
     }
 
     /// The figures of a name.

@@ -132,7 +132,7 @@ pub(crate) struct Streams {
 #[derive(Debug, Default)]
 struct Client {
     serial: u64,
-    /// In the order they were opened; none goes before its client.
+    /// In the order they were opened; none goes before its client, or its source.
     streams: Vec<Stream>,
     by_source: FxHashMap<(Inst, ArrayKind), usize>,
     filters: Vec<FilterRule>,
@@ -285,6 +285,33 @@ impl Streams {
         for (client, kind) in followers {
             self.open((client, kind), inst, source, fields);
         }
+    }
+
+    /// A source has given its place to a newcomer: its streams, filters and places go. One pass over all clients.
+    pub(crate) fn source_gone(&mut self, source: Inst) {
+        let mut gone = Vec::new();
+        for (client, state) in &mut self.by_client {
+            let before = (state.starts.len(), state.filters.len(), state.streams.len());
+            state.starts.forget(source);
+            state.filters.retain(|rule| rule.source != Some(source));
+            let of_source = state.streams.iter().filter(|stream| stream.source == source);
+            gone.extend(of_source.map(|stream| stream.inst));
+            state.streams.retain(|stream| stream.source != source);
+            let after = (state.starts.len(), state.filters.len(), state.streams.len());
+            self.starts -= before.0 - after.0;
+            if before == after {
+                continue;
+            }
+            self.notes.change(*client);
+            state.by_source.retain(|(of, _), _| *of != source);
+            for (at, stream) in state.streams.iter().enumerate() {
+                state.by_source.insert((stream.source, stream.kind), at);
+                self.owner.insert(stream.inst, (*client, at));
+            }
+        }
+        gone.sort_unstable();
+        gone.iter().for_each(|inst| _ = self.owner.remove(inst));
+        self.names.forget_all(&gone);
     }
 
     /// Remembers a client's filter for one of the two records metrics and one source (`None`: every source

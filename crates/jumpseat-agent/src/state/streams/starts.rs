@@ -21,6 +21,11 @@ impl Starts {
         self.0.contains_key(&(kind, source))
     }
 
+    /// A source has gone.
+    pub(super) fn forget(&mut self, source: Inst) {
+        self.0.retain(|(_, of), _| *of != Some(source));
+    }
+
     /// One for all sources (`None`) replaces those for single ones: who says it means all.
     pub(super) fn set(&mut self, kind: ArrayKind, source: Option<Inst>, place: Place) {
         if source.is_none() {
