@@ -177,8 +177,7 @@ fn scan(name: &str, records: u32) {
         let [took, peer] = race(rounds(10), [ours, &mut theirs]);
         let what = format!("scan of 128 MB, {what}");
         let rate = |times: &Times| Figure::rate(times, records.into(), "records/s");
-        let row = Row::new(what, rate(&took)).peer("pmFetchArchive", rate(&peer));
-        goal.into_iter().fold(row, |row, goal| row.goal(Goal::Ratio(goal))).print();
+        Row::new(what, rate(&took)).peer("pmFetchArchive", rate(&peer)).goal(goal.map(Goal::Ratio)).print();
     }
     let mut dump = || {
         let before = children_cpu();

@@ -56,9 +56,10 @@ fn ingest(what: &str, data: &[u8], rounds: usize) {
     let times = times.map(Times::of);
     let each = |times: &Times| Figure::nanos(times, EVENTS as f64, "ns an event");
     for ((setting, _, goal), of) in SETTINGS.iter().zip(&times).skip(1) {
-        let row = Row::new(format!("log on disk, {what}, {setting}, CPU of the agent"), each(of))
-            .peer("memory only", each(&times[0]));
-        goal.into_iter().fold(row, |row, goal| row.goal(Goal::Ratio(1.0 / goal))).print();
+        Row::new(format!("log on disk, {what}, {setting}, CPU of the agent"), each(of))
+            .peer("memory only", each(&times[0]))
+            .goal(goal.map(|goal| Goal::Ratio(1.0 / goal)))
+            .print();
     }
 }
 

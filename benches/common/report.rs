@@ -100,8 +100,8 @@ impl Row {
     }
 
     /// Without one there is no verdict.
-    pub(crate) fn goal(mut self, goal: Goal) -> Row {
-        self.goal = Some(goal);
+    pub(crate) fn goal(mut self, goal: impl Into<Option<Goal>>) -> Row {
+        self.goal = goal.into();
         self
     }
 
