@@ -1,12 +1,15 @@
 //! Event records: how many came from whom, and the newest.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use pcp_model::{Inst, Timestamp};
 
+use pcp_event::EventFlags;
+
 use super::sample::{Batch, EventRecord, Id, Item};
 use super::series::{Cell, HISTORY};
+use super::trace::{field, seconds};
 
 /// Newest records that are kept.
 pub(crate) const KEPT: usize = 4_000;
@@ -20,6 +23,8 @@ pub(crate) struct Events {
     pub newest: VecDeque<Shown>,
     /// Number of records that were ever in `newest`.
     pub seen: u64,
+    /// When that began of which the first record is among `newest`, by stream and span id.
+    begun: HashMap<(Arc<str>, String), Timestamp>,
     at: Timestamp,
     elapsed: Option<f64>,
     /// Records of the sample that is being taken, until they are in order.
@@ -52,6 +57,23 @@ pub(crate) struct Shown {
     pub stream: Arc<str>,
     /// The record.
     pub record: EventRecord,
+    /// If it ends something, how long that took, in seconds.
+    pub took: Option<f64>,
+}
+
+impl Shown {
+    pub(crate) fn new(stream: Arc<str>, record: EventRecord) -> Shown {
+        Shown { stream, record, took: None }
+    }
+
+    /// What tells what it begins or ends from others, if it has these flags.
+    fn span(&self, flags: EventFlags) -> Option<(Arc<str>, String)> {
+        // One that does both says nothing of a time between.
+        let both = EventFlags::START | EventFlags::END;
+        let is = |record: &EventRecord| record.flags.contains(flags) && !record.flags.contains(both);
+        let id = field(&self.record, "span_id").filter(|_| is(&self.record))?;
+        Some((self.stream.clone(), id.to_owned()))
+    }
 }
 
 impl Events {
@@ -81,7 +103,7 @@ impl Events {
             stream.missed += value.missed;
             stream.missed_now = value.missed;
             (stream.taken, stream.absent) = (Some(value.records), 0);
-            let shown = |record| Shown { stream: name.clone(), record };
+            let shown = |record| Shown::new(name.clone(), record);
             self.fresh.extend(value.newest.into_iter().map(shown));
         }
     }
@@ -96,10 +118,24 @@ impl Events {
         // Stable: records of one stream stay in the order in which they came.
         self.fresh.sort_by_key(|shown| shown.record.time);
         self.seen += self.fresh.len() as u64;
-        self.newest.extend(self.fresh.drain(..));
+        for mut shown in self.fresh.drain(..) {
+            if let Some(span) = shown.span(EventFlags::START) {
+                self.begun.insert(span, shown.record.time);
+            }
+            let began = shown.span(EventFlags::END).and_then(|span| self.begun.remove(&span));
+            shown.took = began.map(|began| seconds(began, shown.record.time));
+            self.newest.push_back(shown);
+        }
         // The oldest go, whichever stream they are of.
         let surplus = self.newest.len().saturating_sub(KEPT);
-        self.newest.drain(..surplus);
+        for gone in self.newest.drain(..surplus) {
+            // Its end may have come, and another beginning of the same name.
+            if let Some(span) = gone.span(EventFlags::START)
+                && self.begun.get(&span) == Some(&gone.record.time)
+            {
+                self.begun.remove(&span);
+            }
+        }
     }
 
     /// Records per second of all streams of a metric in the last sample.
@@ -136,7 +172,7 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pcp_event::EventFlags;
+    use crate::trace::tests::record;
 
     fn at(sec: i64) -> Timestamp {
         Timestamp { sec, nsec: 0 }
@@ -203,5 +239,45 @@ mod tests {
         }
         let series: Vec<_> = events.streams[&(1, 0)].rate.series.newest(9).collect();
         assert_eq!(series, [None, Some(1.0), None, None]);
+    }
+
+    #[test]
+    fn an_end_tells_how_long_it_took() {
+        let mut events = Events::default();
+        let sample = |records: Vec<EventRecord>| {
+            let value = Batch { records: records.len() as u64, missed: 0, newest: records };
+            vec![Item { inst: 0, name: "web".into(), value }]
+        };
+        let (start, end) = (EventFlags::START, EventFlags::END);
+        events.take(
+            1,
+            sample(vec![
+                record(100, start, &[("span_id", "a")]),
+                record(110, start, &[("span_id_u64", "7")]),
+            ]),
+        );
+        events.end();
+        // In the order of time, whichever comes first; of what nobody has seen the beginning, nothing is known.
+        events.take(
+            1,
+            sample(vec![
+                record(350, end, &[("span_id", "a")]),
+                record(120, end, &[("span_id_u64", "7")]),
+                record(360, end, &[("span_id", "b")]),
+                record(370, end, &[("span_id", "a")]),
+            ]),
+        );
+        events.end();
+        let took: Vec<_> =
+            events.newest.iter().map(|shown| shown.took.map(|took| (took * 1e3).round())).collect();
+        assert_eq!(took, [None, None, Some(10.0), Some(250.0), None, None]);
+        assert!(events.begun.is_empty());
+        // What does not end goes with its record.
+        let many = |n: usize| record(400 + n as i64, start, &[("span_id", &n.to_string())]);
+        for n in 0..2 * KEPT {
+            events.take(1, sample(vec![many(n)]));
+            events.end();
+        }
+        assert_eq!((events.newest.len(), events.begun.len()), (KEPT, KEPT));
     }
 }

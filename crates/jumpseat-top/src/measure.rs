@@ -120,7 +120,8 @@ fn scaled(value: f64, step: f64, suffixes: &str, whole: bool) -> String {
     format!("{value:.0e}")
 }
 
-fn duration(seconds: f64) -> String {
+/// A time in three digits with a unit, longer ones in two units.
+pub(crate) fn duration(seconds: f64) -> String {
     const MINUTE: f64 = 60.0;
     const HOUR: f64 = 3_600.0;
     const DAY: f64 = 86_400.0;

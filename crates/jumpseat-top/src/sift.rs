@@ -85,7 +85,7 @@ mod tests {
             params,
             packed: packed.into(),
         };
-        Shown { stream: "web".into(), record }
+        Shown::new("web".into(), record)
     }
 
     #[test]

@@ -120,7 +120,7 @@ pub(crate) fn is_failure(record: &EventRecord) -> bool {
 pub(crate) fn spans(events: &Events) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let mut known: HashMap<(&str, &str, &str), usize> = HashMap::new();
-    for Shown { stream, record } in &events.newest {
+    for Shown { stream, record, .. } in &events.newest {
         let (start, end) = (record.flags.contains(EventFlags::START), record.flags.contains(EventFlags::END));
         let Some(id) = field(record, "span_id").filter(|_| start || end) else { continue };
         let key = (&**stream, field(record, "trace_id").unwrap_or_default(), id);

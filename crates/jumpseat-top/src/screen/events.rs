@@ -9,7 +9,7 @@ use super::spark;
 use super::theme::Role;
 use crate::app::{App, Pane};
 use crate::events::{Shown, Stream};
-use crate::measure::WIDTH;
+use crate::measure::{WIDTH, duration};
 
 const RATE: u16 = WIDTH as u16 + 3;
 const COUNT: u16 = 16;
@@ -110,6 +110,10 @@ fn draw_record(canvas: &mut Canvas<'_>, area: Rect, shown: &Shown, names: u16, a
     x = canvas.put(x, y, left(x), phase, Role::Dim) + 1;
     if let Some((_, kind)) = of("type") {
         x = canvas.put(x, y, left(x), kind, role) + 1;
+    }
+    // What the record says for itself is not said twice.
+    if let Some(took) = shown.took.filter(|_| of("duration").is_none()) {
+        x = canvas.put(x, y, left(x), &duration(took), Role::Value) + 1;
     }
     for (name, value) in record.params.iter().filter(|(name, _)| &**name != "type") {
         if left(x) == 0 {

@@ -6,6 +6,7 @@ use pcp_model::time::Zone;
 
 use super::{clock, joined};
 use crate::events::{Events, Shown};
+use crate::measure::duration;
 use crate::screen::Role;
 use crate::sheet::{Cell, Line, Sheet, rest, text};
 use crate::sift::Sift;
@@ -42,7 +43,7 @@ pub(crate) fn events<'a>(events: &Events, sift: &Sift, zone: &Zone) -> Sheet<'a>
     }
 }
 
-fn line<'a>(number: u64, Shown { stream, record }: &Shown, zone: &Zone) -> Line<'a> {
+fn line<'a>(number: u64, Shown { stream, record, took }: &Shown, zone: &Zone) -> Line<'a> {
     let of = |name: &str| {
         record.params.iter().find(|(param, _)| &**param == name).map(|(_, value)| value.as_str())
     };
@@ -59,11 +60,15 @@ fn line<'a>(number: u64, Shown { stream, record }: &Shown, zone: &Zone) -> Line<
             let mut fields: Vec<(&str, &str)> =
                 record.params.iter().map(|(name, value)| (&**name, value.as_str())).collect();
             fields.retain(|(name, _)| *name != "type");
+            // What the record says for itself is not said twice.
+            let took = took.filter(|_| of("duration").is_none()).map(duration);
+            fields.extend(took.as_deref().map(|took| ("took", took)));
             // What is said comes first, ids that nobody reads last.
             fields.sort_by_key(|(name, _)| match *name {
                 "message" => 0,
-                "trace_id" | "span_id" | "parent_id" => 2,
-                _ => 1,
+                "took" => 1,
+                "trace_id" | "span_id" | "parent_id" => 3,
+                _ => 2,
             });
             let fields = joined(fields.into_iter());
             (Cell::text(of("type").unwrap_or_default(), role), Cell::text(fields, Role::Plain))
@@ -100,10 +105,11 @@ pub(crate) fn details<'a>(events: &Events, number: Option<u64>, zone: &Zone) -> 
         cells: vec![Cell::text(name, Role::Dim), Cell::text(value, role)],
     };
     let mut lines = Vec::new();
-    if let Some(Shown { stream, record }) = number.and_then(|number| events.get(number)) {
+    if let Some(Shown { stream, record, took }) = number.and_then(|number| events.get(number)) {
         lines.push(line("time", &zone.ctime_fraction(record.time, 9), Role::Value));
         lines.push(line("source", stream, Role::Value));
         lines.push(line("flags", &record.flags.to_string(), Role::Value));
+        lines.extend(took.map(|took| line("took", &duration(took), Role::Value)));
         lines.extend(record.params.iter().map(|(name, value)| line(name, value, Role::Plain)));
     }
     let empty = "the record is not among the newest any more".to_owned();
