@@ -37,7 +37,8 @@ fn live(disk: &SimulatedDisk, boot: [u8; 16], random: &mut Random, day: usize) -
             1 => ids.save().expect("the disk is sound"),
             2 => {
                 if let Some((id, old)) = ids.iter().last().map(|(id, name)| (id, name.to_owned())) {
-                    let name = format!("{old} {}", "y".repeat(random.below(50) + 1));
+                    // Of its own: what was `old` may have got more text on a day before, and another is `old` since.
+                    let name = format!("{old} {day}.{n}{}", "y".repeat(random.below(50)));
                     ids.extend(id, &name).expect("there is room");
                     given.push((disk.operations(), name, id));
                 }
