@@ -7,14 +7,14 @@
 //!                                                keeper A ends; B passes the listeners on to its agent
 //! ```
 //!
-//! A keeper is always of the same version as its agent; only [`wire::VERSION`] is between two of them. Its end comes when it
+//! A keeper is always of the same version as its agent; only `wire::VERSION` is between two of them. Its end comes when it
 //! has given all away, when no agent has come for as long as `handover.keep` says, or when it is told to ([`end`]): then the
 //! files of the sockets go, too.
 //!
 //! Where systemd starts the agent, its store of descriptors does the same.
 //!
-//! * [`store`]: the way to that;
-//!   [`link`]: the agent's side; [`keeper`]: the process; [`wire`]: what they say; [`door`]: what others may ask.
+//! * `store`: the way to that;
+//!   `link`: the agent's side; `keeper`: the process; `wire`: what they say; `door`: what others may ask.
 
 pub(crate) mod door;
 mod keeper;
