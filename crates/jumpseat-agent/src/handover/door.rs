@@ -10,7 +10,7 @@ use std::time::Duration;
 use nix::unistd::geteuid;
 use pcp_net::{PeerCredentials, Spot};
 
-use super::wire::{self, Message, VERSION, Word};
+use super::wire::{self, MAX_HELD, Message, VERSION, Word};
 
 /// How long either side waits for the other: a keeper waits for its agent's end meanwhile.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -89,7 +89,7 @@ impl Visit {
         let mut listed = Vec::new();
         loop {
             match wire::receive(&self.stream)? {
-                Some(Message { word: Word::Listed, text, listener }) => {
+                Some(Message { word: Word::Listed, text, listener }) if listed.len() < MAX_HELD => {
                     listed.extend(Spot::parse(&text).map(|spot| (spot, listener)));
                 }
                 Some(Message { word: Word::Done, text, .. }) => return Ok((listed, text)),

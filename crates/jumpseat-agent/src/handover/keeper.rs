@@ -15,12 +15,10 @@ use pcp_net::{Spot, UnixListening};
 use serde::{Deserialize, Serialize};
 
 use super::door::{ALIVE, PATIENCE, Visit, Wish, is_trusted};
-use super::wire::{self, Message, Word};
+use super::wire::{self, MAX_HELD, Message, Word};
 
 /// What the program is told by its first argument, to be a keeper.
 pub const KEEPER_ARGUMENT: &str = "listener-keeper";
-/// Most listeners: a configuration has some ten.
-const MAX_HELD: usize = 256;
 /// How often a keeper without an agent looks whether its door is still there: where that has gone, nobody can come any more.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -168,7 +166,6 @@ impl Keeper {
             let (listed, _) = visit.hear()?;
             visit.finish()?;
             self.held = listed.into_iter().filter_map(|(spot, fd)| Some((spot, fd?))).collect();
-            self.held.truncate(MAX_HELD);
         }
         self.door =
             Some(UnixListening::bind(path, 0o600).map_err(|error| io::Error::other(error.to_string()))?);

@@ -13,6 +13,9 @@ use rustix::net::{
 /// Of what is said at the door.
 pub(super) const VERSION: u32 = 1;
 
+/// Most listeners: a configuration has some ten.
+pub(super) const MAX_HELD: usize = 256;
+
 /// What a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
