@@ -34,8 +34,8 @@ impl Intake {
             self.set_clock(clock);
         }
         if let Some(number) = next_line {
-            // That of the next line is one more.
-            self.line = number.saturating_sub(1);
+            // That of the next line is one more. A number is the sender's: those behind it are to fit, too.
+            self.line = number.saturating_sub(1).min(u64::MAX / 2);
         }
         let known = match &sender {
             Some(id) => Some(self.set_sender(id.as_bytes(), next, arrived, shared)?),
