@@ -186,6 +186,10 @@ for _ in $(seq 100); do [ ! -S /run/jumpseat-site/jumpseat.socket ] || break; sl
 	{ cat "$out.state/log"; die "PCP_USER or PCP_RUN_DIR of pcp.conf do not hold"; }
 kill "$agent"
 wait "$agent" || true
+# what keeps its sockets for the next agent goes, too
+PCP_CONF=$conf env -u PCP_USER -u PCP_RUN_DIR "$built/dist/pmdajumpseat" --let-go -c "$out.state/toml"
+for _ in $(seq 50); do pgrep -u jumpseat-site >/dev/null || break; sleep 0.1; done
+[ ! -e /run/jumpseat-site/jumpseat.socket ] || die "the socket is still there"
 userdel jumpseat-site
 exec 9>&-
 rm -rf "$out.state" "$out.pmcd" "$out.agent" "$conf" /run/jumpseat-site

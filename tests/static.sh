@@ -25,10 +25,10 @@ if [ "${1:-}" != --inside ]; then
 fi
 work=$TRIAL
 ip link set lo up
-# the only one there is in this namespace
-gone() { ! pgrep -x jumpseat >/dev/null; }
+# the only ones there are in this namespace: the agent, and what keeps its sockets for the next
+gone() { ! pgrep -x 'jumpseat(-keeper)?' >/dev/null; }
 stop() {
-	pkill -x jumpseat
+	pkill -x 'jumpseat(-keeper)?'
 	eventually gone || die "the agent does not end"
 }
 eventually() { for _ in $(seq 100); do ! "$@" || return 0; sleep 0.1; done; return 1; }
