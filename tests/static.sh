@@ -26,9 +26,9 @@ fi
 work=$TRIAL
 ip link set lo up
 # the only ones there are in this namespace: the agent, and what keeps its sockets for the next
-gone() { ! pgrep -x 'jumpseat(-keeper)?' >/dev/null; }
+gone() { ! pgrep -x 'jumpseat.*' >/dev/null; }
 stop() {
-	pkill -x 'jumpseat(-keeper)?'
+	pkill -x 'jumpseat.*'
 	eventually gone || die "the agent does not end"
 }
 eventually() { for _ in $(seq 100); do ! "$@" || return 0; sleep 0.1; done; return 1; }
