@@ -1,5 +1,6 @@
 //! One table of what all benches have said: `benches/run` runs them, with `JUMPSEAT_BENCH_ROWS` naming a file that each adds its rows to,
-//! and this at the end. Says which goals were missed, and fails if any was.
+//! and this at the end. Says which goals were missed, and fails if any was. With `--headlines` only the rows that README shows, of
+//! the same run, and how many of all goals were missed.
 
 use std::fmt::Write;
 use std::fs;
@@ -15,9 +16,30 @@ fn main() -> ExitCode {
     let text = fs::read_to_string(file).unwrap_or_default();
     let rows: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).expect("a row of a bench")).collect();
-    let mut table = format!("{}\n\n", conditions());
-    table += "| what | jumpseat | in the same run | ratio | goal | noise |\n| --- | --- | --- | --- | --- | --- |\n";
-    for row in &rows {
+    let missed: Vec<&str> =
+        rows.iter().filter(|row| row["met"] == false).filter_map(|row| row["what"].as_str()).collect();
+    if std::env::args().any(|argument| argument == "--headlines") {
+        let headlines: Vec<&Value> = rows.iter().filter(|row| row["headline"] == true).collect();
+        let goals = rows.iter().filter(|row| !row["met"].is_null()).count();
+        print!("{}\n\n{}", conditions(), table(&headlines));
+        println!("\n{} of all {goals} goals were met.", goals - missed.len());
+        return ExitCode::SUCCESS;
+    }
+    print!("{}\n\n{}", conditions(), table(&rows.iter().collect::<Vec<_>>()));
+    match (rows.is_empty(), missed.is_empty()) {
+        (true, _) => println!("No bench has said anything."),
+        (false, true) => println!("\nAll goals were met."),
+        (false, false) => println!("\n{} goals were missed: {}.", missed.len(), missed.join("; ")),
+    }
+    if missed.is_empty() && !rows.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The rows as Markdown.
+fn table(rows: &[&Value]) -> String {
+    let mut table = String::from(
+        "| what | jumpseat | in the same run | ratio | goal | noise |\n| --- | --- | --- | --- | --- | --- |\n",
+    );
+    for row in rows {
         let cell = |key: &str| row[key].as_str().unwrap_or_default();
         let verdict = match row["met"].as_bool() {
             Some(true) => ", met",
@@ -30,18 +52,7 @@ fn main() -> ExitCode {
         writeln!(table, "| {what}{note} | {ours} | {peer} | {ratio} | {goal}{verdict} | {noise} |")
             .expect("to memory");
     }
-    let missed: Vec<&str> =
-        rows.iter().filter(|row| row["met"] == false).filter_map(|row| row["what"].as_str()).collect();
-    match missed.is_empty() {
-        true => table += "\nAll goals were met.\n",
-        false => writeln!(table, "\n{} goals were missed: {}.", missed.len(), missed.join("; "))
-            .expect("to memory"),
-    }
-    print!("{table}");
-    if rows.is_empty() {
-        println!("No bench has said anything.");
-    }
-    if missed.is_empty() && !rows.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    table
 }
 
 /// When, of what, and on which machine.
@@ -65,6 +76,12 @@ fn conditions() -> String {
         model.map_or("unknown", |(_, model)| model),
         kib.unwrap_or(0) >> 20,
         run("uname", &["-r"]),
-        run("pminfo", &["--version"]).replace("pminfo version", "PCP"),
+        pcp_version().unwrap_or_else(|| "no PCP".to_owned()),
     )
+}
+
+/// That of the tools, which tell it on standard error.
+fn pcp_version() -> Option<String> {
+    let said = Command::new("pminfo").arg("--version").output().ok()?.stderr;
+    Some(String::from_utf8_lossy(&said).trim().replace("pminfo version", "PCP"))
 }

@@ -38,9 +38,10 @@ pub(crate) fn is_quick() -> bool {
     std::env::args().any(|arg| arg == "--quick")
 }
 
-/// Rounds to run: `normal`, or a tenth of it in a short run.
+/// Rounds to run: `normal`, or a tenth of it in a short run, but as many as it takes to see noise.
 pub(crate) fn rounds(normal: usize) -> usize {
-    if is_quick() { normal.div_ceil(10) } else { normal }
+    const LEAST: usize = 3;
+    if is_quick() { normal.div_ceil(10).max(LEAST.min(normal)) } else { normal }
 }
 
 /// The time `work` takes.

@@ -86,11 +86,12 @@ pub(crate) struct Row {
     peer: Option<(String, Figure)>,
     goal: Option<Goal>,
     note: Option<String>,
+    is_headline: bool,
 }
 
 impl Row {
     pub(crate) fn new(what: impl Into<String>, ours: Figure) -> Row {
-        Row { what: what.into(), ours, peer: None, goal: None, note: None }
+        Row { what: what.into(), ours, peer: None, goal: None, note: None, is_headline: false }
     }
 
     /// Who did the same in the same run.
@@ -108,6 +109,12 @@ impl Row {
     /// What else one has to know to judge the figure.
     pub(crate) fn note(mut self, note: impl Into<String>) -> Row {
         self.note = Some(note.into());
+        self
+    }
+
+    /// What README shows, too.
+    pub(crate) fn headline(mut self) -> Row {
+        self.is_headline = true;
         self
     }
 
@@ -152,6 +159,7 @@ impl Row {
             "met": met,
             "noise": noises.join(", "),
             "note": self.note,
+            "headline": self.is_headline,
         });
         let mut file =
             std::fs::File::options().append(true).create(true).open(file).expect("rows can be kept");
