@@ -130,6 +130,10 @@ fn counts_of_values() {
         [
             "-a @gap -v nosuch sample.bin sample",
             "-F -a @gap sample.bin nosuch",
+            "-F -a @gap nosuch",
+            "-F -i -a @gap nosuch",
+            "-F -a @gap sample",
+            "-F -a @gap sample nosuch",
             "-a @gap -b 5",
             "-a @gap -O foo",
             "-a @nosuch",
@@ -139,7 +143,7 @@ fn counts_of_values() {
         .map(str::to_owned),
     );
     archives.compare("pmstore", ["-a @gap sample.bin 1", "sample.bin -a @gap"].map(str::to_owned));
-    archives.finish(69);
+    archives.finish(73);
 }
 
 #[test]
@@ -233,6 +237,30 @@ fn names_windows_and_environment() {
             "-a @gap -s x sample.bin",
             "-a @gap -w 0 sample.bin",
             "-U @gap -a @gap2 sample.bin",
+            // No interval at all.
+            "-a @gap -t 0 -s 3 sample.bin",
+            // Windows that end before they begin.
+            "-a @gap -S 1h -O -10 -s 1 sample.bin",
+            "-a @gap -S 1h -O 10 -s 1 sample.bin",
+            "-a @gap -S 1h -T -2 -O -3 -s 1 sample.bin",
+            "-a @gap -t 1h -S 5min sample.bin",
+            "-a @gap -t 1 -S 5min sample.bin",
+            // What depends on the source, where the metric names it.
+            "-S 1 -s 1 @gap/sample.bin",
+            "-A 1 -s 1 @gap/sample.bin",
+            "-d -s 1 @gap/sample.bin",
+            "-O 1 -s 1 @gap/sample.bin",
+            "-S 1 -s x @gap/sample.bin",
+            "-S 1 -s 1",
+            "-S 1 -d nosuch:sample.bin",
+            "-S 1 sample.bin[",
+            // Counters that fall, with digits.
+            "-z -f 0 -a @uwrap -t 1sec -s 9 sample.wrap.ulong",
+            "-f 2 -w 8 -a @uwrap -t 5sec -s 9 sample.wrap.ulong",
+            // An instance domain that was never recorded.
+            "-a @zero_disk_activity -s 1 disk.md.await",
+            "-z -U @all-sles9-sp1 -s 1 disk.xvm.read_bytes",
+            "-a @zero_disk_activity -i x -s 1 disk.md.await",
         ]
         .map(str::to_owned),
     );
@@ -257,7 +285,7 @@ fn names_windows_and_environment() {
     archives.compare("pmprobe", ["-v".to_owned()]);
     archives.compare("pmval", ["-s 2 sample.bin".to_owned()]);
     archives.pair.env_unset();
-    archives.finish(45);
+    archives.finish(64);
 }
 
 #[test]
@@ -299,6 +327,8 @@ fn derived_metrics() {
          my.some = matchinst(/bin-[13]00/, sample.bin)\n\
          my.count = count(sample.bin)\n\
          my.seconds = rescale(sample.milliseconds, \"sec\")\n\
+         my.minus_infinity = -1.0 / (0 * count(sample.bin))\n\
+         my.minus_zero = -2.5 * (0 * count(sample.bin))\n\
          my.wrong = sample.milliseconds + 1\n",
     );
     let names = [
@@ -312,6 +342,8 @@ fn derived_metrics() {
         "some",
         "count",
         "seconds",
+        "minus_infinity",
+        "minus_zero",
         "wrong",
     ];
     archives.pair.env_set("PCP_DERIVED_CONFIG", &definitions);
@@ -328,5 +360,5 @@ fn derived_metrics() {
         [format!("-c {definitions} -f -a @gap my.twice my.sum"), format!("-c {definitions} -a @gap")],
     );
     archives.compare("pmval", [format!("--derived={definitions} -a @gap -s 3 my.count")]);
-    archives.finish(105);
+    archives.finish(121);
 }

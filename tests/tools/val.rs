@@ -47,6 +47,8 @@ fn cases() -> Vec<(String, Compare)> {
         "sample.longlong.bin",
         "sample.colour",
         "sample.bad.novalues",
+        "sample.bogus_bin",
+        "sample.needprofile",
         "sample.dynamic.counter",
         "sample.dynamic.discrete",
         "sample.noinst",
@@ -254,6 +256,7 @@ fn cases() -> Vec<(String, Compare)> {
         "-T 0.5 -t 0.2 sample.bin",
         "-s 1 -T 10 sample.bin",
         "-t 0 -s 1 sample.bin",
+        "-t 0 -s 2 sample.bin",
         "-s 2 -t 20msec sample.bin",
         "-T 0 sample.bin",
     ] {
@@ -419,6 +422,23 @@ fn streams_of_records() {
         .map(|client| eventually("all records", || whole_records(&client.stdout(), 500, "jumpseat.field.f")))
         .collect();
     assert_eq!(shown[0], shown[1]);
+}
+
+#[test]
+fn what_is_wrong_comes_behind_what_was_said_before_it() {
+    let world = World::new();
+    let dir = ours();
+    let own = program(dir.path(), "pmval");
+    for line in ["-Z UTC -s 1 no.such", "-Z UTC -s 1 sample.bin[nope]", "-z -s 1 -i nope sample.bin"] {
+        // Both streams into one.
+        let merged = |program: &str| {
+            let command = format!("{program} -h {} {line} 2>&1", world.pmcd.inet());
+            world.pmcd.run("sh", ["-c", &command]).stdout.replace(&world.pmcd.inet(), "@")
+        };
+        let theirs = merged("pmval");
+        assert!(theirs.starts_with("Note: ") && theirs.contains("no"), "{theirs}");
+        assert_eq!(merged(&own), theirs, "{line}");
+    }
 }
 
 #[test]

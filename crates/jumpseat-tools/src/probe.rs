@@ -20,6 +20,7 @@ pub(crate) const TOOL: Tool<ProbeOption> = Tool {
     operands: "[metricname ...]",
     permute: true,
     local_failure: "make standalone connection on localhost",
+    operands_name_source: false,
     zone_needs_source: true,
     interval_parser: "pmParseInterval",
     rows: &[
@@ -121,9 +122,10 @@ impl ProbeSettings {
         wanted
     }
 
-    fn needs(&self) -> Needs {
+    /// Of one name alone PCP tells why it is unknown; among others it stands for a metric that nobody has.
+    fn needs(&self, is_alone: bool) -> Needs {
         let descs = self.external || self.internal || self.values;
-        Needs { values: true, descs, unknown_names: self.leaves }
+        Needs { values: true, descs, unknown_names: self.leaves && !is_alone }
     }
 
     /// Whether instances are listed that need not have values.
@@ -179,8 +181,9 @@ impl Probe {
         }
         // All names are known before the first report: PCP's messages about names come first, too.
         let names = std::mem::take(&mut self.names);
+        let is_alone = names.len() == 1 || self.wanted.batch == Some(1);
         for batch in names.chunks(self.inquiry.batch(self.wanted.batch)) {
-            self.report(batch);
+            self.report(batch, is_alone);
             if self.inquiry.out.is_lost() {
                 return;
             }
@@ -230,9 +233,9 @@ impl Probe {
         }
     }
 
-    /// Reports on metrics.
-    fn report(&mut self, names: &[String]) {
-        let Answer { unknown, metrics, values } = self.inquiry.ask(names, self.wanted.needs());
+    /// Reports on metrics; `is_alone` if each of them was asked about by itself.
+    fn report(&mut self, names: &[String], is_alone: bool) {
+        let Answer { unknown, metrics, values } = self.inquiry.ask(names, self.wanted.needs(is_alone));
         for (name, error) in unknown {
             self.failure(name, "pmLookupName", error, false);
             hint_name(&mut self.inquiry.context, &self.call, name, error);

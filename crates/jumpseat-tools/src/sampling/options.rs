@@ -16,6 +16,7 @@ pub(crate) const SAMPLING: Tool<SamplingOption> = Tool {
     operands: "metricname",
     permute: true,
     local_failure: "establish local context",
+    operands_name_source: true,
     zone_needs_source: false,
     interval_parser: "pmParseHighResInterval",
     rows: ROWS,
@@ -185,20 +186,14 @@ impl SamplingSettings {
     /// Checks what can only be known when all options are, and reads the metric's specification.
     fn check(&mut self, line: &mut CommandLine<SamplingOption>) {
         self.interval = line.common().interval;
-        let archive = !line.common().archives.is_empty();
-        if self.delay && !archive {
-            line.complain("delay can only be used with archives");
-        }
-        if self.since.is_some() && archive {
-            line.complain("since can only be used with hosts: -S is for archives");
-        }
         if self.perfetto.is_some() && self.json {
             line.complain("--perfetto writes a trace and --json writes JSON: choose one of them");
         }
         if self.perfetto.as_deref() == Some(trace::STDOUT) && line.common().zone.is_some() {
             line.complain("--perfetto - writes a trace, which has no time zone: leave -z and -Z out");
         }
-        // Of what is wrong PCP tells of the options first; the metric is looked at when these are right.
+        // Of what is wrong PCP tells of the options first; the metric is looked at when these are right, and then what depends
+        // on the source that it may name.
         if line.is_wrong() {
             return;
         }
@@ -209,10 +204,23 @@ impl SamplingSettings {
                 _ => "error - too many arguments",
             });
         };
-        let spec = match MetricSpec::parse(operand) {
-            Ok(spec) => spec,
-            Err(text) => return line.show(&text),
-        };
+        match MetricSpec::parse(operand) {
+            Ok(spec) => self.take(spec, line),
+            Err(text) => line.show(&text),
+        }
+        line.check_source();
+        let archive = !line.common().archives.is_empty();
+        if self.delay && !archive {
+            line.complain("delay can only be used with archives");
+        }
+        if self.since.is_some() && archive {
+            line.complain("since can only be used with hosts: -S is for archives");
+        }
+    }
+
+    /// Takes over what the metric's specification says, its source too.
+    fn take(&mut self, spec: MetricSpec, line: &mut CommandLine<SamplingOption>) {
+        let archive = !line.common().archives.is_empty();
         self.metric = spec.metric;
         if !spec.instances.is_empty() {
             self.instances = spec.instances;

@@ -6,14 +6,14 @@ use pcp_model::c_number::fixed;
 /// digits have blanks after them.
 pub(super) fn real(value: f64, width: usize, counter: bool) -> String {
     if counter && value < 0.0 {
-        return format!("{:>width$}", '!');
+        return fallen(width);
     }
     let (digits, after) = if value.is_nan() {
         ("nan.".to_owned(), 4)
     } else if value.is_infinite() {
-        ("INF".to_owned(), 0)
+        (if value < 0.0 { "-INF" } else { "INF" }.to_owned(), 0)
     } else if value == 0.0 {
-        ("0.0".to_owned(), 3)
+        (if value.is_sign_negative() { "-0.0" } else { "0.0" }.to_owned(), 3)
     // Negative numbers, too: the bounds are those of PCP, which does not look at the sign apart.
     } else if !(0.1..=9_999.0).contains(&value) {
         (upper(value), 0)
@@ -30,6 +30,11 @@ pub(super) fn real(value: f64, width: usize, counter: bool) -> String {
     };
     let width = width.saturating_sub(after);
     format!("{digits:>width$}{:after$}", "")
+}
+
+/// What stands in a column for the rate of a counter that has fallen.
+pub(super) fn fallen(width: usize) -> String {
+    format!("{:>width$}", '!')
 }
 
 /// `%.3E`.
@@ -54,6 +59,8 @@ mod tests {
             (9999.1, "   9.999E+03"),
             (-0.5, "  -5.000E-01"),
             (f64::INFINITY, "         INF"),
+            (f64::NEG_INFINITY, "        -INF"),
+            (-0.0, "     -0.0   "),
         ] {
             assert_eq!(real(value, 12, false), text, "{value}");
         }

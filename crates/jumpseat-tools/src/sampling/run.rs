@@ -87,6 +87,11 @@ fn sample_all(
                 return true;
             }
             complain!("\n{}: pmFetch: {error}", subject.ready.call.name);
+            // There is nothing to show of it; a program that reads JSON is told the error as well.
+            if !wanted.json {
+                taken += 1;
+                continue;
+            }
         }
         let counts = sink.sample(subject, wanted, fetched.timestamp, values);
         if pace.is_some() {

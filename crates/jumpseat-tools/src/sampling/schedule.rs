@@ -27,7 +27,8 @@ pub(super) struct Schedule {
 impl Schedule {
     /// What the options say about the metric.
     pub(super) fn new(subject: &Subject, wanted: &SamplingSettings) -> Schedule {
-        let interval = wanted.interval.unwrap_or(DEFAULT_INTERVAL);
+        // None at all is as none given.
+        let interval = wanted.interval.filter(|interval| !interval.is_zero()).unwrap_or(DEFAULT_INTERVAL);
         let rated = subject.is_counter() && !wanted.raw && !subject.has_events();
         // Nothing lies between two arrays of event records: they are not interpolated.
         let by_record = subject.is_recorded() && (wanted.uninterpolated || subject.has_events());
@@ -36,7 +37,8 @@ impl Schedule {
         let fits = end.filter(|_| !by_record).map(|end| {
             // How many whole intervals fit. Of records nobody knows before they are read.
             let nanos = end.as_nanos() - subject.window.origin.as_nanos();
-            let intervals = nanos.div_euclid((interval.as_nanos() as i128).max(1));
+            // Towards zero, so that a window which ends less than one before it begins has a sample all the same.
+            let intervals = nanos / (interval.as_nanos() as i128).max(1);
             u64::try_from((intervals + 1).max(0)).unwrap_or(u64::MAX)
         });
         Schedule { samples: asked.or(fits), end, interval, rated, by_record }

@@ -52,6 +52,8 @@ impl Subject {
         let mut out = Out::new(&ready.call);
         let clock = Clock::reporting(&ready.common, &mut context, &mut out)
             .map_err(|error| failed(&format!("Cannot set context timezone: {}", error.code())))?;
+        // The note of the zone comes before whatever is wrong with the metric.
+        out.flush();
         let window = window(&ready, &mut context, &clock.zone)?;
         let metric = wanted.metric.as_str();
         let pmid = context.pmid(metric).map_err(|error| {
@@ -129,6 +131,11 @@ fn choose(
     wanted: &SamplingSettings,
 ) -> Result<Option<Vec<(Inst, String)>>, String> {
     if !wanted.some_instances {
+        // Columns are of all instances that there ever were: without them there is nothing to print.
+        if desc.indom != InDom::NULL && context.kind() == ContextKind::Archive {
+            let known = context.instances_ever(desc.indom);
+            known.map_err(|error| format!("pmGetInDom({}): {}", desc.indom, error.code()))?;
+        }
         return Ok(None);
     }
     if desc.indom == InDom::NULL {

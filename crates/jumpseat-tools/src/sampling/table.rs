@@ -6,7 +6,7 @@ use pcp_model::{Desc, InDom, Inst, PrintOptions, Semantics, Timestamp, Value, Va
 use pcp_pdu::{ValueRef, ValuesRef};
 
 use super::rate::{self, number as as_number};
-use super::real::real;
+use super::real::{self, real};
 use super::style::Style;
 use crate::tool::{Clock, Out, put, values};
 
@@ -188,14 +188,13 @@ impl Table {
                 }
                 line.push(b' ');
             }
-            self.warn_of_unknown(shown, clock, out);
-            // Neither a stamp nor a column.
-            if line.is_empty() {
-                return;
-            }
         }
-        line.push(b'\n');
-        out.bytes(&line);
+        // Neither a stamp nor a column: no line.
+        if self.desc.indom == InDom::NULL || !line.is_empty() {
+            line.push(b'\n');
+            out.bytes(&line);
+        }
+        self.warn_of_unknown(shown, clock, out);
     }
 
     /// Names of the columns, cut to their width; whole ones in front if any is cut, for the first time.
@@ -222,13 +221,13 @@ impl Table {
 
     fn warn_of_unknown(&self, shown: &[(Inst, Value)], clock: &Clock, out: &mut Out) {
         // Of instances that were chosen the others are not missed.
-        if !self.open {
+        if !self.open || self.desc.indom == InDom::NULL {
             return;
         }
         for (inst, value) in shown {
             if self.columns.iter().all(|(other, _)| other != inst) {
                 let mut text = Vec::new();
-                self.value(value, clock, &mut text);
+                print_value(value, values::print_options(1), |seconds| clock.utc_offset(seconds), &mut text);
                 put!(
                     out,
                     "Warning: value={}, but instance={inst} is unknown\n",
@@ -244,6 +243,7 @@ impl Table {
             Value::Float(_) | Value::Double(_) => {
                 let v = as_number(value).unwrap_or_default();
                 match self.precision {
+                    Some(_) if self.counter && v < 0.0 => real::fallen(self.width),
                     Some(digits) => format!("{:>1$}", c_number::fixed(v, digits), self.width),
                     None => real(v, self.width, self.counter),
                 }

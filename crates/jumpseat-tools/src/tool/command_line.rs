@@ -285,8 +285,8 @@ impl<O: Copy> CommandLine<O> {
         self.failed = true;
     }
 
-    /// Checks what can only be known when all options are.
-    fn check(&mut self) {
+    /// Checks what can only be known when the source is: behind the options, or the operands where these may name it.
+    pub(crate) fn check_source(&mut self) {
         let common = &mut self.common;
         // A time without a source means the past of this very host.
         if common.origin.is_some() && common.host.is_none() && common.archives.is_empty() && !common.local {
@@ -327,7 +327,9 @@ impl<O: Copy> Iterator for CommandLine<O> {
             }
         }
         self.at_end = true;
-        self.check();
+        if !self.tool.operands_name_source {
+            self.check_source();
+        }
         None
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Tool<O: 'static> {
     pub permute: bool,
     /// What it says it cannot do where agents cannot be loaded.
     pub local_failure: &'static str,
+    /// Whether operands may name a host or an archive, so that what depends on the source is known only when they are read.
+    pub operands_name_source: bool,
     /// Whether `-z` needs `-h` or `-a`.
     pub zone_needs_source: bool,
     /// Who reads `-t` in PCP, and is named in its messages.

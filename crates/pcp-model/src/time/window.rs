@@ -97,8 +97,9 @@ pub fn parse_window(
     }
     window.origin = window.start;
     if let Some(text) = switches.origin {
-        // Not `clamp`: the window may be empty.
-        let origin = parse_instant(text, &within(&window), zone)?.max(window.start).min(window.end);
+        let origin = parse_instant(text, &within(&window), zone)?;
+        // Not `clamp`: the window may be empty, and the start counts for more then.
+        let origin = if origin < window.start { window.start } else { origin.min(window.end) };
         window.origin = match grid {
             Some(nanos) => {
                 let up = aligned_up(origin, nanos);
@@ -151,6 +152,9 @@ mod tests {
         check(["5 minutes ago", "", "", ""], [at(3_300, 0), last, at(3_300, 0)]);
         check(["@02:10:11 PM", "", "", ""], [at(44_611, 0), last, last.max(at(44_611, 0))]);
         check(["2h", "", "", ""], [quarter(7_200), last, quarter(7_200)]);
+        // Empty: before both ends, and behind.
+        check(["2h", "", "", "-10"], [quarter(7_200), last, quarter(7_200)]);
+        check(["2h", "", "", "10"], [quarter(7_200), last, last]);
     }
 
     #[test]
