@@ -329,7 +329,10 @@ fn derived_metrics() {
          my.seconds = rescale(sample.milliseconds, \"sec\")\n\
          my.minus_infinity = -1.0 / (0 * count(sample.bin))\n\
          my.minus_zero = -2.5 * (0 * count(sample.bin))\n\
-         my.wrong = sample.milliseconds + 1\n",
+         my.wrong = sample.milliseconds + 1\n\
+         sample.mine = 2 * sample.bin\n\
+         disk.dev.mine = disk.dev.read\n\
+         sample.other.mine = 1 + sample.bin\n",
     );
     let names = [
         "sum",
@@ -353,6 +356,10 @@ fn derived_metrics() {
         archives
             .compare("pmprobe", ["my", "-v my", "-v -O 3 my"].map(|line| format!("-a @{archive} {line}")));
         archives.compare("pmval", [format!("-U @{archive} -s 12 my.twice")]);
+        // Names of definitions stand where their nodes are.
+        archives
+            .compare("pminfo", ["", "sample", "disk", "my"].map(|below| format!("-a @{archive} {below}")));
+        archives.compare("pmprobe", [format!("-a @{archive}")]);
     }
     archives.pair.env_unset();
     archives.compare(
@@ -360,5 +367,5 @@ fn derived_metrics() {
         [format!("-c {definitions} -f -a @gap my.twice my.sum"), format!("-c {definitions} -a @gap")],
     );
     archives.compare("pmval", [format!("--derived={definitions} -a @gap -s 3 my.count")]);
-    archives.finish(121);
+    archives.finish(140);
 }

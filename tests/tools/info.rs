@@ -112,6 +112,8 @@ fn derived_metrics() {
     );
     let bad = pair.file("bad.conf", "b.syntax = 2*\nb c\nb.good = sample.long.one\nb.good = 3\n");
     let part = pair.file("part.conf", "p.good = sample.long.one\np.bad = no.such + 1\nq.bad = no.such\n");
+    let kinds =
+        pair.file("kinds.conf", "k.bad = sample.bin + sample.string.hullo\nk.good = sample.long.one\n");
     let commands = [
         format!("-c {good} -dfmtTl d"),
         format!("-c {good} -dfmtTls d.twice d.bins"),
@@ -122,6 +124,9 @@ fn derived_metrics() {
         format!("-c {bad} -c /nosuch b"),
         format!("-c {part} p q p.bad p.good"),
         format!("-c {part} -v p"),
+        format!("-c {kinds} -f k.bad"),
+        format!("-c {kinds} -d k.bad k.good"),
+        format!("-c {kinds} k"),
         format!("-c {good} -c {good} d"),
         format!("--derived={good} -v d.rate d.twice"),
     ];

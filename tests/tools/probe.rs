@@ -96,9 +96,10 @@ fn whole_trees_derived_metrics_and_events() {
     }
     let config = pair.file(
         "derived.conf",
-        "d.bins = sample.long.bin + 1\nd.rate = rate(sample.long.one)\nd.bad = no.such\n",
+        "d.bins = sample.long.bin + 1\nd.rate = rate(sample.long.one)\nd.bad = no.such\n\
+         d.kinds = sample.bin + sample.string.hullo\n",
     );
-    for args in ["-v d", "-I d", "d.bad", "-v d.bad d.bins"] {
+    for args in ["-v d", "-I d", "d.bad", "-v d.bad d.bins", "-v d.kinds", "d.kinds d.bins"] {
         pair.compare("pmprobe", &format!("--derived={config} {args}"));
         pair.with_env("PCP_DERIVED_CONFIG", &config, |pair| pair.compare("pmprobe", args));
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::tool::json::{error_json, json_line, value_json};
 use crate::tool::{
     Answer, Call, CommandLine, Inquiry, Metric, Needs, Opt, Row, Standard, Tool, count, hint_name, open, put,
-    values,
+    report_unusable, values,
 };
 
 /// The command line.
@@ -214,6 +214,8 @@ impl Probe {
         match self.inquiry.context.traverse(name) {
             Ok(names) => self.names.extend(names),
             Err(error) => {
+                // It may be a derived one that cannot be had here.
+                report_unusable(&mut self.inquiry.context);
                 self.failure(name, "pmTraversePMNS", error.code(), false);
                 hint_name(&mut self.inquiry.context, &self.call, name, error.code());
             }

@@ -16,6 +16,7 @@ use super::error::{ClientError, Result};
 use super::namespace::{NameSpace, NamedProvider};
 use super::provider::{self, Child, ContextKind, FetchRequest, Mode, Provider, Recording};
 use super::registry::{self, SharedRegistry};
+use super::traversal::merged;
 use super::waiting::Waiting;
 use pcp_derive::{Answer, Column, DerivedContext, HelpKind, Level};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
@@ -213,6 +214,8 @@ impl Context {
         let bound = |(name, pmid): (String, Pmid)| (all || attached.meta(pmid).is_ok()).then_some(name);
         let derived: Vec<String> = derived.into_iter().filter_map(bound).collect();
         match real {
+            Ok(names) if recorded => Ok(merged(&names, &derived)),
+            Err(_) if recorded && !derived.is_empty() => Ok(merged(&[], &derived)),
             Ok(mut names) => {
                 let known: std::collections::HashSet<&str> = names.iter().map(String::as_str).collect();
                 let new: Vec<String> =

@@ -41,6 +41,7 @@ mod socket;
 mod spec;
 mod stream;
 mod tls;
+mod traversal;
 mod waiting;
 mod wire;
 

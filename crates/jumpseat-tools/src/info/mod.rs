@@ -15,6 +15,7 @@ use pcp_pdu::SetRef;
 
 use crate::tool::{
     Answer, Call, CommandLine, Inquiry, Metric, Needs, Opt, Row, Standard, Tool, count, hint_name, open, put,
+    report_unusable,
 };
 use metadata::Labels;
 
@@ -324,6 +325,8 @@ impl Info {
 
     fn unknown(&mut self, operand: &str, error: PmError) {
         let colon = if operand.is_empty() { "" } else { ": " };
+        // It may be one that cannot be had here.
+        report_unusable(&mut self.inquiry.context);
         complain!("Error: {operand}{colon}{error}");
         hint_name(&mut self.inquiry.context, &self.call, operand, error);
         self.failed = true;
