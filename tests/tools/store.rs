@@ -113,6 +113,14 @@ fn instances_and_every_mistake() {
             pair.compare("pmstore", args);
         }
     });
+    // An agent that leaves the instance domain of its answers open.
+    pair.after("pmstore -i 1,2 pmcd.control.register 7", |pair| {
+        for args in
+            ["-i 1 pmcd.control.register 1", "-i 1,2 pmcd.control.register 0", "-i x pmcd.control.register 0"]
+        {
+            pair.compare("pmstore", args);
+        }
+    });
     for args in [
         "-i x sample.long.one 5",
         "sample.long.one 5",

@@ -21,7 +21,7 @@ enum Compare {
 }
 use Compare::{All, Message, Shape};
 
-/// Command lines: options, operands. `@` is the host.
+/// Command lines: options, operands. `@` is the host, `%` the directory of files.
 fn cases() -> Vec<(String, Compare)> {
     let mut cases: Vec<(String, Compare)> = Vec::new();
     let mut add = |text: &str, compare| cases.push((text.to_owned(), compare));
@@ -93,6 +93,12 @@ fn cases() -> Vec<(String, Compare)> {
             add(&format!("-h @ -s 1 {options} {metric}"), All);
         }
     }
+    // Instances that come and go: the agent takes the same for the same requests.
+    for options in ["-s 4", "-s 9 -r", "-s 6 -i bin-300,bin-500"] {
+        add(&format!("-h @ -t 0.02 {options} sample.scramble.bin"), All);
+        add(&format!("-h @ -t 0.02 {options} --derived=%definitions d"), All);
+    }
+    add("-h @ -t 0.02 -s 3 sample.bogus_bin", All);
     // Counters that stand still, and those that do not.
     let still = [
         "sample.long.bin_ctr",
@@ -135,6 +141,8 @@ fn cases() -> Vec<(String, Compare)> {
         ("sample.bin[bin-100", ""),
         ("sample.bin[nope]", ""),
         ("sample.bin", "-i bin-300,bin-100"),
+        // Its agent leaves the instance domain of answers open.
+        ("pmcd.control.register", "-i 1"),
         ("sample.bin", "-i bin-300 -i bin-100"),
         ("sample.bin", "-i nope"),
         ("sample.bin", "-i bin-100,,bin-200"),
@@ -281,12 +289,15 @@ impl World {
         let lines = "{\"type\":\"start\",\"time\":\"2026-11-22T01:02:03.123456789Z\",\"n\":7,\"text\":\"a b\"}\n\
                      {\"severity\":\"error\",\"time\":\"2026-11-22T01:02:04Z\",\"f\":-1.5,\"yes\":true}\n";
         seat.feed([], lines).ok();
+        let definitions = pmcd.dir().join("definitions");
+        std::fs::write(definitions, "d = delta(sample.scramble.bin)\n").expect("the directory is the test's");
         World { pmcd, seat }
     }
 
     fn run(&self, program: &str, line: &str) -> Output {
         let words: Vec<String> = line
             .split_ascii_whitespace()
+            .map(|word| word.replace('%', &format!("{}/", self.pmcd.dir().display())))
             .map(|word| word.replace('@', &self.pmcd.inet()).replace('\u{a0}', " "))
             .collect();
         self.pmcd.run(program, &words)

@@ -420,7 +420,8 @@ impl Provider for WireProvider {
         }
         let request = InstanceReq { indom, inst: PM_IN_NULL, name: name.into() };
         match self.ask(&Pdu::InstanceReq(request))? {
-            Pdu::Instance(InstanceList { indom: of, instances }) if of == indom => match &instances[..] {
+            // Nor is the domain here.
+            Pdu::Instance(InstanceList { instances, .. }) => match &instances[..] {
                 [one] if one.inst != PM_IN_NULL && (one.name.is_empty() || one.name == name) => Ok(one.inst),
                 _ => self.unexpected(),
             },
@@ -434,7 +435,7 @@ impl Provider for WireProvider {
         }
         let request = InstanceReq { indom, inst, name: ByteStr::default() };
         match self.ask(&Pdu::InstanceReq(request))? {
-            Pdu::Instance(InstanceList { indom: of, instances }) if of == indom => match &instances[..] {
+            Pdu::Instance(InstanceList { instances, .. }) => match &instances[..] {
                 [one] if one.inst == PM_IN_NULL || one.inst == inst => {
                     Ok(one.name.to_str_lossy().into_owned())
                 }

@@ -53,8 +53,7 @@ impl Sink {
         }
         let (desc, style) = (subject.desc, Style::of(&subject.ready.call));
         let width = wanted.width.unwrap_or(default_width(desc.value_type));
-        let table =
-            || Table::new(desc, schedule.rated, width, wanted.precision, subject.chosen.clone(), style);
+        let table = || Table::new(desc, schedule.rated, width, wanted.precision, subject.columns(), style);
         if wanted.json && subject.has_events() {
             return Ok(Sink::Flat(Box::new(Flat::new(&wanted.metric, desc))));
         }

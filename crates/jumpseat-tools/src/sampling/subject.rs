@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use pcp_client::{Context, ContextKind};
+use pcp_client::{ClientError, Context, ContextKind};
 use pcp_event::filter::Filter;
 use pcp_model::text::nearest;
 use pcp_model::time::Window;
@@ -12,6 +12,7 @@ use pcp_model::{
 
 use super::options::SamplingSettings;
 use super::since;
+use super::table::Columns;
 use crate::tool::{Call, Clock, Out, Ready, hint_name, open, refused, report_unusable, window};
 
 /// What a run is about.
@@ -28,6 +29,8 @@ pub(super) struct Subject {
     pub desc: Desc,
     /// The instances wanted, ordered, with the names they were asked for by; `None` for all.
     pub chosen: Option<Vec<(Inst, String)>>,
+    /// All that there are at the start, or that an archive ever had, ordered, if all are wanted.
+    known: Vec<(Inst, String)>,
     /// The zone for times.
     pub clock: Clock,
     /// Standard output.
@@ -66,6 +69,11 @@ impl Subject {
         report_unusable(&mut context);
         let desc = desc.map_err(|error| failed(&format!("pmLookupDesc: {}", error.code())))?;
         let chosen = choose(&mut context, &desc, wanted).map_err(|what| failed(&what))?;
+        let known = match chosen {
+            Some(_) => Vec::new(),
+            None => all_instances(&mut context, desc.indom)
+                .map_err(|error| failed(&format!("pmGetInDom({}): {}", desc.indom, error.code())))?,
+        };
         if let Some(text) = wanted.filter.as_ref().filter(|_| context.kind() != ContextKind::Archive) {
             let stored = store(&mut context, &desc, chosen.as_deref(), text);
             stored.map_err(|(what, error)| {
@@ -84,7 +92,7 @@ impl Subject {
                 .map_err(|what| failed(&what))?;
         }
         let host = context.host_name().map_err(|error| failed(&error.code().to_string()))?;
-        Ok(Subject { ready, context, host, window, desc, chosen, clock, out })
+        Ok(Subject { ready, context, host, window, desc, chosen, known, clock, out })
     }
 
     /// Says why the tool cannot go on. Its exit code.
@@ -118,10 +126,29 @@ impl Subject {
         self.chosen.as_deref().is_none_or(|chosen| chosen.is_empty() || listed(chosen))
     }
 
+    /// The columns of values to begin with.
+    pub(super) fn columns(&self) -> Columns {
+        Columns { of: self.chosen.as_ref().unwrap_or(&self.known).clone(), grow: self.chosen.is_none() }
+    }
+
     /// Whether its values only ever grow.
     pub(super) fn is_counter(&self) -> bool {
         self.desc.semantics == Semantics::Counter
     }
+}
+
+/// All instances, in the order of their numbers: in an archive those that there ever were, as columns do not come and go with
+/// values.
+pub(super) fn all_instances(context: &mut Context, indom: InDom) -> Result<Vec<(Inst, String)>, ClientError> {
+    let instances = match context.kind() {
+        _ if indom == InDom::NULL => Vec::new(),
+        ContextKind::Archive => context.instances_ever(indom)?,
+        _ => context.instances(indom)?,
+    };
+    let mut columns: Vec<(Inst, String)> =
+        instances.into_iter().map(|instance| (instance.id, instance.name)).collect();
+    columns.sort_by_key(|(inst, _)| *inst);
+    Ok(columns)
 }
 
 /// Restricts the context to the instances that are named.
@@ -131,11 +158,6 @@ fn choose(
     wanted: &SamplingSettings,
 ) -> Result<Option<Vec<(Inst, String)>>, String> {
     if !wanted.some_instances {
-        // Columns are of all instances that there ever were: without them there is nothing to print.
-        if desc.indom != InDom::NULL && context.kind() == ContextKind::Archive {
-            let known = context.instances_ever(desc.indom);
-            known.map_err(|error| format!("pmGetInDom({}): {}", desc.indom, error.code()))?;
-        }
         return Ok(None);
     }
     if desc.indom == InDom::NULL {

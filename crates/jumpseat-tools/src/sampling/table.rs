@@ -1,6 +1,6 @@
 //! Values in columns, one for each instance (spec `tools.md` 5.5 and 5.6).
 
-use pcp_client::{Context, ContextKind};
+use pcp_client::Context;
 use pcp_event::print_value;
 use pcp_model::{Desc, InDom, Inst, PrintOptions, Semantics, Timestamp, Value, ValueType, c_number};
 use pcp_pdu::{ValueRef, ValuesRef};
@@ -8,6 +8,7 @@ use pcp_pdu::{ValueRef, ValuesRef};
 use super::rate::{self, number as as_number};
 use super::real::{self, real};
 use super::style::Style;
+use super::subject::all_instances;
 use crate::tool::{Clock, Out, put, values};
 
 /// The columns, and the sample that rates start from.
@@ -20,10 +21,10 @@ pub(super) struct Table {
     precision: Option<usize>,
     squash: PrintOptions,
     style: Style,
-    /// Columns, by instance.
-    columns: Vec<(Inst, String)>,
-    /// Whether new instances get columns.
-    open: bool,
+    columns: Columns,
+    /// Whether there were values before: those of the first sample are of the instances that there are at the start, and others
+    /// among them only warned of.
+    begun: bool,
     /// Whether the headers of the columns are out of date.
     stale: bool,
     /// Whether the whole names of the columns have been shown.
@@ -31,6 +32,14 @@ pub(super) struct Table {
     last: Option<TimedValues>,
     /// Whether there was a line since rates last started.
     any_shown: bool,
+}
+
+/// What columns there are.
+pub(super) struct Columns {
+    /// Instances and their names.
+    pub of: Vec<(Inst, String)>,
+    /// Whether new instances get columns.
+    pub grow: bool,
 }
 
 /// Values of the metric's type at a time.
@@ -79,13 +88,13 @@ impl TimedValues {
 }
 
 impl Table {
-    /// No columns yet: they are those of `chosen`, or of all instances.
+    /// With the columns to begin with.
     pub(super) fn new(
         desc: Desc,
         rated: bool,
         width: usize,
         precision: Option<usize>,
-        chosen: Option<Vec<(Inst, String)>>,
+        columns: Columns,
         style: Style,
     ) -> Table {
         Table {
@@ -97,8 +106,8 @@ impl Table {
             precision,
             squash: values::print_options(width),
             style,
-            open: chosen.is_none(),
-            columns: chosen.unwrap_or_default(),
+            columns,
+            begun: false,
             stale: true,
             named: false,
             last: None,
@@ -151,21 +160,18 @@ impl Table {
             return;
         }
         // Columns do not come and go with values: the names are asked for again if there is a new one.
-        let known = |inst: &Inst| self.columns.iter().any(|(other, _)| other == inst);
-        if self.open && (self.columns.is_empty() || !present.iter().all(known)) {
-            let instances = match context.kind() {
-                ContextKind::Archive => context.instances_ever(self.desc.indom),
-                _ => context.instances(self.desc.indom),
-            };
-            if let Ok(instances) = instances {
-                self.columns = instances.into_iter().map(|instance| (instance.id, instance.name)).collect();
-                self.columns.sort_by_key(|(inst, _)| *inst);
+        let known = |inst: &Inst| self.columns.of.iter().any(|(other, _)| other == inst);
+        let is_due = self.columns.of.is_empty() || (self.begun && !present.iter().all(known));
+        if self.columns.grow && is_due {
+            if let Ok(all) = all_instances(context, self.desc.indom) {
+                self.columns.of = all;
             }
             self.named = false;
             self.stale = true;
         }
+        self.begun |= !present.is_empty();
         // PCP has an empty line for no columns, but not in archives.
-        let empty = self.columns.is_empty() && stamp > 0;
+        let empty = self.columns.of.is_empty() && stamp > 0;
         if std::mem::take(&mut self.stale) && !empty {
             self.print_headers(stamp, out);
         }
@@ -180,7 +186,7 @@ impl Table {
                 None => line.extend_from_slice(format!("{:>1$}", '?', self.width).as_bytes()),
             }
         } else {
-            for (inst, _) in &self.columns {
+            for (inst, _) in &self.columns.of {
                 match shown.iter().find(|(other, _)| other == inst) {
                     Some((_, value)) => self.value(value, clock, &mut line),
                     None => line
@@ -199,16 +205,16 @@ impl Table {
 
     /// Names of the columns, cut to their width; whole ones in front if any is cut, for the first time.
     fn print_headers(&mut self, indent: usize, out: &mut Out) {
-        let longest = self.columns.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
+        let longest = self.columns.of.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
         if longest > self.width && !std::mem::replace(&mut self.named, true) {
-            for (at, (_, name)) in self.columns.iter().enumerate() {
+            for (at, (_, name)) in self.columns.of.iter().enumerate() {
                 put!(out, "full label for instance[{at}]: {name}\n");
             }
         }
         put!(out, "\n{:indent$}", "");
         // Rates have a point with digits behind it, and PCP has the name stand over what is before it.
         let indented = self.rated && self.precision.is_none() && longest + 3 <= self.width;
-        for (_, name) in &self.columns {
+        for (_, name) in &self.columns.of {
             let name: String =
                 // PCP counts bytes.
                 String::from_utf8_lossy(name.as_bytes().get(..self.width).unwrap_or(name.as_bytes()))
@@ -221,19 +227,17 @@ impl Table {
 
     fn warn_of_unknown(&self, shown: &[(Inst, Value)], clock: &Clock, out: &mut Out) {
         // Of instances that were chosen the others are not missed.
-        if !self.open || self.desc.indom == InDom::NULL {
+        if !self.columns.grow || self.desc.indom == InDom::NULL {
             return;
         }
-        for (inst, value) in shown {
-            if self.columns.iter().all(|(other, _)| other != inst) {
-                let mut text = Vec::new();
-                print_value(value, values::print_options(1), |seconds| clock.utc_offset(seconds), &mut text);
-                put!(
-                    out,
-                    "Warning: value={}, but instance={inst} is unknown\n",
-                    String::from_utf8_lossy(&text)
-                );
-            }
+        let unknown = |(inst, _): &&(Inst, Value)| self.columns.of.iter().all(|(other, _)| other != inst);
+        let mut unknown: Vec<_> = shown.iter().filter(unknown).collect();
+        unknown.sort_by_key(|(inst, _)| *inst);
+        for (inst, value) in unknown {
+            let mut text = Vec::new();
+            print_value(value, values::print_options(1), |seconds| clock.utc_offset(seconds), &mut text);
+            let text = String::from_utf8_lossy(&text);
+            put!(out, "Warning: value={text}, but instance={inst} is unknown\n");
         }
     }
 
