@@ -51,6 +51,17 @@ fn a_collector_is_reached_by_every_kind_of_specification() {
     reaches("127.0.0.1", &HostOptions { ports: vec![closed, port], ..options });
 }
 
+/// As PCP's own clients do: the rules for `localhost` are others than those for the Unix socket.
+#[test]
+fn who_is_refused_at_the_unix_socket_comes_in_by_localhost() {
+    let rules = "allow \"localhost\" : all;\ndisallow \"*\" : all;";
+    let pmcd = PrivatePmcd::with([AgentSpec::sample()]).access(rules).start();
+    let options = HostOptions { ports: vec![pmcd.port()], socket: pmcd.socket(), ..patient() };
+    let refused = host("unix:", &options).and_then(|mut context| fetch_i32(&mut context, LONG_TEN));
+    assert_eq!(refused.map_err(|error| error.code()), Err(PmError::PERMISSION));
+    reaches("local:", &options);
+}
+
 /// Over IPv6, by address: contexts, and the tools under PCP's names next to PCP's own.
 #[test]
 fn a_collector_is_reached_over_ipv6() {

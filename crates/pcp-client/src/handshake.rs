@@ -119,6 +119,11 @@ impl Handshake {
         self.line.waiting()
     }
 
+    /// Whether this is with a collector at a Unix socket.
+    pub(crate) fn is_local(&self) -> bool {
+        self.config.known_to_kernel
+    }
+
     /// The connection, and what the collector can do.
     pub(crate) fn finish(self) -> (Line, Features) {
         (self.line, self.features)

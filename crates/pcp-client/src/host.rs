@@ -241,10 +241,18 @@ enum Stage {
 impl Connecting for HostConnecting {
     fn advance(&mut self) -> Result<Option<(Line, Features)>> {
         loop {
+            let is_local = matches!(&self.stage, Stage::Handshake(handshake) if handshake.is_local());
             match self.step() {
                 Ok(Progress::Wait) => return Ok(None),
                 Ok(Progress::Go) => {}
                 Ok(Progress::Done(handshake)) => return Ok(Some(handshake.finish())),
+                // Its rules may let in from `localhost` whom they do not from its Unix socket.
+                Err(error @ ClientError::Pcp(PmError::PERMISSION))
+                    if is_local && !self.attempts.is_empty() =>
+                {
+                    self.error = Some(error);
+                    self.next()?;
+                }
                 // A collector has answered, and would say the same on its other addresses.
                 Err(error @ (ClientError::Pcp(_) | ClientError::Unsupported(_))) => return Err(error),
                 Err(error) => {
