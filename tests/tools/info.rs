@@ -168,6 +168,34 @@ fn definitions_for_one_context() {
     );
 }
 
+/// Since 6.3, so the installed tool may not have them: what is expected is what 6.3.8 printed.
+#[test]
+fn instance_domains_may_be_declared_equivalent() {
+    let mut pair = pair();
+    let definitions = pair.file("definitions", "e.a = sample.bin + sample.colour\ne.b = 2 * sample.bin\n");
+    let run = |pair: &mut Pair, domains: &str, metric: &str| {
+        let file = pair.file("indom.conf", domains);
+        pair.env_set("PCP_INDOM_CONFIG", &file);
+        let output = pair.ours("pminfo", &format!("-c {definitions} -f {metric}"));
+        pair.env_unset();
+        // Without the time and the number of the process.
+        let said = output.stderr.replace(&file, "FILE");
+        (output.stdout, said.split_once("Error: __").map_or(said.clone(), |(_, said)| said.to_owned()))
+    };
+    let (values, said) = run(&mut pair, "29.1 29.2\n", "e.a");
+    // It binds; that no instance of one has the number of one of the other is another matter.
+    assert_eq!((values.as_str(), said.as_str()), ("\ne.a\nNo value(s) available!\n", ""));
+    let differ = "Semantic error: derived metric e.a: sample.bin + sample.colour: Operands should have the same instance \
+                  domain\nError: e.a: Unknown metric name\n";
+    let malformed = "29.7 29.8\n29.1 29.x\n";
+    let told = "pmEquivInDom: [FILE:2] digit or '*' expected after <domain> 29, found 'x'\n";
+    assert_eq!(run(&mut pair, malformed, "e.a"), (String::new(), format!("{told}{differ}")));
+    assert_eq!(run(&mut pair, "", "e.a"), (String::new(), differ.to_owned()));
+    // Nobody has compared any.
+    let (values, said) = run(&mut pair, malformed, "e.b");
+    assert!(values.contains("value 200") && said.is_empty(), "{values}{said}");
+}
+
 #[test]
 fn json_is_exact_and_complete() {
     let pair = pair();

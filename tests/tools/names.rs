@@ -169,7 +169,7 @@ fn what_is_wrong_is_told_alike() {
     assert!(pair.finish() >= 60);
 }
 
-const WRONG: [&str; 62] = [
+const WRONG: [&str; 66] = [
     "root { a }\n",
     "root { a 29:0:1 \n",
     "root { a 29:0 }\n",
@@ -193,6 +193,10 @@ const WRONG: [&str; 62] = [
     "#include \"nofile\"\nroot { a 29:0:1 }\n",
     "#include <nofile>\nroot { a 29:0:1 }\n",
     "#include nofile\nroot { a 29:0:1 }\n",
+    "#include \"nofile\nroot { a 29:0:1 }\n",
+    "#include <nofile\nroot { a 29:0:1 }\n",
+    "#include \"nofile>\nroot { a 29:0:1 }\n",
+    "#include <\nroot { a 29:0:1 }\n",
     "#include \"bad-part\" more\nroot { a 29:0:1 }\n",
     "root { aa }\n#include \"bad-part\"\n",
     "#include \"deep2\"\nroot { }\n",

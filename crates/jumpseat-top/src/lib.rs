@@ -183,7 +183,7 @@ struct Seat {
 /// Connects, and finds what is asked for.
 fn open(args: &TopArgs) -> Result<Vec<Seat>, String> {
     let call = Call::subcommand("top");
-    Definitions::new(Dialect::default()).load_defaults(&call);
+    Definitions::new(Dialect::default(), &call.name).load_defaults(&call);
     let layout = args.layout.as_deref().map(layout::load).transpose()?;
     if !args.archive.is_empty() {
         return Ok(vec![open_one(args, None, layout.as_ref())?]);

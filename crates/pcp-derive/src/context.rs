@@ -452,7 +452,9 @@ impl Attached<'_> {
         let (dialect, equivalent) = (self.context.dialect, self.context.equivalent.clone());
         let rules = Rules::new(&dialect, &equivalent);
         let binder = Binder { dialect: &dialect, rules, per_context: scope == Scope::Context };
-        match binder.bind(&definition.tree, self) {
+        let bound = binder.bind(&definition.tree, self);
+        self.context.messages.extend(equivalent.complaint());
+        match bound {
             Ok(bound) => State::Bound(Arc::new(bound), None),
             Err(error) => {
                 if scope == Scope::Global {

@@ -1,11 +1,17 @@
 //! Instance domains declared equivalent (`PCP_INDOM_CONFIG`, spec `derived-language.md` 8.13).
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use pcp_model::InDom;
 
 /// Sets of equivalent instance domains.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct EquivalentIndoms {
     sets: Vec<Vec<Member>>,
+    complaint: Option<String>,
+    /// Whether two domains have been compared.
+    asked: AtomicBool,
+    told: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +23,9 @@ struct Member {
 
 const MAX_DOMAIN: u32 = 511;
 const MAX_SERIAL: u32 = 4_194_303;
+/// Digits that PCP takes at most.
+const DOMAIN_DIGITS: usize = 3;
+const SERIAL_DIGITS: usize = 7;
 
 impl EquivalentIndoms {
     /// Reads the text of a file of equivalent instance domains: a set a line, members as
@@ -38,8 +47,22 @@ impl EquivalentIndoms {
         (found, None)
     }
 
+    /// With what is to be told of where they are from, once, when two domains have been compared: before that nobody misses what is
+    /// not there. It comes with a context's messages.
+    pub fn complaining(self, complaint: String) -> EquivalentIndoms {
+        EquivalentIndoms { complaint: Some(complaint), ..self }
+    }
+
+    /// What is to be told now.
+    pub(super) fn complaint(&self) -> Option<String> {
+        let complaint = self.complaint.as_ref()?;
+        let is_due = self.asked.load(Ordering::Relaxed) && !self.told.swap(true, Ordering::Relaxed);
+        is_due.then(|| complaint.clone())
+    }
+
     /// Whether one set has both.
     pub fn are_equivalent(&self, a: InDom, b: InDom) -> bool {
+        self.asked.store(true, Ordering::Relaxed);
         let has = |set: &[Member], indom: InDom| {
             set.iter().any(|member| {
                 member.domain == u32::from(indom.domain())
@@ -59,7 +82,7 @@ fn read_line(line: &str, set: &mut Vec<Member>) -> Result<bool, String> {
             return Ok(false);
         }
         let found = |rest: &str| rest.chars().next().map(String::from).unwrap_or_default();
-        let (domain, after) = digits(rest);
+        let (domain, after) = digits(rest, "domain", DOMAIN_DIGITS)?;
         let domain = domain.ok_or_else(|| format!("<domain> expected, found '{}'", found(rest)))?;
         if domain > MAX_DOMAIN {
             return Err(format!("<domain> {domain} too big"));
@@ -70,7 +93,7 @@ fn read_line(line: &str, set: &mut Vec<Member>) -> Result<bool, String> {
         let (serial, after) = match after.strip_prefix('*') {
             Some(after) => (None, after),
             None => {
-                let (serial, rest) = digits(after);
+                let (serial, rest) = digits(after, "serial", SERIAL_DIGITS)?;
                 if serial.is_none() {
                     let found = found(after);
                     return Err(format!("digit or '*' expected after <domain> {domain}, found '{found}'"));
@@ -99,11 +122,14 @@ fn read_line(line: &str, set: &mut Vec<Member>) -> Result<bool, String> {
     }
 }
 
-fn digits(text: &str) -> (Option<u32>, &str) {
+/// The number that a text begins with, if it does, and what is behind it.
+fn digits<'t>(text: &'t str, what: &str, most: usize) -> Result<(Option<u32>, &'t str), String> {
     let end = text.bytes().take_while(u8::is_ascii_digit).count();
+    if end > most {
+        return Err(format!("<{what}> {}... too long", &text[..=most]));
+    }
     let (digits, rest) = text.split_at(end);
-    let number = (end > 0).then(|| digits.parse().unwrap_or(u32::MAX));
-    (number, rest)
+    Ok((digits.parse().ok(), rest))
 }
 
 #[cfg(test)]
@@ -126,5 +152,30 @@ mod tests {
         check("245.1 \n245.2\n", &[(1, 2, true)]);
         check("245.1 245.2\nx\n245.3 245.4\n", &[(1, 2, true), (3, 4, false)]);
         assert!(EquivalentIndoms::parse("1.2x\n").1.is_some());
+    }
+
+    #[test]
+    fn mistakes_have_their_place_and_pcps_words() {
+        for (text, line, words) in [
+            ("29.1 29.3\n29.2 29.x\n", 2, "digit or '*' expected after <domain> 29, found 'x'"),
+            ("x\n", 1, "<domain> expected, found 'x'"),
+            ("600.1 29.2\n", 1, "<domain> 600 too big"),
+            ("29.2 4194304.1\n", 1, "<domain> 4194... too long"),
+            ("29.4194304\n", 1, "<serial> 4194304 too big"),
+            ("\n29.99999999 29.1\n", 2, "<serial> 99999999... too long"),
+            ("29.2 29.4x\n", 1, "newline or whitespace expected after <serial> 4, found 'x'"),
+            ("29.2 29.4", 1, "expected newline, found End-of-File"),
+        ] {
+            assert_eq!(EquivalentIndoms::parse(text).1, Some((line, words.to_owned())), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_complaint_comes_once_and_only_when_it_matters() {
+        let sets = EquivalentIndoms::parse("245.1 245.2\n").0.complaining("bad".to_owned());
+        assert_eq!(sets.complaint(), None);
+        assert!(sets.are_equivalent(InDom::new(245, 1), InDom::new(245, 2)));
+        assert_eq!(sets.complaint().as_deref(), Some("bad"));
+        assert_eq!(sets.complaint(), None);
     }
 }

@@ -65,13 +65,14 @@ impl<O: Copy> CommandLine<O> {
     pub(crate) fn new(tool: &'static Tool<O>, call: Call, words: Vec<String>) -> CommandLine<O> {
         // By PCP's name a script must not come to depend on what PCP does not have.
         let dialect = if call.pcp { Dialect::strict(Level::V638) } else { Dialect::default() };
+        let definitions = Definitions::new(dialect, &call.name);
         let mut line = CommandLine {
             tool,
             words: Getopt::new(tool, &call, words),
             call,
             common: Common::default(),
             local_agents: LocalAgents::default(),
-            definitions: Definitions::new(dialect),
+            definitions,
             messages: Messages::default(),
             wrong: false,
             failed: false,

@@ -17,6 +17,11 @@ pub(super) fn setting(name: &str) -> Option<String> {
     lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix('=')?.trim_end().to_owned()))
 }
 
+/// Where PCP's settings are: `/etc`.
+pub(super) fn etc_dir() -> PathBuf {
+    setting("PCP_ETC_DIR").map_or_else(|| PathBuf::from("/etc"), PathBuf::from)
+}
+
 /// Where PCP keeps what changes: `/var/lib/pcp`.
 pub(super) fn var_dir() -> PathBuf {
     setting("PCP_VAR_DIR").map_or_else(|| PathBuf::from("/var/lib/pcp"), PathBuf::from)

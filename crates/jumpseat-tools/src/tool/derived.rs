@@ -1,20 +1,22 @@
 //! Definitions of derived metrics, as every program of PCP's has them (`pmLoadDerivedConfig(3)`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use pcp_client::{Context, SharedRegistry, global_registry};
-use pcp_derive::{ConfigProblem, Dialect, Registry};
+use pcp_derive::{ConfigProblem, Dialect, EquivalentIndoms, Registry};
 use pcp_model::PmError;
 
 use super::call::Call;
 use super::conf;
-use super::messages::Messages;
+use super::messages::{Messages, notification};
 use crate::definitions;
 
 /// Definitions of derived metrics: those of the command line, and those that PCP has in every program.
 pub struct Definitions {
     registry: SharedRegistry,
+    /// Who tells what is wrong with them.
+    name: String,
     initialised: bool,
 }
 
@@ -27,12 +29,12 @@ impl Definitions {
         messages.flush(call);
     }
 
-    /// None yet, in a dialect.
-    pub fn new(dialect: Dialect) -> Definitions {
+    /// None yet, in a dialect, for a program of this name.
+    pub fn new(dialect: Dialect, name: &str) -> Definitions {
         // The one of the process: contexts that are opened later look there.
         let registry = global_registry();
         *registry.write().unwrap_or_else(PoisonError::into_inner) = Registry::new(dialect);
-        Definitions { registry, initialised: false }
+        Definitions { registry, name: name.to_owned(), initialised: false }
     }
 
     pub(super) fn load(&mut self, files: &str, messages: &mut Messages) -> Result<(), PmError> {
@@ -53,6 +55,26 @@ impl Definitions {
             // Files that nobody named on the command line may be missing.
             let _ = self.add(&files, messages);
         }
+        self.read_equivalent_indoms();
+    }
+
+    /// Reads which instance domains are as good as one another. The file may be missing, and be of no use to definitions that only
+    /// have one domain: so what is wrong with it is told once it is needed.
+    fn read_equivalent_indoms(&mut self) {
+        let file = match std::env::var_os("PCP_INDOM_CONFIG") {
+            Some(file) => PathBuf::from(file),
+            None => conf::etc_dir().join("pcp/indom.conf"),
+        };
+        let Ok(text) = std::fs::read(&file) else { return };
+        let (equivalent, problem) = EquivalentIndoms::parse(&String::from_utf8_lossy(&text));
+        let equivalent = match problem {
+            None => equivalent,
+            Some((line, what)) => equivalent.complaining(notification(
+                &self.name,
+                &format!("Error: __pmEquivInDom: [{}:{line}] {what}", file.display()),
+            )),
+        };
+        self.registry.write().unwrap_or_else(PoisonError::into_inner).set_equivalent_indoms(equivalent);
     }
 
     fn add(&mut self, files: &str, messages: &mut Messages) -> Result<(), PmError> {

@@ -4,6 +4,9 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pcp_model::time::Zone;
 
 use super::call::Call;
 use super::conf;
@@ -46,6 +49,15 @@ impl Messages {
             let _ = std::io::stderr().write_all(text.as_bytes());
         }
     }
+}
+
+/// A line about what the user has not asked for, with time and process, as `pmNotifyErr(3)` has it.
+pub(super) fn notification(program: &str, what: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
+    let when = Zone::local().ctime(now);
+    // Without the year.
+    let when = when.rsplit_once(' ').map_or(when.as_str(), |(when, _)| when);
+    format!("[{when}] {program}({}) {what}", std::process::id())
 }
 
 /// The system's own words, without the number.

@@ -1,15 +1,14 @@
 //! The source of metrics that a command line asks for.
 
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pcp_client::{
     ArchiveProvider, ClientError, Context, EnvWarning, HostOptions, HostSpecError, global_registry,
 };
 use pcp_model::PmError;
-use pcp_model::time::Zone;
 
 use super::command_line::Ready;
+use super::messages::notification;
 
 /// The collector of this host.
 const LOCAL_COLLECTOR: &str = "local:";
@@ -60,11 +59,7 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
         code
     })?;
     for warning in warnings {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
-        let when = Zone::local().ctime(now);
-        // Without the year, as pmNotifyErr(3) has it.
-        let when = when.rsplit_once(' ').map_or(when.as_str(), |(when, _)| when);
-        complain!("[{when}] {}({}) Warning: {warning}", call.name, std::process::id());
+        complain!("{}", notification(&call.name, &format!("Warning: {warning}")));
     }
     ready.definitions.load_defaults(call);
     Ok(match &common.names {

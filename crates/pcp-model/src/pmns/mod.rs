@@ -66,6 +66,9 @@ pub enum Problem {
     /// `#include` without a file name in quotes or angle brackets.
     #[error("write #include \"FILE\" or #include <FILE>")]
     IncludeName,
+    /// A file name that does not end as it begins: with this.
+    #[error("expected {0} after the file name")]
+    IncludeEnd(char),
     /// Something after the file name.
     #[error("unexpected text after the file name")]
     IncludeExtra,

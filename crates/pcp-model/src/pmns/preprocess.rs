@@ -191,7 +191,7 @@ fn include_name(text: &str) -> Result<&str, Problem> {
         Some('<') => '>',
         _ => return Err(Problem::IncludeName),
     };
-    let (name, rest) = text[1..].split_once(close).ok_or(Problem::IncludeName)?;
+    let (name, rest) = text[1..].split_once(close).ok_or(Problem::IncludeEnd(close))?;
     if rest.is_empty() { Ok(name) } else { Err(Problem::IncludeExtra) }
 }
 

@@ -60,6 +60,7 @@ impl PmnsError {
             NestedConditional => preprocessor("Nested #ifdef or #ifndef"),
             NoConditional(name) => preprocessor(&format!("No matching #ifdef or #ifndef for #{name}")),
             IncludeName => preprocessor("Expected \" or < after #include"),
+            IncludeEnd(close) => preprocessor(&format!("Expected {close} after file name")),
             IncludeExtra => preprocessor("Unexpected extra text in #include line"),
             IncludeFile(_) => preprocessor("Cannot open file for #include"),
             TooDeep => preprocessor("#include and/or #shell nesting too deep"),
