@@ -23,7 +23,7 @@ const CREDS: u32 = 0x700c;
 const DESC_REQ: u32 = 0x7004;
 
 /// Longer than anything that an idle agent does from time to time takes to come around.
-const IDLE: Duration = Duration::from_millis(1500);
+const IDLE: Duration = Duration::from_secs(5);
 /// How many identifiers of fields and of event types are on file for the cold start.
 const FIELDS: usize = 4096;
 const TYPES: usize = 100_000;
@@ -119,15 +119,20 @@ fn race(programs: &[Contender<'_>], rounds: usize) -> std::io::Result<Vec<Times>
     Ok(starts.into_iter().map(Times::of).collect())
 }
 
-/// What they keep when idle: the figures of several rounds.
-fn memory(programs: &[Contender<'_>], figure: fn(&Memory) -> f64) -> std::io::Result<Vec<Figure>> {
-    let mut kept: Vec<Vec<f64>> = programs.iter().map(|_| Vec::new()).collect();
+/// What they keep when idle, in several rounds.
+fn memory(programs: &[Contender<'_>]) -> std::io::Result<Vec<Vec<Memory>>> {
+    let mut kept: Vec<Vec<Memory>> = programs.iter().map(|_| Vec::new()).collect();
     for _ in 0..common::rounds(3) {
         for ((program, args), kept) in programs.iter().zip(&mut kept) {
-            kept.push(figure(&start(program, args, idle)?.1));
+            kept.push(start(program, args, idle)?.1);
         }
     }
-    Ok(kept.into_iter().map(|kept| Figure::costs(kept, "MiB")).collect())
+    Ok(kept)
+}
+
+/// One of the figures.
+fn mib(kept: &[Memory], figure: fn(&Memory) -> f64) -> Figure {
+    Figure::costs(kept.iter().map(figure).collect(), "MiB")
 }
 
 /// Files with identifiers as an agent leaves them that has run for long.
@@ -180,24 +185,25 @@ fn main() -> std::io::Result<()> {
     let (little, all, theirs) = (ours("jumpseat.toml"), ours("all.toml"), common("sample.log"));
     let programs: [Contender<'_>; 3] = [(AGENT, &little), (AGENT, &all), (PEER, &theirs)];
     let times = race(&programs, common::rounds(ROUNDS))?;
-    let resident = memory(&programs, |memory| memory.resident)?;
-    let private = memory(&programs, |memory| memory.private)?;
+    let kept = memory(&programs)?;
+    let resident = |at: usize| mib(&kept[at], |memory| memory.resident);
+    let private = |at: usize| mib(&kept[at], |memory| memory.private);
     let ms = |times: &Times| Figure::time(times, 1.0, 1e-3, "ms");
     for (at, what) in ["one socket", "sockets, OTLP, files and a command"].iter().enumerate() {
         Row::new(format!("start until the first answer, {what}"), ms(&times[at]))
             .peer("pmdasample", ms(&times[2]))
             .goal(Goal::Ratio(1.0))
             .print();
-        Row::new(format!("resident memory when idle, {what}"), resident[at])
-            .peer("pmdasample", resident[2])
+        Row::new(format!("resident memory when idle, {what}"), resident(at))
+            .peer("pmdasample", resident(2))
             .goal(Goal::Ratio(1.0))
             .print();
-        Row::new(format!("of it private and written to, {what}"), private[at])
-            .peer("pmdasample", private[2])
+        Row::new(format!("of it private and written to, {what}"), private(at))
+            .peer("pmdasample", private(2))
             .print();
     }
-    let keeper = memory(&programs[1..2], |memory| memory.others)?;
-    Row::new("resident memory of the keeper of listeners, beside the agent", keeper[0])
+    let keeper = mib(&kept[1], |memory| memory.others);
+    Row::new("resident memory of the keeper of listeners, beside the agent", keeper)
         .note("not with systemd's store of descriptors")
         .print();
     let many = ours("many.toml");
@@ -205,7 +211,7 @@ fn main() -> std::io::Result<()> {
     let what = format!("{FIELDS} fields and {TYPES} event types on file");
     let times = race(&programs, common::rounds(10))?;
     Row::new(format!("start until the first answer, {what}"), ms(&times[0])).print();
-    let resident = memory(&programs, |memory| memory.resident)?;
-    Row::new(format!("resident memory when idle, {what}"), resident[0]).print();
+    let resident = mib(&memory(&programs)?[0], |memory| memory.resident);
+    Row::new(format!("resident memory when idle, {what}"), resident).print();
     Ok(())
 }

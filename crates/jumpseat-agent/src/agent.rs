@@ -37,8 +37,8 @@ use crate::{HELP, PMNS};
 
 /// Least room for batches of sources that wait for the event loop, where others may come with a reload.
 const QUEUE: usize = 64;
-/// How long after its beginning a start is over: who waits for the first answer is not to wait for what is behind it.
-const STARTED: Duration = Duration::from_millis(50);
+/// How long after its beginning a start is over: what is done once a second was done by then for the first time.
+const STARTED: Duration = Duration::from_secs(2);
 
 /// Why the agent cannot start.
 #[derive(Debug, thiserror::Error)]

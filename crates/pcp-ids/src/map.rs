@@ -356,6 +356,10 @@ impl IdMap {
         };
         // A limit that has been lowered since does not make ids that were handed out wrong.
         let max = self.max.max(file_max.unwrap_or(self.max));
+        // Room for all of them at once: a line each.
+        let count = text.iter().filter(|&&byte| byte == b'\n').count().saturating_sub(1);
+        self.entries.reserve_exact(count);
+        self.by_name.reserve(count);
         for (index, line) in lines {
             let number = index + 1;
             if line.is_empty() {

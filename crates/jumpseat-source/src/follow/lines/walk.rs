@@ -10,7 +10,7 @@
 //! is preferred. What cannot be said so (`None` of [`Walk::new`], or [`Step::Run`] at a character of which the set has some only), and
 //! every line that does not match, is for the regular expression itself: a walk says yes or nothing.
 //!
-//! **Cost:** two to five nanoseconds a step and nothing else; six groups of a line of 88 bytes in some thirty
+//! **Cost:** two to four nanoseconds a step and nothing else; six groups of a line of 88 bytes in some forty
 //! (`benches/follow.rs`). A step looks at bytes that no step before it has taken, so the time is linear in the line.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look, Repetition};
