@@ -57,7 +57,7 @@ pub enum OpenError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// The system has no thread for the log on disk, or for what is read at the start.
-    #[error("event log: {0}")]
+    #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     /// The event loop.
     #[error(transparent)]
