@@ -3,9 +3,14 @@
 //! the machine is busy with.
 //!
 //! Against it, in the same run: a C program that reads the same file with `getline(3)` (the floor of any reader in C), and
-//! one that puts each line through `regexec(3)` and copies the groups out (the job of format `plain`).
+//! some that put each line through a regular expression and copy the groups out, with `regexec(3)` and with PCRE2 and its JIT
+//! (Debian: `libpcre2-dev`; without it that is NOT MEASURED). That is a part of what format `plain` does: so there is a row for that part alone,
+//! lines read, matched and their groups copied out, and one for all of it, the time parsed and a record made besides. What all find is
+//! compared: lines that match, and bytes in their groups.
 
+use std::fs::File;
 use std::hint::black_box;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,20 +19,57 @@ use crossbeam_channel::bounded;
 use jumpseat::event::log::{EventLog, LogConfig};
 use jumpseat::model::Pmid;
 use jumpseat::source::delivery::Inlet;
+use jumpseat::source::follow::lines::{Pattern, Piece, Splitter, is_text};
 use jumpseat::source::follow::{FileConfig, Follow, FollowConfig, FormatName, From, QUEUE};
 use jumpseat::source::outlet::Outlet;
 use jumpseat::source::registry::{Registry, RegistryConfig};
 
 mod common;
 use common::clock::{cpu_of, thread_cpu};
-use common::{Figure, Row, Times};
+use common::race;
+use common::{Figure, Goal, Row, Times};
 use support::CPeer;
 
 const LINES: u64 = 500_000;
 
-/// For both: POSIX has no named groups, the library of this crate does.
+/// For all: POSIX has no named groups, the others do.
 const PATTERN: &str = r"^(?<host>[0-9.]+) - - \[(?<time>[^]]+)\] (?<type>[A-Z]+) (?<message>[^ ]+) (?<status>[0-9]+) (?<bytes>[0-9]+)$";
 const POSIX: &str = "^([0-9.]+) - - \\[([^]]+)\\] ([A-Z]+) ([^ ]+) ([0-9]+) ([0-9]+)$";
+
+/// Lines as they are found, and expressions for them: nginx's combined format, and what daemons leave in files of syslog.
+const COMBINED: &str = r#"^(?<client>\S+) \S+ (?<user>\S+) \[(?<time>[^\]]+)\] "(?<message>(?<method>\S+) (?<path>\S+) (?<protocol>[^"]+))" (?<status>\d+) (?<bytes>\d+|-) "(?<referer>[^"]*)" "(?<agent>[^"]*)"$"#;
+const SYSLOG: &str = r"^(?<time>\w{3} [ \d]\d \d\d:\d\d:\d\d) (?<host>\S+) (?<type>[^\[: ]+)(?:\[(?<pid>\d+)\])?: (?<message>.*)$";
+const AGENTS: [&str; 3] = [
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36",
+    "curl/8.5.0",
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.1 Mobile/15E148 Safari/604.1",
+];
+
+fn combined(n: u64) -> String {
+    let (second, id, agent) = (n % 60, n % 50_000, AGENTS[n as usize % AGENTS.len()]);
+    let referer =
+        if n.is_multiple_of(4) { "-".to_owned() } else { format!("https://example.com/items/{}", n % 100) };
+    format!(
+        "10.0.{}.{} - - [20/Nov/2026:13:16:{second:02} +0000] \"GET /items/{id:06}?limit=100&page=7 HTTP/1.1\" 200 {id} \"{referer}\" \"{agent}\"",
+        n % 7,
+        n % 256
+    )
+}
+
+fn syslog(n: u64) -> String {
+    let (second, host, pid) = (n % 60, n % 4, n % 30_000);
+    match n % 3 {
+        0 => {
+            format!("Nov 20 13:16:{second:02} web{host} kernel: eth0: link is up, {pid} Mbit/s, full duplex")
+        }
+        1 => format!(
+            "Nov 20 13:16:{second:02} web{host} sshd[{pid}]: Accepted publickey for user{host} from 10.0.0.7 port {pid} ssh2"
+        ),
+        _ => format!(
+            "Nov 20 13:16:{second:02} web{host} systemd[1]: Started session-{pid}.scope - Session {pid} of User root."
+        ),
+    }
+}
 
 fn line(format: FormatName, n: u64) -> String {
     let (micros, id) = (n % 1_000_000, n % 50_000);
@@ -84,34 +126,118 @@ fn main() {
         std::fs::write(&path, &text).expect("room for the lines");
         let size = text.len() as u64 / LINES;
         let what = format!("follow, {format:?}, {size} bytes a line");
-        let [mut ours, mut floor, mut regexec] = [const { Vec::new() }; 3];
-        for _ in 0..rounds {
-            ours.push(follow(&path, format));
-            floor.push(ask(&mut peer, &format!("lines\t{}", path.display())));
-            if format == FormatName::Plain {
-                regexec.push(ask(&mut peer, &format!("regexec\t{}\t{POSIX}", path.display())));
-            }
+        let [ours, floor] = race(
+            rounds,
+            [&mut || follow(&path, format, PATTERN), &mut || {
+                ask(&mut peer, &format!("lines\t{}", path.display())).0
+            }],
+        );
+        Row::new(&what, rate(&ours)).peer("getline in C, nothing else", rate(&floor)).print();
+    }
+    let mut pcre = CPeer::start_with("benches/c/pcre.c", &["-lpcre2-8"])
+        .inspect_err(|_| println!("PCRE2: NOT MEASURED: its header is not there (Debian: libpcre2-dev)"))
+        .ok();
+    let lines: [(_, _, _, &dyn Fn(u64) -> String); 3] = [
+        ("of a small pattern", PATTERN, Some(POSIX), &|n| line(FormatName::Plain, n)),
+        ("of nginx, combined", COMBINED, None, &combined),
+        ("of syslog", SYSLOG, None, &syslog),
+    ];
+    for (name, pattern, posix, line) in lines {
+        let path = dir.path().join("expression.log");
+        let text: String = (0..LINES).map(|n| line(n) + "\n").collect();
+        std::fs::write(&path, &text).expect("room for the lines");
+        let what =
+            format!("lines {name}, {} bytes a line, by a regular expression", text.len() as u64 / LINES);
+        let expected = matched(&path, pattern).1;
+        let asked = |peer: &mut CPeer, command: &str| {
+            let (took, found) = ask(peer, command);
+            assert_eq!(found, expected, "the peer finds the same");
+            took
+        };
+        let place = path.display();
+        if let Some(pcre) = &mut pcre {
+            let [groups, all, theirs] = race(
+                rounds,
+                [
+                    &mut || matched(&path, pattern).0,
+                    &mut || follow(&path, FormatName::Plain, pattern),
+                    &mut || asked(pcre, &format!("{place}\t{pattern}")),
+                ],
+            );
+            let with = "getline and PCRE2 with its JIT, groups copied out";
+            let goal = Goal::Ratio(2.0);
+            Row::new(format!("{what}, groups copied out"), rate(&groups))
+                .peer(with, rate(&theirs))
+                .goal(goal)
+                .print();
+            Row::new(format!("{what}, time and record as well"), rate(&all))
+                .peer(with, rate(&theirs))
+                .goal(goal)
+                .print();
         }
-        let ours = Times::of(ours);
-        let rate = |times: &Times| Figure::rate(times, LINES as f64, "lines/s on a core");
-        Row::new(&what, rate(&ours)).peer("getline in C, nothing else", rate(&Times::of(floor))).print();
-        if format == FormatName::Plain {
-            let peer = rate(&Times::of(regexec));
-            Row::new(&what, rate(&ours)).peer("getline and glibc's regexec", peer).print();
+        if let Some(posix) = posix {
+            let [all, theirs] = race(
+                rounds,
+                [&mut || follow(&path, FormatName::Plain, pattern), &mut || {
+                    asked(&mut peer, &format!("regexec\t{place}\t{posix}"))
+                }],
+            );
+            let with = "getline and glibc's regexec, groups copied out";
+            Row::new(format!("{what}, time and record as well"), rate(&all))
+                .peer(with, rate(&theirs))
+                .print();
         }
     }
 }
 
-/// CPU time of the peer for a file, which must have all lines.
-fn ask(peer: &mut CPeer, command: &str) -> Duration {
+fn rate(times: &Times) -> Figure {
+    Figure::rate(times, LINES as f64, "lines/s on a core")
+}
+
+/// What was found in a file: lines that match, and bytes in their groups.
+type Found = (u64, u64);
+
+/// CPU time of the peer for a file, which must have all lines, and what it has found.
+fn ask(peer: &mut CPeer, command: &str) -> (Duration, Found) {
     let answer = peer.ask(command);
-    let (count, nanos) = answer.split_once('\t').expect("two numbers");
-    assert_eq!(count.parse(), Ok(LINES));
-    Duration::from_nanos(nanos.parse().expect("a number"))
+    let numbers: Vec<u64> = answer.split('\t').map(|number| number.parse().expect("a number")).collect();
+    let [count, bytes, nanos] = numbers[..] else { panic!("three numbers: {answer}") };
+    assert_eq!(count, LINES);
+    (Duration::from_nanos(nanos), (count, bytes))
+}
+
+/// CPU time of what PCRE2's program does, with what the follower does it with: lines read, matched, and groups copied out.
+fn matched(path: &Path, pattern: &str) -> (Duration, Found) {
+    let mut pattern = Pattern::new(pattern).expect("an expression");
+    let file = File::open(path).expect("it was written");
+    let (mut buffer, mut fields) = (vec![0; 256 * 1024], Vec::new());
+    let (mut splitter, mut places) = (Splitter::default(), Vec::new());
+    let (mut offset, mut count, mut bytes) = (0, 0, 0);
+    let cpu = thread_cpu();
+    loop {
+        let read = file.read_at(&mut buffer, offset).expect("it can be read");
+        if read == 0 {
+            return (thread_cpu() - cpu, (count, bytes));
+        }
+        let (input, mut at) = (&buffer[..read], 0);
+        // An expression is for texts: as the follower, all lines at once.
+        assert!(is_text(input), "lines of ASCII");
+        while let Some(Piece::Line(line)) = splitter.next(input, &mut at, 1 << 16) {
+            places.clear();
+            count += u64::from(pattern.places(line, &mut places));
+            fields.clear();
+            for (start, end) in &places {
+                fields.extend_from_slice(&line[*start..*end]);
+            }
+            bytes += black_box(&fields).len() as u64;
+        }
+        offset += at as u64;
+        splitter.rescan();
+    }
 }
 
 /// CPU time of following a file to its end, both threads.
-fn follow(path: &Path, format: FormatName) -> Duration {
+fn follow(path: &Path, format: FormatName, pattern: &str) -> Duration {
     let (registry, definitions) = Registry::open(&RegistryConfig::new(400)).expect("in memory");
     let (out, deliveries) = bounded(QUEUE);
     let core = std::thread::current();
@@ -127,7 +253,7 @@ fn follow(path: &Path, format: FormatName) -> Duration {
     let file = FileConfig {
         path: path.to_owned(),
         format,
-        pattern: (format == FormatName::Plain).then(|| PATTERN.to_owned()),
+        pattern: (format == FormatName::Plain).then(|| pattern.to_owned()),
         from: From::Beginning,
         ..FileConfig::default()
     };

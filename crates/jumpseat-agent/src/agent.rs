@@ -3,14 +3,15 @@
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::Receiver;
 use jumpseat_log::LogError;
 use jumpseat_source::registry::{RegistryConfig, RegistryError};
 use jumpseat_source::tracefs::KernelStats;
 use jumpseat_source::{Inlet, Outlet, Registry, Rules, Starting};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use pcp_ids::IdsError;
 use pcp_net::{Kept, Worker};
 use pcp_pmda::{Access, Agent, BuildError, Exit, Indom, Listen, ServeError, Server};
@@ -31,10 +32,13 @@ use crate::running::{Running, tables};
 use crate::sampler::Sampler;
 use crate::state::State;
 use crate::state::threads::ThreadStats;
+use crate::trim::trim;
 use crate::{HELP, PMNS};
 
 /// Least room for batches of sources that wait for the event loop, where others may come with a reload.
 const QUEUE: usize = 64;
+/// How long after its beginning a start is over: what is done once a second was done by then for the first time.
+const STARTED: Duration = Duration::from_secs(2);
 
 /// Why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +47,7 @@ pub enum OpenError {
     /// The files with identifiers.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// The file with the numbers of derived metrics.
+    /// The file with the numbers of derived metrics, or any of the others, which could not be brought to disk.
     #[error(transparent)]
     Derived(#[from] IdsError),
     /// The tables do not fit together; a defect of this program.
@@ -52,8 +56,8 @@ pub enum OpenError {
     /// The log on disk is another process's.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The system has no thread for the log on disk.
-    #[error("event log: {0}")]
+    /// The system has no thread for the log on disk, or for what is read at the start.
+    #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     /// The event loop.
     #[error(transparent)]
@@ -146,7 +150,7 @@ impl RunningAgent {
     /// [`OpenError`]; nothing is left running then.
     pub fn open(setup: &Setup<'_>) -> Result<RunningAgent, OpenError> {
         let &Setup { config, domain, state_dir, help, signals, clients, trust } = setup;
-        let (registry, definitions) = Registry::open(&registry_config(config, domain, state_dir))?;
+        let (registry, definitions, settling) = Registry::begin(&registry_config(config, domain, state_dir))?;
         logs::open(config, domain, state_dir, &registry)?;
         // From here on this is the only agent of the state directory.
         if !trust.handover().is_some_and(|handover| handover.has_keeper())
@@ -163,6 +167,9 @@ impl RunningAgent {
         let (hand_over, deliveries) = crossbeam_channel::bounded(room(config, &signals));
         let inlet = Inlet::new(definitions, deliveries);
         let mut state = State::open(config, Arc::clone(&registry), inlet, state_dir)?;
+        let settling = settling.with(std::mem::take(&mut state.derived.settling));
+        // Beside everything else that the start has to do, as it is half of that.
+        let settled = aside("jumpseat-settle", || settling.finish()).map_err(OpenError::Thread)?;
         state.trust = trust.clone();
         if clients == Clients::Pmcd {
             state.contexts = logs::contexts(config, domain, state_dir, &state.registry);
@@ -200,6 +207,8 @@ impl RunningAgent {
             kept: trust.kept(),
             starting: Starting::default(),
         };
+        // From here on ids are given to somebody.
+        settled.join().map_err(|_| OpenError::Thread(io::Error::other("a thread has ended")))??;
         // Last: from here on threads hand over, and everything must be there that takes it.
         let mut sources = Sources::default();
         // It goes before them if one cannot be started: they wait while it is there.
@@ -255,6 +264,7 @@ impl RunningAgent {
         if let Some(handover) = &self.handover {
             handover.settle();
         }
+        trim_later();
         let exit = self.server.run();
         if let Some(handover) = &self.handover
             && !matches!(exit, Ok(Exit::Signal(number)) if number == Signal::SIGINT as i32)
@@ -270,6 +280,28 @@ impl RunningAgent {
     pub fn kernel_sources(&self) -> Vec<Arc<KernelStats>> {
         self.kernels.clone()
     }
+}
+
+/// Has what only the start has needed given back when it is over.
+fn trim_later() {
+    let later = aside("jumpseat-trim", || {
+        std::thread::sleep(STARTED);
+        trim();
+    });
+    if let Err(error) = later {
+        tracing::debug!("memory that the start has used is kept: {error}");
+    }
+}
+
+/// A thread that does one thing and ends. Signals are not for it.
+fn aside<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    before.thread_set_mask()?;
+    thread
 }
 
 /// How many batches may wait for the loop: what the sources' queues add up to. Each waits, and then counts losses, by itself.

@@ -37,6 +37,7 @@ mod sampler;
 mod state;
 #[cfg(test)]
 mod tests;
+mod trim;
 
 use std::path::PathBuf;
 

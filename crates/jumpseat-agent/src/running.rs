@@ -1,9 +1,11 @@
 //! What an agent that runs has read, in a file of its state directory: so that `jumpseat config check` can tell what a reload
 //! would change.
 
-use std::io::Read as _;
+use std::error::Error;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use pcp_files::Replacement;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -46,10 +48,15 @@ impl Running {
     /// Leaves it in the state directory. That it cannot be is nothing that the agent needs to know.
     pub(crate) fn write(&self, state_dir: &Path, domain: u16) {
         let path = file(state_dir, domain);
-        let written = serde_json::to_vec(self).map_err(|error| error.to_string());
-        let written =
-            written.and_then(|text| pcp_files::replace(&path, &text).map_err(|error| error.to_string()));
-        if let Err(error) = written {
+        // Not synced: it is worth nothing to anybody when the agent has ended.
+        let write = || -> Result<(), Box<dyn Error>> {
+            let text = serde_json::to_vec(self)?;
+            let mut file = Replacement::begin(&path)?;
+            file.file().write_all(&text)?;
+            file.finish_unsynced()?;
+            Ok(())
+        };
+        if let Err(error) = write() {
             tracing::warn!("what was read is not noted for `jumpseat config check`: {error}");
         }
     }

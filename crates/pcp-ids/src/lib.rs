@@ -31,6 +31,7 @@ mod store;
 pub use error::{Binding, IdsError, LineError};
 pub use map::IdMap;
 pub use pcp_files::User;
+pub use store::Settling;
 
 /// The largest id of an instance domain without its own limit.
 pub const MAX_ID: i32 = i32::MAX;

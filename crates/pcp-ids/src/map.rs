@@ -11,7 +11,7 @@ use pcp_files::Disk;
 use super::MAX_ID;
 use super::error::{Binding, IdsError, LineError};
 use super::format::{Entry, header, looks_retired, parse_entry, parse_header, push_line, split_key};
-use super::store::Store;
+use super::store::{Settling, Store};
 
 /// A map of names to ids, on file or in memory only.
 #[derive(Debug)]
@@ -34,15 +34,20 @@ impl IdMap {
     /// [`IdsError::Io`], [`IdsError::InUse`], and [`IdsError::Line`] for a file that is damaged anywhere but in a
     /// last line that a crash has cut short: its id was never handed out.
     pub fn load(path: Option<&Path>, max: i32) -> Result<IdMap, IdsError> {
+        let (map, settling) = IdMap::begin(path, max)?;
+        settling.finish()?;
+        Ok(map)
+    }
+
+    /// The same for who has other things to do meanwhile: that what is in the file survives a loss of power is sure only when
+    /// [`Settling::finish`] has returned, and nobody may rely on an id before.
+    ///
+    /// # Errors
+    /// As [`IdMap::load`].
+    pub fn begin(path: Option<&Path>, max: i32) -> Result<(IdMap, Settling), IdsError> {
         match path {
             Some(path) => IdMap::of(Store::lock(path)?, max),
-            None => Ok(IdMap {
-                by_name: HashMap::new(),
-                by_word: HashMap::new(),
-                entries: Vec::new(),
-                max,
-                file: None,
-            }),
+            None => Ok((IdMap { max, ..IdMap::in_memory() }, Settling::default())),
         }
     }
 
@@ -52,12 +57,14 @@ impl IdMap {
     /// As [`IdMap::load`], but for [`IdsError::InUse`].
     pub fn load_on(disk: Arc<dyn Disk>, name: &str, max: i32) -> Result<IdMap, IdsError> {
         let store = Store::on(disk, name);
-        IdMap::of(store.map_err(|source| IdsError::Io { path: name.into(), source })?, max)
+        let (map, settling) =
+            IdMap::of(store.map_err(|source| IdsError::Io { path: name.into(), source })?, max)?;
+        settling.finish()?;
+        Ok(map)
     }
 
-    fn of(mut store: Store, max: i32) -> Result<IdMap, IdsError> {
-        let mut map =
-            IdMap { by_name: HashMap::new(), by_word: HashMap::new(), entries: Vec::new(), max, file: None };
+    fn of(mut store: Store, max: i32) -> Result<(IdMap, Settling), IdsError> {
+        let mut map = IdMap { max, ..IdMap::in_memory() };
         let path = store.path().to_owned();
         let fail = |source| IdsError::Io { path: path.clone(), source };
         let mut text = store.read().map_err(fail)?;
@@ -81,9 +88,9 @@ impl IdMap {
         if text.is_empty() {
             store.append(header(max).as_bytes()).map_err(fail)?;
         }
-        store.settle().map_err(fail)?;
+        let settling = store.settling();
         map.file = Some(store);
-        Ok(map)
+        Ok((map, settling))
     }
 
     /// What is in the file at `path`, whoever has it in use now: to look at. Nothing is changed there, and what is added
@@ -98,8 +105,7 @@ impl IdMap {
             .map_err(|source| IdsError::Io { path: path.to_owned(), source })?;
         // Its user may be writing the last line.
         text.truncate(whole_lines(&text));
-        let mut map =
-            IdMap { by_name: HashMap::new(), by_word: HashMap::new(), entries: Vec::new(), max, file: None };
+        let mut map = IdMap { max, ..IdMap::in_memory() };
         map.parse(path, &text)?;
         Ok(map)
     }
@@ -350,6 +356,10 @@ impl IdMap {
         };
         // A limit that has been lowered since does not make ids that were handed out wrong.
         let max = self.max.max(file_max.unwrap_or(self.max));
+        // Room for all of them at once: a line each.
+        let count = text.iter().filter(|&&byte| byte == b'\n').count().saturating_sub(1);
+        self.entries.reserve_exact(count);
+        self.by_name.reserve(count);
         for (index, line) in lines {
             let number = index + 1;
             if line.is_empty() {

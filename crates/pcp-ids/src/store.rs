@@ -12,6 +12,45 @@ use pcp_files::{Directory, Disk, DiskFile, LockError};
 
 use crate::error::IdsError;
 
+/// What was read of files, on its way to the disk: a process that was killed may have left it, and the files' names, in the
+/// system's memory only, and from now on it is relied on.
+///
+/// **Cost:** two waits for the disk a file, whether or not anything is left to write, if each finishes by itself; one a file, and one for
+/// their directory, if they [finish together](Settling::with).
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Settling {
+    files: Vec<Unsettled>,
+}
+
+#[derive(Debug)]
+struct Unsettled {
+    path: PathBuf,
+    disk: Arc<dyn Disk>,
+    file: Arc<dyn DiskFile>,
+}
+
+impl Settling {
+    /// This, and that of another file of the same directory.
+    pub fn with(mut self, other: Settling) -> Settling {
+        self.files.extend(other.files);
+        self
+    }
+
+    /// Returns when everything is on disk.
+    ///
+    /// # Errors
+    /// [`IdsError::Io`].
+    pub fn finish(self) -> Result<(), IdsError> {
+        for Unsettled { path, file, .. } in &self.files {
+            file.sync().map_err(|source| IdsError::Io { path: path.clone(), source })?;
+        }
+        // Some file systems cannot sync a directory.
+        let _ = self.files.last().map(|last| last.disk.sync_names());
+        Ok(())
+    }
+}
+
 /// A file with a name on a disk.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -70,13 +109,14 @@ impl Store {
         Ok(())
     }
 
-    /// Has what is there, and its name, survive a loss of power: a process that was killed may have left both on their way,
-    /// and what is read here is relied on from now on.
-    pub(crate) fn settle(&self) -> io::Result<()> {
-        self.file.sync()?;
-        // Some file systems cannot sync a directory.
-        let _ = self.disk.sync_names();
-        Ok(())
+    /// What is still to be done so that what is there, and its name, survives a loss of power.
+    pub(crate) fn settling(&self) -> Settling {
+        let file = Unsettled {
+            path: self.path().to_owned(),
+            disk: Arc::clone(&self.disk),
+            file: Arc::clone(&self.file),
+        };
+        Settling { files: vec![file] }
     }
 
     /// Appends bytes, which are on disk then, and not only on their way.

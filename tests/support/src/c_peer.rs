@@ -25,6 +25,14 @@ impl CPeer {
         CPeer::run(source, &mut Command::new(compile(source)))
     }
 
+    /// The same for a source that takes other libraries than PCP's, such as `-lpcre2-8`.
+    ///
+    /// # Errors
+    /// What the compiler says, if it does not compile: they may not be there.
+    pub fn start_with(source: &str, libraries: &[&str]) -> Result<CPeer, String> {
+        Ok(CPeer::run(source, &mut Command::new(try_compile(source, &[], libraries)?)))
+    }
+
     /// Starts a program that has been compiled elsewhere, say against another version of PCP.
     ///
     /// # Panics
@@ -77,6 +85,15 @@ fn compile(source: &str) -> PathBuf {
 }
 
 fn compile_with(source: &str, options: &[&str], libraries: &[&str]) -> PathBuf {
+    try_compile(source, options, libraries).unwrap_or_else(|why| {
+        panic!(
+            "cannot compile {source}:\n{why}\nThis needs a C compiler and PCP's libraries with their headers \
+             (Debian: gcc libpcp3-dev libpcp-pmda3-dev). Run ./test, which installs them."
+        )
+    })
+}
+
+fn try_compile(source: &str, options: &[&str], libraries: &[&str]) -> Result<PathBuf, String> {
     let source = repository().join(source);
     let stem = source.file_stem().expect("a source has a name").to_string_lossy();
     let program = scratch_dir().join(format!("c-{stem}"));
@@ -85,7 +102,7 @@ fn compile_with(source: &str, options: &[&str], libraries: &[&str]) -> PathBuf {
     let _turn = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
     let modified = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
     if modified(&program).is_some_and(|built| modified(&source).is_some_and(|written| written < built)) {
-        return program;
+        return Ok(program);
     }
     let fresh = program.with_extension(std::process::id().to_string());
     let output = Command::new("cc")
@@ -95,17 +112,12 @@ fn compile_with(source: &str, options: &[&str], libraries: &[&str]) -> PathBuf {
         .args([&fresh, &source])
         .args(libraries)
         .output();
-    let why = match output {
+    match output {
         Ok(output) if output.status.success() => {
             std::fs::rename(&fresh, &program).expect("both are in the same directory");
-            return program;
+            Ok(program)
         }
-        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
-        Err(error) => format!("cc: {error}"),
-    };
-    panic!(
-        "cannot compile {}:\n{why}\nThis needs a C compiler and PCP's libraries with their headers \
-         (Debian: gcc libpcp3-dev libpcp-pmda3-dev). Run ./test, which installs them.",
-        source.display()
-    );
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Err(format!("cc: {error}")),
+    }
 }

@@ -38,7 +38,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use pcp_derive::{DerivedContext, Dialect, Registry};
-use pcp_ids::{IdMap, IdsError};
+use pcp_ids::{IdMap, IdsError, Settling};
 use pcp_model::{Desc, InDom, InstanceValue, PmError, Pmid};
 use pcp_pmda::{Call, ClientId};
 
@@ -63,6 +63,8 @@ pub(crate) struct Derived {
     domain: u16,
     /// Names and their numbers, for ever.
     ids: IdMap,
+    /// What was read of them, until it is sure to be on disk.
+    pub settling: Settling,
     dialect: Dialect,
     /// The usable definitions; PMIDs in it are the engine's own.
     registry: Arc<Registry>,
@@ -127,14 +129,16 @@ impl Derived {
     /// No definitions yet. Numbers of names are kept in `dir`, or in memory only.
     ///
     /// # Errors
-    /// Those of [`IdMap::load`].
+    /// Those of [`IdMap::begin`].
     pub(crate) fn open(config: DerivedConfig, dir: Option<&Path>, domain: u16) -> Result<Derived, IdsError> {
         let file = dir.map(|dir| dir.join(InDom::new(domain, DERIVED_NAMES).to_string()));
         let dialect = Dialect::default();
+        let (ids, settling) = IdMap::begin(file.as_deref(), DERIVED_CLUSTERS.len() as i32 * ITEMS - 1)?;
         Ok(Derived {
             catalogue: Arc::default(),
             domain,
-            ids: IdMap::load(file.as_deref(), DERIVED_CLUSTERS.len() as i32 * ITEMS - 1)?,
+            ids,
+            settling,
             dialect,
             registry: Arc::new(Registry::new(dialect)),
             binder: DerivedContext::new(),

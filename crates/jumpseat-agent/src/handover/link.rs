@@ -28,6 +28,8 @@ pub(crate) struct Handover {
     link: Mutex<Option<Link>>,
     /// What the agent before has left, and nobody has asked for yet.
     found: Mutex<Vec<(Spot, OwnedFd)>>,
+    /// The keeper was told to begin, and its answer not waited for yet.
+    begins: Mutex<bool>,
     /// What is held.
     held: Mutex<Vec<Spot>>,
     /// The agent runs: what it closes is closed for good.
@@ -103,6 +105,7 @@ impl Handover {
         Handover {
             link: Mutex::new(Some(link)),
             found: Mutex::default(),
+            begins: Mutex::default(),
             held: Mutex::default(),
             runs: AtomicBool::new(false),
         }
@@ -113,11 +116,27 @@ impl Handover {
         matches!(&*lock(&self.link), Some(Link::Keeper(_)))
     }
 
-    /// Gets what the agent before has left. For the time when this agent is the only one of its state directory.
+    /// Has what the agent before has left fetched. For the time when this agent is the only one of its state directory.
     pub(crate) fn begin(&self) {
+        let begun = match &*lock(&self.link) {
+            Some(Link::Keeper(keeper)) => wire::send(keeper, Word::Begin, "", None),
+            None | Some(Link::Systemd(_)) => Ok(()),
+        };
+        match begun {
+            Ok(()) => *lock(&self.begins) = true,
+            Err(error) => self.lose(&error),
+        }
+    }
+
+    /// Gets it, the first time that it is needed: the keeper has had time meanwhile to become a process that answers.
+    fn begun(&self) {
+        let mut begins = lock(&self.begins);
+        if !std::mem::take(&mut *begins) {
+            return;
+        }
         let found = match &*lock(&self.link) {
             None => return,
-            Some(Link::Keeper(keeper)) => ask(keeper, Word::Begin, "", None),
+            Some(Link::Keeper(keeper)) => answer(keeper),
             Some(Link::Systemd(_)) => Ok(std::mem::take(&mut *lock(&self.found))),
         };
         match found {
@@ -135,6 +154,7 @@ impl Handover {
 
     /// The agent listens everywhere: gives up what was left and is not configured any more.
     pub(crate) fn settle(&self) {
+        self.begun();
         let unclaimed = std::mem::take(&mut *lock(&self.found));
         for (spot, _) in unclaimed {
             if let Spot::Unix { path, file } = &spot
@@ -154,6 +174,7 @@ impl Handover {
 
     /// How many listeners the next agent would get.
     pub(crate) fn held(&self) -> usize {
+        self.begun();
         lock(&self.held).len()
     }
 
@@ -169,12 +190,14 @@ impl Handover {
 
 impl Keep for Handover {
     fn take(&self, fits: &dyn Fn(&Spot) -> bool) -> Option<(Spot, OwnedFd)> {
+        self.begun();
         let mut found = lock(&self.found);
         let place = found.iter().position(|(spot, _)| fits(spot))?;
         Some(found.swap_remove(place))
     }
 
     fn hold(&self, spot: &Spot, listener: BorrowedFd<'_>) {
+        self.begun();
         let held = match &*lock(&self.link) {
             None => return,
             Some(Link::Keeper(keeper)) => {
@@ -189,6 +212,7 @@ impl Keep for Handover {
     }
 
     fn forget(&self, spot: &Spot) {
+        self.begun();
         lock(&self.held).retain(|held| held != spot);
         let forgotten = match &*lock(&self.link) {
             None => return,
@@ -214,6 +238,11 @@ fn ask(
     listener: Option<BorrowedFd<'_>>,
 ) -> io::Result<Vec<(Spot, OwnedFd)>> {
     wire::send(keeper, word, text, listener)?;
+    answer(keeper)
+}
+
+/// What a keeper lists for an answer.
+fn answer(keeper: &UnixStream) -> io::Result<Vec<(Spot, OwnedFd)>> {
     let mut listed = Vec::new();
     loop {
         match wire::receive(keeper)? {

@@ -4,12 +4,13 @@ use std::fmt::Display;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::lines::{Join, Parser, Piece, Splitter, repair};
+use super::lines::{Join, Parser, Piece, Splitter, is_text, repair};
 use super::stats::FollowStats;
 use crate::delivery::{ConnId, Reason};
 use crate::event::{Event, Limits, Refusal};
 use crate::lanes::{Arrival, LaneId, Lanes, Numbered};
 use crate::registry::Taker;
+use memchr::memrchr;
 use pcp_model::Timestamp;
 use pcp_net::Limiter;
 
@@ -58,6 +59,17 @@ impl<'a> Chunk<'a> {
     }
 }
 
+/// What is known of a piece besides its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    /// When it was read.
+    arrived: Timestamp,
+    /// The number behind it, if it has one.
+    number: Option<Numbered>,
+    /// It was looked at, and is a text as it is.
+    is_text: bool,
+}
+
 /// How the lines of a table are read.
 #[derive(Debug)]
 pub(super) struct Format {
@@ -102,13 +114,17 @@ impl Stream {
     ) -> usize {
         let (mut at, before) = (0, self.reached(sink));
         let seam = self.seam(before);
+        // All lines at once, as one by one it takes as long as to parse them: when there is one.
+        let mut are_texts = None;
         while !sink.lanes.is_stuck()
             && let Some(piece) = match &format.join {
                 None => self.splitter.next(input.bytes, &mut at, format.limits.max_line),
                 Some(join) => self.splitter.next_record(input.bytes, &mut at, join, seam),
             }
         {
-            self.piece(piece, (input.arrived, self.behind(at)), format, sink, place);
+            let is_text = *are_texts.get_or_insert_with(|| is_text(lines_of(input.bytes)));
+            let read = Read { arrived: input.arrived, number: self.behind(at), is_text };
+            self.piece(piece, read, format, sink, place);
         }
         if sink.lanes.is_stuck() {
             // The caller gives the rest again, possibly from another buffer.
@@ -171,7 +187,8 @@ impl Stream {
             }
             Some(join) => self.splitter.last_record(rest.bytes, &mut at, join, seam),
         } {
-            self.piece(piece, (rest.arrived, self.behind(at)), format, sink, place);
+            let read = Read { arrived: rest.arrived, number: self.behind(at), is_text: false };
+            self.piece(piece, read, format, sink, place);
         }
         self.consumed(rest.bytes.len(), before, sink);
     }
@@ -188,7 +205,8 @@ impl Stream {
         let (mut at, before) = (0, self.reached(sink));
         let mut ended = self.splitter.end_record(rest.bytes, &mut at);
         while let Some(piece) = ended {
-            self.piece(piece, (rest.arrived, self.behind(at)), format, sink, place);
+            let read = Read { arrived: rest.arrived, number: self.behind(at), is_text: false };
+            self.piece(piece, read, format, sink, place);
             // Blank lines behind it.
             let join = format.join.as_ref();
             ended = join.and_then(|join| self.splitter.next_record(rest.bytes, &mut at, join, None));
@@ -200,21 +218,20 @@ impl Stream {
     fn piece(
         &mut self,
         piece: Piece<'_>,
-        (arrived, number): (Timestamp, Option<Numbered>),
+        read: Read,
         format: &mut Format,
         sink: &mut Sink,
         place: &dyn Display,
     ) {
-        let arrived = (arrived, number);
         let result = match piece {
             Piece::Cut(_) if !format.limits.truncate => {
                 Err(Refusal::at(format.longest(), Reason::OversizeLine, "a line longer than the limit"))
             }
-            piece => self.record(piece, arrived, format, sink),
+            piece => self.record(piece, read, format, sink),
         };
         if let Err(refusal) = result {
             // One that was refused before it was read again has counted.
-            if !number.is_some_and(|number| sink.lanes.covers(self.lane, number)) {
+            if !read.number.is_some_and(|number| sink.lanes.covers(self.lane, number)) {
                 self.reject(refusal, sink, place);
             }
         }
@@ -224,7 +241,7 @@ impl Stream {
     fn record(
         &mut self,
         piece: Piece<'_>,
-        (arrived, number): (Timestamp, Option<Numbered>),
+        Read { arrived, number, is_text }: Read,
         format: &mut Format,
         sink: &mut Sink,
     ) -> Result<(), Refusal> {
@@ -235,7 +252,8 @@ impl Stream {
             Piece::Line(line) | Piece::Record(line) | Piece::Part(line) => line,
         };
         // JSON says in its own words what is wrong; other lines are better kept with a mark than lost.
-        let (line, repaired) = if parser.repairs() { repair(line, scratch) } else { (line, false) };
+        let (line, repaired) =
+            if is_text || !parser.repairs() { (line, false) } else { repair(line, scratch) };
         if repaired && let Some(slot) = stats.slot(self.slot) {
             slot.repaired.fetch_add(1, Ordering::Relaxed);
         }
@@ -285,6 +303,11 @@ impl Stream {
             );
         }
     }
+}
+
+/// The bytes up to the last newline.
+fn lines_of(bytes: &[u8]) -> &[u8] {
+    memrchr(b'\n', bytes).map_or(&[], |end| &bytes[..end])
 }
 
 /// What is left of a cut line without the half character at its end, if there is one.

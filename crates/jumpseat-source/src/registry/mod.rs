@@ -50,6 +50,7 @@ use jumpseat_log::{LogDir, SourceLog};
 use leaf::{LeafNames, type_of_word};
 use names::{Cap, Giving, Kind, Names, NoId};
 use pcp_event::filter::FieldResolver;
+use pcp_ids::Settling;
 use pcp_model::{Inst, Pmid, ValueType};
 use pcp_net::{Limiter, Who};
 use recycle::Gone;
@@ -200,13 +201,31 @@ impl Registry {
     /// # Errors
     /// [`RegistryError`] when a file cannot be read, created or is not what this agent wrote.
     pub fn open(config: &RegistryConfig) -> Result<(Arc<Registry>, Receiver<Definition>), RegistryError> {
+        let (registry, definitions, settling) = Registry::begin(config)?;
+        settling
+            .finish()
+            .map_err(|error| RegistryError::File { file: format!("{}.*", config.domain), error })?;
+        Ok((registry, definitions))
+    }
+
+    /// The same for who has other things to do until what was read is sure to be on disk: before that nobody may be given an id.
+    ///
+    /// # Errors
+    /// As [`Registry::open`].
+    pub fn begin(
+        config: &RegistryConfig,
+    ) -> Result<(Arc<Registry>, Receiver<Definition>, Settling), RegistryError> {
         let (announce, definitions) = unbounded();
+        let (sources, of_sources) = Names::load(config, config.max_sources, &announce)?;
+        let (types, of_types) = Names::load(config, config.max_types, &announce)?;
+        let (fields, of_fields) = Names::load(config, config.max_fields.min(MAX_FIELDS), &announce)?;
+        let (spans, of_spans) = Names::load(config, config.max_spans, &announce)?;
         let registry = Registry {
             domain: config.domain,
-            sources: Names::load(config, config.max_sources, &announce)?,
-            types: Names::load(config, config.max_types, &announce)?,
-            fields: Names::load(config, config.max_fields.min(MAX_FIELDS), &announce)?,
-            spans: Names::load(config, config.max_spans, &announce)?,
+            sources,
+            types,
+            fields,
+            spans,
             leaves: Mutex::default(),
             naming: Mutex::default(),
             descriptions: Descriptions::load(config.dir.as_deref(), config.domain),
@@ -231,7 +250,8 @@ impl Registry {
         registry.restore_sources()?;
         registry.keep_places();
         registry.announce_known()?;
-        Ok((Arc::new(registry), definitions))
+        let settling = of_sources.with(of_types).with(of_fields).with(of_spans);
+        Ok((Arc::new(registry), definitions, settling))
     }
 
     /// Has the records of all sources kept in these logs. Once, before there are any.

@@ -13,7 +13,7 @@ use super::config::{RegistryConfig, RegistryError};
 use super::definition::Definition;
 use super::recycle::{Gone, Uses, period};
 use super::taker::{Taken, Taker};
-use pcp_ids::{IdMap, IdsError, MAX_ID};
+use pcp_ids::{IdMap, IdsError, MAX_ID, Settling};
 use pcp_model::Inst;
 use pcp_net::Limiter;
 
@@ -94,15 +94,15 @@ pub(super) enum Cap {
 }
 
 impl<K: Kind> Names<K> {
-    /// Loads the id file. The core is told of nothing yet.
+    /// Loads the id file, which is settled on disk later. The core is told of nothing yet.
     pub(super) fn load(
         config: &RegistryConfig,
         cap: usize,
         announce: &Sender<Definition>,
-    ) -> Result<Names<K>, RegistryError> {
+    ) -> Result<(Names<K>, Settling), RegistryError> {
         let file = format!("{}.{}", config.domain, K::SERIAL);
         let path = config.dir.as_ref().map(|dir| dir.join(&file));
-        let ids = IdMap::load(path.as_deref(), K::MAX_ID)
+        let (ids, settling) = IdMap::begin(path.as_deref(), K::MAX_ID)
             .map_err(|error| RegistryError::File { file: file.clone(), error })?;
         let table = Table {
             ids,
@@ -117,7 +117,8 @@ impl<K: Kind> Names<K> {
         };
         let (overflow, over_share, recycled) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let table = Mutex::new(table);
-        Ok(Names { cap, overflow, over_share, recycled, file, table, kind: PhantomData })
+        let names = Names { cap, overflow, over_share, recycled, file, table, kind: PhantomData };
+        Ok((names, settling))
     }
 
     /// Most names.

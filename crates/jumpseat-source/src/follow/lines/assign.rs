@@ -11,7 +11,7 @@ use jumpseat_wire::severity;
 use pcp_model::Timestamp;
 
 /// Puts members of a line into an event.
-pub struct Assign<'a> {
+pub(super) struct Assign<'a> {
     /// The line.
     pub line: &'a [u8],
     /// How long things may be.
@@ -29,7 +29,7 @@ pub struct Assign<'a> {
 impl Assign<'_> {
     /// Takes a member. `at` is the value's place in the line; `typed` says whether text that is a number is one. As
     /// on the ingest socket, only the first member of each meaning counts, any further one is a field.
-    pub fn member(
+    pub(super) fn member(
         &self,
         event: &mut Event,
         name: Text,
@@ -37,13 +37,26 @@ impl Assign<'_> {
         at: usize,
         typed: bool,
     ) -> Result<(), Refusal> {
+        let meaning = self.names.meaning(event.text(self.line, name));
+        self.take(meaning, event, name, (value, at, typed))
+    }
+
+    /// Takes a member whose name is known to mean this.
+    #[inline]
+    pub(super) fn take(
+        &self,
+        meaning: Meaning,
+        event: &mut Event,
+        name: Text,
+        (value, at, typed): (Text, usize, bool),
+    ) -> Result<(), Refusal> {
         if name.len() > MAX_FIELD_NAME {
             if !self.limits.truncate {
                 return Err(Refusal::at(at, Reason::OversizeField, "a name longer than 128 bytes"));
             }
             event.truncated = true;
         }
-        let meaning = self.names.meaning(event.text(self.line, name)).unless_taken(event);
+        let meaning = meaning.unless_taken(event);
         let bytes = event.text(self.line, value);
         // What the value cannot be, such as a phase that is no word for one, is kept as a text.
         match meaning {

@@ -2,11 +2,12 @@
 //!
 //! * `split` cuts bytes into lines, and with `join` and `stack` into records of several lines.
 //! * `json`, `logfmt`, `syslog`, `pattern`, `journal`, `nginx` and `apache` (with `access`), `klog`: a format each.
+//! * `walk`: an expression that takes one way along the line, by `scan` (runs of a set of bytes).
 //! * `head`: what a line of any form begins with, by `stamp` (times) and `level` (severities).
 //! * `assign` puts what has a name where it belongs, by `names` and `when`; `words` does so for what has a place.
 //!
 //! **Cost:** nothing is allocated for a line once the event's vectors have grown. JSON and logfmt are one pass over the
-//! line; `plain` is one search of the regular expression, in time linear in the line.
+//! line; `plain` is one walk along it, or one search of the regular expression, in time linear in the line.
 
 mod access;
 mod apache;
@@ -21,10 +22,12 @@ mod logfmt;
 mod names;
 mod nginx;
 mod pattern;
+mod scan;
 mod split;
 mod stack;
 mod stamp;
 mod syslog;
+mod walk;
 mod when;
 mod words;
 
@@ -125,7 +128,8 @@ impl Parser {
             FormatName::Apache => Parser::Apache(rules),
             FormatName::Klog => Parser::Klog(rules),
             FormatName::Plain => {
-                Parser::Plain(Box::new(Pattern::new(reading.pattern.unwrap_or_default())?), rules)
+                let pattern = Pattern::with_names(reading.pattern.unwrap_or_default(), &rules.names)?;
+                Parser::Plain(Box::new(pattern), rules)
             }
         })
     }
@@ -233,10 +237,15 @@ fn add_lines(record: &[u8], first: usize, rest: &[u8], event: &mut Event) {
     event.message = Some(Text::of_arena(begin, event.arena.len()));
 }
 
+/// Whether bytes are what texts of PCP can hold: UTF-8 without NUL.
+pub fn is_text(bytes: &[u8]) -> bool {
+    memchr(0, bytes).is_none() && simdutf8::basic::from_utf8(bytes).is_ok()
+}
+
 /// Makes a line what texts of PCP can hold: UTF-8 without NUL. What is neither becomes U+FFFD. Gives the line and whether
 /// it had to be changed.
 pub fn repair<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> (&'a [u8], bool) {
-    if memchr(0, line).is_none() && std::str::from_utf8(line).is_ok() {
+    if is_text(line) {
         return (line, false);
     }
     scratch.clear();

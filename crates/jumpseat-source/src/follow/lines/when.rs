@@ -1,4 +1,9 @@
 //! Times in lines: with a format as `strptime(3)` takes it, or in one of the usual forms.
+//!
+//! The machine's zone is looked for when the first time without one comes: to look a zone up is to list the directories of the time
+//! zone database first (180 system calls), and most lines have one.
+
+use std::sync::OnceLock;
 
 use jiff::civil::DateTime;
 use jiff::fmt::strtime::BrokenDownTime;
@@ -12,13 +17,16 @@ const BAD: &str = "not a time in one of the usual forms: say how it is written w
 const NOT_AS_TOLD: &str = "not a time as time_format says";
 /// Longest time without a zone, in bytes: with more digits than nanoseconds it is something else.
 const LONGEST_WITHOUT_ZONE: usize = 39;
+/// Length of a request's time.
+const REQUEST: usize = "22/Nov/2026:16:00:00 +0000".len();
 const RANGE: &str = "a time with a part out of its range";
 
 /// How times are written. Those without a zone are in the machine's.
 #[derive(Clone, Debug)]
 pub struct When {
     format: Option<Box<str>>,
-    zone: TimeZone,
+    /// The machine's, once it is needed, if the table names none.
+    zone: OnceLock<TimeZone>,
 }
 
 impl When {
@@ -39,7 +47,7 @@ impl When {
                 return Err(format!("{format:?} has no part of a time, such as %Y-%m-%d %H:%M:%S"));
             }
         }
-        Ok(When { format: format.map(Into::into), zone: TimeZone::system() })
+        Ok(When { format: format.map(Into::into), zone: OnceLock::new() })
     }
 
     /// The same with another zone than the machine's, by its name in the time zone database.
@@ -52,7 +60,7 @@ impl When {
                 "{name:?} is not in the time zone database: write one such as \"UTC\" or \"Europe/Berlin\""
             )
         })?;
-        Ok(When { zone, ..self })
+        Ok(When { zone: zone.into(), ..self })
     }
 
     /// A time that is a number: since the epoch, or what the format makes of it.
@@ -80,9 +88,7 @@ impl When {
             return self.formatted(format, text, now).ok_or(NOT_AS_TOLD);
         }
         match text {
-            [b'0'..=b'9', b'0'..=b'9', b'/', ..] => {
-                self.formatted("%d/%b/%Y:%H:%M:%S %z", text, now).ok_or(BAD)
-            }
+            [b'0'..=b'9', b'0'..=b'9', b'/', ..] => self.request(text, now).ok_or(BAD),
             [_, _, _, _, b'/', ..] => self.formatted("%Y/%m/%d %H:%M:%S%.f", text, now).ok_or(BAD),
             [_, _, _, _, b'-', ..] => self.rfc3339(text),
             [first, ..] if first.is_ascii_alphabetic() => self.syslog(text, now).ok_or(BAD),
@@ -97,6 +103,19 @@ impl When {
             return None;
         }
         self.assemble(&parts, now)
+    }
+
+    /// `22/Nov/2026:16:00:00 +0000`, as web servers log requests.
+    fn request(&self, text: &[u8], now: Timestamp) -> Option<Timestamp> {
+        // All but every one has this length, and there is nothing to ask strptime for.
+        if text.len() == REQUEST
+            && let Some((parts, REQUEST)) = stamp::scan(text)
+            && parts.offset.is_some()
+            && parts.second < 60
+        {
+            return self.assemble(&parts, now);
+        }
+        self.formatted("%d/%b/%Y:%H:%M:%S %z", text, now)
     }
 
     /// The time that a text begins with, and its length.
@@ -183,11 +202,15 @@ impl When {
     }
 
     fn civil(&self, time: Timestamp) -> Option<DateTime> {
-        Some(self.zone.to_datetime(to_jiff(time)?))
+        Some(self.zone().to_datetime(to_jiff(time)?))
     }
 
     fn local(&self, civil: DateTime) -> Option<Timestamp> {
-        self.zone.to_timestamp(civil).ok().map(from_jiff)
+        self.zone().to_timestamp(civil).ok().map(from_jiff)
+    }
+
+    fn zone(&self) -> &TimeZone {
+        self.zone.get_or_init(TimeZone::system)
     }
 }
 
@@ -207,7 +230,7 @@ mod tests {
     const NOW: Timestamp = Timestamp { sec: 1_795_180_566, nsec: 0 };
 
     fn read(format: Option<&str>, zone_hours: i8, text: &str) -> Result<String, &'static str> {
-        let zone = TimeZone::fixed(jiff::tz::Offset::constant(zone_hours));
+        let zone = TimeZone::fixed(jiff::tz::Offset::constant(zone_hours)).into();
         let when = When { zone, ..When::new(format).expect("a good format") };
         let time = when.read(text.as_bytes(), NOW)?;
         Ok(to_jiff(time).expect("in range").to_string())
