@@ -61,14 +61,14 @@ impl Client {
         let mut arrived = FetchGroup::host(&agent.address.to_string()).expect("it listens");
         let count = loop {
             // The source is there once its first event is.
-            match arrived.item("jumpseat.source.received", Some("probe"), Scale::None) {
+            match arrived.item("jumpseat.source.received", Some("probe"), Scale::Instant) {
                 Ok(count) => break count,
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
         };
         let mut eight = FetchGroup::host(&agent.address.to_string()).expect("it listens");
         for leaf in ["received", "bytes", "missed", "delivered", "queued", "memory", "readers", "truncated"] {
-            let item = eight.item::<u64>(&format!("jumpseat.source.{leaf}"), Some("probe"), Scale::None);
+            let item = eight.item::<u64>(&format!("jumpseat.source.{leaf}"), Some("probe"), Scale::Instant);
             item.expect("each source has it");
         }
         Client { sender, arrived, count, eight }

@@ -278,7 +278,11 @@ impl BatchHead {
 
 /// Appends where records end.
 pub(crate) fn put_ends(out: &mut Vec<u8>, ends: &[u32]) {
-    out.extend(ends.iter().flat_map(|end| end.to_be_bytes()));
+    let start = out.len();
+    out.resize(start + 4 * ends.len(), 0);
+    for (bytes, end) in out[start..].chunks_exact_mut(4).zip(ends) {
+        bytes.copy_from_slice(&end.to_be_bytes());
+    }
 }
 
 /// Where records end, if each is long enough and the last one ends where they all do.

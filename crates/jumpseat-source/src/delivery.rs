@@ -4,6 +4,7 @@ use crossbeam_channel::Receiver;
 
 use super::origin::{Labels, Origin};
 use super::registry::Definition;
+use super::spares::Spares;
 use jumpseat_log::Mark;
 use pcp_event::batch::Batch;
 use pcp_model::{Inst, Timestamp};
@@ -207,6 +208,8 @@ pub struct Delivery {
     pub origin: Option<Box<Origin>>,
     /// What else is known of the source, for its labels, if that is news.
     pub labels: Option<Box<Labels>>,
+    /// Where the batch's memory goes when it is not needed any more.
+    pub home: Option<Spares>,
 }
 
 /// The core's end of both channels.

@@ -3,6 +3,7 @@
 
 use super::clock::Offset;
 use super::delivery::Reason;
+use super::ndjson::{MemberId, Outline};
 use pcp_event::{EventFlags, Param};
 use pcp_model::Timestamp;
 
@@ -95,6 +96,15 @@ pub struct Field {
     pub name: Text,
     /// Its value.
     pub value: Value,
+    /// Its name's place in [`Event::outline`].
+    pub member: Option<MemberId>,
+}
+
+impl Field {
+    /// A field of this name.
+    pub const fn new(name: Text, value: Value) -> Field {
+        Field { name, value, member: None }
+    }
 }
 
 /// Most arena memory kept from event to event.
@@ -128,6 +138,8 @@ pub struct Event {
     pub truncated: bool,
     /// Texts that are not in the input as they are.
     pub arena: Vec<u8>,
+    /// The names in the events before.
+    pub(crate) outline: Outline,
 }
 
 impl Event {
@@ -143,6 +155,7 @@ impl Event {
         self.message = None;
         self.source = None;
         self.fields.clear();
+        self.outline.renew();
         self.truncated = false;
         self.arena.clear();
         if self.arena.capacity() > KEEP {

@@ -49,6 +49,7 @@ pub mod rules;
 pub mod setting;
 pub mod size;
 pub mod socket;
+mod spares;
 mod start;
 pub mod tracefs;
 
@@ -63,6 +64,7 @@ pub use registry::{Definition, Registry, RegistryConfig};
 pub use rules::Rules;
 pub use setting::{InvalidKey, InvalidValue};
 pub use size::ByteSize;
+pub use spares::Spares;
 pub use start::StartError;
 
 /// The examples of README.md are tests.

@@ -1,7 +1,7 @@
 //! The ingest socket: a thread with a mio event loop that serves all connections.
 //!
-//! Connections take turns: each gets one read of up to 256 KiB a round, then everything is handed over,
-//! so that no sender can starve the others or delay their records. A connection holds memory of its
+//! Connections take turns: each gets one read of up to 256 KiB a round. Everything is handed over when there is nothing more to
+//! read, and each millisecond, so that no sender can starve the others or delay their records. A connection holds memory of its
 //! own only for an incomplete line and for replies not yet read; both are bounded.
 //!
 //! **Cost:** two system calls a round and connection (one to find that there is no more). Bytes are
@@ -37,6 +37,8 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 const READ_BYTES: usize = 256 * 1024;
 /// What a frame has besides its payload, which is bounded like a line.
 const FRAME_HEAD: usize = 16;
+/// How long records may wait for others while there is more to read.
+const FLUSH: Duration = Duration::from_millis(1);
 /// Replies a client may leave unread before it is dropped.
 const MAX_UNREAD: usize = 64 * 1024;
 /// An incomplete line's buffer is given back when it was larger than this.
@@ -159,6 +161,8 @@ struct Service {
     kept: u32,
     /// Those that may have something to read, each once.
     ready: VecDeque<usize>,
+    /// When everything was handed over last.
+    flushed: Instant,
     /// Those of senders that are to be told what is committed.
     telling: VecDeque<usize>,
     /// Those that have only to read their summary.
@@ -195,6 +199,7 @@ impl Service {
             conns: Slab::new(),
             kept: 0,
             ready: VecDeque::new(),
+            flushed: Instant::now(),
             telling: VecDeque::new(),
             closing: Vec::new(),
             accept_at: None,
@@ -240,10 +245,12 @@ impl Service {
                 self.accept();
             }
             self.round();
-            // Everything of a round leaves before the next wait, so that no record is as old as its connection is slow.
-            self.shared.lanes.flush();
             self.keep();
-            self.tell();
+            if self.is_flush_due() {
+                self.shared.lanes.flush();
+                self.flushed = Instant::now();
+                self.tell();
+            }
             self.close_lingering();
         }
         // What was already read is not lost because of the stop.
@@ -261,6 +268,12 @@ impl Service {
         // A connection that sends nothing keeps its source, too.
         let keep = (!self.conns.is_empty()).then(|| self.shared.lanes.period());
         [accept, retry, linger, keep].into_iter().flatten().min()
+    }
+
+    /// Everything leaves before the next wait, so that no record is as old as its connection is slow. As long as there is more
+    /// to read, it is once in a while: a batch is the larger, and the cheaper for an event, the more has come of its source.
+    fn is_flush_due(&self) -> bool {
+        self.ready.is_empty() || self.flushed.elapsed() >= FLUSH
     }
 
     /// Keeps the sources of all connections, once an epoch.

@@ -33,7 +33,13 @@ const LONGEST: usize = 13;
 
 impl Severity {
     /// The usual spellings of a severity in any case, such as `WARN` or `err`. `None` for other words.
+    #[inline]
     pub fn from_word(word: &[u8]) -> Option<Severity> {
+        // Nearly all are in lower case.
+        Severity::from_lower(word).or_else(|| Severity::from_mixed(word))
+    }
+
+    fn from_mixed(word: &[u8]) -> Option<Severity> {
         if word.len() > LONGEST {
             return None;
         }
@@ -41,7 +47,12 @@ impl Severity {
         let lower = &mut lower[..word.len()];
         lower.copy_from_slice(word);
         lower.make_ascii_lowercase();
-        Some(match &*lower {
+        Severity::from_lower(lower)
+    }
+
+    #[inline]
+    fn from_lower(word: &[u8]) -> Option<Severity> {
+        Some(match word {
             b"emergency" | b"emerg" | b"panic" => Severity::Emergency,
             b"alert" => Severity::Alert,
             b"critical" | b"crit" | b"fatal" => Severity::Critical,

@@ -254,7 +254,30 @@ pub(crate) fn write_param<E: ByteOrder>(out: &mut [u8], pmid: Pmid, param: &Para
         Param::I64(v) => E::write_i64(value, v),
         Param::U64(v) => E::write_u64(value, v),
         Param::Double(v) => E::write_f64(value, v),
-        Param::String(bytes) | Param::Aggregate(bytes) => value[..bytes.len()].copy_from_slice(bytes),
+        Param::String(bytes) | Param::Aggregate(bytes) => copy_text(value, bytes),
+    }
+}
+
+/// Copies a text to the start of `out`, which is not shorter. Most are so short that a call would cost more than the copy.
+#[inline(always)]
+fn copy_text(out: &mut [u8], text: &[u8]) {
+    match text.len() {
+        // Two words that overlap.
+        8..=16 => copy_ends::<8>(out, text),
+        4..=7 => copy_ends::<4>(out, text),
+        len => out[..len].copy_from_slice(text),
+    }
+}
+
+/// Copies a text of `N` to twice as many bytes.
+#[inline(always)]
+fn copy_ends<const N: usize>(out: &mut [u8], text: &[u8]) {
+    let out = &mut out[..text.len()];
+    if let (Some(to), Some(from)) = (out.first_chunk_mut::<N>(), text.first_chunk()) {
+        *to = *from;
+    }
+    if let (Some(to), Some(from)) = (out.last_chunk_mut::<N>(), text.last_chunk()) {
+        *to = *from;
     }
 }
 
@@ -280,6 +303,19 @@ mod tests {
             (0x8000_0001, "missed"),
         ] {
             assert_eq!(EventFlags(flags).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn texts_of_all_lengths_are_padded_with_zeros() {
+        let text: Vec<u8> = (1..=40).collect();
+        for len in 0..=text.len() {
+            let param = Param::String(&text[..len]);
+            let mut out = vec![0xff; param.packed_len()];
+            write_param::<byteorder::BigEndian>(&mut out, Pmid(7), &param);
+            let mut expected = Vec::new();
+            put_param::<byteorder::BigEndian>(&mut expected, Pmid(7), &param);
+            assert_eq!(out, expected, "{len}");
         }
     }
 

@@ -315,7 +315,10 @@ impl State {
         // of them at once. Room for open spans is made at the cost of any source, so all are needed, not only this.
         self.spans.batch(&mut self.sources, inst, &delivery.batch, &self.fields);
         if let Some(source) = self.sources.get_mut(inst) {
-            source.log.append(delivery.batch);
+            let rest = source.log.absorb(delivery.batch);
+            if let Some(home) = delivery.home {
+                home.give_back(rest);
+            }
             // The others' evictions take from the same: there may be many logs, and there is one turn.
             self.turn.work = source.log.work();
         }

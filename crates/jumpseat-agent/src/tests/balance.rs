@@ -205,6 +205,7 @@ impl Bench {
             peer: None,
             origin: None,
             labels: None,
+            home: None,
         };
         self.out.try_send(delivery).unwrap();
         self.core.state.drain();
@@ -415,6 +416,7 @@ fn an_absurd_loss_balances_too() {
             peer: None,
             origin: None,
             labels: None,
+            home: None,
         };
         bench.out.try_send(delivery).unwrap();
         bench.core.state.drain();

@@ -179,6 +179,7 @@ impl Life {
             peer: None,
             origin: None,
             labels: None,
+            home: None,
         };
         self.out.try_send(delivery).unwrap();
         self.core.state.drain();

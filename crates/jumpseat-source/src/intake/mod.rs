@@ -11,7 +11,7 @@ mod sender;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use memchr::memchr;
+use memchr::{memchr, memrchr};
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
@@ -22,7 +22,7 @@ use super::clock::{Offset, SenderClock};
 use super::delivery::{ConnId, Peer, Reason};
 use super::event::{Event, Limits, Refusal};
 use super::lanes::{Arrival, LaneId, Lanes, Numbered, StreamId};
-use super::ndjson::{self, Line};
+use super::ndjson::{self, Line, Utf8};
 use super::registry::{SourceRefused, Taker};
 use super::rings::Rings;
 use super::rings::file::Quota;
@@ -218,7 +218,7 @@ impl Intake {
                 _ => {
                     self.line += 1;
                     self.offset.adjust_to(self.clock);
-                    self.line((rest, false), arrived, shared, replies);
+                    self.line((rest, Utf8::Unknown, false), arrived, shared, replies);
                     self.count_bytes(self.lane, rest.len(), shared);
                 }
             }
@@ -265,6 +265,9 @@ impl Intake {
     ) -> usize {
         let max = shared.limits.max_line;
         let mut at = 0;
+        // Whole lines, and so whole characters, in one go: seldom anything else than UTF-8 comes.
+        let whole = memrchr(b'\n', input).map_or(0, |last| last + 1);
+        let utf8 = if ndjson::is_utf8(&input[..whole]) { Utf8::Known } else { Utf8::Unknown };
         // The bytes are told to the lanes in one go per call, not per line.
         let mut start_of_lane = 0;
         loop {
@@ -296,7 +299,7 @@ impl Intake {
                 if end > max {
                     self.oversized(&rest[..end], arrived, shared, replies);
                 } else {
-                    self.line((&rest[..end], false), arrived, shared, replies);
+                    self.line((&rest[..end], utf8, false), arrived, shared, replies);
                 }
                 // A control line has changed the source: what came before it is of the one before.
                 if lane != self.lane {
@@ -318,7 +321,7 @@ impl Intake {
     fn oversized(&mut self, line: &[u8], arrived: Timestamp, shared: &mut Shared, replies: &mut Vec<u8>) {
         let max = shared.limits.max_line;
         if shared.limits.truncate {
-            self.line((&line[..max.min(line.len())], true), arrived, shared, replies);
+            self.line((&line[..max.min(line.len())], Utf8::Unknown, true), arrived, shared, replies);
         } else {
             let refusal = Refusal::at(max, Reason::OversizeLine, "a line longer than the limit");
             let number = self.next_number();
@@ -329,12 +332,12 @@ impl Intake {
     /// Takes in a line, or with `cut` the beginning of a longer one.
     fn line(
         &mut self,
-        (line, cut): (&[u8], bool),
+        (line, utf8, cut): (&[u8], Utf8, bool),
         arrived: Timestamp,
         shared: &mut Shared,
         replies: &mut Vec<u8>,
     ) {
-        let parsed = ndjson::parse(line, &shared.limits, cut, &mut shared.event);
+        let parsed = ndjson::parse_checked((line, utf8), &shared.limits, cut, &mut shared.event);
         let is_event = !matches!(parsed, Ok(Line::Blank | Line::Control));
         let number = if is_event { self.next_number() } else { None };
         let result = match parsed {

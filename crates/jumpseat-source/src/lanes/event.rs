@@ -46,7 +46,11 @@ impl Lanes {
             record.known(WellKnown::Message, text(message));
         }
         for field in &event.fields {
-            record.field(event.text(input, field.name), event.param(input, field.value));
+            let (name, value) = (event.text(input, field.name), event.param(input, field.value));
+            match field.member.and_then(|member| event.outline.memo(member)) {
+                Some(memo) => record.kept(memo, name, value),
+                None => record.field(name, value),
+            }
         }
         if event.truncated {
             record.truncated();

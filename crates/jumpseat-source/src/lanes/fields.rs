@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::Write;
 use std::sync::Arc;
 
-use crate::registry::{FieldCache, FieldRef, Registry, Taker, WellKnown};
+use crate::registry::{FieldCache, FieldMemo, FieldRef, Registry, Taker, WellKnown};
 use pcp_event::Param;
 use pcp_model::{Pmid, ValueType};
 
@@ -76,6 +76,15 @@ impl FieldNames {
     #[inline]
     pub(super) fn own(&mut self, name: &[u8], value_type: ValueType) -> Option<Pmid> {
         match self.cache.field(name, value_type, self.taker) {
+            FieldRef::Own(pmid) => Some(pmid),
+            FieldRef::Folded => None,
+        }
+    }
+
+    /// The same where the name is kept, and with it what was found.
+    #[inline]
+    pub(super) fn kept(&mut self, memo: &FieldMemo, name: &[u8], value_type: ValueType) -> Option<Pmid> {
+        match self.cache.kept_field(memo, name, value_type, self.taker) {
             FieldRef::Own(pmid) => Some(pmid),
             FieldRef::Folded => None,
         }

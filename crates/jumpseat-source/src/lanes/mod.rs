@@ -1,7 +1,7 @@
 //! Lanes: for each source the batch being filled and its account, and the hand-over to the core.
 //!
 //! A source thread owns one [`Lanes`]. Every format writes its records the same way: [`Lanes::begin`], the
-//! parameters, [`Record::commit`]. They go straight into the batch, packed; a batch leaves when it has 64 KiB or when
+//! parameters, [`Record::commit`]. They go straight into the batch, packed; a batch leaves when it has 256 KiB or when
 //! the thread has nothing more to read ([`Lanes::flush`]), so that a lone event does not wait for company. Nothing
 //! here waits for the core for longer than the configured patience. What cannot be handed over is counted with the
 //! time of the loss, and told before the next delivery of that source.
@@ -23,7 +23,7 @@
 //! With a log on disk a batch is in a file before it is handed over, so that what a [`Lanes::flush`] has handed over survives
 //! the death of the process, and of the machine if the log is one that is synced with each batch.
 //!
-//! **Cost:** one allocation a batch. A record is one pass over its fields, a hash look-up each. Settings cost one
+//! **Cost:** one allocation a batch, none for large ones whose memory comes back from the core ([`crate::spares`]). A record is one pass over its fields, a hash look-up each. Settings cost one
 //! relaxed load a record while there are none, and the check of the time two comparisons.
 
 mod account;
@@ -388,11 +388,12 @@ impl Lanes {
     }
 
     /// Begins a record. It is part of its lane's batch, and counted, once [`Record::commit`] has returned `Ok`.
-    #[inline]
+    #[inline(always)] // so that what it is made of need not be put together in memory
     pub fn begin(&mut self, at: At) -> Record<'_> {
         self.keep(at.lane);
         let numbered = self.numbered.take();
         let Lane { batch, account, policy, .. } = &mut self.lanes[at.lane.0 as usize];
+        self.outbox.provide(batch, account);
         Record::new((at, numbered), batch, account, policy, &mut self.names, &mut self.outbox)
     }
 
@@ -466,12 +467,13 @@ impl Lanes {
             let Lanes { lanes, outbox, .. } = self;
             let Lane { batch, account, policy, .. } = &mut lanes[id.0 as usize];
             // A lane that still cannot go marks itself again, for the next flush.
-            outbox.hand_over(batch, account);
+            outbox.put_in(batch, account);
             if policy.holds_records() {
                 outbox.mark(account);
             }
         }
         self.outbox.give_back(waiting);
+        self.outbox.tell();
         self.outbox.sync();
         self.names.registry().tick();
     }

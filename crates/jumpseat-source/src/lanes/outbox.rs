@@ -17,6 +17,7 @@ use super::account::{LaneAccount, LaneId};
 use crate::delivery::{ConnId, Delivery};
 use crate::ledger;
 use crate::outlet::Starting;
+use crate::spares::Shelf;
 
 /// How often a full channel is looked at.
 const STEP: Duration = Duration::from_millis(1);
@@ -45,6 +46,10 @@ pub(super) struct Outbox {
     undurable: u64,
     /// For its memory.
     counters: Vec<(u32, u64)>,
+    /// Memory of batches that the core has done with.
+    shelf: Shelf,
+    /// Something was handed over since the core was woken last.
+    has_news: bool,
 }
 
 impl Outbox {
@@ -62,6 +67,23 @@ impl Outbox {
             unsynced: Vec::new(),
             undurable: 0,
             counters: Vec::new(),
+            shelf: Shelf::new(),
+            has_news: false,
+        }
+    }
+
+    /// Gives a lane's batch memory, if it has none.
+    #[inline]
+    pub(super) fn provide(&self, batch: &mut Batch, account: &LaneAccount) {
+        if batch.capacity() == 0 {
+            *batch = self.shelf.batch(account.expected());
+        }
+    }
+
+    /// Tells the core, if something was handed over.
+    pub(super) fn tell(&mut self) {
+        if std::mem::take(&mut self.has_news) {
+            (self.wake)();
         }
     }
 
@@ -113,6 +135,10 @@ impl Outbox {
 
     /// The lanes that were marked; none is any longer.
     pub(super) fn take_waiting(&mut self) -> Vec<LaneId> {
+        if self.marked.is_empty() {
+            // Nothing has come: what comes next may be long in coming.
+            self.shelf.clear();
+        }
         std::mem::take(&mut self.marked)
     }
 
@@ -123,9 +149,15 @@ impl Outbox {
         }
     }
 
-    /// Sends what a lane has. When that fails, its records become missed, or are kept, and the rest stays.
+    /// Sends what a lane has, and wakes the core. When that fails, its records become missed, or are kept, and the rest stays.
     pub(super) fn hand_over(&mut self, batch: &mut Batch, account: &mut LaneAccount) {
-        let Some(delivery) = account.delivery(batch) else { return };
+        self.put_in(batch, account);
+        self.tell();
+    }
+
+    /// The same without waking the core, which is to be [told](Outbox::tell) soon.
+    pub(super) fn put_in(&mut self, batch: &mut Batch, account: &mut LaneAccount) {
+        let Some(delivery) = account.delivery(batch, self.shelf.spares()) else { return };
         while self.starting.is_on() && self.out.is_full() && !self.keeps {
             (self.wake)();
             std::thread::sleep(STEP);
@@ -141,7 +173,7 @@ impl Outbox {
             Sent::Arrived => {
                 account.delivered();
                 self.is_moving = true;
-                (self.wake)();
+                self.has_news = true;
                 return;
             }
             Sent::Full(delivery) if self.keeps => account.take_back(delivery, batch),
@@ -182,8 +214,15 @@ impl Outbox {
         if let Some(loss) = &mut delivery.missed {
             loss.count = appended.lost;
         }
-        // Another thread may have taken the room: then this waits for the core, which never waits for a disk.
-        let is_closed = self.out.send(delivery).is_err();
+        let is_closed = match self.out.try_send(delivery) {
+            Ok(()) => false,
+            Err(TrySendError::Disconnected(_)) => true,
+            // Another thread has taken the room: then this waits for the core, which never waits for a disk.
+            Err(TrySendError::Full(delivery)) => {
+                (self.wake)();
+                self.out.send(delivery).is_err()
+            }
+        };
         drop(log_of_source);
         self.is_closed |= is_closed;
         if log.syncs_batches() && !self.unsynced.iter().any(|known| Arc::ptr_eq(known, log)) {

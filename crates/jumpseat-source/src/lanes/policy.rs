@@ -186,6 +186,7 @@ impl Policy {
         account: &mut LaneAccount,
         outbox: &mut Outbox,
     ) -> bool {
+        outbox.provide(batch, account);
         let released = self.held.as_mut().and_then(|held| held.release(until, batch));
         let Some((conn, numbered)) = released else { return false };
         if let Some(numbered) = numbered {

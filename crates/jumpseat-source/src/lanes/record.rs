@@ -7,7 +7,7 @@ use super::outbox::Outbox;
 use super::policy::{Policy, Verdict};
 use super::types::TypeSlot;
 use crate::delivery::Arrival;
-use crate::registry::WellKnown;
+use crate::registry::{FieldMemo, WellKnown};
 use pcp_event::batch::{Batch, RecordError, RecordWriter};
 use pcp_event::{EventFlags, Param};
 use pcp_model::Timestamp;
@@ -42,7 +42,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(
         (at, numbered): (At, Option<Numbered>),
         batch: &'a mut Batch,
@@ -56,7 +56,7 @@ impl<'a> Record<'a> {
     }
 
     /// Adds one of the fields that every agent has.
-    #[inline]
+    #[inline(always)]
     pub fn known(&mut self, field: WellKnown, value: Param<'_>) {
         self.writer.param(field.pmid(self.names.domain()), value);
     }
@@ -65,6 +65,15 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn field(&mut self, name: &[u8], value: Param<'_>) {
         match self.names.own(name, value.value_type()) {
+            Some(pmid) => self.writer.param(pmid, value),
+            None => self.fold(name, &value),
+        }
+    }
+
+    /// The same where the name is kept, and with it what was found.
+    #[inline]
+    pub(super) fn kept(&mut self, memo: &FieldMemo, name: &[u8], value: Param<'_>) {
+        match self.names.kept(memo, name, value.value_type()) {
             Some(pmid) => self.writer.param(pmid, value),
             None => self.fold(name, &value),
         }

@@ -82,17 +82,23 @@ fn what_is_held_waits_and_goes_whole() {
 fn a_full_batch_leaves_at_once_and_a_senders_loss_keeps_its_place() {
     let (mut lanes, deliveries, _) = lanes(1000);
     let lane = lanes.source(b"app").expect("source");
-    for sec in 0..4000 {
+    // A record without parameters has 24 bytes.
+    let full = BATCH_BYTES.div_ceil(24) as i64;
+    for sec in 1..full {
         write(&mut lanes, lane, 1, sec);
     }
-    assert!(!deliveries.is_empty());
-    lanes.missed(lane, 7, Timestamp::new(5000, 1));
-    write(&mut lanes, lane, 1, 5001);
+    assert!(deliveries.is_empty());
+    for sec in [full, full + 1] {
+        write(&mut lanes, lane, 1, sec);
+    }
+    assert_eq!(deliveries.len(), 1);
+    lanes.missed(lane, 7, Timestamp::new(50_000, 1));
+    write(&mut lanes, lane, 1, 50_001);
     lanes.flush();
     let all: Vec<Delivery> = deliveries.try_iter().collect();
-    assert_eq!(all.iter().map(|d| d.batch.len()).sum::<usize>(), 4001);
+    assert_eq!(all.iter().map(|d| d.batch.len()).sum::<usize>(), full as usize + 2);
     let last = all.last().expect("several");
-    assert_eq!(last.missed, Some(Loss { count: 7, received: 0, time: Timestamp::new(5000, 1) }));
+    assert_eq!(last.missed, Some(Loss { count: 7, received: 0, time: Timestamp::new(50_000, 1) }));
     assert_eq!((last.batch.len(), last.tallies.received), (1, 1));
     assert_eq!(lanes.source(b"app"), Ok(lane));
 }

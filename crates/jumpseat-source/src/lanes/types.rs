@@ -28,9 +28,39 @@ impl TypeSlot {
 pub(super) struct EventTypes {
     by_spelling: FxHashMap<Box<[u8]>, TypeSlot>,
     untyped: Option<TypeSlot>,
+    /// The spelling that came last.
+    last: LastSpelling,
     types: Vec<EventType>,
     /// When there were too many spellings, and they were forgotten.
     swept: u32,
+}
+
+/// A spelling, as most events have the type of the one before: a comparison instead of a hash.
+#[derive(Debug)]
+struct LastSpelling {
+    bytes: [u8; 32],
+    len: usize,
+    slot: TypeSlot,
+}
+
+impl Default for LastSpelling {
+    fn default() -> LastSpelling {
+        LastSpelling { bytes: [0; 32], len: 0, slot: TypeSlot::NONE }
+    }
+}
+
+impl LastSpelling {
+    #[inline]
+    fn slot(&self, name: &[u8]) -> Option<TypeSlot> {
+        (self.slot != TypeSlot::NONE && self.bytes.get(..self.len) == Some(name)).then_some(self.slot)
+    }
+
+    fn set(&mut self, name: &[u8], slot: TypeSlot) {
+        if let Some(bytes) = self.bytes.get_mut(..name.len()) {
+            bytes.copy_from_slice(name);
+            (self.len, self.slot) = (name.len(), slot);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -55,12 +85,17 @@ impl EventTypes {
         source: Inst,
         event_type: Option<&[u8]>,
     ) -> TypeSlot {
-        let known = match event_type {
-            Some(name) => self.by_spelling.get(name),
-            None => self.untyped.as_ref(),
+        let Some(name) = event_type else {
+            return self.untyped.unwrap_or_else(|| self.new_slot(registry, source, None));
         };
-        match known {
-            Some(slot) => *slot,
+        if let Some(slot) = self.last.slot(name) {
+            return slot;
+        }
+        match self.by_spelling.get(name) {
+            Some(&slot) => {
+                self.last.set(name, slot);
+                slot
+            }
             None => self.new_slot(registry, source, event_type),
         }
     }
@@ -87,6 +122,7 @@ impl EventTypes {
         if self.by_spelling.len() >= MAX_SPELLINGS && self.swept != epoch {
             self.swept = epoch;
             self.by_spelling.clear();
+            self.last = LastSpelling::default();
         }
         match event_type {
             // Not among the spellings: an event with an empty type has one.

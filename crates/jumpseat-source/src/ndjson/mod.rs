@@ -1,14 +1,15 @@
 //! NDJSON: one event a line (`docs/ingest-protocol.md`, "Lines").
 //!
 //! [`parse`] goes over a line once and fills an [`Event`] with ranges of it: no document tree, nothing
-//! allocated per event. Cost for a line of 100 bytes with six members: about a quarter microsecond, most
-//! of it finding the ends of strings.
+//! allocated per event. Names of members that come in the order of the lines before are only compared (`outline`).
 
 pub(super) mod number;
+mod outline;
 pub(super) mod scan;
 pub mod time;
 
 use self::number::Number;
+use self::outline::Found;
 use self::scan::{Scanner, Stop};
 use super::delivery::Reason;
 use super::event::{Event, Field, Limits, Refusal, SeverityText, SpanId, Text, Value};
@@ -17,6 +18,8 @@ use super::registry::MAX_FIELD_NAME;
 use jumpseat_wire::severity;
 use pcp_model::Timestamp;
 
+pub use self::outline::MemberId;
+pub(crate) use self::outline::Outline;
 pub use self::scan::MAX_DEPTH;
 
 /// Joined names may take this many times the length a line may have: short members of an object with a
@@ -36,6 +39,9 @@ pub enum Line {
 
 /// What the members of a line's object mean, and how its times are written.
 pub(crate) trait Dialect {
+    /// Names mean the same at any time, in the object itself: what they mean is remembered with them.
+    const IS_OUTLINED: bool = false;
+
     /// What a name means. `top` says whether it is one of the object itself; those of objects in it are joined by dots.
     fn meaning(&self, name: &[u8], top: bool) -> Meaning;
 
@@ -45,6 +51,11 @@ pub(crate) trait Dialect {
     /// What is wrong with it.
     fn time(&self, text: &[u8], is_number: bool) -> Result<Timestamp, &'static str>;
 
+    /// The time that begins with the number at the start of `text`, and where it ends, if that is quickly found out.
+    fn leading_time(&self, _text: &[u8]) -> Option<(Timestamp, usize)> {
+        None
+    }
+
     /// Whether a member by a name that means a time is refused if it is none, rather than a field.
     fn must_be_time(&self, name: &[u8]) -> bool;
 }
@@ -53,6 +64,13 @@ pub(crate) trait Dialect {
 struct Protocol;
 
 impl Dialect for Protocol {
+    const IS_OUTLINED: bool = true;
+
+    #[inline]
+    fn leading_time(&self, text: &[u8]) -> Option<(Timestamp, usize)> {
+        time::leading(text)
+    }
+
     #[inline]
     fn meaning(&self, name: &[u8], top: bool) -> Meaning {
         if top { Meaning::of(name) } else { Meaning::Field }
@@ -68,6 +86,20 @@ impl Dialect for Protocol {
     }
 }
 
+/// Whether a line is known to be UTF-8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Utf8 {
+    /// It is: whoever gives it has looked.
+    Known,
+    /// Nobody has looked.
+    Unknown,
+}
+
+/// Whether all of the bytes are UTF-8, for [`Utf8`]: to look once at many lines is cheaper than at each.
+pub fn is_utf8(lines: &[u8]) -> bool {
+    utf8(lines).is_ok()
+}
+
 /// Parses a line (without its newline) into `event`, which is cleared first.
 ///
 /// `cut` says that the line is the beginning of a longer one: it may end anywhere, and members up to
@@ -77,6 +109,26 @@ impl Dialect for Protocol {
 /// A [`Refusal`] with the column of the defect. `event` then holds rubbish.
 pub fn parse(line: &[u8], limits: &Limits, cut: bool, event: &mut Event) -> Result<Line, Refusal> {
     parse_as(&Protocol, line, limits, cut, event)
+}
+
+/// The same of a line of which more is known.
+///
+/// # Errors
+/// As [`parse`].
+#[inline]
+pub fn parse_checked(
+    (line, utf8): (&[u8], Utf8),
+    limits: &Limits,
+    cut: bool,
+    event: &mut Event,
+) -> Result<Line, Refusal> {
+    match utf8 {
+        Utf8::Known => {
+            event.clear();
+            parse_text(&Protocol, line, limits, cut, event)
+        }
+        Utf8::Unknown => parse(line, limits, cut, event),
+    }
 }
 
 /// The same in a dialect.
@@ -98,6 +150,17 @@ pub(crate) fn parse_as<D: Dialect>(
             return Err(Refusal::at(error.valid_up_to(), Reason::Encoding, "invalid UTF-8"));
         }
     };
+    parse_text(dialect, line, limits, cut, event)
+}
+
+/// The same of a line that is UTF-8, into an event that is empty.
+fn parse_text<D: Dialect>(
+    dialect: &D,
+    line: &[u8],
+    limits: &Limits,
+    cut: bool,
+    event: &mut Event,
+) -> Result<Line, Refusal> {
     let mut parser = Parser { scan: Scanner { line, at: 0 }, dialect, limits, cut, event };
     match parser.line() {
         Err(Stop::End(_)) if cut => {
@@ -149,33 +212,19 @@ impl<D: Dialect> Parser<'_, D> {
             self.scan.at += 1;
             return Ok(());
         }
+        if prefix.is_none() {
+            self.event.outline.begin();
+        }
         loop {
             match self.scan.peek() {
                 Some(b'"') => {}
                 _ => return Err(self.scan.refuse("expected a member name in quotes")),
             }
-            let name_at = self.scan.at;
-            let key = self.scan.string(&mut self.event.arena)?.whole()?;
-            self.scan.expect(b':', "expected a colon after the member name")?;
-            let name = match prefix {
-                None => key,
-                Some(prefix) => {
-                    // Checked before the join, which adds at most two names.
-                    if self.event.arena.len() > ARENA_PER_LINE * self.limits.max_line {
-                        let detail = "too many long names in nested objects";
-                        return Err(Refusal::at(name_at, Reason::OversizeLine, detail).into());
-                    }
-                    self.join(prefix, key)
-                }
+            let name = match self.expected(prefix) {
+                Some(name) => name,
+                None => self.name(prefix)?,
             };
-            if name.len() > MAX_FIELD_NAME {
-                if !self.limits.truncate {
-                    let detail = "a member name longer than 128 bytes";
-                    return Err(Refusal::at(name_at, Reason::OversizeField, detail).into());
-                }
-                self.event.truncated = true;
-            }
-            self.value(name, prefix.is_none(), depth)?;
+            self.value(name, depth)?;
             match self.scan.peek() {
                 Some(b',') => self.scan.at += 1,
                 Some(b'}') => {
@@ -185,6 +234,53 @@ impl<D: Dialect> Parser<'_, D> {
                 _ => return Err(self.scan.refuse("expected a comma or } after the value")),
             }
         }
+    }
+
+    /// The name of a member, at its quote, and the colon behind it, if it is the one that is expected.
+    #[inline]
+    fn expected(&mut self, prefix: Option<Text>) -> Option<Name> {
+        if !D::IS_OUTLINED || prefix.is_some() {
+            return None;
+        }
+        let at = self.scan.at;
+        let Found { id, meaning, len } = self.event.outline.expected(self.scan.line, at)?;
+        self.scan.at += len;
+        // Without the quotes and the colon.
+        Some(Name { text: Text::of_input(at + 1, at + len - 2), meaning, member: Some(id) })
+    }
+
+    /// The same of any name.
+    fn name(&mut self, prefix: Option<Text>) -> Result<Name, Stop> {
+        let at = self.scan.at;
+        let key = self.scan.string(&mut self.event.arena)?.whole()?;
+        self.scan.expect(b':', "expected a colon after the member name")?;
+        let text = match prefix {
+            None => key,
+            Some(prefix) => {
+                // Checked before the join, which adds at most two names.
+                if self.event.arena.len() > ARENA_PER_LINE * self.limits.max_line {
+                    let detail = "too many long names in nested objects";
+                    return Err(Refusal::at(at, Reason::OversizeLine, detail).into());
+                }
+                self.join(prefix, key)
+            }
+        };
+        if text.len() > MAX_FIELD_NAME {
+            if !self.limits.truncate {
+                let detail = "a member name longer than 128 bytes";
+                return Err(Refusal::at(at, Reason::OversizeField, detail).into());
+            }
+            self.event.truncated = true;
+        }
+        let meaning = self.dialect.meaning(self.event.text(self.scan.line, text), prefix.is_none());
+        let member = if D::IS_OUTLINED && prefix.is_none() { self.remember(at, key, meaning) } else { None };
+        Ok(Name { text, meaning, member })
+    }
+
+    /// Has a name that began at `at` be expected the next time, if it is written plainly.
+    fn remember(&mut self, at: usize, key: Text, meaning: Meaning) -> Option<MemberId> {
+        key.input_range().filter(|range| range.end + 2 == self.scan.at)?;
+        self.event.outline.came(self.scan.line.get(at..self.scan.at)?, meaning)
     }
 
     /// `prefix.key`, in the arena.
@@ -208,22 +304,19 @@ impl<D: Dialect> Parser<'_, D> {
         Text::of_arena(arena_start, self.event.arena.len())
     }
 
-    fn value(&mut self, name: Text, top: bool, depth: usize) -> Result<(), Stop> {
+    #[inline]
+    fn value(&mut self, name: Name, depth: usize) -> Result<(), Stop> {
         match self.scan.peek() {
             Some(b'"') => {
                 let at = self.scan.at;
-                let string = self.scan.string(&mut self.event.arena)?;
-                if string.ends_early {
-                    if !self.cut {
-                        return Err(Stop::End(self.scan.at));
-                    }
-                    self.event.truncated = true;
+                match self.scan.plain_string() {
+                    Some(text) => self.text(name, text, false, at),
+                    None => self.other_string(name),
                 }
-                self.text(name, top, string.text, string.ends_early, at)
             }
             Some(b'{') => {
                 self.scan.enter(depth)?;
-                self.members(Some(name), depth + 1)
+                self.members(Some(name.text), depth + 1)
             }
             Some(b'[') => {
                 let start = self.scan.at;
@@ -233,16 +326,37 @@ impl<D: Dialect> Parser<'_, D> {
                 self.free(name, Value::Text(text));
                 Ok(())
             }
-            Some(b't') => self.scan.literal("true").and_then(|text| self.bool(name, top, text, true)),
-            Some(b'f') => self.scan.literal("false").and_then(|text| self.bool(name, top, text, false)),
+            Some(b't') => self.scan.literal("true").and_then(|text| self.bool(name, text, true)),
+            Some(b'f') => self.scan.literal("false").and_then(|text| self.bool(name, text, false)),
             Some(b'n') => self.scan.literal("null").map(|_| ()),
-            Some(b'-' | b'0'..=b'9') => self.number(name, top),
+            Some(b'-' | b'0'..=b'9') => self.number(name),
             _ => Err(self.scan.refuse("expected a value")),
         }
     }
 
-    fn text(&mut self, name: Text, top: bool, text: Text, partial: bool, at: usize) -> Result<(), Stop> {
-        let meaning = self.meaning(name, top);
+    /// A string with escapes, or one that does not end.
+    #[cold]
+    fn other_string(&mut self, name: Name) -> Result<(), Stop> {
+        let at = self.scan.at;
+        let string = self.scan.string_with_escapes(&mut self.event.arena)?;
+        if string.ends_early {
+            if !self.cut {
+                return Err(Stop::End(self.scan.at));
+            }
+            self.event.truncated = true;
+        }
+        self.other_text(name, string.text, string.ends_early, at)
+    }
+
+    /// A value that is taken as the text it is.
+    #[cold]
+    fn other_text(&mut self, name: Name, text: Text, partial: bool, at: usize) -> Result<(), Stop> {
+        self.text(name, text, partial, at)
+    }
+
+    #[inline(always)] // into its one hot caller
+    fn text(&mut self, name: Name, text: Text, partial: bool, at: usize) -> Result<(), Stop> {
+        let meaning = self.meaning(name);
         if partial && !matches!(meaning, Meaning::Field | Meaning::Message) {
             // Half a time or half an identifier is worth nothing.
             return Err(Stop::End(self.scan.at));
@@ -298,15 +412,19 @@ impl<D: Dialect> Parser<'_, D> {
         Ok(())
     }
 
-    fn number(&mut self, name: Text, top: bool) -> Result<(), Stop> {
+    #[inline]
+    fn number(&mut self, name: Name) -> Result<(), Stop> {
         let start = self.scan.at;
+        if name.meaning == Meaning::Time && self.plain_time() {
+            return Ok(());
+        }
         let number = self.scan.number()?;
         if self.cut && self.scan.at == self.scan.line.len() {
             // More digits may have been cut off.
             return Err(Stop::End(self.scan.at));
         }
         let text = Text::of_input(start, self.scan.at);
-        let meaning = self.meaning(name, top);
+        let meaning = self.meaning(name);
         match (meaning, number) {
             (Meaning::Time, number) => match self.dialect.time(&self.scan.line[start..self.scan.at], true) {
                 Ok(time) => {
@@ -325,13 +443,29 @@ impl<D: Dialect> Parser<'_, D> {
             (Meaning::Id, n) => self.event.id = Some(span_id(n, text)),
             (Meaning::Parent, n) => self.event.parent = Some(span_id(n, text)),
             (Meaning::Phase | Meaning::Field, n) => self.free_number(name, n, text, start)?,
-            (_, _) => return self.text(name, top, text, false, start),
+            (_, _) => return self.other_text(name, text, false, start),
         }
         Ok(())
     }
 
+    /// The time that is the number here, if it is a plain one, and the first in its line. False: nothing was consumed.
     #[inline]
-    fn free_number(&mut self, name: Text, number: Number, text: Text, at: usize) -> Result<(), Stop> {
+    fn plain_time(&mut self) -> bool {
+        let start = self.scan.at;
+        let rest = self.scan.line.get(start..).unwrap_or_default();
+        let Some((time, len)) = self.dialect.leading_time(rest) else { return false };
+        // What is behind it shows that it is all of the number.
+        if self.event.time.is_some() || !matches!(rest.get(len), Some(b',' | b'}' | b' ')) {
+            return false;
+        }
+        self.scan.at += len;
+        self.event.time = Some(time);
+        self.event.time_number = Some(Text::of_input(start, self.scan.at));
+        true
+    }
+
+    #[inline]
+    fn free_number(&mut self, name: Name, number: Number, text: Text, at: usize) -> Result<(), Stop> {
         let value = match number {
             Number::I64(n) => Value::I64(n),
             Number::U64(n) => Value::U64(n),
@@ -345,27 +479,28 @@ impl<D: Dialect> Parser<'_, D> {
 
     /// Refuses what is no time, unless the name may be of something else.
     #[cold]
-    fn must_be_time(&self, name: Text, detail: &'static str, at: usize) -> Result<(), Refusal> {
-        if self.dialect.must_be_time(self.event.text(self.scan.line, name)) {
+    fn must_be_time(&self, name: Name, detail: &'static str, at: usize) -> Result<(), Refusal> {
+        if self.dialect.must_be_time(self.event.text(self.scan.line, name.text)) {
             return Err(Refusal::at(at, Reason::Time, detail));
         }
         Ok(())
     }
 
-    fn bool(&mut self, name: Text, top: bool, text: Text, value: bool) -> Result<(), Stop> {
-        match self.meaning(name, top) {
+    fn bool(&mut self, name: Name, text: Text, value: bool) -> Result<(), Stop> {
+        match self.meaning(name) {
             Meaning::Field | Meaning::Phase => self.free(name, Value::Bool(value)),
             Meaning::Time => {
                 self.must_be_time(name, "a time is a number or a string", self.scan.at)?;
                 self.free(name, Value::Bool(value));
             }
-            _ => return self.text(name, top, text, false, self.scan.at),
+            _ => return self.other_text(name, text, false, self.scan.at),
         }
         Ok(())
     }
 
-    fn free(&mut self, name: Text, value: Value) {
-        self.event.fields.push(Field { name, value });
+    #[inline]
+    fn free(&mut self, name: Name, value: Value) {
+        self.event.fields.push(Field { name: name.text, value, member: name.member });
     }
 
     /// A text within the limit, cut if so configured.
@@ -375,9 +510,19 @@ impl<D: Dialect> Parser<'_, D> {
     }
 
     #[inline]
-    fn meaning(&self, name: Text, top: bool) -> Meaning {
-        self.dialect.meaning(self.event.text(self.scan.line, name), top).unless_taken(self.event)
+    fn meaning(&self, name: Name) -> Meaning {
+        name.meaning.unless_taken(self.event)
     }
+}
+
+/// The name of a member.
+#[derive(Clone, Copy)]
+struct Name {
+    /// With those of the objects around it.
+    text: Text,
+    meaning: Meaning,
+    /// Its place in the outline.
+    member: Option<MemberId>,
 }
 
 fn span_id(number: Number, text: Text) -> SpanId {

@@ -65,6 +65,14 @@ impl Scanner<'_> {
     /// The next byte that is not blank.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
+        match self.line.get(self.at) {
+            Some(byte) if *byte > b' ' => Some(*byte),
+            _ => self.peek_behind_blanks(),
+        }
+    }
+
+    #[inline(never)]
+    fn peek_behind_blanks(&mut self) -> Option<u8> {
         loop {
             match self.line.get(self.at) {
                 Some(b' ' | b'\t' | b'\r' | b'\n') => self.at += 1,
@@ -116,24 +124,33 @@ impl Scanner<'_> {
         control
     }
 
+    /// A string, at its opening quote, if it stays in the line as it is. `None`: nothing was consumed.
+    #[inline(always)]
+    pub(crate) fn plain_string(&mut self) -> Option<Text> {
+        let start = self.at + 1;
+        let end = plain_end(self.line, start);
+        if self.line.get(end) != Some(&b'"') {
+            return None;
+        }
+        self.at = end + 1;
+        Some(Text::of_input(start, end))
+    }
+
     /// A string, at its opening quote. Texts without escapes stay in the line, others are put into
     /// `arena` with their escapes resolved.
     #[inline]
     pub(crate) fn string(&mut self, arena: &mut Vec<u8>) -> Result<Str, Stop> {
-        self.at += 1;
-        let start = self.at;
         // Nearly all strings have no escape, and stay where they are.
-        self.at = plain_end(self.line, start);
-        if self.line.get(self.at) == Some(&b'"') {
-            let text = Text::of_input(start, self.at);
-            self.at += 1;
-            return Ok(Str { text, ends_early: false, end: self.at });
+        match self.plain_string() {
+            Some(text) => Ok(Str { text, ends_early: false, end: self.at }),
+            None => self.string_with_escapes(arena),
         }
-        self.string_with_escapes(start, arena)
     }
 
     #[cold]
-    fn string_with_escapes(&mut self, start: usize, arena: &mut Vec<u8>) -> Result<Str, Stop> {
+    pub(crate) fn string_with_escapes(&mut self, arena: &mut Vec<u8>) -> Result<Str, Stop> {
+        let start = self.at + 1;
+        self.at = plain_end(self.line, start);
         let arena_start = arena.len();
         // From the first escape on there is no way around a copy.
         arena.extend_from_slice(&self.line[start..self.at]);
@@ -315,23 +332,44 @@ fn plain_end(line: &[u8], mut at: usize) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = ONES << 7;
     let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
-    while let Some(chunk) = line.get(at..at + 8) {
-        let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
+    loop {
+        let word = word_at(line, at);
         let quote = zero_bytes(word ^ (ONES * u64::from(b'"')));
         let backslash = zero_bytes(word ^ (ONES * u64::from(b'\\')));
         // Bytes below 0x20 underflow into their high bit; `!word` takes out those that had it set before.
         let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
         let found = quote | backslash | control;
         if found != 0 {
-            // Borrows only run upwards, so the lowest mark is always right.
-            return at + found.trailing_zeros() as usize / 8;
+            // Borrows only run upwards, so the lowest mark is always right. Behind the line are control characters.
+            return (at + found.trailing_zeros() as usize / 8).min(line.len());
         }
         at += 8;
     }
-    while line.get(at).is_some_and(|byte| !matches!(byte, b'"' | b'\\' | ..0x20)) {
-        at += 1;
+}
+
+/// The eight bytes from `at` on, the first in the lowest byte; zeros behind the end.
+#[inline]
+pub(super) fn word_at(bytes: &[u8], at: usize) -> u64 {
+    match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        Some(word) => u64::from_le_bytes(*word),
+        None => last_word(bytes, at),
     }
-    at
+}
+
+/// The same where there are fewer than eight.
+#[inline]
+fn last_word(bytes: &[u8], at: usize) -> u64 {
+    match bytes.last_chunk() {
+        // The last eight, without those before `at`.
+        Some(word) => {
+            let before = (at + 8 - bytes.len()).min(8);
+            u64::from_le_bytes(*word).checked_shr(8 * before as u32).unwrap_or(0)
+        }
+        None => {
+            let rest = bytes.get(at..).unwrap_or_default();
+            rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -343,11 +381,26 @@ mod tests {
         for special in [b'"', b'\\', 0, 0x1f] {
             for filler in [b'a', 0x7f, 0x80, 0xff, 0x20, b'!', b'#'] {
                 for at in 0..20 {
-                    let mut line = vec![filler; 24];
-                    line[at] = special;
-                    assert_eq!(plain_end(&line, 0), at, "{special} in {filler}");
-                    assert_eq!(plain_end(&line, at + 1), 24);
+                    for len in [at + 1, 24] {
+                        let mut line = vec![filler; len];
+                        line[at] = special;
+                        assert_eq!(plain_end(&line, 0), at, "{special} in {filler}");
+                        assert_eq!(plain_end(&line, at + 1), len);
+                    }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn words_end_with_the_bytes() {
+        for len in 0..20usize {
+            let bytes: Vec<u8> = (1..=len as u8).collect();
+            for at in 0..=len + 9 {
+                let mut expected = [0; 8];
+                let rest = bytes.get(at..).unwrap_or_default();
+                expected[..rest.len().min(8)].copy_from_slice(&rest[..rest.len().min(8)]);
+                assert_eq!(word_at(&bytes, at), u64::from_le_bytes(expected), "{at} of {len}");
             }
         }
     }

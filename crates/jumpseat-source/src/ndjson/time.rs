@@ -1,6 +1,7 @@
 //! Times in events: RFC 3339, and numbers since the epoch. Exact: no digit goes through a float, and
 //! digits below the nanosecond are cut.
 
+use super::number::digits;
 use pcp_model::Timestamp;
 
 const BAD_DATE: &str = "not a time: write RFC 3339, such as 2026-11-20T13:00:00.5Z, or a number";
@@ -122,7 +123,9 @@ pub fn from_clock(text: &[u8]) -> Result<Timestamp, &'static str> {
 /// # Errors
 /// What is wrong with it.
 pub fn from_decimal(text: &[u8]) -> Result<Timestamp, &'static str> {
-    if let Some(time) = plain_seconds(text) {
+    if let Some((time, end)) = leading(text)
+        && end == text.len()
+    {
         return Ok(time);
     }
     let decimal = Decimal::parse(text)?;
@@ -136,22 +139,40 @@ pub fn from_decimal(text: &[u8]) -> Result<Timestamp, &'static str> {
     }))
 }
 
-/// Seconds as nearly all are written: up to 11 digits, a point, up to 9 digits. `None` for everything else.
+/// The number that a text begins with, as [`from_decimal`] reads it, and where it ends, if it is written as nearly all are: a whole
+/// one, or seconds with up to 9 digits behind the point. `None` for everything else.
 #[inline]
-fn plain_seconds(text: &[u8]) -> Option<Timestamp> {
-    let number = |digits: &[u8]| {
-        digits.iter().try_fold(0u64, |number, byte| {
-            let digit = byte.wrapping_sub(b'0');
-            (digit < 10).then(|| number * 10 + u64::from(digit))
-        })
-    };
-    let point =
-        text.iter().take(12).position(|byte| *byte == b'.').filter(|point| (1..=11).contains(point))?;
-    let fraction = &text[point + 1..];
-    let power = *[1_000_000_000u64, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1000, 100, 10, 1]
-        .get(fraction.len())?;
-    let (sec, nsec) = (number(&text[..point])?, number(fraction)? * power);
-    Some(Timestamp { sec: sec as i64, nsec: nsec as u32 })
+pub(super) fn leading(text: &[u8]) -> Option<(Timestamp, usize)> {
+    const FRACTION: [u32; 10] =
+        [1_000_000_000, 100_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1000, 100, 10, 1];
+    // Zeros in front do not count.
+    if text.first() == Some(&b'0') {
+        return None;
+    }
+    let (whole, value) = digits(text, 0, 0);
+    match (whole, text.get(whole)) {
+        (1..=11, Some(b'.')) => {
+            let (end, fraction) = digits(text, whole + 1, 0);
+            let nsec = match end - whole - 1 {
+                0 => return None,
+                count => fraction as u32 * FRACTION.get(count)?,
+            };
+            Some((Timestamp { sec: value as i64, nsec }, end))
+        }
+        (_, Some(b'.' | b'e' | b'E')) => None,
+        (1..=11, _) => Some((Timestamp { sec: value as i64, nsec: 0 }, whole)),
+        (12..=14, _) => Some((since_epoch(value, 1000), whole)),
+        (15..=17, _) => Some((since_epoch(value, 1_000_000), whole)),
+        (18..=19, _) => Some((since_epoch(value, 1_000_000_000), whole)),
+        _ => None,
+    }
+}
+
+/// So many parts of a second.
+#[inline(always)] // so that the divisors are constants
+fn since_epoch(value: u64, per_second: u64) -> Timestamp {
+    let nsec = (value % per_second) * (1_000_000_000 / per_second);
+    Timestamp { sec: (value / per_second) as i64, nsec: nsec as u32 }
 }
 
 /// A decimal number as it is written: the mantissa has `digits` digits and is to be multiplied by ten to the `scale`.
@@ -290,6 +311,12 @@ mod tests {
             ("0", at(0, 0)),
             ("0.000000001", at(0, 1)),
             ("1795180566.", at(1_795_180_566, 0)),
+            ("00", at(0, 0)),
+            ("0000000000000000000001795180566", at(1_795_180_566, 0)),
+            ("1795180566.5.", Err(BAD_NUMBER)),
+            ("1795180566e", Err(BAD_NUMBER)),
+            ("9999999999999999999", at(9_999_999_999, 999_999_999)),
+            ("123456789012345678", at(123_456_789, 12_345_678)),
             ("99999999999.999999999", at(99_999_999_999, 999_999_999)),
             ("000000000001.5", at(1, 500_000_000)),
             ("1795180566.5x", Err(BAD_NUMBER)),

@@ -75,7 +75,7 @@ impl<'a> Attributes<'a> {
     /// Adds a field.
     pub(super) fn push(&mut self, name: Text, value: Value) {
         if self.event.fields.len() < self.most {
-            self.event.fields.push(Field { name, value });
+            self.event.fields.push(Field::new(name, value));
         } else {
             self.event.truncated = true;
         }

@@ -1,5 +1,6 @@
 //! Fields of events: those that every agent has, their metrics, and each thread's memory of them.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -119,6 +120,19 @@ struct Known {
     by_type: [Pmid; 8],
 }
 
+/// What somebody who keeps a name remembers of its metrics, beside the cache.
+#[derive(Clone, Debug)]
+pub(crate) struct FieldMemo {
+    epoch: Cell<u32>,
+    by_type: [Cell<Pmid>; 8],
+}
+
+impl Default for FieldMemo {
+    fn default() -> FieldMemo {
+        FieldMemo { epoch: Cell::default(), by_type: [const { Cell::new(Pmid::NULL) }; 8] }
+    }
+}
+
 impl FieldCache {
     /// An empty cache in front of `registry`.
     pub(crate) fn new(registry: Arc<Registry>) -> FieldCache {
@@ -138,6 +152,29 @@ impl FieldCache {
             }
             _ => self.ask(name, value_type, slot, taker),
         }
+    }
+
+    /// The same for who keeps the name, and with it what was found.
+    #[inline]
+    pub(crate) fn kept_field(
+        &mut self,
+        memo: &FieldMemo,
+        name: &[u8],
+        value_type: ValueType,
+        taker: Taker,
+    ) -> FieldRef {
+        let (known, epoch) = (&memo.by_type[value_type.code() as usize & 7], self.registry.epoch());
+        if known.get() != Pmid::NULL && memo.epoch.get() == epoch {
+            return FieldRef::Own(known.get());
+        }
+        let field = self.field(name, value_type, taker);
+        if memo.epoch.replace(epoch) != epoch {
+            memo.by_type.iter().for_each(|other| other.set(Pmid::NULL));
+        }
+        if let FieldRef::Own(pmid) = field {
+            known.set(pmid);
+        }
+        field
     }
 
     #[cold]

@@ -5,7 +5,7 @@ use jumpseat_source::event::Limits;
 use jumpseat_wire::encode::{Encoder, Record, Value};
 use support::alloc::allocations;
 
-const EVENTS: usize = 20_000;
+const EVENTS: usize = 60_000;
 
 /// Feeds `bytes` twice, to warm up and to count; returns allocations and batches of the second time.
 fn count(bytes: &[u8], again: &[u8]) -> (u64, u64) {

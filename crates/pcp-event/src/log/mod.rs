@@ -194,6 +194,11 @@ impl EventLog {
 
     /// Appends the records of a batch.
     pub fn append(&mut self, batch: Batch) {
+        self.absorb(batch);
+    }
+
+    /// The same. Gives an empty batch with the memory that is not needed here, if any is left of it.
+    pub fn absorb(&mut self, mut batch: Batch) -> Batch {
         self.totals.appended += batch.len() as u64;
         // Without cursors nobody will ever read these but `recent`, which shows the newest only.
         let unwanted = match self.cursors.len() {
@@ -203,7 +208,8 @@ impl EventLog {
         let latest = batch.latest_time();
         self.skip(&batch, unwanted);
         if unwanted == batch.len() {
-            return;
+            batch.clear();
+            return batch;
         }
         let (bytes, ends) = batch.into_parts();
         // A batch of its own chunk costs no copy. Not a small one, as each chunk has its overhead; not one with much
@@ -211,6 +217,7 @@ impl EventLog {
         let movable = bytes.len() >= self.max_copied() / 2 && bytes.len() <= self.max_moved();
         let tight = bytes.capacity() - bytes.len() <= bytes.len() / 4;
         let needed = memory_of(bytes.capacity(), ends.capacity(), 0);
+        let mut rest = Batch::default();
         if unwanted == 0 && movable && tight && self.make_room(needed) {
             self.next_seq += ends.len() as u64;
             self.records += ends.len();
@@ -219,8 +226,10 @@ impl EventLog {
         } else {
             let offset = unwanted.checked_sub(1).map_or(0, |last| ends[last]);
             self.copy(&bytes, &ends[unwanted..], offset, latest);
+            rest = Batch::of_memory(bytes, ends);
         }
         self.release();
+        rest
     }
 
     /// Notes that `count` records were lost before they reached the log, the newest at `time`. They

@@ -151,6 +151,8 @@ impl Stats {
 #[derive(Clone, Debug)]
 pub struct Handle {
     waker: Arc<mio::Waker>,
+    /// It was used, and the loop has not begun to do what it is woken for.
+    is_woken: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     door: Sender<UnixStream>,
     fresh: Arc<Mutex<Option<Fresh>>>,
@@ -162,9 +164,14 @@ type Fresh = (Option<Certificate>, bool);
 impl Handle {
     /// Makes the loop call its wake hook soon. Calls that come before it has done so are one.
     pub fn wake(&self) {
+        // What was done before this is seen by the loop then, which has yet to look.
+        if self.is_woken.swap(true, Ordering::AcqRel) {
+            return;
+        }
         while let Err(error) = self.waker.wake() {
             if error.kind() != ErrorKind::Interrupted {
                 tracing::error!(%error, "cannot wake the event loop");
+                self.is_woken.store(false, Ordering::Release);
                 return;
             }
         }
@@ -261,7 +268,13 @@ impl<S> Server<S> {
             core,
             endpoint: None,
             poll,
-            handle: Handle { waker, stop: Arc::new(AtomicBool::new(false)), door, fresh: Arc::default() },
+            handle: Handle {
+                waker,
+                is_woken: Arc::default(),
+                stop: Arc::default(),
+                door,
+                fresh: Arc::default(),
+            },
             stats: Arc::default(),
             pmcd: None,
             listeners: Vec::new(),

@@ -124,6 +124,8 @@ impl<S> Server<S> {
 
     /// [`super::Handle`] was used.
     fn woken(&mut self) -> Result<Option<Exit>, ServeError> {
+        // Before anything is looked at: who comes from here on wakes it again.
+        self.handle.is_woken.swap(false, Ordering::AcqRel);
         if self.handle.stop.load(Ordering::Acquire) {
             return Ok(Some(Exit::Stopped));
         }

@@ -170,11 +170,15 @@ impl Spans {
 
     /// Takes in the records of a batch of a source.
     pub fn batch(&mut self, sources: &mut impl SpansBySource, source: Inst, batch: &Batch, fields: &Fields) {
-        const MARKS: u32 = EventFlags::START.0 | EventFlags::END.0;
+        const MARKS: EventFlags = EventFlags::START.union(EventFlags::END);
+        // Records were written by another thread: a look at each would be most of what the loop does for one.
+        if !batch.may_have(MARKS) {
+            return;
+        }
         let mut now = None;
         for record in (0..batch.len()).filter_map(|at| batch.get(at)) {
             let flags = flags(record);
-            if flags.0 & MARKS == 0 {
+            if !flags.intersects(MARKS) {
                 continue;
             }
             // Most batches of most sources have none: neither the clock is read for them nor anything looked up.

@@ -87,7 +87,7 @@ impl Assign<'_> {
             }
             Meaning::Field if typed => {
                 if let Some(value) = typed_value(bytes) {
-                    event.fields.push(Field { name, value });
+                    event.fields.push(Field::new(name, value));
                     return Ok(());
                 }
             }
@@ -111,7 +111,7 @@ impl Assign<'_> {
             Meaning::Message => event.message = Some(value),
             Meaning::Severity => event.severity = Some(SeverityText::Text(value)),
             Meaning::Source => event.source = Some(value),
-            _ => event.fields.push(Field { name, value: Value::Text(value) }),
+            _ => event.fields.push(Field::new(name, Value::Text(value))),
         }
         Ok(())
     }

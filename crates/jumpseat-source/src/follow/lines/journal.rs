@@ -54,7 +54,7 @@ impl Journal {
         let mut kept = 0;
         let mut refusal = None;
         for at in 0..entries.len() {
-            let Field { name, value } = entries[at];
+            let Field { name, value, .. } = entries[at];
             let Value::Text(text) = value else { continue };
             match self.entry(line, event, name, text) {
                 Ok(Some(field)) => {
@@ -101,7 +101,7 @@ impl Journal {
                 let value = typed_value(event.text(line, text)).unwrap_or(Value::Text(text));
                 let begin = event.arena.len();
                 event.arena.extend_from_slice(own);
-                return Ok(Some(Field { name: Text::of_arena(begin, event.arena.len()), value }));
+                return Ok(Some(Field::new(Text::of_arena(begin, event.arena.len()), value)));
             }
         }
         Ok(None)

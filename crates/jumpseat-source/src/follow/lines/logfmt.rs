@@ -51,7 +51,7 @@ pub(super) fn pairs(assign: &Assign<'_>, event: &mut Event, start: usize) -> Res
                     assign.member(event, name, Text::of_input(at, scan.at), at, true)?;
                 }
             }
-            _ => event.fields.push(Field { name, value: Value::Bool(true) }),
+            _ => event.fields.push(Field::new(name, Value::Bool(true))),
         }
     }
     if pairs == 0 {

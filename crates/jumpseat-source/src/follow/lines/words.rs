@@ -45,7 +45,7 @@ pub(super) fn number_or_text(line: &[u8], word: Text) -> Value {
 /// A field.
 pub(super) fn field(event: &mut Event, name: &str, value: Value) {
     let name = in_arena(event, name);
-    event.fields.push(Field { name, value });
+    event.fields.push(Field::new(name, value));
 }
 
 /// A field that is a text between two places of the line.
