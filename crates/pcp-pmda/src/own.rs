@@ -82,15 +82,7 @@ impl<S> OwnMetrics<'_, S> {
                         }
                     }
                 }
-                for &inst in &*self.scratch {
-                    // By reference: moving the answer costs more than all the rest.
-                    match &each(self.state, call, inst) {
-                        // A value of another type is noted as the instance's error.
-                        Ok(Some(value)) => drop(set.value(inst, value)),
-                        Ok(None) => set.no_value(),
-                        Err(error) => set.error(*error),
-                    }
-                }
+                each(self.state, call, self.scratch, set);
             }
         }
         Ok(())

@@ -58,7 +58,7 @@ impl<'a> SetWriter<'a> {
     /// # Errors
     /// `PM_ERR_TYPE` when the value is not of the metric's type, `PM_ERR_TOOBIG` when it is too long for the
     /// protocol. Nothing is written then, and the error is noted as [`SetWriter::error`] does.
-    #[inline]
+    #[inline(always)]
     pub fn value(&mut self, inst: Inst, value: &Value) -> Result<(), PmError> {
         if value.value_type() != self.value_type {
             return self.written_or(Err(PmError::TYPE));
