@@ -73,13 +73,7 @@ impl<S> OwnMetrics<'_, S> {
                     None => self.scratch.push(PM_IN_NULL),
                     Some(&at) => {
                         let instances = self.indoms[at].instances(self.state);
-                        match set.wants_all() {
-                            true => self.scratch.extend_from_slice(instances.active()),
-                            false => {
-                                self.scratch
-                                    .extend(instances.active().iter().filter(|inst| set.wants(**inst)));
-                            }
-                        }
+                        set.wanted(instances.active(), self.scratch);
                     }
                 }
                 each(self.state, call, self.scratch, set);
