@@ -1,7 +1,6 @@
 //! Processor time of the agent for a fetch of 1,000 values through a real pmcd, against PCP's own sample agent
-//! under the same pmcd.
+//! under the same pmcd: values of the same type in as many sets on both sides, and one of ours that the sample agent has no like of.
 //!
-//! Ours are 64-bit counters, which take 20 bytes each on the wire, the sample agent's 32-bit numbers of 8 bytes.
 //! Needs PCP installed; `./test` does that.
 
 mod common;
@@ -11,13 +10,18 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
 use common::clock::process_cpu;
-use common::{Figure, Goal, Row, Times};
+use common::{Figure, Goal, Row, race};
 use jumpseat::client::{Context, Fetched};
-use jumpseat::model::Pmid;
+use jumpseat::model::{Inst, Pmid, ValueType};
+use jumpseat::pdu::TypedRef;
 use support::{AgentSpec, PmnsSource, PrivatePmcd};
 
 const VALUES: usize = 1000;
+/// `sample.ulonglong.bin` has so many, and they are its only kind of 64-bit values of which there are several.
+const BINS: usize = 9;
 const FETCHES: usize = 400;
+/// At most 0.7 of the time that the sample agent takes.
+const GOAL: f64 = 1.0 / 0.7;
 
 fn main() {
     let files = support::temp_dir();
@@ -45,46 +49,107 @@ fn main() {
     .start();
     pmcd.wait_ready("jumpseat");
     pmcd.run("pmstore", ["sample.many.count", &VALUES.to_string()]).ok();
-    send_types(&ingest);
+    send_spans(&ingest);
 
-    let mut context = Context::host(&pmcd.inet()).expect("pmcd is running");
-    let mut fetched = Fetched::new();
-    let pmids = context.lookup_names(&["jumpseat.event.count", "sample.many.int"]).expect("pmcd is running");
-    let [Some(ours), Some(theirs)] = pmids[..] else { panic!("both agents have their metrics: {pmids:?}") };
     let (our_pid, their_pid) = (child_of(pmcd.pid(), "pmdajumpseat"), child_of(pmcd.pid(), "pmdasample"));
-    let mut measure = |pmid: Pmid, pid: u32| {
-        let before = process_cpu(pid);
-        for _ in 0..FETCHES {
-            context.fetch(&[pmid], &mut fetched).expect("pmcd is running");
-            let values = fetched.set(0).and_then(|set| set.values.ok()).expect("the metric has values").len();
-            assert_eq!(values, VALUES);
-        }
-        process_cpu(pid) - before
-    };
-    let mut times = [Vec::new(), Vec::new()];
-    for round in 0..=common::rounds(20) {
-        for (times, (pmid, pid)) in times.iter_mut().zip([(ours, our_pid), (theirs, their_pid)]) {
-            let took = measure(pmid, pid);
-            if round > 0 {
-                times.push(took);
-            }
-        }
+    let ours = |metric, sets, first| Fetch::new(&pmcd, our_pid, metric, sets, first);
+    let theirs = |metric, sets, first| Fetch::new(&pmcd, their_pid, metric, sets, first);
+    let sets = VALUES / BINS;
+    let rows = [
+        (
+            format!("{VALUES} 32-bit values"),
+            ours("jumpseat.span.active", 1, VALUES),
+            theirs("sample.many.int", 1, VALUES),
+            Some(GOAL),
+            None,
+        ),
+        (
+            format!("{sets} times {BINS} 64-bit values"),
+            ours("jumpseat.span.count", sets, BINS),
+            theirs("sample.ulonglong.bin", sets, BINS),
+            Some(GOAL),
+            None,
+        ),
+        (
+            format!("{VALUES} 64-bit counters"),
+            ours("jumpseat.event.count", 1, VALUES),
+            theirs("sample.many.int", 1, VALUES),
+            None,
+            Some("the peer's are 32-bit numbers, of 8 bytes each and not of 20"),
+        ),
+    ];
+    for (what, mut ours, mut theirs, goal, note) in rows {
+        let times = race(common::rounds(20), [&mut || ours.cpu(), &mut || theirs.cpu()]);
+        let [ours, theirs] = times.map(|times| Figure::time(&times, FETCHES as f64, 1e-6, "us a fetch"));
+        let row = Row::new(format!("agent CPU of a fetch of {what} through pmcd"), ours);
+        let row = row.peer("pmdasample", theirs).goal(goal.map(Goal::Ratio));
+        note.into_iter().fold(row, Row::note).print();
     }
-    let [ours, theirs] = times.map(Times::of);
-    let what = format!("agent CPU of a fetch of {VALUES} values through pmcd");
-    let each = |times: &Times| Figure::time(times, FETCHES as f64, 1e-6, "us a fetch");
-    Row::new(what, each(&ours))
-        .peer("pmdasample", each(&theirs))
-        .goal(Goal::Ratio(1.0 / 0.7))
-        .note("64-bit counters against 32-bit numbers")
-        .print();
 }
 
-/// One event of each of as many types as there shall be values.
-fn send_types(ingest: &std::path::Path) {
+/// A client that fetches one metric, and the agent that has it.
+struct Fetch {
+    context: Context,
+    pmids: Vec<Pmid>,
+    value_type: ValueType,
+    values: usize,
+    pid: u32,
+    fetched: Fetched,
+    /// What the last fetch gave, to be the same in each: nothing happens meanwhile.
+    sum: Option<f64>,
+}
+
+impl Fetch {
+    /// Of so many sets of the first so many instances each.
+    fn new(pmcd: &PrivatePmcd, pid: u32, metric: &str, sets: usize, first: usize) -> Fetch {
+        let mut context = Context::host(&pmcd.inet()).expect("pmcd is running");
+        let [Some(pmid)] = context.lookup_names(&[metric]).expect("pmcd is running")[..] else {
+            panic!("there is no {metric}")
+        };
+        let desc = context.desc(pmid).expect("it has a descriptor");
+        let mut insts: Vec<Inst> =
+            context.instances(desc.indom).expect("it has instances").iter().map(|each| each.id).collect();
+        insts.truncate(first);
+        if first < VALUES {
+            context.delete_profile(desc.indom, &[]).expect("a domain");
+            context.add_profile(desc.indom, &insts).expect("a domain");
+        }
+        let (value_type, pmids) = (desc.value_type, vec![pmid; sets]);
+        Fetch { context, pmids, value_type, values: sets * first, pid, fetched: Fetched::new(), sum: None }
+    }
+
+    /// The agent's processor time for a number of fetches. All their values are there.
+    fn cpu(&mut self) -> std::time::Duration {
+        let before = process_cpu(self.pid);
+        for _ in 0..FETCHES {
+            self.context.fetch(&self.pmids, &mut self.fetched).expect("pmcd is running");
+        }
+        let took = process_cpu(self.pid) - before;
+        let (mut count, mut sum) = (0, 0.0);
+        for set in self.fetched.sets() {
+            for (_, value) in set.values.expect("the metric has values").iter() {
+                let Ok(TypedRef::Number(number)) = value.typed(self.value_type) else { panic!("no number") };
+                count += 1;
+                sum += number.to_f64();
+            }
+        }
+        assert_eq!(count, self.values);
+        assert!(sum > 0.0 && self.sum.replace(sum).is_none_or(|before| before <= sum), "{sum}");
+        took
+    }
+}
+
+/// One span of each of as many names as there shall be values, which has begun, and another that has ended.
+fn send_spans(ingest: &std::path::Path) {
     let mut stream = UnixStream::connect(ingest).expect("the agent listens");
     for number in 0..VALUES {
-        writeln!(stream, "{{\"type\":\"type{number}\"}}").expect("the agent reads");
+        for (span, phase) in [("open", "start"), ("done", "start"), ("done", "end")] {
+            writeln!(
+                stream,
+                "{{\"type\":\"type{number}\",\"span_id\":\"{span}{number}\",\"phase\":\"{phase}\"}}"
+            )
+            .expect("the agent reads");
+        }
     }
     stream.shutdown(Shutdown::Write).expect("the agent reads");
     let mut summary = String::new();
@@ -92,7 +157,11 @@ fn send_types(ingest: &std::path::Path) {
 }
 
 fn config_text(dir: &std::path::Path, ingest: &std::path::Path) -> String {
-    format!("state_dir = {:?}\n[[socket]]\npath = {ingest:?}\n", dir.join("ids"))
+    let spans = 2 * VALUES;
+    format!(
+        "state_dir = {:?}\n[spans]\nmax_names = {spans}\n[[socket]]\npath = {ingest:?}\n",
+        dir.join("ids")
+    )
 }
 
 fn child_of(parent: u32, name: &str) -> u32 {

@@ -10,9 +10,13 @@ use std::time::Duration;
 
 use common::{Figure, Goal, Row, Times, race, rounds, time};
 use jumpseat::event::log::LogConfig;
-use jumpseat::event::{ArrayKind, Batch, CursorId, EventFlags, EventLog, FieldResolver, Filter, Param};
+use jumpseat::event::{
+    ArrayKind, Batch, CursorId, EventFlags, EventLog, FieldResolver, Filter, NetEventArray, Param,
+};
 use jumpseat::model::{Pmid, Timestamp};
 
+/// Bytes of an array before its records.
+const ARRAY_HEADER: usize = 8;
 const MISSED: Pmid = Pmid::new(400, 16, 5);
 const FIELDS: [(&str, Pmid); 3] = [
     ("type", Pmid::new(400, 16, 0)),
@@ -67,17 +71,44 @@ fn first(batch: &Batch) -> Batch {
     single
 }
 
+/// When the event of this number was.
+fn time_of(id: u64) -> Timestamp {
+    Timestamp::new(1_700_000_000, id as u32 * 1000)
+}
+
+/// What the event of this number tells.
+fn params(id: u64) -> [(Pmid, Param<'static>); 4] {
+    [
+        (FIELDS[0].1, Param::String(b"http.request")),
+        (FIELDS[2].1, Param::String(if is_warning(id) { b"warn" } else { b"info" })),
+        (STATUS, Param::U32(200)),
+        (FIELDS[1].1, Param::String(b"GET /index.html in 12 ms")),
+    ]
+}
+
+fn is_warning(id: u64) -> bool {
+    id % 2 == 1
+}
+
 fn batch() -> Batch {
     let mut batch = Batch::with_capacity(64 * 1024);
     for id in 0..BATCH {
-        let mut record = batch.record(Timestamp::new(1_700_000_000, id as u32 * 1000), EventFlags::POINT);
-        record.param(FIELDS[0].1, Param::String(b"http.request"));
-        record.param(FIELDS[2].1, Param::String([&b"info"[..], b"warn"][id as usize % 2]));
-        record.param(STATUS, Param::U32(200));
-        record.param(FIELDS[1].1, Param::String(b"GET /index.html in 12 ms"));
+        let mut record = batch.record(time_of(id), EventFlags::POINT);
+        params(id).into_iter().for_each(|(pmid, param)| record.param(pmid, param));
         record.commit().expect("a small record fits");
     }
     batch
+}
+
+/// The array of those of the events that are wanted, as it is built record by record.
+fn built(kind: ArrayKind, batches: u64, is_wanted: fn(u64) -> bool) -> Vec<u8> {
+    let mut array = NetEventArray::new(kind);
+    for id in (0..batches).flat_map(|_| 0..BATCH).filter(|id| is_wanted(*id)) {
+        let added = array.add_record(time_of(id), EventFlags::POINT);
+        added.expect("it fits");
+        params(id).into_iter().for_each(|(pmid, param)| array.add_param(pmid, param).expect("it fits"));
+    }
+    array.get().to_vec()
 }
 
 fn new_log(budget: usize) -> EventLog {
@@ -90,29 +121,34 @@ struct Reader {
     cursor: CursorId,
     kind: ArrayKind,
     out: Vec<u8>,
+    /// What it gives, as one array.
+    expected: Vec<u8>,
 }
 
 impl Reader {
-    fn new(kind: ArrayKind, filter: Option<&str>) -> Reader {
+    fn new(kind: ArrayKind, filter: Option<&str>, expected: Vec<u8>) -> Reader {
         let mut log = new_log(256 << 20);
         let cursor = log.join();
         log.set_filter(cursor, parse(filter), &Fields);
-        Reader { log, cursor, kind, out: Vec::new() }
+        Reader { log, cursor, kind, out: Vec::new(), expected }
     }
 
     /// The time to read it all, in as many arrays as it takes.
     fn round(&mut self, batch: &Batch, batches: u64) -> Duration {
         (0..batches).for_each(|_| self.log.append(batch.clone()));
-        let mut took = Duration::ZERO;
-        let mut more = true;
+        let (mut took, mut more) = (Duration::ZERO, true);
+        let mut expected = &self.expected[ARRAY_HEADER..];
         while more {
             self.out.clear();
             took += time(|| {
                 let outcome = self.log.read(self.cursor, self.kind, &mut self.out, usize::MAX);
                 more = outcome.expect("the cursor is known").more;
             });
-            black_box(&self.out);
+            let records = self.out.get(ARRAY_HEADER..).unwrap_or_default();
+            let rest = expected.strip_prefix(records);
+            expected = rest.expect("the records are those that are built one by one");
         }
+        assert!(expected.is_empty(), "all records are there");
         took
     }
 }
@@ -122,10 +158,15 @@ fn reads(batch: &Batch, records: u64) {
     let batches = records.div_ceil(BATCH);
     let bytes = batch.bytes().repeat(batches as usize);
     let mut copy = Vec::new();
-    let mut highres = Reader::new(ArrayKind::HighRes, None);
-    let mut event = Reader::new(ArrayKind::Event, None);
-    let mut filtered = Reader::new(ArrayKind::Event, Some("severity >= warn"));
-    let [copy, highres, event, filtered] = race(
+    let reader = |kind, filter, is_wanted| Reader::new(kind, filter, built(kind, batches, is_wanted));
+    let mut highres = reader(ArrayKind::HighRes, None, |_| true);
+    let mut event = reader(ArrayKind::Event, None, |_| true);
+    let mut filtered = reader(ArrayKind::Event, Some("severity >= warn"), is_warning);
+    let ends: Vec<usize> = (0..batches as usize)
+        .flat_map(|at| batch.ends().iter().map(move |&end| at * batch.bytes().len() + end as usize))
+        .collect();
+    let mut places = vec![0; bytes.len()];
+    let [copy, each, highres, event, filtered] = race(
         rounds(100),
         [
             &mut || {
@@ -133,8 +174,12 @@ fn reads(batch: &Batch, records: u64) {
                 let source = bytes.clone();
                 copy.clear();
                 let took = time(|| copy.extend_from_slice(black_box(&source)));
-                black_box(&copy);
+                assert!(copy == bytes);
                 took
+            },
+            &mut || {
+                let source = bytes.clone();
+                time(|| copy_each(black_box(&source), &ends, black_box(&mut places)))
             },
             &mut || highres.round(batch, batches),
             &mut || event.round(batch, batches),
@@ -148,7 +193,24 @@ fn reads(batch: &Batch, records: u64) {
     };
     row("HIGHRES_EVENT", &highres).goal(Goal::Ratio(GOAL_HIGHRES)).print();
     row("EVENT", &event).goal(Goal::Ratio(GOAL_EVENT)).print();
+    let rate = |times: &Times| Figure::rate(times, bytes.len() as f64, "B/s");
+    Row::new(format!("fetch of {} records, EVENT", batches * BATCH), rate(&event))
+        .peer("one copy for each record, nothing else", rate(&each))
+        .note("the least that can be done where records get shorter one by one")
+        .print();
     row("EVENT, half of them filtered", &filtered).print();
+}
+
+/// Copies each record alone, as much of it as an EVENT record has, without a look at it.
+fn copy_each(source: &[u8], ends: &[usize], mut places: &mut [u8]) {
+    const SHORTER: usize = 8;
+    let mut from = 0;
+    for &to in ends {
+        let record = &source[from + SHORTER..to];
+        let (place, behind) = places.split_at_mut(record.len());
+        place.copy_from_slice(record);
+        (places, from) = (behind, to);
+    }
 }
 
 fn parse(filter: Option<&str>) -> Option<Arc<Filter>> {

@@ -4,6 +4,7 @@
  *   create HOST                 its code
  *   item METRIC INSTANCE        registers a value as a double; its code. The instance may be "-"
  *   fetch N                     CPU time of N fetches, in nanoseconds, and how many outputs of the last one hold values
+ *   values                      all outputs of the last fetch
  *
  * Words are separated by blanks, which instances must not contain.
  */
@@ -50,6 +51,12 @@ int main(void)
             sts = pmExtendFetchGroup_item(group, metric, strcmp(instance, "-") == 0 ? NULL : instance, NULL,
                                           &values[count], PM_TYPE_DOUBLE, &statuses[count]);
             count += sts >= 0;
+        } else if (strcmp(what, "values") == 0) {
+            for (int i = 0; i < count; i++)
+                printf("%.17g ", values[i].d);
+            printf("\n");
+            fflush(stdout);
+            continue;
         } else if (strcmp(what, "fetch") == 0) {
             sts = fetch(atoi(metric));
             if (sts == 0) {

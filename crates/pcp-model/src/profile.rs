@@ -119,6 +119,12 @@ impl ProfileView<'_> {
         self.state == ProfileState::Include && self.exceptions.is_empty()
     }
 
+    /// The instances that are wanted at most, ascending, if the client has listed them and its list is sorted
+    /// ([`Profile::sort`]). An instance may be there more than once.
+    pub fn listed(&self) -> Option<&[Inst]> {
+        (self.state == ProfileState::Exclude && self.sorted).then_some(self.exceptions)
+    }
+
     /// Whether `inst` is wanted. Linear in the length of the client's list unless it is sorted
     /// ([`Profile::sort`]).
     pub fn includes(&self, inst: Inst) -> bool {
@@ -144,6 +150,9 @@ mod tests {
             state: ProfileState::Include,
             indoms: vec![IndomProfile { indom, state, instances: instances.to_vec() }],
         };
+        assert_eq!(only(ProfileState::Exclude, &[100, 200]).of(indom).listed(), Some(&[100, 200][..]));
+        assert_eq!(only(ProfileState::Exclude, &[200, 100]).of(indom).listed(), None);
+        assert_eq!(only(ProfileState::Include, &[100]).of(indom).listed(), None);
         assert!(only(ProfileState::Exclude, &[100]).includes(indom, 100));
         assert!(!only(ProfileState::Exclude, &[100]).includes(indom, 200));
         assert!(!only(ProfileState::Include, &[100]).includes(indom, 100));

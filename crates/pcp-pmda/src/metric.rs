@@ -4,8 +4,8 @@ use super::call::{Access, Call};
 use super::set::SetWriter;
 use pcp_model::{Inst, PmError, Semantics, Units, Value, ValueType};
 
-/// Gives one instance's value; `Ok(None)` means it has none now.
-pub type EachFn<S> = Box<dyn Fn(&mut S, &Call<'_>, Inst) -> Result<Option<Value>, PmError>>;
+/// Writes the values of these instances, one after the other ([`Metric::each`]).
+pub type EachFn<S> = Box<dyn Fn(&mut S, &Call<'_>, &[Inst], &mut SetWriter<'_>)>;
 /// Writes a metric's whole value set.
 pub type SetFn<S> = Box<dyn Fn(&mut S, &Call<'_>, &mut SetWriter<'_>) -> Result<(), PmError>>;
 /// Stores one instance's value, which has the metric's type. What is stored into event metrics is text
@@ -16,9 +16,9 @@ pub type StoreFn<S> = Box<dyn Fn(&mut S, &Call<'_>, Inst, &Value) -> Result<(), 
 pub enum Fetch<S> {
     /// Never a value of its own: descriptors of event parameters. Fetching gives no values, and no error.
     None,
-    /// Asked once for a singular metric (instance [`pcp_model::PM_IN_NULL`]), else once per instance that
-    /// the client's profile includes, in the order of the instance domain. An instance with an error is left
-    /// out; if there is no value at all, the last answer is the metric's (spec `agent.md` 16).
+    /// Asked for the one value of a singular metric (instance [`pcp_model::PM_IN_NULL`]), else for those of the
+    /// instances that the client's profile includes, in the order of the instance domain. An instance with an error is
+    /// left out; if there is no value at all, the last answer is the metric's (spec `agent.md` 16).
     Each(EachFn<S>),
     /// Writes all values itself, minding the profile. An error replaces whatever was written.
     Set(SetFn<S>),
@@ -91,12 +91,23 @@ impl<S> Metric<S> {
         self.each(move |state, _, _| Ok(Some(value(state).into())))
     }
 
-    /// A value for each instance ([`Fetch::Each`]).
+    /// A value for each instance ([`Fetch::Each`]); `Ok(None)` means it has none now.
     pub fn each(
         mut self,
         each: impl Fn(&mut S, &Call<'_>, Inst) -> Result<Option<Value>, PmError> + 'static,
     ) -> Metric<S> {
-        self.fetch = Fetch::Each(Box::new(each));
+        // The loop is part of what is called through a pointer: once for a metric and not for each value, which is then
+        // made and written in one piece of code.
+        self.fetch = Fetch::Each(Box::new(move |state, call, insts, set| {
+            for &inst in insts {
+                match each(state, call, inst) {
+                    // A value of another type is noted as the instance's error.
+                    Ok(Some(value)) => drop(set.value(inst, &value)),
+                    Ok(None) => set.no_value(),
+                    Err(error) => set.error(error),
+                }
+            }
+        }));
         self
     }
 

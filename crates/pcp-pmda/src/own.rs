@@ -73,24 +73,10 @@ impl<S> OwnMetrics<'_, S> {
                     None => self.scratch.push(PM_IN_NULL),
                     Some(&at) => {
                         let instances = self.indoms[at].instances(self.state);
-                        match set.wants_all() {
-                            true => self.scratch.extend_from_slice(instances.active()),
-                            false => {
-                                self.scratch
-                                    .extend(instances.active().iter().filter(|inst| set.wants(**inst)));
-                            }
-                        }
+                        set.wanted(instances.active(), self.scratch);
                     }
                 }
-                for &inst in &*self.scratch {
-                    // By reference: moving the answer costs more than all the rest.
-                    match &each(self.state, call, inst) {
-                        // A value of another type is noted as the instance's error.
-                        Ok(Some(value)) => drop(set.value(inst, value)),
-                        Ok(None) => set.no_value(),
-                        Err(error) => set.error(*error),
-                    }
-                }
+                each(self.state, call, self.scratch, set);
             }
         }
         Ok(())

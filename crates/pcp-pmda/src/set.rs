@@ -53,12 +53,27 @@ impl<'a> SetWriter<'a> {
         self.profile.includes_all()
     }
 
+    /// Appends those of `active`, which are ascending, that the client's profile includes.
+    pub(super) fn wanted(&self, active: &[Inst], out: &mut Vec<Inst>) {
+        if self.wants_all() {
+            return out.extend_from_slice(active);
+        }
+        match self.profile.listed() {
+            // A few of many: who fetches values of single instances does not pay for all that there are.
+            Some(listed) if listed.len() < active.len() / 8 => {
+                out.extend(listed.iter().filter(|inst| active.binary_search(inst).is_ok()));
+                out.dedup();
+            }
+            _ => out.extend(active.iter().filter(|inst| self.wants(**inst))),
+        }
+    }
+
     /// Writes an instance's value. Singular metrics have the instance [`pcp_model::PM_IN_NULL`].
     ///
     /// # Errors
     /// `PM_ERR_TYPE` when the value is not of the metric's type, `PM_ERR_TOOBIG` when it is too long for the
     /// protocol. Nothing is written then, and the error is noted as [`SetWriter::error`] does.
-    #[inline]
+    #[inline(always)]
     pub fn value(&mut self, inst: Inst, value: &Value) -> Result<(), PmError> {
         if value.value_type() != self.value_type {
             return self.written_or(Err(PmError::TYPE));
@@ -161,6 +176,43 @@ impl<'a> SetWriter<'a> {
         match self.error {
             Some(error) if self.written == 0 => Err(error),
             _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pcp_model::{InDom, IndomProfile, Pmid, ProfileState};
+
+    use super::*;
+    use crate::call::{Attributes, ClientId, FetchStamp};
+
+    #[test]
+    fn a_short_list_of_a_client_gives_what_asking_for_each_instance_gives() {
+        let indom = InDom::new(29, 1);
+        let active: Vec<Inst> = (0..200).filter(|inst| inst % 3 != 0).collect();
+        for state in [ProfileState::Include, ProfileState::Exclude] {
+            for list in
+                [&[][..], &[7], &[3, 4, 4, 5, 199, 500], &[199, 4, 7, 4], &[-1, 1], &active, &active[50..]]
+            {
+                let indoms = vec![IndomProfile { indom, state, instances: list.to_vec() }];
+                let profile = Profile { state: ProfileState::Include, indoms };
+                let attributes = Attributes::default();
+                let call = Call {
+                    client: ClientId { slot: 0, generation: 0 },
+                    attributes: &attributes,
+                    profile: &profile,
+                    pmid: Pmid::NULL,
+                    indom,
+                    fetch: FetchStamp::default(),
+                };
+                let mut operands = Vec::new();
+                let set = SetWriter::collecting(&mut operands, ValueType::I32, &call);
+                let mut wanted = Vec::new();
+                set.wanted(&active, &mut wanted);
+                let each: Vec<Inst> = active.iter().copied().filter(|&inst| set.wants(inst)).collect();
+                assert_eq!(wanted, each, "{state:?} {list:?}");
+            }
         }
     }
 }

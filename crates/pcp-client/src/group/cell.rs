@@ -110,6 +110,8 @@ impl Cell {
     #[inline]
     pub(super) fn set_double(&mut self, value: f64, to: ValueType) -> Result<(), PmError> {
         match self {
+            // No cast: what is asked for mostly.
+            Cell::Number(number) if to == ValueType::Double => *number = Some(Number::Double(value)),
             Cell::Number(number) => *number = Some(cast(value, to)?),
             Cell::Text { set, text } => {
                 text.clear();

@@ -7,7 +7,7 @@ use byteorder::BigEndian;
 use super::event::{EventRequest, EventRows};
 use super::handle::{EventHandle, IndomHandle, ItemHandle, Key, Output};
 use super::indom::{IndomRequest, Rows};
-use super::item::Item;
+use super::item::{self, Item};
 use super::names::InstanceNames;
 use super::options::GroupOptions;
 use super::results::ResultPair;
@@ -249,13 +249,9 @@ impl FetchGroup {
         let results = success.then(|| ResultPair::new(&self.now, before, self.options.falling));
         let results = results.as_ref();
         // Items of the same metric mostly follow each other.
-        let mut last = None;
-        for item in &mut self.items {
-            let metric = item.metric();
-            if last.as_ref().is_none_or(|&(at, _)| at != metric) {
-                last = results.map(|results| (metric, results.values(metric)));
-            }
-            item.fill(&self.conversions, last.as_ref().map(|(_, values)| values));
+        for items in self.items.chunk_by_mut(Item::is_like) {
+            let values = results.zip(items.first()).map(|(results, item)| results.values(item.metric()));
+            item::fill(items, &self.conversions, values.as_ref());
         }
         self.indoms.iter_mut().for_each(|indom| indom.fill(results));
         self.events.iter_mut().for_each(|event| event.fill(results));

@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use super::cell::{Atom, Cell};
 use super::handle::Output;
 use super::names::{InstanceNames, NamesWalk};
-use super::results::{MetricValues, ResultPair};
+use super::results::{MetricValues, ResultPair, by_type};
 use super::scale::ValueConversion;
-use pcp_model::{Inst, PmError};
+use pcp_model::{Inst, PmError, ValueType};
 use pcp_pdu::ValuesRef;
 
 /// A registered instance domain and its outputs.
@@ -83,39 +83,10 @@ impl IndomRequest {
             _ => self.num = 0,
         }
         self.status = match (&values, now) {
-            (Some(values), Ok(now)) => self.fill_rows(values, &now),
+            (Some(values), Ok(now)) => by_type!(self.conversion.from, fill_rows(self, values, &now)),
             (_, Err(error)) => Err(error),
             (None, Ok(_)) => Err(PmError::VALUE),
         };
-    }
-
-    fn fill_rows(&mut self, both: &MetricValues<'_>, values: &ValuesRef<'_>) -> Result<(), PmError> {
-        let inst_at = |at: usize| values.get(at).map_or(0, |(inst, _)| inst);
-        self.order.clear();
-        self.order.extend(0..values.len());
-        // Rows are in the order of instances, agents send what they like. Places are sorted, not values.
-        if !values.iter().map(|(inst, _)| inst).is_sorted() {
-            self.order.sort_unstable_by_key(|&at| inst_at(at));
-        }
-        let mut guess = 0;
-        for &at in &self.order {
-            if self.num == self.max {
-                return Err(PmError::TOOBIG);
-            }
-            let Some((inst, value)) = values.get(at) else { break };
-            if self.num == self.rows.len() {
-                self.rows.push(Cells { inst, status: Ok(()), cell: Cell::new(self.conversion.to) });
-            }
-            let Some(row) = self.rows.get_mut(self.num) else { break };
-            row.inst = inst;
-            row.cell.reset();
-            let wanted = self.names.map(|_| inst);
-            row.status = both.fill(wanted, &self.conversion, value, &mut guess, &mut row.cell);
-            // Instances mostly follow each other as they did before.
-            guess += 1;
-            self.num += 1;
-        }
-        Ok(())
     }
 
     pub(super) fn rows<'a, T: Output>(&'a self, names: Option<&'a InstanceNames>) -> Rows<'a, T> {
@@ -126,6 +97,50 @@ impl IndomRequest {
             output: PhantomData,
         }
     }
+}
+
+/// Takes the values of all instances, as far as they are wanted.
+fn fill_rows<const FROM: i32>(
+    request: &mut IndomRequest,
+    both: &MetricValues<'_>,
+    values: &ValuesRef<'_>,
+) -> Result<(), PmError> {
+    let IndomRequest { conversion, rows, num, order, names, max, .. } = request;
+    let inst_at = |at: usize| values.get(at).map_or(0, |(inst, _)| inst);
+    order.clear();
+    order.extend(0..values.len());
+    // Rows are in the order of instances, agents send what they like. Places are sorted, not values.
+    if !values.iter().map(|(inst, _)| inst).is_sorted() {
+        order.sort_unstable_by_key(|&at| inst_at(at));
+    }
+    let path = conversion.to_double();
+    let mut guess = 0;
+    for &at in &*order {
+        if num == max {
+            return Err(PmError::TOOBIG);
+        }
+        let Some((inst, value)) = values.get(at) else { break };
+        if *num == rows.len() {
+            rows.push(Cells { inst, status: Ok(()), cell: Cell::new(conversion.to) });
+        }
+        let Some(row) = rows.get_mut(*num) else { break };
+        row.inst = inst;
+        let wanted = names.map(|_| inst);
+        row.status = match path.and_then(|path| both.usual::<FROM>(values, wanted, at, path)) {
+            Some(value) => {
+                guess = at;
+                row.cell.set_double(value, conversion.to)
+            }
+            None => {
+                row.cell.reset();
+                both.fill(wanted, conversion, value, &mut guess, &mut row.cell)
+            }
+        };
+        // Instances mostly follow each other as they did before.
+        guess += 1;
+        *num += 1;
+    }
+    Ok(())
 }
 
 /// The values of all instances of a metric, in the order of instances. Iterates over [`Row`]s.

@@ -1,9 +1,9 @@
 //! One value of a metric.
 
 use super::cell::{Atom, Cell};
-use super::results::{MetricValues, find};
+use super::results::{MetricValues, by_type, find};
 use super::scale::ValueConversion;
-use pcp_model::{Inst, PmError};
+use pcp_model::{Inst, PmError, ValueType};
 use pcp_pdu::ValuesRef;
 
 /// A registered value and its output. Small, as thousands of them are gone through in each fetch: a cache line.
@@ -54,21 +54,9 @@ impl Item {
         self.metric as usize
     }
 
-    /// Takes the value out of those of its metric, or that there are none (spec `fetchgroup.md` 7).
-    pub(super) fn fill(&mut self, conversions: &[ValueConversion], values: Option<&MetricValues<'_>>) {
-        // By reference all the way: this is where a fetch of many items spends its time.
-        let (values, now) = match values {
-            Some(values) => match &values.now {
-                Ok(now) => (values, now),
-                Err(error) => return self.fail(*error),
-            },
-            None => return self.fail(PmError::VALUE),
-        };
-        if self.keep && now.is_empty() {
-            return;
-        }
-        self.cell.reset();
-        self.status = self.take(conversions, values, now);
+    /// Whether the other's value is one of the same metric, and taken in the same way.
+    pub(super) fn is_like(&self, other: &Item) -> bool {
+        (self.metric, self.conversion) == (other.metric, other.conversion)
     }
 
     fn fail(&mut self, error: PmError) {
@@ -78,19 +66,54 @@ impl Item {
         self.status = Err(error);
     }
 
-    #[inline]
+    #[inline(never)]
     fn take(
         &mut self,
-        conversions: &[ValueConversion],
+        conversion: &ValueConversion,
         values: &MetricValues<'_>,
         now: &ValuesRef<'_>,
     ) -> Result<(), PmError> {
-        let conversion = conversions.get(self.conversion as usize).ok_or(PmError::VALUE)?;
         // Where the value was before is where it may be now.
         let mut before = self.hint as usize;
         let mut guess = before;
         let value = find(now, self.inst, &mut guess).ok_or(PmError::VALUE)?;
         self.hint = guess as u32;
         values.fill(self.inst, conversion, value, &mut before, &mut self.cell)
+    }
+}
+
+/// Takes the values of items that have metric and conversion in common ([`Item::is_like`]) out of those of their metric,
+/// or that there are none (spec `fetchgroup.md` 7).
+pub(super) fn fill(items: &mut [Item], conversions: &[ValueConversion], values: Option<&MetricValues<'_>>) {
+    let conversion = items.first().and_then(|item| conversions.get(item.conversion as usize));
+    let (Some(conversion), Some(values)) = (conversion, values) else {
+        return items.iter_mut().for_each(|item| item.fail(PmError::VALUE));
+    };
+    match &values.now {
+        Ok(now) => by_type!(conversion.from, fill_as(items, conversion, values, now)),
+        Err(error) => items.iter_mut().for_each(|item| item.fail(*error)),
+    }
+}
+
+/// This is where a fetch of many items spends its time.
+fn fill_as<const FROM: i32>(
+    items: &mut [Item],
+    conversion: &ValueConversion,
+    values: &MetricValues<'_>,
+    now: &ValuesRef<'_>,
+) {
+    let path = conversion.to_double();
+    for item in items {
+        if item.keep && now.is_empty() {
+            continue;
+        }
+        let usual = path.and_then(|path| values.usual::<FROM>(now, item.inst, item.hint as usize, path));
+        item.status = match usual {
+            Some(value) => item.cell.set_double(value, ValueType::Double),
+            None => {
+                item.cell.reset();
+                item.take(conversion, values, now)
+            }
+        };
     }
 }

@@ -3,7 +3,7 @@
 use super::cell::Cell;
 use super::options::Falling;
 use super::scalar::Scalar;
-use super::scale::{ConversionPath, ValueConversion};
+use super::scale::{ConversionPath, DoublePath, ValueConversion};
 use pcp_model::{Inst, PmError, Timestamp, ValueType};
 use pcp_pdu::{Fetched, ValueRef, ValuesRef};
 
@@ -46,7 +46,49 @@ impl<'a> ResultPair<'a> {
     }
 }
 
+/// Calls a function that is made for the type of a metric's values: then nothing about it has to be decided value by value.
+macro_rules! by_type {
+    ($from:expr, $function:ident $arguments:tt) => {
+        by_type!($from, $function $arguments, I32 U32 I64 U64 Float Double)
+    };
+    ($from:expr, $function:ident $arguments:tt, $($number:ident)*) => {
+        match $from {
+            $(ValueType::$number => $function::<{ ValueType::$number.code() }> $arguments,)*
+            // No number: taken one by one.
+            _ => $function::<{ ValueType::String.code() }> $arguments,
+        }
+    };
+}
+pub(super) use by_type;
+
 impl MetricValues<'_> {
+    /// The value of an instance, or of a metric without instances, in double precision, if everything is as it mostly is: a
+    /// number of the type with the code `FROM`, at the place `at`, for a rate there before as well and not larger.
+    /// [`MetricValues::fill`] is for everything else, and gives the same for this.
+    #[inline(always)]
+    pub(super) fn usual<const FROM: i32>(
+        &self,
+        now: &ValuesRef<'_>,
+        wanted: Option<Inst>,
+        at: usize,
+        path: DoublePath<'_>,
+    ) -> Option<f64> {
+        let of = |values: &ValuesRef<'_>| {
+            let (inst, value) = values.usual_f64(at, ValueType::from_code(FROM))?;
+            let found = wanted.map_or(values.len() == 1, |wanted| inst == wanted);
+            found.then_some(value)
+        };
+        let mut value = of(now)?;
+        if path.rate {
+            let delta = value - of(self.before.as_ref().ok()?)?;
+            if delta < 0.0 {
+                return None;
+            }
+            value = delta / self.seconds;
+        }
+        Some(path.convert.map_or(value, |(convert, multiplier)| convert.f64(value) * multiplier))
+    }
+
     /// Takes a value on its way to the output (spec `fetchgroup.md` 5 and 6). `wanted` is its instance, if the
     /// metric has instances; `guess` says where it may have been before, and then where it was.
     #[inline]

@@ -106,6 +106,13 @@ pub(super) enum ConversionPath {
     },
 }
 
+/// A way that begins and ends in double precision.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DoublePath<'a> {
+    pub rate: bool,
+    pub convert: Option<(&'a Conversion, f64)>,
+}
+
 impl ValueConversion {
     /// Checks a metric's type, the output's type and the scale, in this order (spec `fetchgroup.md` 3).
     pub(super) fn new(
@@ -130,6 +137,19 @@ impl ValueConversion {
                 .ok_or(Reason::Dimension { metric: desc.units, scale: units })?,
         };
         Ok(ValueConversion { from, to, path })
+    }
+
+    /// The way to an output in double precision, if each number has one.
+    pub(super) fn to_double(&self) -> Option<DoublePath<'_>> {
+        let (rate, convert) = match &self.path {
+            ConversionPath::Plain => (false, None),
+            ConversionPath::Double { rate, convert: None, .. } => (*rate, None),
+            ConversionPath::Double { rate, convert: Some(Ok(convert)), multiplier } => {
+                (*rate, Some((convert, *multiplier)))
+            }
+            ConversionPath::Double { convert: Some(Err(_)), .. } => return None,
+        };
+        (self.to == ValueType::Double).then_some(DoublePath { rate, convert })
     }
 
     pub(super) fn is_rate(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Value sets read in place.
 
 use super::check::{self, SetsError};
-use super::value::{ValueRef, block_at};
+use super::value::{ValueRef, block_at, block_header};
 use super::{INSITU, SET_HEADER, SPTR, VALUE_LEN, WORD, offset_of};
 use pcp_model::{Inst, InstanceValue, PmError, Pmid, ValueSet, ValueType};
 
@@ -200,6 +200,34 @@ impl<'a> ValuesRef<'a> {
     #[inline(always)]
     pub fn get(&self, at: usize) -> Option<(Inst, ValueRef<'a>)> {
         self.pairs.get(at).map(|pair| self.value(pair))
+    }
+
+    /// One value in double precision, and its instance, if it is a number that was sent in the usual way for its type: what
+    /// [`ValuesRef::get`] and [`ValueRef::usual_number`] give, in one go and without a step through memory. For loops over
+    /// many values of a type that is known when they are compiled.
+    #[inline(always)]
+    pub fn usual_f64(&self, at: usize, value_type: ValueType) -> Option<(Inst, f64)> {
+        let &[i, n, s, t, w, o, r, d] = self.pairs.get(at)?;
+        let (inst, word) = (Inst::from_be_bytes([i, n, s, t]), [w, o, r, d]);
+        let value = match (value_type, self.blocks) {
+            (ValueType::I32, false) => i32::from_be_bytes(word).into(),
+            (ValueType::U32, false) => u32::from_be_bytes(word).into(),
+            (ValueType::I64, true) => i64::from_be_bytes(self.number(word, value_type)?) as f64,
+            (ValueType::U64, true) => u64::from_be_bytes(self.number(word, value_type)?) as f64,
+            (ValueType::Double, true) => f64::from_be_bytes(self.number(word, value_type)?),
+            (ValueType::Float, true) => f32::from_be_bytes(self.number(word, value_type)?).into(),
+            _ => return None,
+        };
+        Some((inst, value))
+    }
+
+    /// The bytes of a number of `N` bytes whose block is at this place.
+    #[inline(always)]
+    fn number<const N: usize>(&self, place: [u8; WORD], value_type: ValueType) -> Option<[u8; N]> {
+        let at = offset_of(u32::from_be_bytes(place), self.bias);
+        let (header, rest) = self.data.get(at..)?.split_first_chunk()?;
+        let is_usual = u32::from_be_bytes(*header) == u32::from_be_bytes(block_header(value_type as u8, N));
+        rest.first_chunk().copied().filter(|_| is_usual)
     }
 
     /// All values and their instances.

@@ -149,7 +149,7 @@ impl SetsWriter {
     /// # Errors
     /// The value or the whole would be too long; the value is of another format than the set's
     /// others; an event value is not a packed array; no set is open.
-    #[inline]
+    #[inline(always)] // where the type is known, all that is left is the writing of a number
     pub fn value(&mut self, inst: Inst, value: &Value) -> Result<(), EncodeError> {
         match value {
             Value::I32(v) => self.in_situ(inst, v.to_be_bytes()),
@@ -158,12 +158,22 @@ impl SetsWriter {
             Value::I64(v) => self.number(inst, ValueType::I64, v.to_be_bytes()),
             Value::U64(v) => self.number(inst, ValueType::U64, v.to_be_bytes()),
             Value::Double(v) => self.number(inst, ValueType::Double, v.to_be_bytes()),
+            Value::String(_) | Value::Aggregate(_) | Value::Event(_) | Value::HighResEvent(_) => {
+                self.no_number(inst, value)
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn no_number(&mut self, inst: Inst, value: &Value) -> Result<(), EncodeError> {
+        match value {
             Value::String(text) => self.string(inst, text),
             Value::Aggregate(bytes) => self.block(inst, ValueType::Aggregate, bytes, b""),
             Value::Event(array) | Value::HighResEvent(array) => {
                 self.check_counts(inst, array)?;
                 self.event_block(inst, |out| out.extend_from_slice(array))
             }
+            number => self.value(inst, number),
         }
     }
 
