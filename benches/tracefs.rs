@@ -159,7 +159,8 @@ fn jumpseat() -> Figures {
     assert_eq!(source.stats.state(), "running");
     let inlet = Inlet::new(definitions, deliveries);
     let mut log = EventLog::new(LogConfig {
-        budget: 64 * 1024 * 1024,
+        // As an agent has unless it is told otherwise.
+        budget: 8 << 20,
         recent: 100,
         missed_pmid: Pmid::new(400, 16, 5),
     });

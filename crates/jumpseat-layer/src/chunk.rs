@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use jumpseat_wire::ring::chunk::{self, Part};
 use jumpseat_wire::ring::merge::{MAX_MISSED, Merge, Run, counted};
-use jumpseat_wire::ring::message::{HEAD, whole};
+use jumpseat_wire::ring::message::whole;
 use jumpseat_wire::ring::thread::Thread;
 use jumpseat_wire::ring::{MAX_CHUNK, MAX_MESSAGE, MAX_SLOTS};
 
@@ -17,7 +17,7 @@ const TAKE: u64 = 1 << 20;
 /// Least and most bytes of one ring.
 const OF_RING: (u64, u64) = (64 << 10, 256 << 10);
 // What is taken of a ring holds a whole message at least, and a chunk is none that an agent refuses.
-const _: () = assert!(OF_RING.0 as usize >= HEAD + MAX_MESSAGE + 8);
+const _: () = assert!(OF_RING.0 as usize >= MAX_MESSAGE);
 const _: () = assert!(OF_RING.0 * MAX_SLOTS <= MAX_CHUNK && TAKE <= MAX_CHUNK);
 
 /// Messages of all rings of one kind: in the file, or not.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use jumpseat_wire::encode::Encoder;
 use jumpseat_wire::ring::chunk::put_rings;
+use jumpseat_wire::ring::transcribe::Transcriber;
 use jumpseat_wire::{COMMITTED, KNOWN, frame, varint};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
@@ -22,7 +23,7 @@ const READ: usize = 4096;
 /// A connection to the agent.
 pub(crate) struct Connection {
     stream: UnixStream,
-    pub encoder: Encoder,
+    pub transcriber: Transcriber,
     /// The number of the next item.
     pub position: u64,
     /// Everything up to this number is committed.
@@ -46,8 +47,13 @@ impl Connection {
         let mut out = Vec::new();
         let mut encoder = Encoder::new(&mut out);
         encoder.source(source, &mut out).map_err(io::Error::other)?;
-        let mut connection =
-            Connection { stream, encoder, position: first, committed: first - 1, answers: Vec::new() };
+        let mut connection = Connection {
+            stream,
+            transcriber: Transcriber::new(encoder),
+            position: first,
+            committed: first - 1,
+            answers: Vec::new(),
+        };
         let sent = match file {
             Some((file, number)) => {
                 put_rings(&mut out, number);
@@ -55,14 +61,14 @@ impl Connection {
             }
             None => 0,
         };
-        connection.encoder.sender(sender.as_bytes(), first, &mut out);
+        connection.transcriber.encoder.sender(sender.as_bytes(), first, &mut out);
         connection.stream.write_all(&out[sent..])?;
         let known = connection.known()?;
         if known >= first {
             // What comes next has the number behind it.
             (connection.position, connection.committed) = (known + 1, known);
             out.clear();
-            connection.encoder.sender(sender.as_bytes(), connection.position, &mut out);
+            connection.transcriber.encoder.sender(sender.as_bytes(), connection.position, &mut out);
             connection.stream.write_all(&out)?;
             connection.known()?;
         }

@@ -20,11 +20,14 @@
 //! events of a program that is killed, or ends without waiting, are not lost either.
 
 mod chunk;
+mod clock;
 mod connection;
 mod memory;
 mod message;
 mod ring;
 mod shared;
+mod sleep;
+mod spans;
 mod thread;
 mod writer;
 
@@ -41,8 +44,9 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use jumpseat_wire::ring::message::{END, POINT, START};
-use message::Fields;
+use message::{Fields, Words};
 use shared::Shared;
+use thread::About;
 use writer::Writer;
 
 /// Bytes that a thread's messages may take until they are sent, unless configured otherwise.
@@ -76,8 +80,8 @@ impl EventLayer {
         self
     }
 
-    /// Gives each thread so many bytes, or up to twice as many, for what is not sent yet. An event takes about 40 bytes
-    /// and those of its texts. Call it before [`EventLayer::guard`].
+    /// Gives each thread so many bytes, or up to twice as many, for what is not sent yet. An event takes 32 bytes, 16 for each
+    /// field, and those of its texts. Call it before [`EventLayer::guard`].
     pub fn buffer(mut self, bytes: usize) -> EventLayer {
         self.shared = Arc::new(Shared::new(bytes.max(4096)));
         self
@@ -90,6 +94,7 @@ impl EventLayer {
     }
 
     fn start(&mut self) {
+        clock::prepare();
         let sender = self.shared.name();
         let writer = Writer::new(Arc::clone(&self.shared), self.socket.clone(), self.source.clone(), sender);
         // Without a thread the rings fill up and all is lost, but the program goes on.
@@ -142,7 +147,7 @@ struct SpanState {
     /// When it began, in nanoseconds since the epoch.
     start: i64,
     /// Fields that were recorded later.
-    later: Vec<u8>,
+    later: Vec<u64>,
 }
 
 impl<S> Layer<S> for EventLayer
@@ -158,7 +163,7 @@ where
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let parent = span.parent().map_or(0, |parent| number(&parent.extensions()));
-        let now = thread::now();
+        let now = clock::now();
         let mut extensions = span.extensions_mut();
         let (id, start) = match extensions.get_mut::<SpanState>() {
             Some(known) => (known.id, known.start),
@@ -169,10 +174,8 @@ where
             }
         };
         drop(extensions);
-        let metadata = attributes.metadata();
-        thread::send(&self.shared, START, start, metadata, (id, parent), |out| {
-            attributes.record(&mut Fields(out));
-        });
+        let about = About { kind: START, time: start, metadata: attributes.metadata(), span: id, parent };
+        thread::send(&self.shared, about, |out| attributes.record(&mut Fields(out)));
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
@@ -186,10 +189,20 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let span = context.event_span(event).map_or(0, |span| number(&span.extensions()));
-        thread::send(&self.shared, POINT, thread::now(), event.metadata(), (span, 0), |out| {
-            event.record(&mut Fields(out));
-        });
+        let of_span = |id: &Id| context.span(id).map_or(0, |span| number(&span.extensions()));
+        let here = if event.is_contextual() { spans::current(self.shared.number, of_span) } else { None };
+        let looked_up = || context.event_span(event).map_or(0, |span| number(&span.extensions()));
+        let span = here.unwrap_or_else(looked_up);
+        let about = About { kind: POINT, time: clock::now(), metadata: event.metadata(), span, parent: 0 };
+        thread::send(&self.shared, about, |out| event.record(&mut Fields(out)));
+    }
+
+    fn on_enter(&self, id: &Id, _: Context<'_, S>) {
+        spans::enter(self.shared.number, id);
+    }
+
+    fn on_exit(&self, id: &Id, _: Context<'_, S>) {
+        spans::leave(self.shared.number, id);
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
@@ -197,10 +210,11 @@ where
         // It stays there for other layers of this kind, each of which sends the end of the span.
         let extensions = span.extensions();
         let Some(SpanState { id, parent, start, later }) = extensions.get::<SpanState>() else { return };
-        let now = thread::now();
-        thread::send(&self.shared, END, now, span.metadata(), (*id, *parent), |out| {
+        let now = clock::now();
+        let about = About { kind: END, time: now, metadata: span.metadata(), span: *id, parent: *parent };
+        thread::send(&self.shared, about, |out| {
             message::duration(out, now.saturating_sub(*start));
-            out.extend_from_slice(later);
+            later.iter().for_each(|word| out.put([*word]));
         });
     }
 }

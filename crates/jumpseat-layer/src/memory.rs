@@ -1,7 +1,7 @@
 //! Memory of rings: a file without a name that the agent can read when the program is gone, or else the program's own.
 //!
-//! The only `unsafe` code of the package: mappings, given out as slices of atomic numbers. Whatever threads, or other
-//! processes that have the file, do to them at the same time is sound.
+//! All `unsafe` code of the package but the one instruction in [`super::clock`]: mappings, given out as slices of atomic numbers.
+//! Whatever threads, or other processes that have the file, do to them at the same time is sound.
 
 use std::io;
 use std::ops::Deref;
@@ -18,7 +18,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 use rustix::process::{Resource, getrlimit};
 
 /// Numbers in memory, each of which any thread may read and write.
-pub(crate) enum Words {
+pub(crate) enum Memory {
     Mapped(Mapping),
     Private(Box<[AtomicU64]>),
 }
@@ -37,24 +37,24 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-impl Words {
+impl Memory {
     /// Memory of this process alone.
-    pub(crate) fn private(words: usize) -> Words {
-        Words::Private((0..words).map(|_| AtomicU64::new(0)).collect())
+    pub(crate) fn private(words: usize) -> Memory {
+        Memory::Private((0..words).map(|_| AtomicU64::new(0)).collect())
     }
 }
 
-impl Deref for Words {
+impl Deref for Memory {
     type Target = [AtomicU64];
 
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
         match self {
             // SAFETY: by the invariant; the slice lives no longer than the mapping; all bit patterns are numbers.
-            Words::Mapped(mapping) => unsafe {
+            Memory::Mapped(mapping) => unsafe {
                 std::slice::from_raw_parts(mapping.at.as_ptr(), mapping.words)
             },
-            Words::Private(words) => words,
+            Memory::Private(words) => words,
         }
     }
 }
@@ -97,8 +97,8 @@ pub(crate) struct RingFile {
     pub file: OwnedFd,
     pub geometry: Geometry,
     /// Its head and its table of sites.
-    head: Words,
-    owner: Words,
+    head: Memory,
+    owner: Memory,
 }
 
 impl RingFile {
@@ -116,12 +116,12 @@ impl RingFile {
         // Memory that is not there would be a signal when it is written to; here it is an error.
         fallocate(&file, FallocateFlags::empty(), 0, AREA)?;
         fallocate(&file, FallocateFlags::empty(), AREA, SITES)?;
-        let words = Words::Mapped(Mapping::of_file(&file, 0, AREA + SITES)?);
+        let words = Memory::Mapped(Mapping::of_file(&file, 0, AREA + SITES)?);
         for (at, value) in [(head::SLOTS, geometry.slots), (head::RING, geometry.ring), (head::MAGIC, MAGIC)]
         {
             words[at].store(value, Ordering::Release);
         }
-        let owner = Words::Mapped(Mapping::of_this_process()?);
+        let owner = Memory::Mapped(Mapping::of_this_process()?);
         owner[0].store(1, Ordering::Relaxed);
         Ok(RingFile { file, geometry, head: words, owner })
     }
@@ -147,11 +147,11 @@ impl RingFile {
     }
 
     /// The memory of a slot.
-    pub(crate) fn slot(&self, number: u64) -> io::Result<Words> {
+    pub(crate) fn slot(&self, number: u64) -> io::Result<Memory> {
         let start = self.geometry.slot(number);
         fallocate(&self.file, FallocateFlags::empty(), start, AREA.min(4096))?;
         fallocate(&self.file, FallocateFlags::empty(), start + AREA, self.geometry.ring)?;
-        Ok(Words::Mapped(Mapping::of_file(&self.file, start, AREA + self.geometry.ring)?))
+        Ok(Memory::Mapped(Mapping::of_file(&self.file, start, AREA + self.geometry.ring)?))
     }
 
     /// Makes `table` the table of sites, of which so many bytes were there before. What is beyond its room is left out.

@@ -1,15 +1,19 @@
 //! A ring: one thread writes messages, the sender takes them (`jumpseat_wire::ring` has its layout).
 //!
-//! **Cost:** a message is a store for each of its words, and one for its end; the sender's position is looked at only
-//! when there seems to be no room.
+//! **Cost:** a message is a store for each of its words, and one for its end: it is written where it stays. The sender's position
+//! is looked at only when there seems to be no room.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use jumpseat_wire::ring::message::head;
 use jumpseat_wire::ring::thread::Thread;
-use jumpseat_wire::ring::{AREA, slot};
+use jumpseat_wire::ring::{AREA, MAX_MESSAGE, slot};
 
-use crate::memory::Words;
+use crate::memory::Memory;
+use crate::message::Words;
 
+/// Bytes of a word.
+const WORD: u64 = 8;
 /// Words before the ring in a program's own memory.
 const PRIVATE_HEAD: usize = 32;
 const _: () = assert!(PRIVATE_HEAD >= slot::WORDS);
@@ -18,7 +22,7 @@ const _: () = assert!(PRIVATE_HEAD >= slot::WORDS);
 pub(crate) struct Ring {
     /// Its slot in the file; 0: it is in none.
     pub slot: u64,
-    words: Words,
+    words: Memory,
     /// Where in the words the ring begins.
     start: usize,
     /// The thread has ended.
@@ -27,13 +31,13 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// Over the memory of a slot.
-    pub(crate) fn in_file(slot: u64, words: Words) -> Ring {
+    pub(crate) fn in_file(slot: u64, words: Memory) -> Ring {
         Ring { slot, words, start: AREA as usize / 8, gone: AtomicBool::new(false) }
     }
 
     /// In memory that ends with the program: `bytes` is a power of two.
     pub(crate) fn private(bytes: usize) -> Ring {
-        let words = Words::private(PRIVATE_HEAD + bytes / 8);
+        let words = Memory::private(PRIVATE_HEAD + bytes / 8);
         Ring { slot: 0, words, start: PRIVATE_HEAD, gone: AtomicBool::new(false) }
     }
 
@@ -41,25 +45,17 @@ impl Ring {
         &self.words[self.start..]
     }
 
-    /// Writes a message, if there is room; `taken` is what the thread remembers of the sender's position.
+    /// A message to be written, by its thread.
     #[inline]
-    pub(crate) fn push(&self, message: &[u8], taken: &mut u64) -> bool {
+    pub(crate) fn draft<'a>(&'a self, place: &'a mut Place) -> Draft<'a> {
         let words = self.ring();
-        let written = self.words[slot::WRITTEN].load(Ordering::Relaxed);
-        let (bytes, end) = (words.len() as u64 * 8, written + message.len() as u64);
-        if end - *taken > bytes {
-            *taken = self.words[slot::TAKEN].load(Ordering::Acquire);
-            if end - *taken > bytes {
-                return false;
-            }
-        }
-        // There is a power of two of them.
-        let at = (written / 8) as usize & (words.len() - 1);
-        let (front, back) = message.split_at(message.len().min((words.len() - at) * 8));
-        put(&words[at..], front);
-        put(words, back);
-        self.words[slot::WRITTEN].store(end, Ordering::Release);
-        true
+        Draft { ring: self, words, at: place.written, place }
+    }
+
+    /// Where its thread goes on.
+    pub(crate) fn place(&self) -> Place {
+        let written = self.words[slot::WRITTEN].load(Ordering::Relaxed) / WORD;
+        Place { written, room: written }
     }
 
     /// A message did not fit, or was too long; how many there were so far. For the thread.
@@ -109,10 +105,13 @@ impl Ring {
     /// Appends what is between two positions.
     pub(crate) fn copy(&self, from: u64, to: u64, out: &mut Vec<u8>) {
         let words = self.ring();
-        let at = (from / 8) as usize & (words.len() - 1);
-        let each = words[at..].iter().chain(&words[..at]).take(((to - from) / 8) as usize);
-        out.reserve((to - from) as usize);
-        each.for_each(|word| out.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes()));
+        let at = (from / WORD) as usize & (words.len() - 1);
+        let (front, back) = (&words[at..], &words[..at]);
+        let count = ((to - from) / WORD) as usize;
+        let first = count.min(front.len());
+        out.reserve(count * WORD as usize);
+        take(&front[..first], out);
+        take(&back[..count - first], out);
     }
 
     /// What is before `sent` is in chunks, and so many lost messages.
@@ -151,10 +150,87 @@ impl Ring {
     }
 }
 
-#[inline]
-fn put(words: &[AtomicU64], bytes: &[u8]) {
-    for (word, bytes) in words.iter().zip(bytes.as_chunks().0) {
-        word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+/// Appends words; several at a time, as memory is asked for before each.
+fn take(words: &[AtomicU64], out: &mut Vec<u8>) {
+    let bytes = |word: &AtomicU64| word.load(Ordering::Relaxed).to_ne_bytes();
+    let (blocks, rest) = words.as_chunks::<8>();
+    blocks.iter().for_each(|block| out.extend_from_slice(block.each_ref().map(bytes).as_flattened()));
+    rest.iter().for_each(|word| out.extend_from_slice(&bytes(word)));
+}
+
+/// Where the thread of a ring is, in words.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The end of what it has written.
+    written: u64,
+    /// There is room up to here, as far as it knows.
+    room: u64,
+}
+
+/// A message that is being written. It is in the ring once [`Draft::end`] has said so.
+///
+/// **Invariant:** what is stored lies behind what is written and before what the sender has not let go of: nobody reads it.
+pub(crate) struct Draft<'a> {
+    ring: &'a Ring,
+    /// There is a power of two of them.
+    words: &'a [AtomicU64],
+    place: &'a mut Place,
+    /// Where the next word goes, also when there is no room for it.
+    at: u64,
+}
+
+impl Draft<'_> {
+    /// The message ends, before which so many were lost: whether there was room for it, and it is no longer than it may be.
+    #[inline]
+    pub(crate) fn end(mut self, lost: u64) -> bool {
+        let words = self.len();
+        if self.at > self.place.room || words > MAX_MESSAGE / WORD as usize {
+            return false;
+        }
+        self.set(0, head(words, lost));
+        self.place.written = self.at;
+        self.ring.words[slot::WRITTEN].store(self.at * WORD, Ordering::Release);
+        true
+    }
+
+    #[inline]
+    fn store(&self, at: u64, word: u64) {
+        self.words[at as usize & (self.words.len() - 1)].store(word, Ordering::Relaxed);
+    }
+
+    /// Looks how much room there is, if that is not known to be too little: whether it is up to `end`.
+    #[cold]
+    fn look(&mut self, end: u64) -> bool {
+        // Words that are left out do not come back: what was too long once stays so.
+        if self.at > self.place.room {
+            return false;
+        }
+        self.place.room = self.ring.taken() / WORD + self.words.len() as u64;
+        end <= self.place.room
+    }
+}
+
+impl Words for Draft<'_> {
+    #[inline]
+    fn put<const N: usize>(&mut self, words: [u64; N]) {
+        let (at, end) = (self.at, self.at + N as u64);
+        if end <= self.place.room || self.look(end) {
+            words.iter().zip(at..).for_each(|(word, at)| self.store(at, *word));
+        }
+        self.at = end;
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        (self.at - self.place.written) as usize
+    }
+
+    #[inline]
+    fn set(&mut self, at: usize, word: u64) {
+        let at = self.place.written + at as u64;
+        if at < self.place.room {
+            self.store(at, word);
+        }
     }
 }
 
@@ -164,11 +240,22 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_around_the_end_and_what_does_not_fit_is_refused() {
-        let (ring, mut taken) = (Ring::private(4096), 0);
-        let message: Vec<u8> = (0..=255).cycle().take(1200).collect();
+        let ring = Ring::private(4096);
+        let mut place = ring.place();
+        // 150 words, in pieces of several sizes.
+        let mut push = |round: u64| {
+            let mut draft = ring.draft(&mut place);
+            draft.put([0, round]);
+            (2..149).for_each(|at| draft.put([at]));
+            draft.put([0]);
+            draft.set(149, 149);
+            draft.end(round)
+        };
         for round in 0..100 {
-            assert!((0..3).all(|_| ring.push(&message, &mut taken)), "{round}");
-            assert!(!ring.push(&message, &mut taken));
+            let words = [head(150, round), round].into_iter().chain(2..150);
+            let message: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
+            assert!((0..3).all(|_| push(round)), "{round}");
+            assert!(!push(round));
             assert_eq!(ring.lose(), round + 1);
             let ((from, to), mut out) = (ring.unsent(), Vec::new());
             ring.copy(from, to, &mut out);
@@ -176,9 +263,23 @@ mod tests {
             assert!(!ring.is_sent() && !ring.is_empty());
             ring.set_sent(to, ring.lost());
             // Until it is acknowledged there is no room.
-            assert!(ring.is_sent() && !ring.is_empty() && !ring.push(&message, &mut taken));
+            assert!(ring.is_sent() && !ring.is_empty() && !push(round));
             ring.release(to, ring.lost());
             assert!(ring.is_empty());
         }
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_or_is_not_ended_leaves_no_trace() {
+        let ring = Ring::private(1 << 20);
+        let mut place = ring.place();
+        let longest = MAX_MESSAGE / WORD as usize;
+        ring.draft(&mut place).put([7]);
+        for (words, fits) in [(longest, true), (longest + 1, false), (1 << 17 | 1, false), (longest, true)] {
+            let mut draft = ring.draft(&mut place);
+            (0..words).for_each(|_| draft.put([7]));
+            assert_eq!(draft.end(0), fits, "{words}");
+        }
+        assert_eq!(ring.unsent(), (0, 2 * MAX_MESSAGE as u64));
     }
 }

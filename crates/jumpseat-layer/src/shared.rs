@@ -1,7 +1,7 @@
 //! What the traced threads and the sender of a layer share: rings, callsites, and when to wake whom.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
@@ -15,6 +15,7 @@ use tracing_core::{Level, Metadata};
 
 use crate::memory::RingFile;
 use crate::ring::Ring;
+use crate::sleep::Sleep;
 
 /// Longest target and path of a file.
 const MAX_TEXT: usize = 255;
@@ -30,7 +31,7 @@ pub(crate) struct Shared {
     rings: Mutex<Rings>,
     sites: Mutex<Sites>,
     /// Whether the sender sleeps until it is woken.
-    pub idle: AtomicBool,
+    pub sleep: Sleep,
     pub writer: OnceLock<thread::Thread>,
     /// Messages lost outside of any ring, if there is no file: how many, how many of them are in chunks, and were told.
     lost: [AtomicU64; 3],
@@ -65,7 +66,7 @@ impl Shared {
             file: OnceLock::new(),
             rings: Mutex::default(),
             sites: Mutex::default(),
-            idle: AtomicBool::new(false),
+            sleep: Sleep::new(),
             writer: OnceLock::new(),
             lost: Default::default(),
             flushes: Default::default(),
@@ -178,15 +179,18 @@ impl Shared {
         }) as u32
     }
 
-    /// All callsites, by their numbers.
-    pub(crate) fn sites(&self) -> Vec<Arc<Site>> {
+    /// Appends the callsites that are new, by their numbers.
+    pub(crate) fn take_sites(&self, known: &mut Vec<Arc<Site>>) {
         let sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        sites.known.iter().map(|(_, site)| Arc::clone(site)).collect()
+        let new = sites.known.iter().skip(known.len());
+        known.extend(new.map(|(_, site)| Arc::clone(site)));
     }
 
-    /// Wakes the sender, if it sleeps.
-    pub(crate) fn wake(&self) {
-        if self.idle.load(Ordering::Relaxed) && self.idle.swap(false, Ordering::Relaxed) {
+    /// Wakes the sender, if it sleeps, after a ring was written to.
+    #[inline]
+    pub(crate) fn wake_after_writing(&self) {
+        self.sleep.before_looking();
+        if self.sleep.is_on() {
             self.unpark();
         }
     }

@@ -12,23 +12,27 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use jumpseat_wire::ring::merge::Item;
-use jumpseat_wire::ring::transcribe::Transcriber;
+use jumpseat_wire::ring::site::Site;
 use jumpseat_wire::ring::{CHUNKS, head};
 
 use crate::chunk::Chunk;
+use crate::clock::now;
 use crate::connection::Connection;
 use crate::ring::Ring;
 use crate::shared::Shared;
-use crate::thread::now;
 
 /// Messages are gathered for so long before they are sent.
 const GATHER: Duration = Duration::from_millis(2);
+/// Frames are written when there are so many bytes of them: they do not leave the processor's cache until then.
+const WRITE: usize = 64 << 10;
 /// Longest wait for an acknowledgement before the rings are looked into again.
 const LOOK: Duration = Duration::from_millis(50);
+/// Longest sleep while nothing is traced.
+const SLEEP: Duration = Duration::from_secs(60);
 /// Pauses between attempts to connect: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
@@ -51,6 +55,8 @@ pub(crate) struct Writer {
     /// How many chunks there were, and the number of the next item.
     chunks: u64,
     next: u64,
+    /// All callsites so far, by their numbers.
+    sites: Vec<Arc<Site>>,
     /// Messages of a chunk, and their frames.
     messages: Vec<u8>,
     frames: Vec<u8>,
@@ -77,6 +83,7 @@ impl Writer {
             sent: 0,
             chunks: 0,
             next: 1,
+            sites: Vec::new(),
             messages: Vec::new(),
             frames: Vec::new(),
         }
@@ -118,13 +125,11 @@ impl Writer {
             // Nobody wakes this one before: it looks by itself whether there is more.
             return self.acknowledge(Some(LOOK));
         }
-        self.shared.idle.store(true, Ordering::Relaxed);
-        // A thread looks whether this one sleeps after it has filled its ring.
-        fence(Ordering::SeqCst);
+        let is_woken = self.shared.sleep.begin();
         if !self.pending() {
-            std::thread::park_timeout(Duration::from_secs(60));
+            std::thread::park_timeout(if is_woken { SLEEP } else { LOOK });
         }
-        self.shared.idle.store(false, Ordering::Relaxed);
+        self.shared.sleep.end();
     }
 
     /// Whether there is something to send.
@@ -273,11 +278,11 @@ impl Writer {
             return;
         };
         // Copied, so that no thread that meets a new callsite waits for the agent to read.
-        let (sites, threads) = (self.shared.sites(), chunk.threads());
-        let mut transcriber = Transcriber::new(&sites, now());
+        self.shared.take_sites(&mut self.sites);
+        let (threads, now) = (chunk.threads(), now());
         self.frames.clear();
         let mut number = chunk.numbers().0;
-        let mut is_full = false;
+        let (mut is_full, mut is_broken) = (false, false);
         for item in chunk.items(&self.messages, &threads) {
             let numbers = item.numbers();
             number += numbers;
@@ -289,14 +294,22 @@ impl Writer {
                 Item::Missed(count, time) => Item::Missed(count - known, time),
                 message => message,
             };
-            if transcriber.put(&item, &mut connection.encoder, &mut self.frames).is_err() {
+            if connection.transcriber.put(&item, (&self.sites, now), &mut self.frames).is_err() {
                 is_full = true;
                 break;
             }
             connection.position = number;
+            if self.frames.len() >= WRITE {
+                is_broken = connection.write(&self.frames).is_err();
+                self.frames.clear();
+            }
+            if is_broken {
+                break;
+            }
         }
         self.sent += 1;
-        if connection.write(&self.frames).is_err() || is_full && connection.finish().is_err() {
+        is_broken = is_broken || connection.write(&self.frames).is_err();
+        if is_broken || is_full && connection.finish().is_err() {
             return self.leave();
         }
         if is_full {

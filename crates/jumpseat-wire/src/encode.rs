@@ -213,9 +213,7 @@ impl Encoder {
         }
         match record.event_type {
             None => payload.push(0),
-            Some(name) => {
-                put_varint(&mut payload, intern(&mut self.types, &mut self.name_bytes, TYPE, name, out)?)
-            }
+            Some(name) => put_varint(&mut payload, self.event_type(name, out)?),
         }
         payload.push(code.map_or(0, Severity::code));
         for id in ids {
@@ -237,6 +235,11 @@ impl Encoder {
         Ok(())
     }
 
+    /// The number of an event type on this connection, which is defined first if it is new.
+    pub(crate) fn event_type(&mut self, name: &[u8], out: &mut Vec<u8>) -> Result<u64, EncodeError> {
+        intern(&mut self.types, &mut self.name_bytes, TYPE, name, out)
+    }
+
     fn param(
         &mut self,
         name: &[u8],
@@ -244,21 +247,12 @@ impl Encoder {
         payload: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
-        let id = self.field(name, value.code(), out)?;
-        put_varint(payload, id);
-        match value {
-            Value::I32(n) => payload.extend_from_slice(&n.to_le_bytes()),
-            Value::U32(n) => payload.extend_from_slice(&n.to_le_bytes()),
-            Value::I64(n) => payload.extend_from_slice(&n.to_le_bytes()),
-            Value::U64(n) => payload.extend_from_slice(&n.to_le_bytes()),
-            Value::Float(n) => payload.extend_from_slice(&n.to_le_bytes()),
-            Value::Double(n) => payload.extend_from_slice(&n.to_le_bytes()),
-            Value::Text(bytes) | Value::Bytes(bytes) => put_text(payload, bytes),
-        }
+        put_param(payload, self.field(name, value.code(), out)?, value);
         Ok(())
     }
 
-    fn field(&mut self, name: &[u8], code: u8, out: &mut Vec<u8>) -> Result<u64, EncodeError> {
+    /// The number of a field of a type on this connection, which is defined first if it is new.
+    pub(crate) fn field(&mut self, name: &[u8], code: u8, out: &mut Vec<u8>) -> Result<u64, EncodeError> {
         // A field's type is part of its definition: one name with two types is two fields.
         let slot = usize::from(code & 7);
         let known = self.fields.get(name).map_or(0, |by_type| by_type[slot]);
@@ -275,6 +269,29 @@ impl Encoder {
         put_frame(out, FIELD, &payload);
         Ok(self.field_count)
     }
+}
+
+/// Appends a field of a record: its number on this connection, and its value.
+#[inline]
+pub(crate) fn put_param(payload: &mut Vec<u8>, id: u64, value: &Value<'_>) {
+    match value {
+        Value::I32(n) => put_number(payload, id, n.to_le_bytes()),
+        Value::U32(n) => put_number(payload, id, n.to_le_bytes()),
+        Value::I64(n) => put_number(payload, id, n.to_le_bytes()),
+        Value::U64(n) => put_number(payload, id, n.to_le_bytes()),
+        Value::Float(n) => put_number(payload, id, n.to_le_bytes()),
+        Value::Double(n) => put_number(payload, id, n.to_le_bytes()),
+        Value::Text(bytes) | Value::Bytes(bytes) => {
+            put_varint(payload, id);
+            put_text(payload, bytes);
+        }
+    }
+}
+
+#[inline]
+fn put_number<const N: usize>(payload: &mut Vec<u8>, id: u64, value: [u8; N]) {
+    put_varint(payload, id);
+    payload.extend_from_slice(&value);
 }
 
 fn put_time(out: &mut Vec<u8>, nanos: i64) {

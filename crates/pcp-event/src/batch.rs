@@ -243,6 +243,16 @@ impl<'a> RecordWriter<'a> {
         }
     }
 
+    /// Adds so many parameters that are packed already, as [`put_param`] does it, under the same conditions.
+    #[inline]
+    pub fn packed(&mut self, count: i32, params: &[u8]) {
+        self.len = self.len.saturating_add(params.len());
+        if self.len <= MAX_RECORD {
+            self.batch.bytes.extend_from_slice(params);
+            self.nparams += count;
+        }
+    }
+
     /// Packed bytes of the record so far.
     pub fn packed_len(&self) -> usize {
         self.len
@@ -323,6 +333,11 @@ mod tests {
               \x64\0\x40\0\x03\0\0\x0c\0\0\0\0\0\0\0\x07"
         );
         assert_eq!(batch.ends(), [56]);
+        let params = batch.bytes()[24..].to_vec();
+        let mut record = batch.record(Timestamp::new(0x6500_0003, 0x75b_cd15), EventFlags::POINT);
+        record.packed(2, &params);
+        record.commit().unwrap();
+        assert_eq!(batch.get(1), batch.get(0));
         assert_eq!(batch.last_time(), Some(Timestamp::new(0x6500_0003, 0x75b_cd15)));
     }
 

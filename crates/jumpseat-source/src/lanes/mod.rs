@@ -48,13 +48,13 @@ use rustc_hash::FxHashMap;
 use super::delivery::{ConnId, Delivery, Loss, Peer, Reason};
 use super::origin::{Labels, Origin};
 use super::outlet::Starting;
-use super::registry::{Registry, SourceRefused, Taker};
+use super::registry::{Registry, SourceRefused, Taker, WellKnown};
 use account::LaneAccount;
 use fields::FieldNames;
 use marks::Streams;
 use outbox::Outbox;
 use pcp_event::batch::Batch;
-use pcp_model::{Inst, Timestamp, ValueType};
+use pcp_model::{Inst, Pmid, Timestamp, ValueType};
 use pcp_net::{Identity, Who};
 use policy::Policy;
 
@@ -385,6 +385,17 @@ impl Lanes {
     /// Looks a field up once, for formats whose records have the same fields again and again.
     pub fn intern(&mut self, name: &[u8], value_type: ValueType) -> InternedField {
         self.names.intern(name, value_type)
+    }
+
+    /// The metric of a field that was looked up before, if it has one of its own, for formats that pack parameters themselves. To be
+    /// asked for again whenever [`Lanes::epoch`] is another one: so the registry knows that the field is in use.
+    pub fn own(&self, field: &InternedField) -> Option<Pmid> {
+        field.folded_name().is_none().then(|| self.names.interned(field))
+    }
+
+    /// The metric of one of the fields that every agent has.
+    pub fn known(&self, field: WellKnown) -> Pmid {
+        field.pmid(self.names.domain())
     }
 
     /// Begins a record. It is part of its lane's batch, and counted, once [`Record::commit`] has returned `Ok`.

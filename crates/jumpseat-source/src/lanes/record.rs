@@ -88,6 +88,12 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// Adds so many parameters that are packed already, with metrics that [`super::Lanes::own`] has told in this epoch.
+    #[inline]
+    pub fn packed(&mut self, count: i32, params: &[u8]) {
+        self.writer.packed(count, params);
+    }
+
     /// Notes that something was cut off the event.
     #[inline]
     pub fn truncated(&mut self) {

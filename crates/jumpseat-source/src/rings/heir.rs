@@ -33,7 +33,7 @@ pub(crate) struct Heir {
     sites: Vec<Arc<Site>>,
     /// Who the program was, to those who number its messages.
     sender: String,
-    encoder: Option<Encoder>,
+    transcriber: Option<Transcriber>,
     /// The number of the next item.
     next: u64,
     /// Chunks that were not acknowledged.
@@ -113,26 +113,26 @@ impl Heir {
             }
         }
         let sender = sender([words[head::ID], words[head::ID + 1]]);
-        Ok(Some(Heir { file, geometry, sites, sender, encoder: None, next, chunks, rests, threads }))
+        Ok(Some(Heir { file, geometry, sites, sender, transcriber: None, next, chunks, rests, threads }))
     }
 
     /// Appends the frames of the next portion to `out`; times that nobody knows are `now`.
     pub(crate) fn turn(&mut self, now: i64, out: &mut Vec<u8>) -> Turn {
         let mut broken = Vec::new();
-        let mut encoder = self.encoder.take().unwrap_or_else(|| {
+        let mut transcriber = self.transcriber.take().unwrap_or_else(|| {
             let mut encoder = Encoder::new(out);
             let first = self.chunks.front().map_or(self.next, |chunk| chunk.first);
             encoder.sender(self.sender.as_bytes(), first, out);
-            encoder
+            Transcriber::new(encoder)
         });
         match self.chunks.pop_front() {
-            Some(chunk) => self.again(&chunk, (&mut encoder, now), &mut broken, out),
+            Some(chunk) => self.again(&chunk, (&mut transcriber, now), &mut broken, out),
             None => {
                 let read = self.portion(&mut broken);
-                self.transcribe(&read, (&mut encoder, now), out);
+                self.transcribe(&read, (&mut transcriber, now), out);
             }
         }
-        self.encoder = Some(encoder);
+        self.transcriber = Some(transcriber);
         let is_last = self.chunks.is_empty() && self.rests.iter().all(|rest| rest.is_done);
         Turn { broken, is_last }
     }
@@ -141,7 +141,7 @@ impl Heir {
     fn again(
         &self,
         chunk: &Chunk,
-        (encoder, now): (&mut Encoder, i64),
+        (transcriber, now): (&mut Transcriber, i64),
         broken: &mut Vec<&'static str>,
         out: &mut Vec<u8>,
     ) {
@@ -150,31 +150,36 @@ impl Heir {
             Read { slot: part.slot, messages, told: part.told, lost: part.lost }
         };
         let read: Vec<_> = chunk.parts.iter().map(all).collect();
-        let done = self.transcribe(&read, (&mut *encoder, now), out);
+        let done = self.transcribe(&read, (&mut *transcriber, now), out);
         // Messages that were in no file are lost with the program, unless they had come.
         for count in pieces(chunk.count.saturating_sub(done)) {
-            encoder.missed(count, now, out);
+            transcriber.encoder.missed(count, now, out);
         }
         if done > chunk.count {
             broken.push("a chunk of rings with more messages than it says");
-            encoder.sender(self.sender.as_bytes(), chunk.end(), out);
+            transcriber.encoder.sender(self.sender.as_bytes(), chunk.end(), out);
         }
     }
 
     /// Appends messages, and losses, as frames: how many numbers they have.
-    fn transcribe(&self, read: &[Read], (encoder, now): (&mut Encoder, i64), out: &mut Vec<u8>) -> u64 {
+    fn transcribe(
+        &self,
+        read: &[Read],
+        (transcriber, now): (&mut Transcriber, i64),
+        out: &mut Vec<u8>,
+    ) -> u64 {
         let runs = read.iter().map(|read| Run {
             messages: &read.messages,
             thread: self.threads.get(read.slot as usize),
             told: read.told,
             lost: read.lost,
         });
-        let (mut transcriber, mut numbers) = (Transcriber::new(&self.sites, now), 0);
+        let mut numbers = 0;
         for item in Merge::new(runs.collect()) {
             numbers += Item::numbers(&item);
-            if transcriber.put(&item, encoder, out).is_err() {
+            if transcriber.put(&item, (&self.sites, now), out).is_err() {
                 // More names than a connection may have, in what one program had not sent.
-                encoder.missed(1, now, out);
+                transcriber.encoder.missed(1, now, out);
             }
         }
         numbers

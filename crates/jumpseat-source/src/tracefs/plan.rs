@@ -1,15 +1,20 @@
 //! From an event's format to a decode plan, and from a kernel record to a packed one.
 //!
 //! A plan is made when an event comes for the first time: only then do its fields get metrics. Writing a record
-//! looks nothing up and allocates nothing.
+//! looks nothing up and allocates nothing: most of its parameters have a place in the kernel's record and a head that are the same in
+//! all of them. They are put together apart, and go into the batch at once.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 
+use byteorder::BigEndian;
+
 use super::format::{Element, FieldKind, Format, FormatField, int};
-use crate::lanes::{Arrival, At, InternedField, LaneId, Lanes, TypeSlot};
+use crate::lanes::{Arrival, At, InternedField, LaneId, Lanes, Record, TypeSlot};
 use crate::registry::WellKnown;
+use pcp_event::pack::{PARAM_HEADER, put_param};
 use pcp_event::{EventFlags, Param};
-use pcp_model::{Timestamp, ValueType};
+use pcp_model::{Pmid, Timestamp, ValueType};
 
 /// Most bytes of text made of one array.
 const MAX_LIST: usize = 4096;
@@ -17,27 +22,57 @@ const MAX_LIST: usize = 4096;
 /// How the records of one event are written.
 #[derive(Debug)]
 pub struct Plan {
-    name: Box<[u8]>,
+    /// The parameter that says which event it is.
+    name: Vec<u8>,
     slot: TypeSlot,
-    cpu: InternedField,
-    comm: Option<InternedField>,
-    fields: Vec<PlannedField>,
+    cpu: Target,
+    comm: Option<Target>,
+    steps: Vec<Step>,
+    /// When the registry was told that its fields are in use.
+    epoch: Cell<u32>,
     /// Its records have at least so many bytes.
     least: usize,
 }
 
+/// How a parameter is written. Places are within the least that a record has.
 #[derive(Debug)]
-struct PlannedField {
-    field: FormatField,
-    decode: Decode,
-    to: Target,
+enum Step {
+    /// A number of four bytes, with the head of its parameter.
+    Word { at: usize, head: [u8; PARAM_HEADER], to: InternedField },
+    /// One of eight.
+    Long { at: usize, head: [u8; PARAM_HEADER], to: InternedField },
+    /// Whatever else.
+    Field { field: FormatField, decode: Decode, to: Target },
 }
 
 /// Where a field's values go.
 #[derive(Debug)]
 enum Target {
-    Message,
-    Field(InternedField),
+    /// To a metric that all agents have.
+    Known(Pmid),
+    /// To one of its own.
+    Own(Pmid, InternedField),
+    /// To the one that has all others.
+    Folded(InternedField),
+}
+
+impl Target {
+    fn new(lanes: &mut Lanes, name: &[u8], value_type: ValueType) -> Target {
+        let field = lanes.intern(name, value_type);
+        match lanes.own(&field) {
+            Some(pmid) => Target::Own(pmid, field),
+            None => Target::Folded(field),
+        }
+    }
+}
+
+/// Memory for records that are being written.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// For values that become text.
+    text: String,
+    /// Packed parameters.
+    params: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,32 +176,23 @@ pub struct Malformed;
 impl Plan {
     /// Looks up everything that the event's records need.
     pub fn new(format: &Format, lanes: &mut Lanes, lane: LaneId, comm: bool) -> Plan {
-        let mut fields = Vec::new();
-        for field in &format.fields {
-            // What they say is in the name of the event, or of use to the kernel only.
-            if matches!(field.name.as_str(), "common_type" | "common_flags" | "common_preempt_count") {
-                continue;
-            }
-            let decode = match (format.name.as_str(), field.name.as_str()) {
-                ("ftrace:print", "buf") => Decode::Line,
-                ("ftrace:raw_data", "buf") => Decode::Bytes,
-                _ => Decode::of(field.kind),
-            };
-            let to = match decode {
-                Decode::Line => Target::Message,
-                _ => Target::Field(lanes.intern(field.name.as_bytes(), decode.value_type())),
-            };
-            fields.push(PlannedField { field: field.clone(), decode, to });
-        }
+        // What the others say is in the name of the event, or of use to the kernel only.
+        let left_out = ["common_type", "common_flags", "common_preempt_count"];
+        let fields = format.fields.iter().filter(|field| !left_out.contains(&field.name.as_str()));
+        let steps = fields.map(|field| Step::new(format, field, lanes)).collect();
         // Events of the scheduler carry names themselves, and better ones.
         let has_comm = ["comm", "prev_comm"].iter().any(|name| format.field(name).is_some());
+        let mut name = Vec::new();
+        let value = Param::String(format.name.as_bytes());
+        put_param::<BigEndian>(&mut name, lanes.known(WellKnown::Type), &value);
         Plan {
             slot: lanes.type_slot(lane, Some(format.name.as_bytes())),
-            name: format.name.as_bytes().into(),
-            cpu: lanes.intern(b"common_cpu", ValueType::U32),
-            comm: (comm && !has_comm).then(|| lanes.intern(b"comm", ValueType::String)),
+            name,
+            cpu: Target::new(lanes, b"common_cpu", ValueType::U32),
+            comm: (comm && !has_comm).then(|| Target::new(lanes, b"comm", ValueType::String)),
             least: format.fields.iter().map(|field| field.offset + field.size).max().unwrap_or(0),
-            fields,
+            steps,
+            epoch: Cell::new(lanes.epoch()),
         }
     }
 
@@ -175,7 +201,7 @@ impl Plan {
         self.comm.is_some()
     }
 
-    /// Writes a record of the kernel's into the lane's batch. `text` is memory for values that become text.
+    /// Writes a record of the kernel's into the lane's batch.
     ///
     /// # Errors
     /// The record is shorter than the event's format says; nothing was written.
@@ -186,13 +212,18 @@ impl Plan {
         about: &About<'_>,
         lanes: &mut Lanes,
         lane: LaneId,
-        text: &mut String,
+        Memory { text, params }: &mut Memory,
     ) -> Result<(), Malformed> {
         // Fields are read without another look at the record's length.
         if record.len() < self.least {
             return Err(Malformed);
         }
-        let mut out = lanes.begin(At {
+        if self.epoch.replace(lanes.epoch()) != lanes.epoch() {
+            self.keep_fields(lanes);
+        }
+        params.clear();
+        let span_id = lanes.known(WellKnown::SpanIdU64);
+        let out = lanes.begin(At {
             // All CPUs are one connection to the accounting.
             arrival: Arrival { conn: 0, time: about.arrived },
             lane,
@@ -200,39 +231,159 @@ impl Plan {
             time: about.time,
             flags: about.span.map_or(EventFlags::POINT, |(phase, _)| phase | EventFlags::ID),
         });
+        let mut packer = Packer { out, params, count: 0 };
         if let Some((_, id)) = about.span {
             // First of all parameters, as the flag ID says.
-            out.known(WellKnown::SpanIdU64, Param::U64(id));
+            packer.own(span_id, Param::U64(id));
         }
-        out.known(WellKnown::Type, Param::String(&self.name));
-        out.interned(&self.cpu, Param::U32(about.cpu));
+        packer.packed(&self.name);
+        packer.put(&self.cpu, Param::U32(about.cpu));
         if let Some(comm) = self.comm.as_ref().filter(|_| !about.comm.is_empty()) {
-            out.interned(comm, Param::String(about.comm));
+            packer.put(comm, Param::String(about.comm));
         }
-        for PlannedField { field, decode, to } in &self.fields {
-            let Some(bytes) = field.bytes(record) else {
-                // It is said to be beyond the record's end.
-                out.truncated();
-                continue;
-            };
-            let (value, is_cut) = decode.value(bytes, text);
-            if is_cut {
-                out.truncated();
-            }
-            match to {
-                Target::Field(field) => out.interned(field, value),
-                Target::Message => out.known(WellKnown::Message, value),
+        for step in &self.steps {
+            match step {
+                Step::Word { at, head, .. } => packer.number(head, bytes::<4>(record, *at)),
+                Step::Long { at, head, .. } => packer.number(head, bytes::<8>(record, *at)),
+                Step::Field { field, decode, to } => {
+                    let Some(bytes) = field.bytes(record) else {
+                        // It is said to be beyond the record's end.
+                        packer.out.truncated();
+                        continue;
+                    };
+                    let (value, is_cut) = decode.value(bytes, text);
+                    if is_cut {
+                        packer.out.truncated();
+                    }
+                    packer.put(to, value);
+                }
             }
         }
         // A kernel's record fits a page, and so ours fits the batch.
-        out.commit().map_err(|_| Malformed)
+        packer.end().commit().map_err(|_| Malformed)
+    }
+
+    /// The registry is to know that the fields are in use.
+    #[cold]
+    fn keep_fields(&self, lanes: &Lanes) {
+        let keep = |target: &Target| {
+            if let Target::Own(_, field) = target {
+                lanes.own(field);
+            }
+        };
+        [Some(&self.cpu), self.comm.as_ref()].into_iter().flatten().for_each(keep);
+        for step in &self.steps {
+            match step {
+                Step::Word { to, .. } | Step::Long { to, .. } => {
+                    lanes.own(to);
+                }
+                Step::Field { to, .. } => keep(to),
+            }
+        }
+    }
+}
+
+impl Step {
+    fn new(format: &Format, field: &FormatField, lanes: &mut Lanes) -> Step {
+        let decode = match (format.name.as_str(), field.name.as_str()) {
+            ("ftrace:print", "buf") => Decode::Line,
+            ("ftrace:raw_data", "buf") => Decode::Bytes,
+            _ => Decode::of(field.kind),
+        };
+        let to = match decode {
+            Decode::Line => Target::Known(lanes.known(WellKnown::Message)),
+            _ => Target::new(lanes, field.name.as_bytes(), decode.value_type()),
+        };
+        let at = field.offset;
+        // A field that is wider than its number has it at another place.
+        let width = match field.kind {
+            FieldKind::Int { width, .. } if usize::from(width) == field.size => width,
+            _ => 0,
+        };
+        match (width, to) {
+            (4, Target::Own(pmid, to)) => Step::Word { at, head: head(pmid, decode), to },
+            (8, Target::Own(pmid, to)) => Step::Long { at, head: head(pmid, decode), to },
+            (_, to) => Step::Field { field: field.clone(), decode, to },
+        }
+    }
+}
+
+/// The head of a number's parameter.
+fn head(pmid: Pmid, decode: Decode) -> [u8; PARAM_HEADER] {
+    let (mut param, mut text) = (Vec::new(), String::new());
+    put_param::<BigEndian>(&mut param, pmid, &decode.value(&[], &mut text).0);
+    param.first_chunk().copied().unwrap_or_default()
+}
+
+/// The bytes at a place that the record has, in the order of the network.
+#[inline]
+fn bytes<const N: usize>(record: &[u8], at: usize) -> [u8; N] {
+    let mut bytes: [u8; N] = record.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N]);
+    if cfg!(target_endian = "little") {
+        bytes.reverse();
+    }
+    bytes
+}
+
+/// Parameters on their way into a record.
+struct Packer<'a> {
+    out: Record<'a>,
+    /// Those that are not there yet, and how many they are.
+    params: &'a mut Vec<u8>,
+    count: i32,
+}
+
+impl<'a> Packer<'a> {
+    #[inline]
+    fn number<const N: usize>(&mut self, head: &[u8; PARAM_HEADER], value: [u8; N]) {
+        self.params.extend_from_slice(head);
+        self.params.extend_from_slice(&value);
+        self.count += 1;
+    }
+
+    #[inline]
+    fn own(&mut self, pmid: Pmid, value: Param<'_>) {
+        put_param::<BigEndian>(self.params, pmid, &value);
+        self.count += 1;
+    }
+
+    /// One that is packed.
+    #[inline]
+    fn packed(&mut self, param: &[u8]) {
+        self.params.extend_from_slice(param);
+        self.count += 1;
+    }
+
+    #[inline]
+    fn put(&mut self, to: &Target, value: Param<'_>) {
+        match to {
+            Target::Known(pmid) | Target::Own(pmid, _) => self.own(*pmid, value),
+            Target::Folded(field) => {
+                self.flush();
+                self.out.interned(field, value);
+            }
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        self.out.packed(self.count, self.params);
+        self.params.clear();
+        self.count = 0;
+    }
+
+    /// The record with all of them.
+    #[inline]
+    fn end(mut self) -> Record<'a> {
+        self.flush();
+        self.out
     }
 }
 
 /// What is before the first NUL.
 #[inline]
 fn text(bytes: &[u8]) -> &[u8] {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
     &bytes[..end]
 }
 
@@ -338,8 +489,7 @@ mod tests {
         array.extend((((10u32) << 24) | (8 + records.len() as u32)).to_be_bytes());
         array.extend((batch.len() as u32).to_be_bytes());
         array.extend(records);
-        let array =
-            ArrayReader::<byteorder::BigEndian>::new(ArrayKind::HighRes, &array).expect("a good array");
+        let array = ArrayReader::<BigEndian>::new(ArrayKind::HighRes, &array).expect("a good array");
         let record = array.records().next().expect("a record");
         record.params().map(|param| format!("{:?}", param.value)).collect()
     }
@@ -350,7 +500,7 @@ mod tests {
         let format = Format::parse("test", SAMPLE).unwrap();
         let plan = Plan::new(&format, &mut lanes, lane, true);
         assert!(!plan.wants_comm(), "it has one itself");
-        plan.write(&record(), &about(None), &mut lanes, lane, &mut String::new()).unwrap();
+        plan.write(&record(), &about(None), &mut lanes, lane, &mut Memory::default()).unwrap();
         let text = |text: &str| format!("{:?}", Param::String(text.as_bytes()));
         let expected = [
             text("test:sample"),
@@ -372,7 +522,7 @@ mod tests {
             format!("{:?}", Param::Aggregate(&[0; 12])),
         ];
         let short = &record()[..99];
-        let refused = plan.write(short, &about(None), &mut lanes, lane, &mut String::new());
+        let refused = plan.write(short, &about(None), &mut lanes, lane, &mut Memory::default());
         lanes.flush();
         let delivery = deliveries.try_recv().expect("records");
         assert_eq!(params(&delivery.batch), expected);
@@ -391,7 +541,7 @@ mod tests {
         let mut record = vec![0; 16];
         record.extend(b"hello\n\0\0");
         let span = Some((EventFlags::START, 9));
-        plan.write(&record, &about(span), &mut lanes, lane, &mut String::new()).unwrap();
+        plan.write(&record, &about(span), &mut lanes, lane, &mut Memory::default()).unwrap();
         let text = |text: &str| format!("{:?}", Param::String(text.as_bytes()));
         let expected = [
             "U64(9)".into(),
@@ -411,7 +561,7 @@ mod tests {
         fn any_record_is_written_or_refused(record in proptest::collection::vec(any::<u8>(), 0..300)) {
             let (mut lanes, lane, _deliveries) = lanes();
             let plan = Plan::new(&Format::parse("test", SAMPLE).unwrap(), &mut lanes, lane, true);
-            let written = plan.write(&record, &about(None), &mut lanes, lane, &mut String::new());
+            let written = plan.write(&record, &about(None), &mut lanes, lane, &mut Memory::default());
             prop_assert_eq!(written.is_ok(), record.len() >= 100);
         }
     }

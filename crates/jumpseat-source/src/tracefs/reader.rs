@@ -17,7 +17,7 @@ use super::config::KernelConfig;
 use super::merge::{Cpus, Item, Progress};
 use super::opener::{Opener, Session};
 use super::page::{Layout, Lost};
-use super::plan::{About, Plan};
+use super::plan::{About, Memory, Plan};
 use super::setup::Opened;
 use super::table::Table;
 use super::{KernelStats, TracefsError};
@@ -88,8 +88,9 @@ struct Sink<'a> {
     /// The newest time given on.
     newest: u64,
     comm: bool,
-    /// Memory for values that become text.
-    text: String,
+    memory: Memory,
+    /// Bytes of records that are not counted yet.
+    bytes: usize,
     stats: &'a KernelStats,
     report: Limiter,
 }
@@ -169,7 +170,8 @@ impl<'a> Reader<'a> {
                 converter,
                 newest: 0,
                 comm: config.comm,
-                text: String::new(),
+                memory: Memory::default(),
+                bytes: 0,
                 stats,
                 report: Limiter::new(3, Duration::from_secs(10)),
             },
@@ -238,7 +240,10 @@ impl<'a> Reader<'a> {
             }
             Item::Broken(bytes) => sink.broken(cpu, bytes),
         });
-        self.sink.lanes.flush();
+        if sink.bytes > 0 {
+            sink.lanes.bytes(sink.lane, std::mem::take(&mut sink.bytes));
+        }
+        sink.lanes.flush();
         progress
     }
 
@@ -322,8 +327,8 @@ impl Sink<'_> {
             self.newest = time;
         }
         let about = About { arrived, time: self.converter.realtime(time), cpu, comm, span };
-        lanes.bytes(lane, record.len());
-        if plan.write(record, &about, lanes, lane, &mut self.text).is_err() {
+        self.bytes += record.len();
+        if plan.write(record, &about, lanes, lane, &mut self.memory).is_err() {
             lanes.reject(lane, Reason::Frame);
         }
     }

@@ -2,7 +2,7 @@
 //! their rings; at the same time that of the run that stands first. Losses stand before the message that tells of them, or
 //! at the end.
 //!
-//! **Cost:** a heap of as many entries as there are runs.
+//! **Cost:** a heap of as many entries as there are runs, which is looked into when the next message is another run's.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -39,7 +39,9 @@ pub enum Item<'a> {
 #[derive(Debug)]
 pub struct Merge<'a> {
     runs: Vec<Run<'a>>,
-    /// Time and run of the next message of each run that has one.
+    /// The run of the newest message: its next one is not in the heap, and comes first if it is before that.
+    current: Option<usize>,
+    /// Time and run of the next message of each other run that has one.
     next: BinaryHeap<Reverse<(i64, usize)>>,
     /// A message whose losses were just told.
     held: Option<Message<'a>>,
@@ -51,10 +53,29 @@ impl<'a> Merge<'a> {
     /// The items of these runs.
     pub fn new(runs: Vec<Run<'a>>) -> Merge<'a> {
         let first = |(index, run): (usize, &Run<'a>)| {
-            message::next(&mut { run.messages }).map(|message| Reverse((message.time, index)))
+            message::next_time(run.messages).map(|time| Reverse((time, index)))
         };
         let next = runs.iter().enumerate().filter_map(first).collect();
-        Merge { runs, next, held: None, ended: 0 }
+        Merge { runs, current: None, next, held: None, ended: 0 }
+    }
+
+    /// The run whose next message comes next.
+    #[inline]
+    fn next_run(&mut self) -> Option<usize> {
+        let first = self.next.peek().map(|Reverse(first)| *first);
+        let current = self.current.and_then(|index| {
+            let time = message::next_time(self.runs.get(index)?.messages)?;
+            Some((time, index))
+        });
+        match (current, first) {
+            (Some(current), Some(first)) if first < current => {
+                self.next.pop();
+                self.next.push(Reverse(current));
+                Some(first.1)
+            }
+            (Some(current), _) => Some(current.1),
+            (None, _) => self.next.pop().map(|Reverse((_, index))| index),
+        }
     }
 
     /// What comes after the last message: losses that no message told of.
@@ -74,16 +95,15 @@ impl<'a> Merge<'a> {
 impl<'a> Iterator for Merge<'a> {
     type Item = Item<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Item<'a>> {
         if let Some(message) = self.held.take() {
             return Some(Item::Message(message));
         }
-        let Some(Reverse((_, index))) = self.next.pop() else { return self.end() };
+        self.current = self.next_run();
+        let Some(index) = self.current else { return self.end() };
         let run = self.runs.get_mut(index)?;
         let message = Message { thread: run.thread, ..message::next(&mut run.messages)? };
-        if let Some(after) = message::next(&mut { run.messages }) {
-            self.next.push(Reverse((after.time, index)));
-        }
         let count = message.lost.wrapping_sub(run.told as u32);
         if count == 0 {
             return Some(Item::Message(message));
@@ -124,12 +144,8 @@ mod tests {
     use super::*;
 
     fn ring(messages: &[(i64, u32, u64)]) -> Vec<u8> {
-        let one = |(time, site, lost): &(i64, u32, u64)| {
-            let mut out = Vec::new();
-            message::begin(&mut out, message::POINT, *time);
-            message::origin(&mut out, *site, 0, 0);
-            message::end(&mut out, *lost);
-            out
+        let one = |&(time, site, lost): &(i64, u32, u64)| {
+            message::tests::message((message::POINT, time), (site, 0), lost, &[])
         };
         messages.iter().flat_map(one).collect()
     }

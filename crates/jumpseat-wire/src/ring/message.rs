@@ -1,13 +1,16 @@
-//! What a traced thread writes into its ring: one message an event.
+//! What a traced thread writes into its ring: one message an event, in words of eight bytes.
 //!
 //! ```text
-//! message := length u32 (of the body) | lost u32 | body | zeros up to a multiple of 8
-//! body    := kind u8 | time i64 | site u32 | span u64 | parent u64 | (field u8 | value)*
-//! field   := place among the fields of the site, or 255: nanoseconds since the span's start
-//! value   := 0 i64 | 1 u64 | 2 f64 | 3 u8 | 4 length u32, text
+//! message := length u32 (of all of it) | lost u32 | time i64 | origin | span u64 | [parent u64, but for points] | field*
+//! origin  := site u32 | kind u8 | zeros
+//! field   := place u8 among the fields of the site, or 255: nanoseconds since the span's start | kind u8 | zeros (2)
+//!            | count u32 | value
+//! value   := 0 i64 | 1 u64 | 2 f64 | 3 nothing, the count is 0 or 1 | 4 text of count bytes, zeros up to a whole word
 //! ```
 //!
 //! `lost` is how many messages of the slot had not fit so far, its low 32 bits. Span 0 stands for none.
+//!
+//! **Cost:** all of it are whole words, so that a thread stores what it has in registers right into the ring.
 
 use crate::encode::Value;
 use crate::ring::MAX_MESSAGE;
@@ -23,10 +26,10 @@ pub const POINT: u8 = 2;
 /// Stands for a field that no site has: how long a span was.
 pub const DURATION: u8 = u8::MAX;
 
-/// Bytes before the body.
-pub const HEAD: usize = 8;
-/// Bytes of a body without fields.
-const MIN_BODY: usize = 1 + 8 + 4 + 8 + 8;
+/// Bytes of a message of a point without fields.
+const MIN: usize = 4 * WORD;
+/// Bytes of a word.
+const WORD: usize = 8;
 
 /// Kinds of values.
 pub mod tag {
@@ -36,40 +39,47 @@ pub mod tag {
     pub const NATURAL: u8 = 1;
     /// Double precision.
     pub const DOUBLE: u8 = 2;
-    /// One byte, 0 or 1.
+    /// 0 or 1.
     pub const BOOLEAN: u8 = 3;
     /// Text.
     pub const TEXT: u8 = 4;
 }
 
-/// Begins a message in `out`, which is emptied.
+/// The first word of a message of so many words, before which so many have not fit.
 #[inline]
-pub fn begin(out: &mut Vec<u8>, kind: u8, nanos: i64) {
-    out.clear();
-    out.extend_from_slice(&[0; HEAD]);
-    out.push(kind);
-    out.extend_from_slice(&nanos.to_ne_bytes());
+pub fn head(words: usize, lost: u64) -> u64 {
+    join((words * WORD) as u32, lost as u32)
 }
 
-/// Appends whose message it is.
+/// The word that says where a message is from, and of which kind it is.
 #[inline]
-pub fn origin(out: &mut Vec<u8>, site: u32, span: u64, parent: u64) {
-    out.extend_from_slice(&site.to_ne_bytes());
-    out.extend_from_slice(&span.to_ne_bytes());
-    out.extend_from_slice(&parent.to_ne_bytes());
+pub fn origin(site: u32, kind: u8) -> u64 {
+    join(site, u32::from_ne_bytes([kind, 0, 0, 0]))
 }
 
-/// Ends the message: so many messages have not fit before it.
+/// The first word of a field: its place, the kind of its value, and the count.
 #[inline]
-pub fn end(out: &mut Vec<u8>, lost: u64) {
-    let length = (out.len().saturating_sub(HEAD)) as u32;
-    let lost = lost as u32;
-    if let Some(head) = out.first_chunk_mut::<HEAD>() {
-        let [a, b, c, d] = length.to_ne_bytes();
-        let [e, f, g, h] = lost.to_ne_bytes();
-        *head = [a, b, c, d, e, f, g, h];
-    }
-    out.resize(out.len().next_multiple_of(8), 0);
+pub fn field(place: u8, kind: u8, count: u32) -> u64 {
+    join(u32::from_ne_bytes([place, kind, 0, 0]), count)
+}
+
+/// The place that the first word of a field says, and how many words it has with it.
+#[inline]
+pub fn field_extent(head: u64) -> (u8, usize) {
+    let [place, kind, _, _, a, b, c, d] = head.to_ne_bytes();
+    let words = match kind {
+        tag::BOOLEAN => 0,
+        tag::TEXT => (u32::from_ne_bytes([a, b, c, d]) as usize).div_ceil(WORD),
+        _ => 1,
+    };
+    (place, 1 + words)
+}
+
+/// Two halves in the order in which they lie in memory.
+#[inline]
+fn join(first: u32, second: u32) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// A message, read.
@@ -98,98 +108,144 @@ pub fn whole(bytes: &[u8]) -> (usize, bool) {
     let mut at = 0;
     loop {
         let Some(head) = bytes[at..].first_chunk::<4>() else { return (at, true) };
-        let body = u32::from_ne_bytes(*head) as usize;
-        if !(MIN_BODY..=MAX_MESSAGE).contains(&body) {
+        let length = u32::from_ne_bytes(*head) as usize;
+        if !(MIN..=MAX_MESSAGE).contains(&length) || !length.is_multiple_of(WORD) {
             return (at, false);
         }
-        let end = at + HEAD + body.next_multiple_of(8);
-        if end > bytes.len() {
+        if length > bytes.len() - at {
             return (at, true);
         }
-        at = end;
+        at += length;
     }
 }
 
 /// Takes a message off `bytes`, which [`whole`] has measured.
 #[inline]
 pub fn next<'a>(bytes: &mut &'a [u8]) -> Option<Message<'a>> {
-    let (length, rest) = bytes.split_first_chunk::<4>()?;
-    let (lost, rest) = rest.split_first_chunk()?;
-    let length = u32::from_ne_bytes(*length) as usize;
-    let (padded, after) = rest.split_at_checked(length.checked_next_multiple_of(8)?)?;
-    let (kind, body) = padded.get(..length)?.split_first()?;
-    let (time, body) = body.split_first_chunk()?;
-    let (site, body) = body.split_first_chunk()?;
-    let (span, body) = body.split_first_chunk()?;
-    let (parent, fields) = body.split_first_chunk()?;
+    let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
+    let (message, after) = bytes.split_at_checked(length)?;
+    let (&[head, time, origin, span], fields) = words(message)?;
+    let [_, _, _, _, e, f, g, h] = head;
+    let [a, b, c, d, kind, ..] = origin;
+    let (parent, fields) = match kind {
+        POINT => ([0; WORD], fields),
+        // Whatever there is, a message that was measured is one.
+        _ => fields.split_first_chunk().map_or(([0; WORD], fields), |(parent, fields)| (*parent, fields)),
+    };
     *bytes = after;
     Some(Message {
-        kind: *kind,
-        time: i64::from_ne_bytes(*time),
-        site: u32::from_ne_bytes(*site),
-        span: u64::from_ne_bytes(*span),
-        parent: u64::from_ne_bytes(*parent),
-        lost: u32::from_ne_bytes(*lost),
+        kind,
+        time: i64::from_ne_bytes(time),
+        site: u32::from_ne_bytes([a, b, c, d]),
+        span: u64::from_ne_bytes(span),
+        parent: u64::from_ne_bytes(parent),
+        lost: u32::from_ne_bytes([e, f, g, h]),
         thread: None,
         fields,
     })
 }
 
+/// The time of the message that `bytes` begin with.
+#[inline]
+pub(super) fn next_time(bytes: &[u8]) -> Option<i64> {
+    let (&[_, time], _) = words(bytes)?;
+    Some(i64::from_ne_bytes(time))
+}
+
+/// The first words of `bytes`, and what is behind them.
+#[inline]
+fn words<const N: usize>(bytes: &[u8]) -> Option<(&[[u8; WORD]; N], &[u8])> {
+    let (front, behind) = bytes.split_at_checked(N * WORD)?;
+    Some((front.as_chunks().0.first_chunk()?, behind))
+}
+
 /// Takes a field off a message's fields: its index and value.
+#[inline]
 pub fn next_field<'a>(fields: &mut &'a [u8]) -> Option<(usize, Value<'a>)> {
-    let (&[index, kind], rest) = fields.split_first_chunk()?;
-    let (value, rest) = match kind {
-        tag::INTEGER => {
-            let (bytes, rest) = rest.split_first_chunk()?;
-            (Value::I64(i64::from_ne_bytes(*bytes)), rest)
-        }
-        tag::NATURAL => {
-            let (bytes, rest) = rest.split_first_chunk()?;
-            (Value::U64(u64::from_ne_bytes(*bytes)), rest)
-        }
-        tag::DOUBLE => {
-            let (bytes, rest) = rest.split_first_chunk()?;
-            (Value::Double(f64::from_ne_bytes(*bytes)), rest)
-        }
-        tag::BOOLEAN => {
-            let (byte, rest) = rest.split_first()?;
-            (Value::U32((*byte).into()), rest)
-        }
-        tag::TEXT => {
-            let (length, rest) = rest.split_first_chunk::<4>()?;
-            let (text, rest) = rest.split_at_checked(u32::from_ne_bytes(*length) as usize)?;
-            (Value::Text(text), rest)
+    let (&[place, kind, _, _, a, b, c, d], rest) = fields.split_first_chunk()?;
+    let count = u32::from_ne_bytes([a, b, c, d]);
+    let number = rest.split_first_chunk();
+    let (value, rest) = match (kind, number) {
+        (tag::INTEGER, Some((word, rest))) => (Value::I64(i64::from_ne_bytes(*word)), rest),
+        (tag::NATURAL, Some((word, rest))) => (Value::U64(u64::from_ne_bytes(*word)), rest),
+        (tag::DOUBLE, Some((word, rest))) => (Value::Double(f64::from_ne_bytes(*word)), rest),
+        (tag::BOOLEAN, _) => (Value::U32(count), rest),
+        (tag::TEXT, _) => {
+            let (padded, behind) = rest.split_at_checked((count as usize).checked_next_multiple_of(WORD)?)?;
+            (Value::Text(padded.get(..count as usize)?), behind)
         }
         _ => return None,
     };
     *fields = rest;
-    Some((index.into(), value))
+    Some((place.into(), value))
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// The bytes of a message: its parent goes with the fields.
+    pub(crate) fn message(
+        (kind, time): (u8, i64),
+        (site, span): (u32, u64),
+        lost: u64,
+        fields: &[u64],
+    ) -> Vec<u8> {
+        let first = [head(4 + fields.len(), lost), time as u64, origin(site, kind), span];
+        [&first, fields].concat().iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
 
     #[test]
     fn messages_are_read_as_they_were_written() {
-        let mut message = Vec::new();
-        begin(&mut message, START, 5);
-        origin(&mut message, 7, 8, 9);
-        message.extend_from_slice(&[3, tag::INTEGER]);
-        message.extend_from_slice(&(-1_i64).to_ne_bytes());
-        end(&mut message, (1 << 32) + 2);
-        assert_eq!(message.len() % 8, 0);
+        let text = u64::from_ne_bytes(*b"abc\0\0\0\0\0");
+        let fields = [
+            9,
+            field(3, tag::INTEGER, 0),
+            -1_i64 as u64,
+            field(4, tag::TEXT, 3),
+            text,
+            field(5, tag::BOOLEAN, 1),
+            field(DURATION, tag::NATURAL, 0),
+            u64::MAX,
+            field(6, tag::TEXT, 0),
+        ];
+        let message = message((START, 5), (7, 8), (1 << 32) + 2, &fields);
         let two = [&message[..], &message[..]].concat();
         assert_eq!(whole(&two), (two.len(), true));
         assert_eq!(whole(&two[..two.len() - 1]), (message.len(), true));
         assert_eq!(whole(&[&message[..], &[0; 8]].concat()), (message.len(), false));
+        assert_eq!(whole(&[33, 0, 0, 0].repeat(20)), (0, false), "no whole words");
         let mut rest = &two[..];
         let found = next(&mut rest).unwrap();
         assert_eq!(rest, message);
         let head = (found.kind, found.time, found.site, found.span, found.parent, found.lost);
         assert_eq!(head, (START, 5, 7, 8, 9, 2));
-        let mut fields = found.fields;
-        assert_eq!(next_field(&mut fields), Some((3, Value::I64(-1))));
-        assert_eq!(next_field(&mut fields), None);
+        let mut left = found.fields;
+        for expected in [
+            (3, Value::I64(-1)),
+            (4, Value::Text(b"abc")),
+            (5, Value::U32(1)),
+            (255, Value::U64(u64::MAX)),
+            (6, Value::Text(b"")),
+        ] {
+            assert_eq!(next_field(&mut left), Some(expected));
+        }
+        assert_eq!(next_field(&mut left), None);
+        let extents: Vec<_> = [1, 3, 5, 6, 8].map(|at| field_extent(fields[at])).into();
+        assert_eq!(extents, [(3, 2), (4, 2), (5, 1), (255, 2), (6, 1)]);
+    }
+
+    #[test]
+    fn a_point_has_no_parent_and_cut_fields_are_none() {
+        let message = message((POINT, 5), (7, 8), 0, &[field(0, tag::TEXT, 9), 0]);
+        let found = next(&mut &message[..]).unwrap();
+        assert_eq!((found.parent, found.fields.len()), (0, 16));
+        assert_eq!(next_field(&mut { found.fields }), None, "text beyond the message's end");
+        for kind in [tag::INTEGER, tag::NATURAL, tag::DOUBLE, 9] {
+            let head = field(0, kind, 0).to_ne_bytes();
+            assert_eq!(next_field(&mut &head[..]), None);
+        }
+        let without = tests::message((START, 0), (0, 0), 0, &[]);
+        assert_eq!(next(&mut &without[..]).map(|found| (found.parent, found.fields.len())), Some((0, 0)));
     }
 }

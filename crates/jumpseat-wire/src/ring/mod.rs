@@ -31,7 +31,7 @@ pub mod thread;
 pub mod transcribe;
 
 /// How the file begins, version included.
-pub const MAGIC: u64 = u64::from_ne_bytes(*b"jsrings\x03");
+pub const MAGIC: u64 = u64::from_ne_bytes(*b"jsrings\x04");
 /// What is mapped by itself begins at a multiple of this, which is one of the page size of any machine.
 pub const AREA: u64 = 64 << 10;
 /// Most bytes of sites.
@@ -40,7 +40,7 @@ pub const SITES: u64 = 256 << 10;
 pub const MAX_SLOTS: u64 = 64;
 /// Most bytes of a file.
 pub const MAX_FILE: u64 = 1 << 30;
-/// Longest message, its first word not counted: the agent takes records of 64 KiB, unless configured otherwise.
+/// Longest message: the agent takes records of 64 KiB, unless configured otherwise.
 pub const MAX_MESSAGE: usize = 60 << 10;
 /// Most chunks that are not acknowledged.
 pub const CHUNKS: u64 = 16;
