@@ -1,13 +1,19 @@
 /*
  * Opponent for derived metrics: libpcp, driven by lines on stdin, one line of answer each. Fields are
- * separated by tabs.
+ * separated by tabs. Times are processor time of a child made for each measurement, in nanoseconds.
  *
  *   archive PATH METRICS INSTANCES RECORDS   makes an archive of U64 counters m.n0, m.n1, ... and says "ok"
- *   expression TEXT                          adds to the list of definitions: "ok"
- *   register                                 in a child: registers all, looks every name up, binds every
- *                                            definition; nanoseconds
- *   evaluate                                 in a child: fetches all definitions through the archive;
- *                                            nanoseconds a fetch beyond the fetch of the operands alone
+ *   source archive PATH | source host SPEC   where to fetch from, from now on: "ok"
+ *   operands TEXT                            the format of the operands' names, with one %d: "ok"
+ *   expression TEXT                          adds to the list of definitions d.n0, d.n1, ...: "ok"
+ *   register                                 registers all on a context that is open, looks up each name and
+ *                                            descriptor, fetches once: the time of it
+ *   derived FETCHES, operands_only METRICS FETCHES
+ *                                            opens a context, looks up all names, fetches so often and reads every
+ *                                            value of the definitions: the time up to and with the first fetch,
+ *                                            that of each fetch from the third on, and how many values the last had
+ *   values FETCHES FILE                      the values of the last of so many fetches, for each definition a count,
+ *                                            instances and doubles; the seconds between the last two fetches
  *
  * Built with: cc derive.c -lpcp -ldl
  */
@@ -21,10 +27,17 @@
 #include <unistd.h>
 #include <pcp/pmapi.h>
 
-enum { MAX_EXPRESSIONS = 20000, MAX_METRICS = 64 };
-static char *expressions[MAX_EXPRESSIONS];
-static int expression_count, metric_count, record_count;
-static char path[4096];
+enum { MAX_EXPRESSIONS = 20000 };
+static char *expressions[MAX_EXPRESSIONS], *operands = "m.n%d";
+static int expression_count, source_type = PM_CONTEXT_ARCHIVE;
+static char source[4096];
+static pmID pmids[MAX_EXPRESSIONS];
+static int types[MAX_EXPRESSIONS];
+static pmResult *kept;
+static double kept_seconds;
+/* What reading came to, so that no compiler leaves it out. */
+static double sum;
+static long long values;
 
 static void fail(const char *why, int code)
 {
@@ -50,11 +63,11 @@ static void *symbol(void *library, const char *name)
 static long long now(void)
 {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-static void make_archive(int instances)
+static void make_archive(const char *path, int metrics, int instances, int records)
 {
     void *library = dlopen("libpcp_import.so.1", RTLD_NOW);
     char name[64], text[64];
@@ -67,7 +80,7 @@ static void make_archive(int instances)
     int (*value)(int, const char *) = symbol(library, "pmiPutValueHandle");
     int (*flush)(int, int) = symbol(library, "pmiWrite");
     int (*end)(void) = symbol(library, "pmiEnd");
-    int *handles = calloc((size_t)metric_count * instances, sizeof *handles);
+    int *handles = calloc((size_t)metrics * instances, sizeof *handles);
     pmInDom indom = pmInDom_build(245, 1);
     pmUnits none = { 0 };
     check("pmiStart", start(path, 0));
@@ -75,7 +88,7 @@ static void make_archive(int instances)
         snprintf(text, sizeof text, "instance%d", i);
         check(text, instance(indom, text, i));
     }
-    for (int m = 0; m < metric_count; m++) {
+    for (int m = 0; m < metrics; m++) {
         snprintf(name, sizeof name, "m.n%d", m);
         check(name, metric(name, pmID_build(245, 0, m + 1), PM_TYPE_U64, indom, PM_SEM_COUNTER, none));
         for (int i = 0; i < instances; i++) {
@@ -83,10 +96,10 @@ static void make_archive(int instances)
             check(text, handles[m * instances + i] = handle(name, text));
         }
     }
-    for (int r = 0; r < record_count; r++) {
-        for (int m = 0; m < metric_count; m++)
+    for (int r = 0; r < records; r++) {
+        for (int m = 0; m < metrics; m++)
             for (int i = 0; i < instances; i++) {
-                snprintf(text, sizeof text, "%d", 1000 * r * (m + 1) + i);
+                snprintf(text, sizeof text, "%lld", r * (m + 1LL) * (1000 + 7 * i) + i);
                 check("pmiPutValueHandle", value(handles[m * instances + i], text));
             }
         check("pmiWrite", flush(1700000000 + r, 0));
@@ -97,11 +110,12 @@ static void make_archive(int instances)
 
 static void open_context(void)
 {
-    int context = pmNewContext(PM_CONTEXT_ARCHIVE, path);
+    int context = pmNewContext(source_type, source);
     struct timeval start = { 0, 0 };
     if (context < 0)
         fail("pmNewContext", context);
-    pmSetMode(PM_MODE_FORW, &start, 0);
+    if (source_type == PM_CONTEXT_ARCHIVE)
+        pmSetMode(PM_MODE_FORW, &start, 0);
 }
 
 static void register_all(void)
@@ -114,74 +128,148 @@ static void register_all(void)
     }
 }
 
-static void look_up_all(pmID *pmids)
+static void look_up(const char *format, int count)
 {
     char name[64];
     const char *names[1] = { name };
     pmDesc desc;
-    for (int i = 0; i < expression_count; i++) {
+    for (int i = 0; i < count; i++) {
         int code;
-        snprintf(name, sizeof name, "d.n%d", i);
+        snprintf(name, sizeof name, format, i);
         if ((code = pmLookupName(1, names, &pmids[i])) < 0 || (code = pmLookupDesc(pmids[i], &desc)) < 0)
             fail(name, code);
+        types[i] = desc.type;
     }
 }
 
-/* Nanoseconds a fetch, the first two (no history yet) left out. */
-static long long fetch_all(int count, pmID *pmids)
+static double number(const pmValueSet *set, int at, int type)
 {
-    long long start = 0;
-    for (int r = 0; r < record_count; r++) {
-        pmResult *result;
-        int code;
-        if (r == 2)
-            start = now();
-        if ((code = pmFetch(count, pmids, &result)) < 0)
-            fail("pmFetch", code);
-        pmFreeResult(result);
+    const pmValue *value = &set->vlist[at];
+    const void *bytes = set->valfmt == PM_VAL_INSITU ? (const void *)&value->value.lval
+                                                     : (const void *)value->value.pval->vbuf;
+    union { int i32; unsigned u32; long long i64; unsigned long long u64; float f; double d; } any;
+    memcpy(&any, bytes, type == PM_TYPE_32 || type == PM_TYPE_U32 || type == PM_TYPE_FLOAT ? 4 : 8);
+    switch (type) {
+    case PM_TYPE_32: return any.i32;
+    case PM_TYPE_U32: return any.u32;
+    case PM_TYPE_64: return any.i64;
+    case PM_TYPE_U64: return any.u64;
+    case PM_TYPE_FLOAT: return any.f;
+    default: return any.d;
     }
-    return (now() - start) / (record_count - 2);
 }
 
-static void in_child(long long (*work)(void))
+static pmResult *fetch(int count)
+{
+    pmResult *result;
+    int code;
+    if ((code = pmFetch(count, pmids, &result)) < 0)
+        fail("pmFetch", code);
+    return result;
+}
+
+static void read_all(const pmResult *result)
+{
+    values = 0;
+    for (int m = 0; m < result->numpmid; m++)
+        for (int i = 0; i < result->vset[m]->numval; i++) {
+            sum += number(result->vset[m], i, types[m]);
+            values++;
+        }
+}
+
+static void in_child(void (*work)(char *), char *arguments)
 {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        printf("%lld\n", work());
+        work(arguments);
         fflush(stdout);
         _exit(0);
     }
     waitpid(child, NULL, 0);
 }
 
-static long long time_register(void)
+static void time_register(char *unused)
 {
-    static pmID pmids[MAX_EXPRESSIONS];
+    (void)unused;
     open_context();
     long long start = now();
     register_all();
-    look_up_all(pmids);
-    return now() - start;
+    look_up("d.n%d", expression_count);
+    pmFreeResult(fetch(expression_count));
+    printf("%lld\n", now() - start);
 }
 
-static long long time_evaluate(void)
+static void time_fetches(const char *format, int count, int fetches, int reads)
 {
-    static pmID pmids[MAX_EXPRESSIONS], operands[MAX_METRICS];
-    long long with, without;
-    char name[64];
-    const char *names[1] = { name };
+    long long start = now(), first = 0;
+    open_context();
+    look_up(format, count);
+    for (int n = 0; n < fetches; n++) {
+        if (n == 2)
+            start = now();
+        pmResult *result = fetch(count);
+        if (reads)
+            read_all(result);
+        pmFreeResult(result);
+        if (n == 0)
+            first = now() - start;
+    }
+    printf("%lld\t%lld\t%lld\n", first, (now() - start) / (fetches - 2), values);
+}
+
+static void time_derived(char *arguments)
+{
+    register_all();
+    time_fetches("d.n%d", expression_count, atoi(arguments), 1);
+}
+
+static void time_operands(char *arguments)
+{
+    int count = strtol(arguments, &arguments, 10);
+    time_fetches(operands, count, atoi(arguments), 0);
+}
+
+static void save(const pmResult *result, const char *file)
+{
+    FILE *out = fopen(file, "w");
+    if (out == NULL)
+        fail(file, 0);
+    for (int m = 0; m < result->numpmid; m++) {
+        const pmValueSet *set = result->vset[m];
+        fwrite(&set->numval, sizeof set->numval, 1, out);
+        for (int i = 0; i < set->numval; i++) {
+            double value = number(set, i, types[m]);
+            fwrite(&set->vlist[i].inst, 4, 1, out);
+            fwrite(&value, sizeof value, 1, out);
+        }
+    }
+    if (fclose(out) != 0)
+        fail(file, 0);
+    printf("%.9f\n", kept_seconds);
+}
+
+static void keep(void)
+{
+    pmResult *result = fetch(expression_count);
+    if (kept != NULL) {
+        kept_seconds = (result->timestamp.tv_sec - kept->timestamp.tv_sec)
+                       + (result->timestamp.tv_usec - kept->timestamp.tv_usec) * 1e-6;
+        pmFreeResult(kept);
+    }
+    kept = result;
+}
+
+static void save_values(char *arguments)
+{
+    int fetches = strtol(arguments, &arguments, 10);
     register_all();
     open_context();
-    look_up_all(pmids);
-    with = fetch_all(expression_count, pmids);
-    open_context();
-    for (int m = 0; m < metric_count; m++) {
-        snprintf(name, sizeof name, "m.n%d", m);
-        pmLookupName(1, names, &operands[m]);
-    }
-    without = fetch_all(metric_count, operands);
-    return with - without;
+    look_up("d.n%d", expression_count);
+    while (fetches-- > 0)
+        keep();
+    save(kept, arguments + 1);
 }
 
 int main(void)
@@ -190,22 +278,32 @@ int main(void)
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
     setenv("PCP_DERIVED_CONFIG", "", 1);
     while (fgets(line, sizeof line, stdin) != NULL) {
-        char *command = strtok(line, "\t\n");
+        char *rest = line, *command = strsep(&rest, "\t\n");
+        if (rest != NULL)
+            rest[strcspn(rest, "\n")] = '\0';
         if (strcmp(command, "archive") == 0) {
-            int instances;
-            strncpy(path, strtok(NULL, "\t\n"), sizeof path - 1);
-            metric_count = atoi(strtok(NULL, "\t\n"));
-            instances = atoi(strtok(NULL, "\t\n"));
-            record_count = atoi(strtok(NULL, "\t\n"));
-            make_archive(instances);
+            char *path = strsep(&rest, "\t");
+            int metrics = atoi(strsep(&rest, "\t")), instances = atoi(strsep(&rest, "\t"));
+            make_archive(path, metrics, instances, atoi(rest));
+            printf("ok\n");
+        } else if (strcmp(command, "source") == 0) {
+            source_type = strcmp(strsep(&rest, "\t"), "host") == 0 ? PM_CONTEXT_HOST : PM_CONTEXT_ARCHIVE;
+            strncpy(source, rest, sizeof source - 1);
+            printf("ok\n");
+        } else if (strcmp(command, "operands") == 0) {
+            operands = strdup(rest);
             printf("ok\n");
         } else if (strcmp(command, "expression") == 0 && expression_count < MAX_EXPRESSIONS) {
-            expressions[expression_count++] = strdup(strtok(NULL, "\n"));
+            expressions[expression_count++] = strdup(rest);
             printf("ok\n");
         } else if (strcmp(command, "register") == 0) {
-            in_child(time_register);
-        } else if (strcmp(command, "evaluate") == 0) {
-            in_child(time_evaluate);
+            in_child(time_register, rest);
+        } else if (strcmp(command, "derived") == 0) {
+            in_child(time_derived, rest);
+        } else if (strcmp(command, "operands_only") == 0) {
+            in_child(time_operands, rest);
+        } else if (strcmp(command, "values") == 0) {
+            in_child(save_values, rest);
         } else {
             fail("unknown command", 0);
         }

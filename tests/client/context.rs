@@ -1,6 +1,8 @@
 //! Contexts on a real pmcd: every request of the PMAPI, and derived metrics among real ones.
 
-use jumpseat::client::{ClientError, Context, ContextKind, Fetched, LabelTarget, TextLevel, TextTarget};
+use jumpseat::client::{
+    ClientError, Column, Context, ContextKind, Fetched, LabelTarget, TextLevel, TextTarget,
+};
 use jumpseat::model::{InDom, LabelKind, PmError, Pmid, Semantics, Value, ValueSet, ValueType};
 use support::{AgentSpec, PrivatePmcd};
 
@@ -88,6 +90,28 @@ fn profiles_choose_instances_of_real_and_derived_metrics() {
     assert_eq!(of(1, ValueType::I32), [(300, Value::I32(300)), (500, Value::I32(500))]);
     assert_eq!(of(0, ValueType::I32), [(300, Value::I32(600)), (500, Value::I32(1000))]);
     assert_eq!(of(2, context_type(&mut context, sum)), [(-1, Value::I32(800))]);
+}
+
+#[test]
+fn derived_values_come_as_columns_to_who_takes_them() {
+    let pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
+    let mut context = Context::host(&pmcd.unix()).unwrap();
+    let bin = context.pmid("sample.bin").unwrap();
+    let twice = context.add_derived("my.columns", "2 * sample.bin").unwrap();
+    let (mut fetched, mut columns) = (Fetched::new(), Vec::new());
+    let asked = [twice, bin, twice];
+    context.fetch_columns(&asked, &mut fetched, |at, column| columns.push((at, column.clone()))).unwrap();
+    assert_eq!(columns.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 2]);
+    assert_eq!(numbers(&fetched, 1, ValueType::I32).unwrap().len(), 9);
+    assert_eq!(numbers(&fetched, 0, ValueType::I32), Ok(vec![]));
+    context.fetch(&asked, &mut fetched).unwrap();
+    let values = |column: &Column| {
+        let values = column.ids.iter().enumerate();
+        values.map(|(at, &inst)| (inst, column.values.get(at).unwrap())).collect::<Vec<_>>()
+    };
+    for (at, column) in &columns {
+        assert_eq!(Ok(values(column)), numbers(&fetched, *at, ValueType::I32));
+    }
 }
 
 /// A definition that came while a fetch is under way could not be bound, and would stay broken.

@@ -389,7 +389,50 @@ impl Context {
         self.start_fetch(pmids)?;
         let done = provider::finish(&mut *self.provider, out);
         self.pending = false;
-        let done = done.and_then(|()| self.compute(out));
+        let done = done.and_then(|()| self.compute(out, push));
+        if done.is_err() {
+            out.clear();
+        }
+        done.map(|()| out.changes)
+    }
+
+    /// Fetches as [`Context::fetch`] does, but hands values of derived metrics to `take` as they were computed, with the metric's place
+    /// among those asked for: instances and values as slices, which are not turned into value sets first. Their sets in `out`
+    /// are empty; a derived metric that has none but an error has it in its set.
+    ///
+    /// ```no_run
+    /// use pcp_client::{Context, Fetched};
+    /// use pcp_client::Numbers;
+    ///
+    /// let mut context = Context::host("local:")?;
+    /// let util = context.add_derived("disk.util", "rate(disk.dev.avactive) / 10")?;
+    /// let (mut out, mut most) = (Fetched::new(), 0.0_f64);
+    /// context.fetch_columns(&[util], &mut out, |_, column| {
+    ///     if let Some(Numbers::Double(values)) = column.values.numbers() {
+    ///         most = values.iter().copied().fold(most, f64::max);
+    ///     }
+    /// })?;
+    /// # Ok::<(), pcp_client::ClientError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Context::fetch`].
+    pub fn fetch_columns(
+        &mut self,
+        pmids: &[Pmid],
+        out: &mut Fetched,
+        mut take: impl FnMut(usize, &Column),
+    ) -> Result<StateChange> {
+        self.start_fetch(pmids)?;
+        let done = provider::finish(&mut *self.provider, out);
+        self.pending = false;
+        let done = done.and_then(|()| {
+            self.compute(out, |out, pmid, column| {
+                take(out.len(), column);
+                out.begin_set(pmid);
+                out.end_set();
+            })
+        });
         if done.is_err() {
             out.clear();
         }
@@ -423,7 +466,7 @@ impl Context {
             return Ok(false);
         }
         advanced?;
-        self.compute(out)?;
+        self.compute(out, push)?;
         Ok(true)
     }
 
@@ -558,8 +601,12 @@ impl Context {
         }
     }
 
-    /// Makes the answer out of what was fetched: sets of operands go, those of derived metrics come.
-    fn compute(&mut self, out: &mut Fetched) -> Result<()> {
+    /// Makes the answer out of what was fetched: sets of operands go, those of derived metrics come, put there by `push`.
+    fn compute(
+        &mut self,
+        out: &mut Fetched,
+        mut push: impl FnMut(&mut Fetched, Pmid, &Column),
+    ) -> Result<()> {
         if !self.fetch.derived || out.len() != self.fetch.expanded.len() {
             return Ok(());
         }
@@ -584,14 +631,19 @@ impl Context {
 /// Appends a computed set; in place of values that do not fit into a result stands the reason.
 fn push(out: &mut Fetched, pmid: Pmid, column: &Column) {
     out.begin_set(pmid);
-    let mut values = column.ids.iter().enumerate();
-    let pushed = values.try_for_each(|(at, &inst)| match column.values.get(at) {
-        Some(value) => out.push_value(inst, &value),
-        None => {
-            debug_assert!(false, "a column has a value for each of its instances");
-            Ok(())
-        }
-    });
+    let one_by_one = |out: &mut Fetched| {
+        column.ids.iter().enumerate().try_for_each(|(at, &inst)| match column.values.get(at) {
+            Some(value) => out.push_value(inst, &value),
+            None => {
+                debug_assert!(false, "a column has a value for each of its instances");
+                Ok(())
+            }
+        })
+    };
+    let pushed = match column.values.numbers() {
+        Some(numbers) => out.push_numbers(&column.ids, numbers),
+        None => one_by_one(out),
+    };
     match pushed {
         Ok(()) => out.end_set(),
         Err(error) => out.fail_set(error),

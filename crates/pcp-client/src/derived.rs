@@ -79,6 +79,13 @@ impl OperandValues for Operands<'_> {
         let Some(set) = self.places.get(&pmid).and_then(|&at| self.fetched.operand(at)) else {
             return Ok(());
         };
+        let values = set.values?;
+        // As nearly all are sent.
+        if let Some(numbers) = column.values.numbers_mut()
+            && values.read_into(&mut column.ids, numbers)
+        {
+            return Ok(());
+        }
         let expected = match column.values {
             Values::I32(_) => ValueType::I32,
             Values::U32(_) => ValueType::U32,
@@ -88,7 +95,7 @@ impl OperandValues for Operands<'_> {
             Values::Double(_) => ValueType::Double,
             Values::Other(_) => ValueType::Unknown,
         };
-        for (inst, value) in set.values?.iter() {
+        for (inst, value) in values.iter() {
             column.push(inst, &delivered(value, expected)?)?;
         }
         Ok(())

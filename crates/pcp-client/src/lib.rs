@@ -58,6 +58,8 @@ pub use registry::{SharedRegistry, global_registry};
 pub use spec::{HostAttributes, HostPorts, HostSpec, HostSpecError, Place, Security};
 pub use waiting::{Interest, Waiting};
 
+pub use pcp_derive::{Column, Values};
+pub use pcp_model::Numbers;
 pub use pcp_model::pmns::{PmnsError, Problem as PmnsProblem};
 pub use pcp_pdu::{Fetched, LabelTarget, SetRef, StateChange, TextLevel, TextTarget, ValueRef, ValuesRef};
 

@@ -3,7 +3,7 @@
 //! Columns keep their memory from fetch to fetch, so filling one again allocates nothing once it has
 //! been as long before.
 
-use pcp_model::{Inst, InstanceValue, PmError, Value, ValueType};
+use pcp_model::{Inst, InstanceValue, Numbers, NumbersMut, PmError, Value, ValueType};
 
 /// Values of one type.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +76,32 @@ impl Values {
         with_values!(self, values => values.clear());
     }
 
+    /// All of them as a slice, if they are numbers.
+    pub fn numbers(&self) -> Option<Numbers<'_>> {
+        Some(match self {
+            Values::I32(values) => Numbers::I32(values),
+            Values::U32(values) => Numbers::U32(values),
+            Values::I64(values) => Numbers::I64(values),
+            Values::U64(values) => Numbers::U64(values),
+            Values::Float(values) => Numbers::Float(values),
+            Values::Double(values) => Numbers::Double(values),
+            Values::Other(_) => return None,
+        })
+    }
+
+    /// Where they are put, if they are numbers.
+    pub fn numbers_mut(&mut self) -> Option<NumbersMut<'_>> {
+        Some(match self {
+            Values::I32(values) => NumbersMut::I32(values),
+            Values::U32(values) => NumbersMut::U32(values),
+            Values::I64(values) => NumbersMut::I64(values),
+            Values::U64(values) => NumbersMut::U64(values),
+            Values::Float(values) => NumbersMut::Float(values),
+            Values::Double(values) => NumbersMut::Double(values),
+            Values::Other(_) => return None,
+        })
+    }
+
     /// One value.
     pub fn get(&self, at: usize) -> Option<Value> {
         Some(match self {
@@ -117,18 +143,57 @@ impl Values {
 }
 
 /// Instances and their values, of equal length.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Column {
     /// The instances, in the order of evaluation.
     pub ids: Vec<Inst>,
     /// A value for each.
     pub values: Values,
+    /// Which list of instances it is, where [`Lists`](super::machine::lists::Lists) has said so. **Invariant:** columns with the same
+    /// number have the same instances; whoever changes `ids` begins with [`Column::clear`] or takes another column's.
+    list: Option<ListNumber>,
+}
+
+/// A list of instances, told from all others of its context.
+pub(super) type ListNumber = std::num::NonZeroU64;
+
+/// By instances and values.
+impl PartialEq for Column {
+    fn eq(&self, other: &Column) -> bool {
+        self.ids == other.ids && self.values == other.values
+    }
 }
 
 impl Column {
+    /// One without values.
+    pub(super) const NONE: Column = Column { ids: Vec::new(), values: Values::Other(Vec::new()), list: None };
+
+    /// The kind of its values: a number.
+    pub(super) fn kind(&self) -> usize {
+        match self.values {
+            Values::I32(_) => 0,
+            Values::U32(_) => 1,
+            Values::I64(_) => 2,
+            Values::U64(_) => 3,
+            Values::Float(_) => 4,
+            Values::Double(_) => 5,
+            Values::Other(_) => 6,
+        }
+    }
+
+    /// The kind that values of a type are.
+    pub(super) fn kind_of(value_type: ValueType) -> usize {
+        Column::new(value_type).kind()
+    }
+
     /// An empty column for values of a type.
     pub fn new(value_type: ValueType) -> Column {
-        Column { ids: Vec::new(), values: Values::new(value_type) }
+        Column::of(Vec::new(), Values::new(value_type))
+    }
+
+    /// Of instances and as many values.
+    pub fn of(ids: Vec<Inst>, values: Values) -> Column {
+        Column { ids, values, list: None }
     }
 
     /// How many values.
@@ -144,6 +209,26 @@ impl Column {
     pub(super) fn clear(&mut self) {
         self.ids.clear();
         self.values.clear();
+        self.list = None;
+    }
+
+    /// Empties it, but for the instances, which become those of another column.
+    pub(super) fn take_instances(&mut self, of: &Column) {
+        self.values.clear();
+        if self.list.is_none() || self.list != of.list {
+            self.ids.clone_from(&of.ids);
+            self.list = of.list;
+        }
+    }
+
+    /// Whether both have the same instances in the same order: without a look at them, mostly.
+    pub(super) fn has_instances_of(&self, other: &Column) -> bool {
+        self.list.is_some() && self.list == other.list || self.ids == other.ids
+    }
+
+    /// Says which list the instances are.
+    pub(super) fn set_list(&mut self, list: ListNumber) {
+        self.list = Some(list);
     }
 
     /// Empties a column that evaluation has met with operands which the type rules keep from it.
@@ -178,7 +263,7 @@ impl Column {
     }
 
     pub(super) fn copy_from(&mut self, from: &Column) {
-        self.ids.clone_from(&from.ids);
+        self.take_instances(from);
         self.values.copy_from(&from.values);
     }
 

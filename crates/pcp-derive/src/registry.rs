@@ -1,6 +1,6 @@
 //! Definitions that hold in every context (spec `derived-language.md` 2 and 3, `derived-eval.md` 2).
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap as HashMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use super::fault::{PduError, Problem};
 use super::frame::HEADER_LEN;
 use super::result::{BODY_BIAS, ResultKind};
 use super::sets::{SetHead, SetRef, SetsError, SetsWriter, ValueRef, check_tiling};
-use pcp_model::{Inst, PmError, Pmid, Timestamp, Value};
+use pcp_model::{Inst, Numbers, PmError, Pmid, Timestamp, Value};
 
 /// What a fetch returned: one value set for each metric asked for, in that order.
 #[derive(Clone, Debug, Default)]
@@ -114,6 +114,14 @@ impl Fetched {
     /// the set's others.
     pub fn push_value(&mut self, inst: Inst, value: &Value) -> Result<(), PmError> {
         self.appended.value(inst, value).map_err(|error| error.pm_error())
+    }
+
+    /// Appends the numbers of as many instances to the set that was begun, all or none of them.
+    ///
+    /// # Errors
+    /// As [`Fetched::push_value`].
+    pub fn push_numbers(&mut self, ids: &[Inst], values: Numbers<'_>) -> Result<(), PmError> {
+        self.appended.numbers(ids, values).map_err(|error| error.pm_error())
     }
 
     /// Appends a value as it is, in network order, to the set that was begun. All values of a set are of one format.

@@ -1,6 +1,6 @@
 //! Writing a metric's values straight into the answer.
 
-use pcp_model::{Inst, InstanceValue, PmError, Profile, ProfileView, Value, ValueType};
+use pcp_model::{Inst, InstanceValue, Numbers, PmError, Profile, ProfileView, Value, ValueType};
 use pcp_pdu::ResultWriter;
 
 use super::call::Call;
@@ -86,6 +86,30 @@ impl<'a> SetWriter<'a> {
             }
         };
         self.written_or(result)
+    }
+
+    /// Writes the numbers of as many instances, all or none of them: where an answer has no room for all, they can be written one by
+    /// one up to the end. Who collects them takes them one by one only.
+    ///
+    /// # Errors
+    /// `PM_ERR_TYPE` when they are not of the metric's type, or are collected; `PM_ERR_TOOBIG`. Nothing is written or noted then.
+    pub fn numbers(&mut self, ids: &[Inst], values: Numbers<'_>) -> Result<(), PmError> {
+        let value_type = match values {
+            Numbers::I32(_) => ValueType::I32,
+            Numbers::U32(_) => ValueType::U32,
+            Numbers::I64(_) => ValueType::I64,
+            Numbers::U64(_) => ValueType::U64,
+            Numbers::Float(_) => ValueType::Float,
+            Numbers::Double(_) => ValueType::Double,
+        };
+        match &mut self.out {
+            Out::Answer(out) if value_type == self.value_type => {
+                out.numbers(ids, values).map_err(|error| error.pm_error())?;
+                self.written += ids.len();
+                Ok(())
+            }
+            _ => Err(PmError::TYPE),
+        }
     }
 
     /// Writes an instance's text, without a copy of its own. It ends at the first NUL, if there is one.

@@ -294,6 +294,13 @@ impl Computation {
 
 /// Writes the values that the client wants.
 fn write(column: &Column, values: &mut SetWriter<'_>) {
+    // The common case: all instances at once. What has no room at once may have some of it.
+    if values.wants_all()
+        && let Some(numbers) = column.values.numbers()
+        && values.numbers(&column.ids, numbers).is_ok()
+    {
+        return;
+    }
     for (at, &inst) in column.ids.iter().enumerate() {
         // A singular value has no instance that a profile could leave out.
         if (inst == PM_IN_NULL || values.wants(inst))

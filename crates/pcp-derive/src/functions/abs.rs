@@ -36,8 +36,7 @@ impl FunctionCall for Abs {
 
 impl Evaluate for Abs {
     fn eval(&mut self, x: &Column, out: &mut Column, _: &mut Evaluation<'_>) -> Result<(), PmError> {
-        out.clear();
-        out.ids.extend_from_slice(&x.ids);
+        out.take_instances(x);
         match (&x.values, &mut out.values) {
             (Values::I32(x), Values::I32(out)) => out.extend(x.iter().map(|v| v.wrapping_abs())),
             (Values::I64(x), Values::I64(out)) => out.extend(x.iter().map(|v| v.wrapping_abs())),

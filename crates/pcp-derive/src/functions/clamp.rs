@@ -63,8 +63,7 @@ impl FunctionCall for Clamp {
 impl Evaluate for Clamp {
     fn eval(&mut self, x: &Column, out: &mut Column, _: &mut Evaluation<'_>) -> Result<(), PmError> {
         let Clamp { low, high } = *self;
-        out.clear();
-        out.ids.extend_from_slice(&x.ids);
+        out.take_instances(x);
         // Limits of whole numbers are the whole numbers between them; `as` stops at the ends of the type.
         let (l, h) = (low.ceil(), high.floor());
         match (&x.values, &mut out.values) {

@@ -36,7 +36,7 @@ impl FunctionCall for Delta {
     }
 
     fn evaluator(&self, node: &CallNode<'_>) -> Option<Box<dyn Evaluate>> {
-        Some(Box::new(Memory::new(History::new(Difference::Whole, node), node.argument.value_type)))
+        Some(Box::new(Memory::new(History::new(Difference::Whole, node))))
     }
 
     fn has_memory(&self) -> bool {

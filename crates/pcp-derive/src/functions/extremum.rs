@@ -46,6 +46,10 @@ impl FunctionCall for Extremum {
     fn has_memory(&self) -> bool {
         true
     }
+
+    fn keeps_values(&self) -> bool {
+        true
+    }
 }
 
 impl Evaluate for Extremum {
@@ -85,7 +89,7 @@ mod tests {
 
     #[test]
     fn extremes_of_nothing_stay() {
-        let x = Column { ids: vec![1, 2], values: Values::Double(vec![1.0, f64::NAN]) };
+        let x = Column::of(vec![1, 2], Values::Double(vec![1.0, f64::NAN]));
         let mut out = Column::new(ValueType::Double);
         let mut max = evaluator(&Extremum::Max, Meta::scalar(ValueType::Double));
         eval_at(&mut *max, &x, 1, &mut out).unwrap();

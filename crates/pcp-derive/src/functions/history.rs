@@ -1,13 +1,16 @@
 //! What `delta` and `rate` remember (spec `derived-language.md` 8.4, `derived-eval.md` 4.14).
 //!
-//! A node remembers the argument's last values as one column: 12 bytes an instance (8 for 32-bit
-//! types), nothing more. Lists in the same order as before cost one pass without a lookup.
+//! A node remembers the argument's last values by holding the column that they came in: 12 bytes an instance (8 for 32-bit
+//! types), which all nodes share that have seen the same values of a metric last. Nothing is copied.
+//! Instances in the same order as before cost one or two passes without a lookup, in vector instructions.
+
+use std::sync::Arc;
 
 use super::{CallNode, Evaluate, Evaluation, OnError};
 use crate::column::{Column, Values};
 use crate::nodes::pairing::Finder;
 use crate::tree::Kind;
-use pcp_model::{Inst, PmError, Timestamp, ValueType};
+use pcp_model::{Inst, PmError, Timestamp};
 
 /// What is made of a value and the one before.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,7 +62,6 @@ impl History {
 pub(super) struct Memory {
     node: History,
     last: Last,
-    column: Column,
     /// When the node was last reached.
     stamp: Timestamp,
     /// For `count`: the value before the last.
@@ -67,36 +69,36 @@ pub(super) struct Memory {
 }
 
 /// What the argument had last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Last {
     Nothing,
     Error(PmError),
-    Values,
+    Values(Arc<Column>),
 }
 
 impl Memory {
-    pub(super) fn new(node: History, argument: ValueType) -> Memory {
-        let column = Column::new(argument);
-        Memory { node, last: Last::Nothing, column, stamp: Timestamp::default(), before: None }
+    pub(super) fn new(node: History) -> Memory {
+        Memory { node, last: Last::Nothing, stamp: Timestamp::default(), before: None }
     }
 
     /// The argument's values are the zero that `count` made of an error: in PCP it has overwritten the newest
     /// value, so the one before it is what there was last.
     fn take_back(&mut self) {
-        if let (Values::U32(values), Some(before)) = (&mut self.column.values, self.before) {
-            values.clear();
-            values.push(before);
-        } else {
-            self.last = Last::Nothing;
-        }
+        self.last = match (&self.last, self.before) {
+            (Last::Values(zero), Some(before)) => {
+                Last::Values(Arc::new(Column::of(zero.ids.clone(), Values::U32(vec![before]))))
+            }
+            _ => Last::Nothing,
+        };
     }
 
     /// What [`Memory::take_back`] will want.
     fn value_before(&self) -> Option<u32> {
-        match &self.column.values {
-            Values::U32(values) if self.node.argument == Argument::Count && self.last == Last::Values => {
-                values.first().copied()
-            }
+        match &self.last {
+            Last::Values(column) if self.node.argument == Argument::Count => match &column.values {
+                Values::U32(values) => values.first().copied(),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -114,17 +116,16 @@ impl Evaluate for Memory {
             _ => {}
         }
         let before = self.value_before();
-        let result = match self.last {
+        // Also behind an error: the next difference is to these values.
+        let result = match std::mem::replace(&mut self.last, Last::Values(Arc::clone(fetch.operand))) {
             Last::Error(error) => Err(error),
             Last::Nothing => Ok(()),
-            Last::Values => {
-                subtract(self.node.difference, now, &self.column, elapsed, fetch.finder, out);
+            Last::Values(last) => {
+                subtract(self.node.difference, now, &last, elapsed, fetch.finder, out);
+                fetch.pool.give(last);
                 Ok(())
             }
         };
-        // Also behind an error: the next difference is to these values.
-        self.last = Last::Values;
-        self.column.copy_from(now);
         self.before = before;
         result
     }
@@ -134,8 +135,11 @@ impl Evaluate for Memory {
         self.last = Last::Error(error);
     }
 
-    fn history_bytes(&self) -> usize {
-        self.column.capacity_bytes()
+    fn history(&self) -> Option<&Arc<Column>> {
+        match &self.last {
+            Last::Values(column) => Some(column),
+            Last::Nothing | Last::Error(_) => None,
+        }
     }
 }
 
@@ -153,8 +157,13 @@ fn subtract(
         Difference::PerSecond { factor, drops_decreases } => (factor, drops_decreases),
     };
     let whole = difference == Difference::Whole;
-    let mut pairs = Pairs { now: &now.ids, last: &last.ids, finder, drops };
-    let Column { ids, values } = out;
+    // All instances are there again, and none is left out: nothing is to be looked for.
+    let zip = now.has_instances_of(last) && !(drops && fell(&now.values, &last.values));
+    if zip {
+        out.take_instances(now);
+    }
+    let mut pairs = Pairs { now: &now.ids, last: &last.ids, zip, finder, drops };
+    let Column { ids, values, .. } = out;
     let per_second = |difference: f64| difference / elapsed * factor;
     // Whole numbers are subtracted in their type before anything else, so that counters that wrap go on.
     match (&now.values, &last.values, values) {
@@ -198,9 +207,28 @@ fn subtract(
     }
 }
 
+/// Whether any value is less than the one before it.
+fn fell(now: &Values, last: &Values) -> bool {
+    // No early way out, which would cost more than it saves.
+    fn any<T: PartialOrd>(now: &[T], last: &[T]) -> bool {
+        now.iter().zip(last).fold(false, |fell, (now, last)| fell | (now < last))
+    }
+    match (now, last) {
+        (Values::I32(now), Values::I32(last)) => any(now, last),
+        (Values::U32(now), Values::U32(last)) => any(now, last),
+        (Values::I64(now), Values::I64(last)) => any(now, last),
+        (Values::U64(now), Values::U64(last)) => any(now, last),
+        (Values::Float(now), Values::Float(last)) => any(now, last),
+        (Values::Double(now), Values::Double(last)) => any(now, last),
+        _ => false,
+    }
+}
+
 struct Pairs<'a> {
     now: &'a [Inst],
     last: &'a [Inst],
+    /// Whether these are the same and all count: they have been taken over then.
+    zip: bool,
     finder: &'a mut Finder,
     drops: bool,
 }
@@ -214,8 +242,7 @@ impl Pairs<'_> {
         out: &mut Vec<R>,
         f: impl Fn(T, T) -> R,
     ) {
-        if self.now == self.last && !self.drops {
-            ids.extend_from_slice(self.now);
+        if self.zip {
             out.extend(now.iter().zip(last).map(|(&now, &last)| f(now, last)));
             return;
         }
@@ -292,14 +319,15 @@ fn round_bits(value: u128, surplus: u32, more: bool) -> u128 {
 mod tests {
     use super::*;
     use crate::functions::testing::eval_at;
+    use pcp_model::ValueType;
 
     fn column(ids: &[i32], values: &[u32]) -> Column {
-        Column { ids: ids.to_vec(), values: Values::U32(values.to_vec()) }
+        Column::of(ids.to_vec(), Values::U32(values.to_vec()))
     }
 
     fn delta() -> Memory {
         let node = History { difference: Difference::Whole, argument: Argument::Expression };
-        Memory::new(node, ValueType::U32)
+        Memory::new(node)
     }
 
     #[test]
@@ -308,7 +336,7 @@ mod tests {
         eval_at(&mut memory, &column(&[1, 2, 3], &[10, 20, 30]), 1, &mut out).unwrap();
         assert!(out.is_empty());
         eval_at(&mut memory, &column(&[3, 4, 1], &[31, 1, 9]), 2, &mut out).unwrap();
-        assert_eq!(out, Column { ids: vec![3, 1], values: Values::I64(vec![1, -1]) });
+        assert_eq!(out, Column::of(vec![3, 1], Values::I64(vec![1, -1])));
     }
 
     #[test]

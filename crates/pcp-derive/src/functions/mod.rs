@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 use crate::column::Column;
 use crate::dialect::{Dialect, Level};
+use crate::machine::pool::Pool;
 use crate::meta::Meta;
 use crate::nodes::pairing::Finder;
 use crate::nodes::{BrokenRule, Rules};
@@ -146,6 +147,11 @@ pub(crate) trait FunctionCall: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether it goes on from the values that it had last, which it finds where it puts the new ones.
+    fn keeps_values(&self) -> bool {
+        false
+    }
+
     /// What an error of the expression itself does; one below it always ends the evaluation.
     fn on_error(&self) -> OnError {
         OnError::End
@@ -234,8 +240,12 @@ impl fmt::Debug for Call {
 /// Calls are the same if they are written the same.
 impl PartialEq for Call {
     fn eq(&self, other: &Call) -> bool {
-        let (a, b) = (self.rules(), other.rules());
-        self.word() == other.word() && a.before() == b.before() && a.behind() == b.behind()
+        let written = |call: &Call| (call.rules().before(), call.rules().behind());
+        self.word() == other.word()
+            && match (&self.0, &other.0) {
+                (Shared::Plain(_), Shared::Plain(_)) => true,
+                _ => written(self) == written(other),
+            }
     }
 }
 
@@ -243,7 +253,10 @@ impl Eq for Call {}
 
 impl Hash for Call {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.word(), self.rules().before(), self.rules().behind()).hash(state);
+        self.word().hash(state);
+        if let Shared::With(call) = &self.0 {
+            (call.before(), call.behind()).hash(state);
+        }
     }
 }
 
@@ -261,7 +274,8 @@ pub(crate) struct CallNode<'a> {
 
 /// Evaluates one node of one operand, and keeps what that node remembers.
 pub(crate) trait Evaluate: fmt::Debug + Send + Sync {
-    /// Fills `out`, which has what was in it after the evaluation before, from the operand's values.
+    /// Fills `out` from the operand's values. In it is anything, or what was after the evaluation before
+    /// ([`FunctionCall::keeps_values`]).
     ///
     /// # Errors
     /// The error of the definition's value set.
@@ -270,9 +284,14 @@ pub(crate) trait Evaluate: fmt::Debug + Send + Sync {
     /// The operand itself had an error, so there is nothing to evaluate ([`OnError::Remember`]).
     fn operand_failed(&mut self, _: PmError) {}
 
-    /// Bytes held for values of earlier fetches.
+    /// Bytes held for values of earlier fetches, but for those of [`Evaluate::history`].
     fn history_bytes(&self) -> usize {
         0
+    }
+
+    /// Values of an earlier fetch, which others may hold as well.
+    fn history(&self) -> Option<&Arc<Column>> {
+        None
     }
 }
 
@@ -280,6 +299,10 @@ pub(crate) trait Evaluate: fmt::Debug + Send + Sync {
 pub(crate) struct Evaluation<'a> {
     pub time: Timestamp,
     pub source: &'a mut dyn MetricSource,
+    /// The operand, for who keeps its values.
+    pub operand: &'a Arc<Column>,
+    /// Where columns go that nobody needs any more.
+    pub pool: &'a mut Pool,
     pub finder: &'a mut Finder,
     pub ordering: &'a mut Ordering,
     /// Why the operand has no values. Only a function that recovers sees any.
@@ -339,6 +362,8 @@ pub(crate) mod testing {
         let mut evaluation = Evaluation {
             time: Timestamp::new(time, 0),
             source,
+            operand: &Arc::new(x.clone()),
+            pool: &mut Pool::default(),
             finder: &mut Finder::default(),
             ordering: &mut Ordering::default(),
             operand_error: None,
@@ -350,7 +375,7 @@ pub(crate) mod testing {
 
     /// Values of instances 1, 2, ... in, instances and values out, as doubles.
     pub(crate) fn check(call: &dyn FunctionCall, values: Values, expected: &[(Inst, f64)]) {
-        let x = Column { ids: (1..).take(values.len()).collect(), values };
+        let x = Column::of((1..).take(values.len()).collect(), values);
         let argument = Meta::scalar(x.values.value_type());
         let rules = Rules { level: Level::V638, extra_units: false, equivalent: &Default::default() };
         let mut out = Column::new(call.bind(argument, rules).expect("binds").value_type);

@@ -45,7 +45,7 @@ impl FunctionCall for Rate {
         // A counter that went down was reset. PCP forgets the check for type 32.
         let drops_decreases = x.is_counter() && node.level >= Level::V638 && x.value_type != ValueType::I32;
         let difference = Difference::PerSecond { factor: time_factor(x), drops_decreases };
-        Some(Box::new(Memory::new(History::new(difference, node), x.value_type)))
+        Some(Box::new(Memory::new(History::new(difference, node))))
     }
 
     fn has_memory(&self) -> bool {
@@ -82,10 +82,10 @@ mod tests {
         let mut rate = evaluator(&Rate, counter);
         let mut out = Column::new(ValueType::Double);
         for (time, values) in [(1, [10, 20]), (3, [16, 2])] {
-            let x = Column { ids: vec![1, 2], values: Values::U32(values.to_vec()) };
+            let x = Column::of(vec![1, 2], Values::U32(values.to_vec()));
             eval_at(&mut *rate, &x, time, &mut out).unwrap();
         }
-        assert_eq!(out, Column { ids: vec![1], values: Values::Double(vec![3.0]) });
+        assert_eq!(out, Column::of(vec![1], Values::Double(vec![3.0])));
     }
 
     #[test]

@@ -81,8 +81,7 @@ impl Evaluate for Converter {
     fn eval(&mut self, x: &Column, out: &mut Column, _: &mut Evaluation<'_>) -> Result<(), PmError> {
         // Each type is converted in itself, with the rounding that PCP has for it.
         let conversion = &self.0;
-        out.clear();
-        out.ids.extend_from_slice(&x.ids);
+        out.take_instances(x);
         match (&x.values, &mut out.values) {
             (Values::I32(x), Values::I32(out)) => out.extend(x.iter().map(|&v| conversion.i32(v))),
             (Values::U32(x), Values::U32(out)) => out.extend(x.iter().map(|&v| conversion.u32(v))),
@@ -111,10 +110,10 @@ mod tests {
         let x = Meta { units: Units::MILLISECOND, ..Meta::scalar(ValueType::U32) };
         let to = |to| Rescale { to, vocabulary: UnitsVocabulary::Classic };
         assert_eq!(to(Units::SECOND).bind(x, rules), Ok(Meta { units: Units::SECOND, ..x }));
-        let column = Column { ids: vec![1, 2], values: Values::U32(vec![1500, 499]) };
+        let column = Column::of(vec![1, 2], Values::U32(vec![1500, 499]));
         let mut out = Column::new(ValueType::U32);
         eval_at(&mut *evaluator(&to(Units::SECOND), x), &column, 0, &mut out).unwrap();
-        assert_eq!(out, Column { ids: vec![1, 2], values: Values::U32(vec![2, 0]) });
+        assert_eq!(out, Column::of(vec![1, 2], Values::U32(vec![2, 0])));
         assert_eq!(to(Units::BYTE).bind(x, rules), Err("Incompatible dimensions"));
     }
 }

@@ -125,8 +125,7 @@ struct Window {
 impl Evaluate for Window {
     fn eval(&mut self, now: &Column, out: &mut Column, fetch: &mut Evaluation<'_>) -> Result<(), PmError> {
         self.take(now, fetch.time);
-        out.clear();
-        out.ids.extend_from_slice(&now.ids);
+        out.take_instances(now);
         let (finder, avg) = (&mut *fetch.finder, self.over.statistic == Statistic::Avg);
         match (&now.values, &mut out.values) {
             (Values::I32(now), Values::I32(out)) => self.fold(now, out, i32::wrapping_add, finder),
@@ -239,7 +238,7 @@ mod tests {
         let mut out = Column::new(ValueType::Double);
         for &(time, values) in samples {
             let (ids, values) = values.iter().copied().unzip();
-            eval_at(&mut window, &Column { ids, values: Values::Double(values) }, time, &mut out).unwrap();
+            eval_at(&mut window, &Column::of(ids, Values::Double(values)), time, &mut out).unwrap();
         }
         let Values::Double(values) = out.values else { unreachable!("made as doubles above") };
         out.ids.into_iter().zip(values).collect()

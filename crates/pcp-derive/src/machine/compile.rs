@@ -1,8 +1,7 @@
 //! Bound definitions to programs.
 
-use super::{Instruction, Machine, Operation, Program, Slot, SlotId};
+use super::{Instruction, Keeps, Machine, Operation, Program, Slot, SlotId};
 use crate::bind::{Bound, Fact};
-use crate::column::Column;
 use crate::functions::{Call, CallNode, Evaluate, OnError};
 use crate::meta::Meta;
 use crate::nodes::binary::{Binary, Scaling, promoted};
@@ -218,6 +217,12 @@ impl Compiler<'_> {
         value_type: ValueType,
     ) -> SlotId {
         let key = shared.then(|| operation.clone());
+        let keeps = match &operation {
+            Operation::Operand(..) | Operation::BadConstant | Operation::Empty(_) => Keeps::Column,
+            Operation::Constant(..) => Keeps::Values,
+            Operation::Call(call, ..) if call.rules().keeps_values() => Keeps::Values,
+            _ => Keeps::Nothing,
+        };
         let slot = Slot {
             operation: Some(operation),
             evaluator,
@@ -226,7 +231,10 @@ impl Compiler<'_> {
             fetch: 0,
             error: None,
             recovered: false,
-            column: Column::new(value_type),
+            keeps,
+            value_type,
+            len: 0,
+            column: None,
         };
         let slots = &mut self.machine.slots;
         // A slot that was given back first, so that reloading definitions over and over takes no more memory.

@@ -5,12 +5,21 @@
 //! once a fetch. Nodes with a memory (`delta`, `rate`, `max`, `min`, filters, windows) are never
 //! shared, as each occurrence has its own history. Cost of an instruction: its loop over the instances; no
 //! allocation once columns have been as long before.
+//!
+//! A slot's column goes back to the [`pool`] once the only node that needs it has had it. Columns that a history holds are
+//! not written to again: the slot gets another one.
 
 mod compile;
+pub(crate) mod lists;
+pub(crate) mod pool;
 
-use std::collections::HashMap;
-use std::mem;
+use std::collections::HashSet;
+use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
+use self::lists::Lists;
+use self::pool::Pool;
 use crate::bind::Bound;
 use crate::column::{Column, Values};
 use crate::functions::{Call, Evaluate, Evaluation, Ordering};
@@ -63,7 +72,52 @@ struct Slot {
     error: Option<PmError>,
     /// Whether its values stand for an error of its operand.
     recovered: bool,
-    column: Column,
+    keeps: Keeps,
+    value_type: ValueType,
+    /// How many values it had last.
+    len: usize,
+    /// Its values, while somebody may need them.
+    column: Option<Arc<Column>>,
+}
+
+/// What a slot has for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeps {
+    /// Its column is anybody's once it was needed.
+    Nothing,
+    /// Its column, until the next fetch.
+    Column,
+    /// The values in it, from which it goes on.
+    Values,
+}
+
+impl Slot {
+    /// Its column, once nobody needs it any more: only one node uses the slot, and has had it.
+    fn spent(&mut self) -> Option<Arc<Column>> {
+        if self.keeps != Keeps::Nothing || self.users != 1 {
+            return None;
+        }
+        // Asked again in this fetch it is computed again, of the same operands.
+        self.fetch = 0;
+        self.column.take()
+    }
+}
+
+impl Operation {
+    fn operands(&self) -> impl Iterator<Item = SlotId> + use<> {
+        let operands = match *self {
+            Operation::Operand(..)
+            | Operation::Constant(..)
+            | Operation::BadConstant
+            | Operation::Empty(_) => [None; 3],
+            Operation::Negate(x) | Operation::Not(x) | Operation::Call(_, _, x) | Operation::Instance(x) => {
+                [Some(x), None, None]
+            }
+            Operation::Binary(_, l, r) | Operation::Guarded(l, r) => [Some(l), Some(r), None],
+            Operation::Ternary(_, operands) => operands.map(Some),
+        };
+        operands.into_iter().flatten()
+    }
 }
 
 /// A part of a definition's evaluation: have a slot computed.
@@ -86,13 +140,20 @@ pub(super) struct Program {
     used: Vec<SlotId>,
 }
 
+/// The column of what was not computed.
+static NO_VALUES: Column = Column::NONE;
+
 /// All slots of a context.
 #[derive(Debug, Default)]
 pub(super) struct Machine {
     slots: Vec<Slot>,
     free: Vec<SlotId>,
-    known: HashMap<Operation, SlotId>,
+    known: FxHashMap<Operation, SlotId>,
     fetch: u64,
+    /// The result that was given out last.
+    given: Option<SlotId>,
+    pool: Pool,
+    lists: Lists,
     binary: BinaryScratch,
     ordering: Ordering,
     finder: Finder,
@@ -124,7 +185,7 @@ impl Machine {
                     self.known.remove(&operation);
                 }
                 slot.evaluator = None;
-                slot.column = Column::new(ValueType::Unknown);
+                slot.column = None;
                 self.free.push(id);
             }
         }
@@ -140,6 +201,9 @@ impl Machine {
     /// # Errors
     /// The error that the definition's value set has.
     pub(crate) fn evaluate(&mut self, program: &Program, fetch: &mut Fetch<'_>) -> Result<&Column, PmError> {
+        if let Some(given) = self.given.take() {
+            self.recycle(given);
+        }
         for instruction in &program.instructions {
             let error = self.ensure(instruction.slot, fetch);
             // The first error ends it, as in PCP: what comes later keeps the history it has, without this fetch.
@@ -151,13 +215,42 @@ impl Machine {
                 return Err(error);
             }
         }
-        let result = program.result.and_then(|id| self.slots.get(id));
-        result.map(|slot| &slot.column).ok_or(PmError::BADDERIVE)
+        self.given = program.result;
+        let result = program.result.and_then(|id| self.slots.get(id)?.column.as_deref());
+        result.ok_or(PmError::BADDERIVE)
     }
 
     /// Bytes that nodes with a memory hold for values of earlier fetches.
     pub(crate) fn history_bytes(&self) -> usize {
-        self.slots.iter().filter_map(|slot| slot.evaluator.as_ref()).map(|node| node.history_bytes()).sum()
+        let evaluators = || self.slots.iter().filter_map(|slot| slot.evaluator.as_ref());
+        let mut seen = HashSet::new();
+        let histories = evaluators().filter_map(|node| node.history());
+        let shared: usize =
+            histories.filter(|column| seen.insert(Arc::as_ptr(column))).map(|c| c.capacity_bytes()).sum();
+        shared + evaluators().map(|node| node.history_bytes()).sum::<usize>()
+    }
+
+    /// Lets a slot's column be used again, if nobody needs it.
+    fn recycle(&mut self, id: SlotId) {
+        if let Some(column) = self.slots.get_mut(id).and_then(Slot::spent) {
+            self.pool.give(column);
+        }
+    }
+
+    /// A column that a slot can write to: its own, unless a history holds that.
+    fn writable(&mut self, id: SlotId) -> Option<Arc<Column>> {
+        let slot = self.slots.get_mut(id)?;
+        let mut own = slot.column.take();
+        if own.as_mut().and_then(Arc::get_mut).is_some() {
+            return own;
+        }
+        let mut other = self.pool.take(slot.value_type, slot.len);
+        if slot.keeps == Keeps::Values
+            && let Some(column) = Arc::get_mut(&mut other)
+        {
+            column.copy_from(own.as_deref().unwrap_or(&Column::new(slot.value_type)));
+        }
+        Some(other)
     }
 
     /// Computes a slot, unless it has been in this fetch.
@@ -170,18 +263,27 @@ impl Machine {
         slot.fetch = self.fetch;
         // Out of their place while others are read: no slot reads itself.
         let mut evaluator = slot.evaluator.take();
-        let mut out =
-            mem::replace(&mut slot.column, Column { ids: Vec::new(), values: Values::Other(Vec::new()) });
-        let computed = self.compute(id, evaluator.as_deref_mut(), &mut out, fetch);
+        let mut column = self.writable(id)?;
+        let Some(out) = Arc::get_mut(&mut column) else {
+            debug_assert!(false, "a column that can be written to is nobody else's");
+            return Some(PmError::BADDERIVE);
+        };
+        let computed = self.compute(id, evaluator.as_deref_mut(), out, fetch);
         if computed.is_err() {
             // Whoever tolerates the error finds no values, not those of the last fetch.
             out.clear();
         }
+        let len = out.len();
         let slot = self.slots.get_mut(id)?;
-        (slot.evaluator, slot.column) = (evaluator, out);
+        (slot.evaluator, slot.column, slot.len) = (evaluator, Some(column), len);
         slot.error = computed.err();
         slot.recovered = computed.unwrap_or(false);
-        slot.error
+        let error = slot.error;
+        let operands = slot.operation.as_ref().map(Operation::operands);
+        for operand in operands.into_iter().flatten() {
+            self.recycle(operand);
+        }
+        error
     }
 
     /// Fills a slot's column; whether the values stand for an error.
@@ -194,11 +296,13 @@ impl Machine {
     ) -> Result<bool, PmError> {
         // Slots are made before the slots that use them, by the compiler alone.
         let slots = &self.slots;
-        let at = |id: SlotId| &slots[id].column;
+        let at = |id: SlotId| slots[id].column.as_deref().unwrap_or(&NO_VALUES);
         match &slots[id].operation {
-            // Nothing is ever put into it.
-            None | Some(Operation::Empty(_)) => {}
-            &Some(Operation::Operand(pmid, value_type)) => operand(pmid, value_type, fetch, out)?,
+            None | Some(Operation::Empty(_)) => out.clear(),
+            &Some(Operation::Operand(pmid, value_type)) => {
+                operand(pmid, value_type, fetch, out)?;
+                self.lists.number(out);
+            }
             &Some(Operation::Constant(literal, InDom::NULL)) => {
                 // It stays what it is once it is there.
                 if out.is_empty() {
@@ -217,20 +321,22 @@ impl Machine {
             Some(Operation::Ternary(ternary, [g, y, n])) => ternary.eval(at(*g), at(*y), at(*n), out)?,
             &Some(Operation::Guarded(guard, side)) => guarded(at(guard), at(side), out)?,
             &Some(Operation::Call(_, _, x) | Operation::Instance(x)) => {
-                let Some(evaluator) = evaluator else {
-                    debug_assert!(false, "calls and filters have evaluators");
+                let (Some(evaluator), Some(operand)) = (evaluator, &slots[x].column) else {
+                    debug_assert!(false, "calls and filters have evaluators, and operands were computed");
                     return Err(PmError::BADDERIVE);
                 };
                 let mut evaluation = Evaluation {
                     time: fetch.time,
                     source: fetch.source,
+                    operand,
+                    pool: &mut self.pool,
                     finder: &mut self.finder,
                     ordering: &mut self.ordering,
                     operand_error: slots[x].error,
                     operand_recovered: slots[x].recovered,
                     recovered: false,
                 };
-                evaluator.eval(at(x), out, &mut evaluation)?;
+                evaluator.eval(operand, out, &mut evaluation)?;
                 return Ok(evaluation.recovered);
             }
         }
@@ -245,8 +351,8 @@ fn operand(
     fetch: &mut Fetch<'_>,
     out: &mut Column,
 ) -> Result<(), PmError> {
+    out.clear();
     if !matches!(value_type, ValueType::NoSupport | ValueType::Unknown) {
-        out.clear();
         return fetch.values.operand(pmid, out);
     }
     // Nothing can be taken of such a type. The source's own error stands; else only that there is a value

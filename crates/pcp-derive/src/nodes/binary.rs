@@ -257,35 +257,36 @@ pub(crate) struct BinaryScratch {
 
 impl Binary {
     pub(crate) fn eval(&self, left: &Column, right: &Column, out: &mut Column, scratch: &mut BinaryScratch) {
-        out.clear();
         if left.is_empty() || right.is_empty() {
+            out.clear();
             return;
         }
         let BinaryScratch { left: ls, right: rs, finder, pairs } = scratch;
         let pairing = match (self.left_is_set, self.right_is_set) {
             (false, true) => {
-                out.ids.extend_from_slice(&right.ids);
+                out.take_instances(right);
                 Pairing::OneWithEach
             }
             (true, false) => {
-                out.ids.extend_from_slice(&left.ids);
+                out.take_instances(left);
                 Pairing::EachWithOne
             }
             (false, false) => {
                 // PCP makes as many results as the right operand has values, all of the first two.
                 let first = right.ids.first().copied().unwrap_or(PM_IN_NULL);
+                out.clear();
                 out.ids.resize(right.len(), first);
                 Pairing::Zip(0)
             }
+            (true, true) if left.has_instances_of(right) => {
+                out.take_instances(left);
+                Pairing::Zip(left.len())
+            }
             (true, true) => {
-                let pairing = pair_sets(&left.ids, &right.ids, finder, pairs);
-                match pairing {
-                    Pairing::Listed => {
-                        out.ids.extend(pairs.iter().filter_map(|&(i, _)| left.ids.get(i as usize)));
-                    }
-                    _ => out.ids.extend_from_slice(&left.ids),
-                }
-                pairing
+                pair_sets(&left.ids, &right.ids, finder, pairs);
+                out.clear();
+                out.ids.extend(pairs.iter().filter_map(|&(i, _)| left.ids.get(i as usize)));
+                Pairing::Listed
             }
         };
         // One match of the types for each column, so that the loops below it are over plain slices.
@@ -454,10 +455,10 @@ mod tests {
             left_is_set: true,
             right_is_set: true,
         };
-        let left = Column { ids: vec![1, 2, 3], values: Values::U32(vec![0, 6, 7]) };
-        let right = Column { ids: vec![2, 1], values: Values::I32(vec![-3, 0]) };
+        let left = Column::of(vec![1, 2, 3], Values::U32(vec![0, 6, 7]));
+        let right = Column::of(vec![2, 1], Values::I32(vec![-3, 0]));
         let mut out = Column::new(ValueType::Double);
         binary.eval(&left, &right, &mut out, &mut BinaryScratch::default());
-        assert_eq!(out, Column { ids: vec![1, 2], values: Values::Double(vec![0.0, -2.0]) });
+        assert_eq!(out, Column::of(vec![1, 2], Values::Double(vec![0.0, -2.0])));
     }
 }

@@ -87,6 +87,6 @@ pub(super) mod testing {
 
     /// Each instance has its own number as value.
     pub(crate) fn column(ids: &[Inst]) -> Column {
-        Column { ids: ids.to_vec(), values: Values::I32(ids.to_vec()) }
+        Column::of(ids.to_vec(), Values::I32(ids.to_vec()))
     }
 }

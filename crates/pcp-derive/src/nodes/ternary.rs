@@ -181,7 +181,7 @@ mod tests {
     use pcp_model::ValueType;
 
     fn column(ids: &[i32], values: &[u32]) -> Column {
-        Column { ids: ids.to_vec(), values: Values::U32(values.to_vec()) }
+        Column::of(ids.to_vec(), Values::U32(values.to_vec()))
     }
 
     #[test]

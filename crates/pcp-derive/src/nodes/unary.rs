@@ -25,8 +25,7 @@ pub(crate) fn bind_not(x: Meta) -> Meta {
 
 /// Evaluates `-x`.
 pub(crate) fn negate(x: &Column, out: &mut Column) {
-    out.clear();
-    out.ids.extend_from_slice(&x.ids);
+    out.take_instances(x);
     match (&x.values, &mut out.values) {
         (Values::I32(x), Values::I32(out)) => out.extend(x.iter().map(|v| v.wrapping_neg())),
         (Values::U32(x), Values::I32(out)) => out.extend(x.iter().map(|&v| (v as i32).wrapping_neg())),
@@ -45,8 +44,7 @@ pub(crate) fn not(x: &Column, out: &mut Column) {
     fn truth<T: Number, R>(values: &[T], result: impl Fn(u32) -> R) -> impl Iterator<Item = R> {
         values.iter().map(move |&v| result(u32::from(v == T::ZERO)))
     }
-    out.clear();
-    out.ids.extend_from_slice(&x.ids);
+    out.take_instances(x);
     match (&x.values, &mut out.values) {
         (Values::I32(x), Values::I32(out)) => out.extend(truth(x, |bit| bit as i32)),
         (Values::U32(x), Values::U32(out)) => out.extend(truth(x, |bit| bit)),
@@ -57,7 +55,7 @@ pub(crate) fn not(x: &Column, out: &mut Column) {
             out.extend(truth(x, |bit| f64::from_bits(u64::from(bit))));
         }
         // PCP's rule lets anything through here, and there is nothing to negate in it.
-        _ => out.ids.clear(),
+        _ => out.clear(),
     }
 }
 
@@ -67,15 +65,15 @@ mod tests {
 
     #[test]
     fn unsigned_values_become_signed() {
-        let x = Column { ids: vec![1, 2], values: Values::U32(vec![u32::MAX, 0]) };
+        let x = Column::of(vec![1, 2], Values::U32(vec![u32::MAX, 0]));
         let mut out = Column::new(bind_negate(Meta::scalar(ValueType::U32)).unwrap().value_type);
         negate(&x, &mut out);
-        assert_eq!(out, Column { ids: vec![1, 2], values: Values::I32(vec![1, 0]) });
+        assert_eq!(out, Column::of(vec![1, 2], Values::I32(vec![1, 0])));
     }
 
     #[test]
     fn not_keeps_the_type() {
-        let x = Column { ids: vec![1, 2], values: Values::Float(vec![-0.0, f32::NAN]) };
+        let x = Column::of(vec![1, 2], Values::Float(vec![-0.0, f32::NAN]));
         let mut out = Column::new(ValueType::Float);
         not(&x, &mut out);
         assert_eq!(out.values, Values::Float(vec![f32::from_bits(1), 0.0]));

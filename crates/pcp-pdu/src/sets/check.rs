@@ -131,7 +131,7 @@ fn span_fault(values: &ValuesRef<'_>, pair: &[u8; VALUE_LEN], word: usize) -> Se
 /// Where the blocks of a set start and end that are all numbers of one type, one behind the other in the order of their
 /// values: nearly all sets with many values are like that, and this is several times as fast as block by block.
 #[inline]
-fn row(values: &ValuesRef<'_>) -> Option<(usize, usize)> {
+pub(super) fn row(values: &ValuesRef<'_>) -> Option<(usize, usize)> {
     let [first, _, ..] = values.pairs else { return None };
     let start = offset_of(last_word(first), values.bias);
     let header = u32::from_be_bytes(*values.data.get(start..)?.first_chunk()?);

@@ -21,6 +21,7 @@
 //! ages wrote those.
 
 mod check;
+mod column;
 mod value;
 mod view;
 mod writer;

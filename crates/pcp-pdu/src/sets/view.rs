@@ -33,7 +33,7 @@ pub struct ValuesRef<'a> {
     /// Where the blocks are, if the values are in blocks.
     pub(super) data: &'a [u8],
     pub(super) bias: u32,
-    blocks: bool,
+    pub(super) blocks: bool,
 }
 
 /// What a set says about its values, and where these are: an index entry of whoever looks sets up again.

@@ -10,6 +10,7 @@
 
 use byteorder::{BigEndian, ByteOrder};
 
+use super::column::{append, pair};
 use super::value::{block_at, block_format, block_header};
 use super::{
     BLOCK_HEADER, DPTR, INSITU, MAX_BLOCK, RawValue, SET_HEADER, SPTR, SetHead, VALUE_LEN, ValueRef, WORD,
@@ -18,7 +19,7 @@ use crate::codec::{PAD, pad4};
 use crate::events;
 use crate::fault::{EncodeError, Unsendable};
 use crate::kind;
-use pcp_model::{Inst, PmError, Pmid, Value, ValueType};
+use pcp_model::{Inst, Numbers, PmError, Pmid, Value, ValueType};
 
 /// Where a set has its number of values.
 const NUMVAL: usize = 4;
@@ -177,6 +178,23 @@ impl SetsWriter {
         }
     }
 
+    /// Adds the numbers of as many instances, all or none of them.
+    ///
+    /// # Errors
+    /// As [`SetsWriter::value`]: the whole would be too long, or the set has values of another format.
+    pub fn numbers(&mut self, ids: &[Inst], values: Numbers<'_>) -> Result<(), EncodeError> {
+        match values {
+            Numbers::I32(values) => self.words(ids, values, |v| v.to_be_bytes()),
+            Numbers::U32(values) => self.words(ids, values, |v| v.to_be_bytes()),
+            Numbers::Float(values) => self.row::<_, 4, 8>(ids, values, ValueType::Float, |v| v.to_be_bytes()),
+            Numbers::I64(values) => self.row::<_, 8, 12>(ids, values, ValueType::I64, |v| v.to_be_bytes()),
+            Numbers::U64(values) => self.row::<_, 8, 12>(ids, values, ValueType::U64, |v| v.to_be_bytes()),
+            Numbers::Double(values) => {
+                self.row::<_, 8, 12>(ids, values, ValueType::Double, |v| v.to_be_bytes())
+            }
+        }
+    }
+
     /// Adds a string value without a copy of its own; `text` has no NUL.
     ///
     /// # Errors
@@ -330,6 +348,76 @@ impl SetsWriter {
         }
     }
 
+    /// Values in place.
+    fn words<T: Copy>(
+        &mut self,
+        ids: &[Inst],
+        values: &[T],
+        word: impl Fn(T) -> [u8; WORD],
+    ) -> Result<(), EncodeError> {
+        let count = ids.len().min(values.len());
+        let Some(set) = self.check_row(ids, count, true, 0)? else { return Ok(()) };
+        self.open_format(&set, INSITU);
+        let pairs = ids.iter().zip(values).take(count);
+        append(&mut self.head, pairs, |(&inst, &value), place| *place = pair(inst, word(value)));
+        self.open = Some(OpenSet { values: set.values + count as i32, ..set });
+        Ok(())
+    }
+
+    /// Values in blocks of `SIZE` bytes, one behind the other.
+    fn row<T: Copy, const DATA: usize, const SIZE: usize>(
+        &mut self,
+        ids: &[Inst],
+        values: &[T],
+        value_type: ValueType,
+        data: impl Fn(T) -> [u8; DATA],
+    ) -> Result<(), EncodeError> {
+        let count = ids.len().min(values.len());
+        let Some(set) = self.check_row(ids, count, false, SIZE)? else { return Ok(()) };
+        self.open_format(&set, DPTR);
+        let mut place = (self.blocks.len() / WORD) as u32;
+        let places = ids[..count].iter().map(|&inst| {
+            let this = place;
+            place += (SIZE / WORD) as u32;
+            (inst, this)
+        });
+        append(&mut self.head, places, |(inst, place), to| *to = pair(inst, place.to_be_bytes()));
+        let header = block_header(value_type as u8, DATA);
+        append(&mut self.blocks, values[..count].iter(), |&value, block: &mut [u8; SIZE]| {
+            let (start, rest) = block.split_at_mut(BLOCK_HEADER);
+            start.copy_from_slice(&header);
+            rest.copy_from_slice(&data(value));
+        });
+        self.open = Some(OpenSet { values: set.values + count as i32, ..set });
+        Ok(())
+    }
+
+    /// The open set, if so many values in this format may join it, with a block of so many bytes each; `None` for no values.
+    fn check_row(
+        &self,
+        ids: &[Inst],
+        count: usize,
+        in_situ: bool,
+        block: usize,
+    ) -> Result<Option<OpenSet>, EncodeError> {
+        let Some(&first) = ids.first().filter(|_| count > 0) else { return Ok(None) };
+        let set = self.check(first, in_situ, block, "numbers")?;
+        // What came before is bounded by `max_len`, and so is the room that is left.
+        let room = self.max_len - self.len() - WORD;
+        if count > room / (VALUE_LEN + block) {
+            return Err(error(Unsendable::TooLong { max: self.max_len }));
+        }
+        Ok(Some(set))
+    }
+
+    /// Writes the format of a set's values in front of the first.
+    #[inline]
+    fn open_format(&mut self, set: &OpenSet, format: i32) {
+        if set.values == 0 {
+            self.head.extend_from_slice(&format.to_be_bytes());
+        }
+    }
+
     #[inline]
     fn in_situ(&mut self, inst: Inst, word: [u8; WORD]) -> Result<(), EncodeError> {
         let set = self.check(inst, true, 0, "value")?;
@@ -423,12 +511,9 @@ impl SetsWriter {
     }
 
     #[inline]
-    fn push_word(&mut self, set: OpenSet, inst: Inst, format: i32, [w, o, r, d]: [u8; WORD]) {
-        if set.values == 0 {
-            self.head.extend_from_slice(&format.to_be_bytes());
-        }
-        let [i, n, s, t] = inst.to_be_bytes();
-        self.head.extend_from_slice(&[i, n, s, t, w, o, r, d]);
+    fn push_word(&mut self, set: OpenSet, inst: Inst, format: i32, word: [u8; WORD]) {
+        self.open_format(&set, format);
+        self.head.extend_from_slice(&pair(inst, word));
         self.open = Some(OpenSet { values: set.values + 1, ..set });
     }
 
