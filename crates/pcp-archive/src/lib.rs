@@ -37,6 +37,7 @@ mod interpolate;
 mod interpolated;
 mod label;
 mod labels;
+mod layouts;
 mod member;
 mod metadata;
 mod names;
@@ -47,6 +48,7 @@ mod record;
 mod replay;
 mod seek_points;
 mod tracked;
+mod volumes;
 mod write;
 
 pub use error::{ArchiveError, Attribute, Excess, Problem};
