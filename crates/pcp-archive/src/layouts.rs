@@ -16,13 +16,11 @@ const LONGEST: usize = 128 * 1024;
 /// Layouts met before.
 #[derive(Default)]
 pub(super) struct Layouts {
-    known: Vec<Known>,
+    known: Vec<Layout>,
     /// The one that was right last.
     last: usize,
     /// The one that is replaced next, once there are as many as are kept.
     oldest: usize,
-    /// Numbers given.
-    learned: u64,
     /// Of a record whose layout is not known.
     other: Layout,
     /// Lengths of the last records without a known layout, and where the next one goes.
@@ -30,16 +28,8 @@ pub(super) struct Layouts {
     next_unknown: usize,
 }
 
-struct Known {
-    layout: Layout,
-    number: u64,
-}
-
-/// Tells learned layouts of one archive apart. No other layout will have the same number.
-pub(super) type LayoutNumber = u64;
-
 impl Layouts {
-    /// The sets of a record, checked; and the number of their layout, if it was learned.
+    /// The sets of a record, checked.
     #[inline]
     pub(crate) fn sets<'a>(
         &'a mut self,
@@ -47,27 +37,25 @@ impl Layouts {
         start: usize,
         numpmid: i32,
         bias: u32,
-    ) -> Result<(Sets<'a>, Option<LayoutNumber>), SetsError> {
+    ) -> Result<Sets<'a>, SetsError> {
         if let Some(at) = self.find(data, numpmid) {
             self.last = at;
-            let Known { layout, number } = &self.known[at];
-            return Ok((layout.sets(data), Some(*number)));
+            return Ok(self.known[at].sets(data));
         }
         self.other.read(data, start, numpmid, bias)?;
         if data.len() <= LONGEST && self.is_back(data.len()) {
             self.other.learn(data);
             let at = self.keep();
-            let Known { layout, number } = &self.known[at];
-            return Ok((layout.sets(data), Some(*number)));
+            return Ok(self.known[at].sets(data));
         }
-        Ok((self.other.sets(data), None))
+        Ok(self.other.sets(data))
     }
 
     /// The layout of a record. That of the last one is the likeliest, then the one that came after it.
     fn find(&self, data: &[u8], numpmid: i32) -> Option<usize> {
         let (before, from_last) = self.known.split_at_checked(self.last)?;
         let turn = from_last.iter().chain(before).enumerate();
-        let (distance, _) = turn.into_iter().find(|(_, known)| known.layout.is_of(data, numpmid))?;
+        let (distance, _) = turn.into_iter().find(|(_, known)| known.is_of(data, numpmid))?;
         Some((self.last + distance) % self.known.len())
     }
 
@@ -83,9 +71,8 @@ impl Layouts {
 
     /// Keeps the other one. Where it is now.
     fn keep(&mut self) -> usize {
-        self.learned += 1;
         let at = if self.known.len() < KEPT {
-            self.known.push(Known { layout: Layout::default(), number: 0 });
+            self.known.push(Layout::default());
             self.known.len() - 1
         } else {
             let at = self.oldest;
@@ -93,8 +80,7 @@ impl Layouts {
             at
         };
         // The one that goes leaves its memory.
-        std::mem::swap(&mut self.known[at].layout, &mut self.other);
-        self.known[at].number = self.learned;
+        std::mem::swap(&mut self.known[at], &mut self.other);
         self.last = at;
         at
     }

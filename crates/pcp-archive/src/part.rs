@@ -136,6 +136,11 @@ impl Part {
         self.volumes.label()
     }
 
+    /// Where in a volume the index knows records, in order.
+    pub(crate) fn known_in(&self, volume: usize) -> impl Iterator<Item = u64> {
+        self.marks.iter().filter(move |mark| mark.spot.volume == volume).map(|mark| mark.spot.offset)
+    }
+
     /// A spot with no record at or behind `time` in front of it, as near to `time` as the index tells.
     pub(crate) fn before(&mut self, time: Timestamp) -> Result<Spot, ArchiveError> {
         let mut at = self.marks.partition_point(|mark| mark.stamp < time);

@@ -20,15 +20,15 @@ use pcp_pdu::{LabelTarget, TextLevel, TextTarget};
 /// An open archive, or list of archives.
 pub struct Archive {
     /// By start; at least one.
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
     metadata: Metadata,
 }
 
 /// A place between two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    part: usize,
-    spot: Spot,
+    pub(super) part: usize,
+    pub(super) spot: Spot,
 }
 
 /// Where a record is.
@@ -58,7 +58,7 @@ pub enum Direction {
 }
 
 /// How far from an archive the mark between it and another one is.
-const GAP_NANOS: i128 = 1_000_000;
+pub(super) const GAP_NANOS: i128 = 1_000_000;
 
 impl Archive {
     /// Opens an archive by its name or the name of one of its files, the archives in a directory, or

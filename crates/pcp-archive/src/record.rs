@@ -8,7 +8,7 @@
 //! a record: one comparison of its bytes with the layout that one before it had, or one walk over its value sets.
 
 use super::fields::{Fields, Stamp};
-use super::layouts::{LayoutNumber, Layouts};
+use super::layouts::Layouts;
 use pcp_model::Timestamp;
 use pcp_pdu::{Problem, SetRef, Sets, SetsError};
 
@@ -28,7 +28,6 @@ pub struct Record<'a> {
     pub timestamp: Timestamp,
     size: usize,
     sets: Sets<'a>,
-    layout: Option<LayoutNumber>,
 }
 
 /// What is wrong with a record.
@@ -74,20 +73,8 @@ impl<'a> Record<'a> {
         layouts: &'a mut Layouts,
     ) -> Result<Record<'a>, Malformed> {
         let Head { timestamp, numpmid, body, sets } = Head::of(bytes, stamp)?;
-        let (sets, layout) = layouts.sets(body, sets, numpmid, BIAS).map_err(malformed)?;
-        Ok(Record { timestamp, size: bytes.len(), sets, layout })
-    }
-
-    /// A number that is the same for records which differ in nothing but their time and the values, if that is known.
-    #[inline]
-    pub(super) fn layout(&self) -> Option<LayoutNumber> {
-        self.layout
-    }
-
-    /// The set at a place in the record's order.
-    #[inline]
-    pub(super) fn set(&self, at: usize) -> Option<SetRef<'a>> {
-        self.sets.get(at)
+        let sets = layouts.sets(body, sets, numpmid, BIAS).map_err(malformed)?;
+        Ok(Record { timestamp, size: bytes.len(), sets })
     }
 
     /// Length of the record in the file.

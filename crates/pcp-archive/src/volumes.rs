@@ -35,10 +35,7 @@ pub(super) struct Spot {
 
 impl Volumes {
     /// By number, at least one, the first of which is open.
-    pub(crate) fn new(
-        members: Vec<(u32, Member)>,
-        (first, label): (MemberReader, LogLabel),
-    ) -> Volumes {
+    pub(crate) fn new(members: Vec<(u32, Member)>, (first, label): (MemberReader, LogLabel)) -> Volumes {
         Volumes { label: label.into(), members, open: vec![(0, first)], layouts: Layouts::default() }
     }
 

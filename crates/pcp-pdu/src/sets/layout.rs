@@ -203,12 +203,19 @@ mod tests {
                 all.push(format!("{set:?}"));
                 continue;
             };
-            let one_by_one: Vec<(i32, ValueRef<'_>)> = (0..values.len()).filter_map(|at| values.get(at)).collect();
+            let one_by_one: Vec<(i32, ValueRef<'_>)> =
+                (0..values.len()).filter_map(|at| values.get(at)).collect();
             let mut next = Vec::new();
             for value in values.iter() {
                 next.push(value);
             }
-            assert_eq!(values.iter().fold(Vec::new(), |mut all, value| { all.push(value); all }), one_by_one);
+            assert_eq!(
+                values.iter().fold(Vec::new(), |mut all, value| {
+                    all.push(value);
+                    all
+                }),
+                one_by_one
+            );
             assert_eq!(next, one_by_one);
             all.push(format!("{}: {one_by_one:?}", set.pmid));
         }
