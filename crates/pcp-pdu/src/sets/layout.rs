@@ -5,8 +5,8 @@
 //! where (identifiers, counts, instances, places, the headers of blocks), they have the same layout, and what was found to
 //! be right in one is right in the other.
 //!
-//! Cost, of a record of 13 kB with 200 sets of 670 values: to take it apart 1.2 us, to learn its layout about as much, to
-//! compare another one with it 0.2 us. Memory: two and a half times the length of the data that was learned.
+//! Cost: to compare, one walk over the bytes and over the template; to learn, some steps for each set and value, once. Memory:
+//! a bit more than twice the length of the data that was learned.
 
 use super::check::{self, SetsError};
 use super::view::{Head, Lie, SetHead, Sets, count_of_sets};
@@ -148,7 +148,7 @@ fn are_same(data: &[[u8; STRIDE]], template: &[Stride]) -> bool {
     compare(data, template)
 }
 
-/// A third of the time: a stride is one register.
+/// A tenth of a microsecond less for a record of 13 kB: a stride is one register.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn are_same_avx2(data: &[[u8; STRIDE]], template: &[Stride]) -> bool {
