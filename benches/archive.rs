@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use common::clock::children_cpu;
 use common::{Figure, Goal, Row, Times, race, rounds};
-use jumpseat::archive::{Archive, ArchiveWriter, LabelInfo, Record, Replay, ReplayMode, Step, WriteOptions};
+use jumpseat::archive::{
+    Archive, ArchiveWriter, Found, LabelInfo, Record, Replay, ReplayMode, Step, Stretch, WriteOptions,
+};
 use jumpseat::model::{
     Desc, InDom, Instance, PM_IN_NULL, Pmid, Profile, Semantics, Timestamp, Units, Value, ValueType,
 };
@@ -33,6 +35,8 @@ const INSTANCES: i32 = 8;
 const START: i64 = 1_700_000_000;
 const DISKS: InDom = InDom(60 << 22 | 1);
 const GOAL: f64 = 3.0;
+/// Of the rate of one thread, what each of two is to have.
+const LINEAR: f64 = 0.8;
 const GOAL_CPU_MS: f64 = 50.0;
 const GOAL_KIB: f64 = 64.0 * 1024.0;
 
@@ -137,9 +141,9 @@ fn read_all(name: &str, records: u32, of: impl Fn(&Record<'_>) -> u64) -> u64 {
 
 /// The bits of all numbers in a record, added up.
 fn numbers(record: &Record<'_>) -> u64 {
-    let mut sum = 0_u64;
-    for (_, value) in record.sets().filter_map(|set| set.values.ok()).flat_map(|values| values.iter()) {
-        sum = sum.wrapping_add(match value {
+    let values = record.sets().filter_map(|set| set.values.ok()).flat_map(|values| values.iter());
+    values.fold(0, |sum, (_, value)| {
+        sum.wrapping_add(match value {
             ValueRef::InSitu(word) => u32::from_be_bytes(word).into(),
             ValueRef::Block(&[_, _, _, _, ref number @ ..]) => match *number {
                 [a, b, c, d] => u32::from_be_bytes([a, b, c, d]).into(),
@@ -147,9 +151,53 @@ fn numbers(record: &Record<'_>) -> u64 {
                 _ => 0,
             },
             ValueRef::Block(_) => 0,
-        });
-    }
-    sum
+        })
+    })
+}
+
+/// The numbers of an archive, by as many threads: their sum, and the processor time of the thread that needed most.
+fn in_threads(name: &str, count: usize) -> (u64, Duration) {
+    let mut archive = Archive::open(name).expect("it was written before");
+    let stretches = archive.stretches(count).expect("it is sound");
+    assert_eq!(stretches.len(), count);
+    let read = |mut stretch: Stretch| {
+        let (start, mut sum) = (thread_cpu(), 0_u64);
+        while let Some(found) = stretch.next().expect("it is sound") {
+            if let Found::Record(record) = found {
+                sum = sum.wrapping_add(numbers(&record));
+            }
+        }
+        (sum, thread_cpu() - start)
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            stretches.into_iter().map(|stretch| scope.spawn(move || read(stretch))).collect();
+        let each = threads.into_iter().map(|thread| thread.join().expect("it does not panic"));
+        each.fold((0_u64, Duration::ZERO), |(sum, longest), (its, took)| {
+            (sum.wrapping_add(its), longest.max(took))
+        })
+    })
+}
+
+/// Processor time of this thread.
+fn thread_cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).expect("threads have a clock")
+}
+
+/// Two threads against one, in processor time of the one that needs longest: what a core each gives, whoever else is there.
+fn scale(name: &str, records: u32, sum: u64) {
+    let run = |count: usize| {
+        let (found, took) = in_threads(name, count);
+        assert_eq!(found, sum);
+        took
+    };
+    let [two, one] = race(rounds(10), [&mut || run(2), &mut || run(1)]);
+    let rate =
+        |times: &Times, threads: f64| Figure::rate(times, f64::from(records) / threads, "records/s a thread");
+    Row::new("scan of 128 MB, all values, two threads", rate(&two, 2.0))
+        .peer("one thread", rate(&one, 1.0))
+        .goal(Goal::Ratio(LINEAR))
+        .print();
 }
 
 fn scan(name: &str, records: u32) {
@@ -179,6 +227,7 @@ fn scan(name: &str, records: u32) {
         let rate = |times: &Times| Figure::rate(times, records.into(), "records/s");
         Row::new(what, rate(&took)).peer("pmFetchArchive", rate(&peer)).goal(goal.map(Goal::Ratio)).print();
     }
+    scale(name, records, sum);
     let mut dump = || {
         let before = children_cpu();
         let status = Command::new("pmdumplog").args(["-m", name]).stdout(Stdio::null()).status();

@@ -23,6 +23,8 @@
 //! # Ok::<(), pcp_archive::ArchiveError>(())
 //! ```
 //!
+//! [`Archive::stretches`] cuts an archive for several threads.
+//!
 //! [`Replay`] fetches as a context does: the next record with some metrics, or interpolated values. Contexts, with iterators to the
 //! end, names of event records and derived metrics, are in `pcp-client`.
 //!
@@ -37,6 +39,7 @@ mod interpolate;
 mod interpolated;
 mod label;
 mod labels;
+mod layouts;
 mod member;
 mod metadata;
 mod names;
@@ -46,7 +49,9 @@ mod reader;
 mod record;
 mod replay;
 mod seek_points;
+mod stretch;
 mod tracked;
+mod volumes;
 mod write;
 
 pub use error::{ArchiveError, Attribute, Excess, Problem};
@@ -56,6 +61,7 @@ pub use label::LogLabel;
 pub use reader::{Archive, Direction, Place, RecordPlace, Step};
 pub use record::Record;
 pub use replay::{Replay, ReplayError, ReplayMode};
+pub use stretch::{Found, Stretch};
 pub use write::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};
 
 /// The examples of README.md are tests.

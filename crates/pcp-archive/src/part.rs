@@ -1,32 +1,25 @@
-//! One archive: its files, opened and checked; its volumes as a series of records (spec `archive.md` 8
+//! One archive: its files, opened and checked; where in its volumes which time is (spec `archive.md` 8
 //! and 11).
 
 use std::path::{Path, PathBuf};
 
 use super::error::{ArchiveError, Problem};
-use super::fields::Stamp;
 use super::files::{FileSet, Member};
 use super::index::{self, IndexEntry};
-use super::label::{LogLabel, MAX_LABEL, Role};
+use super::label::{LogLabel, Role};
 use super::member::{Frame, MemberReader};
 use super::metadata::Metadata;
-use super::record::Record;
+use super::volumes::{Spot, Volumes, open_member};
 use pcp_model::Timestamp;
-
-/// Volumes whose files stay open.
-const OPEN_VOLUMES: usize = 2;
 
 /// An archive of a context.
 pub(super) struct Part {
     /// The name it was asked for by.
     pub name: PathBuf,
-    pub label: LogLabel,
     pub index: Vec<IndexEntry>,
+    /// Its records.
+    pub volumes: Volumes,
     files: FileSet,
-    /// The volumes there are, by number.
-    volumes: Vec<(u32, Member)>,
-    /// Those open, the last used in front.
-    open: Vec<(usize, MemberReader)>,
     /// The entries of the index that can be searched: times and places grow.
     marks: Vec<IndexMark>,
     meta_at: u64,
@@ -34,14 +27,6 @@ pub(super) struct Part {
     end: Option<CachedEnd>,
     /// Number of volumes, and bytes of the last one's file, when it was opened or refreshed.
     size: (usize, u64),
-}
-
-/// A place between two records, or in front of the first or behind the last of a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Spot {
-    /// Which of the volumes there are.
-    pub volume: usize,
-    pub offset: u64,
 }
 
 /// An entry of the index, its volume found.
@@ -80,13 +65,11 @@ impl Part {
         let Some((number, member)) = volumes.first() else {
             return Err(ArchiveError::new(name, None, Problem::MissingFile("every data volume")));
         };
-        let (first, label) = open_member(member, Role::Volume(*number))?;
+        let first = open_member(member, Role::Volume(*number))?;
         let mut part = Part {
             name: name.to_owned(),
-            label,
             index: Vec::new(),
-            volumes,
-            open: vec![(0, first)],
+            volumes: Volumes::new(volumes, first),
             marks: Vec::new(),
             meta_at: 0,
             index_at: 0,
@@ -94,17 +77,17 @@ impl Part {
             size: (0, 0),
             files,
         };
-        part.size = size_of(&part.volumes);
+        part.size = part.volumes.size();
         let index = match part.files.index.clone() {
-            Some(member) => Some(part.member(&member, Role::Index)?),
+            Some(member) => Some(part.volumes.member(&member, Role::Index)?),
             None => None,
         };
         let meta = part.files.meta.clone();
         let (mut source, meta_label) = open_member(&meta, Role::Meta)?;
-        if meta_label.version != part.label.version {
+        if meta_label.version != part.label().version {
             return Err(ArchiveError::new(&meta.path, None, Problem::Label("of another version")));
         }
-        if host.is_some_and(|host| host != part.label.host) {
+        if host.is_some_and(|host| host != part.label().host) {
             return Err(ArchiveError::new(name, None, Problem::Host));
         }
         part.meta_at = meta_label.len();
@@ -113,10 +96,10 @@ impl Part {
             return Err(source.bad(part.meta_at, "no metric is described"));
         }
         if let Some(mut index) = index {
-            part.index_at = part.label.len();
+            part.index_at = part.label().len();
             part.load_index(&mut index)?;
         }
-        if !meta_label.same_logger(&part.label) {
+        if !meta_label.same_logger(part.label()) {
             return Err(ArchiveError::new(&meta.path, None, Problem::Label("of another archive")));
         }
         Ok(part)
@@ -128,13 +111,8 @@ impl Part {
     /// Metadata that contradicts itself, or the system's.
     pub(crate) fn refresh(&mut self, metadata: &mut Metadata) -> Result<bool, ArchiveError> {
         let files = FileSet::find(&self.files.base)?;
-        for (number, member) in &files.volumes {
-            // A logger only adds volumes at the end.
-            if self.volumes.last().is_none_or(|(last, _)| number > last) {
-                self.volumes.push((*number, member.clone()));
-            }
-        }
-        let size = size_of(&self.volumes);
+        self.volumes.add(&files.volumes);
+        let size = self.volumes.size();
         let grown = std::mem::replace(&mut self.size, size) != size;
         if grown {
             let mut meta = MemberReader::open(&self.files.meta)?;
@@ -153,60 +131,14 @@ impl Part {
         Ok(grown)
     }
 
-    /// The stamps of its records.
-    pub(crate) fn stamp(&self) -> Stamp {
-        self.label.stamp()
+    /// The label of its first volume.
+    pub(crate) fn label(&self) -> &LogLabel {
+        self.volumes.label()
     }
 
-    /// In front of the first record.
-    pub(crate) fn first(&self) -> Spot {
-        Spot { volume: 0, offset: self.label.len() }
-    }
-
-    /// The record behind a spot, if there is one, and its volume.
-    pub(crate) fn next(&mut self, mut at: Spot) -> Result<Option<(usize, Frame)>, ArchiveError> {
-        loop {
-            if let Some(frame) = self.volume(at.volume)?.frame(at.offset)? {
-                return Ok(Some((at.volume, frame)));
-            }
-            if at.volume + 1 >= self.volumes.len() {
-                return Ok(None);
-            }
-            at = Spot { volume: at.volume + 1, offset: self.label.len() };
-        }
-    }
-
-    /// The record in front of a spot, if there is one, and its volume.
-    pub(crate) fn previous(&mut self, mut at: Spot) -> Result<Option<(usize, Frame)>, ArchiveError> {
-        let first = self.label.len();
-        while at.offset <= first {
-            if at.volume == 0 {
-                return Ok(None);
-            }
-            let volume = at.volume - 1;
-            at = Spot { volume, offset: self.volume(volume)?.len()? };
-        }
-        let frame = self.volume(at.volume)?.frame_before(at.offset, first)?;
-        Ok(Some((at.volume, frame)))
-    }
-
-    /// A record found before.
-    pub(crate) fn record(&mut self, volume: usize, frame: Frame) -> Result<Record<'_>, ArchiveError> {
-        self.volume(volume)?;
-        let (stamp, path) = (self.stamp(), &self.volumes[volume].1.path);
-        // The volume just used is in front. Not by `volume`, whose borrow would hide the path of an error.
-        let bytes = self.open[0].1.record(frame)?;
-        Record::new(bytes, stamp).map_err(|what| ArchiveError::new(path, frame.at, Problem::Record(what)))
-    }
-
-    /// The time of a record found before.
-    pub(crate) fn time(&mut self, volume: usize, frame: Frame) -> Result<Timestamp, ArchiveError> {
-        let stamp = self.stamp();
-        let source = self.volume(volume)?;
-        match Record::head(source.record(frame)?, stamp) {
-            Ok(record) => Ok(record.timestamp),
-            Err(what) => Err(source.bad(frame.at, what)),
-        }
+    /// Where in a volume the index knows records, in order.
+    pub(crate) fn known_in(&self, volume: usize) -> impl Iterator<Item = u64> {
+        self.marks.iter().filter(move |mark| mark.spot.volume == volume).map(|mark| mark.spot.offset)
     }
 
     /// A spot with no record at or behind `time` in front of it, as near to `time` as the index tells.
@@ -219,7 +151,7 @@ impl Part {
             }
             at -= 1;
         }
-        Ok(self.first())
+        Ok(self.volumes.first())
     }
 
     /// A spot with no record at or in front of `time` behind it, as near to `time` as the index tells.
@@ -243,7 +175,7 @@ impl Part {
         if let Some(cached) = self.end.as_ref().filter(|cached| cached.seen == seen) {
             return Ok(cached.end);
         }
-        for volume in (0..self.volumes.len()).rev() {
+        for volume in (0..self.volumes.count()).rev() {
             if let Some(end) = self.end_of(volume) {
                 self.end = Some(CachedEnd { seen, end });
                 return Ok(end);
@@ -254,13 +186,13 @@ impl Part {
 
     /// The end of a volume's last good record. Whatever is wrong there means that it has none.
     fn end_of(&mut self, volume: usize) -> Option<End> {
-        let first = self.label.len();
-        let len = self.volume(volume).ok()?.len().ok()?;
+        let first = self.label().len();
+        let len = self.volumes.volume(volume).ok()?.len().ok()?;
         if len <= first {
             return None;
         }
         // Nearly always the file ends with a whole record, and its trailer tells where that begins.
-        let frame = self.volume(volume).ok()?.frame_before(len, first).ok();
+        let frame = self.volumes.volume(volume).ok()?.frame_before(len, first).ok();
         if let Some(time) = frame.and_then(|frame| self.good(volume, frame)) {
             return Some(End { time, spot: Spot { volume, offset: len } });
         }
@@ -269,13 +201,13 @@ impl Part {
         let back = match mark.map(|mark| mark.spot.offset) {
             // It may point behind the record of its time.
             Some(offset) if offset > first => {
-                self.volume(volume).ok()?.frame_before(offset, first).ok().map(|frame| frame.at)
+                self.volumes.volume(volume).ok()?.frame_before(offset, first).ok().map(|frame| frame.at)
             }
             offset => offset,
         };
         let mut at = back.unwrap_or(first);
         let mut end = None;
-        while let Some(frame) = self.volume(volume).ok()?.frame(at).ok().flatten() {
+        while let Some(frame) = self.volumes.volume(volume).ok()?.frame(at).ok().flatten() {
             // Behind a record that is damaged, nothing can be trusted to be one.
             let Some(time) = self.good(volume, frame) else { break };
             at = frame.end();
@@ -286,18 +218,18 @@ impl Part {
 
     /// The time of a record in which everything is right.
     fn good(&mut self, volume: usize, frame: Frame) -> Option<Timestamp> {
-        self.record(volume, frame).ok().map(|record| record.timestamp)
+        self.volumes.record(volume, frame).ok().map(|record| record.timestamp)
     }
 
     /// Whether a spot of the index is in its volume.
     fn reachable(&mut self, spot: Spot) -> Result<bool, ArchiveError> {
-        let first = self.label.len();
-        Ok(spot.offset >= first && spot.offset <= self.volume(spot.volume)?.len()?)
+        let first = self.label().len();
+        Ok(spot.offset >= first && spot.offset <= self.volumes.volume(spot.volume)?.len()?)
     }
 
     fn seen(&mut self) -> Result<(usize, u64), ArchiveError> {
-        let volumes = self.volumes.len();
-        match self.volume(volumes - 1) {
+        let volumes = self.volumes.count();
+        match self.volumes.volume(volumes - 1) {
             Ok(source) => Ok((volumes, source.len()?)),
             // One that cannot be opened is as long as none.
             Err(ArchiveError { problem: Problem::Io(error), path, .. }) => {
@@ -309,11 +241,9 @@ impl Part {
 
     fn load_index(&mut self, source: &mut MemberReader) -> Result<(), ArchiveError> {
         let known = self.index.len();
-        self.index_at = index::load(&mut self.index, source, self.index_at, self.label.stamp())?;
+        self.index_at = index::load(&mut self.index, source, self.index_at, self.volumes.stamp())?;
         for entry in &self.index[known..] {
-            let Ok(volume) = self.volumes.binary_search_by_key(&entry.volume, |(number, _)| *number) else {
-                continue;
-            };
+            let Some(volume) = self.volumes.numbered(entry.volume) else { continue };
             let mark = IndexMark { stamp: entry.stamp, spot: Spot { volume, offset: entry.data } };
             // What does not fit into the order would mislead a search.
             if self.marks.last().is_none_or(|last| last.stamp <= mark.stamp && last.spot <= mark.spot) {
@@ -322,44 +252,4 @@ impl Part {
         }
         Ok(())
     }
-
-    /// The file of a volume, opened and checked.
-    fn volume(&mut self, volume: usize) -> Result<&mut MemberReader, ArchiveError> {
-        match self.open.iter().position(|(open, _)| *open == volume) {
-            Some(0) => {}
-            Some(at) => self.open.swap(0, at),
-            None => {
-                let (number, member) = self.volumes[volume].clone();
-                let source = self.member(&member, Role::Volume(number))?;
-                self.open.truncate(OPEN_VOLUMES - 1);
-                self.open.insert(0, (volume, source));
-            }
-        }
-        Ok(&mut self.open[0].1)
-    }
-
-    /// Opens a member that must have a label like that of the first volume.
-    fn member(&self, member: &Member, role: Role) -> Result<MemberReader, ArchiveError> {
-        let (source, label) = open_member(member, role)?;
-        match label.same_logger(&self.label) {
-            true => Ok(source),
-            false => Err(ArchiveError::new(&member.path, 0, Problem::Label("of another archive"))),
-        }
-    }
-}
-
-fn size_of(volumes: &[(u32, Member)]) -> (usize, u64) {
-    let last = volumes.last().and_then(|(_, member)| member.path.metadata().ok());
-    (volumes.len(), last.map_or(0, |file| file.len()))
-}
-
-/// Opens a member and decodes its label. Something must follow the label.
-fn open_member(member: &Member, role: Role) -> Result<(MemberReader, LogLabel), ArchiveError> {
-    let mut source = MemberReader::open(member)?;
-    let label =
-        LogLabel::decode(source.bytes(0, MAX_LABEL)?, role).map_err(|problem| source.error(0, problem))?;
-    if source.bytes(label.len(), 1)?.is_empty() {
-        return Err(source.error(label.len(), Problem::NoData));
-    }
-    Ok((source, label))
 }

@@ -11,23 +11,24 @@ use super::label::LogLabel;
 use super::labels;
 use super::member::Frame;
 use super::metadata::Metadata;
-use super::part::{Part, Spot};
+use super::part::Part;
 use super::record::Record;
+use super::volumes::Spot;
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Timestamp};
 use pcp_pdu::{LabelTarget, TextLevel, TextTarget};
 
 /// An open archive, or list of archives.
 pub struct Archive {
     /// By start; at least one.
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
     metadata: Metadata,
 }
 
 /// A place between two records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    part: usize,
-    spot: Spot,
+    pub(super) part: usize,
+    pub(super) spot: Spot,
 }
 
 /// Where a record is.
@@ -57,7 +58,7 @@ pub enum Direction {
 }
 
 /// How far from an archive the mark between it and another one is.
-const GAP_NANOS: i128 = 1_000_000;
+pub(super) const GAP_NANOS: i128 = 1_000_000;
 
 impl Archive {
     /// Opens an archive by its name or the name of one of its files, the archives in a directory, or
@@ -81,9 +82,9 @@ impl Archive {
         let mut metadata = Metadata::default();
         let mut parts: Vec<Part> = Vec::new();
         for path in paths {
-            let host = parts.first().map(|part| part.label.host.clone());
+            let host = parts.first().map(|part| part.label().host.clone());
             let part = Part::open(&path, host.as_deref(), &mut metadata)?;
-            match parts.iter().find(|other| other.label.start == part.label.start) {
+            match parts.iter().find(|other| other.label().start == part.label().start) {
                 Some(same) if same.name == part.name => continue,
                 Some(_) => return Err(ArchiveError::new(&path, None, Problem::Overlap)),
                 None => parts.push(part),
@@ -92,18 +93,18 @@ impl Archive {
         if parts.is_empty() {
             return Err(ArchiveError::new(Path::new(names), None, Problem::MissingFile("every file")));
         }
-        parts.sort_by_key(|part| part.label.start);
+        parts.sort_by_key(|part| part.label().start);
         Ok(Archive { parts, metadata })
     }
 
     /// The label; of several archives, the first one's.
     pub fn label(&self) -> &LogLabel {
-        &self.parts[0].label
+        self.parts[0].label()
     }
 
     /// The labels of all archives, by start.
     pub fn labels_of_all(&self) -> impl Iterator<Item = &LogLabel> {
-        self.parts.iter().map(|part| &part.label)
+        self.parts.iter().map(Part::label)
     }
 
     /// The temporal index of all archives, in their order.
@@ -131,7 +132,7 @@ impl Archive {
 
     /// In front of the first record.
     pub fn first(&self) -> Place {
-        Place { part: 0, spot: self.parts[0].first() }
+        Place { part: 0, spot: self.parts[0].volumes.first() }
     }
 
     /// Behind the last record that can be read.
@@ -149,13 +150,13 @@ impl Archive {
     /// [`Problem::Record`]: no way past this record. [`Problem::Overlap`]: the next archive starts before
     /// this one ends.
     pub fn next(&mut self, at: Place) -> Result<Option<Step>, ArchiveError> {
-        if let Some((volume, frame)) = self.parts[at.part].next(at.spot)? {
+        if let Some((volume, frame)) = self.parts[at.part].volumes.next(at.spot)? {
             let place = RecordPlace { part: at.part, volume, frame };
             return Ok(Some(Step::Record(place, place.end())));
         }
         let part = at.part + 1;
         let Some(next) = self.parts.get(part) else { return Ok(None) };
-        let (start, spot) = (next.label.start, next.first());
+        let (start, spot) = (next.label().start, next.volumes.first());
         let end = self.parts[at.part].end()?.time;
         if start < end {
             return Err(ArchiveError::new(&self.parts[part].name, None, Problem::Overlap));
@@ -169,12 +170,12 @@ impl Archive {
     /// # Errors
     /// As [`Archive::next`].
     pub fn previous(&mut self, at: Place) -> Result<Option<Step>, ArchiveError> {
-        if let Some((volume, frame)) = self.parts[at.part].previous(at.spot)? {
+        if let Some((volume, frame)) = self.parts[at.part].volumes.previous(at.spot)? {
             let place = RecordPlace { part: at.part, volume, frame };
             return Ok(Some(Step::Record(place, place.start())));
         }
         let Some(part) = at.part.checked_sub(1) else { return Ok(None) };
-        let start = self.parts[at.part].label.start;
+        let start = self.parts[at.part].label().start;
         let end = self.parts[part].end()?;
         if start < end.time {
             return Err(ArchiveError::new(&self.parts[at.part].name, None, Problem::Overlap));
@@ -188,7 +189,7 @@ impl Archive {
     /// # Errors
     /// [`Problem::Record`]: its contents do not fit together.
     pub fn record(&mut self, place: RecordPlace) -> Result<Record<'_>, ArchiveError> {
-        self.parts[place.part].record(place.volume, place.frame)
+        self.parts[place.part].volumes.record(place.volume, place.frame)
     }
 
     /// The place in front of the first record at or behind `time`, or behind the last one at or in front of
@@ -197,7 +198,7 @@ impl Archive {
     /// # Errors
     /// As [`Archive::next`], [`Archive::end`].
     pub fn seek(&mut self, time: Timestamp, direction: Direction) -> Result<Place, ArchiveError> {
-        let part = self.parts.partition_point(|part| part.label.start <= time).saturating_sub(1);
+        let part = self.parts.partition_point(|part| part.label().start <= time).saturating_sub(1);
         match direction {
             Direction::Forward => {
                 let mut at = Place { part, spot: self.parts[part].before(time)? };
@@ -228,7 +229,7 @@ impl Archive {
     fn time_of(&mut self, step: Step) -> Result<(Timestamp, Place), ArchiveError> {
         match step {
             Step::Record(place, after) => {
-                Ok((self.parts[place.part].time(place.volume, place.frame)?, after))
+                Ok((self.parts[place.part].volumes.time(place.volume, place.frame)?, after))
             }
             Step::Gap(time, after) => Ok((time, after)),
         }

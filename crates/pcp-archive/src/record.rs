@@ -5,9 +5,10 @@
 //! ```
 //!
 //! Sets and blocks: [`pcp_pdu::sets`]. Numbers stay where they are and as they are; nothing is copied. Cost of taking
-//! a record: one walk over its value sets.
+//! a record: one comparison of its bytes with the layout that one before it had, or one walk over its value sets.
 
 use super::fields::{Fields, Stamp};
+use super::layouts::Layouts;
 use pcp_model::Timestamp;
 use pcp_pdu::{Problem, SetRef, Sets, SetsError};
 
@@ -16,6 +17,9 @@ pub(super) const LEN: usize = 4;
 /// By how many words a block's place is larger than its offset in the record: places are those of a PDU, whose header
 /// is that much longer than the record's length word.
 pub(super) const BIAS: u32 = 2;
+
+/// A set without values: its metric, and that there are none.
+const SHORTEST_SET: usize = 8;
 
 /// A record whose lengths and places have been checked.
 #[derive(Clone, Copy)]
@@ -29,24 +33,47 @@ pub struct Record<'a> {
 /// What is wrong with a record.
 pub(super) type Malformed = &'static str;
 
-impl<'a> Record<'a> {
-    /// Takes a record, length words included, and checks it.
-    pub(super) fn new(bytes: &'a [u8], stamp: Stamp) -> Result<Record<'a>, Malformed> {
-        let record = Record::head(bytes, stamp)?;
-        record.sets.check().map_err(malformed)?;
-        Ok(record)
-    }
+/// The fields in front of the sets.
+struct Head<'a> {
+    timestamp: Timestamp,
+    numpmid: i32,
+    /// The record, but for its last word.
+    body: &'a [u8],
+    /// Where the sets begin in it.
+    sets: usize,
+}
 
-    /// The fields in front of the sets, unchecked otherwise.
-    pub(super) fn head(bytes: &'a [u8], stamp: Stamp) -> Result<Record<'a>, Malformed> {
+impl<'a> Head<'a> {
+    #[inline]
+    fn of(bytes: &'a [u8], stamp: Stamp) -> Result<Head<'a>, Malformed> {
         // Blocks do not reach into the length word at the end.
         let body = bytes.get(..bytes.len().saturating_sub(LEN)).unwrap_or_default();
         let mut fields = Fields(body.get(LEN..).unwrap_or_default());
         let (Some(timestamp), Some(numpmid)) = (fields.stamp(stamp), fields.i32()) else {
             return Err("shorter than a record");
         };
-        let sets = Sets::new(body, body.len() - fields.0.len(), numpmid, BIAS);
-        let sets = sets.ok_or("impossible number of metrics")?;
+        if !usize::try_from(numpmid).is_ok_and(|count| count <= fields.0.len() / SHORTEST_SET) {
+            return Err("impossible number of metrics");
+        }
+        Ok(Head { timestamp, numpmid, body, sets: body.len() - fields.0.len() })
+    }
+}
+
+/// The time of a record, length words included, which is not checked otherwise.
+pub(super) fn time_of(bytes: &[u8], stamp: Stamp) -> Result<Timestamp, Malformed> {
+    Head::of(bytes, stamp).map(|head| head.timestamp)
+}
+
+impl<'a> Record<'a> {
+    /// Takes a record, length words included, and checks it.
+    #[inline]
+    pub(super) fn new(
+        bytes: &'a [u8],
+        stamp: Stamp,
+        layouts: &'a mut Layouts,
+    ) -> Result<Record<'a>, Malformed> {
+        let Head { timestamp, numpmid, body, sets } = Head::of(bytes, stamp)?;
+        let sets = layouts.sets(body, sets, numpmid, BIAS).map_err(malformed)?;
         Ok(Record { timestamp, size: bytes.len(), sets })
     }
 
@@ -67,7 +94,7 @@ impl<'a> Record<'a> {
 
     /// The value sets in the record's order.
     #[inline]
-    pub fn sets(&self) -> impl Iterator<Item = SetRef<'a>> + use<'a> {
+    pub fn sets(&self) -> impl ExactSizeIterator<Item = SetRef<'a>> + use<'a> {
         self.sets.iter()
     }
 }

@@ -53,7 +53,7 @@ pub use error::{ClientError, Result};
 pub use events::{EventField, EventReader, EventRecord};
 pub use namespace::{Duplicates, NameSpace, NameSpaceError};
 pub use options::{EnvWarning, HostOptions, PMCD_PORT, PMPROXY_PORT};
-pub use provider::{Child, ContextKind, FetchRequest, Mode, Provider, Recording};
+pub use provider::{Child, ContextKind, FetchRequest, Found, Lookup, Mode, Provider, Recording};
 pub use registry::{SharedRegistry, global_registry};
 pub use spec::{HostAttributes, HostPorts, HostSpec, HostSpecError, Place, Security};
 pub use waiting::{Interest, Waiting};

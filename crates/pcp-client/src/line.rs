@@ -38,6 +38,8 @@ pub(super) struct Line {
     deadline: Option<Instant>,
     /// What has been put and taken.
     counts: Box<PduCounts>,
+    /// Bytes that are worth waking up for.
+    worth: usize,
 }
 
 impl Line {
@@ -51,6 +53,7 @@ impl Line {
             limit: None,
             deadline: None,
             counts: Box::default(),
+            worth: 0,
         }
     }
 
@@ -59,6 +62,16 @@ impl Line {
         self.limit = limit;
         // A limit beyond what the clock can tell is none.
         self.deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    }
+
+    /// So many bytes are certain to come: the system need not wake us up for much less.
+    pub(crate) fn expect_at_least(&mut self, bytes: usize) {
+        // In steps, as telling it costs a call.
+        let worth = bytes.checked_ilog2().map_or(0, |log| 1 << log);
+        if worth != self.worth {
+            self.stream.wake_for(worth);
+            self.worth = worth;
+        }
     }
 
     /// Makes sure that what comes next is the answer to what is put next.

@@ -1,7 +1,7 @@
 //! What a context needs of a source of metrics: a host's collector, an agent in the same program, an archive.
 
 use super::counts::PduCounts;
-use super::error::Result;
+use super::error::{ClientError, Result};
 use super::waiting::{Waiting, wait_for};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
 use pcp_pdu::{Fetched, LabelTarget, TextLevel, TextTarget};
@@ -51,6 +51,28 @@ pub struct FetchRequest<'a> {
     pub profile: &'a Profile,
     /// Changes whenever the profile does.
     pub profile_version: u64,
+}
+
+/// What can be looked up of many things at once ([`super::Context::look_up_each`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// All names of a metric.
+    NamesOf(Pmid),
+    /// A help text.
+    Text(TextTarget, TextLevel),
+    /// Labels of one level.
+    Labels(LabelTarget),
+}
+
+/// What came of the [`Lookup`] of the same kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// At least one.
+    Names(Vec<String>),
+    /// A help text.
+    Text(String),
+    /// One set for each instance that has any.
+    Labels(Vec<LabelSet>),
 }
 
 /// A source of metrics. Real ones only: derived metrics are the [`super::Context`]'s.
@@ -120,6 +142,21 @@ pub trait Provider: Send {
     /// # Errors
     /// `PM_ERR_NOLABELS` where the source knows no labels.
     fn labels(&mut self, target: LabelTarget) -> Result<Vec<LabelSet>>;
+
+    /// Looks all of it up; what came of each is in its place.
+    ///
+    /// # Errors
+    /// Those of the source as a whole; those of a single one are in its place.
+    fn look_up_each(&mut self, lookups: &[Lookup]) -> Result<Vec<std::result::Result<Found, PmError>>> {
+        let look_up = |lookup: &Lookup| {
+            answer(match *lookup {
+                Lookup::NamesOf(pmid) => self.names_of(pmid).map(Found::Names),
+                Lookup::Text(target, level) => self.text(target, level).map(Found::Text),
+                Lookup::Labels(target) => self.labels(target).map(Found::Labels),
+            })
+        };
+        lookups.iter().map(look_up).collect()
+    }
 
     /// Stores values (`pmStore(3)`).
     ///
@@ -225,6 +262,15 @@ pub trait Recording {
     /// # Errors
     /// Those of reading.
     fn refresh(&mut self) -> Result<bool>;
+}
+
+/// What the source has to say about one thing, `None` if that is an error; errors of the source as a whole stay errors.
+pub(crate) fn answer<T>(result: Result<T>) -> Result<std::result::Result<T, PmError>> {
+    match result {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(ClientError::Pcp(error)) => Ok(Err(error)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Goes on with what was started on a provider until it is done.

@@ -9,10 +9,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage, UnixAddr};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::{setsockopt_impl, sockopt_impl};
+
+sockopt_impl!(
+    /// Bytes from which on a socket is readable.
+    LowWaterMark,
+    SetOnly,
+    libc::SOL_SOCKET,
+    libc::SO_RCVLOWAT,
+    i32
+);
 
 /// Where a socket leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +82,13 @@ impl Socket {
     pub(crate) fn is_ready(&self) -> io::Result<bool> {
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLOUT)];
         Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
+    }
+
+    /// Asks the system to call it readable only from so many bytes on, or its end. TCP does; others may wake us up earlier.
+    pub(crate) fn wake_for(&self, bytes: usize) {
+        let bytes = i32::try_from(bytes.max(1)).unwrap_or(i32::MAX);
+        // Without it all is as well, if not as cheap.
+        let _ = socket::setsockopt(self, LowWaterMark, &bytes);
     }
 
     /// Once the socket is writable: whether it is connected.

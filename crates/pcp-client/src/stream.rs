@@ -43,6 +43,11 @@ impl Stream {
         self.socket.read(buffer)
     }
 
+    /// Waiting may last until so many bytes have come.
+    pub(crate) fn wake_for(&self, bytes: usize) {
+        self.socket.wake_for(bytes);
+    }
+
     /// Whether there are bytes to be sent besides those that could not be taken.
     pub(crate) fn wants_write(&self) -> bool {
         if let Some(session) = &self.session {

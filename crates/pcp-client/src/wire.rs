@@ -1,7 +1,7 @@
 //! A provider that speaks PCP's protocol over some connection: what hosts and in-process agents have in common
 //! (spec `wire.md` 5, 9 to 18).
 //!
-//! One request is under way at a time. Replies say nothing about the request they answer, so a connection on which
+//! One request is under way at a time, or some that go out together and are answered in their order. Replies say nothing about the request they answer, so a connection on which
 //! anything went wrong is closed at once: a reply that is late could otherwise be taken for the answer to the next
 //! request. The same goes for bytes that come without being asked for.
 //!
@@ -16,7 +16,7 @@ use super::counts::PduCounts;
 use super::error::{ClientError, Result};
 use super::line::{Line, MAX_REQUEST};
 use super::options::HostOptions;
-use super::provider::{self, Child, ContextKind, FetchRequest, Provider};
+use super::provider::{self, Child, ContextKind, FetchRequest, Found, Lookup, Provider};
 use super::waiting::{Waiting, wait_for};
 use pcp_model::{
     Desc, InDom, Inst, Instance, Label, LabelFlags, LabelKind, LabelSet, PM_IN_NULL, PmError, Pmid, Value,
@@ -34,6 +34,11 @@ const CONTEXT: i32 = 0;
 const MAX_NAMES: usize = 60 << 10;
 /// Identifiers in a request for descriptors; more are asked for in several.
 const MAX_IDS: usize = 8192;
+
+/// Requests that are sent before their replies have come: their bytes fit into any socket's buffer.
+const UNDER_WAY: usize = 256;
+/// Bytes of the shortest reply, an error.
+const SHORTEST_REPLY: usize = 16;
 
 /// Notices of changes taken at a time: pmcd has one bit for each kind of change.
 const MAX_NOTICES: usize = 64;
@@ -151,7 +156,12 @@ impl WireProvider {
         }
         line.put(request, CONTEXT, MAX_REQUEST)?;
         line.set_limit(limit);
-        match receive(line) {
+        self.reply_to(request)
+    }
+
+    /// The reply to what was asked first of what is under way; an ERROR reply is an error.
+    fn reply_to(&mut self, request: &Pdu) -> Result<Pdu> {
+        match receive(self.line()?.0) {
             Ok(Pdu::Error(error)) => match error.error() {
                 Some(error) => Err(error.into()),
                 None if matches!(request, Pdu::Result(_)) && error.code == 0 => Ok(Pdu::Error(error)),
@@ -160,6 +170,69 @@ impl WireProvider {
             Ok(reply) => Ok(reply),
             Err(error) => Err(self.fail(error)),
         }
+    }
+
+    /// Asks one after the other without waiting for the replies in between, of which `take` makes what is given, in the same
+    /// order. A collector takes requests from the connection one by one, so that other clients have their turns.
+    fn ask_all<T>(
+        &mut self,
+        requests: &[Pdu],
+        mut take: impl FnMut(&mut WireProvider, Result<Pdu>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let limit = self.connector.options().request_timeout;
+        if let Err(error) = self.line()?.0.expect_silence() {
+            return Err(self.fail(error));
+        }
+        let (mut taken, mut sent) = (Vec::with_capacity(requests.len()), 0);
+        while let Some(request) = requests.get(taken.len()) {
+            // Topped up when half of them are answered: many go out at once.
+            if sent - taken.len() <= UNDER_WAY / 2 {
+                let line = self.line()?.0;
+                for request in requests.iter().take(taken.len() + UNDER_WAY).skip(sent) {
+                    if let Err(error) = line.put(request, CONTEXT, MAX_REQUEST) {
+                        // Replies to others are under way.
+                        return Err(self.fail(error));
+                    }
+                    sent += 1;
+                }
+            }
+            let line = self.line()?.0;
+            line.set_limit(limit);
+            // Of the first one a part may be here.
+            line.expect_at_least((sent - taken.len() - 1) * SHORTEST_REPLY);
+            let reply = self.reply_to(request);
+            taken.push(take(self, reply)?);
+        }
+        if let State::Up { line, .. } = &mut self.state {
+            line.expect_at_least(0);
+        }
+        Ok(taken)
+    }
+
+    fn request(lookup: &Lookup) -> Pdu {
+        match *lookup {
+            Lookup::NamesOf(pmid) => Pdu::PmnsIds(PmnsIds { status: 0, ids: vec![pmid] }),
+            Lookup::Text(target, level) => Pdu::TextReq(TextReq { target, level }),
+            Lookup::Labels(target) => Pdu::LabelReq(target),
+        }
+    }
+
+    /// What a reply says. One of another kind ends the connection.
+    fn found_in(&mut self, lookup: &Lookup, reply: Pdu) -> Result<Found> {
+        match (lookup, reply) {
+            (Lookup::NamesOf(_), Pdu::PmnsNames(PmnsNames::Plain(names))) => {
+                Ok(Found::Names(names.iter().map(|name| name.to_str_lossy().into_owned()).collect()))
+            }
+            (Lookup::NamesOf(_), Pdu::PmnsNames(PmnsNames::Failed(error))) => Err(error.into()),
+            (Lookup::Text(..), Pdu::Text(text)) => Ok(Found::Text(text.text.to_str_lossy().into_owned())),
+            (Lookup::Labels(_), Pdu::Label(LabelPdu { sets, .. })) => Ok(Found::Labels(sets)),
+            _ => self.unexpected(),
+        }
+    }
+
+    fn look_up(&mut self, lookup: Lookup) -> Result<Found> {
+        let reply = self.ask(&WireProvider::request(&lookup))?;
+        self.found_in(&lookup, reply)
     }
 
     /// Puts a fetch, and the profile if the collector does not have it. Both go out in one write: pmcd answers a
@@ -339,11 +412,8 @@ impl Provider for WireProvider {
     }
 
     fn names_of(&mut self, pmid: Pmid) -> Result<Vec<String>> {
-        match self.ask(&Pdu::PmnsIds(PmnsIds { status: 0, ids: vec![pmid] }))? {
-            Pdu::PmnsNames(PmnsNames::Plain(names)) => {
-                Ok(names.iter().map(|name| name.to_str_lossy().into_owned()).collect())
-            }
-            Pdu::PmnsNames(PmnsNames::Failed(error)) => Err(error.into()),
+        match self.look_up(Lookup::NamesOf(pmid))? {
+            Found::Names(names) => Ok(names),
             _ => self.unexpected(),
         }
     }
@@ -446,8 +516,8 @@ impl Provider for WireProvider {
     }
 
     fn text(&mut self, target: TextTarget, level: TextLevel) -> Result<String> {
-        match self.ask(&Pdu::TextReq(TextReq { target, level }))? {
-            Pdu::Text(text) => Ok(text.text.to_str_lossy().into_owned()),
+        match self.look_up(Lookup::Text(target, level))? {
+            Found::Text(text) => Ok(text),
             _ => self.unexpected(),
         }
     }
@@ -456,10 +526,29 @@ impl Provider for WireProvider {
         if !self.has(Features::LABELS)? {
             return self.labels_made_up(target);
         }
-        match self.ask(&Pdu::LabelReq(target))? {
-            Pdu::Label(LabelPdu { sets, .. }) => Ok(sets),
+        match self.look_up(Lookup::Labels(target))? {
+            Found::Labels(sets) => Ok(sets),
             _ => self.unexpected(),
         }
+    }
+
+    fn look_up_each(&mut self, lookups: &[Lookup]) -> Result<Vec<std::result::Result<Found, PmError>>> {
+        if !self.has(Features::LABELS)? && lookups.iter().any(|each| matches!(each, Lookup::Labels(_))) {
+            // It would not know what is asked.
+            let each = |lookup: &Lookup| {
+                provider::answer(match *lookup {
+                    Lookup::Labels(target) => self.labels(target).map(Found::Labels),
+                    lookup => self.look_up(lookup),
+                })
+            };
+            return lookups.iter().map(each).collect();
+        }
+        let requests: Vec<Pdu> = lookups.iter().map(WireProvider::request).collect();
+        let mut asked = lookups.iter();
+        self.ask_all(&requests, |provider, reply| {
+            let lookup = asked.next().ok_or(ClientError::Unexpected)?;
+            provider::answer(reply.and_then(|reply| provider.found_in(lookup, reply)))
+        })
     }
 
     fn store(&mut self, sets: &[ValueSet]) -> Result<()> {

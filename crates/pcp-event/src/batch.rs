@@ -246,9 +246,10 @@ impl<'a> RecordWriter<'a> {
     /// Adds so many parameters that are packed already, as [`put_param`] does it, under the same conditions.
     #[inline]
     pub fn packed(&mut self, count: i32, params: &[u8]) {
+        let at = self.start + self.len;
         self.len = self.len.saturating_add(params.len());
         if self.len <= MAX_RECORD {
-            self.batch.bytes.extend_from_slice(params);
+            self.batch.room(at, params.len()).copy_from_slice(params);
             self.nparams += count;
         }
     }

@@ -4,10 +4,30 @@ use std::collections::{HashMap, HashSet};
 
 use byteorder::BigEndian;
 
-use super::{Metric, Notice, RecordError, Recorder, answer};
+use super::{Metric, Notice, RecordError, Recorder};
+use crate::provider::{Found, Lookup, answer};
 use pcp_event::{ArrayKind, ArrayReader};
-use pcp_model::{Desc, InDom, Instance, Pmid, Semantics, Timestamp, Units, ValueType};
+use pcp_model::{Desc, InDom, Instance, PmError, Pmid, Semantics, Timestamp, Units, ValueType};
 use pcp_pdu::{LabelTarget, TextLevel, TextTarget, ValueRef};
+
+/// In this order: where there is no full text the short one is taken.
+const LEVELS: [TextLevel; 2] = [TextLevel::OneLine, TextLevel::Help];
+
+/// Something of the domain that a metric's instances are in.
+fn in_domain<T>(desc: &Desc, of: impl Fn(InDom) -> T) -> Option<T> {
+    (desc.indom != InDom::NULL).then(|| of(desc.indom))
+}
+
+/// All that has labels which are a metric's as well.
+fn labels_of(desc: &Desc) -> impl Iterator<Item = LabelTarget> + use<> {
+    let pmid = desc.pmid;
+    let cluster = Pmid::new(pmid.domain(), pmid.cluster(), 0);
+    let own =
+        [LabelTarget::Domain(pmid.domain().into()), LabelTarget::Cluster(cluster), LabelTarget::Item(pmid)];
+    let own = own.into_iter().filter(move |_| !pmid.is_derived());
+    let domain = [in_domain(desc, LabelTarget::InDom), in_domain(desc, LabelTarget::Instances)];
+    [LabelTarget::Context].into_iter().chain(own).chain(domain.into_iter().flatten())
+}
 
 impl Recorder {
     /// Describes all that is new in the sample. False if the sample cannot be recorded.
@@ -19,44 +39,60 @@ impl Recorder {
 
     /// Help and labels of the metrics that have none in the archive yet, and of all that they belong to.
     fn explain(&mut self) -> Result<(), RecordError> {
+        if self.metrics.iter().all(|metric| metric.explained) {
+            return Ok(());
+        }
         let time = self.fetched.timestamp;
-        let mut asked = HashSet::new();
-        for at in 0..self.metrics.len() {
-            let Some(Metric { desc, explained: false, .. }) = self.metrics.get(at) else { continue };
-            let desc = *desc;
-            let mut texts = vec![TextTarget::Metric(desc.pmid)];
-            let mut labels = vec![LabelTarget::Context];
-            if !desc.pmid.is_derived() {
-                let cluster = Pmid::new(desc.pmid.domain(), desc.pmid.cluster(), 0);
-                labels.push(LabelTarget::Domain(desc.pmid.domain().into()));
-                labels.push(LabelTarget::Cluster(cluster));
-                labels.push(LabelTarget::Item(desc.pmid));
-            }
-            if desc.indom != InDom::NULL {
-                texts.push(TextTarget::InDom(desc.indom));
-                labels.push(LabelTarget::InDom(desc.indom));
-                labels.push(LabelTarget::Instances(desc.indom));
-            }
-            // Metrics share domains, clusters and the context: each is asked about once a sample.
-            labels.retain(|&target| asked.insert((Some(target), None)));
-            texts.retain(|&target| asked.insert((None, Some(target))));
-            for target in labels {
-                self.label(time, target)?;
-            }
-            for target in texts {
-                for level in [TextLevel::OneLine, TextLevel::Help] {
-                    if let Ok(text) = answer(self.context.text(target, level))?
-                        && !text.is_empty()
-                    {
-                        self.archive.text(target, level, &text);
-                    }
+        // Metrics share domains, clusters and the context: each is asked about once a sample.
+        let (mut lookups, mut asked) = (Vec::new(), HashSet::new());
+        for Metric { desc, .. } in self.metrics.iter().filter(|metric| !metric.explained) {
+            let texts = [Some(TextTarget::Metric(desc.pmid)), in_domain(desc, TextTarget::InDom)];
+            let labels = labels_of(desc).filter(|&target| asked.insert((Some(target), None)));
+            lookups.extend(labels.map(Lookup::Labels));
+            for target in texts.into_iter().flatten() {
+                if asked.insert((None, Some(target))) {
+                    lookups.extend(LEVELS.map(|level| Lookup::Text(target, level)));
                 }
             }
-            if let Some(metric) = self.metrics.get_mut(at) {
-                metric.explained = true;
+        }
+        for (lookup, found) in lookups.iter().zip(self.look_up_all(&lookups)?) {
+            match (lookup, found) {
+                (Lookup::Labels(target), Ok(Found::Labels(sets))) => {
+                    self.archive.labels(time, *target, &sets)
+                }
+                (Lookup::Text(target, level), Ok(Found::Text(text))) if !text.is_empty() => {
+                    self.archive.text(*target, *level, &text);
+                }
+                _ => {}
             }
         }
+        self.metrics.iter_mut().for_each(|metric| metric.explained = true);
         Ok(())
+    }
+
+    /// As [`crate::Context::look_up_each`], derived metrics included; a full text that is empty is the short one.
+    fn look_up_all(&mut self, lookups: &[Lookup]) -> Result<Vec<Result<Found, PmError>>, RecordError> {
+        let is_derived = |lookup: &Lookup| matches!(lookup, Lookup::Text(TextTarget::Metric(pmid), _) if pmid.is_derived());
+        let real: Vec<Lookup> = lookups.iter().filter(|lookup| !is_derived(lookup)).copied().collect();
+        let mut real = self.context.look_up_each(&real)?.into_iter();
+        let mut all: Vec<Result<Found, PmError>> = Vec::with_capacity(lookups.len());
+        for lookup in lookups {
+            let found = match *lookup {
+                Lookup::Text(target, level) if is_derived(lookup) => {
+                    answer(self.context.text(target, level))?.map(Found::Text)
+                }
+                _ => real.next().unwrap_or(Err(PmError::IPC)),
+            };
+            // An agent that has one line only leaves the full text empty. The short one was asked for just before.
+            let stands_in = match (lookup, &found, all.last()) {
+                (Lookup::Text(_, TextLevel::Help), Ok(Found::Text(text)), Some(short)) if text.is_empty() => {
+                    short.clone()
+                }
+                _ => found,
+            };
+            all.push(stands_in);
+        }
+        Ok(all)
     }
 
     fn label(&mut self, time: Timestamp, target: LabelTarget) -> Result<(), RecordError> {

@@ -1,5 +1,6 @@
 //! What an archive's label says about the source.
 
+use crate::provider::answer;
 use crate::{ClientError, Context, ContextKind, Fetched};
 use pcp_archive::LabelInfo;
 use pcp_model::PmError;
@@ -10,7 +11,7 @@ use pcp_model::PmError;
 /// # Errors
 /// Those of the source as a whole.
 pub fn label_of(context: &mut Context, host: &str) -> Result<LabelInfo, ClientError> {
-    let host = super::answer(context.host_name())?.unwrap_or_else(|_| host.to_owned());
+    let host = answer(context.host_name())?.unwrap_or_else(|_| host.to_owned());
     let zone = match context.kind() {
         ContextKind::Archive => Some(context.time_zone()?),
         _ => text(context, "pmcd.timezone")?,
@@ -22,9 +23,9 @@ pub fn label_of(context: &mut Context, host: &str) -> Result<LabelInfo, ClientEr
 
 /// The text of a metric of the collector's own, if it has it.
 fn text(context: &mut Context, name: &str) -> Result<Option<String>, ClientError> {
-    let Ok(pmid) = super::answer(context.pmid(name))? else { return Ok(None) };
+    let Ok(pmid) = answer(context.pmid(name))? else { return Ok(None) };
     let mut fetched = Fetched::new();
-    if super::answer(context.fetch(&[pmid], &mut fetched))?.is_err() {
+    if answer(context.fetch(&[pmid], &mut fetched))?.is_err() {
         return Ok(None);
     }
     let value = fetched.set(0).and_then(|set| set.values.ok()?.get(0)).ok_or(PmError::VALUE);

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::positions::with_positions;
-use super::{Metric, Notice, RecordError, Recorder, answer};
+use super::{Metric, Notice, RecordError, Recorder};
 use crate::position::metric_for;
+use crate::provider::{Found, Lookup, answer};
 use pcp_archive::WriteError;
 use pcp_model::{Desc, Pmid};
 
@@ -38,7 +39,8 @@ impl Recorder {
         let found = self.identify(names)?;
         let pmids: Vec<Pmid> = found.iter().map(|(_, pmid)| *pmid).collect();
         let descs = if pmids.is_empty() { Vec::new() } else { self.context.descs(&pmids)? };
-        for ((name, pmid), desc) in found.into_iter().zip(descs) {
+        let all_names = self.names_of_each(&pmids)?;
+        for (((name, pmid), desc), names) in found.into_iter().zip(descs).zip(all_names) {
             let desc = match desc {
                 Ok(desc) => desc,
                 Err(error) => {
@@ -46,7 +48,7 @@ impl Recorder {
                     continue;
                 }
             };
-            if !recorded.insert(pmid) || !self.describe_metric(&name, &desc)? {
+            if !recorded.insert(pmid) || !self.describe_metric(&name, &desc, names)? {
                 continue;
             }
             self.said.remove(&name);
@@ -87,9 +89,28 @@ impl Recorder {
         Ok(names.into_iter().zip(pmids).filter_map(|(name, pmid)| Some((name, pmid?))).collect())
     }
 
+    /// All names of each metric, as far as there are any.
+    fn names_of_each(&mut self, pmids: &[Pmid]) -> Result<Vec<Vec<String>>, RecordError> {
+        let real: Vec<Lookup> =
+            pmids.iter().filter(|pmid| !pmid.is_derived()).map(|&pmid| Lookup::NamesOf(pmid)).collect();
+        let mut found = self.context.look_up_each(&real)?.into_iter();
+        let names = |&pmid: &Pmid| match pmid.is_derived() {
+            true => Ok(answer(self.context.names_of(pmid))?.unwrap_or_default()),
+            false => match found.next() {
+                Some(Ok(Found::Names(names))) => Ok(names),
+                _ => Ok(Vec::new()),
+            },
+        };
+        pmids.iter().map(names).collect()
+    }
+
     /// Gives the archive a metric's descriptor and all its names. False if it has another descriptor.
-    pub(super) fn describe_metric(&mut self, name: &str, desc: &Desc) -> Result<bool, RecordError> {
-        let mut names = answer(self.context.names_of(desc.pmid))?.unwrap_or_default();
+    fn describe_metric(
+        &mut self,
+        name: &str,
+        desc: &Desc,
+        mut names: Vec<String>,
+    ) -> Result<bool, RecordError> {
         if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());
         }

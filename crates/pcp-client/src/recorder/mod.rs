@@ -39,7 +39,7 @@ use std::collections::{HashMap, HashSet};
 pub use label::label_of;
 pub use notice::{Notice, RecordError};
 
-use crate::{ClientError, Context, Fetched, StateChange};
+use crate::{Context, Fetched, StateChange};
 use pcp_archive::{ArchiveWriter, WriteError};
 use pcp_model::{Desc, Inst, Pmid, ValueType};
 use positions::Positions;
@@ -212,15 +212,5 @@ impl Recorder {
             self.said.insert(name.to_owned(), notice.clone());
             self.notices.push(notice);
         }
-    }
-}
-
-/// What the source has to say about one thing, `None` if that is an error; errors of the source as a whole
-/// stay errors.
-fn answer<T>(result: Result<T, ClientError>) -> Result<Result<T, pcp_model::PmError>, ClientError> {
-    match result {
-        Ok(answer) => Ok(Ok(answer)),
-        Err(ClientError::Pcp(error)) => Ok(Err(error)),
-        Err(error) => Err(error),
     }
 }

@@ -12,8 +12,9 @@ use std::collections::{HashMap, HashSet};
 
 use byteorder::BigEndian;
 
-use super::{Metric, Notice, RecordError, Recorder, answer};
+use super::{Metric, Notice, RecordError, Recorder};
 use crate::position::{METRICS, refusal};
+use crate::provider::answer;
 use crate::{ContextKind, Fetched, StateChange};
 use pcp_archive::{Archive, ArchiveError, Step};
 use pcp_event::{ArrayKind, ArrayReader, Param};

@@ -2,7 +2,7 @@
 //!
 //! Cost: one step for each set and each block, no memory but for blocks out of order.
 
-use super::view::{SetHead, ValuesRef};
+use super::view::{Lie, RowSize, SetHead, ValuesRef};
 use super::{BLOCK_HEADER, MAX_BLOCK, VALUE_LEN, WORD, offset_of};
 use crate::codec::pad4;
 use crate::events;
@@ -21,6 +21,8 @@ pub struct SetsError {
 struct Span {
     start: usize,
     end: usize,
+    /// Without the padding.
+    len: usize,
     value_type: u8,
 }
 
@@ -87,18 +89,25 @@ fn check_events(data: &[u8], bias: u32, heads: impl Iterator<Item = SetHead>) ->
     Ok(())
 }
 
-/// Where the first of a set's blocks starts, and the last ends with its padding. `at` is where the values are.
-pub(super) fn extent(values: &ValuesRef<'_>, at: usize) -> Result<(usize, usize), SetsError> {
-    if let Some(extent) = row(values) {
-        return Ok(extent);
+/// How the values of a set lie that has blocks, where the first of these starts, and the last ends with its padding. `at` is
+/// where the values are.
+pub(super) fn extent(values: &ValuesRef<'_>, at: usize) -> Result<(Lie, usize, usize), SetsError> {
+    if let Some((start, end)) = row(values) {
+        let size = if end - start == 8 * values.pairs.len() { RowSize::Eight } else { RowSize::Twelve };
+        return Ok((Lie::Row { start, size }, start, end));
     }
-    let (mut start, mut end) = (usize::MAX, 0);
+    let (mut start, mut end, mut len) = (usize::MAX, 0, 0);
     for (number, pair) in values.pairs.iter().enumerate() {
         let span = span(values, pair, at + number * VALUE_LEN + WORD)?;
-        start = start.min(span.start);
-        end = end.max(span.end);
+        (start, end, len) = (start.min(span.start), end.max(span.end), span.len);
     }
-    Ok((start, end))
+    // One block is a row as well.
+    let lie = match (values.pairs.len(), len) {
+        (1, 8) => Lie::Row { start, size: RowSize::Eight },
+        (1, 12) => Lie::Row { start, size: RowSize::Twelve },
+        _ => Lie::Blocks,
+    };
+    Ok((lie, start, end))
 }
 
 /// The block of a value whose word is at `word`.
@@ -110,7 +119,7 @@ fn span(values: &ValuesRef<'_>, pair: &[u8; VALUE_LEN], word: usize) -> Result<S
         let len = header as usize & MAX_BLOCK;
         let end = start + pad4(len);
         let fits = len >= BLOCK_HEADER && end <= values.data.len();
-        fits.then_some(Span { start, end, value_type: (header >> 24) as u8 })
+        fits.then_some(Span { start, end, len, value_type: (header >> 24) as u8 })
     };
     whole().ok_or_else(|| span_fault(values, pair, word))
 }
@@ -163,7 +172,7 @@ fn is_events(value_type: u8) -> bool {
 }
 
 #[inline]
-fn last_word(&[_, _, _, _, w, o, r, d]: &[u8; VALUE_LEN]) -> u32 {
+pub(super) fn last_word(&[_, _, _, _, w, o, r, d]: &[u8; VALUE_LEN]) -> u32 {
     u32::from_be_bytes([w, o, r, d])
 }
 
@@ -187,6 +196,13 @@ impl SetsError {
     #[cold]
     pub(super) fn count(offset: usize, numval: i32) -> SetsError {
         SetsError { offset, problem: Problem::Count { field: "numval", count: numval } }
+    }
+
+    /// The number of sets cannot be right.
+    #[cold]
+    pub(super) fn sets(offset: usize, numpmid: i32) -> SetsError {
+        let offset = offset.saturating_sub(WORD);
+        SetsError { offset, problem: Problem::Count { field: "numpmid", count: numpmid } }
     }
 
     #[cold]

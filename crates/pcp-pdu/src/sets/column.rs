@@ -1,7 +1,7 @@
 //! Numbers of one type as slices: written to a set, and read from one, in loops without a look at each value's type.
 
 use super::check;
-use super::view::ValuesRef;
+use super::view::{Lie, ValuesRef};
 use super::{VALUE_LEN, WORD};
 use pcp_model::{Inst, NumbersMut, ValueType};
 
@@ -24,7 +24,7 @@ impl ValuesRef<'_> {
     }
 
     fn words<T>(&self, number: impl Fn([u8; WORD]) -> T, out: &mut Vec<T>) -> Option<()> {
-        if self.blocks {
+        if self.has_blocks() {
             return None;
         }
         out.extend(self.pairs.iter().map(|&[_, _, _, _, w, o, r, d]| number([w, o, r, d])));
@@ -51,10 +51,13 @@ impl ValuesRef<'_> {
 
     /// The blocks, if they are one row of numbers of this type.
     fn row_of<const SIZE: usize>(&self, value_type: ValueType) -> Option<&[[u8; SIZE]]> {
-        if !self.blocks {
+        if !self.has_blocks() {
             return None;
         }
-        let (start, end) = check::row(self)?;
+        let (start, end) = match self.lie {
+            Lie::Row { start, size } if size.bytes() == SIZE => (start, start + SIZE * self.pairs.len()),
+            _ => check::row(self)?,
+        };
         let data = self.data.get(start..end)?;
         let (blocks, rest) = data.as_chunks::<SIZE>();
         let is_of_type = i32::from(*data.first()?) == value_type.code();

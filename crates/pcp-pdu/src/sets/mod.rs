@@ -12,7 +12,7 @@
 //! other bytes than a whole PDU says by how much places are larger than offsets, the *bias*: 3 words for the
 //! body of a PDU, 2 in the records of archives.
 //!
-//! [`Sets`] reads them in place, [`SetsWriter`] writes them. [`ResultPdu`](super::ResultPdu),
+//! [`Layout`] finds them, [`Sets`] reads them in place, [`SetsWriter`] writes them. [`ResultPdu`](super::ResultPdu),
 //! [`Fetched`](super::Fetched), [`ResultWriter`](super::ResultWriter) and the records of `pcp-archive` put their
 //! headers around that.
 //!
@@ -22,12 +22,14 @@
 
 mod check;
 mod column;
+mod layout;
 mod value;
 mod view;
 mod writer;
 
 pub use check::SetsError;
 pub(crate) use check::check_tiling;
+pub use layout::Layout;
 pub use value::{Block, RawValue, TypedRef, ValueRef};
 pub(crate) use view::{SetHead, count_of_sets};
 pub use view::{SetRef, Sets, ValuesRef};

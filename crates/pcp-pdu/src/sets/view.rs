@@ -1,19 +1,41 @@
 //! Value sets read in place.
 
-use super::check::{self, SetsError};
+use super::check::SetsError;
 use super::value::{ValueRef, block_at, block_header};
 use super::{INSITU, SET_HEADER, SPTR, VALUE_LEN, WORD, offset_of};
 use pcp_model::{Inst, InstanceValue, PmError, Pmid, ValueSet, ValueType};
 
-/// Some value sets where they are. Cheap to copy; nothing is kept but where they begin.
-///
-/// No bytes make it panic: what was not checked reads as fewer sets, or as empty blocks.
+/// Value sets that were checked, where they are. Cheap to copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Sets<'a> {
-    data: &'a [u8],
-    start: usize,
-    count: usize,
-    bias: u32,
+    pub(super) data: &'a [u8],
+    pub(super) heads: &'a [Head],
+    pub(super) bias: u32,
+}
+
+/// A set and how its blocks lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    pub(super) set: SetHead,
+    pub(super) lie: Lie,
+}
+
+/// How the values of a set lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lie {
+    /// In place.
+    InSitu,
+    /// Each in a block, wherever that is.
+    Blocks,
+    /// Each in a block of so many bytes, header included, one behind the other from `start` on.
+    Row { start: usize, size: RowSize },
+}
+
+/// Blocks of 32-bit and of 64-bit numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowSize {
+    Eight,
+    Twelve,
 }
 
 /// The values of one metric.
@@ -33,8 +55,13 @@ pub struct ValuesRef<'a> {
     /// Where the blocks are, if the values are in blocks.
     pub(super) data: &'a [u8],
     pub(super) bias: u32,
-    pub(super) blocks: bool,
+    pub(super) lie: Lie,
 }
+
+/// The values of a set and their instances. Taking them by `for_each`, `fold` or what is made of these looks at how they lie
+/// once and not for each.
+#[derive(Clone, Debug)]
+struct Values<'a>(ValuesRef<'a>);
 
 /// What a set says about its values, and where these are: an index entry of whoever looks sets up again.
 #[derive(Clone, Copy, Debug)]
@@ -54,56 +81,49 @@ pub(crate) fn count_of_sets(numpmid: i32, room: usize) -> Option<usize> {
 }
 
 impl<'a> Sets<'a> {
-    /// Takes up the `numpmid` sets that begin at `start`, without a look at them. `data` is what blocks may lie in,
-    /// `bias` by how many words their places are larger than offsets in it. `None` if so many sets cannot fit.
-    pub fn new(data: &'a [u8], start: usize, numpmid: i32, bias: u32) -> Option<Sets<'a>> {
-        let room = data.len().checked_sub(start)?;
-        Some(Sets { data, start, count: count_of_sets(numpmid, room)?, bias })
-    }
-
-    /// Checks that sets and blocks are all there is in the data and lie within it, blocks not in front of the sets. Two
-    /// values may share a block, and nobody looks into blocks: so archives are checked.
-    ///
-    /// # Errors
-    /// What is wrong, and where.
-    pub fn check(&self) -> Result<(), SetsError> {
-        let (mut at, mut blocks_end) = (self.start, 0);
-        for _ in 0..self.count {
-            let head = SetHead::read(self.data, at)?;
-            at = head.end();
-            if head.blocks {
-                let (from, to) = check::extent(&head.values(self.data, self.data, self.bias), head.at)?;
-                if from < self.start {
-                    return Err(SetsError::outside(head.at));
-                }
-                blocks_end = blocks_end.max(to);
-            }
-        }
-        match self.data.len() {
-            end if at == end || blocks_end == end => Ok(()),
-            end => Err(SetsError::trailing(at.max(blocks_end), end)),
-        }
-    }
-
     /// How many sets.
     pub fn len(&self) -> usize {
-        self.count
+        self.heads.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.heads.is_empty()
+    }
+
+    /// The set at a place in their order.
+    #[inline]
+    pub fn get(&self, at: usize) -> Option<SetRef<'a>> {
+        self.heads.get(at).map(|head| head.view(self.data, self.bias))
     }
 
     /// The sets, in their order.
     #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = SetRef<'a>> + use<'a> {
-        let Sets { data, start: mut at, count, bias } = *self;
-        (0..count).map_while(move |_| {
-            let head = SetHead::at(data, at)?;
-            at = head.end();
-            Some(head.set(data, data, bias))
-        })
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = SetRef<'a>> + use<'a> {
+        let Sets { data, heads, bias } = *self;
+        heads.iter().map(move |head| head.view(data, bias))
+    }
+}
+
+impl Head {
+    #[inline(always)]
+    fn view<'a>(&self, data: &'a [u8], bias: u32) -> SetRef<'a> {
+        let SetHead { pmid, numval, .. } = self.set;
+        let values = match numval {
+            ..0 => Err(PmError(numval)),
+            _ => Ok(ValuesRef { lie: self.lie, ..self.set.values(data, data, bias) }),
+        };
+        SetRef { pmid, values }
+    }
+}
+
+impl RowSize {
+    #[inline(always)]
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            RowSize::Eight => 8,
+            RowSize::Twelve => 12,
+        }
     }
 }
 
@@ -164,7 +184,8 @@ impl SetHead {
     #[inline]
     pub(crate) fn values<'a>(&self, words: &'a [u8], data: &'a [u8], bias: u32) -> ValuesRef<'a> {
         let (pairs, _) = words.get(self.at..self.end()).unwrap_or_default().as_chunks();
-        ValuesRef { pairs, data, bias, blocks: self.blocks }
+        let lie = if self.blocks { Lie::Blocks } else { Lie::InSitu };
+        ValuesRef { pairs, data, bias, lie }
     }
 }
 
@@ -196,10 +217,25 @@ impl<'a> ValuesRef<'a> {
         self.pairs.is_empty()
     }
 
+    /// Whether the values are in blocks.
+    #[inline(always)]
+    pub(super) fn has_blocks(&self) -> bool {
+        self.lie != Lie::InSitu
+    }
+
     /// One value and its instance.
     #[inline(always)]
     pub fn get(&self, at: usize) -> Option<(Inst, ValueRef<'a>)> {
-        self.pairs.get(at).map(|pair| self.value(pair))
+        let pair = self.pairs.get(at)?;
+        let value = match self.lie {
+            Lie::InSitu => ValueRef::InSitu(word_of(pair)),
+            Lie::Blocks => self.block(pair),
+            Lie::Row { start, size } => {
+                let start = start + at * size.bytes();
+                ValueRef::Block(self.data.get(start..start + size.bytes()).unwrap_or_default())
+            }
+        };
+        Some((inst_of(pair), value))
     }
 
     /// One value in double precision, and its instance, if it is a number that was sent in the usual way for its type: what
@@ -209,7 +245,7 @@ impl<'a> ValuesRef<'a> {
     pub fn usual_f64(&self, at: usize, value_type: ValueType) -> Option<(Inst, f64)> {
         let &[i, n, s, t, w, o, r, d] = self.pairs.get(at)?;
         let (inst, word) = (Inst::from_be_bytes([i, n, s, t]), [w, o, r, d]);
-        let value = match (value_type, self.blocks) {
+        let value = match (value_type, self.has_blocks()) {
             (ValueType::I32, false) => i32::from_be_bytes(word).into(),
             (ValueType::U32, false) => u32::from_be_bytes(word).into(),
             (ValueType::I64, true) => i64::from_be_bytes(self.number(word, value_type)?) as f64,
@@ -233,21 +269,77 @@ impl<'a> ValuesRef<'a> {
     /// All values and their instances.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Inst, ValueRef<'a>)> + use<'a> {
-        let values = *self;
-        self.pairs.iter().map(move |pair| values.value(pair))
+        Values(*self)
     }
 
     #[inline(always)]
-    fn value(&self, &[i, n, s, t, w, o, r, d]: &[u8; VALUE_LEN]) -> (Inst, ValueRef<'a>) {
-        let word = [w, o, r, d];
-        let value = match self.blocks {
-            false => ValueRef::InSitu(word),
-            // There is one if the sets were checked; a view of unchecked ones promises not to panic.
-            true => {
-                let at = offset_of(u32::from_be_bytes(word), self.bias);
-                ValueRef::Block(block_at(self.data, at).unwrap_or_default())
+    fn block(&self, pair: &[u8; VALUE_LEN]) -> ValueRef<'a> {
+        // There is one if the sets were checked; a view of unchecked ones promises not to panic.
+        let at = offset_of(u32::from_be_bytes(word_of(pair)), self.bias);
+        ValueRef::Block(block_at(self.data, at).unwrap_or_default())
+    }
+
+    /// The blocks of a row.
+    #[inline(always)]
+    fn row<const SIZE: usize>(&self, start: usize) -> &'a [[u8; SIZE]] {
+        let end = start + SIZE * self.pairs.len();
+        self.data.get(start..end).unwrap_or_default().as_chunks().0
+    }
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = (Inst, ValueRef<'a>);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let ValuesRef { pairs, lie, .. } = &mut self.0;
+        let (pair, rest) = pairs.split_first()?;
+        *pairs = rest;
+        let value = match lie {
+            Lie::InSitu => ValueRef::InSitu(word_of(pair)),
+            Lie::Blocks => self.0.block(pair),
+            Lie::Row { start, size } => {
+                let (from, to) = (*start, *start + size.bytes());
+                *start = to;
+                ValueRef::Block(self.0.data.get(from..to).unwrap_or_default())
             }
         };
-        (Inst::from_be_bytes([i, n, s, t]), value)
+        Some((inst_of(pair), value))
     }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.pairs.len(), Some(self.0.pairs.len()))
+    }
+
+    #[inline]
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut each: F) -> B {
+        let values = self.0;
+        let pairs = values.pairs.iter();
+        // In each arm `each` is compiled for blocks of one length.
+        match values.lie {
+            Lie::InSitu => {
+                pairs.fold(init, |all, pair| each(all, (inst_of(pair), ValueRef::InSitu(word_of(pair)))))
+            }
+            Lie::Blocks => pairs.fold(init, |all, pair| each(all, (inst_of(pair), values.block(pair)))),
+            Lie::Row { start, size: RowSize::Eight } => pairs
+                .zip(values.row::<8>(start))
+                .fold(init, |all, (pair, block)| each(all, (inst_of(pair), ValueRef::Block(block)))),
+            Lie::Row { start, size: RowSize::Twelve } => pairs
+                .zip(values.row::<12>(start))
+                .fold(init, |all, (pair, block)| each(all, (inst_of(pair), ValueRef::Block(block)))),
+        }
+    }
+}
+
+impl ExactSizeIterator for Values<'_> {}
+
+#[inline(always)]
+fn inst_of(&[i, n, s, t, ..]: &[u8; VALUE_LEN]) -> Inst {
+    Inst::from_be_bytes([i, n, s, t])
+}
+
+#[inline(always)]
+fn word_of(&[_, _, _, _, w, o, r, d]: &[u8; VALUE_LEN]) -> [u8; WORD] {
+    [w, o, r, d]
 }
