@@ -12,6 +12,7 @@ use byteorder::{BigEndian, ByteOrder};
 use thiserror::Error;
 
 use super::pack::{ArrayKind, EventFlags, Param, put_param, put_record};
+use super::packed;
 use pcp_model::{Pmid, Timestamp};
 
 /// Largest packed record, header included; small enough that any fetch can take one.
@@ -31,6 +32,8 @@ pub struct Batch {
     ends: Vec<u32>,
     /// The latest of the records' times, which need not be the last one's.
     latest: Option<Timestamp>,
+    /// The flags of all records there ever were in it.
+    flags: EventFlags,
 }
 
 /// Why a record was not taken into a batch. The caller counts it as lost.
@@ -95,6 +98,15 @@ impl Batch {
         Some(&self.bytes[start..end])
     }
 
+    /// All packed records.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends
+            .iter()
+            .map(move |&end| &self.bytes[std::mem::replace(&mut start, end as usize)..end as usize])
+    }
+
     /// The newest packed record.
     #[inline]
     pub fn last(&self) -> Option<&[u8]> {
@@ -115,6 +127,7 @@ impl Batch {
         // MAX_BATCH fits 32 bits.
         self.ends.push((start + record.len()) as u32);
         self.latest = self.latest.max(Some(record_time(record)));
+        self.flags |= packed::flags(record);
         Ok(())
     }
 
@@ -151,6 +164,11 @@ impl Batch {
     /// The latest of the records' times.
     pub(super) fn latest_time(&self) -> Option<Timestamp> {
         self.latest
+    }
+
+    /// Whether there may be a record with one of these flags: if not, none needs to be looked at.
+    pub fn may_have(&self, flags: EventFlags) -> bool {
+        self.flags.intersects(flags)
     }
 
     /// Keeps the first `len` records only.
@@ -246,6 +264,7 @@ impl<'a> RecordWriter<'a> {
         // MAX_BATCH fits 32 bits.
         self.batch.ends.push(end as u32);
         self.batch.latest = self.batch.latest.max(Some(self.time));
+        self.batch.flags |= self.flags;
         Ok(self.batch)
     }
 }
@@ -310,11 +329,27 @@ mod tests {
         assert_eq!(batch.get(2), None);
         batch.push_packed(&before).unwrap();
         assert_eq!((batch.last_time(), batch.latest_time()), (Some(time(1)), Some(time(3))));
+        assert!(batch.iter().eq((0..3).filter_map(|at| batch.get(at))));
         batch.truncate(1);
         assert_eq!((batch.bytes(), batch.latest_time()), (&before[..], Some(time(1))));
         batch.clear();
         assert!(batch.is_empty() && batch.bytes().is_empty() && batch.last_time().is_none());
         assert_eq!(batch.latest_time(), None);
+    }
+
+    #[test]
+    fn a_batch_tells_which_flags_no_record_has() {
+        let has = |batch: &Batch| {
+            [EventFlags::POINT, EventFlags::START, EventFlags::END].map(|flag| batch.may_have(flag))
+        };
+        let mut batch = Batch::default();
+        batch.record(time(1), EventFlags::POINT).commit().unwrap();
+        drop(batch.record(time(1), EventFlags::START));
+        assert_eq!(has(&batch), [true, false, false]);
+        let mut other = Batch::default();
+        other.record(time(1), EventFlags::END | EventFlags::ID).commit().unwrap();
+        batch.push_packed(other.last().unwrap()).unwrap();
+        assert_eq!(has(&batch), [true, false, true]);
     }
 
     #[test]

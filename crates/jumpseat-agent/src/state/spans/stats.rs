@@ -1,6 +1,6 @@
 //! The figures of one span name.
 
-use super::buckets::{COARSE, FINE, coarse, fine, middle};
+use super::buckets::{COARSE, FINE, buckets, middle};
 use pcp_model::Inst;
 
 /// The window of recent figures has so many slices, of which the oldest goes at a time.
@@ -52,6 +52,13 @@ impl Span {
         }
     }
 
+    /// One that was active is not any longer.
+    #[inline]
+    pub(super) fn closed(&mut self) {
+        // A name may have given its place to this one while a span of it was open.
+        self.active = self.active.saturating_sub(1);
+    }
+
     /// Counts a span that has ended. `now` is the number of the current slice of time. Gives its coarse bucket if
     /// it is the first in it.
     pub fn ended(&mut self, nanos: u64, failed: bool, now: u64) -> Option<usize> {
@@ -59,7 +66,7 @@ impl Span {
         self.errors += u64::from(failed);
         // A counter wraps; 584 years of durations are a defect of a sender's clock.
         self.time = self.time.wrapping_add(nanos);
-        let bucket = fine(nanos);
+        let (bucket, coarse) = buckets(nanos);
         let at = (now % SLICES) as usize;
         // Slices take the most memory of a span: those of a name that is seldom used are made when they are needed.
         while self.slices.len() <= at {
@@ -73,7 +80,6 @@ impl Span {
         }
         slice.longest = slice.longest.max(nanos);
         slice.counts[bucket] = slice.counts[bucket].saturating_add(1);
-        let coarse = coarse(bucket);
         self.histogram[coarse] += 1;
         (self.histogram[coarse] == 1).then_some(coarse)
     }
