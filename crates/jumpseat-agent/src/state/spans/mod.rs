@@ -271,7 +271,7 @@ impl Spans {
             && let Some(end) = of.early.remove(id)
         {
             if end.ended >= span.began {
-                return self.complete(of, &span, &end, now);
+                return self.complete(of, &span, &end, now, |_| {});
             }
             // It ended an earlier span with this id, whose START never came.
             of.orphans += 1;
@@ -318,10 +318,7 @@ impl Spans {
     fn end(&mut self, of: &mut SourceSpans, id: u64, end: EarlyEnd, now: Now) {
         if let Some(open) = of.open.remove(id) {
             self.closed();
-            if let Some(figures) = self.figures(open.name) {
-                figures.closed();
-            }
-            return self.complete(of, &open, &end, now);
+            return self.complete(of, &open, &end, now, Span::closed);
         }
         if of.early.insert(id, end).is_some() {
             of.orphans += 1;
@@ -332,8 +329,16 @@ impl Spans {
         }
     }
 
-    /// Counts a span whose both ends are there.
-    fn complete(&mut self, of: &mut SourceSpans, open: &OpenSpan, end: &EarlyEnd, now: Now) {
+    /// Counts a span whose both ends are there, and does this with the figures of its name.
+    #[inline]
+    fn complete(
+        &mut self,
+        of: &mut SourceSpans,
+        open: &OpenSpan,
+        end: &EarlyEnd,
+        now: Now,
+        with: impl FnOnce(&mut Span),
+    ) {
         let nanos = between(open.began, end.ended).unwrap_or_else(|| {
             of.backwards += 1;
             0
@@ -342,6 +347,7 @@ impl Spans {
             self.untold += 1;
             return;
         };
+        with(span);
         if let Some(bucket) = span.ended(nanos, end.failed, now.slice) {
             self.new_bucket(inst, bucket);
         }
