@@ -117,7 +117,7 @@ fn agent(bodies: &[Vec<u8>], encoding: &str) -> Duration {
     // By the last answer all is handed over; whatever the agent's own thread still has to do counts.
     let mut group = FetchGroup::host(&agent.address.to_string()).expect("it listens");
     let count = group
-        .item::<u64>("jumpseat.span.count", Some("shop/get-customer"), Scale::None)
+        .item::<u64>("jumpseat.span.count", Some("shop/get-customer"), Scale::Instant)
         .expect("there are spans");
     while {
         group.fetch().expect("it answers");

@@ -111,6 +111,15 @@ impl Batch {
         Some(&self.bytes[start..end])
     }
 
+    /// All packed records.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends
+            .iter()
+            .map(move |&end| &self.bytes[std::mem::replace(&mut start, end as usize)..end as usize])
+    }
+
     /// The newest packed record.
     #[inline]
     pub fn last(&self) -> Option<&[u8]> {
@@ -358,6 +367,7 @@ mod tests {
         assert_eq!(batch.get(2), None);
         batch.push_packed(&before).unwrap();
         assert_eq!((batch.last_time(), batch.latest_time()), (Some(time(1)), Some(time(3))));
+        assert!(batch.iter().eq((0..3).filter_map(|at| batch.get(at))));
         batch.truncate(1);
         assert_eq!((batch.bytes(), batch.latest_time()), (&before[..], Some(time(1))));
         batch.clear();

@@ -32,7 +32,8 @@ pub fn flags(record: &[u8]) -> EventFlags {
 }
 
 /// The parameters of a packed record. Stops at the first that is damaged.
-pub fn params(record: &[u8]) -> impl Iterator<Item = PackedParam<'_>> {
+#[inline]
+pub fn params(record: &[u8]) -> impl Iterator<Item = PackedParam<'_>> + Clone {
     let mut rest = record.get(ArrayKind::HighRes.record_header()..).unwrap_or(&[]);
     std::iter::from_fn(move || {
         let header = rest.get(..PARAM_HEADER)?;

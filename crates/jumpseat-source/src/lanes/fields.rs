@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::Write;
 use std::sync::Arc;
 
-use crate::registry::{FieldCache, FieldMemo, FieldRef, Registry, Taker, WellKnown};
+use crate::registry::{FieldCache, FieldMemo, FieldRef, MAX_FIELD_NAME, Registry, Taker, WellKnown};
 use pcp_event::Param;
 use pcp_model::{Pmid, ValueType};
 
@@ -29,10 +29,25 @@ impl InternedField {
     }
 }
 
+/// Most places in a record at which fields are remembered.
+const MAX_RECENT: usize = 64;
+
+/// A field as it was looked up last.
+#[derive(Debug)]
+struct RecentField {
+    name: Vec<u8>,
+    value_type: ValueType,
+    pmid: Pmid,
+    /// When the registry was asked.
+    epoch: u32,
+}
+
 /// The names of fields, for the records of one thread.
 pub(super) struct FieldNames {
     registry: Arc<Registry>,
     cache: FieldCache,
+    /// The fields of the newest records, by their place in them.
+    recent: Vec<RecentField>,
     /// Memory for `name=value`.
     folded: Vec<u8>,
     domain: u16,
@@ -45,6 +60,7 @@ impl FieldNames {
         FieldNames {
             cache: FieldCache::new(Arc::clone(&registry)),
             domain: registry.domain(),
+            recent: Vec::new(),
             folded: Vec::new(),
             taker: Taker::Trusted,
             registry,
@@ -88,6 +104,39 @@ impl FieldNames {
             FieldRef::Own(pmid) => Some(pmid),
             FieldRef::Folded => None,
         }
+    }
+
+    /// The same of a field by its place in its record: mostly what was there in the record before is there again, and then this is
+    /// a comparison of the names.
+    #[inline]
+    pub(super) fn own_at(&mut self, place: usize, name: &[u8], value_type: ValueType) -> Option<Pmid> {
+        match self.recent.get(place) {
+            Some(recent)
+                if recent.epoch == self.registry.epoch()
+                    && recent.value_type == value_type
+                    && *recent.name == *name =>
+            {
+                Some(recent.pmid)
+            }
+            _ => self.new_at(place, name, value_type),
+        }
+    }
+
+    #[inline(never)]
+    fn new_at(&mut self, place: usize, name: &[u8], value_type: ValueType) -> Option<Pmid> {
+        let epoch = self.registry.epoch();
+        let pmid = self.own(name, value_type)?;
+        if name.len() > MAX_FIELD_NAME {
+            return Some(pmid);
+        }
+        if let Some(recent) = self.recent.get_mut(place) {
+            recent.name.clear();
+            recent.name.extend_from_slice(name);
+            (recent.value_type, recent.pmid, recent.epoch) = (value_type, pmid, epoch);
+        } else if place == self.recent.len() && place < MAX_RECENT {
+            self.recent.push(RecentField { name: name.to_vec(), value_type, pmid, epoch });
+        }
+        Some(pmid)
     }
 
     /// The metric of a field that was looked up before, if it has one of its own. It stays the field's, also if its place is

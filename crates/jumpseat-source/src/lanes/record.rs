@@ -79,6 +79,15 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// The same for formats whose records mostly have the same fields at the same places. `place`: how many fields come before it.
+    #[inline]
+    pub fn field_at(&mut self, place: usize, name: &[u8], value: Param<'_>) {
+        match self.names.own_at(place, name, value.value_type()) {
+            Some(pmid) => self.writer.param(pmid, value),
+            None => self.fold(name, &value),
+        }
+    }
+
     /// Adds a field that was looked up before, with a value of its type.
     #[inline]
     pub fn interned(&mut self, field: &InternedField, value: Param<'_>) {

@@ -48,7 +48,7 @@ pub(super) fn take(
     let log = LogRecord::read(workspace, context.body, place)?;
     let texts = Texts::of(&log, workspace, context.body)?;
     let len = texts.message.len() + texts.event_name.len() + texts.severity.len() + context.len();
-    if !workspace.fits(context.body, 0..workspace.event.fields.len(), len) {
+    if !workspace.fits(0..workspace.event.fields.len(), len) {
         return Err(oversize(at));
     }
     log.write(&texts, lanes, workspace, context, at)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::value::AttributeLimits;
 use super::wire::Place;
 use crate::delivery::Reason;
-use crate::event::{Event, Field, Refusal, Text};
+use crate::event::{Event, Field, Refusal, Text, Value};
 use crate::lanes::{Arrival, InternedField, LaneId, Lanes, Record};
 use pcp_event::Param;
 use pcp_model::{Timestamp, ValueType};
@@ -82,16 +82,19 @@ impl Workspace {
     }
 
     /// Whether the event's fields in this range fit a record, next to texts of `others` bytes.
-    pub(super) fn fits(&self, body: &[u8], fields: Range<usize>, others: usize) -> bool {
+    pub(super) fn fits(&self, fields: Range<usize>, others: usize) -> bool {
         /// More than what OTLP itself adds to a record.
         const HEAD: usize = 2048;
-        let sum: usize = self
-            .fields_in(fields)
-            .iter()
-            // The name, as it is part of the value where a field has no metric.
-            // Rounded up: a record that is refused at its commit would leave those before it behind.
-            .map(|field| self.event.param(body, field.value).packed_len() + field.name.len() + 8)
-            .sum();
+        /// Metric, type and length before a value, padding behind it, and as much again.
+        const AROUND: usize = 20;
+        // With the name, as it is part of the value where a field has no metric.
+        // Rounded up: a record that is refused at its commit would leave those before it behind.
+        let len = |field: &Field| match field.value {
+            Value::Text(text) => text.len(),
+            _ => 8,
+        };
+        let sum: usize =
+            self.fields_in(fields).iter().map(|field| len(field) + field.name.len() + AROUND).sum();
         sum + others + HEAD <= pcp_event::batch::MAX_RECORD
     }
 
@@ -103,8 +106,9 @@ impl Workspace {
 
     /// Adds the fields in this range to a record.
     pub(super) fn put_fields(&self, record: &mut Record<'_>, body: &[u8], range: Range<usize>) {
-        for field in self.fields_in(range) {
-            record.field(self.event.text(body, field.name), self.event.param(body, field.value));
+        for (place, field) in range.clone().zip(self.fields_in(range)) {
+            let (name, value) = (self.event.text(body, field.name), self.event.param(body, field.value));
+            record.field_at(place, name, value);
         }
     }
 }

@@ -74,12 +74,10 @@ pub(super) fn take(
     // The fields of the span come first, those of its events behind them.
     let own = 0..workspace.event.fields.len();
     points(workspace, scratch, context.body)?;
-    let points_fit = scratch
-        .points
-        .iter()
-        .all(|point| workspace.fits(context.body, point.fields.clone(), point.name.len()));
+    let points_fit =
+        scratch.points.iter().all(|point| workspace.fits(point.fields.clone(), point.name.len()));
     let len = texts.len() + context.len();
-    if !points_fit || !workspace.fits(context.body, own.clone(), len) {
+    if !points_fit || !workspace.fits(own.clone(), len) {
         return Err(oversize(at));
     }
 

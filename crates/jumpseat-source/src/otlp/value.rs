@@ -2,6 +2,8 @@
 //!
 //! Maps become fields of their own, names joined with dots; lists become JSON text, bytes hexadecimal text. A value
 //! that is not set makes no field.
+//!
+//! **Cost:** an attribute as SDKs write nearly all of them ([`Plain`]) is one look at its bytes, and one at those of its texts.
 
 use std::ops::Range;
 
@@ -64,7 +66,22 @@ impl<'a> Attributes<'a> {
     /// It is malformed, nested too deep, or much too long.
     #[inline]
     pub(super) fn take(&mut self, place: Place) -> Result<(), Refusal> {
-        self.key_value(place, None, 0)
+        match Plain::of(self.body.get(place.clone()).unwrap_or_default()) {
+            Some(plain) => self.plain(plain, place.start),
+            None => self.key_value(place, None, 0),
+        }
+    }
+
+    fn plain(&mut self, Plain { key_len, value }: Plain, at: usize) -> Result<(), Refusal> {
+        let key = at + Plain::KEY..at + Plain::KEY + key_len;
+        let text_at = key.end + Plain::TEXT;
+        let name = self.cut_text(key, MAX_FIELD_NAME)?;
+        let value = match value {
+            PlainValue::Text(len) => Value::Text(self.text(text_at..text_at + len)?),
+            PlainValue::Other(value) => value,
+        };
+        self.push(name, value);
+        Ok(())
     }
 
     /// Takes in the attributes of something that belongs to this record, their names behind a prefix.
@@ -101,7 +118,17 @@ impl<'a> Attributes<'a> {
         self.cut_text(place, self.limits.max_field)
     }
 
+    #[inline]
     fn cut_text(&mut self, place: Place, max: usize) -> Result<Text, Refusal> {
+        let bytes = self.body.get(place.clone()).unwrap_or_default();
+        if bytes.len() <= max && is_plain(bytes) {
+            return Ok(Text::of_input(place.start, place.end));
+        }
+        self.checked_text(place, max)
+    }
+
+    #[inline(never)]
+    fn checked_text(&mut self, place: Place, max: usize) -> Result<Text, Refusal> {
         let bytes = self.body.get(place.clone()).unwrap_or_default();
         let text = std::str::from_utf8(bytes).map_err(|error| {
             Refusal::at(place.start + error.valid_up_to(), Reason::Encoding, "text that is not UTF-8")
@@ -242,6 +269,64 @@ impl<'a> Attributes<'a> {
         self.event.arena.truncate(start + kept);
         Text::of_arena(start, start + kept)
     }
+}
+
+/// A `KeyValue` with a key, a value of one of the four simple kinds, and nothing else, all of it short.
+struct Plain {
+    key_len: usize,
+    value: PlainValue,
+}
+
+enum PlainValue {
+    /// A text of so many bytes.
+    Text(usize),
+    Other(Value),
+}
+
+impl Plain {
+    /// Where the key begins.
+    const KEY: usize = 2;
+    /// Where a text begins behind it.
+    const TEXT: usize = 4;
+
+    /// What the bytes of one say; `None`: they have to be looked at more closely.
+    #[inline]
+    fn of(bytes: &[u8]) -> Option<Plain> {
+        let [0x0a, key_len @ 0..0x80, rest @ ..] = bytes else { return None };
+        let key_len = usize::from(*key_len);
+        let [0x12, len @ 0..0x80, value @ ..] = rest.get(key_len..)? else { return None };
+        if usize::from(*len) != value.len() {
+            return None;
+        }
+        let value = match value {
+            [0x0a, len @ 0..0x80, text @ ..] if usize::from(*len) == text.len() => {
+                PlainValue::Text(text.len())
+            }
+            [0x10, bit @ 0..0x80] => PlainValue::Other(Value::Bool(*bit != 0)),
+            [0x18, number @ 0..0x80] => PlainValue::Other(Value::I64((*number).into())),
+            [0x18, low @ 0x80..=0xff, high @ 0..0x80] => {
+                PlainValue::Other(Value::I64(i64::from(low & 0x7f) | i64::from(*high) << 7))
+            }
+            [0x21, bits @ ..] => PlainValue::Other(Value::Double(f64::from_le_bytes(bits.try_into().ok()?))),
+            _ => return None,
+        };
+        Some(Plain { key_len, value })
+    }
+}
+
+/// Whether these are ASCII and no NUL: valid, and the same in a record.
+#[inline]
+fn is_plain(bytes: &[u8]) -> bool {
+    // Taking one from each byte sets the highest bit of one that is zero, and then perhaps of others.
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHEST: u64 = ONES << 7;
+    let odd = |word: u64| word | word.wrapping_sub(ONES);
+    let Some(last) = bytes.last_chunk::<8>() else {
+        return bytes.iter().all(|byte| (1..0x80).contains(byte));
+    };
+    let (words, _) = bytes.as_chunks::<8>();
+    let odd = words.iter().chain([last]).fold(0, |bits, word| bits | odd(u64::from_ne_bytes(*word)));
+    odd & HIGHEST == 0
 }
 
 /// Writes values as JSON; stops adding when it has enough.
@@ -414,4 +499,89 @@ fn check_depth(depth: usize, at: usize) -> Result<(), Refusal> {
 pub(super) fn hex(byte: u8) -> [u8; 2] {
     const DIGITS: [u8; 16] = *b"0123456789abcdef";
     [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::common::v1::any_value::Value as Sent;
+    use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+    use prost::Message as _;
+
+    use super::*;
+
+    fn taken(
+        body: &[u8],
+        take: impl FnOnce(&mut Attributes<'_>) -> Result<(), Refusal>,
+    ) -> (Result<(), Refusal>, Event) {
+        let mut event = Event::default();
+        let limits = AttributeLimits { max_field: 100, max_fields: 8 };
+        let result = take(&mut Attributes::new(body, &mut event, limits));
+        (result, event)
+    }
+
+    /// What is taken in at a glance is what a closer look finds.
+    #[test]
+    fn plain_attributes_are_what_they_are_in_general() {
+        let texts = [
+            "",
+            "x",
+            "GET",
+            "seven77",
+            "eight888",
+            "größe",
+            "a\0b",
+            "of more than eight bytes",
+            "nul at the end.\0",
+        ];
+        let mut values: Vec<Option<Sent>> =
+            texts.iter().map(|text| Some(Sent::StringValue((*text).to_owned()))).collect();
+        values.extend(
+            [99, 100, 101, 123, 124, 125, 126, 300].map(|len| Some(Sent::StringValue("y".repeat(len)))),
+        );
+        values.extend(
+            [0, 1, 127, 128, 200, 16_383, 16_384, i64::MAX, -1].map(|number| Some(Sent::IntValue(number))),
+        );
+        values.extend([true, false].map(|bit| Some(Sent::BoolValue(bit))));
+        values.extend([0.0, -1.5, f64::NAN].map(|number| Some(Sent::DoubleValue(number))));
+        values.extend([None, Some(Sent::BytesValue(vec![1, 2]))]);
+        let keys = texts
+            .iter()
+            .map(|text| (*text).to_owned())
+            .chain([100, 127, 128, 129].map(|len| "k".repeat(len)));
+        for key in keys {
+            for value in &values {
+                let sent = KeyValue {
+                    key: key.clone(),
+                    value: Some(AnyValue { value: value.clone() }),
+                    ..KeyValue::default()
+                };
+                let whole = sent.encode_to_vec();
+                // And what is left when it was cut short, or has something behind it.
+                for body in
+                    (0..=whole.len())
+                        .map(|len| whole[..len].to_vec())
+                        .chain([[&whole[..], b"\x18\0"].concat()])
+                {
+                    let at_once = taken(&body, |attributes| attributes.take(0..body.len()));
+                    let closely = taken(&body, |attributes| attributes.key_value(0..body.len(), None, 0));
+                    assert_eq!(format!("{at_once:?}"), format!("{closely:?}"), "{sent:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn texts_that_need_no_more_than_a_glance() {
+        for len in 0..40 {
+            let mut text = vec![b'a'; len];
+            assert!(is_plain(&text));
+            for at in 0..len {
+                for (byte, plain) in [(0, false), (1, true), (0x7f, true), (0x80, false), (0xff, false)] {
+                    text[at] = byte;
+                    assert_eq!(is_plain(&text), plain, "{byte} at {at} of {len}");
+                }
+                text[at] = b'a';
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Protobuf's wire format: fields of a message, where they are in the body.
 //!
-//! **Cost:** no allocation, nothing copied. Every read is checked against the end of the message it is in.
+//! **Cost:** no allocation, nothing copied. Every read is checked against the end of the message it is in. What nearly all fields
+//! are, a tag of one byte before a number or a length of one or two, is read in line, all else in a call.
 
 use std::ops::Range;
 
@@ -49,11 +50,37 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is no protobuf, or has a group, which OTLP has nowhere.
-    #[inline]
+    #[inline(always)] // so that who wants one kind of value does not ask twice which one it is
     pub(super) fn next(&mut self) -> Result<Option<(u32, Wire)>, Refusal> {
-        if self.at >= self.end {
-            return Ok(None);
-        }
+        let rest = self.body.get(self.at..self.end).unwrap_or_default();
+        let (number, value, end) = match *rest {
+            [] => return Ok(None),
+            [tag @ 0x08..0x80, len @ 0..0x80, ..] if tag & 7 == 2 && usize::from(len) <= rest.len() - 2 => {
+                let (start, end) = (self.at + 2, self.at + 2 + usize::from(len));
+                (tag >> 3, Wire::Bytes(start..end), end)
+            }
+            [tag @ 0x08..0x80, number @ 0..0x80, ..] if tag & 7 == 0 => {
+                (tag >> 3, Wire::Varint(number.into()), self.at + 2)
+            }
+            [tag @ 0x08..0x80, a, b, c, d, e, f, g, h, ..] if tag & 7 == 1 => {
+                (tag >> 3, Wire::Fixed64(u64::from_le_bytes([a, b, c, d, e, f, g, h])), self.at + 9)
+            }
+            [tag @ 0x08..0x80, low @ 0x80..=0xff, high @ 0..0x80, ..]
+                if tag & 7 == 2 && usize::from(low & 0x7f) + usize::from(high) * 128 <= rest.len() - 3 =>
+            {
+                let start = self.at + 3;
+                let end = start + usize::from(low & 0x7f) + usize::from(high) * 128;
+                (tag >> 3, Wire::Bytes(start..end), end)
+            }
+            _ => return self.any(),
+        };
+        self.at = end;
+        Ok(Some((number.into(), value)))
+    }
+
+    /// The same for whatever there may be.
+    #[inline(never)]
+    fn any(&mut self) -> Result<Option<(u32, Wire)>, Refusal> {
         let start = self.at;
         let tag = self.varint()?;
         let number = match u32::try_from(tag) {
@@ -83,16 +110,8 @@ impl<'a> Fields<'a> {
         Ok(Some((number, value)))
     }
 
-    #[inline]
     fn varint(&mut self) -> Result<u64, Refusal> {
         let bytes = self.body.get(self.at..self.end).unwrap_or_default();
-        // Most are one byte.
-        if let Some(&first) = bytes.first()
-            && first < 0x80
-        {
-            self.at += 1;
-            return Ok(u64::from(first));
-        }
         let mut value = 0u64;
         for (index, &byte) in bytes.iter().take(10).enumerate() {
             // The tenth byte has room for one bit only.
@@ -199,6 +218,25 @@ mod tests {
             all(b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
             Ok(vec![(1, Wire::Varint(u64::MAX))])
         );
+    }
+
+    /// What is read in line, and what is not, are the same.
+    #[test]
+    fn short_forms_are_read_as_long_ones() {
+        let bytes = [0x02, 0x08, 0x09, 0x0a, 0x12, 0x7a, 0x7f, 0x80, 0x81, 0xff, 0x00, 0x01, 0x05];
+        let mut body = [0; 12];
+        // All beginnings of four bytes of these, in messages of every length.
+        for n in 0..bytes.len().pow(4) * body.len() {
+            let (mut n, len) = (n / body.len(), n % body.len() + 1);
+            for byte in &mut body[..4] {
+                *byte = bytes[n % bytes.len()];
+                n /= bytes.len();
+            }
+            let (mut fields, mut same) = (Fields::of(&body, 0..len), Fields::of(&body, 0..len));
+            assert_eq!((fields.next(), fields.at()), (same.any(), same.at()), "{body:x?} of {len}");
+        }
+        let long = [&b"\x0a\xac\x02"[..], &[b'x'; 300], b"\x10\x05"].concat();
+        assert_eq!(all(&long), Ok(vec![(1, Wire::Bytes(3..303)), (2, Wire::Varint(5))]));
     }
 
     #[test]

@@ -9,16 +9,54 @@ pub(super) const COARSE: usize = 9 * 9 + 2;
 const FIRST_DECADE: u32 = 3;
 const TOP: u64 = 1_000_000_000_000;
 
-/// The bucket of a duration in nanoseconds.
+/// What it takes to cut durations of a decade to two digits: the decade's first duration, and the number and shift to multiply
+/// with instead of dividing.
+#[derive(Clone, Copy)]
+struct Decade {
+    first: u64,
+    factor: u64,
+    shift: u32,
+}
+
+/// By decade, from that of [`FIRST_DECADE`] on.
+const DECADES: [Decade; 9] = {
+    let mut decades = [Decade { first: 0, factor: 0, shift: 0 }; 9];
+    let mut decade = 0;
+    while decade < 9 {
+        let divisor = 10_u64.pow(FIRST_DECADE + decade as u32 - 1);
+        let shift = divisor.ilog2();
+        // Rounded up, by less than one part in 2^64: the quotients of numbers below 2^40 are exact.
+        let factor = (1_u128 << (64 + shift)).div_ceil(divisor as u128) as u64;
+        decades[decade] = Decade { first: divisor * 10, factor, shift };
+        decade += 1;
+    }
+    decades
+};
+
+/// The decade in which numbers of so many bits begin.
+const BY_BITS: [u8; 41] = {
+    let mut by_bits = [0; 41];
+    let mut bits = 11;
+    while bits <= 40 {
+        by_bits[bits] = ((1_u64 << (bits - 1)).ilog10() - FIRST_DECADE) as u8;
+        bits += 1;
+    }
+    by_bits
+};
+
+/// The fine and the coarse bucket of a duration in nanoseconds.
 #[inline]
-pub(super) fn fine(nanos: u64) -> usize {
+pub(super) fn buckets(nanos: u64) -> (usize, usize) {
     match nanos {
-        0..1000 => 0,
-        TOP.. => FINE - 1,
+        0..1000 => (0, 0),
+        TOP.. => (FINE - 1, COARSE - 1),
         _ => {
-            let decade = nanos.ilog10();
-            let digits = nanos / 10_u64.pow(decade - 1);
-            1 + (decade - FIRST_DECADE) as usize * 90 + digits as usize - 10
+            let mut decade = usize::from(BY_BITS[(u64::BITS - nanos.leading_zeros()) as usize]);
+            decade += usize::from(DECADES.get(decade + 1).is_some_and(|next| nanos >= next.first));
+            let Decade { factor, shift, .. } = DECADES[decade];
+            let digits = ((u128::from(nanos) * u128::from(factor)) >> 64) as u64 >> shift;
+            let digits = digits as usize - 10;
+            (1 + decade * 90 + digits, 1 + decade * 9 + digits / 10)
         }
     }
 }
@@ -32,16 +70,6 @@ pub(super) fn middle(fine: usize) -> u64 {
             let width = 10_u64.pow((fine as u32 - 1) / 90 + FIRST_DECADE - 1);
             ((fine as u64 - 1) % 90 + 10) * width + width / 2
         }
-    }
-}
-
-/// The coarse bucket that a fine one is part of.
-#[inline]
-pub(super) fn coarse(fine: usize) -> usize {
-    match fine {
-        0 => 0,
-        _ if fine >= FINE - 1 => COARSE - 1,
-        _ => 1 + (fine - 1) / 90 * 9 + ((fine - 1) % 90) / 10,
     }
 }
 
@@ -71,23 +99,44 @@ pub(super) fn coarse_end(coarse: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn fine(nanos: u64) -> usize {
+        buckets(nanos).0
+    }
+
+    fn coarse(nanos: u64) -> usize {
+        buckets(nanos).1
+    }
+
+    #[test]
+    fn edges_are_exact() {
+        for decade in 3..12 {
+            for digits in 10..100 {
+                let edge = digits * 10_u64.pow(decade - 1);
+                let expected = (decade as usize - 3, digits as usize - 10);
+                let of = |(decade, digits)| (1 + decade * 90 + digits, 1 + decade * 9 + digits / 10);
+                assert_eq!(buckets(edge), of(expected), "{edge}");
+                assert_eq!(fine(edge - 1), fine(edge) - 1, "before {edge}");
+            }
+        }
+    }
+
     #[test]
     fn every_duration_is_within_its_bucket() {
         let mut nanos = 1000_u64;
         while nanos < TOP {
             let error = middle(fine(nanos)).abs_diff(nanos) as f64 / nanos as f64;
             assert!(error <= 0.05, "{nanos}: {error}");
-            assert!(fine(nanos) >= fine(nanos - 1) && coarse(fine(nanos)) < COARSE);
+            assert!(fine(nanos) >= fine(nanos - 1) && coarse(nanos) < COARSE);
             nanos += nanos / 37;
         }
         assert_eq!((fine(0), fine(999), fine(1000)), (0, 0, 1));
         assert_eq!((fine(TOP - 1), fine(TOP), fine(u64::MAX)), (FINE - 2, FINE - 1, FINE - 1));
-        assert_eq!(coarse(FINE - 2), COARSE - 2);
+        assert_eq!((coarse(TOP - 1), coarse(TOP)), (COARSE - 2, COARSE - 1));
     }
 
     #[test]
     fn names_tell_where_a_bucket_ends() {
-        let name = |nanos| coarse_name(coarse(fine(nanos)));
+        let name = |nanos| coarse_name(coarse(nanos));
         for (nanos, expected) in [
             (5, "1us"),
             (1000, "2us"),
@@ -101,7 +150,7 @@ mod tests {
         ] {
             assert_eq!(name(nanos), expected, "{nanos}");
         }
-        let end = |nanos| coarse_end(coarse(fine(nanos)));
+        let end = |nanos| coarse_end(coarse(nanos));
         let ends = [5, 1000, 9_999, 250_000, 999_999, 1_000_000, 999_000_000_000, TOP].map(end);
         let micros = [1, 2, 10, 300, 1_000, 2_000, 1_000_000_000].map(Some);
         assert_eq!((&ends[..7], ends[7]), (&micros[..], None));

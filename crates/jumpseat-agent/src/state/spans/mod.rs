@@ -1,7 +1,7 @@
 //! What spans tell: durations, failures and the like, for each source and span name.
 //!
 //! Fed with each batch before it goes into the log. Of a record only the flags are looked at, unless it begins or ends
-//! a span; then its parameters are walked once. A span is known by its source and its id; its name is the event
+//! a span, and not even these of a batch that has none; then its parameters are walked once. A span is known by its source and its id; its name is the event
 //! type of its START. An END that comes before its START waits for it for `grace`.
 //!
 //! **Bounds:** `max_names` names (the registry gives ids to no more, the rest goes to `SOURCE/(other)`), about
@@ -9,17 +9,22 @@
 //! gives way; [`MAX_EARLY`] waiting ENDs a source. Ids are hashed with a key of this process, so that nobody can choose
 //! ones that collide.
 //!
-//! **Cost:** a START and its END together are two hashes of the id, two look-ups in the table of open spans, and one
-//! of the name. No allocation once the tables have grown.
+//! * `ids`: ids as numbers; `arrivals`: what waits for its other end, by id; `source`: that of one source.
+//! * `telling`: what tells of a failure; `stats`: the figures of a name, by `buckets`; `bounds`: the same as a cumulative histogram.
+//!
+//! **Cost:** a START and its END together are two hashes of the id, two look-ups in the table of open spans, one of the name and
+//! two of its figures. No allocation once the tables have grown.
 
+mod arrivals;
 mod bounds;
 mod buckets;
+mod ids;
 mod source;
 mod stats;
+mod telling;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
@@ -27,17 +32,17 @@ use super::fields::Fields;
 use crate::config::SpansConfig;
 use crate::identity::{bucket_inst, bucket_of};
 use jumpseat_source::registry::{MAX_SENT_NAME, SentName, WellKnown};
-use jumpseat_wire::severity;
 use pcp_event::EventFlags;
 use pcp_event::batch::{Batch, record_time};
-use pcp_event::filter::FieldResolver;
 use pcp_event::packed::{PackedParam, flags, params};
-use pcp_model::{Inst, Pmid, ValueType};
+use pcp_model::{Inst, Timestamp};
 use pcp_pmda::Instances;
 
 use buckets::{COARSE, coarse_end, coarse_name};
+use ids::IdKeys;
 use source::{EarlyEnd, OpenSpan};
 use stats::SLICES;
+use telling::Telling;
 
 pub use source::{SourceSpans, SpansBySource};
 pub use stats::Span;
@@ -70,13 +75,20 @@ pub struct Spans {
     sources: usize,
     /// Open spans, over all sources.
     open: usize,
-    keys: RandomState,
+    keys: IdKeys,
     domain: u16,
     started: Instant,
-    /// The parameters that tell of a failure, and the fields known when they were looked up.
-    status: Vec<Pmid>,
-    error: Vec<Pmid>,
-    generation: Option<u64>,
+    /// The parameters that tell of a failure.
+    telling: Telling,
+}
+
+/// When a batch is taken in.
+#[derive(Clone, Copy)]
+struct Now {
+    /// Nanoseconds since the start.
+    nanos: u64,
+    /// The slice of time.
+    slice: u64,
 }
 
 impl Spans {
@@ -93,12 +105,10 @@ impl Spans {
             by_name: FxHashMap::default(),
             sources: 0,
             open: 0,
-            keys: RandomState::new(),
+            keys: IdKeys::new(),
             domain,
             started: Instant::now(),
-            status: Vec::new(),
-            error: Vec::new(),
-            generation: None,
+            telling: Telling::new(domain),
         }
     }
 
@@ -175,26 +185,25 @@ impl Spans {
         if !batch.may_have(MARKS) {
             return;
         }
-        let mut now = None;
-        for record in (0..batch.len()).filter_map(|at| batch.get(at)) {
+        self.telling.look_up(fields);
+        if sources.spans(source).is_none() {
+            sources.begin(source);
+            self.sources += 1;
+        }
+        let Some(of) = sources.spans(source) else { return };
+        // Out of its source for the time being, so that it need not be looked up for each record.
+        let mut of = std::mem::take(of);
+        let now = Instant::now();
+        self.expire(&mut of, now);
+        let now = Now { nanos: self.since_start(now), slice: self.slice(now) };
+        for record in batch.iter() {
             let flags = flags(record);
-            if !flags.intersects(MARKS) {
-                continue;
+            if flags.intersects(MARKS) {
+                self.record((sources, source), &mut of, flags, record, now);
             }
-            // Most batches of most sources have none: neither the clock is read for them nor anything looked up.
-            let now = *now.get_or_insert_with(|| {
-                self.look_up(fields);
-                if sources.spans(source).is_none() {
-                    sources.begin(source);
-                    self.sources += 1;
-                }
-                let now = Instant::now();
-                if let Some(of) = sources.spans(source) {
-                    self.expire(of, now);
-                }
-                now
-            });
-            self.record(sources, source, flags, record, now);
+        }
+        if let Some(place) = sources.spans(source) {
+            *place = of;
         }
     }
 
@@ -203,21 +212,160 @@ impl Spans {
         sources.all().for_each(|(_, of)| self.expire(of, now));
     }
 
+    fn since_start(&self, now: Instant) -> u64 {
+        nanos(now.saturating_duration_since(self.started))
+    }
+
     fn expire(&mut self, of: &mut SourceSpans, now: Instant) {
+        let now = self.since_start(now);
+        let is_over = |arrived: u64, time: Duration| now.saturating_sub(arrived) > nanos(time);
         let (max_age, grace) = (self.limits.max_age.0, self.limits.grace.0);
         // Both are in the order of arrival, so the first that may stay ends the search.
-        while of.early.front().is_some_and(|(_, end)| now.duration_since(end.arrived) > grace) {
-            of.early.pop_front();
+        while of.early.oldest().is_some_and(|end| is_over(end.arrived, grace)) {
+            of.early.pop_oldest();
             of.orphans += 1;
         }
-        while let Some((_, open)) = of.open.front()
-            && now.duration_since(open.arrived) > max_age
-        {
-            let name = open.name;
-            of.open.pop_front();
-            self.closed();
-            give_up(&mut self.by_inst, name);
+        while of.open.oldest().is_some_and(|open| is_over(open.arrived, max_age)) {
+            if let Some(open) = of.open.pop_oldest() {
+                self.give_up(open);
+            }
         }
+    }
+
+    fn record(
+        &mut self,
+        sources: (&mut impl SpansBySource, Inst),
+        of: &mut SourceSpans,
+        flags: EventFlags,
+        record: &[u8],
+        now: Now,
+    ) {
+        let time = record_time(record);
+        let mut params = params(record);
+        let Some(id) = params.next().filter(|_| flags.contains(EventFlags::ID)) else {
+            of.orphans += 1;
+            return;
+        };
+        let id = self.keys.id(id);
+        if flags.contains(EventFlags::START) {
+            let is_type = |param: &PackedParam<'_>| param.pmid == WellKnown::Type.pmid(self.domain);
+            let name = params.clone().find(is_type).and_then(PackedParam::text);
+            let name = self.name(of, sources.1, name);
+            self.start(sources.0, of, id, OpenSpan { name, began: time, arrived: now.nanos }, now);
+        }
+        if flags.contains(EventFlags::END) {
+            let failed = params.any(|param| self.telling.is_failure(param));
+            self.end(of, id, EarlyEnd { ended: time, failed, arrived: now.nanos }, now);
+        }
+    }
+
+    fn start(
+        &mut self,
+        sources: &mut impl SpansBySource,
+        of: &mut SourceSpans,
+        id: u64,
+        span: OpenSpan,
+        now: Now,
+    ) {
+        if of.early.len() > 0
+            && let Some(end) = of.early.remove(id)
+        {
+            if end.ended >= span.began {
+                return self.complete(of, &span, &end, now, |_| {});
+            }
+            // It ended an earlier span with this id, whose START never came.
+            of.orphans += 1;
+        }
+        let most = self.limits.max_open as usize;
+        if self.open >= most {
+            // An open span with the same id goes first, whose place this one takes.
+            if let Some(old) = of.open.remove(id) {
+                of.duplicates += 1;
+                self.give_up(old);
+            }
+            if self.open >= most {
+                self.make_room(sources, of);
+            }
+            if most == 0 {
+                return self.give_up_unseen(span.name);
+            }
+        }
+        if let Some(figures) = self.figures(span.name) {
+            figures.active += 1;
+        }
+        self.open += 1;
+        if let Some(old) = of.open.insert(id, span) {
+            of.duplicates += 1;
+            self.give_up(old);
+        }
+    }
+
+    /// Gives up on the oldest open span of the source that has the most: of this one, if it has its share, so that one
+    /// that floods never takes the others' spans.
+    fn make_room(&mut self, sources: &mut impl SpansBySource, of: &mut SourceSpans) {
+        let share = self.limits.max_open as usize / self.sources.max(1);
+        let own = of.open.len();
+        let others = sources.all().map(|(_, other)| other).max_by_key(|other| other.open.len());
+        let victim = match others {
+            Some(other) if (own < share || own == 0) && other.open.len() > own => other,
+            _ => of,
+        };
+        if let Some(open) = victim.open.pop_oldest() {
+            self.give_up(open);
+        }
+    }
+
+    fn end(&mut self, of: &mut SourceSpans, id: u64, end: EarlyEnd, now: Now) {
+        if let Some(open) = of.open.remove(id) {
+            self.closed();
+            return self.complete(of, &open, &end, now, Span::closed);
+        }
+        if of.early.insert(id, end).is_some() {
+            of.orphans += 1;
+        }
+        // The oldest gives way: its START is the least likely to come.
+        if of.early.len() > MAX_EARLY && of.early.pop_oldest().is_some() {
+            of.orphans += 1;
+        }
+    }
+
+    /// Counts a span whose both ends are there, and does this with the figures of its name.
+    #[inline]
+    fn complete(
+        &mut self,
+        of: &mut SourceSpans,
+        open: &OpenSpan,
+        end: &EarlyEnd,
+        now: Now,
+        with: impl FnOnce(&mut Span),
+    ) {
+        let nanos = between(open.began, end.ended).unwrap_or_else(|| {
+            of.backwards += 1;
+            0
+        });
+        let Some((inst, span)) = open.name.and_then(|name| Some((name, self.by_inst.get_mut(&name)?))) else {
+            self.untold += 1;
+            return;
+        };
+        with(span);
+        if let Some(bucket) = span.ended(nanos, end.failed, now.slice) {
+            self.new_bucket(inst, bucket);
+        }
+    }
+
+    /// A bucket has a span in it, for the first time.
+    #[cold]
+    fn new_bucket(&mut self, inst: Inst, bucket: usize) {
+        if let Some(id) = bucket_inst(inst, bucket)
+            && let Some(name) = self.names.name(inst)
+        {
+            // Made of the span's own instance and name, so that it is as new and as lasting as that.
+            let _ = self.buckets.add_as(id, &format!("{name}/{}", coarse_name(bucket)));
+        }
+    }
+
+    fn figures(&mut self, name: Option<Inst>) -> Option<&mut Span> {
+        self.by_inst.get_mut(&name?)
     }
 
     /// One span less is open.
@@ -226,130 +374,18 @@ impl Spans {
         self.open -= 1;
     }
 
-    fn look_up(&mut self, fields: &Fields) {
-        // Fields only ever come new, and seldom: the PMIDs are looked up again when one has.
-        if self.generation == Some(fields.generation()) {
-            return;
-        }
-        self.generation = Some(fields.generation());
-        for (name, pmids) in [("status", &mut self.status), ("error", &mut self.error)] {
-            pmids.clear();
-            fields.resolve(name, &mut |pmid| pmids.push(pmid));
+    /// An open span has gone without its END.
+    fn give_up(&mut self, span: OpenSpan) {
+        self.closed();
+        if let Some(figures) = self.figures(span.name) {
+            figures.closed();
+            figures.unfinished += 1;
         }
     }
 
-    fn record(
-        &mut self,
-        sources: &mut impl SpansBySource,
-        source: Inst,
-        flags: EventFlags,
-        record: &[u8],
-        now: Instant,
-    ) {
-        let time = record_time(record);
-        let Some(of) = sources.spans(source) else { return };
-        let Some(id) = params(record).next().filter(|_| flags.contains(EventFlags::ID)) else {
-            of.orphans += 1;
-            return;
-        };
-        // Keyed, so that nobody can choose ids that collide; ids of different types are different ids.
-        let id = self.keys.hash_one((id.value_type, id.bytes));
-        if flags.contains(EventFlags::START) {
-            let name = params(record)
-                .find(|param| param.pmid == WellKnown::Type.pmid(self.domain))
-                .and_then(PackedParam::text);
-            let name = self.name(of, source, name);
-            self.start(sources, source, id, OpenSpan { name, began: time, arrived: now });
-        }
-        if flags.contains(EventFlags::END)
-            && let Some(of) = sources.spans(source)
-        {
-            let failed = params(record).skip(1).any(|param| self.is_failure(param));
-            self.end(of, id, EarlyEnd { ended: time, failed, arrived: now });
-        }
-    }
-
-    fn start(&mut self, sources: &mut impl SpansBySource, source: Inst, id: u64, span: OpenSpan) {
-        let Some(of) = sources.spans(source) else { return };
-        if let Some(end) = of.early.remove(&id) {
-            if end.ended >= span.began {
-                return self.complete(of, &span, &EarlyEnd { arrived: span.arrived, ..end });
-            }
-            // It ended an earlier span with this id, whose START never came.
-            of.orphans += 1;
-        }
-        if let Some(old) = of.open.remove(&id) {
-            of.duplicates += 1;
-            self.closed();
-            give_up(&mut self.by_inst, old.name);
-        }
-        // After an open span with the same id has gone, whose place this one takes.
-        if self.open >= self.limits.max_open as usize {
-            self.make_room(sources, source);
-        }
-        if self.limits.max_open == 0 {
-            return give_up_unseen(&mut self.by_inst, span.name);
-        }
-        if let Some(of) = sources.spans(source) {
-            if let Some(figures) = span.name.and_then(|name| self.by_inst.get_mut(&name)) {
-                figures.active += 1;
-            }
-            of.open.insert(id, span);
-            self.open += 1;
-        }
-    }
-
-    /// Gives up on the oldest open span of the source that has the most: of this one, if it has its share, so that one
-    /// that floods never takes the others' spans.
-    fn make_room(&mut self, sources: &mut impl SpansBySource, source: Inst) {
-        let share = self.limits.max_open as usize / self.sources.max(1);
-        let own = sources.spans(source).map_or(0, |of| of.open.len());
-        let victim = match own >= share && own > 0 {
-            true => sources.spans(source),
-            false => sources.all().map(|(_, of)| of).max_by_key(|of| of.open.len()),
-        };
-        if let Some((_, open)) = victim.and_then(|of| of.open.pop_front()) {
-            self.closed();
-            give_up(&mut self.by_inst, open.name);
-        }
-    }
-
-    fn end(&mut self, of: &mut SourceSpans, id: u64, end: EarlyEnd) {
-        if let Some(open) = of.open.remove(&id) {
-            self.closed();
-            if let Some(span) = open.name.and_then(|name| self.by_inst.get_mut(&name)) {
-                span.active -= 1;
-            }
-            return self.complete(of, &open, &end);
-        }
-        if of.early.remove(&id).is_some() {
-            of.orphans += 1;
-        }
-        // The oldest gives way: its START is the least likely to come.
-        if of.early.len() >= MAX_EARLY && of.early.pop_front().is_some() {
-            of.orphans += 1;
-        }
-        of.early.insert(id, end);
-    }
-
-    /// Counts a span whose both ends are there. `end.arrived`: when the later of them came.
-    fn complete(&mut self, of: &mut SourceSpans, open: &OpenSpan, end: &EarlyEnd) {
-        let nanos = end.ended.as_nanos() - open.began.as_nanos();
-        if nanos < 0 {
-            of.backwards += 1;
-        }
-        let slice = self.slice(end.arrived);
-        let Some((inst, span)) = open.name.and_then(|name| Some((name, self.by_inst.get_mut(&name)?))) else {
-            self.untold += 1;
-            return;
-        };
-        let nanos = u64::try_from(nanos.max(0)).unwrap_or(u64::MAX);
-        if let Some(bucket) = span.ended(nanos, end.failed, slice)
-            && let Some(id) = bucket_inst(inst, bucket)
-            && let Some(name) = self.names.name(inst)
-        {
-            // Made of the span's own instance and name, so that it is as new and as lasting as that.
-            let _ = self.buckets.add_as(id, &format!("{name}/{}", coarse_name(bucket)));
+    fn give_up_unseen(&mut self, name: Option<Inst>) {
+        if let Some(figures) = self.figures(name) {
+            figures.unfinished += 1;
         }
     }
 
@@ -368,37 +404,22 @@ impl Spans {
         }
         Some(inst)
     }
-
-    /// Whether a parameter of an END says that the span has failed.
-    fn is_failure(&self, param: PackedParam<'_>) -> bool {
-        if param.pmid == WellKnown::Severity.pmid(self.domain) {
-            let grave = &severity::WORDS[..=3];
-            return param.text().and_then(severity::from_word).is_some_and(|word| grave.contains(&word));
-        }
-        if self.status.contains(&param.pmid) {
-            return param.text().is_some_and(|text| text.eq_ignore_ascii_case(b"error"));
-        }
-        const INTEGERS: std::ops::RangeInclusive<u32> =
-            ValueType::I32.code() as u32..=ValueType::U64.code() as u32;
-        self.error.contains(&param.pmid)
-            && match param.text() {
-                Some(text) => text.eq_ignore_ascii_case(b"true"),
-                None => INTEGERS.contains(&param.value_type) && param.bytes.iter().any(|byte| *byte != 0),
-            }
-    }
 }
 
-fn give_up(by_inst: &mut FxHashMap<Inst, Span>, name: Option<Inst>) {
-    if let Some(span) = name.and_then(|name| by_inst.get_mut(&name)) {
-        span.active -= 1;
-        span.unfinished += 1;
-    }
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn give_up_unseen(by_inst: &mut FxHashMap<Inst, Span>, name: Option<Inst>) {
-    if let Some(span) = name.and_then(|name| by_inst.get_mut(&name)) {
-        span.unfinished += 1;
+/// How many nanoseconds are between two times; `None` if the second is before the first.
+fn between(began: Timestamp, ended: Timestamp) -> Option<u64> {
+    if ended < began {
+        return None;
     }
+    let seconds = ended.sec.checked_sub(began.sec).and_then(|seconds| seconds.checked_mul(1_000_000_000));
+    // More than what fits is as much as does.
+    let nanos =
+        seconds.and_then(|seconds| seconds.checked_add(i64::from(ended.nsec) - i64::from(began.nsec)));
+    Some(nanos.map_or(u64::MAX, i64::cast_unsigned))
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
 //! The open spans of one source.
 
-use std::time::Instant;
+use rustc_hash::FxHashMap;
 
-use hashlink::LinkedHashMap;
-use rustc_hash::{FxBuildHasher, FxHashMap};
-
+use super::arrivals::Arrivals;
 use pcp_model::{Inst, Timestamp};
 
 /// The spans of one source. Ids are hashes with a key of this process.
@@ -18,32 +16,32 @@ pub struct SourceSpans {
     pub backwards: u64,
     /// Instances of names as events have them, so that a name is tidied and looked up once.
     pub(super) spellings: FxHashMap<Box<[u8]>, Inst>,
-    /// By id, in the order in which they began.
-    pub(super) open: LinkedHashMap<u64, OpenSpan, FxBuildHasher>,
+    /// By id, in the order in which their STARTs came.
+    pub(super) open: Arrivals<OpenSpan>,
     /// ENDs that wait for their START, by id, in the order in which they came.
-    pub(super) early: LinkedHashMap<u64, EarlyEnd, FxBuildHasher>,
+    pub(super) early: Arrivals<EarlyEnd>,
 }
 
 /// A span that has begun.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct OpenSpan {
     /// The instance of its name, if it has one.
     pub name: Option<Inst>,
     /// The time of its START.
     pub began: Timestamp,
-    /// When its START came.
-    pub arrived: Instant,
+    /// When its START came, in nanoseconds since the agent's.
+    pub arrived: u64,
 }
 
 /// An END, before its START has come or together with it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct EarlyEnd {
     /// Its time.
     pub ended: Timestamp,
     /// It says that the span has failed.
     pub failed: bool,
-    /// When it came.
-    pub arrived: Instant,
+    /// When it came, in nanoseconds since the agent's start.
+    pub arrived: u64,
 }
 
 /// Where the spans of each source are: with the source itself.

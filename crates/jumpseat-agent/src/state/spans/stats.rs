@@ -1,6 +1,6 @@
 //! The figures of one span name.
 
-use super::buckets::{COARSE, FINE, coarse, fine, middle};
+use super::buckets::{COARSE, FINE, buckets, middle};
 use pcp_model::Inst;
 
 /// The window of recent figures has so many slices, of which the oldest goes at a time.
@@ -25,15 +25,21 @@ pub struct Span {
     pub unfinished: u64,
     /// Ended spans by coarse bucket.
     pub histogram: Box<[u64; COARSE]>,
-    slices: Vec<Slice>,
+    slices: [Slice; SLICES as usize],
+    /// Ended spans by fine bucket, slice after slice: those that there has been something in, or in one behind them.
+    counts: Vec<[u32; FINE]>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Slice {
     /// Which slice of time it is.
     number: u64,
     longest: u64,
-    counts: Box<[u32; FINE]>,
+}
+
+impl Slice {
+    /// Of a time that was never.
+    const NONE: Slice = Slice { number: u64::MAX, longest: 0 };
 }
 
 impl Span {
@@ -48,8 +54,16 @@ impl Span {
             active: 0,
             unfinished: 0,
             histogram: Box::new([0; COARSE]),
-            slices: Vec::new(),
+            slices: [Slice::NONE; SLICES as usize],
+            counts: Vec::new(),
         }
+    }
+
+    /// One that was active is not any longer.
+    #[inline]
+    pub(super) fn closed(&mut self) {
+        // A name may have given its place to this one while a span of it was open.
+        self.active = self.active.saturating_sub(1);
     }
 
     /// Counts a span that has ended. `now` is the number of the current slice of time. Gives its coarse bucket if
@@ -59,36 +73,40 @@ impl Span {
         self.errors += u64::from(failed);
         // A counter wraps; 584 years of durations are a defect of a sender's clock.
         self.time = self.time.wrapping_add(nanos);
-        let bucket = fine(nanos);
+        let (bucket, coarse) = buckets(nanos);
         let at = (now % SLICES) as usize;
-        // Slices take the most memory of a span: those of a name that is seldom used are made when they are needed.
-        while self.slices.len() <= at {
-            // Of a time that was never.
-            self.slices.push(Slice { number: u64::MAX, longest: 0, counts: Box::new([0; FINE]) });
+        if self.slices[at].number != now {
+            self.begin_slice(at, now);
         }
-        let slice = &mut self.slices[at];
-        if slice.number != now {
-            (slice.number, slice.longest) = (now, 0);
-            slice.counts.fill(0);
-        }
+        let (slice, counts) = (&mut self.slices[at], &mut self.counts[at]);
         slice.longest = slice.longest.max(nanos);
-        slice.counts[bucket] = slice.counts[bucket].saturating_add(1);
-        let coarse = coarse(bucket);
+        counts[bucket] = counts[bucket].saturating_add(1);
         self.histogram[coarse] += 1;
         (self.histogram[coarse] == 1).then_some(coarse)
     }
 
+    #[cold]
+    fn begin_slice(&mut self, at: usize, now: u64) {
+        // They take the most memory of a span: those of a name that is seldom used are made when they are needed.
+        if self.counts.len() <= at {
+            self.counts.reserve_exact(at + 1 - self.counts.len());
+            self.counts.resize(at + 1, [0; FINE]);
+        }
+        self.slices[at] = Slice { number: now, longest: 0 };
+        self.counts[at].fill(0);
+    }
+
     /// The longest duration in the window.
     pub fn longest(&self, now: u64) -> Option<u64> {
-        self.recent(now).map(|slice| slice.longest).max()
+        self.recent(now).map(|(slice, _)| slice.longest).max()
     }
 
     /// The duration that this part of the spans in the window do not exceed, to 5 %.
     pub fn quantile(&self, part: f64, now: u64) -> Option<u64> {
         let longest = self.longest(now)?;
         let mut counts = [0_u64; FINE];
-        for slice in self.recent(now) {
-            counts.iter_mut().zip(slice.counts.iter()).for_each(|(sum, count)| *sum += u64::from(*count));
+        for (_, of_slice) in self.recent(now) {
+            counts.iter_mut().zip(of_slice).for_each(|(sum, count)| *sum += u64::from(*count));
         }
         let total: u64 = counts.iter().sum();
         let rank = ((part * total as f64).ceil() as u64).clamp(1, total.max(1));
@@ -100,8 +118,9 @@ impl Span {
         bucket.map(|bucket| if bucket == FINE - 1 { longest } else { middle(bucket).min(longest) })
     }
 
-    fn recent(&self, now: u64) -> impl Iterator<Item = &Slice> {
-        self.slices.iter().filter(move |slice| slice.number <= now && now - slice.number < SLICES)
+    fn recent(&self, now: u64) -> impl Iterator<Item = (&Slice, &[u32; FINE])> {
+        let made = self.slices.iter().zip(&self.counts);
+        made.filter(move |(slice, _)| slice.number <= now && now - slice.number < SLICES)
     }
 }
 

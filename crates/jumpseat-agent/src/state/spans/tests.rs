@@ -30,7 +30,7 @@ fn bench() -> Bench {
 }
 
 use pcp_event::Param;
-use pcp_model::Timestamp;
+use pcp_model::{Pmid, Timestamp, ValueType};
 
 type Mark<'a> = (EventFlags, i64, u64, Option<&'a str>, &'a [(Pmid, Param<'a>)]);
 
