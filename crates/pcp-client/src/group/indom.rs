@@ -113,7 +113,7 @@ fn fill_rows<const FROM: i32>(
     if !values.iter().map(|(inst, _)| inst).is_sorted() {
         order.sort_unstable_by_key(|&at| inst_at(at));
     }
-    let path = conversion.to_double();
+    let path = conversion.double_path();
     let mut guess = 0;
     for &at in &*order {
         if num == max {

@@ -102,7 +102,7 @@ fn fill_as<const FROM: i32>(
     values: &MetricValues<'_>,
     now: &ValuesRef<'_>,
 ) {
-    let path = conversion.to_double();
+    let path = conversion.double_path();
     for item in items {
         if item.keep && now.is_empty() {
             continue;

@@ -140,7 +140,7 @@ impl ValueConversion {
     }
 
     /// The way to an output in double precision, if each number has one.
-    pub(super) fn to_double(&self) -> Option<DoublePath<'_>> {
+    pub(super) fn double_path(&self) -> Option<DoublePath<'_>> {
         let (rate, convert) = match &self.path {
             ConversionPath::Plain => (false, None),
             ConversionPath::Double { rate, convert: None, .. } => (*rate, None),

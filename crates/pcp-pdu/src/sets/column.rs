@@ -10,8 +10,8 @@ impl ValuesRef<'_> {
     /// their order. Otherwise nothing is appended, and the answer is false: they are to be read one by one.
     pub fn read_into(&self, ids: &mut Vec<Inst>, out: NumbersMut<'_>) -> bool {
         let read = match out {
-            NumbersMut::I32(out) => self.words(|word| i32::from_be_bytes(word), out),
-            NumbersMut::U32(out) => self.words(|word| u32::from_be_bytes(word), out),
+            NumbersMut::I32(out) => self.words(i32::from_be_bytes, out),
+            NumbersMut::U32(out) => self.words(u32::from_be_bytes, out),
             NumbersMut::I64(out) => self.blocks::<12, _>(ValueType::I64, i64::from_be_bytes, out),
             NumbersMut::U64(out) => self.blocks::<12, _>(ValueType::U64, u64::from_be_bytes, out),
             NumbersMut::Double(out) => self.blocks::<12, _>(ValueType::Double, f64::from_be_bytes, out),
