@@ -110,7 +110,7 @@ fn derived_values_come_as_columns_to_who_takes_them() {
         values.map(|(at, &inst)| (inst, column.values.get(at).unwrap())).collect::<Vec<_>>()
     };
     for (at, column) in &columns {
-        assert_eq!(Ok(values(column)), numbers(&fetched, *at, ValueType::I32));
+        assert_eq!(Ok(values(column)), numbers(&fetched, *at, ValueType::U32));
     }
 }
 

@@ -114,7 +114,8 @@ impl Stream {
     ) -> usize {
         let (mut at, before) = (0, self.reached(sink));
         let seam = self.seam(before);
-        // All lines at once, as one by one it takes as long as to parse them: when there is one.
+        // All whole lines at once, as one by one it takes as long as to parse them: when there is one.
+        let lines = lines_of(input.bytes);
         let mut are_texts = None;
         while !sink.lanes.is_stuck()
             && let Some(piece) = match &format.join {
@@ -122,7 +123,8 @@ impl Stream {
                 Some(join) => self.splitter.next_record(input.bytes, &mut at, join, seam),
             }
         {
-            let is_text = *are_texts.get_or_insert_with(|| is_text(lines_of(input.bytes)));
+            // What was cut off a line that goes on may lie behind them.
+            let is_text = at <= lines.len() && *are_texts.get_or_insert_with(|| is_text(lines));
             let read = Read { arrived: input.arrived, number: self.behind(at), is_text };
             self.piece(piece, read, format, sink, place);
         }
@@ -305,9 +307,9 @@ impl Stream {
     }
 }
 
-/// The bytes up to the last newline.
+/// The bytes up to the last newline, and it.
 fn lines_of(bytes: &[u8]) -> &[u8] {
-    memrchr(b'\n', bytes).map_or(&[], |end| &bytes[..end])
+    memrchr(b'\n', bytes).map_or(&[], |end| &bytes[..=end])
 }
 
 /// What is left of a cut line without the half character at its end, if there is one.

@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 
-use super::chunk::{Chunk, Loss};
+use super::chunk::{Chunk, Loss, memory_of};
 use pcp_model::Timestamp;
 
 /// Records of a log that are kept elsewhere: on disk.
@@ -50,6 +50,27 @@ pub struct Stretch {
     pub records: Vec<u8>,
     /// The offset behind each record, ascending; the last is the length of `records`.
     pub ends: Vec<u32>,
+}
+
+impl Stretch {
+    /// All of it if it takes so much memory at most; else as many of its newest records as that holds, up to `count`.
+    pub(super) fn newest(self, count: usize, memory: usize) -> Stretch {
+        let Stretch { first, lost, records, ends, .. } = &self;
+        let takes = |bytes: usize, records: usize| memory_of(bytes, records, usize::from(*lost > 0));
+        if takes(records.capacity(), ends.capacity()) <= memory {
+            return self;
+        }
+        let begins = std::iter::once(0).chain(ends.iter().map(|end| *end as usize)).zip(0..=ends.len());
+        let kept = begins.filter(|(_, dropped)| ends.len() - dropped <= count);
+        let kept =
+            kept.filter(|(begin, dropped)| takes(records.len() - begin, ends.len() - dropped) <= memory);
+        kept.take(1).fold(Stretch::default(), |_, (begin, dropped)| Stretch {
+            first: first + lost + dropped as u64,
+            records: records[begin..].to_vec(),
+            ends: ends[dropped..].iter().map(|end| end - begin as u32).collect(),
+            ..Stretch::default()
+        })
+    }
 }
 
 /// The history of a log, and the stretch of it that was read last.
@@ -115,5 +136,32 @@ pub(super) fn chunk_of(stretch: Stretch) -> Chunk {
     match lost {
         0 => Chunk::new(first, records, ends),
         count => Chunk::with_loss(Loss { seq: first, index: 0, count, time: lost_time }, records, ends),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_of_the_newest_are_kept_as_there_is_memory_for() {
+        let stretch = Stretch {
+            first: 100,
+            lost: 5,
+            lost_time: Timestamp::new(1, 0),
+            records: (0..10).flat_map(|record| [record; 30]).collect(),
+            ends: (1..=10).map(|record| 30 * record).collect(),
+        };
+        let all = memory_of(300, 10, 1);
+        assert_eq!(stretch.clone().newest(0, all), stretch);
+        let three = Stretch {
+            first: 112,
+            records: [[7; 30], [8; 30], [9; 30]].concat(),
+            ends: vec![30, 60, 90],
+            ..Stretch::default()
+        };
+        assert_eq!(stretch.clone().newest(3, all - 1), three);
+        assert_eq!(stretch.clone().newest(9, memory_of(90, 3, 1)), three);
+        assert_eq!(stretch.newest(9, 0).ends, []);
     }
 }

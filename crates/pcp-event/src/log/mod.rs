@@ -181,7 +181,9 @@ impl EventLog {
         history: Box<dyn History>,
     ) -> EventLog {
         let mut log = EventLog { next_seq: next, recalled: Recalled::new(history), ..EventLog::new(config) };
-        let newest = newest.map(history::chunk_of);
+        // As much of it as `recent` shows, if there is no memory for more yet.
+        let newest =
+            newest.map(|newest| history::chunk_of(newest.newest(log.config.recent, log.config.budget)));
         if let Some(chunk) = newest.filter(|chunk| chunk.end() == next && chunk.memory() <= log.config.budget)
         {
             log.records += chunk.len();
