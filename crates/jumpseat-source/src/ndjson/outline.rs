@@ -154,3 +154,252 @@ impl Outline {
         self.members.get(id.0 as usize).map(|member| &member.memo)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pcp_model::Timestamp;
+    use proptest::prelude::*;
+
+    use super::super::{Dialect, Protocol, parse_as};
+    use super::*;
+    use crate::event::{Event, Limits, Refusal};
+
+    /// The protocol, with nothing foreseen.
+    struct Unforeseen;
+
+    impl Dialect for Unforeseen {
+        fn meaning(&self, name: &[u8], top: bool) -> Meaning {
+            Protocol.meaning(name, top)
+        }
+
+        fn time(&self, text: &[u8], is_number: bool) -> Result<Timestamp, &'static str> {
+            Protocol.time(text, is_number)
+        }
+
+        fn must_be_time(&self, name: &[u8]) -> bool {
+            Protocol.must_be_time(name)
+        }
+    }
+
+    /// All that is in a line, without what was remembered for it.
+    fn parsed<D: Dialect>(dialect: &D, line: &[u8], cut: bool, event: &mut Event) -> Result<String, Refusal> {
+        let kind = parse_as(dialect, line, &Limits::default(), cut, event)?;
+        let mut seen = Event { outline: Outline::default(), ..event.clone() };
+        seen.fields.iter_mut().for_each(|field| field.member = None);
+        Ok(format!("{kind:?} {seen:?}"))
+    }
+
+    /// Parses a line with what `event` remembers of lines before: it is what it is without, and what is remembered with each
+    /// field is its own name's.
+    fn agrees(line: &str, cut: bool, event: &mut Event) -> Result<(), TestCaseError> {
+        let unforeseen = parsed(&Unforeseen, line.as_bytes(), cut, &mut Event::default());
+        prop_assert_eq!(parsed(&Protocol, line.as_bytes(), cut, event), unforeseen, "{}", line);
+        for field in &event.fields {
+            let Some(id) = field.member else { continue };
+            let member = &event.outline.members[id.0 as usize];
+            let name = event.text(line.as_bytes(), field.name);
+            prop_assert_eq!(&member.name[1..usize::from(member.len) - 2], name, "{}", line);
+        }
+        Ok(())
+    }
+
+    fn came(outline: &mut Outline, name: &str) -> Option<MemberId> {
+        outline.came(format!("\"{name}\":").as_bytes(), Meaning::Field)
+    }
+
+    /// The names of a line that were where they were expected.
+    fn foreseen(outline: &mut Outline, names: &[&str]) -> Vec<bool> {
+        outline.begin();
+        let one = |name: &&str| {
+            let is_foreseen = outline.expected(format!("\"{name}\":1").as_bytes(), 0).is_some();
+            if !is_foreseen {
+                came(outline, name);
+            }
+            is_foreseen
+        };
+        names.iter().map(one).collect()
+    }
+
+    #[test]
+    fn what_came_behind_a_name_last_is_expected_there() {
+        let mut outline = Outline::default();
+        assert_eq!(foreseen(&mut outline, &["a", "b", "c"]), [false; 3]);
+        assert_eq!(foreseen(&mut outline, &["a", "b", "c"]), [true; 3]);
+        // One is left out, and is back.
+        assert_eq!(foreseen(&mut outline, &["a", "c"]), [true, false]);
+        assert_eq!(foreseen(&mut outline, &["a", "b", "c"]), [true, false, true]);
+        // Another kind of line, that ends as the first does.
+        assert_eq!(foreseen(&mut outline, &["x", "b", "c"]), [false, false, true]);
+        // Twice the same.
+        assert_eq!(foreseen(&mut outline, &["x", "x", "x"]), [true, false, true]);
+    }
+
+    #[test]
+    fn names_that_begin_or_end_alike_are_others() {
+        // With quotes and colon: of one word, of two, of more, and the longest.
+        for len in [1, 4, 5, 6, 12, 13, 14, 20, MAX_NAME - 3] {
+            let name = "n".repeat(len);
+            let mut outline = Outline::default();
+            assert_eq!(foreseen(&mut outline, &[&name]), [false], "{name}");
+            for at in 0..len {
+                let mut other = name.clone();
+                other.replace_range(at..=at, "m");
+                outline.begin();
+                assert!(outline.expected(format!("\"{other}\":").as_bytes(), 0).is_none(), "{other}");
+            }
+            for line in [
+                format!("\"{name}n\":1"),
+                format!("\"{}\":1", &name[1..]),
+                format!("\"{name}\" :1"),
+                format!("\"{name}\""),
+                String::new(),
+            ] {
+                assert!(outline.expected(line.as_bytes(), 0).is_none(), "{line}");
+                assert!(outline.expected(format!("\"{name}\":").as_bytes(), 1).is_none());
+            }
+            assert!(outline.expected(format!("{{\"{name}\":").as_bytes(), 1).is_some(), "{name}");
+        }
+        assert_eq!(came(&mut Outline::default(), &"n".repeat(MAX_NAME - 2)), None, "too long");
+    }
+
+    #[test]
+    fn of_names_with_one_hash_only_the_first_is_remembered() {
+        let mut outline = Outline::default();
+        let first = came(&mut outline, "first").expect("there is room");
+        outline.by_hash.insert(FxBuildHasher.hash_one(b"\"second\":".as_slice()), first);
+        assert_eq!(foreseen(&mut outline, &["second", "first"]), [false, true]);
+        assert_eq!(came(&mut outline, "second"), None);
+        assert_eq!(came(&mut outline, "first"), Some(first));
+        assert_eq!(outline.members.len(), 1);
+    }
+
+    #[test]
+    fn too_many_names_are_forgotten_with_the_next_event() {
+        let mut outline = Outline::default();
+        for n in 0..MAX_MEMBERS {
+            outline.renew();
+            assert_eq!(came(&mut outline, &n.to_string()), Some(MemberId(n as u32)));
+        }
+        // In the event that they belong to they stay as they are.
+        assert_eq!(came(&mut outline, "one more"), None);
+        assert_eq!(came(&mut outline, "7"), Some(MemberId(7)));
+        assert!(outline.memo(MemberId(MAX_MEMBERS as u32 - 1)).is_some());
+        outline.renew();
+        assert!(
+            outline.members.is_empty() && outline.by_hash.is_empty() && outline.memo(MemberId(7)).is_none()
+        );
+        assert_eq!(foreseen(&mut outline, &["one more"]), [false]);
+        assert_eq!(foreseen(&mut outline, &["one more"]), [true]);
+    }
+
+    #[test]
+    fn lines_with_ever_new_names_are_what_they_are() {
+        let mut event = Event::default();
+        for line in 0..3 * MAX_MEMBERS / 100 {
+            let members: Vec<String> = (0..100).map(|n| format!("\"n{}\":{n}", line * 70 + n)).collect();
+            agrees(&format!("{{{}}}", members.join(",")), false, &mut event).expect("the same");
+            assert!(event.outline.members.len() <= MAX_MEMBERS);
+        }
+    }
+
+    /// A member, as it is written.
+    fn member() -> impl Strategy<Value = String> {
+        // Of all meanings; some that differ in the last byte of a word, the longest that is remembered, and one more.
+        let names = [
+            "a",
+            "b",
+            "ms",
+            "time",
+            "type",
+            "event",
+            "message",
+            "msg",
+            "severity",
+            "level",
+            "span_id",
+            "id",
+            "parent",
+            "phase",
+            "source",
+            "jumpseat",
+            "",
+            "é",
+            "a.ms",
+            r"\u0061",
+            r#"a\"b"#,
+            r"a\nb",
+            "thirteen_byte",
+            "thirteen_bytf",
+            "fourteen_bytes",
+            "fourteen_bytet",
+            "twenty_nine_bytes_are_the_end",
+            "thirty_bytes_are_not_remembered",
+        ];
+        let values = [
+            "1",
+            "-2.5",
+            "18446744073709551615",
+            "1e400",
+            "1700000000.25",
+            "1700000000",
+            r#""x""#,
+            r#""\n\u00e9""#,
+            r#""end""#,
+            r#""error""#,
+            "true",
+            "false",
+            "null",
+            "[1,{\"a\":2}]",
+            "{}",
+            r#"{"a":1,"ms":{"time":2}}"#,
+            r#""2024-01-01T00:00:00Z""#,
+            "nul",
+            "01",
+        ];
+        let colons = [":", ":", ":", ":", " :", ": ", " : "];
+        // The last values are no JSON, and rarely wanted: the line ends there.
+        let value = prop_oneof![40 => 0..values.len() - 2, 1 => values.len() - 2..values.len()];
+        (0..names.len(), 0..colons.len(), value).prop_map(move |(name, colon, value)| {
+            format!("\"{}\"{}{}", names[name], colons[colon], values[value])
+        })
+    }
+
+    /// Lines of a few kinds, in any order, their members mostly as they were.
+    fn lines() -> impl Strategy<Value = Vec<(String, bool)>> {
+        let kinds = prop::collection::vec(prop::collection::vec(member(), 0..8), 1..4);
+        kinds.prop_flat_map(|kinds| {
+            let line = (0..kinds.len(), any::<(u8, u8, u8, u8)>(), any::<bool>());
+            prop::collection::vec(line, 1..24).prop_map(move |all| {
+                let one = |(kind, (what, from, to, end), cut): (usize, (u8, u8, u8, u8), bool)| {
+                    let mut members = kinds[kind].clone();
+                    let count = members.len().max(1);
+                    let (from, to) = (usize::from(from) % count, usize::from(to) % count);
+                    match what % 8 {
+                        _ if members.is_empty() => {}
+                        0 => members.swap(from, to),
+                        1 => drop(members.remove(from)),
+                        2 => members.insert(to, members[from].clone()),
+                        _ => {}
+                    }
+                    let mut line = format!("{{{}}}", members.join([",", ", "][usize::from(what / 8 % 2)]));
+                    if what % 8 == 3 {
+                        let end = usize::from(end) % (line.len() + 1);
+                        line.truncate(line.floor_char_boundary(end));
+                    }
+                    (line, cut)
+                };
+                all.into_iter().map(one).collect()
+            })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_foreseen_changes_nothing(lines in lines()) {
+            let mut event = Event::default();
+            for (line, cut) in &lines {
+                agrees(line, *cut, &mut event)?;
+            }
+        }
+    }
+}

@@ -123,6 +123,34 @@ fn names_without_end_do_not_cost_a_look_at_all_each() {
 }
 
 #[test]
+fn what_is_remembered_with_a_name_is_asked_again_with_each_epoch() {
+    let config = RegistryConfig { max_fields: FIRST_FREE + 1, ..config(None) };
+    let (registry, _definitions) = open(&config);
+    let mut cache = FieldCache::new(Arc::clone(&registry));
+    let [old, new] = [FieldMemo::default(), FieldMemo::default()];
+    let mut field = |memo: &FieldMemo, name: &str, value_type| {
+        cache.kept_field(memo, name.as_bytes(), value_type, Taker::Trusted)
+    };
+    let FieldRef::Own(first) = field(&old, "old", ValueType::I64) else { panic!("there is a place") };
+    for _ in 0..2 {
+        assert_eq!(field(&old, "old", ValueType::I64), FieldRef::Own(first));
+        assert_eq!(field(&old, "old", ValueType::Double), FieldRef::Folded, "another type is another field");
+        assert_eq!(field(&new, "new", ValueType::I64), FieldRef::Folded, "there is no place");
+    }
+    // It is used once more, which keeps it its place.
+    rest(&registry);
+    registry.tick();
+    assert_eq!(field(&old, "old", ValueType::I64), FieldRef::Own(first));
+    assert_eq!(field(&new, "new", ValueType::I64), FieldRef::Folded);
+    rest(&registry);
+    registry.tick();
+    let FieldRef::Own(second) = field(&new, "new", ValueType::I64) else { panic!("nobody uses the other") };
+    assert_ne!(first, second);
+    assert_eq!(field(&new, "new", ValueType::I64), FieldRef::Own(second));
+    assert_eq!(field(&old, "old", ValueType::I64), FieldRef::Folded, "it has given its place");
+}
+
+#[test]
 fn types_spans_and_fields_full_of_junk_recover() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut config = config(Some(dir.path()));
