@@ -194,6 +194,7 @@ impl Machine {
     /// A new fetch begins: shared values are computed afresh.
     pub(crate) fn begin(&mut self) {
         self.fetch += 1;
+        self.pool.begin();
     }
 
     /// Evaluates a definition with the values of this fetch.
