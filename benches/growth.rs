@@ -6,6 +6,7 @@
 mod common;
 
 use std::fmt::Write;
+use std::thread::sleep;
 use std::time::Duration;
 
 use common::agent::Served;
@@ -16,6 +17,8 @@ use jumpseat::model::{Value, ValueSet};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_jumpseat");
 const EVENTS: u64 = 300_000;
+/// The agent gives back what its start has needed two seconds behind it: memory is compared from then on.
+const SETTLED: Duration = Duration::from_secs(3);
 const CLIENTS: usize = 1000;
 /// Times that each client reads in a round.
 const READS: usize = 10;
@@ -46,19 +49,20 @@ fn main() {
 fn events(what: &str, few: u64, many: u64, line: impl Fn(u64, u64) -> String) {
     let count = EVENTS / if is_quick() { 10 } else { 1 };
     let data = [few, many].map(|kinds| (0..count).map(|n| line(n, kinds)).collect::<String>());
-    let mut resident = [0; 2];
-    let mut run = |which: usize| -> Duration {
+    // The processor time of an agent for them, and what memory it has then.
+    let run = |data: &str, settled: Duration| -> (Duration, u64) {
         let dir = tempfile::tempdir().expect("a directory");
         let agent = Served::start(AGENT, dir.path(), "[log]\ndir = \"memory\"");
+        sleep(settled);
         // Once to make the names, which is a matter of their number.
-        agent.feed(data[which].as_bytes(), count);
+        agent.feed(data.as_bytes(), count);
         let before = agent.cpu();
-        agent.feed(data[which].as_bytes(), count);
-        resident[which] = resident_kib(agent.pid());
-        agent.cpu() - before
+        agent.feed(data.as_bytes(), count);
+        (agent.cpu() - before, resident_kib(agent.pid()))
     };
-    let run = std::cell::RefCell::new(&mut run);
-    let [small, large] = race(rounds(10), [&mut || run.borrow_mut()(0), &mut || run.borrow_mut()(1)]);
+    let cpu = |which: usize| run(&data[which], Duration::ZERO).0;
+    let [small, large] = race(rounds(10), [&mut || cpu(0), &mut || cpu(1)]);
+    let resident = [0, 1].map(|which| run(&data[which], SETTLED).1);
     let each = |times: &Times| Figure::nanos(times, count as f64, "ns an event");
     Row::new(format!("an event, {many} {what}, CPU of the agent"), each(&large))
         .peer(format!("{few}"), each(&small))
@@ -77,6 +81,7 @@ fn clients() {
     let lines: String =
         (0..CLIENTS).map(|n| format!("{{\"type\":\"t{n}\",\"message\":\"GET /\"}}\n")).collect();
     agent.feed(lines.as_bytes(), CLIENTS as u64);
+    sleep(SETTLED);
     let idle = resident_kib(agent.pid());
     let mut readers: Vec<(Context, EventReader)> = (0..CLIENTS)
         .map(|n| {

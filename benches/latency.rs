@@ -26,6 +26,7 @@ fn main() {
     let dir = tempfile::tempdir().expect("a directory");
     let agent = Served::start(AGENT, dir.path(), "");
     let mut client = Client::new(&agent);
+    let mut at_rest = None;
     for (load, portion) in
         [("at rest", None), ("with 100,000 events/s", Some(PORTION)), ("under a flood", Some(usize::MAX))]
     {
@@ -33,17 +34,29 @@ fn main() {
         std::thread::sleep(Duration::from_millis(200));
         let times = common::rounds(TIMES);
         percentiles(&format!("from sending an event to fetching it, {load}"), client.arrivals(times));
-        percentiles(&format!("answer to a fetch of eight metrics, {load}"), client.fetches(times));
+        let what = format!("answer to a fetch of eight metrics, {load}");
+        let [_, p99, _] = percentiles(&what, client.fetches(times));
+        if portion == Some(usize::MAX) {
+            Row::new(format!("{what}, p99"), micros(p99))
+                .peer("at rest", micros(at_rest.unwrap_or(p99)))
+                .print();
+        }
+        at_rest = at_rest.or(Some(p99));
     }
 }
 
 /// A row each for the middle, the 99th of a hundred and the 999th of a thousand.
-fn percentiles(what: &str, mut times: Vec<Duration>) {
+fn percentiles(what: &str, mut times: Vec<Duration>) -> [Duration; 3] {
     times.sort_unstable();
-    for (name, per_mille) in [("p50", 500), ("p99", 990), ("p99.9", 999)] {
+    [("p50", 500), ("p99", 990), ("p99.9", 999)].map(|(name, per_mille)| {
         let time = times[(times.len() - 1) * per_mille / 1000];
-        Row::new(format!("{what}, {name}"), Figure::cost(time.as_secs_f64() * 1e6, "us")).print();
-    }
+        Row::new(format!("{what}, {name}"), micros(time)).print();
+        time
+    })
+}
+
+fn micros(time: Duration) -> Figure {
+    Figure::cost(time.as_secs_f64() * 1e6, "us")
 }
 
 /// A PCP client, and a sender whose events it looks for.

@@ -1,21 +1,31 @@
 //! `jumpseat record` against pmlogger, of the same metrics of the same pmcd, at the same interval and as often: processor time of
-//! the program, and the size of its archive. First a thousand values and more of PCP's sample agent, then event records of jumpseat.
+//! the program, and the size of its archive. First a thousand values and more of PCP's sample agent, then event records of jumpseat
+//! with the position in them, which `jumpseat record` adds of itself and pmlogger is told to.
+//!
+//! Times count only if both archives have the same metrics, each in as many samples, and nearly as many event records, of which
+//! none was missed.
 //!
 //! Needs PCP installed; `./test` does that.
 
 mod common;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use byteorder::BigEndian;
 use common::clock::children_cpu;
 use common::{Figure, Goal, Row, Times, race, rounds};
+use jumpseat::archive::{Archive, Step};
+use jumpseat::event::{ArrayKind, ArrayReader};
+use jumpseat::model::ValueType;
+use jumpseat::pdu::{ValueRef, ValuesRef};
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../tests/seat/mod.rs"]
 mod seat;
@@ -24,8 +34,8 @@ use seat::{Seat, Transport};
 use support::{AgentSpec, PrivatePmcd};
 
 const SAMPLES: usize = 100;
-/// Events a second, in portions of a millisecond.
-const PORTION: usize = 5;
+/// Events a millisecond.
+const RATE: usize = 5;
 /// Of pmlogger's time, at most.
 const GOAL: f64 = 3.0;
 
@@ -46,17 +56,18 @@ fn main() {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| send(&seat.socket(), &ended));
-        record(&pmcd, "event records, 5,000 a second", &["jumpseat.event.records".to_owned()]);
+        let names = ["jumpseat.event.records", "jumpseat.event.position"].map(str::to_owned);
+        record(&pmcd, "event records, 5,000 a second", &names);
         ended.store(true, Ordering::Relaxed);
     });
 }
 
-/// Sends events until it is time to end.
+/// Sends events, as many as are due by the clock, until it is time to end.
 fn send(socket: &Path, ended: &AtomicBool) {
     let mut stream = UnixStream::connect(socket).expect("it listens");
-    let mut number = 0;
+    let (start, mut number) = (Instant::now(), 0);
     while !ended.load(Ordering::Relaxed) {
-        for _ in 0..PORTION {
+        while number < start.elapsed().as_millis() as usize * RATE {
             number += 1;
             writeln!(
                 stream,
@@ -68,9 +79,71 @@ fn send(socket: &Path, ended: &AtomicBool) {
     }
 }
 
+/// What an archive has of a metric.
+#[derive(Debug, Default)]
+struct Content {
+    /// Records in which it has values.
+    samples: usize,
+    /// Event records in all of these.
+    events: usize,
+}
+
+/// What an archive has of the metrics with these names, and those below them.
+fn contents(base: &Path, names: &[String]) -> BTreeMap<String, Content> {
+    let mut archive = Archive::open(base.to_str().expect("a path of ours")).expect("it was just written");
+    let is_wanted = |name: &str| {
+        let below = |wanted: &String| name.strip_prefix(wanted.as_str());
+        names.iter().filter_map(below).any(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let (mut all, mut at) = (BTreeMap::<String, Content>::new(), archive.first());
+    while let Some(Step::Record(place, after)) = archive.next(at).expect("it is sound") {
+        at = after;
+        let mut found = Vec::new();
+        for set in archive.record(place).expect("it is sound").sets() {
+            if let Some(values) = set.values.ok().filter(|values| values.iter().next().is_some()) {
+                found.push((set.pmid, events(values)));
+            }
+        }
+        for (pmid, events) in found {
+            let events = match archive.desc(pmid).map(|desc| desc.value_type) {
+                Ok(ValueType::Event) => events.expect("nothing was missed"),
+                _ => 0,
+            };
+            for name in archive.names_of(pmid).into_iter().filter(|name| is_wanted(name)) {
+                let content = all.entry(name).or_default();
+                content.samples += 1;
+                content.events += events;
+            }
+        }
+    }
+    all
+}
+
+/// How many event records there are in values; `None` if some were missed, or values are no arrays.
+fn events(values: ValuesRef<'_>) -> Option<usize> {
+    let each = values.iter().map(|(_, value)| {
+        let ValueRef::Block(block) = value else { return None };
+        let array = ArrayReader::<BigEndian>::new(ArrayKind::Event, block).ok()?;
+        array.records().all(|record| record.missed().is_none()).then(|| array.records().count())
+    });
+    each.sum()
+}
+
+/// Makes sure that two archives are of the same things.
+fn compare(ours: &BTreeMap<String, Content>, theirs: &BTreeMap<String, Content>) {
+    assert!(!ours.is_empty() && ours.keys().eq(theirs.keys()), "{ours:?}, pmlogger {theirs:?}");
+    for ((name, ours), theirs) in ours.iter().zip(theirs.values()) {
+        let events = ours.events.max(theirs.events);
+        let alike =
+            ours.samples.abs_diff(theirs.samples) <= 1 && ours.events.abs_diff(theirs.events) <= events / 10;
+        assert!(alike, "{name}: {ours:?}, pmlogger {theirs:?}");
+    }
+}
+
 fn record(pmcd: &PrivatePmcd, what: &str, names: &[String]) {
     let dir = tempfile::tempdir().expect("a directory");
     let (sizes, turn) = (RefCell::new([0; 2]), RefCell::new(0));
+    let found = RefCell::new([BTreeMap::new(), BTreeMap::new()]);
     let host = pmcd.inet();
     let config = dir.path().join("config");
     fs::write(&config, format!("log mandatory on 20 msec {{\n{}\n}}\n", names.join("\n")))
@@ -106,6 +179,11 @@ fn record(pmcd: &PrivatePmcd, what: &str, names: &[String]) {
             files.filter(|file| file.file_name().to_str().is_some_and(|file| file.starts_with(&name)));
         sizes.borrow_mut()[which] =
             of_archive.filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum();
+        found.borrow_mut()[which] = contents(&base, names);
+        if which == 1 {
+            let [ours, theirs] = &*found.borrow();
+            compare(ours, theirs);
+        }
         took
     };
     let [ours, theirs] = race(rounds(10), [&mut || run(0), &mut || run(1)]);
@@ -114,7 +192,14 @@ fn record(pmcd: &PrivatePmcd, what: &str, names: &[String]) {
         .peer("pmlogger", ms(&theirs))
         .goal(Goal::Ratio(GOAL))
         .print();
-    let bytes = |which: usize| Figure::cost(sizes.borrow()[which] as f64, "B");
+    // Where events come, as many are in an archive as came while it was written.
+    let bytes = |which: usize| {
+        let size = sizes.borrow()[which] as f64;
+        match found.borrow()[which].values().map(|content| content.events).sum::<usize>() {
+            0 => Figure::cost(size, "B"),
+            events => Figure::cost(size / events as f64, "B a record"),
+        }
+    };
     Row::new(format!("the archive of {what}"), bytes(0))
         .peer("pmlogger's", bytes(1))
         .goal(Goal::Ratio(1.0))
