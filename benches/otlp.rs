@@ -1,14 +1,16 @@
-//! OTLP over HTTP at the agent as it runs (`jumpseat serve`, span metrics on, its log on disk as by default): processor time of all its
-//! threads for a span, by the system's account. One connection; requests of 512 spans each, as the SDKs send them.
+//! OTLP at the agent as it runs (`jumpseat serve`, span metrics on, its log on disk as by default): processor time of all its
+//! threads for a span, by the system's account. One connection; requests of 512 spans each, as the SDKs send them: over HTTP as
+//! protobuf, plain and compressed, and as JSON; over gRPC. Once with the log in memory, which shows what the files cost.
 //!
 //! Against it, in the same run: `prost` decoding the same requests into the official types of `opentelemetry-proto`, without socket,
 //! HTTP or records; that is the least any collector does whose decoder is generated.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jumpseat::client::group::{FetchGroup, Scale};
@@ -18,6 +20,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, Key
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use prost::Message;
+use serde_json::json;
 
 mod common;
 use common::agent::Served;
@@ -27,6 +30,8 @@ use common::{Figure, Goal, Row, Times, race, rounds};
 const AGENT: &str = env!("CARGO_BIN_EXE_jumpseat");
 /// Spans a second on one core.
 const GOAL: f64 = 1_200_000.0;
+/// What gRPC calls to send spans.
+const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 /// Spans in a request, and requests.
 const SPANS: u64 = 512;
 const REQUESTS: u64 = 400;
@@ -36,7 +41,7 @@ fn attribute(key: &str, value: Value) -> KeyValue {
 }
 
 /// A request of an HTTP server's spans, about 250 bytes each, that began at `now`.
-fn request(number: u64, now: u64) -> Vec<u8> {
+fn request(number: u64, now: u64) -> ExportTraceServiceRequest {
     let text = |text: &str| Value::StringValue(text.to_owned());
     let spans = (0..SPANS).map(|n| {
         let n = number * SPANS + n;
@@ -73,29 +78,86 @@ fn request(number: u64, now: u64) -> Vec<u8> {
             ..ResourceSpans::default()
         }],
     }
-    .encode_to_vec()
+}
+
+/// The same request as JSON, as the specification maps it.
+fn json(request: &ExportTraceServiceRequest) -> Vec<u8> {
+    let hex = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let attributes = |attributes: &[KeyValue]| {
+        let all = attributes.iter().map(|KeyValue { key, value, .. }| {
+            let value = match value.as_ref().and_then(|value| value.value.as_ref()) {
+                Some(Value::StringValue(text)) => json!({ "stringValue": text }),
+                Some(Value::IntValue(number)) => json!({ "intValue": number.to_string() }),
+                other => panic!("no such values are made: {other:?}"),
+            };
+            json!({ "key": key, "value": value })
+        });
+        all.collect::<Vec<_>>()
+    };
+    let span = |span: &Span| {
+        json!({
+            "traceId": hex(&span.trace_id),
+            "spanId": hex(&span.span_id),
+            "parentSpanId": hex(&span.parent_span_id),
+            "name": span.name,
+            "kind": span.kind,
+            "startTimeUnixNano": span.start_time_unix_nano.to_string(),
+            "endTimeUnixNano": span.end_time_unix_nano.to_string(),
+            "attributes": attributes(&span.attributes),
+            "status": {},
+        })
+    };
+    let scope = |scope: &ScopeSpans| {
+        json!({
+            "scope": { "name": scope.scope.as_ref().map(|scope| &scope.name) },
+            "spans": scope.spans.iter().map(span).collect::<Vec<_>>(),
+        })
+    };
+    let resource = |resource: &ResourceSpans| {
+        let of = resource.resource.as_ref().map(|resource| attributes(&resource.attributes));
+        json!({
+            "resource": { "attributes": of },
+            "scopeSpans": resource.scope_spans.iter().map(scope).collect::<Vec<_>>(),
+        })
+    };
+    let resources: Vec<_> = request.resource_spans.iter().map(resource).collect();
+    json!({ "resourceSpans": resources }).to_string().into_bytes()
 }
 
 fn main() {
     // Of the present: those of another year would be counted as such.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-    let bodies: Vec<Vec<u8>> = (0..REQUESTS).map(|number| request(number, now)).collect();
+    let requests: Vec<_> = (0..REQUESTS).map(|number| request(number, now)).collect();
+    let bodies: Vec<Vec<u8>> = requests.iter().map(Message::encode_to_vec).collect();
     let zipped: Vec<Vec<u8>> = bodies.iter().map(|body| gzip(body)).collect();
-    let [plain, gzip, floor] = race(
+    let jsons: Vec<Vec<u8>> = requests.iter().map(json).collect();
+    drop(requests);
+    let protobuf = "Content-Type: application/x-protobuf\r\n";
+    let compressed = format!("{protobuf}Content-Encoding: gzip\r\n");
+    let [plain, memory, gzip, json, grpc, floor] = race(
         rounds(10),
-        [&mut || agent(&bodies, ""), &mut || agent(&zipped, "Content-Encoding: gzip\r\n"), &mut || {
-            prost(&bodies)
-        }],
+        [
+            &mut || agent("", |http, _| post(http, &bodies, protobuf)),
+            &mut || agent("[log]\ndir = \"memory\"\n", |http, _| post(http, &bodies, protobuf)),
+            &mut || agent("", |http, _| post(http, &zipped, &compressed)),
+            &mut || agent("", |http, _| post(http, &jsons, "Content-Type: application/json\r\n")),
+            &mut || agent("", |_, grpc| call(grpc, &bodies)),
+            &mut || prost(&bodies),
+        ],
     );
     let spans = (SPANS * REQUESTS) as f64;
     let rate = |times: &Times| Figure::rate(times, spans, "spans/s on a core");
-    let size = bodies.iter().map(Vec::len).sum::<usize>() as u64 / (SPANS * REQUESTS);
+    let each = |bodies: &[Vec<u8>]| bodies.iter().map(Vec::len).sum::<usize>() as u64 / (SPANS * REQUESTS);
+    let (size, json_size) = (each(&bodies), each(&jsons));
     let what = format!("OTLP over HTTP, {size} bytes a span, with span metrics");
-    let prost = || ("prost decoding alone", rate(&floor));
-    let (name, peer) = prost();
-    Row::new(&what, rate(&plain)).peer(name, peer).goal(Goal::AtLeast(GOAL)).print();
-    Row::new(&what, rate(&plain)).peer(name, peer).goal(Goal::Ratio(1.0)).print();
-    Row::new(format!("{what}, gzip"), rate(&gzip)).peer(name, peer).print();
+    let row =
+        |what: &str, times: &Times| Row::new(what, rate(times)).peer("prost decoding alone", rate(&floor));
+    row(&what, &plain).goal(Goal::AtLeast(GOAL)).print();
+    row(&what, &plain).goal(Goal::Ratio(1.0)).print();
+    row(&format!("{what}, log in memory"), &memory).print();
+    row(&format!("{what}, gzip"), &gzip).print();
+    row(&format!("OTLP over HTTP as JSON, {json_size} bytes a span, with span metrics"), &json).print();
+    row(&format!("OTLP over gRPC, {size} bytes a span, with span metrics"), &grpc).print();
 }
 
 fn gzip(body: &[u8]) -> Vec<u8> {
@@ -104,16 +166,17 @@ fn gzip(body: &[u8]) -> Vec<u8> {
     encoder.finish().expect("to memory")
 }
 
-/// Processor time of an agent for all requests. Its metrics say that all spans were taken in.
-fn agent(bodies: &[Vec<u8>], encoding: &str) -> Duration {
+/// Processor time of an agent for all requests, which `send` sends to one of its addresses: that for HTTP, or that for gRPC. Its
+/// metrics say that all spans were taken in.
+fn agent(config: &str, send: impl FnOnce(SocketAddr, SocketAddr)) -> Duration {
     let dir = tempfile::tempdir().expect("a directory");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    drop(listener);
-    let agent =
-        Served::start(AGENT, dir.path(), &format!("[otlp]\nlisten = \"{address}\"\npatience_ms = 1000"));
+    let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [http, grpc] = free.each_ref().map(|listener| listener.local_addr().expect("it is bound"));
+    drop(free);
+    let otlp = format!("{config}[otlp]\nlisten = \"{http}\"\ngrpc = \"{grpc}\"\npatience_ms = 1000");
+    let agent = Served::start(AGENT, dir.path(), &otlp);
     let before = agent.cpu();
-    post(TcpStream::connect(address).expect("it listens"), bodies, encoding);
+    send(http, grpc);
     // By the last answer all is handed over; whatever the agent's own thread still has to do counts.
     let mut group = FetchGroup::host(&agent.address.to_string()).expect("it listens");
     let count = group
@@ -128,14 +191,15 @@ fn agent(bodies: &[Vec<u8>], encoding: &str) -> Duration {
     agent.cpu() - before
 }
 
-fn post(mut stream: TcpStream, bodies: &[Vec<u8>], encoding: &str) {
+/// Sends all over one connection of HTTP/1.1, with these headers.
+fn post(address: SocketAddr, bodies: &[Vec<u8>], headers: &str) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
     // Head and body in two writes would wait for each other.
     stream.set_nodelay(true).expect("a TCP socket");
     let mut answer = [0; 1024];
     for body in bodies {
         let head = format!(
-            "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n{encoding}\
-             Content-Length: {}\r\n\r\n",
+            "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).expect("the server reads");
@@ -143,6 +207,51 @@ fn post(mut stream: TcpStream, bodies: &[Vec<u8>], encoding: &str) {
         let read = stream.read(&mut answer).expect("the server answers");
         assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
     }
+}
+
+/// Sends all over one connection of gRPC, one call after the other.
+fn call(address: SocketAddr, bodies: &[Vec<u8>]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
+        stream.set_nodelay(true).expect("a TCP socket");
+        let (mut client, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+        let connection = tokio::spawn(connection);
+        for body in bodies {
+            client = client.ready().await.expect("ready");
+            let request = http::Request::post(format!("http://localhost{EXPORT}"))
+                .header("content-type", "application/grpc")
+                .header("te", "trailers");
+            let request = request.body(()).expect("a request");
+            let (response, mut send) = client.send_request(request, false).expect("sent");
+            // Not compressed, and its length.
+            let mut message = vec![0];
+            message.extend_from_slice(&(body.len() as u32).to_be_bytes());
+            message.extend_from_slice(body);
+            // As much as the server lets.
+            let mut rest = Bytes::from(message);
+            while !rest.is_empty() {
+                send.reserve_capacity(rest.len());
+                let room = std::future::poll_fn(|context| send.poll_capacity(context)).await;
+                let room = room.expect("the stream is open").expect("the server reads").min(rest.len());
+                let is_last = room == rest.len();
+                send.send_data(rest.split_to(room), is_last).expect("the server reads");
+            }
+            let mut answer = response.await.expect("an answer").into_body();
+            while let Some(data) = answer.data().await {
+                let data = data.expect("an answer");
+                answer.flow_control().release_capacity(data.len()).expect("it was counted");
+            }
+            let trailers = answer.trailers().await.expect("an answer").unwrap_or_default();
+            assert_eq!(
+                trailers.get("grpc-status").map(http::HeaderValue::as_bytes),
+                Some(&b"0"[..]),
+                "{trailers:?}"
+            );
+        }
+        drop(client);
+        connection.await.expect("no panic").expect("a clean end");
+    });
 }
 
 /// Processor time of decoding all requests into the official types.

@@ -5,22 +5,29 @@
 //! parsing: a `HashMap` of open spans (with a keyed hash, too), one of names, and for each name count, time and an
 //! array of buckets.
 //!
+//! And what a span costs the agent as it runs (`jumpseat serve`), from the ingest socket to the log, all its threads: with span
+//! metrics, and against the same lines as events that are no spans.
+//!
 //! `cargo bench --bench spans`; add `-- --quick` for a tenth of the rounds.
 
 mod common;
 
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::hint::black_box;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use common::agent::Served;
 use common::{Figure, Goal, Row, Times, race, rounds, time};
 use jumpseat::agent::config::SpansConfig;
 use jumpseat::agent::{Fields, SourceSpans, Spans};
+use jumpseat::client::group::{FetchGroup, Scale};
 use jumpseat::event::{Batch, EventFlags, Param};
 use jumpseat::model::{Inst, Pmid, Timestamp};
 use jumpseat::source::registry::{SentName, WellKnown};
 use rustc_hash::FxHashMap;
 
+const AGENT: &str = env!("CARGO_BIN_EXE_jumpseat");
 const DOMAIN: u16 = 400;
 /// Spans of a round, in batches as a busy source sends them.
 const SPANS: u64 = 100_000;
@@ -57,6 +64,55 @@ fn main() {
             .print();
     }
     points();
+    served();
+}
+
+/// Lines of STARTs and ENDs to the agent, 64 spans of 100 names open at a time, against the same as POINTs.
+fn served() {
+    let texts: Vec<String> = (0..100).map(|name| format!("name{name}")).collect();
+    let marks = marks(&texts, 64);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let lines = |start: &str, end: &str| {
+        marks.iter().fold(String::new(), |mut lines, Mark { phase, id, nanos, name }| {
+            let (phase, name) = (if *phase == EventFlags::START { start } else { end }, name.unwrap_or("done"));
+            let time = now + nanos / 1_000_000_000;
+            let nanos = nanos % 1_000_000_000;
+            let _ = writeln!(
+                lines,
+                r#"{{"source":"bench","time":{time}.{nanos:09},"type":"{name}","phase":"{phase}","span_id":"{id:016x}","status":200}}"#
+            );
+            lines
+        })
+    };
+    let (spans, points) = (lines("start", "end"), lines("point", "point"));
+    let feed = |lines: &str, are_spans: bool| {
+        let dir = tempfile::tempdir().expect("a directory");
+        let agent = Served::start(AGENT, dir.path(), "");
+        let before = agent.cpu();
+        agent.feed(lines.as_bytes(), marks.len() as u64);
+        // The summary comes when all is handed over; that all of it was taken out again is what the first answer waits for.
+        let mut group = FetchGroup::host(&agent.address.to_string()).expect("it listens");
+        let count =
+            group.item::<u64>("jumpseat.source.received", Some("bench"), Scale::Instant).expect("known");
+        while {
+            group.fetch().expect("it answers");
+            group.value(count).expect("a number") < marks.len() as u64
+        } {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let took = agent.cpu() - before;
+        if are_spans {
+            let all = group.item::<u64>("jumpseat.span.count", Some("bench/name0"), Scale::Instant);
+            group.fetch().expect("it answers");
+            assert_eq!(group.value(all.expect("known")).expect("a number"), SPANS / 100);
+        }
+        took
+    };
+    let [spans, points] = race(rounds(10), [&mut || feed(&spans, true), &mut || feed(&points, false)]);
+    let each = |times: &Times| Figure::nanos(times, marks.len() as f64, "ns an event");
+    Row::new("START and END as NDJSON, from the socket to the log, with span metrics", each(&spans))
+        .peer("the same as events that are no spans", each(&points))
+        .print();
 }
 
 /// Records that are no part of a span: only their flags are looked at.
