@@ -82,7 +82,7 @@ fn main() {
         let times = race(common::rounds(20), [&mut || ours.cpu(), &mut || theirs.cpu()]);
         let [ours, theirs] = times.map(|times| Figure::time(&times, FETCHES as f64, 1e-6, "us a fetch"));
         let row = Row::new(format!("agent CPU of a fetch of {what} through pmcd"), ours);
-        let row = row.peer("pmdasample", theirs).goal(goal.map(Goal::Ratio));
+        let row = row.peer("pmdasample", theirs).goal(goal.map(Goal::Ratio)).headline();
         note.into_iter().fold(row, Row::note).print();
     }
 }

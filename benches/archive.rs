@@ -225,7 +225,11 @@ fn scan(name: &str, records: u32) {
         let [took, peer] = race(rounds(10), [ours, &mut theirs]);
         let what = format!("scan of 128 MB, {what}");
         let rate = |times: &Times| Figure::rate(times, records.into(), "records/s");
-        Row::new(what, rate(&took)).peer("pmFetchArchive", rate(&peer)).goal(goal.map(Goal::Ratio)).print();
+        Row::new(what, rate(&took))
+            .peer("pmFetchArchive", rate(&peer))
+            .goal(goal.map(Goal::Ratio))
+            .headline()
+            .print();
     }
     scale(name, records, sum);
     let mut dump = || {

@@ -114,5 +114,6 @@ fn main() {
     Row::new(format!("fetch group of {what}"), each(&ours))
         .peer("libpcp", each(&theirs))
         .goal(Goal::Ratio(4.0))
+        .headline()
         .print();
 }

@@ -169,6 +169,7 @@ fn main() {
             Row::new(format!("{what}, groups copied out"), rate(&groups))
                 .peer(with, rate(&theirs))
                 .goal(goal)
+                .headline()
                 .print();
             Row::new(format!("{what}, time and record as well"), rate(&all))
                 .peer(with, rate(&theirs))

@@ -69,7 +69,9 @@ fn events(what: &str, few: u64, many: u64, line: impl Fn(u64, u64) -> String) {
         .goal(Goal::Ratio(1.0 / GOAL))
         .print();
     let more = (resident[1] as f64 - resident[0] as f64) / (many - few) as f64;
-    Row::new(format!("resident memory for each of {many} {what}"), Figure::cost(more, "KiB")).print();
+    Row::new(format!("resident memory for each of {many} {what}"), Figure::cost(more, "KiB"))
+        .headline()
+        .print();
 }
 
 /// Clients that all read, each with a filter of its own.
@@ -125,5 +127,7 @@ fn clients() {
     .peer(format!("{few}"), each(&small, few))
     .goal(Goal::Ratio(1.0 / GOAL))
     .print();
-    Row::new(format!("resident memory for each of {CLIENTS} clients"), Figure::cost(memory, "KiB")).print();
+    Row::new(format!("resident memory for each of {CLIENTS} clients"), Figure::cost(memory, "KiB"))
+        .headline()
+        .print();
 }

@@ -57,13 +57,14 @@ fn main() {
         .peer("sonic-rs into its own value, nothing else", each(&sonic))
         .goal(Goal::AtMost(LINES_GOAL))
         .print();
-    Row::new(&what, each(&as_lines)).peer("sonic-rs", each(&sonic)).goal(Goal::Ratio(1.0)).print();
+    Row::new(&what, each(&as_lines)).peer("sonic-rs", each(&sonic)).goal(Goal::Ratio(1.0)).headline().print();
     Row::new(&what, each(&as_lines)).peer("serde_json", each(&serde)).print();
     Row::new(&what, each(&as_lines)).peer("only reading the bytes", each(&lines_read)).print();
     let what = format!("ingest, frames of {} bytes, CPU of the agent", frames.len() as u64 / EVENTS);
     Row::new(what, each(&as_frames))
         .peer("only reading the bytes", each(&frames_read))
         .goal(Goal::AtMost(FRAMES_GOAL))
+        .headline()
         .print();
 }
 

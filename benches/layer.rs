@@ -53,6 +53,7 @@ fn main() {
     Row::new(what, each(&ours_took))
         .peer("the fmt layer to /dev/null", each(&fmt_took))
         .goal(Goal::AtMost(CALL_SITE_GOAL_NS))
+        .headline()
         .print();
     Row::new(what, each(&ours_took))
         .peer("a layer that visits fields and drops them", each(&visiting_took))

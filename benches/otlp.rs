@@ -152,7 +152,7 @@ fn main() {
     let what = format!("OTLP over HTTP, {size} bytes a span, with span metrics");
     let row =
         |what: &str, times: &Times| Row::new(what, rate(times)).peer("prost decoding alone", rate(&floor));
-    row(&what, &plain).goal(Goal::AtLeast(GOAL)).print();
+    row(&what, &plain).goal(Goal::AtLeast(GOAL)).headline().print();
     row(&what, &plain).goal(Goal::Ratio(1.0)).print();
     row(&format!("{what}, log in memory"), &memory).print();
     row(&format!("{what}, gzip"), &gzip).print();

@@ -191,6 +191,7 @@ fn record(pmcd: &PrivatePmcd, what: &str, names: &[String]) {
     Row::new(format!("record {SAMPLES} samples of {what}"), ms(&ours))
         .peer("pmlogger", ms(&theirs))
         .goal(Goal::Ratio(GOAL))
+        .headline()
         .print();
     // Where events come, as many are in an archive as came while it was written.
     let bytes = |which: usize| {

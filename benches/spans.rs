@@ -61,6 +61,7 @@ fn main() {
         Row::new(format!("span metrics, {names} names, {open} open at a time"), each(&ours))
             .peer("plain maps", each(&floor))
             .goal(Goal::AtMost(GOAL_NS))
+            .headline()
             .print();
     }
     points();

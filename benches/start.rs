@@ -193,10 +193,12 @@ fn main() -> std::io::Result<()> {
         Row::new(format!("start until the first answer, {what}"), ms(&times[at]))
             .peer("pmdasample", ms(&times[2]))
             .goal(Goal::Ratio(1.0))
+            .headline()
             .print();
         Row::new(format!("resident memory when idle, {what}"), resident(at))
             .peer("pmdasample", resident(2))
             .goal(Goal::Ratio(1.0))
+            .headline()
             .print();
         Row::new(format!("of it private and written to, {what}"), private(at))
             .peer("pmdasample", private(2))

@@ -61,6 +61,7 @@ fn conditions() -> String {
         let output = Command::new(program).args(args).output().ok().filter(|output| output.status.success());
         output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
     };
+    let short = if std::env::args().any(|argument| argument == "--quick") { ", short rounds" } else { "" };
     let changed = if run("git", &["status", "--porcelain"]).is_empty() { "" } else { ", changed since" };
     let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -70,7 +71,7 @@ fn conditions() -> String {
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse::<u64>().ok());
     format!(
-        "{}, commit {}{changed}, the profile that packages have; {count} processors ({}), {} GiB, Linux {}, {}.",
+        "{}, commit {}{changed}{short}, the profile that packages have; {count} processors ({}), {} GiB, Linux {}, {}.",
         run("date", &["-u", "+%F"]),
         run("git", &["rev-parse", "--short", "HEAD"]),
         model.map_or("unknown", |(_, model)| model),

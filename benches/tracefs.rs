@@ -75,6 +75,7 @@ fn main() {
     Row::new(&what, each(&ours))
         .peer("cat trace_pipe, text of the kernel", each(&cats))
         .goal(Goal::AtMost(NANOS_GOAL))
+        .headline()
         .note(note)
         .print();
     match records.is_empty() {

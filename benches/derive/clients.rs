@@ -198,6 +198,7 @@ pub(crate) fn race(
         Row::new(format!("{what}, {form}"), rate(times))
             .peer("libpcp", rate(&theirs))
             .goal(Goal::Ratio(10.0))
+            .headline()
             .print();
     }
     let [_, ours, theirs] =

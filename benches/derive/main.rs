@@ -1,5 +1,5 @@
-//! Derived metrics against libpcp on the paths that users use: [`Context`](jumpseat::client::Context) on an archive and on a host;
-//! registering, binding and compiling many definitions; and how the cost of one grows with their number.
+//! Derived metrics against libpcp on the paths that users use: [`Context`](jumpseat::client::Context) on an archive and on a host; the agent
+//! under pmcd; registering, binding and compiling many definitions; and how the cost of one grows with their number.
 //!
 //! Definitions are all different: no two have the same pair of operands ([`workload`]). Both sides read every value they get, and
 //! all values of one fetch are compared before any time counts ([`peer`]). A time is processor time beyond that of fetching
@@ -10,6 +10,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod agent;
 mod clients;
 mod growth;
 mod host;
@@ -38,6 +39,9 @@ fn main() {
     }
     if wanted("host") {
         host::race(EXPRESSIONS, INSTANCES);
+    }
+    if wanted("agent") {
+        agent::race(EXPRESSIONS);
     }
     if wanted("register") {
         for (definitions, goal) in [(100, 5.0), (10_000, 20.0)] {

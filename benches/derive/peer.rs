@@ -44,17 +44,24 @@ impl Peer {
         peer
     }
 
-    /// Takes all definitions' values so often, and the operands' by the side of it.
+    /// Takes all definitions' values so often, and the operands' by the side of it: what the definitions take beyond those.
     pub(crate) fn run(&mut self, format: &str, operands: usize, fetches: usize) -> Taken {
         self.0.ask(&format!("operands\t{format}"));
-        let taken = |answer: String| {
-            let mut numbers = answer.split('\t').map(|number| number.parse().expect("a number"));
-            let mut next = || numbers.next().expect("three numbers");
-            let (first, steady) = (Duration::from_nanos(next()), Duration::from_nanos(next()));
-            Taken { first, steady, values: next() }
-        };
-        let derived = taken(self.0.ask(&format!("derived\t{fetches}")));
-        derived.beyond(taken(self.0.ask(&format!("operands_only\t{operands} {fetches}"))))
+        let derived = self.client(fetches);
+        derived.beyond(self.taken(&format!("operands_only\t{operands} {fetches}")))
+    }
+
+    /// Takes all definitions' values so often: all that a client takes.
+    pub(crate) fn client(&mut self, fetches: usize) -> Taken {
+        self.taken(&format!("derived\t{fetches}"))
+    }
+
+    fn taken(&mut self, command: &str) -> Taken {
+        let answer = self.0.ask(command);
+        let mut numbers = answer.split('\t').map(|number| number.parse().expect("a number"));
+        let mut next = || numbers.next().expect("three numbers");
+        let (first, steady) = (Duration::from_nanos(next()), Duration::from_nanos(next()));
+        Taken { first, steady, values: next() }
     }
 
     /// A command that answers with nanoseconds.

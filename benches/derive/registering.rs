@@ -45,5 +45,6 @@ pub(crate) fn race(archive: &Archive, definitions: usize, goal: f64) {
     Row::new(format!("register, look up, bind and compile {definitions} definitions, archive"), each(&ours))
         .peer("libpcp", each(&theirs))
         .goal(Goal::Ratio(goal))
+        .headline()
         .print();
 }
