@@ -107,15 +107,17 @@ impl Sample {
     }
 
     /// Expects the same values in the other, to the last bit where the fetches were of one time. Of those that `by_time` says are
-    /// rates, and of different times, what they come to over their time.
+    /// rates, and of different times, what they come to over their time: as exact as libpcp's times are, whose two ends are cut to
+    /// microseconds each.
     pub(crate) fn assert_same(&self, theirs: &Sample, by_time: impl Fn(usize) -> bool) {
         assert_eq!(self.sets.len(), theirs.sets.len(), "definitions");
+        let exact = 2e-6 / self.seconds.min(theirs.seconds);
         for (n, (ours, others)) in self.sets.iter().zip(&theirs.sets).enumerate() {
             assert_eq!(ours.len(), others.len(), "values of definition {n}");
             for (&(inst, a), &(other, b)) in ours.iter().zip(others) {
                 assert_eq!(inst, other, "instances of definition {n}");
                 let (a, b) = if by_time(n) { (a * self.seconds, b * theirs.seconds) } else { (a, b) };
-                let same = a == b || self.seconds != theirs.seconds && (a - b).abs() <= 1e-6 * a.abs();
+                let same = a == b || self.seconds != theirs.seconds && (a - b).abs() <= exact * a.abs();
                 assert!(same, "definition {n}, instance {inst}: {a} and {b}");
             }
         }

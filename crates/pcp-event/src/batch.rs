@@ -24,7 +24,7 @@ pub const MAX_BATCH: usize = 16 * 1024 * 1024;
 const NPARAMS: usize = ArrayKind::HighRes.flags_offset() + 4;
 
 /// Packed HIGHRES records in network byte order, in the order they were committed.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Batch {
     /// The records, and behind the last end room for more: whatever was there before.
     bytes: Vec<u8>,
@@ -54,6 +54,13 @@ pub enum RecordError {
     MissedFlag,
 }
 
+/// Without the room behind the records.
+impl Clone for Batch {
+    fn clone(&self) -> Batch {
+        Batch { bytes: self.bytes().to_vec(), ends: self.ends.clone(), ..*self }
+    }
+}
+
 impl Batch {
     /// An empty batch with room for `bytes` bytes of packed records.
     pub fn with_capacity(bytes: usize) -> Batch {
@@ -61,9 +68,7 @@ impl Batch {
     }
 
     /// An empty batch in the memory of one that was taken apart.
-    pub(super) fn of_memory(mut bytes: Vec<u8>, mut ends: Vec<u32>) -> Batch {
-        // All of it is room, as it was before.
-        bytes.resize(bytes.capacity(), 0);
+    pub(super) fn of_memory(bytes: Vec<u8>, mut ends: Vec<u32>) -> Batch {
         ends.clear();
         Batch { bytes, ends, ..Batch::default() }
     }
@@ -197,9 +202,8 @@ impl Batch {
         (self.latest, self.flags) = (None, EventFlags::default());
     }
 
-    /// The two vectors: packed records and the offset behind each.
-    pub(super) fn into_parts(mut self) -> (Vec<u8>, Vec<u32>) {
-        self.bytes.truncate(self.end());
+    /// The two vectors: packed records, with the room behind them, and the offset behind each.
+    pub(super) fn into_parts(self) -> (Vec<u8>, Vec<u32>) {
         (self.bytes, self.ends)
     }
 

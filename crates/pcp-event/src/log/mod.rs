@@ -213,21 +213,23 @@ impl EventLog {
             batch.clear();
             return batch;
         }
-        let (bytes, ends) = batch.into_parts();
+        let (mut bytes, ends) = batch.into_parts();
+        let used = ends.last().map_or(0, |&end| end as usize);
         // A batch of its own chunk costs no copy. Not a small one, as each chunk has its overhead; not one with much
         // spare room, as that would count against the budget; not a huge one, as eviction takes whole chunks.
-        let movable = bytes.len() >= self.max_copied() / 2 && bytes.len() <= self.max_moved();
-        let tight = bytes.capacity() - bytes.len() <= bytes.len() / 4;
+        let movable = used >= self.max_copied() / 2 && used <= self.max_moved();
+        let tight = bytes.capacity() - used <= used / 4;
         let needed = memory_of(bytes.capacity(), ends.capacity(), 0);
         let mut rest = Batch::default();
         if unwanted == 0 && movable && tight && self.make_room(needed) {
             self.next_seq += ends.len() as u64;
             self.records += ends.len();
             self.latest = self.latest.max(latest);
+            bytes.truncate(used);
             self.push(Chunk::new(self.next_seq - ends.len() as u64, bytes, ends));
         } else {
             let offset = unwanted.checked_sub(1).map_or(0, |last| ends[last]);
-            self.copy(&bytes, &ends[unwanted..], offset, latest);
+            self.copy(&bytes[..used], &ends[unwanted..], offset, latest);
             rest = Batch::of_memory(bytes, ends);
         }
         self.release();
