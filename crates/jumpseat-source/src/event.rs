@@ -96,7 +96,7 @@ pub struct Field {
     pub name: Text,
     /// Its value.
     pub value: Value,
-    /// Its name's place in [`Event::outline`].
+    /// Its name's place in the outline of the event.
     pub member: Option<MemberId>,
 }
 

@@ -23,7 +23,7 @@
 //! With a log on disk a batch is in a file before it is handed over, so that what a [`Lanes::flush`] has handed over survives
 //! the death of the process, and of the machine if the log is one that is synced with each batch.
 //!
-//! **Cost:** one allocation a batch, none for large ones whose memory comes back from the core ([`crate::spares`]). A record is one pass over its fields, a hash look-up each. Settings cost one
+//! **Cost:** one allocation a batch, none for large ones whose memory comes back from the core (`spares`). A record is one pass over its fields, a hash look-up each. Settings cost one
 //! relaxed load a record while there are none, and the check of the time two comparisons.
 
 mod account;
