@@ -1,11 +1,11 @@
-//! Value sets: a header's fields in the first bytes, sets and blocks in the rest. Nothing panics on unchecked sets; what
-//! was checked can be written again and says the same.
+//! Value sets: a header's fields in the first bytes, sets and blocks in the rest. Nothing panics; what is sound can be written again and
+//! says the same, and what has a layout that was learned is read as what is taken apart.
 #![no_main]
 
 use bytes::Bytes;
 use jumpseat::model::{PmError, Pmid, Timestamp, ValueType};
 use jumpseat::pdu::{
-    Fetched, Frame, HEADER_LEN, Pdu, RawValue, ResultKind, SetRef, Sets, SetsWriter, ValueRef, kind,
+    Fetched, Frame, HEADER_LEN, Layout, Pdu, RawValue, ResultKind, SetRef, SetsWriter, ValueRef, kind,
 };
 
 /// Bytes between the header of a RESULT and its sets.
@@ -13,15 +13,30 @@ const FIELDS: usize = 12;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((&[numpmid, start, bias, value_type], rest)) = data.split_first_chunk() else { return };
-    let view = |data| Sets::new(data, usize::from(start % 64), i32::from(numpmid), u32::from(bias % 8));
-    if let Some(sets) = view(rest) {
-        let unchecked = values(sets.iter(), value_type);
-        if sets.check().is_ok() {
-            assert_eq!(unchecked.len(), sets.len(), "all sets are there");
+    let numbers = (usize::from(start % 64), i32::from(numpmid), u32::from(bias % 8));
+    if let Some(mut layout) = layout(rest, numbers) {
+        let read = values(layout.sets(rest).iter(), value_type);
+        assert_eq!(read.len(), layout.sets(rest).len(), "all sets are there");
+        layout.learn(rest);
+        assert_eq!(layout.is_of(rest, numbers.1), !read.is_empty());
+        // Numbers are at the end, mostly: what has the same layout is read as if it had been taken apart.
+        let mut other = rest.to_vec();
+        other.iter_mut().rev().take(8).for_each(|byte| *byte ^= value_type);
+        if layout.is_of(&other, numbers.1) {
+            let apart = self::layout(&other, numbers).expect("what tells the layout is the same");
+            assert_eq!(values(apart.sets(&other).iter(), value_type), values(layout.sets(&other).iter(), value_type));
         }
     }
     results(i32::from(numpmid), rest, value_type);
 });
+
+/// Sets that are sound.
+fn layout(data: &[u8], (start, numpmid, bias): (usize, i32, u32)) -> Option<Layout> {
+    let mut layout = Layout::default();
+    let read = layout.read(data, start, numpmid, bias);
+    assert!(read.is_ok() || layout.sets(data).iter().next().is_none(), "no sets of what is not sound");
+    read.ok().map(|()| layout)
+}
 
 /// The metrics, and how many of their values are of a type.
 fn values<'a>(sets: impl Iterator<Item = SetRef<'a>>, value_type: u8) -> Vec<(Pmid, Result<usize, PmError>)> {

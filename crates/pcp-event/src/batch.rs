@@ -256,7 +256,7 @@ impl<'a> RecordWriter<'a> {
         }
     }
 
-    /// Adds so many parameters that are packed already, as [`put_param`] does it, under the same conditions.
+    /// Adds so many parameters that are packed already, as `put_param` does it, under the same conditions.
     #[inline]
     pub fn packed(&mut self, count: i32, params: &[u8]) {
         let at = self.start + self.len;
