@@ -56,7 +56,8 @@ impl Layout {
     }
 
     fn read_sets(&mut self, data: &[u8], start: usize, numpmid: i32) -> Result<(), SetsError> {
-        let count = count_of_sets(numpmid, data.len().saturating_sub(start));
+        let room = data.len().checked_sub(start);
+        let count = room.and_then(|room| count_of_sets(numpmid, room));
         let count = count.ok_or_else(|| SetsError::sets(start, numpmid))?;
         let (mut at, mut blocks_end) = (start, 0);
         for _ in 0..count {
@@ -238,6 +239,13 @@ mod tests {
         assert!(!learned.is_of(&longer, 7));
         learned.read(&longer, 8, 7, 0).unwrap();
         assert!(!learned.is_of(&first, 7), "what was learned is forgotten");
+    }
+
+    #[test]
+    fn no_sets_begin_behind_the_data() {
+        let mut layout = Layout::default();
+        assert_eq!(layout.read(&[0; 8], 8, 0, 0), Ok(()));
+        assert_eq!(layout.read(&[0; 8], 9, 0, 0), Err(SetsError::sets(9, 0)));
     }
 
     #[test]
