@@ -15,7 +15,8 @@
  *   profile INDOM INST ...       only these instances
  *   noprofile
  *   time FETCHES PMID ...        processor time of so many fetches in nanoseconds, and how many there were
- *   scan                         the same for pmFetchHighResArchive up to the end
+ *   sizes FETCHES PMID ...       of so many fetches, how many numbers there were, and the sum of their sizes
+ *   scan                         the same as time for pmFetchHighResArchive up to the end
  *   sum                          the same, adding up all numbers as bits, and the sum
  *
  * Built with: cc -O2 archive_oracle.c -lpcp
@@ -221,7 +222,26 @@ static unsigned long long sum_of(const pmHighResResult *result)
     return sum;
 }
 
+/* the sizes of all numbers of a result */
+static double sizes_of(const pmHighResResult *result, const int *types, long long *count)
+{
+    double sum = 0;
+
+    for (int i = 0; i < result->numpmid; i++) {
+        const pmValueSet *set = result->vset[i];
+        for (int j = 0; j < set->numval; j++) {
+            pmAtomValue atom;
+            if (pmExtractValue(set->valfmt, &set->vlist[j], types[i], &atom, PM_TYPE_DOUBLE) >= 0) {
+                sum += atom.d < 0 ? -atom.d : atom.d;
+                (*count)++;
+            }
+        }
+    }
+    return sum;
+}
+
 static unsigned int list[100000];
+static int types[100000];
 
 int main(void)
 {
@@ -350,6 +370,22 @@ int main(void)
                 pmFreeHighResResult(got);
             }
             printf("%lld %d\n", now() - start, done);
+        } else if (strcmp(line, "sizes") == 0) {
+            int metrics = numbers(rest, list, 100000) - 1;
+            long long count = 0;
+            double sum = 0;
+            for (int i = 0; i < metrics; i++) {
+                pmDesc desc;
+                types[i] = pmLookupDesc(list[i + 1], &desc) < 0 ? PM_TYPE_UNKNOWN : desc.type;
+            }
+            for (unsigned int i = 0; i < list[0]; i++) {
+                pmHighResResult *got;
+                if (pmFetchHighRes(metrics, &list[1], &got) < 0)
+                    break;
+                sum += sizes_of(got, types, &count);
+                pmFreeHighResResult(got);
+            }
+            printf("%lld %.17g\n", count, sum);
         } else if (strcmp(line, "scan") == 0 || strcmp(line, "sum") == 0) {
             pmHighResResult *got;
             int summing = line[1] == 'u';

@@ -184,12 +184,20 @@ impl Rule {
                 (if value < TWO_63 { value as i64 } else { i64::MIN }) as u64
             }
             ValueType::U64 => {
-                if after >= before {
-                    (0.5 + before as f64 + part((after - before) as f64)) as u64
-                } else if self.options.wrap {
-                    before.wrapping_add((0.5 + part(after.wrapping_sub(before) as f64)) as u64)
-                } else {
-                    (0.5 + before as f64 - part((before - after) as f64)) as u64
+                if self.options.wrap && after < before {
+                    return before.wrapping_add((0.5 + part(after.wrapping_sub(before) as f64)) as u64);
+                }
+                // As signed numbers, which is exact near 2^64 and goes the shorter way, unless that would be another way up, or out
+                // of their range.
+                let diff = after.wrapping_sub(before) as i64;
+                let value = 0.5 + before as i64 as f64 + part(diff as f64);
+                if (after < before || diff >= 0) && value >= -TWO_63 {
+                    return if value < TWO_63 { value as i64 as u64 } else { value as u64 };
+                }
+                let unsigned = before as f64 + 0.5;
+                match after >= before {
+                    true => (unsigned + part((after - before) as f64)) as u64,
+                    false => (unsigned - part((before - after) as f64)) as u64,
                 }
             }
             ValueType::Float => {
@@ -282,6 +290,27 @@ mod tests {
         let doubles = counter(ValueType::Double);
         assert_eq!(f64::from_bits(at(&doubles, 2.5, 1_f64.to_bits(), 4_f64.to_bits())), 1.75);
         assert_eq!(at(&rule(ValueType::U32, Semantics::Counter, true), 5.0, 4_294_967_290, 10), 2);
+    }
+
+    #[test]
+    fn u64_counters_near_their_ends() {
+        let u64s = rule(ValueType::U64, Semantics::Counter, false);
+        let between = |before, after| [2.5, 5.0, 7.5].map(|now| at(&u64s, now, before, after));
+        // What pmval 6.0.3 and 6.3.8 print: 17 below 2^64, over the wrap, above 2^53, falling.
+        assert_eq!(between(u64::MAX - 16, u64::MAX - 8), [u64::MAX - 13, u64::MAX - 11, u64::MAX - 9]);
+        assert_eq!(between(u64::MAX - 8, 3), [u64::MAX - 4, u64::MAX - 1, 0]);
+        let high = 1_u64 << 53;
+        assert_eq!(between(high + 1, high + 4), [high, high + 2, high + 2]);
+        let falls = [893_964_526_033_043_456, 598_978_750_440_275_968, 303_992_974_847_508_480];
+        assert_eq!(between((1 << 60) + (1 << 55) + 13, high + 1), falls);
+        let (half, quarter) = (1_u64 << 63, 1_u64 << 62);
+        assert_eq!(between(half - 9, half + 4), [half; 3]);
+        assert_eq!(between(half - 6, u64::MAX - 7), [1, 2, 3].map(|part| half + part * (quarter >> 1)));
+        // Up by more than 2^63, and down by as much, where they print numbers of another sign, and 2^63.
+        assert_eq!(between(4, half + quarter), [1, 2, 3].map(|part| part * (quarter - (quarter >> 2))));
+        assert_eq!(between(half + 1001, 1001)[1], quarter);
+        let wraps = rule(ValueType::U64, Semantics::Counter, true);
+        assert_eq!(at(&wraps, 5.0, u64::MAX - 8, 3), u64::MAX - 2);
     }
 
     #[test]

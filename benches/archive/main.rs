@@ -1,0 +1,100 @@
+//! Archives against libpcp and PCP's tools: reading all of one from front to back, interpolated values of 50 metrics at 10,000 times
+//! and of archives of real machines with gaps in them, and, of an archive of 1 GB, one sample near its end and the tools that
+//! people use on it. One of these alone: `scan`, `interpolate`, `gaps`, `large`, `tools`.
+//!
+//! The archives are made here ([`made`]), in the directory for temporary files, which needs 3 GB; those of real machines are of PCP's
+//! own test suite. Times are processor times.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod gaps;
+mod interpolate;
+mod made;
+mod scan;
+mod tools;
+
+use std::process::Command;
+use std::time::Duration;
+
+use common::{Figure, Goal, Row};
+use jumpseat::archive::{Archive, Replay, ReplayMode};
+use jumpseat::model::{Pmid, Profile, Timestamp};
+use jumpseat::pdu::Fetched;
+use made::{METRICS, desc};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::time::{ClockId, clock_gettime};
+
+const ORACLE: &str = "tests/c/archive_oracle.c";
+const SMALL: u64 = 128 << 20;
+const LARGE: u64 = 1 << 30;
+/// Of libpcp's time.
+const GOAL: f64 = 3.0;
+const GOAL_CPU_MS: f64 = 50.0;
+const GOAL_KIB: f64 = 64.0 * 1024.0;
+
+fn main() {
+    if let Some(base) = std::env::args().skip_while(|arg| arg != "--near-the-end").nth(1) {
+        return near_the_end(&base);
+    }
+    let part = |name: &str| {
+        let mut named = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).peekable();
+        named.peek().is_none() || named.any(|arg| arg == name)
+    };
+    let dir = tempfile::tempdir().expect("a directory can be made");
+    let (small, records) = made::make(&dir.path().join("small"), SMALL);
+    if part("scan") {
+        scan::scan(&small, records);
+    }
+    if part("interpolate") {
+        interpolate::interpolate(&small, records);
+    }
+    if part("gaps") {
+        gaps::interpolate();
+    }
+    if !part("large") && !part("tools") {
+        return;
+    }
+    let (large, records) = made::make(&dir.path().join("large"), LARGE);
+    if part("large") {
+        let program = std::env::current_exe().expect("a program has a path");
+        let output = Command::new(program).args(["--near-the-end", &large]).output();
+        let output = output.expect("it is this program");
+        print!("{records} records, {}", String::from_utf8_lossy(&output.stdout));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    if part("tools") {
+        tools::run(dir.path(), &large, records);
+    }
+}
+
+/// Processor time of this process.
+fn cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).expect("processes have a clock")
+}
+
+/// What the oracle says: how long it took, and for how many.
+fn answer(line: &str, count: u32) -> Duration {
+    let (nanos, done) = line.split_once(' ').expect("a time and a number");
+    assert_eq!(done.parse(), Ok(count));
+    Duration::from_nanos(nanos.parse().expect("a number of nanoseconds"))
+}
+
+/// In a process of its own: opens an archive and reads the record that was current ten seconds before its end.
+fn near_the_end(name: &str) {
+    let mut replay = Replay::new(Archive::open(name).expect("it was written before"));
+    let end = replay.archive_mut().end().expect("it is sound");
+    let pmids: Vec<Pmid> = (0..METRICS).map(|n| desc(n).pmid).collect();
+    let mut out = Fetched::new();
+    replay.set_mode(ReplayMode::Forward, Some(Timestamp::new(end.sec - 10, 0)));
+    replay.fetch(&pmids, &Profile::default(), &mut out).expect("there is a record");
+    assert_eq!(out.timestamp.sec, end.sec - 10);
+    let cpu = cpu();
+    let kib = getrusage(UsageWho::RUSAGE_SELF).expect("every process has them").max_rss() as u64;
+    let what = "a sample near the end of 1 GB";
+    Row::new(what, Figure::cost(cpu.as_secs_f64() * 1000.0, "ms of CPU"))
+        .goal(Goal::AtMost(GOAL_CPU_MS))
+        .print();
+    Row::new(format!("{what}, resident memory"), Figure::cost(kib as f64, "KiB"))
+        .goal(Goal::AtMost(GOAL_KIB))
+        .print();
+}

@@ -1,0 +1,102 @@
+//! The tools that people use on a large archive, next to PCP's: processor time of each program, from its start to its end.
+//!
+//! What both print is compared byte by byte, and what both copy value by value, before a time counts.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+#[allow(dead_code, reason = "tests use the rest")]
+#[path = "../../tests/seat/mod.rs"]
+mod seat;
+
+use seat::JUMPSEAT;
+
+use crate::common::clock::children_cpu;
+use crate::common::{Figure, Goal, Row, Times, race, rounds};
+use crate::made::METRICS;
+use crate::scan::{numbers, read_all};
+
+/// Of PCP's time, at most.
+const GOAL: f64 = 3.0;
+/// Metrics that are taken out of the archive.
+const TAKEN: u32 = 20;
+
+pub(crate) fn run(dir: &Path, name: &str, records: u32) {
+    let metric = "bench.m6";
+    print("val", "pmval", &["-a", name, "-t", "1min", metric], "val -t 1min of one metric over all of 1 GB");
+    print("val", "pmval", &["-U", name, metric], "val -U of one metric over all of 1 GB");
+    print("info", "pminfo", &["-f", "-a", name], "info -f of 200 metrics of 1 GB");
+    print("info", "pminfo", &["-f", "-O", "-10sec", "-a", name], "info -f near the end of 1 GB");
+    let some: Vec<String> = (0..TAKEN).map(|n| format!("bench.m{}", n * METRICS / TAKEN)).collect();
+    copy(dir, name, records, Some(&some), &format!("record -U, {TAKEN} of {METRICS} metrics out of 1 GB"));
+    copy(dir, name, records, None, "record -U, a copy of 1 GB");
+}
+
+/// What a program prints, and its processor time.
+fn output(command: &mut Command) -> (Vec<u8>, Duration) {
+    let before = children_cpu();
+    let output = command.env("PCP_DERIVED_CONFIG", "").output().expect("it is installed");
+    let took = children_cpu() - before;
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    (output.stdout, took)
+}
+
+/// A tool that prints against PCP's, both with the same arguments.
+fn print(tool: &str, peer: &str, args: &[&str], what: &str) {
+    let text = RefCell::new(None);
+    let run = |command: &mut Command| {
+        let (printed, took) = output(command.args(args));
+        assert!(!printed.is_empty());
+        let mut text = text.borrow_mut();
+        let first = text.get_or_insert_with(|| printed.clone());
+        assert!(*first == printed, "{tool} and {peer} {args:?} print the same");
+        took
+    };
+    let ours = &mut || run(Command::new(JUMPSEAT).arg(tool));
+    let [ours, theirs] = race(rounds(10), [ours, &mut || run(&mut Command::new(peer))]);
+    row(what, &ours, peer, &theirs);
+}
+
+/// Copies what is wanted of an archive, as it is.
+fn copy(dir: &Path, name: &str, records: u32, wanted: Option<&[String]>, what: &str) {
+    let base = dir.join("copy");
+    let config = dir.join("config");
+    fs::write(&config, wanted.unwrap_or_default().join("\n")).expect("the directory is ours");
+    let sum = RefCell::new(None);
+    let run = |command: &mut Command| {
+        let took = output(command).1;
+        // pmlogextract ends with a record of its own that says where the archive ends.
+        let copied = read_all(base.to_str().expect("a path of ours"), records, numbers);
+        let before = *sum.borrow_mut().get_or_insert(copied);
+        assert_eq!(copied, before, "{command:?}");
+        for part in fs::read_dir(dir).expect("it is ours").flatten() {
+            if part.file_name().to_str().is_some_and(|part| part.starts_with("copy.")) {
+                fs::remove_file(part.path()).expect("it is ours");
+            }
+        }
+        took
+    };
+    let all: Vec<String> = (0..METRICS).map(|n| format!("bench.m{n}")).collect();
+    let mut ours = || {
+        let mut command = Command::new(JUMPSEAT);
+        command.args(["record", "-q", "-U", "-a", name]).arg(&base).args(wanted.unwrap_or(&all));
+        run(&mut command)
+    };
+    let mut theirs = || {
+        let mut command = Command::new("pmlogextract");
+        if wanted.is_some() {
+            command.arg("-c").arg(&config);
+        }
+        run(command.arg(name).arg(&base))
+    };
+    let [ours, theirs] = race(rounds(3), [&mut ours, &mut theirs]);
+    row(what, &ours, "pmlogextract", &theirs);
+}
+
+fn row(what: &str, ours: &Times, peer: &str, theirs: &Times) {
+    let ms = |times: &Times| Figure::time(times, 1.0, 1e-3, "ms of CPU");
+    Row::new(what, ms(ours)).peer(peer, ms(theirs)).goal(Goal::Ratio(GOAL)).headline().print();
+}
