@@ -25,15 +25,17 @@ pub struct Layout {
 
 /// Bytes compared at once.
 const STRIDE: usize = 32;
+/// The same in words of this machine, which compilers make vectors of.
+type Words = [u64; STRIDE / 8];
 
 /// A part of the data whose layout was learned, within one line of the processor's cache.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Stride {
     /// Ones where the bytes tell the layout.
-    mask: [u8; STRIDE],
+    mask: Words,
     /// These bytes, and zeros in between.
-    fixed: [u8; STRIDE],
+    fixed: Words,
 }
 
 impl Layout {
@@ -91,12 +93,19 @@ impl Layout {
     pub fn learn(&mut self, data: &[u8]) {
         let Layout { heads, bias, template, learned } = self;
         template.clear();
-        template.resize(data.len().div_ceil(STRIDE), Stride { mask: [0; STRIDE], fixed: [0; STRIDE] });
+        template.resize(data.len().div_ceil(STRIDE), Stride { mask: Words::default(), fixed: Words::default() });
         // Whole words of what was checked, which is within the data. They need not be aligned.
         let mut fix = |from: usize, to: usize| {
             for (at, byte) in (from..to).zip(data.get(from..to).unwrap_or_default()) {
                 let Stride { mask, fixed } = &mut template[at / STRIDE];
-                (mask[at % STRIDE], fixed[at % STRIDE]) = (u8::MAX, *byte);
+                let (word, byte_of_word) = (at % STRIDE / 8, at % 8);
+                let put = |byte: u8| {
+                    let mut bytes = [0; 8];
+                    bytes[byte_of_word] = byte;
+                    u64::from_ne_bytes(bytes)
+                };
+                mask[word] |= put(u8::MAX);
+                fixed[word] |= put(*byte);
             }
         };
         for Head { set, .. } in heads {
@@ -161,13 +170,14 @@ fn compare(data: &[[u8; STRIDE]], template: &[Stride]) -> bool {
     // Who differs does so early, mostly; within a chunk a way out would cost more than it saves.
     const AT_ONCE: usize = 32;
     data.chunks(AT_ONCE).zip(template.chunks(AT_ONCE)).all(|(data, template)| {
-        let mut differs = [0; STRIDE];
+        let mut differs = Words::default();
         for (data, Stride { mask, fixed }) in data.iter().zip(template) {
-            for at in 0..STRIDE {
-                differs[at] |= (data[at] & mask[at]) ^ fixed[at];
+            let words = data.as_chunks::<8>().0.iter().zip(mask).zip(fixed);
+            for (differs, ((data, mask), fixed)) in differs.iter_mut().zip(words) {
+                *differs |= (u64::from_ne_bytes(*data) & mask) ^ fixed;
             }
         }
-        differs == [0; STRIDE]
+        differs == Words::default()
     })
 }
 
