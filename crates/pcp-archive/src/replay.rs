@@ -8,7 +8,7 @@ use super::interpolated::RuleOptions;
 use super::reader::{Archive, Direction, Place, RecordPlace, Step};
 use super::record::Record;
 use pcp_model::{InDom, Inst, PmError, Pmid, Profile, Timestamp};
-use pcp_pdu::{Fetched, SetRef};
+use pcp_pdu::{Fetched, SetRef, ValuesRef};
 
 /// What a fetch gives (`pmSetMode(3)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub struct Replay {
     interpolator: Interpolator,
     /// The end of the archive as it was found last; its start before it is asked for, as in the library.
     end: Timestamp,
+    /// What was asked for last, and at which place of it each metric is first.
+    asked: Vec<Pmid>,
     wanted: FxHashMap<Pmid, usize>,
 }
 
@@ -73,6 +75,7 @@ impl Replay {
             at: None,
             interpolator: Interpolator::new(start, options),
             end: start,
+            asked: Vec::new(),
             wanted: FxHashMap::default(),
         }
     }
@@ -144,36 +147,64 @@ impl Replay {
     /// # Errors
     /// [`ReplayError::End`], as often as it is asked; those of reading.
     pub fn next_record(&mut self, out: &mut Fetched) -> Result<(), ReplayError> {
+        self.next_with(out, |record, out| {
+            record.sets().for_each(|set| push_set(set.pmid, Some(set), out));
+            true
+        })
+    }
+
+    /// The same, of the next record that has the metric, and only what it has of it; marks as well.
+    ///
+    /// # Errors
+    /// As [`Replay::next_record`].
+    pub fn next_record_of(&mut self, pmid: Pmid, out: &mut Fetched) -> Result<(), ReplayError> {
+        self.next_with(out, |record, out| {
+            let set = record.sets().find(|set| set.pmid == pmid);
+            set.map(|set| push_set(pmid, Some(set), out)).is_some()
+        })
+    }
+
+    /// The next record of which `take` has taken something, or mark.
+    fn next_with(
+        &mut self,
+        out: &mut Fetched,
+        take: impl Fn(&Record<'_>, &mut Fetched) -> bool,
+    ) -> Result<(), ReplayError> {
         out.clear();
         let direction = match self.mode {
             ReplayMode::Backward => Direction::Backward,
             ReplayMode::Forward | ReplayMode::Interpolate(_) => Direction::Forward,
         };
-        let at = match self.at {
+        let mut at = match self.at {
             Some(at) => at,
             None => self.archive.seek(self.origin, direction)?,
         };
-        let step = match direction {
-            Direction::Forward => self.archive.next(at)?,
-            Direction::Backward => self.archive.previous(at)?,
-        };
-        let (time, after) = match step {
-            None => {
-                self.at = Some(at);
-                return Err(ReplayError::End);
-            }
-            Some(Step::Gap(time, after)) => (time, after),
-            Some(Step::Record(place, after)) => {
-                let record = self.archive.record(place)?;
-                for set in record.sets() {
-                    push_set(set.pmid, Some(set), |_| true, out);
+        loop {
+            let step = match direction {
+                Direction::Forward => self.archive.next(at)?,
+                Direction::Backward => self.archive.previous(at)?,
+            };
+            let (time, taken) = match step {
+                None => {
+                    self.at = Some(at);
+                    return Err(ReplayError::End);
                 }
-                (record.timestamp, after)
+                Some(Step::Gap(time, after)) => {
+                    at = after;
+                    (time, true)
+                }
+                Some(Step::Record(place, after)) => {
+                    let record = self.archive.record(place)?;
+                    at = after;
+                    (record.timestamp, take(&record, out))
+                }
+            };
+            (self.at, self.origin) = (Some(at), time);
+            if taken {
+                out.timestamp = time;
+                return Ok(());
             }
-        };
-        out.timestamp = time;
-        (self.at, self.origin) = (Some(after), time);
-        Ok(())
+        }
     }
 
     fn fetch_at_origin(
@@ -221,10 +252,13 @@ impl Replay {
         direction: Direction,
         out: &mut Fetched,
     ) -> Result<(), ReplayError> {
-        self.wanted.clear();
-        // A metric that is asked for twice has its set in both places.
-        for (number, pmid) in pmids.iter().enumerate() {
-            self.wanted.entry(*pmid).or_insert(number);
+        if self.asked != pmids {
+            self.asked = pmids.to_vec();
+            self.wanted.clear();
+            // A metric that is asked for twice has its set in both places.
+            for (number, pmid) in pmids.iter().enumerate() {
+                self.wanted.entry(*pmid).or_insert(number);
+            }
         }
         let mut at = match self.at {
             Some(at) => at,
@@ -272,47 +306,68 @@ impl Replay {
             }
         };
         let record: Record<'_> = archive.record(place)?;
-        // Where all values are computed, any record will do.
-        let any = pmids.iter().all(|pmid| pmid.is_derived());
         // Records out of order are skipped, or time would run back for who fetches.
         let passed = match direction {
             Direction::Forward => record.timestamp < *origin,
             Direction::Backward => record.timestamp > *origin,
         };
-        if passed || !(any || record.sets().any(|set| wanted.contains_key(&set.pmid))) {
+        if passed {
             return Ok(None);
         }
+        // Where all values are computed, any record will do.
+        let mut any = pmids.iter().all(|pmid| pmid.is_derived());
         let mut found: Vec<Option<SetRef<'_>>> = vec![None; pmids.len()];
         for set in record.sets() {
             if let Some(number) = wanted.get(&set.pmid) {
                 found[*number].get_or_insert(set);
+                any = true;
             }
+        }
+        if !any {
+            return Ok(None);
         }
         for (number, pmid) in pmids.iter().enumerate() {
             let set = wanted.get(pmid).and_then(|first| found[*first]);
-            let indom = indoms.get(number).copied().unwrap_or(InDom::NULL);
-            let view = profile.of(indom);
-            push_set(*pmid, set, |inst| indom == InDom::NULL || view.includes(inst), out);
+            match indoms.get(number).copied().unwrap_or(InDom::NULL) {
+                InDom::NULL => push_set(*pmid, set, out),
+                indom => {
+                    let view = profile.of(indom);
+                    push_some(*pmid, set, |inst| view.includes(inst), out);
+                }
+            }
         }
         out.timestamp = record.timestamp;
         Ok(Some(record.timestamp))
     }
 }
 
-/// Appends the values of those instances that are wanted, or why there are none; no values where there is no set.
-fn push_set(pmid: Pmid, set: Option<SetRef<'_>>, wanted: impl Fn(Inst) -> bool, out: &mut Fetched) {
+/// Appends all values, or why there are none; no values where there is no set.
+fn push_set(pmid: Pmid, set: Option<SetRef<'_>>, out: &mut Fetched) {
+    push(pmid, set, out, |values, out| out.push_all(values));
+}
+
+/// The same with the values of those instances that are wanted.
+fn push_some(pmid: Pmid, set: Option<SetRef<'_>>, wanted: impl Fn(Inst) -> bool, out: &mut Fetched) {
+    push(pmid, set, out, |values, out| {
+        values.iter().filter(|(inst, _)| wanted(*inst)).try_for_each(|(inst, value)| out.push(inst, value))
+    });
+}
+
+/// Appends what `append` takes of the values.
+fn push(
+    pmid: Pmid,
+    set: Option<SetRef<'_>>,
+    out: &mut Fetched,
+    append: impl Fn(ValuesRef<'_>, &mut Fetched) -> Result<(), PmError>,
+) {
     let values = match set.map(|set| set.values) {
         Some(Err(error)) => return out.push_error(pmid, error),
         Some(Ok(values)) => Some(values),
         None => None,
     };
     out.begin_set(pmid);
-    let mut failed = None;
-    for (inst, value) in values.iter().flat_map(|values| values.iter()).filter(|(inst, _)| wanted(*inst)) {
-        failed = failed.or(out.push(inst, value).err());
-    }
-    match failed {
-        Some(error) => out.fail_set(error),
-        None => out.end_set(),
+    match values.map_or(Ok(()), |values| append(values, out)) {
+        Err(error) => out.fail_set(error),
+        Ok(()) => out.end_set(),
     }
 }

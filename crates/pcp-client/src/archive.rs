@@ -46,6 +46,14 @@ impl ArchiveProvider {
         self.replay.set_nearest(nearest);
         self
     }
+
+    /// Unless values are interpolated.
+    fn by_record(&mut self) -> Result<&mut Replay> {
+        match self.replay.mode() {
+            ReplayMode::Interpolate(_) => Err(PmError::MODE.into()),
+            ReplayMode::Forward | ReplayMode::Backward => Ok(&mut self.replay),
+        }
+    }
 }
 
 impl Provider for ArchiveProvider {
@@ -177,10 +185,11 @@ impl Recording for ArchiveProvider {
     }
 
     fn fetch_record(&mut self, out: &mut Fetched) -> Result<()> {
-        match self.replay.mode() {
-            ReplayMode::Interpolate(_) => Err(PmError::MODE.into()),
-            ReplayMode::Forward | ReplayMode::Backward => Ok(self.replay.next_record(out)?),
-        }
+        Ok(self.by_record()?.next_record(out)?)
+    }
+
+    fn fetch_record_of(&mut self, pmid: Pmid, out: &mut Fetched) -> Result<()> {
+        Ok(self.by_record()?.next_record_of(pmid, out)?)
     }
 
     fn span(&mut self) -> Result<(Timestamp, Timestamp)> {

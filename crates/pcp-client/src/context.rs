@@ -541,6 +541,15 @@ impl Context {
         self.recording()?.fetch_record(out)
     }
 
+    /// The same of the next record that has this metric, and only what it has of it; a fraction of the time, where records are
+    /// long.
+    ///
+    /// # Errors
+    /// As [`Context::fetch_record`].
+    pub fn fetch_record_of(&mut self, pmid: Pmid, out: &mut Fetched) -> Result<()> {
+        self.recording()?.fetch_record_of(pmid, out)
+    }
+
     /// Start and end of an archive (`pmGetArchiveLabel(3)`, `pmGetArchiveEnd(3)`).
     ///
     /// # Errors

@@ -239,6 +239,12 @@ pub trait Recording {
     /// `PM_ERR_MODE` while values are interpolated, `PM_ERR_EOL`; those of reading.
     fn fetch_record(&mut self, out: &mut Fetched) -> Result<()>;
 
+    /// The next record that has this metric, with what it has of it, or the next interruption.
+    ///
+    /// # Errors
+    /// As [`Recording::fetch_record`].
+    fn fetch_record_of(&mut self, pmid: Pmid, out: &mut Fetched) -> Result<()>;
+
     /// Start and end of what is recorded (`pmGetArchiveLabel(3)`, `pmGetArchiveEnd(3)`).
     ///
     /// # Errors

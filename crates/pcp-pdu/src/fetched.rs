@@ -12,7 +12,7 @@ use super::error::StateChange;
 use super::fault::{PduError, Problem};
 use super::frame::HEADER_LEN;
 use super::result::{BODY_BIAS, ResultKind};
-use super::sets::{SetHead, SetRef, SetsError, SetsWriter, ValueRef, check_tiling};
+use super::sets::{SetHead, SetRef, SetsError, SetsWriter, ValueRef, ValuesRef, check_tiling};
 use pcp_model::{Inst, Numbers, PmError, Pmid, Timestamp, Value};
 
 /// What a fetch returned: one value set for each metric asked for, in that order.
@@ -131,6 +131,14 @@ impl Fetched {
     #[inline]
     pub fn push(&mut self, inst: Inst, value: ValueRef<'_>) -> Result<(), PmError> {
         self.appended.push(inst, value).map_err(|error| error.pm_error())
+    }
+
+    /// Appends all values of another set as they are. After an error the set has some of them.
+    ///
+    /// # Errors
+    /// As [`Fetched::push`].
+    pub fn push_all(&mut self, values: ValuesRef<'_>) -> Result<(), PmError> {
+        self.appended.push_all(values).map_err(|error| error.pm_error())
     }
 
     /// Ends the set that was begun.

@@ -108,13 +108,9 @@ fn sample_all(
 /// The next sample; of the records of an archive the next that has the metric, or the next mark, which is empty.
 fn fetch(subject: &mut Subject, by_record: bool, fetched: &mut Fetched) -> Result<(), PmError> {
     let pmid = subject.desc.pmid;
-    if !by_record {
-        return subject.context.fetch(&[pmid], fetched).map(|_| ()).map_err(|error| error.code());
-    }
-    loop {
-        subject.context.fetch_record(fetched).map_err(|error| error.code())?;
-        if fetched.is_empty() || fetched.find(pmid).is_some() {
-            return Ok(());
-        }
-    }
+    let fetched = match by_record {
+        true => subject.context.fetch_record_of(pmid, fetched),
+        false => subject.context.fetch(&[pmid], fetched).map(drop),
+    };
+    fetched.map_err(|error| error.code())
 }

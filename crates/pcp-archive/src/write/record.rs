@@ -52,7 +52,7 @@ impl RecordWriter {
             match set.values {
                 Ok(values) => {
                     self.sets.begin_set(pmid)?;
-                    values.iter().try_for_each(|(inst, value)| self.sets.push(inst, value))?;
+                    self.sets.push_all(values)?;
                     self.sets.end_set()?;
                 }
                 Err(error) => self.sets.set_error(pmid, error)?,

@@ -93,7 +93,8 @@ impl Layout {
     pub fn learn(&mut self, data: &[u8]) {
         let Layout { heads, bias, template, learned } = self;
         template.clear();
-        template.resize(data.len().div_ceil(STRIDE), Stride { mask: Words::default(), fixed: Words::default() });
+        template
+            .resize(data.len().div_ceil(STRIDE), Stride { mask: Words::default(), fixed: Words::default() });
         // Whole words of what was checked, which is within the data. They need not be aligned.
         let mut fix = |from: usize, to: usize| {
             for (at, byte) in (from..to).zip(data.get(from..to).unwrap_or_default()) {
@@ -249,6 +250,41 @@ mod tests {
         assert!(!learned.is_of(&longer, 7));
         learned.read(&longer, 8, 7, 0).unwrap();
         assert!(!learned.is_of(&first, 7), "what was learned is forgotten");
+    }
+
+    #[test]
+    fn all_values_of_a_set_are_written_as_one_by_one() {
+        let data = data(7, "long enough");
+        let mut layout = Layout::default();
+        layout.read(&data, 8, 7, 0).unwrap();
+        let found = layout.sets(&data);
+        // As the layout says they lie, and as they lie in what was written.
+        let mut written = SetsWriter::with_lead(0, usize::MAX);
+        for again in [false, true] {
+            let parts = written.parts().map(<[u8]>::to_vec);
+            let (mut at, mut sets) = (0, Vec::new());
+            while again && at < parts[0].len() {
+                let head = SetHead::read(&parts[0], at).unwrap();
+                at = head.end();
+                sets.push(head.set(&parts[0], &parts[1], 0));
+            }
+            let sets = if again { sets } else { found.iter().collect() };
+            let (mut at_once, mut each) = (written.clone(), SetsWriter::with_lead(0, usize::MAX));
+            at_once.reset();
+            for set in sets {
+                let Ok(values) = set.values else { continue };
+                [&mut at_once, &mut each].into_iter().for_each(|writer| writer.begin_set(set.pmid).unwrap());
+                at_once.push_all(values).unwrap();
+                values.iter().for_each(|(inst, value)| each.push(inst, value).unwrap());
+                [&mut at_once, &mut each].into_iter().for_each(|writer| writer.end_set().unwrap());
+            }
+            assert_eq!(at_once.parts(), each.parts());
+            assert_eq!(at_once.count(), 6);
+            written = at_once;
+        }
+        let mut little = SetsWriter::with_lead(0, 40);
+        little.begin_set(Pmid(2)).unwrap();
+        assert!(little.push_all(found.get(1).unwrap().values.unwrap()).is_err(), "three do not fit");
     }
 
     #[test]

@@ -335,7 +335,7 @@ impl<'a> Iterator for Values<'a> {
 impl ExactSizeIterator for Values<'_> {}
 
 #[inline(always)]
-fn inst_of(&[i, n, s, t, ..]: &[u8; VALUE_LEN]) -> Inst {
+pub(super) fn inst_of(&[i, n, s, t, ..]: &[u8; VALUE_LEN]) -> Inst {
     Inst::from_be_bytes([i, n, s, t])
 }
 

@@ -10,8 +10,10 @@
 
 use byteorder::{BigEndian, ByteOrder};
 
+use super::check;
 use super::column::{append, pair};
 use super::value::{block_at, block_format, block_header};
+use super::view::{Lie, ValuesRef, inst_of};
 use super::{
     BLOCK_HEADER, DPTR, INSITU, MAX_BLOCK, RawValue, SET_HEADER, SPTR, SetHead, VALUE_LEN, ValueRef, WORD,
 };
@@ -230,6 +232,38 @@ impl SetsWriter {
         }
     }
 
+    /// Adds all values of a set that was checked, as they are: what [`SetsWriter::push`] does one by one. Numbers are copied at once.
+    ///
+    /// # Errors
+    /// As [`SetsWriter::push`]. The set has some of the values then.
+    pub fn push_all(&mut self, values: ValuesRef<'_>) -> Result<(), EncodeError> {
+        let first = values.pairs.first().map(inst_of);
+        let row = match values.lie {
+            Lie::InSitu => {
+                let Some(set) = self.check_row(first, values.len(), true, 0)? else { return Ok(()) };
+                self.open_format(&set, INSITU);
+                self.head.extend_from_slice(values.pairs.as_flattened());
+                self.open = Some(OpenSet { values: set.values + values.len() as i32, ..set });
+                return Ok(());
+            }
+            Lie::Row { start, size } => values.data.get(start..start + size.bytes() * values.len()),
+            Lie::Blocks => check::row(&values).and_then(|(start, end)| values.data.get(start..end)),
+        };
+        let Some(row) = row.filter(|row| !row.is_empty()) else {
+            return values.iter().try_for_each(|(inst, value)| self.push(inst, value));
+        };
+        let size = row.len() / values.len();
+        let Some(set) = self.check_row(first, values.len(), false, size)? else { return Ok(()) };
+        self.open_format(&set, DPTR);
+        let place = self.blocks.len() / WORD;
+        append(&mut self.head, values.pairs.iter().enumerate(), |(number, old), to| {
+            *to = pair(inst_of(old), ((place + number * (size / WORD)) as u32).to_be_bytes());
+        });
+        self.blocks.extend_from_slice(row);
+        self.open = Some(OpenSet { values: set.values + values.len() as i32, ..set });
+        Ok(())
+    }
+
     /// Adds the event array that `write` appends to the block buffer: complete and in network order,
     /// header word included, as `event` packs it. If it appends nothing, there is no value.
     /// `write` must leave alone what it finds in the buffer. Its counts of records and parameters are
@@ -356,7 +390,7 @@ impl SetsWriter {
         word: impl Fn(T) -> [u8; WORD],
     ) -> Result<(), EncodeError> {
         let count = ids.len().min(values.len());
-        let Some(set) = self.check_row(ids, count, true, 0)? else { return Ok(()) };
+        let Some(set) = self.check_row(ids.first().copied(), count, true, 0)? else { return Ok(()) };
         self.open_format(&set, INSITU);
         let pairs = ids.iter().zip(values).take(count);
         append(&mut self.head, pairs, |(&inst, &value), place| *place = pair(inst, word(value)));
@@ -373,7 +407,7 @@ impl SetsWriter {
         data: impl Fn(T) -> [u8; DATA],
     ) -> Result<(), EncodeError> {
         let count = ids.len().min(values.len());
-        let Some(set) = self.check_row(ids, count, false, SIZE)? else { return Ok(()) };
+        let Some(set) = self.check_row(ids.first().copied(), count, false, SIZE)? else { return Ok(()) };
         self.open_format(&set, DPTR);
         let mut place = (self.blocks.len() / WORD) as u32;
         let places = ids[..count].iter().map(|&inst| {
@@ -392,15 +426,15 @@ impl SetsWriter {
         Ok(())
     }
 
-    /// The open set, if so many values in this format may join it, with a block of so many bytes each; `None` for no values.
+    /// The open set, if so many values in this format may join it, `first` of them the first, with a block of so many bytes each; `None` for no values.
     fn check_row(
         &self,
-        ids: &[Inst],
+        first: Option<Inst>,
         count: usize,
         in_situ: bool,
         block: usize,
     ) -> Result<Option<OpenSet>, EncodeError> {
-        let Some(&first) = ids.first().filter(|_| count > 0) else { return Ok(None) };
+        let Some(first) = first.filter(|_| count > 0) else { return Ok(None) };
         let set = self.check(first, in_situ, block, "numbers")?;
         // What came before is bounded by `max_len`, and so is the room that is left.
         let room = self.max_len - self.len() - WORD;
