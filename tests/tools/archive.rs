@@ -6,6 +6,8 @@
 //! position in its index is behind it), nanoseconds of windows (`-XX`; 6.0 has microseconds), instants that libpcp
 //! prints as `02.1000`, and archives whose damage the reader steps over.
 
+use std::io::Write;
+
 use crate::tools_support::Pair;
 use support::PrivatePmcd;
 
@@ -116,6 +118,22 @@ fn metadata_and_first_values() {
         .map(str::to_owned),
     );
     archives.finish(125);
+}
+
+/// Instances that a derived metric picks by name are those of its sample, not of the next.
+#[test]
+fn instances_by_name_of_derived_metrics() {
+    let mut archives = Archives::new();
+    let mut definitions = tempfile::NamedTempFile::new().unwrap();
+    definitions
+        .write_all(b"some = matchinst(/^m-/, sample.mirage)\nnone = matchinst(!/^m-/, sample.mirage)\n")
+        .unwrap();
+    let forms = ["-S %17:51:14.030 -s 3 -t 20msec", "-s 8 -t 50msec", "-U"].into_iter().flat_map(|form| {
+        let form = form.replace("-U", "-s 6 -U @mirage-3").replace("-t", "-a @mirage-3 -t");
+        ["some", "none"].map(|name| format!("-z --derived {} {form} {name}", definitions.path().display()))
+    });
+    archives.compare("pmval", forms);
+    archives.finish(6);
 }
 
 #[test]

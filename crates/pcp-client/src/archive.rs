@@ -90,9 +90,7 @@ impl Provider for ArchiveProvider {
 
     fn instances(&mut self, indom: InDom) -> Result<Vec<Instance>> {
         // Domains change while they are recorded: the instances are those of the place where the context is.
-        let time = self.replay.origin();
-        let instance = |(id, name): (Inst, &[u8])| Instance { id, name: text(name) };
-        Ok(self.replay.archive_mut().instances(indom, time)?.map(instance).collect())
+        self.instances_at(indom, self.replay.origin())
     }
 
     fn instance(&mut self, indom: InDom, name: &str) -> Result<Inst> {
@@ -195,6 +193,11 @@ impl Recording for ArchiveProvider {
     fn span(&mut self) -> Result<(Timestamp, Timestamp)> {
         let start = self.replay.archive().label().start;
         Ok((start, self.replay.archive_mut().end()?))
+    }
+
+    fn instances_at(&mut self, indom: InDom, time: Timestamp) -> Result<Vec<Instance>> {
+        let instance = |(id, name): (Inst, &[u8])| Instance { id, name: text(name) };
+        Ok(self.replay.archive_mut().instances(indom, time)?.map(instance).collect())
     }
 
     fn instances_ever(&mut self, indom: InDom) -> Result<Vec<Instance>> {

@@ -629,7 +629,7 @@ impl Context {
             return Ok(());
         }
         let fetch = &self.fetch;
-        let mut metrics = Metrics::new(&mut self.provider, &self.profile);
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile).at(out.timestamp);
         // As definitions stood when the fetch was prepared: what has been defined since was not asked about.
         let mut attached = self.derived.attach_as_is(&mut metrics);
         attached.begin_fetch();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::namespace::NamedProvider;
 use pcp_derive::{Column, Meta, MetricSource, OperandValues, Values};
-use pcp_model::{InDom, Inst, Instance, PmError, Pmid, Profile, Value, ValueType};
+use pcp_model::{InDom, Inst, Instance, PmError, Pmid, Profile, Timestamp, Value, ValueType};
 use pcp_pdu::{Fetched, ValueRef};
 
 /// Metadata and instances, asked of the provider when the engine needs them. Instance domains are asked for
@@ -12,18 +12,29 @@ use pcp_pdu::{Fetched, ValueRef};
 pub(super) struct Metrics<'a> {
     provider: &'a mut NamedProvider,
     profile: &'a Profile,
+    /// The time of the sample that is computed: an archive's own place has gone on.
+    sample: Option<Timestamp>,
     instances: HashMap<InDom, Vec<Instance>>,
 }
 
 impl<'a> Metrics<'a> {
     pub(crate) fn new(provider: &'a mut NamedProvider, profile: &'a Profile) -> Metrics<'a> {
-        Metrics { provider, profile, instances: HashMap::new() }
+        Metrics { provider, profile, sample: None, instances: HashMap::new() }
+    }
+
+    /// Those of the time of a sample.
+    pub(crate) fn at(self, sample: Timestamp) -> Metrics<'a> {
+        Metrics { sample: Some(sample), ..self }
     }
 
     fn of(&mut self, indom: InDom) -> Result<&[Instance], PmError> {
         // An expression may ask about one domain many times, and the domain must not change in between.
         if !self.instances.contains_key(&indom) {
-            let instances = self.provider.instances(indom).map_err(|error| error.code())?;
+            let instances = match self.sample.zip(self.provider.recording_mut()) {
+                Some((sample, recording)) => recording.instances_at(indom, sample),
+                None => self.provider.instances(indom),
+            };
+            let instances = instances.map_err(|error| error.code())?;
             self.instances.insert(indom, instances);
         }
         self.instances.get(&indom).map(Vec::as_slice).ok_or(PmError::INDOM)

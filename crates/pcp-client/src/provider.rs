@@ -251,6 +251,12 @@ pub trait Recording {
     /// An archive without a record that can be read.
     fn span(&mut self) -> Result<(Timestamp, Timestamp)>;
 
+    /// The instances that an instance domain had at a time, that of a sample for instance.
+    ///
+    /// # Errors
+    /// As [`Provider::instances`].
+    fn instances_at(&mut self, indom: InDom, time: Timestamp) -> Result<Vec<Instance>>;
+
     /// All instances that an instance domain ever had (`pmGetInDomArchive(3)`).
     ///
     /// # Errors
