@@ -154,7 +154,7 @@ fn bind_extra(op: BinaryOp, l: Units, r: Units) -> Result<u8, BrokenRule> {
         if op == BinaryOp::Star {
             return Err("Extra units not allowed for both operands of *");
         }
-        if op == BinaryOp::Slash && left.unit != right.unit {
+        if op == BinaryOp::Slash && left != right {
             return Err("Different extra units not allowed for both operands of /");
         }
         if left != right {
@@ -444,6 +444,18 @@ mod tests {
         let counter = Meta { semantics: Some(Semantics::Counter), ..Meta::scalar(ValueType::U64) };
         assert_eq!(bound(BinaryOp::Star, counter, counter), Err("Illegal operator for counters"));
         assert_eq!(bound(BinaryOp::Plus, counter, counter).unwrap().0, counter);
+    }
+
+    #[test]
+    fn extra_units_of_a_quotient_are_the_same_in_scale_too() {
+        let units = |unit, scale| Units { extra: ExtraUnit { unit, scale }.to_byte(), ..Units::NONE };
+        let (one, scaled, other) = (units(3, 1), units(3, 2), units(1, 1));
+        let different = Err("Different extra units not allowed for both operands of /");
+        assert_eq!(bind_extra(BinaryOp::Slash, one, one), Ok(0));
+        assert_eq!(bind_extra(BinaryOp::Slash, one, other), different);
+        assert_eq!(bind_extra(BinaryOp::Slash, one, scaled), different);
+        let incompatible = Err("Operands have incompatible extra units or scale");
+        assert_eq!(bind_extra(BinaryOp::Plus, one, scaled), incompatible);
     }
 
     #[test]
