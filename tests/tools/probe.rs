@@ -1,6 +1,6 @@
 //! `jumpseat probe` next to PCP's `pmprobe`, on the same collector.
 
-use crate::seat::{Seat, Transport};
+use crate::seat::{self, Seat, Transport};
 use crate::tools_support::Pair;
 use support::{AgentSpec, PrivatePmcd};
 
@@ -109,4 +109,31 @@ fn whole_trees_derived_metrics_and_events() {
         });
     }
     assert!(pair.finish() > 15);
+}
+
+/// What both say of metrics whose agent was killed just before: pmcd notices when it asks it.
+#[test]
+fn metrics_of_an_agent_that_was_killed() {
+    let said = |program: &str, words: &[&str]| {
+        let builder = PrivatePmcd::with([]);
+        let seat = Seat::in_dir(builder.dir(), "");
+        let agent = seat.agent(Transport::Pipe);
+        let pmcd = builder.agent(agent).start();
+        pmcd.wait_ready("jumpseat");
+        let pid = pmcd.value("jumpseat.self.pid").expect("it is ready");
+        pmcd.run("kill", ["-KILL", &pid]).ok();
+        let output = pmcd.run(program, words);
+        (output.status.code(), output.stdout, output.stderr)
+    };
+    for (tool, ours, words) in [
+        ("pmprobe", "probe", "-v jumpseat.event.count"),
+        ("pmprobe", "probe", "-i jumpseat.event.count"),
+        ("pminfo", "info", "-f jumpseat.self.pid"),
+        ("pminfo", "info", "-df jumpseat.self.pid"),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let theirs = said(tool, &words);
+        assert!(format!("{theirs:?}").contains("Try again"), "{theirs:?}");
+        assert_eq!(said(seat::JUMPSEAT, &[&[ours], &words[..]].concat()), theirs, "{tool} {words:?}");
+    }
 }

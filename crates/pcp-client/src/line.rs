@@ -77,10 +77,17 @@ impl Line {
     /// Makes sure that what comes next is the answer to what is put next.
     ///
     /// # Errors
-    /// Something came that nobody asked for, or the end.
+    /// Something came that nobody asked for, or the end. Of an ERROR PDU its reason: so pmcd tells a new client that an agent it
+    /// wanted to tell of it is gone.
     pub(crate) fn expect_silence(&mut self) -> Result<()> {
-        let silent = self.have.is_empty() && !self.fill()?;
-        if silent { Ok(()) } else { Err(ClientError::Unexpected) }
+        if self.have.is_empty() && !self.fill()? {
+            return Ok(());
+        }
+        let said = match self.take() {
+            Ok(Pdu::Error(error)) => error.error(),
+            _ => None,
+        };
+        Err(said.map_or(ClientError::Unexpected, ClientError::Pcp))
     }
 
     /// Puts a PDU of at most `max` bytes.
