@@ -136,6 +136,16 @@ fn instances_by_name_of_derived_metrics() {
     archives.finish(6);
 }
 
+/// A metric that is in no archive needs no record, sound or not.
+#[test]
+fn metrics_that_an_archive_does_not_have() {
+    let mut archives = Archives::new();
+    let forms = ["-O +1", "-s 2", "-t 3 -O -1"].map(|form| format!("-a @pcp-mpstat3 {form} event.missed"));
+    archives.compare("pmval", forms.clone());
+    archives.compare("pmevent", forms);
+    archives.finish(6);
+}
+
 #[test]
 fn counts_of_values() {
     let mut archives = Archives::new();

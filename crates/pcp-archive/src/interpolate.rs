@@ -146,8 +146,11 @@ impl Interpolator {
                 self.forget_last();
             }
         }
-        self.read_ahead(archive, time, now)?;
-        self.pass(now);
+        // What the archive does not have is not looked for in its records, which may be damaged.
+        if !self.metrics.is_empty() {
+            self.read_ahead(archive, time, now)?;
+            self.pass(now);
+        }
         let mut clock = Clock::new(self.start, self.direction, now);
         for pmid in pmids {
             match self.by_pmid.get(pmid) {
