@@ -1,14 +1,17 @@
 //! Contexts on real collectors over every kind of way there: sockets, ports, proxies, passwords, containers.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::client_support::{Peer, code, fetch_i32, host, patient};
+use crate::client_support::{Peer, bytes, code, fetch_i32, greet, host, patient, read_pdu};
 use jumpseat::client::{
-    ClientError, Context, Fetched, HostOptions, LabelTarget, StateChange, TextLevel, TextTarget,
+    ClientError, Context, Fetched, Found, HostOptions, LabelTarget, Lookup, StateChange, TextLevel,
+    TextTarget,
 };
 use jumpseat::model::{InDom, LabelSet, PmError, Pmid, Value, ValueSet};
+use jumpseat::pdu::{ErrorPdu, Pdu};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use support::{
     AgentSpec, Certificates, PcpEnv, PrivatePmcd, Process, free_port, is_listening, temp_dir, wait_until,
@@ -186,6 +189,31 @@ fn older_collectors_are_asked_in_their_way() {
     assert_eq!(label(&old.labels(LabelTarget::Context).unwrap()), [format!("\"{name}\"")]);
     assert_eq!(code(old.labels(LabelTarget::Domain(29))), PmError::NOLABELS);
     assert!(label(&new.labels(LabelTarget::Context).unwrap()).len() > 1);
+}
+
+/// Whatever a collector says when it is asked for the labels of the context: it is a host, and has that label.
+#[test]
+fn a_host_has_the_label_of_its_name_whatever_the_collector_says() {
+    let peer = Peer::start(|_, mut stream| {
+        greet(&mut stream);
+        while read_pdu(&mut stream).is_some() {
+            let _ = stream.write_all(&bytes(&Pdu::Error(ErrorPdu::failure(PmError::NAME))));
+        }
+    });
+    let mut context = host(&peer.spec(), &patient()).unwrap();
+    let name = context.host_name().unwrap();
+    let is_named = |sets: &[LabelSet]| {
+        let [LabelSet { labels: Ok(labels), .. }] = sets else { panic!("{sets:?}") };
+        let [label] = &labels[..] else { panic!("{labels:?}") };
+        (label.name.as_str(), label.value.as_str()) == ("hostname", &format!("\"{name}\""))
+    };
+    assert!(is_named(&context.labels(LabelTarget::Context).unwrap()));
+    let lookups = [LabelTarget::Context, LabelTarget::Domain(29)].map(Lookup::Labels);
+    let found = context.look_up_each(&lookups).unwrap();
+    assert!(
+        matches!(&found[..], [Ok(Found::Labels(sets)), Err(PmError::NAME)] if is_named(sets)),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -457,8 +485,8 @@ fn a_collector_that_cannot_is_not_asked() {
     // Refusals travel in an older number space.
     let refused = Peer::start(|_, mut stream| {
         use std::io::Write;
-        let refusal = jumpseat::pdu::ErrorPdu::refusal(PmError::CONNLIMIT);
-        let _ = stream.write_all(&crate::client_support::bytes(&jumpseat::pdu::Pdu::Error(refusal)));
+        let refusal = ErrorPdu::refusal(PmError::CONNLIMIT);
+        let _ = stream.write_all(&bytes(&Pdu::Error(refusal)));
     });
     assert_eq!(code(host(&refused.spec(), &patient())), PmError::CONNLIMIT);
 }

@@ -526,9 +526,12 @@ impl Provider for WireProvider {
         if !self.has(Features::LABELS)? {
             return self.labels_made_up(target);
         }
-        match self.look_up(Lookup::Labels(target))? {
-            Found::Labels(sets) => Ok(sets),
-            _ => self.unexpected(),
+        match self.look_up(Lookup::Labels(target)) {
+            Ok(Found::Labels(sets)) => Ok(sets),
+            Ok(_) => self.unexpected(),
+            // Whatever its labels are, it is a host.
+            Err(ClientError::Pcp(_)) if target == LabelTarget::Context => self.labels_made_up(target),
+            Err(error) => Err(error),
         }
     }
 
@@ -545,10 +548,16 @@ impl Provider for WireProvider {
         }
         let requests: Vec<Pdu> = lookups.iter().map(WireProvider::request).collect();
         let mut asked = lookups.iter();
-        self.ask_all(&requests, |provider, reply| {
+        let mut found = self.ask_all(&requests, |provider, reply| {
             let lookup = asked.next().ok_or(ClientError::Unexpected)?;
             provider::answer(reply.and_then(|reply| provider.found_in(lookup, reply)))
-        })
+        })?;
+        for (lookup, found) in lookups.iter().zip(&mut found) {
+            if let (Lookup::Labels(target @ LabelTarget::Context), Err(_)) = (lookup, &found) {
+                *found = provider::answer(self.labels_made_up(*target).map(Found::Labels))?;
+            }
+        }
+        Ok(found)
     }
 
     fn store(&mut self, sets: &[ValueSet]) -> Result<()> {
