@@ -437,7 +437,7 @@ fn connections_are_encrypted_and_collectors_prove_who_they_are() {
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = std::io::Read::read(&mut server, &mut buffer) {
             record.lock().expect("nobody panics").extend_from_slice(&buffer[..read]);
-            let _ = std::io::Write::write_all(&mut client, &buffer[..read]);
+            let _ = client.write_all(&buffer[..read]);
         }
     });
     let relayed = format!("localhost:{}", relay.address.port());
@@ -484,7 +484,6 @@ fn a_collector_that_cannot_is_not_asked() {
     assert_eq!(code(host(&with(|greeting| greeting[19] |= 0x80), &patient())), PmError::NEEDCLIENTCERT);
     // Refusals travel in an older number space.
     let refused = Peer::start(|_, mut stream| {
-        use std::io::Write;
         let refusal = ErrorPdu::refusal(PmError::CONNLIMIT);
         let _ = stream.write_all(&bytes(&Pdu::Error(refusal)));
     });
