@@ -160,7 +160,7 @@ impl Replay {
     pub fn next_record_of(&mut self, pmid: Pmid, out: &mut Fetched) -> Result<(), ReplayError> {
         self.next_with(out, |record, out| {
             let set = record.sets().find(|set| set.pmid == pmid);
-            set.map(|set| push_set(pmid, Some(set), out)).is_some()
+            set.map(|set| push_set(pmid, Some(set), out)).is_some() || record.is_mark()
         })
     }
 
