@@ -63,6 +63,12 @@ impl Archives {
         self.pair.compare_all(tool, &lines);
     }
 
+    fn with_env(&mut self, name: &str, value: &str, compare: impl FnOnce(&mut Archives)) {
+        self.pair.env_set(name, value);
+        compare(self);
+        self.pair.env_unset();
+    }
+
     fn finish(self, least: usize) {
         let cases = self.pair.finish();
         assert!(cases >= least, "only {cases} cases");
@@ -134,6 +140,30 @@ fn instances_by_name_of_derived_metrics() {
     });
     archives.compare("pmval", forms);
     archives.finish(6);
+}
+
+/// Marks that are no gaps if the environment says so: all, or those of some length.
+#[test]
+fn marks_that_are_ignored() {
+    let mut archives = Archives::new();
+    let lines: Vec<String> = [
+        ("interpmark", "disk.dev.total"),
+        ("gap", "sample.bin"),
+        ("markmerge", "sample.dynamic.counter"),
+        ("multi", "kernel.all.load"),
+        ("mark-bug", "hinv.ncpu"),
+    ]
+    .into_iter()
+    .flat_map(|(archive, metric)| {
+        ["-t 1sec", "-t 7sec -r", "-t 5sec -S 1min"].map(|form| format!("-z -a @{archive} {form} {metric}"))
+    })
+    .collect();
+    let one = "-z -a @gap -t 7sec sample.bin";
+    for value in ["", "1min", "5sec", "bad"] {
+        let lines = if value == "bad" { vec![one.to_owned()] } else { lines.clone() };
+        archives.with_env("PCP_IGNORE_MARK_RECORDS", value, |archives| archives.compare("pmval", lines));
+    }
+    archives.finish(46);
 }
 
 /// A metric that is in no archive needs no record, sound or not.

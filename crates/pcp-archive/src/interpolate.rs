@@ -18,6 +18,7 @@ use std::path::Path;
 use rustc_hash::FxHashMap;
 
 use super::error::{ArchiveError, Problem};
+use super::ignored::IgnoredMarks;
 use super::interpolated::{Bounds, Held, Moment, Rule, RuleOptions};
 use super::reader::{Archive, Direction, Place, Step};
 use super::record::Record;
@@ -32,6 +33,7 @@ const QUEUE: usize = 1 << 18;
 pub(super) struct Interpolator {
     start: Timestamp,
     options: RuleOptions,
+    ignored: IgnoredMarks,
     direction: Direction,
     metrics: Vec<Metric>,
     by_pmid: FxHashMap<Pmid, usize>,
@@ -66,6 +68,7 @@ impl Interpolator {
         Interpolator {
             start,
             options,
+            ignored: IgnoredMarks::default(),
             direction: Direction::Forward,
             metrics: Vec::new(),
             by_pmid: FxHashMap::default(),
@@ -77,8 +80,13 @@ impl Interpolator {
 
     /// Whether a reading between two is the nearer one; forgets the metrics.
     pub(crate) fn set_nearest(&mut self, nearest: bool) {
-        let options = RuleOptions { nearest, ..self.options };
-        *self = Interpolator::new(self.start, options);
+        let (options, ignored) = (RuleOptions { nearest, ..self.options }, self.ignored);
+        *self = Interpolator { ignored, ..Interpolator::new(self.start, options) };
+    }
+
+    /// Which marks are no gaps; forgets the metrics.
+    pub(crate) fn set_ignored(&mut self, ignored: IgnoredMarks) {
+        *self = Interpolator { ignored, ..Interpolator::new(self.start, self.options) };
     }
 
     /// Forgets where it is, and the values.
@@ -244,7 +252,22 @@ impl Interpolator {
         Ok(())
     }
 
-    fn step(&mut self, archive: &mut Archive, at: Place) -> Result<Option<(Step, Place)>, ArchiveError> {
+    /// The next record or mark that counts.
+    fn step(&mut self, archive: &mut Archive, mut at: Place) -> Result<Option<(Step, Place)>, ArchiveError> {
+        loop {
+            let Some((step, after)) = self.any_step(archive, at)? else { return Ok(None) };
+            let (earlier, later) = match self.direction {
+                Direction::Forward => (at, after),
+                Direction::Backward => (after, at),
+            };
+            if !self.ignored.covers(archive, &step, earlier, later)? {
+                return Ok(Some((step, after)));
+            }
+            at = after;
+        }
+    }
+
+    fn any_step(&mut self, archive: &mut Archive, at: Place) -> Result<Option<(Step, Place)>, ArchiveError> {
         let step = match self.direction {
             Direction::Forward => {
                 // Behind the last good record there may be something that is not one.
@@ -414,6 +437,16 @@ impl Interpolator {
                 Direction::Forward => archive.previous(at)?,
                 Direction::Backward => archive.next(at)?,
             };
+            if let Some(step @ (Step::Record(_, after) | Step::Gap(_, after))) = &step {
+                let (earlier, later) = match self.direction {
+                    Direction::Forward => (*after, at),
+                    Direction::Backward => (at, *after),
+                };
+                if self.ignored.covers(archive, step, earlier, later)? {
+                    at = *after;
+                    continue;
+                }
+            }
             let place = match step {
                 None => return Ok(()),
                 Some(Step::Gap(time, _)) => {

@@ -33,6 +33,7 @@
 mod error;
 mod fields;
 mod files;
+mod ignored;
 mod index;
 mod indoms;
 mod interpolate;
@@ -55,6 +56,7 @@ mod volumes;
 mod write;
 
 pub use error::{ArchiveError, Attribute, Excess, Problem};
+pub use ignored::IgnoredMarks;
 pub use index::IndexEntry;
 pub use indoms::OnDisk;
 pub use label::LogLabel;

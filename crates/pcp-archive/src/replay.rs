@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::error::ArchiveError;
+use super::ignored::IgnoredMarks;
 use super::interpolate::Interpolator;
 use super::interpolated::RuleOptions;
 use super::reader::{Archive, Direction, Place, RecordPlace, Step};
@@ -113,6 +114,11 @@ impl Replay {
     /// before. The nearer unless set.
     pub fn set_nearest(&mut self, nearest: bool) {
         self.interpolator.set_nearest(nearest);
+    }
+
+    /// Which marks values are interpolated across all the same. None unless set.
+    pub fn set_ignored_marks(&mut self, ignored: IgnoredMarks) {
+        self.interpolator.set_ignored(ignored);
     }
 
     /// Takes in what has been written since: after [`ReplayError::End`] a fetch may go on then. Whether there

@@ -5,7 +5,7 @@ use super::error::Result;
 use super::provider::{Child, ContextKind, FetchRequest, Mode, Provider, Recording};
 use super::registry::global_registry;
 use super::waiting::Waiting;
-use pcp_archive::{Archive, Replay, ReplayMode};
+use pcp_archive::{Archive, IgnoredMarks, Replay, ReplayMode};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
 use pcp_pdu::{Fetched, LabelTarget, TextLevel, TextTarget};
 
@@ -44,6 +44,13 @@ impl ArchiveProvider {
     #[must_use]
     pub fn nearest(mut self, nearest: bool) -> ArchiveProvider {
         self.replay.set_nearest(nearest);
+        self
+    }
+
+    /// Which marks values are interpolated across all the same (`PCPIntro(1)`, `PCP_IGNORE_MARK_RECORDS`).
+    #[must_use]
+    pub fn ignoring(mut self, marks: IgnoredMarks) -> ArchiveProvider {
+        self.replay.set_ignored_marks(marks);
         self
     }
 

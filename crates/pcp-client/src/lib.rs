@@ -53,6 +53,8 @@ pub use error::{ClientError, Result};
 pub use events::{EventField, EventReader, EventRecord};
 pub use namespace::{Duplicates, NameSpace, NameSpaceError};
 pub use options::{EnvWarning, HostOptions, PMCD_PORT, PMPROXY_PORT};
+#[cfg(feature = "archive")]
+pub use pcp_archive::IgnoredMarks;
 pub use provider::{Child, ContextKind, FetchRequest, Found, Lookup, Mode, Provider, Recording};
 pub use registry::{SharedRegistry, global_registry};
 pub use spec::{HostAttributes, HostPorts, HostSpec, HostSpecError, Place, Security};

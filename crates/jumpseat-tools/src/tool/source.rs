@@ -3,13 +3,16 @@
 use std::process::ExitCode;
 
 use pcp_client::{
-    ArchiveProvider, ClientError, Context, EnvWarning, HostOptions, HostSpecError, global_registry,
+    ArchiveProvider, ClientError, Context, EnvWarning, HostOptions, HostSpecError, IgnoredMarks,
+    global_registry,
 };
 use pcp_model::PmError;
+use pcp_model::time::{TimeError, parse_interval};
 
 use super::command_line::Ready;
 use super::messages::notification;
 
+const IGNORE_MARKS: &str = "PCP_IGNORE_MARK_RECORDS";
 /// The collector of this host.
 const LOCAL_COLLECTOR: &str = "local:";
 
@@ -40,6 +43,10 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
             }
             code
         })?;
+        if let Err(error) = ignored_marks() {
+            let what = format!("Warning: bad ${IGNORE_MARKS}: not in pmParseInterval(3) format:");
+            complain!("{}: {what}\n{error}", call.name);
+        }
         ready.definitions.load_defaults(call);
         return Ok(match &common.names {
             Some(names) => context.with_names(names.clone()),
@@ -72,8 +79,21 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
 /// say so in the environment.
 pub fn archive(names: &str) -> Result<Context, ClientError> {
     let prior = std::env::var("JUMPSEAT_INTERPOLATION").is_ok_and(|rule| rule == "prior");
-    let provider = ArchiveProvider::open(names)?.nearest(!prior);
+    let ignored = ignored_marks().unwrap_or_default();
+    let provider = ArchiveProvider::open(names)?.nearest(!prior).ignoring(ignored);
     Ok(Context::new(Box::new(provider), global_registry()))
+}
+
+/// Which marks in archives are no gaps, as the environment says (`PCPIntro(1)`).
+///
+/// # Errors
+/// Why that is no interval.
+fn ignored_marks() -> Result<IgnoredMarks, TimeError> {
+    match std::env::var(IGNORE_MARKS) {
+        Err(_) => Ok(IgnoredMarks::None),
+        Ok(all) if all.is_empty() => Ok(IgnoredMarks::All),
+        Ok(interval) => parse_interval(&interval).map(IgnoredMarks::UpTo),
+    }
 }
 
 /// A context, and what of the environment was ignored.
