@@ -21,7 +21,7 @@ use crate::confine::Trust;
 use crate::derived::Catalogue;
 use crate::handover::{self, Handover};
 use crate::identity::{
-    DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
+    DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES,
 };
 use crate::kinds::{self, Sources, StartError};
 use crate::logs;
@@ -31,6 +31,7 @@ use crate::restart::Restart;
 use crate::running::{Running, tables};
 use crate::sampler::Sampler;
 use crate::state::State;
+use crate::state::spans::series::{Namer, NamerError};
 use crate::state::threads::ThreadStats;
 use crate::trim::trim;
 use crate::{HELP, PMNS};
@@ -65,6 +66,15 @@ pub enum OpenError {
     /// A source.
     #[error(transparent)]
     Source(#[from] StartError),
+}
+
+impl From<NamerError> for OpenError {
+    fn from(error: NamerError) -> OpenError {
+        match error {
+            NamerError::File(error) => OpenError::Derived(error),
+            NamerError::Thread(error) => OpenError::Thread(error),
+        }
+    }
 }
 
 impl OpenError {
@@ -196,6 +206,11 @@ impl RunningAgent {
         // What is wrong with the files is in the log; an agent without derived metrics is better than none.
         server.core().state.derived.read();
 
+        if let Some(dir) = state_dir {
+            let (path, handle) = (dir.join(format!("{domain}.{SPAN_SERIES}")), server.handle());
+            let namer = Namer::on_file(&path, Arc::new(move || handle.wake()));
+            server.core().state.spans.series.name_by(namer.map_err(OpenError::from)?);
+        }
         let log_threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
         let handle = server.handle();
         let outlet = Outlet {
@@ -395,6 +410,7 @@ pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, acces
             Indom::of(SPAN_BOUNDS, |state: &State| &state.spans.bounds)
                 .refreshed_by(|state: &mut State| state.spans.refresh_bounds()),
         )
+        .indom(Indom::of(SPAN_SERIES, |state: &State| &state.spans.series.instances))
         .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
         .metrics(metrics::all(access))
         .subtree(FIELD_ROOT, FieldMetrics)

@@ -28,9 +28,10 @@ const AT_START: [(&str, &str); 14] = [
 ];
 
 /// The tables there may be several of, and the keys that each is known by.
-const LISTS: [(&str, &[&str]); 6] = [
+const LISTS: [(&str, &[&str]); 7] = [
     ("socket", &["path"]),
     ("source", &["name"]),
+    ("dimensions", &["source"]),
     ("file", &["path", "source"]),
     ("command", &["source", "run"]),
     ("journal", &["source"]),

@@ -35,6 +35,9 @@ pub(crate) const REASONS: u32 = 8;
 /// Serial of the instance domain of spans and upper bounds of durations.
 pub(crate) const SPAN_BOUNDS: u32 = 9;
 
+/// Serial of the instance domain of spans with the values of their dimensions, and of the file with their names.
+pub(crate) const SPAN_SERIES: u32 = 15;
+
 /// Clusters of derived metrics: [`ITEMS`] each.
 pub(crate) const DERIVED_CLUSTERS: RangeInclusive<u16> = 64..=127;
 /// Items of a cluster, as a PMID has room for.
@@ -69,6 +72,8 @@ pub(crate) mod label {
     pub(crate) const TYPE: &str = "type";
     /// The span that an instance is of.
     pub(crate) const SPAN: &str = "span";
+    /// An instance that stands for all that have none of their own.
+    pub(crate) const OTHER: &str = "other";
     /// The end of a bucket.
     pub(crate) const BELOW: &str = "below";
     /// The end of a bucket in seconds, a number, as Prometheus calls it; the last one's is the text `+Inf`.
@@ -110,6 +115,7 @@ pub(crate) fn indom_name(serial: u32) -> Option<&'static str> {
         SPANS => Some("per source and span"),
         SPAN_BUCKETS => Some("per source, span and duration"),
         SPAN_BOUNDS => Some("per source, span and upper bound"),
+        SPAN_SERIES => Some("per source, span and values of dimensions"),
         _ => None,
     }
 }
@@ -176,6 +182,7 @@ mod tests {
         let serials =
             [SOURCES, TYPES, STREAMS, FIELD_SERIAL, DERIVED_NAMES, SPANS, SPAN_BUCKETS, REASONS, SPAN_BOUNDS];
         assert_eq!(serials, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(SPAN_SERIES, 15);
         assert_eq!((FIELD_CLUSTER, DERIVED_CLUSTERS, ITEMS), (16, 64..=127, 1024));
         assert_eq!((REASONS_PER_SOURCE, BUCKETS_PER_SPAN), (32, 128));
         assert_eq!(derived_pmid(0), Pmid::new(0, 64, 0));
@@ -240,7 +247,7 @@ mod tests {
             "derived",
         ];
         assert_eq!(clusters, kept);
-        let indoms = [1, 2, 3, 6, 7, 8, 9].map(|serial| indom_name(serial).expect("one of ours"));
+        let indoms = [1, 2, 3, 6, 7, 8, 9, 15].map(|serial| indom_name(serial).expect("one of ours"));
         let kept = [
             "per source",
             "per source and event type",
@@ -249,6 +256,7 @@ mod tests {
             "per source, span and duration",
             "per source and reason",
             "per source, span and upper bound",
+            "per source, span and values of dimensions",
         ];
         assert_eq!(indoms, kept);
     }

@@ -124,6 +124,9 @@ fn check(config: &Config) -> Result<(), ConfigProblem> {
     for (nth, rule) in config.source.iter().enumerate() {
         rule.validate(MIN_SOURCE_BUDGET).map_err(|invalid| InvalidTable { table: "source", nth, invalid })?;
     }
+    for (nth, dimensions) in config.dimensions.iter().enumerate() {
+        dimensions.check().map_err(|invalid| InvalidTable { table: "dimensions", nth, invalid })?;
+    }
     config.access.check()?;
     config.tls.check()?;
     config.derived.check_places().map_err(|invalid| InvalidTable { table: "derived", nth: 0, invalid })?;

@@ -5,6 +5,7 @@
 
 mod confine;
 mod derived;
+mod dimensions;
 pub(crate) mod document;
 mod events;
 mod fields;
@@ -29,13 +30,14 @@ use pcp_pmda::{Access, Grants};
 
 pub use confine::ConfineConfig;
 pub use derived::{DerivedConfig, MAX_OPERANDS, SAMPLE_INTERVAL};
+pub use dimensions::{DimensionsConfig, MAX_DIMENSIONS, MIN_IDLE};
 pub use events::{EventsConfig, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET};
 pub use fields::{FieldsConfig, MAX_FIELDS};
 pub use handover::HandoverConfig;
 pub use jumpseat_source::{ByteSize, Interval};
 pub use log::{LogConfig, MIN_LOG_BUDGET, SYNC_INTERVAL, Syncing};
 pub use problem::{ConfigError, ConfigProblem, InvalidTable, Mistake, OutOfRange};
-pub use spans::{MAX_OPEN_SPANS, MAX_SPANS, SPAN_WINDOW, SpansConfig};
+pub use spans::{MAX_OPEN_SPANS, MAX_SERIES, MAX_SPANS, SPAN_WINDOW, SpansConfig};
 pub use tls::TlsConfig;
 
 pub use document::FormError;
@@ -77,6 +79,8 @@ pub struct Config {
     pub otlp: OtlpConfig,
     /// Limits of the span metrics.
     pub spans: SpansConfig,
+    /// By what spans are told apart besides their names.
+    pub dimensions: Vec<DimensionsConfig>,
     /// What is to be done with the records of single sources.
     pub source: Vec<SourceRule>,
     /// Files to follow.

@@ -131,7 +131,7 @@ impl State {
             registry,
             sources: Sources::new(Rules(config.source.clone())),
             types: EventTypes::new(),
-            spans: Spans::new(domain, config.spans.clone()),
+            spans: Spans::with_dimensions(domain, config.spans.clone(), config.dimensions.clone()),
             fields: Fields::default(),
             fields_folded: 0,
             instances_gone: 0,
@@ -169,6 +169,7 @@ impl State {
         // At least one round, for definitions that came alone.
         for _ in 0..=self.inlet.waiting() {
             if self.turn.is_over() {
+                self.spans.series.take_names();
                 return true;
             }
             let delivery = self.inlet.take(|definition| definitions.push(definition));
@@ -180,6 +181,7 @@ impl State {
                 None => break,
             }
         }
+        self.spans.series.take_names();
         false
     }
 
@@ -206,7 +208,7 @@ impl State {
             source.named = self.registry.is_named(&source.name);
         }
         self.share_budget();
-        self.spans.limits = config.spans;
+        self.spans.configure(config.spans, &config.dimensions);
     }
 
     /// Puts what clients have stored for a source into effect, on top of what the configuration says.
@@ -238,11 +240,12 @@ impl State {
 
     /// Changes whenever labels do: when a source, an event type or a stream is new, or a source reads elsewhere.
     pub(crate) fn label_generation(&self) -> u64 {
-        let instances = [&self.spans.names, &self.spans.buckets, &self.spans.bounds];
+        let spans = &self.spans;
+        let instances = [&spans.names, &spans.buckets, &spans.bounds, &spans.series.instances];
         let instances: usize = instances.map(|instances| instances.active().len()).iter().sum();
         // What has gone counts for more than what there is less now: no generation comes again.
         let named = self.sources.label_generation() + self.types.label_generation();
-        named + instances as u64 + 2 * self.instances_gone + self.streams.label_generation()
+        named + instances as u64 + 2 * (self.instances_gone + spans.series.gone) + self.streams.label_generation()
     }
 
     /// Takes in a name that the registry has announced.

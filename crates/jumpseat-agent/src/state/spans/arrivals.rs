@@ -47,6 +47,11 @@ impl<T: Copy> Arrivals<T> {
         self.places.get(self.oldest as usize).map(|place| &place.value)
     }
 
+    /// All, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.table.iter().map(|at| &self.places[*at as usize].value)
+    }
+
     /// Takes one in, as the newest. Gives the one that it takes the place of, if its id was there.
     #[inline]
     pub(super) fn insert(&mut self, id: u64, value: T) -> Option<T> {

@@ -1,0 +1,361 @@
+//! What of the ends of spans is kept besides ids and times, for sources whose spans have dimensions: the values, and the ids
+//! that exemplars show.
+//!
+//! **Bounds:** one entry for each open span and each END that waits, of a size that its values have given it: at most
+//! [`MAX_DIMENSIONS`] values of [`MAX_VALUE`] bytes. Entries are used again with their room, so that nothing is allocated for a
+//! span.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::super::fields::Fields;
+use crate::config::{DimensionsConfig, MAX_DIMENSIONS};
+use pcp_event::filter::FieldResolver;
+use pcp_event::packed::PackedParam;
+use pcp_model::text::cut;
+use pcp_model::{Inst, Pmid, ValueType};
+
+/// Longest value that is told apart from others, in bytes; what is longer is cut.
+pub(super) const MAX_VALUE: usize = 128;
+/// Longest trace or span id that an exemplar shows, in bytes; what is longer is cut.
+const MAX_ID: usize = 32;
+
+/// No entry.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What is kept of one end of a span.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Details {
+    /// The trace, as it was sent.
+    pub trace: ShownId,
+    /// The span's own id.
+    pub span: ShownId,
+    /// The rule by which the values were read: by another one they mean something else.
+    epoch: u32,
+    /// Where each value ends in `text`, plus one; 0: it has none.
+    ends: [u16; MAX_DIMENSIONS],
+    starts: [u16; MAX_DIMENSIONS],
+    text: Vec<u8>,
+}
+
+/// An id as it is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShownId {
+    bytes: [u8; MAX_ID],
+    len: u8,
+}
+
+impl ShownId {
+    #[inline]
+    fn set(&mut self, param: PackedParam<'_>) {
+        match param.text() {
+            Some(text) => {
+                let len = text.len().min(MAX_ID);
+                self.bytes[..len].copy_from_slice(&text[..len]);
+                self.len = len as u8;
+            }
+            None => {
+                let mut text = [0; MAX_ID];
+                let mut rest = &mut text[..];
+                if let Some(number) = integer(param) {
+                    let _ = write!(rest, "{number}");
+                }
+                self.len = (MAX_ID - rest.len()) as u8;
+                self.bytes = text;
+            }
+        }
+    }
+
+    /// The id; empty if there is none.
+    pub(crate) fn as_str(&self) -> &str {
+        let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
+        match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            // Cut within a character, or no text at all.
+            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+        }
+    }
+}
+
+impl Details {
+    /// Of nothing.
+    pub(super) const fn none() -> Details {
+        let id = ShownId { bytes: [0; MAX_ID], len: 0 };
+        let (ends, starts) = ([0; MAX_DIMENSIONS], [0; MAX_DIMENSIONS]);
+        Details { trace: id, span: id, epoch: 0, ends, starts, text: Vec::new() }
+    }
+
+    fn clear(&mut self, epoch: u32) {
+        (self.trace.len, self.span.len, self.epoch) = (0, 0, epoch);
+        self.ends = [0; MAX_DIMENSIONS];
+        self.text.clear();
+    }
+
+    /// The value of a dimension, if this end of the span has one.
+    #[inline]
+    fn value(&self, nth: usize) -> Option<&[u8]> {
+        let end = usize::from(self.ends[nth]).checked_sub(1)?;
+        self.text.get(usize::from(self.starts[nth])..end)
+    }
+
+    fn set(&mut self, nth: usize, param: PackedParam<'_>) {
+        let start = self.text.len();
+        match param.text() {
+            Some(text) if text.len() <= MAX_VALUE => self.text.extend_from_slice(text),
+            Some(text) => {
+                let begin = String::from_utf8_lossy(&text[..MAX_VALUE]);
+                self.text.extend_from_slice(cut(&begin, MAX_VALUE).as_bytes());
+            }
+            None => {
+                let written = match (integer(param), float(param)) {
+                    (Some(number), _) => write!(self.text, "{number}"),
+                    (None, Some(number)) => write!(self.text, "{number}"),
+                    (None, None) => Ok(()),
+                };
+                debug_assert!(written.is_ok(), "a vector takes all");
+            }
+        }
+        // A field that is there twice: the last one holds. Values of one END are at most so many, so this ends.
+        self.starts[nth] = start.min(usize::from(u16::MAX)) as u16;
+        self.ends[nth] = (self.text.len() + 1).min(usize::from(u16::MAX)) as u16;
+    }
+}
+
+/// A whole number.
+fn integer(param: PackedParam<'_>) -> Option<i128> {
+    const I32: u32 = ValueType::I32.code() as u32;
+    const U32: u32 = ValueType::U32.code() as u32;
+    const I64: u32 = ValueType::I64.code() as u32;
+    const U64: u32 = ValueType::U64.code() as u32;
+    Some(match param.value_type {
+        I32 => i32::from_be_bytes(param.bytes.try_into().ok()?).into(),
+        U32 => u32::from_be_bytes(param.bytes.try_into().ok()?).into(),
+        I64 => i64::from_be_bytes(param.bytes.try_into().ok()?).into(),
+        U64 => u64::from_be_bytes(param.bytes.try_into().ok()?).into(),
+        _ => return None,
+    })
+}
+
+fn float(param: PackedParam<'_>) -> Option<f64> {
+    const FLOAT: u32 = ValueType::Float.code() as u32;
+    const DOUBLE: u32 = ValueType::Double.code() as u32;
+    Some(match param.value_type {
+        FLOAT => f32::from_be_bytes(param.bytes.try_into().ok()?).into(),
+        DOUBLE => f64::from_be_bytes(param.bytes.try_into().ok()?),
+        _ => return None,
+    })
+}
+
+/// A table `[[dimensions]]`, and the metrics of its fields as far as they are known.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub config: DimensionsConfig,
+    epoch: u32,
+    fields: Vec<(Pmid, What)>,
+    /// A bit for each of them, by the low bits of its PMID: most parameters are none of them by this alone.
+    bits: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Value(usize),
+    Trace,
+}
+
+impl Rule {
+    /// Reads what is kept of a record: `id` is its first parameter.
+    #[inline]
+    pub(super) fn read<'a>(
+        &self,
+        details: &mut Details,
+        id: PackedParam<'a>,
+        params: impl Iterator<Item = PackedParam<'a>>,
+    ) {
+        details.clear(self.epoch);
+        details.span.set(id);
+        for param in params {
+            self.take(details, param);
+        }
+    }
+
+    #[inline]
+    fn take(&self, details: &mut Details, param: PackedParam<'_>) {
+        if self.bits & bit(param.pmid) == 0 {
+            return;
+        }
+        for (pmid, what) in &self.fields {
+            if *pmid == param.pmid {
+                match what {
+                    What::Value(nth) if details.text.len() <= MAX_VALUE * MAX_DIMENSIONS => {
+                        details.set(*nth, param);
+                    }
+                    What::Value(_) => {}
+                    What::Trace => details.trace.set(param),
+                }
+            }
+        }
+    }
+
+    /// Appends the values of a span to a key: each with its length before it, the END's before the START's.
+    pub(super) fn key(&self, key: &mut Vec<u8>, start: &Details, end: &Details) {
+        for nth in 0..self.config.fields.len() {
+            let of = |details: &'_ Details| details.epoch == self.epoch && details.ends[nth] != 0;
+            let holder = if of(end) { end } else { start };
+            let value = if of(holder) { holder.value(nth).unwrap_or_default() } else { &[] };
+            // At most MAX_VALUE, or what a number takes.
+            key.push(value.len() as u8);
+            key.extend_from_slice(value);
+        }
+    }
+}
+
+#[inline]
+fn bit(pmid: Pmid) -> u64 {
+    1 << (pmid.0 % 64)
+}
+
+/// The values of a key, behind the first `skip` bytes.
+pub(super) fn values(key: &[u8], skip: usize) -> impl Iterator<Item = &[u8]> {
+    let mut rest = key.get(skip..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (len, behind) = rest.split_first()?;
+        let (value, behind) = behind.split_at_checked(usize::from(*len))?;
+        rest = behind;
+        Some(value)
+    })
+}
+
+/// Which source is under which rule.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    tables: Vec<DimensionsConfig>,
+    rules: Vec<Arc<Rule>>,
+    by_source: FxHashMap<Inst, usize>,
+    /// The fields that were known when they were looked up.
+    generation: Option<u64>,
+    epoch: u32,
+}
+
+impl Rules {
+    pub(super) fn new(tables: Vec<DimensionsConfig>) -> Rules {
+        let mut rules = Rules { tables, ..Rules::default() };
+        rules.make();
+        rules
+    }
+
+    fn make(&mut self) {
+        self.epoch += 1;
+        let epoch = self.epoch;
+        let rule = |config: &DimensionsConfig| {
+            Arc::new(Rule { config: config.clone(), epoch, fields: Vec::new(), bits: 0 })
+        };
+        self.rules = self.tables.iter().map(rule).collect();
+        self.generation = None;
+    }
+
+    /// Other tables; whether they are others. `sources` are all that are known.
+    pub(super) fn set<'a>(
+        &mut self,
+        tables: &[DimensionsConfig],
+        sources: impl Iterator<Item = (Inst, &'a str)>,
+    ) -> bool {
+        if self.tables == tables {
+            return false;
+        }
+        self.tables = tables.to_vec();
+        self.make();
+        self.by_source.clear();
+        sources.for_each(|(source, name)| self.add(source, name));
+        true
+    }
+
+    /// A source with spans.
+    pub(super) fn add(&mut self, source: Inst, name: &str) {
+        if let Some(at) = self.tables.iter().rposition(|table| table.source.matches(name)) {
+            self.by_source.insert(source, at);
+        }
+    }
+
+    pub(super) fn remove(&mut self, source: Inst) {
+        self.by_source.remove(&source);
+    }
+
+    /// The rule of a source, if its spans have dimensions.
+    #[inline]
+    pub(super) fn of(&self, source: Inst) -> Option<Arc<Rule>> {
+        if self.rules.is_empty() {
+            return None;
+        }
+        self.by_source.get(&source).map(|at| Arc::clone(&self.rules[*at]))
+    }
+
+    /// Looks fields up, if any have come since.
+    pub(super) fn look_up(&mut self, known: &Fields) {
+        if self.rules.is_empty() || self.generation == Some(known.generation()) {
+            return;
+        }
+        self.generation = Some(known.generation());
+        for rule in &mut self.rules {
+            let mut fields = Vec::new();
+            for (nth, name) in rule.config.fields.iter().enumerate() {
+                known.resolve(name, &mut |pmid| fields.push((pmid, What::Value(nth))));
+            }
+            known.resolve("trace_id", &mut |pmid| fields.push((pmid, What::Trace)));
+            let bits = fields.iter().fold(0, |bits, (pmid, _)| bits | bit(*pmid));
+            *rule = Arc::new(Rule { config: rule.config.clone(), epoch: rule.epoch, fields, bits });
+        }
+    }
+}
+
+/// Entries for ends that wait for the other one.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    entries: Vec<Details>,
+    free: Vec<u32>,
+}
+
+impl Kept {
+    /// Keeps what a rule asks for of a record, whose first parameter is its `id`.
+    #[inline]
+    pub(super) fn keep<'a>(
+        &mut self,
+        rule: &Rule,
+        id: PackedParam<'a>,
+        params: impl Iterator<Item = PackedParam<'a>>,
+    ) -> u32 {
+        let entry = self.take();
+        rule.read(&mut self.entries[entry as usize], id, params);
+        entry
+    }
+
+    /// An entry that is free, as it was left.
+    #[inline]
+    fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Details::default());
+            // Less than 2^32: there are at most as many as spans that may be open and ENDs that may wait.
+            self.entries.len() as u32 - 1
+        })
+    }
+
+    /// Gives an entry back, if it is one.
+    #[inline]
+    pub(super) fn give_back(&mut self, entry: u32) {
+        if entry != NONE {
+            self.free.push(entry);
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, entry: u32) -> Option<&Details> {
+        self.entries.get(entry as usize)
+    }
+
+    /// Entries in use.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+}
