@@ -1,6 +1,7 @@
 //! Where event records come from: programs, files, commands, the kernel, OTLP.
 
 mod control;
+mod dimensions;
 mod follow_commands;
 mod follow_files;
 mod follow_formats;
