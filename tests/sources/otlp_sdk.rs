@@ -7,7 +7,7 @@ use crate::seat::{Seat, Transport};
 use support::{Output, PcpEnv, PrivatePmcd, Record, eventually, free_port, records, temp_dir};
 
 /// Where ./test puts the SDK.
-const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/otlp-sdk");
+pub(crate) const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/otlp-sdk");
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sources/otlp_client.py");
 /// What the client makes.
 const SPANS: u64 = 1002;

@@ -21,7 +21,7 @@ use crate::confine::Trust;
 use crate::derived::Catalogue;
 use crate::handover::{self, Handover};
 use crate::identity::{
-    DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES,
+    DERIVED_ROOT, FIELD_ROOT, CALLS, NAME, OBJECTIVES, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES,
 };
 use crate::kinds::{self, Sources, StartError};
 use crate::logs;
@@ -207,9 +207,15 @@ impl RunningAgent {
         server.core().state.derived.read();
 
         if let Some(dir) = state_dir {
-            let (path, handle) = (dir.join(format!("{domain}.{SPAN_SERIES}")), server.handle());
-            let namer = Namer::on_file(&path, Arc::new(move || handle.wake()));
-            server.core().state.spans.series.name_by(namer.map_err(OpenError::from)?);
+            let namer = |serial: u32| {
+                let (path, handle) = (dir.join(format!("{domain}.{serial}")), server.handle());
+                Namer::on_file(&path, Arc::new(move || handle.wake()))
+            };
+            let [series, calls, objectives] = [SPAN_SERIES, CALLS, OBJECTIVES].map(namer);
+            let spans = &mut server.core().state.spans;
+            spans.series.name_by(series?);
+            spans.services.name_by(calls?);
+            spans.objectives.name_by(objectives?);
         }
         let log_threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
         let handle = server.handle();
@@ -410,6 +416,8 @@ pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, acces
             Indom::of(SPAN_BOUNDS, |state: &State| &state.spans.bounds)
                 .refreshed_by(|state: &mut State| state.spans.refresh_bounds()),
         )
+        .indom(Indom::of(CALLS, |state: &State| &state.spans.services.instances))
+        .indom(Indom::of(OBJECTIVES, |state: &State| &state.spans.objectives.instances))
         .indom(Indom::of(SPAN_SERIES, |state: &State| &state.spans.series.instances))
         .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
         .metrics(metrics::all(access))

@@ -11,7 +11,9 @@ mod events;
 mod fields;
 mod handover;
 mod log;
+mod objective;
 mod problem;
+mod service_map;
 mod spans;
 mod tls;
 
@@ -36,12 +38,15 @@ pub use fields::{FieldsConfig, MAX_FIELDS};
 pub use handover::HandoverConfig;
 pub use jumpseat_source::{ByteSize, Interval};
 pub use log::{LogConfig, MIN_LOG_BUDGET, SYNC_INTERVAL, Syncing};
+pub use objective::{MAX_OBJECTIVES, OBJECTIVE_WINDOW, ObjectiveConfig};
 pub use problem::{ConfigError, ConfigProblem, InvalidTable, Mistake, OutOfRange};
+pub use service_map::{MAP_WAIT, MAX_EDGES, MAX_PENDING, ServiceMapConfig};
 pub use spans::{MAX_OPEN_SPANS, MAX_SERIES, MAX_SPANS, SPAN_WINDOW, SpansConfig};
 pub use tls::TlsConfig;
 
 pub use document::FormError;
 
+pub(crate) use objective::check_all as check_objectives;
 use problem::limit;
 
 /// Everything the configuration file says. Keys that are not there take the defaults that
@@ -81,6 +86,10 @@ pub struct Config {
     pub spans: SpansConfig,
     /// By what spans are told apart besides their names.
     pub dimensions: Vec<DimensionsConfig>,
+    /// Which source's spans call which other's.
+    pub service_map: ServiceMapConfig,
+    /// What is expected of spans.
+    pub objective: Vec<ObjectiveConfig>,
     /// What is to be done with the records of single sources.
     pub source: Vec<SourceRule>,
     /// Files to follow.

@@ -4,12 +4,13 @@ use pcp_model::Inst;
 use pcp_pmda::{LabelError, LabelList, LabelSubject};
 
 use crate::identity::{
-    NAME, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES, about, indom_name, label,
+    CALLS, NAME, OBJECTIVES, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES, about, indom_name, label,
     reason_of,
 };
 use crate::state::State;
 use crate::state::source::Source;
 use crate::state::spans::series::Series;
+use crate::state::spans::service_map::ServiceMap;
 use crate::state::spans::{Span, Spans};
 use crate::state::streams::kind_word;
 
@@ -64,6 +65,19 @@ fn of_instance(
             })
         }
         SPAN_SERIES => of_series(state, state.spans.series.get(inst)?, labels),
+        CALLS => {
+            let (pair, _) = state.spans.services.get(inst)?;
+            if ServiceMap::is_other(pair) {
+                return Some(labels.add(label::OTHER, true));
+            }
+            let [client, server] =
+                [pair.0, pair.1].map(|source| state.spans.source_name(source).unwrap_or_default());
+            labels.add(label::CLIENT, client).and_then(|()| labels.add(label::SERVER, server))
+        }
+        OBJECTIVES => {
+            let objective = &state.spans.objectives.get(inst)?.config;
+            labels.add(label::OBJECTIVE, objective.name.as_str())
+        }
         REASONS => {
             let (source, reason) = reason_of(inst);
             with_source(state, source, labels, |labels| {

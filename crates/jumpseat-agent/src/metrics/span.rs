@@ -132,7 +132,8 @@ fn of_series() -> Vec<Metric<State>> {
         total("evicted", |state| state.spans.series.evicted).counter(),
         total("unnamed", |state| state.spans.series.unnamed).counter(),
     ];
-    let exemplars: [(&str, fn(&Figures, u64) -> Option<&Exemplar>); 2] =
+    type Which = (&'static str, fn(&Figures, u64) -> Option<&Exemplar>);
+    let exemplars: [Which; 2] =
         [("slowest", |figures, half| figures.slowest(half)), ("failed", |figures, _| figures.failed.as_ref())];
     type Part = (&'static str, ValueType, Units, fn(&Exemplar) -> Value);
     let parts: [Part; 4] = [

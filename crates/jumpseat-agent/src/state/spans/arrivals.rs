@@ -92,6 +92,14 @@ impl<T: Copy> Arrivals<T> {
         Some(self.release(at))
     }
 
+    /// One that stays where it is.
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
+        let Arrivals { table, places, .. } = self;
+        let at = *table.find(id, |at| places[*at as usize].id == id)?;
+        Some(&mut places[at as usize].value)
+    }
+
     /// Takes out the one that came first.
     pub(super) fn pop_oldest(&mut self) -> Option<T> {
         let id = self.places.get(self.oldest as usize)?.id;

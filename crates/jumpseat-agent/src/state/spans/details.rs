@@ -1,17 +1,20 @@
 //! What of the ends of spans is kept besides ids and times, for sources whose spans have dimensions: the values, and the ids
-//! that exemplars show.
+//! that exemplars show; and for the map of services who calls whom.
 //!
 //! **Bounds:** one entry for each open span and each END that waits, of a size that its values have given it: at most
 //! [`MAX_DIMENSIONS`] values of [`MAX_VALUE`] bytes. Entries are used again with their room, so that nothing is allocated for a
 //! span.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::super::fields::Fields;
+use super::service_map::Role;
 use crate::config::{DimensionsConfig, MAX_DIMENSIONS};
+use jumpseat_source::registry::WellKnown;
 use pcp_event::filter::FieldResolver;
 use pcp_event::packed::PackedParam;
 use pcp_model::text::cut;
@@ -32,6 +35,11 @@ pub(super) struct Details {
     pub trace: ShownId,
     /// The span's own id.
     pub span: ShownId,
+    /// What it says of calls.
+    pub role: Role,
+    /// Its own id, with that of the trace, and its parent's: see [`Rule::calls`].
+    pub own: Option<u64>,
+    pub parent: Option<u64>,
     /// The rule by which the values were read: by another one they mean something else.
     epoch: u32,
     /// Where each value ends in `text`, plus one; 0: it has none.
@@ -84,11 +92,13 @@ impl Details {
     pub(super) const fn none() -> Details {
         let id = ShownId { bytes: [0; MAX_ID], len: 0 };
         let (ends, starts) = ([0; MAX_DIMENSIONS], [0; MAX_DIMENSIONS]);
-        Details { trace: id, span: id, epoch: 0, ends, starts, text: Vec::new() }
+        let (role, own, parent) = (Role::Any, None, None);
+        Details { trace: id, span: id, role, own, parent, epoch: 0, ends, starts, text: Vec::new() }
     }
 
     fn clear(&mut self, epoch: u32) {
         (self.trace.len, self.span.len, self.epoch) = (0, 0, epoch);
+        (self.role, self.own, self.parent) = (Role::Any, None, None);
         self.ends = [0; MAX_DIMENSIONS];
         self.text.clear();
     }
@@ -152,6 +162,10 @@ fn float(param: PackedParam<'_>) -> Option<f64> {
 #[derive(Debug)]
 pub(super) struct Rule {
     pub config: DimensionsConfig,
+    /// Whether spans are told apart at all: else only calls are looked for.
+    pub has_series: bool,
+    /// Keys of this process for ids, if calls are looked for.
+    calls: Option<RandomState>,
     epoch: u32,
     fields: Vec<(Pmid, What)>,
     /// A bit for each of them, by the low bits of its PMID: most parameters are none of them by this alone.
@@ -162,6 +176,8 @@ pub(super) struct Rule {
 enum What {
     Value(usize),
     Trace,
+    Role,
+    Parent,
 }
 
 impl Rule {
@@ -175,13 +191,21 @@ impl Rule {
     ) {
         details.clear(self.epoch);
         details.span.set(id);
+        let mut parent = None;
         for param in params {
-            self.take(details, param);
+            self.take(details, param, &mut parent);
+        }
+        if let Some(keys) = &self.calls
+            && details.trace.len > 0
+        {
+            let trace = &details.trace.bytes[..usize::from(details.trace.len)];
+            let key = |id: PackedParam<'_>| keys.hash_one((trace, id.value_type, id.bytes));
+            (details.own, details.parent) = (Some(key(id)), parent.map(key));
         }
     }
 
     #[inline]
-    fn take(&self, details: &mut Details, param: PackedParam<'_>) {
+    fn take<'a>(&self, details: &mut Details, param: PackedParam<'a>, parent: &mut Option<PackedParam<'a>>) {
         if self.bits & bit(param.pmid) == 0 {
             return;
         }
@@ -193,6 +217,8 @@ impl Rule {
                     }
                     What::Value(_) => {}
                     What::Trace => details.trace.set(param),
+                    What::Role => details.role = param.text().map_or(Role::Any, Role::of),
+                    What::Parent => *parent = Some(param),
                 }
             }
         }
@@ -233,14 +259,21 @@ pub(super) struct Rules {
     tables: Vec<DimensionsConfig>,
     rules: Vec<Arc<Rule>>,
     by_source: FxHashMap<Inst, usize>,
+    /// For all other sources, if calls are looked for.
+    plain: Option<Arc<Rule>>,
+    /// Keys of this process for ids, if calls are looked for.
+    calls: Option<RandomState>,
+    domain: u16,
     /// The fields that were known when they were looked up.
     generation: Option<u64>,
     epoch: u32,
 }
 
 impl Rules {
-    pub(super) fn new(tables: Vec<DimensionsConfig>) -> Rules {
-        let mut rules = Rules { tables, ..Rules::default() };
+    /// `looks_for_calls`: of all sources.
+    pub(super) fn new(domain: u16, tables: Vec<DimensionsConfig>, looks_for_calls: bool) -> Rules {
+        let calls = looks_for_calls.then(RandomState::new);
+        let mut rules = Rules { tables, calls, domain, ..Rules::default() };
         rules.make();
         rules
     }
@@ -248,10 +281,12 @@ impl Rules {
     fn make(&mut self) {
         self.epoch += 1;
         let epoch = self.epoch;
-        let rule = |config: &DimensionsConfig| {
-            Arc::new(Rule { config: config.clone(), epoch, fields: Vec::new(), bits: 0 })
+        let rule = |config: &DimensionsConfig, has_series| {
+            let (config, calls) = (config.clone(), self.calls.clone());
+            Arc::new(Rule { config, has_series, calls, epoch, fields: Vec::new(), bits: 0 })
         };
-        self.rules = self.tables.iter().map(rule).collect();
+        self.rules = self.tables.iter().map(|table| rule(table, true)).collect();
+        self.plain = self.calls.is_some().then(|| rule(&DimensionsConfig::default(), false));
         self.generation = None;
     }
 
@@ -259,11 +294,13 @@ impl Rules {
     pub(super) fn set<'a>(
         &mut self,
         tables: &[DimensionsConfig],
+        looks_for_calls: bool,
         sources: impl Iterator<Item = (Inst, &'a str)>,
     ) -> bool {
-        if self.tables == tables {
+        if self.tables == tables && self.calls.is_some() == looks_for_calls {
             return false;
         }
+        self.calls = looks_for_calls.then(RandomState::new);
         self.tables = tables.to_vec();
         self.make();
         self.by_source.clear();
@@ -286,25 +323,32 @@ impl Rules {
     #[inline]
     pub(super) fn of(&self, source: Inst) -> Option<Arc<Rule>> {
         if self.rules.is_empty() {
-            return None;
+            return self.plain.clone();
         }
-        self.by_source.get(&source).map(|at| Arc::clone(&self.rules[*at]))
+        self.by_source.get(&source).map(|at| Arc::clone(&self.rules[*at])).or_else(|| self.plain.clone())
     }
 
     /// Looks fields up, if any have come since.
     pub(super) fn look_up(&mut self, known: &Fields) {
-        if self.rules.is_empty() || self.generation == Some(known.generation()) {
+        if (self.rules.is_empty() && self.plain.is_none()) || self.generation == Some(known.generation()) {
             return;
         }
         self.generation = Some(known.generation());
-        for rule in &mut self.rules {
+        for rule in self.rules.iter_mut().chain(&mut self.plain) {
             let mut fields = Vec::new();
             for (nth, name) in rule.config.fields.iter().enumerate() {
                 known.resolve(name, &mut |pmid| fields.push((pmid, What::Value(nth))));
             }
             known.resolve("trace_id", &mut |pmid| fields.push((pmid, What::Trace)));
+            if rule.calls.is_some() {
+                known.resolve("kind", &mut |pmid| fields.push((pmid, What::Role)));
+                let parents = [WellKnown::ParentId, WellKnown::ParentIdU64];
+                fields.extend(parents.map(|parent| (parent.pmid(self.domain), What::Parent)));
+            }
             let bits = fields.iter().fold(0, |bits, (pmid, _)| bits | bit(*pmid));
-            *rule = Arc::new(Rule { config: rule.config.clone(), epoch: rule.epoch, fields, bits });
+            let Rule { config, has_series, calls, epoch, .. } = &**rule;
+            let (config, calls) = (config.clone(), calls.clone());
+            *rule = Arc::new(Rule { config, has_series: *has_series, calls, epoch: *epoch, fields, bits });
         }
     }
 }

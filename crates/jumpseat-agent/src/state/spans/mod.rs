@@ -12,6 +12,7 @@
 //! * `ids`: ids as numbers; `arrivals`: what waits for its other end, by id; `source`: that of one source.
 //! * `telling`: what tells of a failure; `stats`: the figures of a name, by `buckets`; `bounds`: the same as a cumulative histogram.
 //! * `details`: what is kept of spans that have dimensions; `series`: the figures of these, by `exponential` buckets.
+//! * `service_map`: whose spans call whose; `objectives`: which part of them is good.
 //!
 //! **Cost:** a START and its END together are two hashes of the id, two look-ups in the table of open spans, one of the name and
 //! two of its figures. No allocation once the tables have grown.
@@ -22,7 +23,9 @@ mod buckets;
 mod details;
 mod exponential;
 mod ids;
+pub(crate) mod objectives;
 pub(crate) mod series;
+pub(crate) mod service_map;
 mod source;
 mod stats;
 mod telling;
@@ -34,7 +37,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use super::fields::Fields;
-use crate::config::{DimensionsConfig, SpansConfig};
+use crate::config::{Config, DimensionsConfig, ObjectiveConfig, ServiceMapConfig, SpansConfig};
 use crate::identity::{bucket_inst, bucket_of};
 use jumpseat_source::registry::{MAX_SENT_NAME, SentName, WellKnown};
 use pcp_event::EventFlags;
@@ -46,7 +49,9 @@ use pcp_pmda::Instances;
 use buckets::{COARSE, coarse_end, coarse_name};
 use details::{Details, Kept, NONE, Rule, Rules};
 use ids::IdKeys;
+use objectives::Objectives;
 use series::{AllSeries, Ended, Of, When};
+use service_map::{Role, ServiceMap, Side};
 use source::{EarlyEnd, OpenSpan};
 use stats::SLICES;
 use telling::Telling;
@@ -93,6 +98,10 @@ pub struct Spans {
     rules: Rules,
     /// What is kept of spans that have any.
     kept: Kept,
+    /// Whose spans call whose.
+    pub(crate) services: ServiceMap,
+    /// Which part of them is good.
+    pub(crate) objectives: Objectives,
 }
 
 /// When a batch is taken in.
@@ -127,25 +136,56 @@ impl Spans {
             series: AllSeries::new(),
             rules: Rules::default(),
             kept: Kept::default(),
+            services: ServiceMap::new(ServiceMapConfig::default()),
+            objectives: Objectives::new(Vec::new()),
         }
     }
 
     /// The same, of which those of some sources have dimensions.
     pub fn with_dimensions(domain: u16, limits: SpansConfig, dimensions: Vec<DimensionsConfig>) -> Spans {
-        Spans { rules: Rules::new(dimensions), ..Spans::new(domain, limits) }
+        Spans { rules: Rules::new(domain, dimensions, false), ..Spans::new(domain, limits) }
     }
 
-    /// Other limits and dimensions. The series of sources with other dimensions go: their values mean something else now.
-    pub(crate) fn configure(&mut self, limits: SpansConfig, dimensions: &[DimensionsConfig]) {
-        self.limits = limits;
+    /// No spans yet, and all that the configuration asks for.
+    pub(crate) fn configured(domain: u16, config: &Config) -> Spans {
+        let map = config.service_map.clone();
+        Spans {
+            rules: Rules::new(domain, config.dimensions.clone(), map.enabled),
+            services: ServiceMap::new(map),
+            objectives: Objectives::new(config.objective.clone()),
+            ..Spans::new(domain, config.spans.clone())
+        }
+    }
+
+    /// Another configuration. The series of sources with other dimensions go: their values mean something else now.
+    pub(crate) fn configure(&mut self, config: &Config) {
+        self.limits = config.spans.clone();
+        self.services.config = config.service_map.clone();
+        self.set_objectives(&config.objective);
+        self.set_dimensions(&config.dimensions, config.service_map.enabled);
+    }
+
+    fn set_objectives(&mut self, configs: &[ObjectiveConfig]) {
+        let now = self.since_start(Instant::now());
+        self.objectives.set(configs, now);
+        for (inst, name) in self.names.iter() {
+            if let Some(span) = self.by_inst.get_mut(&inst) {
+                span.objectives = self.objectives.of(name);
+            }
+        }
+    }
+
+    fn set_dimensions(&mut self, dimensions: &[DimensionsConfig], looks_for_calls: bool) {
         let before: Vec<_> = self.by_name.keys().map(|source| (*source, self.rules.of(*source))).collect();
         let names: Vec<(Inst, String)> =
             self.source_names().map(|(source, name)| (source, name.to_owned())).collect();
-        if !self.rules.set(dimensions, names.iter().map(|(source, name)| (*source, &**name))) {
+        if !self.rules.set(dimensions, looks_for_calls, names.iter().map(|(source, name)| (*source, &**name))) {
             return;
         }
         for (source, before) in before {
-            let fields = |rule: Option<Arc<Rule>>| rule.map(|rule| rule.config.fields.clone());
+            let fields = |rule: Option<Arc<Rule>>| {
+                rule.filter(|rule| rule.has_series).map(|rule| rule.config.fields.clone())
+            };
             if fields(before) != fields(self.rules.of(source)) {
                 self.series.source_changed(source);
             }
@@ -154,13 +194,41 @@ impl Spans {
 
     /// The names of sources that have spans.
     fn source_names(&self) -> impl Iterator<Item = (Inst, &str)> {
-        let name = |inst: &Inst| self.names.name(*inst)?.split_once('/').map(|(source, _)| source);
-        self.by_name.iter().filter_map(move |(source, names)| Some((*source, names.values().find_map(name)?)))
+        self.by_name.keys().filter_map(|source| Some((*source, self.source_name(*source)?)))
     }
 
     /// The fields that are the dimensions of a source's spans.
     pub(crate) fn dimensions(&self, source: Inst) -> Option<Vec<String>> {
         Some(self.rules.of(source)?.config.fields.clone())
+    }
+
+    /// The name of a source that has spans.
+    pub(crate) fn source_name(&self, source: Inst) -> Option<&str> {
+        source_name(&self.by_name, &self.names, source)
+    }
+
+    /// Takes in the names that are on file by now.
+    pub(crate) fn take_names(&mut self) {
+        self.series.take_names();
+        self.services.take_names();
+        self.objectives.take_names();
+    }
+
+    /// The generation of their labels: grows with each instance that comes or goes.
+    pub(crate) fn label_generation(&self) -> u64 {
+        let added = [&self.series.instances, &self.services.instances, &self.objectives.instances];
+        let instances: usize = [&self.names, &self.buckets, &self.bounds]
+            .into_iter()
+            .chain(added)
+            .map(|instances| instances.active().len())
+            .sum();
+        // What has gone counts for more than what there is less now: no generation comes again.
+        instances as u64 + 2 * (self.series.gone + self.services.gone + self.objectives.gone)
+    }
+
+    /// Nanoseconds since the start.
+    pub(crate) fn now(&self) -> u64 {
+        self.since_start(Instant::now())
     }
 
     /// The number of the current half of the window.
@@ -172,7 +240,10 @@ impl Spans {
     /// Takes in a name: that of its instance, and as it was sent.
     pub fn define(&mut self, id: Inst, source: Inst, name: &str, span: SentName) {
         if self.names.add_as(id, name).is_ok() {
-            self.by_inst.insert(id, Span::new(source, span.as_str().to_owned()));
+            let objectives = self.objectives.of(name);
+            let mut figures = Span::new(source, span.as_str().to_owned());
+            figures.objectives = objectives;
+            self.by_inst.insert(id, figures);
             let names = self.by_name.entry(source).or_default();
             if names.is_empty()
                 && let Some((source_name, _)) = name.split_once('/')
@@ -206,7 +277,8 @@ impl Spans {
     }
 
     /// A source has given its place to a newcomer, and had these spans open.
-    pub fn source_gone(&mut self, of: &SourceSpans) {
+    pub fn source_gone(&mut self, source: Inst, of: &SourceSpans) {
+        self.services.source_gone(source);
         of.open.iter().for_each(|open| self.kept.give_back(open.kept));
         of.early.iter().for_each(|end| self.kept.give_back(end.kept));
         self.open -= of.open.len();
@@ -264,6 +336,9 @@ impl Spans {
         let mut of = std::mem::take(of);
         let now = Instant::now();
         self.expire(&mut of, now);
+        if self.services.config.enabled {
+            self.services.expire(self.since_start(now));
+        }
         let now = Now { nanos: self.since_start(now), slice: self.slice(now), half: self.half(now) };
         for record in batch.iter() {
             let flags = flags(record);
@@ -279,6 +354,7 @@ impl Spans {
     /// Gives up on what has waited for too long.
     pub fn tick(&mut self, sources: &mut impl SpansBySource, now: Instant) {
         sources.all().for_each(|(_, of)| self.expire(of, now));
+        self.services.expire(self.since_start(now));
     }
 
     fn since_start(&self, now: Instant) -> u64 {
@@ -431,20 +507,35 @@ impl Spans {
         };
         with(span);
         let source = span.source;
+        for objective in &span.objectives {
+            self.objectives.ended(*objective, nanos, end.failed, now.nanos);
+        }
         if let Some(bucket) = span.ended(nanos, end.failed, now.slice) {
             self.new_bucket(inst, bucket);
         }
         if let Some(rule) = rule {
             let none = const { &Details::none() };
-            let span = Ended {
-                nanos,
-                failed: end.failed,
-                at: end.ended,
-                start: self.kept.get(open.kept).unwrap_or(none),
-                end: self.kept.get(end.kept).unwrap_or(none),
-            };
-            let of = Of { source, span: inst, names: &self.names, max: self.limits.max_series };
-            self.series.ended(rule, &of, &span, When { nanos: now.nanos, half: now.half });
+            let kept = [open.kept, end.kept].map(|kept| self.kept.get(kept).unwrap_or(none));
+            let [start, last] = kept;
+            if rule.has_series {
+                let span = Ended { nanos, failed: end.failed, at: end.ended, start, end: last };
+                let of = Of { source, span: inst, names: &self.names, max: self.limits.max_series };
+                self.series.ended(rule, &of, &span, When { nanos: now.nanos, half: now.half });
+            }
+            if self.services.config.enabled {
+                let side = Side {
+                    source,
+                    own: start.own.or(last.own),
+                    parent: start.parent.or(last.parent),
+                    role: if start.role == Role::Any { last.role } else { start.role },
+                    began: open.began,
+                    ended: end.ended,
+                    nanos,
+                    failed: end.failed,
+                };
+                let (by_name, names) = (&self.by_name, &self.names);
+                self.services.ended(side, now.nanos, |source| source_name(by_name, names, source));
+            }
         }
         self.release(open, end);
     }
@@ -509,6 +600,16 @@ impl Spans {
         }
         Some(inst)
     }
+}
+
+/// The name of a source that has spans: it is part of those of their instances.
+fn source_name<'a>(
+    by_name: &FxHashMap<Inst, HashMap<SentName, Inst>>,
+    names: &'a Instances,
+    source: Inst,
+) -> Option<&'a str> {
+    let name = by_name.get(&source)?.values().find_map(|inst| names.name(*inst))?;
+    name.split_once('/').map(|(source, _)| source)
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -166,7 +166,7 @@ fn what_is_kept_for_dimensions_goes_with_its_span() {
     // Other fields: what there was has gone, and with it its values.
     let other = DimensionsConfig { fields: vec!["error".to_owned()], ..<_>::default() };
     bench.send(&[(START, 1, 7, Some("a"), &status("ok"))]);
-    bench.spans.configure(SpansConfig::default(), &[other]);
+    bench.spans.configure(&Config { dimensions: vec![other], ..Config::default() });
     bench.send(&[(END, 2, 7, None, &status("ok"))]);
     bench.spans.series.take_names();
     let names: Vec<&str> = bench.spans.series.instances.iter().map(|(_, name)| name).collect();

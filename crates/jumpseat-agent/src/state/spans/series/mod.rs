@@ -26,8 +26,8 @@ use pcp_pmda::Instances;
 pub(crate) use figures::{Exemplar, Figures};
 pub(super) use figures::Ended;
 pub(crate) use namer::{Namer, NamerError};
+pub(super) use namer::Ticket;
 
-use namer::Ticket;
 
 /// How many bytes of a key are the span's instance.
 const SPAN: usize = size_of::<Inst>();

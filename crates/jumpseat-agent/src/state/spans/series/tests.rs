@@ -41,7 +41,7 @@ fn bench(max_per_name: u32, max_per_source: u32) -> Bench {
     let mut fields = Fields::default();
     fields.define(ROUTE, "route".to_owned(), "route".to_owned(), ValueType::String);
     fields.define(STATUS, "status".to_owned(), "status".to_owned(), ValueType::U32);
-    let mut rules = Rules::new(vec![config]);
+    let mut rules = Rules::new(400, vec![config], false);
     rules.add(0, "app");
     rules.look_up(&fields);
     let rule = rules.of(0).expect("it matches");
