@@ -120,7 +120,11 @@ fn flood() {
             for n in first..first + BATCH {
                 let start = Mark { phase: EventFlags::START, id: n, nanos: n, name: Some("name0") };
                 put_with(&mut batch, &start, n);
-                put_with(&mut batch, &Mark { phase: EventFlags::END, name: None, nanos: n + 1000, ..start }, n);
+                put_with(
+                    &mut batch,
+                    &Mark { phase: EventFlags::END, name: None, nanos: n + 1000, ..start },
+                    n,
+                );
             }
             spans.batch(&mut open_spans, 0, &batch, &fields);
         }

@@ -40,7 +40,9 @@ fn series(pmcd: &PrivatePmcd, metric: &str, number: usize) -> BTreeMap<String, u
 }
 
 fn single(pmcd: &PrivatePmcd, metric: &str) -> u64 {
-    pmcd.value(&format!("jumpseat.span.series.{metric}")).and_then(|text| text.parse().ok()).expect("a number")
+    pmcd.value(&format!("jumpseat.span.series.{metric}"))
+        .and_then(|text| text.parse().ok())
+        .expect("a number")
 }
 
 #[test]
@@ -56,7 +58,8 @@ fn spans_of_known_dimensions_give_known_series_in_either_framing() {
     seat.feed(["--source", "shop2", "--binary"], &text).ok();
     seat.feed(["--source", "other"], &text).ok();
     let counts = series(&pmcd, "count", 4);
-    let pay = counts.keys().find(|name| name.starts_with("shop/get:/pay_now:500~")).expect("told apart").clone();
+    let pay =
+        counts.keys().find(|name| name.starts_with("shop/get:/pay_now:500~")).expect("told apart").clone();
     let pay2 = pay.replace("shop/", "shop2/");
     let expected = [("shop/get:/cart:200", 75), ("shop2/get:/cart:200", 75), (&pay, 25), (&pay2, 25)];
     assert_eq!(counts, expected.map(|(name, count)| (name.to_owned(), count)).into());
@@ -68,8 +71,11 @@ fn spans_of_known_dimensions_give_known_series_in_either_framing() {
     // The names have the same sums.
     assert_eq!(values(&pmcd, "count")["shop/get"], 100);
     let labels = pmcd.run("pminfo", ["-l", "jumpseat.span.series.count"]).ok();
-    let of_pay = labels.lines().find(|line| line.contains("/pay now") && line.contains("\"shop\"")).expect("labels");
-    for label in [r#""http_route":"/pay now""#, r#""status_code":"500""#, r#""span":"get""#, r#""source":"shop""#] {
+    let of_pay =
+        labels.lines().find(|line| line.contains("/pay now") && line.contains("\"shop\"")).expect("labels");
+    for label in
+        [r#""http_route":"/pay now""#, r#""status_code":"500""#, r#""span":"get""#, r#""source":"shop""#]
+    {
         assert!(of_pay.contains(label), "{label}: {of_pay}");
     }
     // Exemplars.
@@ -90,7 +96,10 @@ fn spans_of_known_dimensions_give_known_series_in_either_framing() {
     }
     assert_eq!(sum, expected);
     // PCP's tools take an instance by its name.
-    let value = pmcd.run("pmval", ["-s", "1", "-w", "10", "-i", "shop/get:/cart:200", "-r", "jumpseat.span.series.count"]);
+    let value = pmcd.run(
+        "pmval",
+        ["-s", "1", "-w", "10", "-i", "shop/get:/cart:200", "-r", "jumpseat.span.series.count"],
+    );
     assert!(value.ok().trim_end().ends_with(" 75"));
 }
 
@@ -98,8 +107,13 @@ fn spans_of_known_dimensions_give_known_series_in_either_framing() {
 fn buckets(json: &str) -> BTreeMap<u64, u64> {
     let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
     let offset = json["offset"].as_u64().expect("a number");
-    let counts = json["bucketCounts"].as_array().expect("a list").iter().filter_map(serde_json::Value::as_u64);
-    counts.enumerate().filter(|(_, count)| *count > 0).map(|(at, count)| (offset + at as u64, count)).collect()
+    let counts =
+        json["bucketCounts"].as_array().expect("a list").iter().filter_map(serde_json::Value::as_u64);
+    counts
+        .enumerate()
+        .filter(|(_, count)| *count > 0)
+        .map(|(at, count)| (offset + at as u64, count))
+        .collect()
 }
 
 #[test]

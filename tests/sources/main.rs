@@ -15,8 +15,8 @@ mod otlp_sdk;
 mod reload;
 mod restarts;
 mod scrapes;
-mod services;
 #[allow(dead_code, reason = "each area uses a part of it")]
 #[path = "../seat/mod.rs"]
 mod seat;
+mod services;
 mod spans;

@@ -36,15 +36,21 @@ fn span(trace: &str, id: &str, parent: &str, kind: &str, [began, ended]: [u64; 2
 #[test]
 fn services_of_the_python_sdk_are_a_map() {
     let port = free_port();
-    let (pmcd, _seat) = start(&format!("[otlp]\nlisten = \"localhost:{port}\"\n[service_map]\nenabled = true\n"));
+    let (pmcd, _seat) =
+        start(&format!("[otlp]\nlisten = \"localhost:{port}\"\n[service_map]\nenabled = true\n"));
     wait_for(port);
-    assert!(Path::new(SDK).join("opentelemetry").is_dir(), "the OpenTelemetry SDK is not in {SDK}: run ./test");
+    assert!(
+        Path::new(SDK).join("opentelemetry").is_dir(),
+        "the OpenTelemetry SDK is not in {SDK}: run ./test"
+    );
     let mut env = PcpEnv::new();
     env.set("PYTHONPATH", SDK);
     env.set("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://localhost:{port}"));
     env.run("python3", [CLIENT]).ok();
     let calls = |pair: &str| value(&pmcd, "service.calls", pair);
-    eventually("all calls", || (calls("web->shop") == Some(20.0) && calls("shop->db") == Some(20.0)).then_some(()));
+    eventually("all calls", || {
+        (calls("web->shop") == Some(20.0) && calls("shop->db") == Some(20.0)).then_some(())
+    });
     assert_eq!(value(&pmcd, "service.errors", "shop->db"), Some(5.0));
     assert_eq!((calls("web->db"), calls("shop->web")), (None, None));
     let time = |metric: &str| value(&pmcd, metric, "web->shop").expect("a call");
@@ -71,7 +77,9 @@ fn calls_from_lines_outlive_the_agent_by_number_and_losses_are_counted() {
     send("c", &span("t2", "c1", "b1", "server", [0, 1], ""));
     let number = |pmcd: &PrivatePmcd| {
         let text = pmcd.run("pminfo", ["-f", "jumpseat.service.calls"]).ok();
-        text.lines().find(|line| line.contains("a->b")).and_then(|line| Some(line.split_once(" or ")?.0.to_owned()))
+        text.lines()
+            .find(|line| line.contains("a->b"))
+            .and_then(|line| Some(line.split_once(" or ")?.0.to_owned()))
     };
     eventually("the pair", || (value(&pmcd, "service.calls", "a->b") == Some(2.0)).then_some(()));
     assert_eq!(value(&pmcd, "service.errors", "a->b"), Some(1.0));
@@ -80,7 +88,8 @@ fn calls_from_lines_outlive_the_agent_by_number_and_losses_are_counted() {
     assert_eq!(value(&pmcd, "service.called_time", "a->b"), Some(200e6));
     // Those whose other side does not come: `b` is a server, and so calls nobody.
     eventually("nobody to come", || {
-        (single(&pmcd, "service.orphans") == Some(2) && single(&pmcd, "service.unanswered") == Some(1)).then_some(())
+        (single(&pmcd, "service.orphans") == Some(2) && single(&pmcd, "service.unanswered") == Some(1))
+            .then_some(())
     });
     assert_eq!((single(&pmcd, "service.pending"), single(&pmcd, "service.overflow")), (Some(0), Some(0)));
     let before = number(&pmcd);
@@ -99,7 +108,8 @@ fn calls_from_lines_outlive_the_agent_by_number_and_losses_are_counted() {
 
 #[test]
 fn objectives_tell_good_spans_and_burn_rates_and_a_reload_keeps_them() {
-    let objective = "[[objective]]\nname = \"fast\"\nspans = \"app/work\"\nthreshold = \"100ms\"\ntarget = 0.9\n";
+    let objective =
+        "[[objective]]\nname = \"fast\"\nspans = \"app/work\"\nthreshold = \"100ms\"\ntarget = 0.9\n";
     let (mut pmcd, seat) = start(objective);
     let mut text = String::new();
     for n in 0..100_u64 {
@@ -134,7 +144,9 @@ fn objectives_tell_good_spans_and_burn_rates_and_a_reload_keeps_them() {
     let config = fs::read_to_string(seat.config()).expect("it is there");
     let more = config.replace(
         objective,
-        &format!("[[objective]]\nname = \"whole\"\nspans = \"*\"\ntarget = 0.5\nwindow = \"1h\"\n{objective}"),
+        &format!(
+            "[[objective]]\nname = \"whole\"\nspans = \"*\"\ntarget = 0.5\nwindow = \"1h\"\n{objective}"
+        ),
     );
     fs::write(seat.config(), &more).expect("writable");
     pmcd.run("pmstore", ["jumpseat.control.reload", "1"]).ok();

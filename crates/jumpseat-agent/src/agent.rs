@@ -21,7 +21,8 @@ use crate::confine::Trust;
 use crate::derived::Catalogue;
 use crate::handover::{self, Handover};
 use crate::identity::{
-    DERIVED_ROOT, FIELD_ROOT, CALLS, NAME, OBJECTIVES, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES,
+    CALLS, DERIVED_ROOT, FIELD_ROOT, NAME, OBJECTIVES, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS,
+    SPAN_SERIES, SPANS, STREAMS, TYPES,
 };
 use crate::kinds::{self, Sources, StartError};
 use crate::logs;
@@ -31,7 +32,7 @@ use crate::restart::Restart;
 use crate::running::{Running, tables};
 use crate::sampler::Sampler;
 use crate::state::State;
-use crate::state::spans::series::{Namer, NamerError};
+use crate::state::spans::namer::{Namer, NamerError};
 use crate::state::threads::ThreadStats;
 use crate::trim::trim;
 use crate::{HELP, PMNS};

@@ -258,7 +258,18 @@ mod tests {
         assert_eq!(names, kept);
         let clusters = [0, 1, 2, 3, 4, 7, 8, 12, 13, 16, 31, 64, 127].map(about);
         let kept = [
-            "agent", "events", "sources", "clients", "spans", "kernel", "log", "services", "objectives", "fields", "fields", "derived",
+            "agent",
+            "events",
+            "sources",
+            "clients",
+            "spans",
+            "kernel",
+            "log",
+            "services",
+            "objectives",
+            "fields",
+            "fields",
+            "derived",
             "derived",
         ];
         assert_eq!(clusters, kept);

@@ -129,8 +129,11 @@ fn check(config: &Config) -> Result<(), ConfigProblem> {
     for (nth, dimensions) in config.dimensions.iter().enumerate() {
         dimensions.check().map_err(|invalid| InvalidTable { table: "dimensions", nth, invalid })?;
     }
-    check_objectives(&config.objective)
-        .map_err(|(nth, invalid)| InvalidTable { table: "objective", nth, invalid })?;
+    check_objectives(&config.objective).map_err(|(nth, invalid)| InvalidTable {
+        table: "objective",
+        nth,
+        invalid,
+    })?;
     config.service_map.check()?;
     config.access.check()?;
     config.tls.check()?;
@@ -153,10 +156,10 @@ mod tests {
 
     use super::*;
     use crate::config::{ByteSize, DimensionsConfig, ObjectiveConfig, TlsConfig};
-    use jumpseat_source::{Interval, SocketConfig};
     use jumpseat_source::gate::SampleBy;
     use jumpseat_source::rules::{Pattern, SourceRule};
     use jumpseat_source::tracefs::KernelConfig;
+    use jumpseat_source::{Interval, SocketConfig};
 
     fn error(text: &str) -> String {
         Config::parse(text, Path::new("j.toml")).expect_err("the text is wrong").to_string()

@@ -4,8 +4,8 @@ use pcp_model::Inst;
 use pcp_pmda::{LabelError, LabelList, LabelSubject};
 
 use crate::identity::{
-    CALLS, NAME, OBJECTIVES, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES, about, indom_name, label,
-    reason_of,
+    CALLS, NAME, OBJECTIVES, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES,
+    about, indom_name, label, reason_of,
 };
 use crate::state::State;
 use crate::state::source::Source;

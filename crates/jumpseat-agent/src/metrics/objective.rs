@@ -17,13 +17,14 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
             })
     };
     let of = |name: &str, units, value: fn(&Objective, u64) -> Option<f64>| {
-        Metric::new(format!("jumpseat.objective.{name}"), ValueType::Double).indom(OBJECTIVES).units(units).each(
-            move |state: &mut State, _, inst| {
+        Metric::new(format!("jumpseat.objective.{name}"), ValueType::Double)
+            .indom(OBJECTIVES)
+            .units(units)
+            .each(move |state: &mut State, _, inst| {
                 let now = state.spans.now();
                 let objective = state.spans.objectives.get(inst);
                 Ok(objective.and_then(|objective| value(objective, now)).map(Value::Double))
-            },
-        )
+            })
     };
     vec![
         count("good", |objective| objective.tally.good),

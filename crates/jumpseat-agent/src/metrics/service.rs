@@ -17,14 +17,14 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
             })
     };
     let total = |name: &str, value: fn(&ServiceMap) -> u64| {
-        Metric::new(format!("jumpseat.service.{name}"), ValueType::U64)
-            .units(Units::COUNT)
-            .value(move |state: &mut State| {
+        Metric::new(format!("jumpseat.service.{name}"), ValueType::U64).units(Units::COUNT).value(
+            move |state: &mut State| {
                 // What is over by now has gone, also if nothing has come since.
                 let now = state.spans.now();
                 state.spans.services.expire(now);
                 value(&state.spans.services)
-            })
+            },
+        )
     };
     vec![
         of("calls", Units::COUNT, |edge| edge.calls),

@@ -104,11 +104,13 @@ fn of_series() -> Vec<Metric<State>> {
         )
     };
     let count = |name: &str, units, count: fn(&Figures) -> u64| {
-        Metric::new(format!("jumpseat.span.series.{name}"), ValueType::U64).indom(SPAN_SERIES).units(units).counter().each(
-            move |state: &mut State, _, inst| {
+        Metric::new(format!("jumpseat.span.series.{name}"), ValueType::U64)
+            .indom(SPAN_SERIES)
+            .units(units)
+            .counter()
+            .each(move |state: &mut State, _, inst| {
                 Ok(state.spans.series.get(inst).map(|series| Value::U64(count(&series.figures))))
-            },
-        )
+            })
     };
     let total = |name: &str, total: fn(&State) -> u64| {
         Metric::new(format!("jumpseat.span.series.{name}"), ValueType::U64)
@@ -119,11 +121,21 @@ fn of_series() -> Vec<Metric<State>> {
         count("count", Units::COUNT, |figures| figures.count),
         count("errors", Units::COUNT, |figures| figures.errors),
         count("time", Units::NANOSECOND, |figures| figures.time),
-        value("longest", ValueType::U64, Units::NANOSECOND, |figures, half| figures.longest(half).map(Value::U64)),
-        value("p50", ValueType::U64, Units::NANOSECOND, |figures, half| figures.quantile(0.5, half).map(Value::U64)),
-        value("p90", ValueType::U64, Units::NANOSECOND, |figures, half| figures.quantile(0.9, half).map(Value::U64)),
-        value("p95", ValueType::U64, Units::NANOSECOND, |figures, half| figures.quantile(0.95, half).map(Value::U64)),
-        value("p99", ValueType::U64, Units::NANOSECOND, |figures, half| figures.quantile(0.99, half).map(Value::U64)),
+        value("longest", ValueType::U64, Units::NANOSECOND, |figures, half| {
+            figures.longest(half).map(Value::U64)
+        }),
+        value("p50", ValueType::U64, Units::NANOSECOND, |figures, half| {
+            figures.quantile(0.5, half).map(Value::U64)
+        }),
+        value("p90", ValueType::U64, Units::NANOSECOND, |figures, half| {
+            figures.quantile(0.9, half).map(Value::U64)
+        }),
+        value("p95", ValueType::U64, Units::NANOSECOND, |figures, half| {
+            figures.quantile(0.95, half).map(Value::U64)
+        }),
+        value("p99", ValueType::U64, Units::NANOSECOND, |figures, half| {
+            figures.quantile(0.99, half).map(Value::U64)
+        }),
         value("exponential", ValueType::String, Units::NONE, |figures, _| {
             Some(Value::String(figures.exponential().into()))
         }),
@@ -133,12 +145,14 @@ fn of_series() -> Vec<Metric<State>> {
         total("unnamed", |state| state.spans.series.unnamed).counter(),
     ];
     type Which = (&'static str, fn(&Figures, u64) -> Option<&Exemplar>);
-    let exemplars: [Which; 2] =
-        [("slowest", |figures, half| figures.slowest(half)), ("failed", |figures, _| figures.failed.as_ref())];
+    let exemplars: [Which; 2] = [
+        ("slowest", |figures, half| figures.slowest(half)),
+        ("failed", |figures, _| figures.failed.as_ref()),
+    ];
     type Part = (&'static str, ValueType, Units, fn(&Exemplar) -> Value);
     let parts: [Part; 4] = [
-        ("trace_id", ValueType::String, Units::NONE, |of| Value::String(of.trace.as_str().to_owned().into())),
-        ("span_id", ValueType::String, Units::NONE, |of| Value::String(of.span.as_str().to_owned().into())),
+        ("trace_id", ValueType::String, Units::NONE, |of| Value::String(of.trace.text().into())),
+        ("span_id", ValueType::String, Units::NONE, |of| Value::String(of.span.text().into())),
         ("value", ValueType::U64, Units::NANOSECOND, |of| Value::U64(of.nanos)),
         ("time", ValueType::Double, Units::SECOND, |of| {
             Value::Double(of.ended.sec as f64 + f64::from(of.ended.nsec) / 1e9)

@@ -30,7 +30,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// What is kept of one end of a span.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Details {
+pub(crate) struct Details {
     /// The trace, as it was sent.
     pub trace: ShownId,
     /// The span's own id.
@@ -53,6 +53,8 @@ pub(super) struct Details {
 pub(crate) struct ShownId {
     bytes: [u8; MAX_ID],
     len: u8,
+    /// It is no text, but this number.
+    number: Option<u64>,
 }
 
 impl ShownId {
@@ -61,43 +63,55 @@ impl ShownId {
         match param.text() {
             Some(text) => {
                 let len = text.len().min(MAX_ID);
+                // Hashed and compared as a whole: nothing of another one may be left.
+                self.bytes = [0; MAX_ID];
                 self.bytes[..len].copy_from_slice(&text[..len]);
-                self.len = len as u8;
+                (self.len, self.number) = (len as u8, None);
             }
             None => {
-                let mut text = [0; MAX_ID];
-                let mut rest = &mut text[..];
-                if let Some(number) = integer(param) {
-                    let _ = write!(rest, "{number}");
-                }
-                self.len = (MAX_ID - rest.len()) as u8;
-                self.bytes = text;
+                let number = integer(param).and_then(|number| u64::try_from(number).ok());
+                (self.len, self.number) = (0, number);
             }
         }
     }
 
+    /// None.
+    const NONE: ShownId = ShownId { bytes: [0; MAX_ID], len: 0, number: None };
+
+    #[inline]
+    fn clear(&mut self) {
+        (self.len, self.number) = (0, None);
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0 && self.number.is_none()
+    }
+
     /// The id; empty if there is none.
-    pub(crate) fn as_str(&self) -> &str {
-        let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
-        match std::str::from_utf8(bytes) {
-            Ok(text) => text,
-            // Cut within a character, or no text at all.
-            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+    pub(crate) fn text(&self) -> String {
+        if let Some(number) = self.number {
+            return number.to_string();
         }
+        let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
+        // Cut within a character, or no text at all: as far as it is one.
+        String::from_utf8_lossy(bytes).trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned()
     }
 }
 
 impl Details {
     /// Of nothing.
     pub(super) const fn none() -> Details {
-        let id = ShownId { bytes: [0; MAX_ID], len: 0 };
+        let id = ShownId::NONE;
         let (ends, starts) = ([0; MAX_DIMENSIONS], [0; MAX_DIMENSIONS]);
         let (role, own, parent) = (Role::Any, None, None);
         Details { trace: id, span: id, role, own, parent, epoch: 0, ends, starts, text: Vec::new() }
     }
 
     fn clear(&mut self, epoch: u32) {
-        (self.trace.len, self.span.len, self.epoch) = (0, 0, epoch);
+        self.trace.clear();
+        self.span.clear();
+        self.epoch = epoch;
         (self.role, self.own, self.parent) = (Role::Any, None, None);
         self.ends = [0; MAX_DIMENSIONS];
         self.text.clear();
@@ -119,12 +133,14 @@ impl Details {
                 self.text.extend_from_slice(cut(&begin, MAX_VALUE).as_bytes());
             }
             None => {
-                let written = match (integer(param), float(param)) {
-                    (Some(number), _) => write!(self.text, "{number}"),
-                    (None, Some(number)) => write!(self.text, "{number}"),
-                    (None, None) => Ok(()),
-                };
-                debug_assert!(written.is_ok(), "a vector takes all");
+                if let Some(number) = integer(param) {
+                    self.put_number(number);
+                } else if let Some(number) = float(param) {
+                    let written = write!(self.text, "{number}");
+                    debug_assert!(written.is_ok(), "a vector takes all");
+                    // With all its digits it may have three hundred.
+                    self.text.truncate(start + MAX_VALUE);
+                }
             }
         }
         // A field that is there twice: the last one holds. Values of one END are at most so many, so this ends.
@@ -133,7 +149,19 @@ impl Details {
     }
 }
 
+impl Details {
+    #[inline]
+    fn put_number(&mut self, number: i128) {
+        // The wide ones take a hundred times as long, and there are none.
+        match i64::try_from(number) {
+            Ok(number) => self.text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+            Err(_) => self.text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+        }
+    }
+}
+
 /// A whole number.
+#[inline]
 fn integer(param: PackedParam<'_>) -> Option<i128> {
     const I32: u32 = ValueType::I32.code() as u32;
     const U32: u32 = ValueType::U32.code() as u32;
@@ -196,10 +224,11 @@ impl Rule {
             self.take(details, param, &mut parent);
         }
         if let Some(keys) = &self.calls
-            && details.trace.len > 0
+            && !details.trace.is_empty()
         {
-            let trace = &details.trace.bytes[..usize::from(details.trace.len)];
-            let key = |id: PackedParam<'_>| keys.hash_one((trace, id.value_type, id.bytes));
+            let trace = details.trace;
+            let key =
+                |id: PackedParam<'_>| keys.hash_one((trace.bytes, trace.number, id.value_type, id.bytes));
             (details.own, details.parent) = (Some(key(id)), parent.map(key));
         }
     }
@@ -230,7 +259,7 @@ impl Rule {
             let of = |details: &'_ Details| details.epoch == self.epoch && details.ends[nth] != 0;
             let holder = if of(end) { end } else { start };
             let value = if of(holder) { holder.value(nth).unwrap_or_default() } else { &[] };
-            // At most MAX_VALUE, or what a number takes.
+            // At most MAX_VALUE.
             key.push(value.len() as u8);
             key.extend_from_slice(value);
         }

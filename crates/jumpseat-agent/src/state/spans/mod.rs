@@ -9,10 +9,10 @@
 //! gives way; [`MAX_EARLY`] waiting ENDs a source. Ids are hashed with a key of this process, so that nobody can choose
 //! ones that collide.
 //!
-//! * `ids`: ids as numbers; `arrivals`: what waits for its other end, by id; `source`: that of one source.
+//! * `ids`: ids as numbers, by `hash`; `arrivals`: what waits for its other end, by id; `source`: that of one source.
 //! * `telling`: what tells of a failure; `stats`: the figures of a name, by `buckets`; `bounds`: the same as a cumulative histogram.
 //! * `details`: what is kept of spans that have dimensions; `series`: the figures of these, by `exponential` buckets.
-//! * `service_map`: whose spans call whose; `objectives`: which part of them is good.
+//! * `namer`: numbers for their names, on file. `service_map`: whose spans call whose; `objectives`: which part of them is good.
 //!
 //! **Cost:** a START and its END together are two hashes of the id, two look-ups in the table of open spans, one of the name and
 //! two of its figures. No allocation once the tables have grown.
@@ -22,13 +22,16 @@ mod bounds;
 mod buckets;
 mod details;
 mod exponential;
+mod hash;
 mod ids;
+pub(crate) mod namer;
 pub(crate) mod objectives;
 pub(crate) mod series;
 pub(crate) mod service_map;
 mod source;
 mod stats;
 mod telling;
+mod times;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +46,7 @@ use jumpseat_source::registry::{MAX_SENT_NAME, SentName, WellKnown};
 use pcp_event::EventFlags;
 use pcp_event::batch::{Batch, record_time};
 use pcp_event::packed::{PackedParam, flags, params};
-use pcp_model::{Inst, Timestamp};
+use pcp_model::Inst;
 use pcp_pmda::Instances;
 
 use buckets::{COARSE, coarse_end, coarse_name};
@@ -55,6 +58,7 @@ use service_map::{Role, ServiceMap, Side};
 use source::{EarlyEnd, OpenSpan};
 use stats::SLICES;
 use telling::Telling;
+use times::{between, nanos};
 
 pub use source::{SourceSpans, SpansBySource};
 pub use stats::Span;
@@ -179,7 +183,8 @@ impl Spans {
         let before: Vec<_> = self.by_name.keys().map(|source| (*source, self.rules.of(*source))).collect();
         let names: Vec<(Inst, String)> =
             self.source_names().map(|(source, name)| (source, name.to_owned())).collect();
-        if !self.rules.set(dimensions, looks_for_calls, names.iter().map(|(source, name)| (*source, &**name))) {
+        if !self.rules.set(dimensions, looks_for_calls, names.iter().map(|(source, name)| (*source, &**name)))
+        {
             return;
         }
         for (source, before) in before {
@@ -610,22 +615,6 @@ fn source_name<'a>(
 ) -> Option<&'a str> {
     let name = by_name.get(&source)?.values().find_map(|inst| names.name(*inst))?;
     name.split_once('/').map(|(source, _)| source)
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// How many nanoseconds are between two times; `None` if the second is before the first.
-fn between(began: Timestamp, ended: Timestamp) -> Option<u64> {
-    if ended < began {
-        return None;
-    }
-    let seconds = ended.sec.checked_sub(began.sec).and_then(|seconds| seconds.checked_mul(1_000_000_000));
-    // More than what fits is as much as does.
-    let nanos =
-        seconds.and_then(|seconds| seconds.checked_add(i64::from(ended.nsec) - i64::from(began.nsec)));
-    Some(nanos.map_or(u64::MAX, i64::cast_unsigned))
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@
 
 use std::time::Duration;
 
-use super::series::{Namer, Ticket};
+use super::namer::{Namer, Ticket};
+use super::times::nanos;
 use crate::config::ObjectiveConfig;
 use pcp_model::Inst;
 use pcp_pmda::Instances;
@@ -104,7 +105,7 @@ pub(crate) struct Objective {
 
 impl Objective {
     fn new(config: ObjectiveConfig, now: u64) -> Objective {
-        let length = (super::nanos(config.window.0) / SLOTS).max(1);
+        let length = (nanos(config.window.0) / SLOTS).max(1);
         Objective {
             config,
             tally: Tally::default(),
@@ -171,7 +172,9 @@ impl Objectives {
 
     fn ask(&mut self) {
         self.turn += 1;
-        for (place, objective) in self.all.iter().enumerate().filter(|(_, objective)| objective.inst.is_none()) {
+        for (place, objective) in
+            self.all.iter().enumerate().filter(|(_, objective)| objective.inst.is_none())
+        {
             let ticket = Ticket { place: place as u32, turn: self.turn };
             self.namer.ask(ticket, objective.config.name.clone());
         }
@@ -217,9 +220,9 @@ impl Objectives {
 
     /// Counts a span that has ended.
     #[inline]
-    pub(super) fn ended(&mut self, objective: u16, nanos: u64, failed: bool, now: u64) {
+    pub(super) fn ended(&mut self, objective: u16, took: u64, failed: bool, now: u64) {
         let Some(objective) = self.all.get_mut(usize::from(objective)) else { return };
-        let is_slow = objective.config.threshold.is_some_and(|most| nanos > super::nanos(most.0));
+        let is_slow = objective.config.threshold.is_some_and(|most| took > nanos(most.0));
         let tally = Tally { good: u64::from(!failed && !is_slow), total: 1 };
         objective.tally.add(tally);
         objective.minutes.add(tally, now);
@@ -266,7 +269,9 @@ mod tests {
         let objective = objectives.get(0).expect("it has a name");
         let now = 9 * MINUTE;
         assert_eq!(objective.tally, Tally { good: 970, total: 1000 });
-        let near = |value: Option<f64>, expected: f64| assert!((value.expect("there are spans") - expected).abs() < 1e-9);
+        let near = |value: Option<f64>, expected: f64| {
+            assert!((value.expect("there are spans") - expected).abs() < 1e-9)
+        };
         near(objective.burn_rate(5, now), 5.0);
         near(objective.burn_rate(60, now), 3.0);
         near(objective.error_ratio(now), 0.03);

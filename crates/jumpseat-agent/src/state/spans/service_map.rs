@@ -12,8 +12,8 @@
 use rustc_hash::FxHashMap;
 
 use super::arrivals::Arrivals;
-use super::series::{Namer, Ticket};
-use super::{between, nanos};
+use super::namer::{Namer, Ticket};
+use super::times::{between, nanos};
 use crate::config::ServiceMapConfig;
 use pcp_model::{Inst, Timestamp};
 use pcp_pmda::Instances;
@@ -243,7 +243,8 @@ impl ServiceMap {
     fn call<'a>(&mut self, caller: &Side, called: &Side, name: &impl Fn(Inst) -> Option<&'a str>) {
         let mut pair = (caller.source, called.source);
         if !self.edges.contains_key(&pair) {
-            let is_full = self.edges.len() >= self.config.max_edges as usize + usize::from(self.edges.contains_key(&OTHER));
+            let is_full = self.edges.len()
+                >= self.config.max_edges as usize + usize::from(self.edges.contains_key(&OTHER));
             if is_full {
                 pair = OTHER;
             }
@@ -264,9 +265,7 @@ impl ServiceMap {
     fn add<'a>(&mut self, pair: (Inst, Inst), name: &impl Fn(Inst) -> Option<&'a str>) {
         let text = match pair {
             OTHER => Some("(other)".to_owned()),
-            (caller, called) => {
-                name(caller).and_then(|caller| Some(format!("{caller}->{}", name(called)?)))
-            }
+            (caller, called) => name(caller).and_then(|caller| Some(format!("{caller}->{}", name(called)?))),
         };
         self.turn = self.turn.wrapping_add(1);
         self.edges.insert(pair, Edge { turn: self.turn, ..Edge::default() });
@@ -343,7 +342,16 @@ mod tests {
 
     fn side(source: Inst, own: u64, parent: Option<u64>, role: Role) -> Side {
         let at = |millis: i128| Timestamp::from_nanos(millis * 1_000_000);
-        Side { source, own: Some(own), parent, role, began: at(100), ended: at(200), nanos: 100, failed: false }
+        Side {
+            source,
+            own: Some(own),
+            parent,
+            role,
+            began: at(100),
+            ended: at(200),
+            nanos: 100,
+            failed: false,
+        }
     }
 
     fn told(map: &mut ServiceMap) -> Vec<(String, u64, u64)> {
@@ -382,7 +390,11 @@ mod tests {
         map.ended(side(2, 6, Some(5), Role::Server), 0, name);
         assert_eq!(told(&mut map), [("web->shop".to_owned(), 1, 0), ("db->db".to_owned(), 1, 0)]);
         map.expire(2_000_000_000);
-        assert_eq!((map.orphans, map.unanswered), (1, 2), "a child within its source; two that called nobody");
+        assert_eq!(
+            (map.orphans, map.unanswered),
+            (1, 2),
+            "a child within its source; two that called nobody"
+        );
     }
 
     #[test]

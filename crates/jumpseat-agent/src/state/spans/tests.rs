@@ -152,7 +152,11 @@ fn what_is_kept_for_dimensions_goes_with_its_span() {
     // Whole, the wrong way round, twice, beyond the number that may be open, without a START.
     bench.send(&[(START, 1, 1, Some("a"), &[]), (END, 5, 1, None, &status("ok"))]);
     bench.send(&[(END, 5, 2, None, &[]), (START, 1, 2, Some("a"), &status("ok"))]);
-    bench.send(&[(START, 1, 3, Some("a"), &[]), (START, 2, 3, Some("a"), &[]), (END, 9, 3, None, &status("bad"))]);
+    bench.send(&[
+        (START, 1, 3, Some("a"), &[]),
+        (START, 2, 3, Some("a"), &[]),
+        (END, 9, 3, None, &status("bad")),
+    ]);
     (10..40).for_each(|id| bench.send(&[(START, 1, id, Some("a"), &status("ok"))]));
     (100..110).for_each(|id| bench.send(&[(END, 1, id, None, &status("ok")), (END, 2, id, None, &[])]));
     assert_eq!(bench.spans.kept.used(), 20);
@@ -160,8 +164,9 @@ fn what_is_kept_for_dimensions_goes_with_its_span() {
     assert_eq!(bench.spans.kept.used(), 0);
     bench.spans.series.take_names();
     let named = bench.spans.series.instances.iter();
-    let counts: Vec<(&str, u64)> =
-        named.map(|(inst, name)| (name, bench.spans.series.get(inst).expect("there").figures.count)).collect();
+    let counts: Vec<(&str, u64)> = named
+        .map(|(inst, name)| (name, bench.spans.series.get(inst).expect("there").figures.count))
+        .collect();
     assert_eq!(counts, [("app/a:ok", 2), ("app/a:bad", 1)]);
     // Other fields: what there was has gone, and with it its values.
     let other = DimensionsConfig { fields: vec!["error".to_owned()], ..<_>::default() };

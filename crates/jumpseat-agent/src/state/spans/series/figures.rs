@@ -8,6 +8,7 @@ use pcp_model::Timestamp;
 ///
 /// What is recent is counted by halves of the window: quantiles look back between half of it and all of it.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Figures {
     /// Spans that have ended.
     pub count: u64,
@@ -15,13 +16,15 @@ pub(crate) struct Figures {
     pub errors: u64,
     /// Their durations' sum, in nanoseconds.
     pub time: u64,
+    /// The number of the half that `current` is of.
+    half: u64,
+    /// A span of the current half that takes longer is its slowest; in nanoseconds.
+    longest: Option<u64>,
+    counts: Box<Counts>,
     /// The slowest span of the current half, and of the one before.
     slowest: [Option<Exemplar>; 2],
     /// The last one that failed.
     pub failed: Option<Exemplar>,
-    /// The number of the half that `current` is of.
-    half: u64,
-    counts: Box<Counts>,
 }
 
 /// A span that stands for others.
@@ -55,6 +58,7 @@ impl Figures {
             slowest: [None; 2],
             failed: None,
             half: 0,
+            longest: None,
             counts: Box::new(Counts { past: [0; BUCKETS], halves: [[0; BUCKETS]; 2] }),
         }
     }
@@ -80,7 +84,8 @@ impl Figures {
             self.turn_to(half);
         }
         self.counts.halves[0][bucket(span.nanos)] += 1;
-        if self.slowest[0].is_none_or(|held| held.nanos < span.nanos) {
+        if self.longest.is_none_or(|longest| longest < span.nanos) {
+            self.longest = Some(span.nanos);
             self.slowest[0] = Some(span.exemplar());
         }
         if span.failed {
@@ -103,7 +108,7 @@ impl Figures {
             self.slowest[1] = None;
         }
         *current = [0; BUCKETS];
-        (self.slowest[0], self.half) = (None, half);
+        (self.slowest[0], self.longest, self.half) = (None, None, half);
     }
 
     /// The counts of the current half and of the one before, as far as they are of the window that ends now.
@@ -163,7 +168,7 @@ impl Figures {
 
 /// A span that has ended.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Ended<'a> {
+pub(crate) struct Ended<'a> {
     pub nanos: u64,
     pub failed: bool,
     pub at: Timestamp,
@@ -174,7 +179,7 @@ pub(in super::super) struct Ended<'a> {
 impl Ended<'_> {
     fn exemplar(&self) -> Exemplar {
         // An END says of the trace what its START has said, if it says anything.
-        let trace = if self.end.trace.as_str().is_empty() { self.start.trace } else { self.end.trace };
+        let trace = if self.end.trace.is_empty() { self.start.trace } else { self.end.trace };
         Exemplar { trace, span: self.end.span, nanos: self.nanos, ended: self.at }
     }
 }
@@ -206,7 +211,9 @@ mod tests {
     #[test]
     fn histograms_tell_all_spans_whatever_half_they_were_in() {
         let mut figures = Figures::new();
-        for (nanos, half) in [(10, 0), (2000, 0), (1 << 12, 1), (1 << 12, 5), (u64::MAX, 6), ((1 << 12) + 1, 9)] {
+        for (nanos, half) in
+            [(10, 0), (2000, 0), (1 << 12, 1), (1 << 12, 5), (u64::MAX, 6), ((1 << 12) + 1, 9)]
+        {
             end(&mut figures, nanos, false, half);
         }
         let text = figures.exponential();

@@ -1,6 +1,7 @@
 //! Spans by source, name and the values of their dimensions: the series.
 //!
-//! A series is known by its key: the span's instance and the values, each with its length. It has figures at once, and an instance
+//! A series is known by its key: the span's instance and the values, each with its length; in look-ups by the hash of that, which is
+//! another for another key ([`HashKeys`]). It has figures at once, and an instance
 //! as soon as its name is on file ([`Namer`]).
 //!
 //! **Bounds:** `spans.max_series` over all sources, `max_per_source` and `max_per_name` of a table `[[dimensions]]`. When a
@@ -12,22 +13,20 @@
 //! more: the series are looked through for idle ones not before the first of them can be.
 
 mod figures;
-mod namer;
-
-use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 
-use super::details::{Rule, values};
+use crate::config::MAX_DIMENSIONS;
+
+use super::details::{MAX_VALUE, Rule, values};
+use super::hash::HashKeys;
+use super::namer::{Namer, Ticket};
 use pcp_model::Inst;
 use pcp_pmda::Instances;
 
-pub(crate) use figures::{Exemplar, Figures};
 pub(super) use figures::Ended;
-pub(crate) use namer::{Namer, NamerError};
-pub(super) use namer::Ticket;
-
+pub(crate) use figures::{Exemplar, Figures};
 
 /// How many bytes of a key are the span's instance.
 const SPAN: usize = size_of::<Inst>();
@@ -36,20 +35,25 @@ const OTHER: u8 = u8::MAX;
 /// Most bytes of a value in the name of an instance.
 const SHOWN: usize = 40;
 
-/// One series.
+/// Longest key, in bytes.
+const MAX_KEY: usize = SPAN + MAX_DIMENSIONS * (1 + MAX_VALUE);
+const _: () = assert!(MAX_VALUE < OTHER as usize);
+
+/// One series. What each span touches comes first, within one line of the cache.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Series {
+    /// When it was used last, in nanoseconds since the agent's start.
+    used: u64,
+    /// Its figures.
+    pub figures: Figures,
     /// The source's instance.
     pub source: Inst,
     /// The instance of the span's name.
     pub span: Inst,
-    /// Its figures.
-    pub figures: Figures,
     /// Its own instance, once it has a name.
     inst: Option<Inst>,
     key: Vec<u8>,
-    /// When it was used last, in nanoseconds since the agent's start.
-    used: u64,
     /// How often its place had another one before: what was asked for that one is not for this.
     turn: u32,
     is_there: bool,
@@ -96,10 +100,11 @@ pub(crate) struct AllSeries {
     pub gone: u64,
     places: Vec<Series>,
     free: Vec<u32>,
-    by_key: HashTable<u32>,
+    /// Places by the hashes of keys.
+    by_key: HashTable<(u64, u32)>,
     by_inst: FxHashMap<Inst, u32>,
     used: FxHashMap<Scope, Use>,
-    hasher: RandomState,
+    hasher: HashKeys,
     key: Vec<u8>,
     namer: Namer,
 }
@@ -134,7 +139,7 @@ impl AllSeries {
             by_key: HashTable::new(),
             by_inst: FxHashMap::default(),
             used: FxHashMap::default(),
-            hasher: RandomState::new(),
+            hasher: HashKeys::new(MAX_KEY),
             key: Vec::new(),
             namer: Namer::in_memory(),
         }
@@ -170,8 +175,8 @@ impl AllSeries {
     /// The place of the key.
     #[inline]
     fn find(&self) -> Option<u32> {
-        let hash = self.hasher.hash_one(&self.key[..]);
-        self.by_key.find(hash, |at| self.places[*at as usize].key == self.key).copied()
+        let hash = self.hasher.text(&self.key);
+        self.by_key.find(hash, |(known, _)| *known == hash).map(|(_, at)| *at)
     }
 
     /// A place for the key, or that of `(other)`.
@@ -183,8 +188,9 @@ impl AllSeries {
             (Scope::All, of.max),
         ];
         let idle = u64::try_from(config.idle.0.as_nanos()).unwrap_or(u64::MAX);
-        let has_room =
-            budgets.into_iter().all(|(scope, most)| self.has_room(scope, most) || self.make_room(scope, most, idle, now));
+        let has_room = budgets
+            .into_iter()
+            .all(|(scope, most)| self.has_room(scope, most) || self.make_room(scope, most, idle, now));
         if !has_room {
             self.folded += 1;
             self.key.truncate(SPAN);
@@ -202,7 +208,9 @@ impl AllSeries {
 
     /// Has series that are idle give their places, a 64th of all that there may be at most.
     fn make_room(&mut self, scope: Scope, most: u32, idle: u64, now: u64) -> bool {
-        let Some(used) = self.used.get(&scope).filter(|used| now >= used.none_idle_before) else { return false };
+        let Some(used) = self.used.get(&scope).filter(|used| now >= used.none_idle_before) else {
+            return false;
+        };
         // More than may be, as it is with a smaller budget after a reload.
         let surplus = (used.series + 1).saturating_sub(most) as usize;
         let in_scope = |series: &&Series| {
@@ -215,10 +223,8 @@ impl AllSeries {
                 }
         };
         let all = self.places.iter().enumerate();
-        let mut candidates: Vec<(u64, u32)> = all
-            .filter(|(_, series)| in_scope(series))
-            .map(|(at, series)| (series.used, at as u32))
-            .collect();
+        let mut candidates: Vec<(u64, u32)> =
+            all.filter(|(_, series)| in_scope(series)).map(|(at, series)| (series.used, at as u32)).collect();
         let oldest = candidates.iter().map(|(used, _)| *used).min().unwrap_or(now);
         candidates.retain(|(used, _)| now.saturating_sub(*used) >= idle);
         let many = surplus.max(most as usize / 64).max(1);
@@ -264,9 +270,8 @@ impl AllSeries {
                 self.used.entry(scope).or_default().series += 1;
             }
         }
-        let hash = self.hasher.hash_one(&self.key[..]);
-        let AllSeries { by_key, places, hasher, .. } = self;
-        by_key.insert_unique(hash, at, |at| hasher.hash_one(&places[*at as usize].key[..]));
+        let hash = self.hasher.text(&self.key);
+        self.by_key.insert_unique(hash, (hash, at), |(hash, _)| *hash);
         self.namer.ask(ticket, text);
         at
     }
@@ -309,8 +314,8 @@ impl AllSeries {
     fn remove(&mut self, gone: &[u32]) {
         let mut insts = Vec::new();
         for at in gone {
-            let hash = self.hasher.hash_one(&self.places[*at as usize].key[..]);
-            if let Ok(entry) = self.by_key.find_entry(hash, |known| known == at) {
+            let hash = self.hasher.text(&self.places[*at as usize].key);
+            if let Ok(entry) = self.by_key.find_entry(hash, |(_, known)| known == at) {
                 entry.remove();
             }
             let series = &mut self.places[*at as usize];
@@ -367,7 +372,8 @@ fn instance_name(span: &str, key: &[u8]) -> String {
         name.push(':');
         let text = String::from_utf8_lossy(value);
         let cut = pcp_model::text::cut(&text, SHOWN);
-        let plain = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, ':' | ',' | '"' | '\\' | '~');
+        let plain =
+            |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, ':' | ',' | '"' | '\\' | '~');
         is_exact &= cut.len() == value.len() && cut.chars().all(plain);
         name.extend(cut.chars().map(|c| if plain(c) { c } else { '_' }));
     }

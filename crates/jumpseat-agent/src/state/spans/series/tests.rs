@@ -109,7 +109,10 @@ fn beyond_the_budget_spans_count_as_other_until_a_series_is_idle() {
     for (route, now) in [("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5), ("a", 50)] {
         bench.ended(0, &[], &[text(ROUTE, route)], now);
     }
-    assert_eq!(bench.counts(), [("app/a:a:", 2), ("app/a:b:", 1), ("app/a:c:", 1), ("app/a:(other)", 2)].into());
+    assert_eq!(
+        bench.counts(),
+        [("app/a:a:", 2), ("app/a:b:", 1), ("app/a:c:", 1), ("app/a:(other)", 2)].into()
+    );
     assert_eq!((bench.series.folded, bench.series.evicted, bench.series.count()), (2, 0, 3));
     // The source's budget: one of the other span fits.
     bench.ended(1, &[], &[text(ROUTE, "a")], 60);

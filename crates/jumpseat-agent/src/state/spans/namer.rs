@@ -34,14 +34,14 @@ pub(crate) enum NamerError {
 
 /// For whom a name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Ticket {
+pub(super) struct Ticket {
     pub place: u32,
     pub turn: u32,
 }
 
 /// A name and its number; `None`: it could not have any.
 #[derive(Debug)]
-pub(in super::super) struct Told {
+pub(super) struct Told {
     pub ticket: Ticket,
     pub name: String,
     pub inst: Option<Inst>,
@@ -64,7 +64,7 @@ enum Keep {
 
 impl Namer {
     /// Numbers that are forgotten at the end.
-    pub(in super::super) fn in_memory() -> Namer {
+    pub(super) fn in_memory() -> Namer {
         let (tell, told) = bounded(ASKED);
         Namer { keep: Keep::Memory(IdMap::in_memory()), told, tell }
     }
@@ -111,7 +111,7 @@ impl Namer {
     }
 
     /// Asks for the number of a name. Never waits.
-    pub(in super::super) fn ask(&mut self, ticket: Ticket, name: String) {
+    pub(super) fn ask(&mut self, ticket: Ticket, name: String) {
         match &mut self.keep {
             Keep::Memory(ids) => {
                 let has_room = (ids.len() as Inst) < MAX_NAMES || ids.get(&name).is_some();
@@ -128,7 +128,7 @@ impl Namer {
     }
 
     /// What is on file by now.
-    pub(in super::super) fn told(&self) -> Option<Told> {
+    pub(super) fn told(&self) -> Option<Told> {
         self.told.try_recv().ok()
     }
 }
