@@ -5,6 +5,9 @@
 //! parsing: a `HashMap` of open spans (with a keyed hash, too), one of names, and for each name count, time and an
 //! array of buckets.
 //!
+//! With two dimensions, a START has the id of its trace, too, and an END the two values; each name has four combinations of them.
+//! Ten million distinct ones are offered to see that memory is flat.
+//!
 //! And what a span costs the agent as it runs (`jumpseat serve`), from the ingest socket to the log, all its threads: with span
 //! metrics, and against the same lines as events that are no spans.
 //!
@@ -18,12 +21,13 @@ use std::hint::black_box;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::agent::Served;
+use common::clock::resident_kib;
 use common::{Figure, Goal, Row, Times, race, rounds, time};
-use jumpseat::agent::config::SpansConfig;
+use jumpseat::agent::config::{DimensionsConfig, SpansConfig};
 use jumpseat::agent::{Fields, SourceSpans, Spans};
 use jumpseat::client::group::{FetchGroup, Scale};
 use jumpseat::event::{Batch, EventFlags, Param};
-use jumpseat::model::{Inst, Pmid, Timestamp};
+use jumpseat::model::{Inst, Pmid, Timestamp, ValueType};
 use jumpseat::source::registry::{SentName, WellKnown};
 use rustc_hash::FxHashMap;
 
@@ -35,6 +39,11 @@ const BATCH: u64 = 200;
 /// Batches without spans are to cost next to nothing: no more than this for each record.
 const POINT_GOAL_NS: f64 = 10.0;
 const GOAL_NS: f64 = 60.0;
+/// Flat: what the allocator may take by the way.
+const GOAL_GROWTH_KIB: f64 = 1024.0;
+const ROUTE: Pmid = Pmid::new(DOMAIN, 16, 20);
+const STATUS: Pmid = Pmid::new(DOMAIN, 16, 21);
+const TRACE_ID: Pmid = Pmid::new(DOMAIN, 16, 22);
 
 fn main() {
     for (names, open) in [(1, 1), (100, 64), (1000, 10_000)] {
@@ -64,8 +73,71 @@ fn main() {
             .headline()
             .print();
     }
+    for (names, open) in [(1, 1), (100, 64), (1000, 10_000)] {
+        dimensions(names, open);
+    }
+    flood();
     points();
     served();
+}
+
+/// Spans with two dimensions: 100,000 of these names.
+fn dimensions(names: u64, open: u64) {
+    let texts: Vec<String> = (0..names).map(|name| format!("name{name}")).collect();
+    let marks = marks(&texts, open);
+    let batches: Vec<Batch> = marks
+        .chunks(2 * BATCH as usize)
+        .map(|marks| {
+            let mut batch = Batch::default();
+            marks.iter().for_each(|mark| put_with(&mut batch, mark, mark.id / names % 4));
+            batch
+        })
+        .collect();
+    let (mut spans, fields) = with_dimensions(names);
+    let mut open_spans = FxHashMap::default();
+    let [times] = race(
+        rounds(20),
+        [&mut || {
+            time(|| {
+                for batch in &batches {
+                    spans.batch(&mut open_spans, 0, batch, &fields);
+                }
+            })
+        }],
+    );
+    let what = format!("span metrics with two dimensions, {names} names, {open} open at a time");
+    Row::new(what, Figure::nanos(&times, SPANS as f64, "ns a span")).goal(Goal::AtMost(GOAL_NS)).print();
+}
+
+/// Ten million spans, each with other values than all before.
+fn flood() {
+    let (mut spans, fields) = with_dimensions(1);
+    let mut open_spans = FxHashMap::default();
+    let mut batch = Batch::default();
+    let mut offer = |from: u64, number: u64| {
+        for first in (from..from + number).step_by(BATCH as usize) {
+            batch.clear();
+            for n in first..first + BATCH {
+                let start = Mark { phase: EventFlags::START, id: n, nanos: n, name: Some("name0") };
+                put_with(&mut batch, &start, n);
+                put_with(
+                    &mut batch,
+                    &Mark { phase: EventFlags::END, name: None, nanos: n + 1000, ..start },
+                    n,
+                );
+            }
+            spans.batch(&mut open_spans, 0, &batch, &fields);
+        }
+    };
+    // What a budget of series takes is there then.
+    offer(0, 100_000);
+    let (before, number) = (resident_kib(std::process::id()), rounds(10) as u64 * 1_000_000);
+    let times = time(|| offer(100_000, number));
+    let grown = resident_kib(std::process::id()).saturating_sub(before);
+    let what = format!("growth by {} million distinct label sets", number / 1_000_000);
+    Row::new(what, Figure::cost(grown as f64, "KiB")).goal(Goal::AtMost(GOAL_GROWTH_KIB)).print();
+    let each = times.as_nanos() as f64 / number as f64;
+    Row::new("the same, with making the batches", Figure::cost(each, "ns a span")).print();
 }
 
 /// Lines of STARTs and ENDs to the agent, 64 spans of 100 names open at a time, against the same as POINTs.
@@ -147,6 +219,25 @@ fn ours(names: u64) -> (Spans, FxHashMap<Inst, SourceSpans>) {
     (spans, FxHashMap::default())
 }
 
+/// The same with dimensions, and the fields that are known.
+fn with_dimensions(names: u64) -> (Spans, Fields) {
+    let fields = ["http.route", "http.status_code"].map(str::to_owned).to_vec();
+    let table = DimensionsConfig { fields, max_per_source: 60_000, ..DimensionsConfig::default() };
+    let limits = SpansConfig { max_series: 60_000, ..SpansConfig::default() };
+    let mut spans = Spans::with_dimensions(DOMAIN, limits, vec![table]);
+    for name in 0..names {
+        let sent = SentName::of(Some(format!("name{name}").as_bytes()));
+        spans.define(name as Inst, 0, &format!("app/name{name}"), sent);
+    }
+    let mut fields = Fields::default();
+    for (pmid, name) in [(ROUTE, "http.route"), (STATUS, "http.status_code"), (TRACE_ID, "trace_id")] {
+        let value_type = if pmid == STATUS { ValueType::U64 } else { ValueType::String };
+        fields.define(pmid, name.replace('.', "_"), name.to_owned(), value_type);
+    }
+    (spans, fields)
+}
+
+#[derive(Clone, Copy)]
 struct Mark<'a> {
     phase: EventFlags,
     id: u64,
@@ -183,6 +274,22 @@ fn put(batch: &mut Batch, mark: &Mark<'_>) {
         record.param(WellKnown::Type.pmid(DOMAIN), Param::String(name.as_bytes()));
     }
     record.param(Pmid::new(DOMAIN, 16, 8), Param::U64(200));
+    record.commit().expect("a small record");
+}
+
+/// The same with the id of a trace, or with values of dimensions of this number.
+fn put_with(batch: &mut Batch, mark: &Mark<'_>, values: u64) {
+    let mut record = batch.record(Timestamp::from_nanos(mark.nanos.into()), mark.phase | EventFlags::ID);
+    record.param(WellKnown::SpanIdU64.pmid(DOMAIN), Param::U64(mark.id));
+    if let Some(name) = mark.name {
+        record.param(WellKnown::Type.pmid(DOMAIN), Param::String(name.as_bytes()));
+    }
+    if mark.phase == EventFlags::START {
+        record.param(TRACE_ID, Param::String(b"0af7651916cd43dd8448eb211c80319c"));
+    } else {
+        record.param(ROUTE, Param::String(format!("/users/{values}").as_bytes()));
+        record.param(STATUS, Param::U64(200 + values % 4));
+    }
     record.commit().expect("a small record");
 }
 

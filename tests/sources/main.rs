@@ -1,6 +1,7 @@
 //! Where event records come from: programs, files, commands, the kernel, OTLP.
 
 mod control;
+mod dimensions;
 mod follow_commands;
 mod follow_files;
 mod follow_formats;
@@ -17,4 +18,5 @@ mod scrapes;
 #[allow(dead_code, reason = "each area uses a part of it")]
 #[path = "../seat/mod.rs"]
 mod seat;
+mod services;
 mod spans;

@@ -7,7 +7,7 @@ use crate::seat::{Seat, Transport};
 use support::{Output, PcpEnv, PrivatePmcd, Record, eventually, free_port, records, temp_dir};
 
 /// Where ./test puts the SDK.
-const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/otlp-sdk");
+pub(crate) const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/otlp-sdk");
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sources/otlp_client.py");
 /// What the client makes.
 const SPANS: u64 = 1002;
@@ -15,7 +15,7 @@ const RECORDS: u64 = 2 * SPANS + 2;
 
 /// Runs the client, set up by the environment as any program with the SDK is.
 #[track_caller]
-fn send(port: u16, settings: &[(&str, &str)]) -> Output {
+pub(crate) fn send(port: u16, settings: &[(&str, &str)]) -> Output {
     assert!(
         Path::new(SDK).join("opentelemetry").is_dir(),
         "the OpenTelemetry SDK is not in {SDK}: run ./test, which installs it there"
@@ -29,7 +29,7 @@ fn send(port: u16, settings: &[(&str, &str)]) -> Output {
     env.run("python3", [CLIENT])
 }
 
-fn wait_for(port: u16) {
+pub(crate) fn wait_for(port: u16) {
     eventually("the OTLP listener", || std::net::TcpStream::connect(("localhost", port)).ok());
 }
 

@@ -21,7 +21,8 @@ use crate::confine::Trust;
 use crate::derived::Catalogue;
 use crate::handover::{self, Handover};
 use crate::identity::{
-    DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
+    CALLS, DERIVED_ROOT, FIELD_ROOT, NAME, OBJECTIVES, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS,
+    SPAN_SERIES, SPANS, STREAMS, TYPES,
 };
 use crate::kinds::{self, Sources, StartError};
 use crate::logs;
@@ -31,6 +32,7 @@ use crate::restart::Restart;
 use crate::running::{Running, tables};
 use crate::sampler::Sampler;
 use crate::state::State;
+use crate::state::spans::namer::{Namer, NamerError};
 use crate::state::threads::ThreadStats;
 use crate::trim::trim;
 use crate::{HELP, PMNS};
@@ -65,6 +67,15 @@ pub enum OpenError {
     /// A source.
     #[error(transparent)]
     Source(#[from] StartError),
+}
+
+impl From<NamerError> for OpenError {
+    fn from(error: NamerError) -> OpenError {
+        match error {
+            NamerError::File(error) => OpenError::Derived(error),
+            NamerError::Thread(error) => OpenError::Thread(error),
+        }
+    }
 }
 
 impl OpenError {
@@ -196,6 +207,17 @@ impl RunningAgent {
         // What is wrong with the files is in the log; an agent without derived metrics is better than none.
         server.core().state.derived.read();
 
+        if let Some(dir) = state_dir {
+            let namer = |serial: u32| {
+                let (path, handle) = (dir.join(format!("{domain}.{serial}")), server.handle());
+                Namer::on_file(&path, Arc::new(move || handle.wake()))
+            };
+            let [series, calls, objectives] = [SPAN_SERIES, CALLS, OBJECTIVES].map(namer);
+            let spans = &mut server.core().state.spans;
+            spans.series.name_by(series?);
+            spans.services.name_by(calls?);
+            spans.objectives.name_by(objectives?);
+        }
         let log_threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
         let handle = server.handle();
         let outlet = Outlet {
@@ -395,6 +417,9 @@ pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, acces
             Indom::of(SPAN_BOUNDS, |state: &State| &state.spans.bounds)
                 .refreshed_by(|state: &mut State| state.spans.refresh_bounds()),
         )
+        .indom(Indom::of(CALLS, |state: &State| &state.spans.services.instances))
+        .indom(Indom::of(OBJECTIVES, |state: &State| &state.spans.objectives.instances))
+        .indom(Indom::of(SPAN_SERIES, |state: &State| &state.spans.series.instances))
         .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
         .metrics(metrics::all(access))
         .subtree(FIELD_ROOT, FieldMetrics)

@@ -28,9 +28,11 @@ const AT_START: [(&str, &str); 14] = [
 ];
 
 /// The tables there may be several of, and the keys that each is known by.
-const LISTS: [(&str, &[&str]); 6] = [
+const LISTS: [(&str, &[&str]); 8] = [
     ("socket", &["path"]),
     ("source", &["name"]),
+    ("dimensions", &["source"]),
+    ("objective", &["name"]),
     ("file", &["path", "source"]),
     ("command", &["source", "run"]),
     ("journal", &["source"]),

@@ -35,6 +35,13 @@ pub(crate) const REASONS: u32 = 8;
 /// Serial of the instance domain of spans and upper bounds of durations.
 pub(crate) const SPAN_BOUNDS: u32 = 9;
 
+/// Serial of the instance domain of spans with the values of their dimensions, and of the file with their names.
+pub(crate) const SPAN_SERIES: u32 = 15;
+/// The same of pairs of services.
+pub(crate) const CALLS: u32 = 16;
+/// The same of objectives.
+pub(crate) const OBJECTIVES: u32 = 17;
+
 /// Clusters of derived metrics: [`ITEMS`] each.
 pub(crate) const DERIVED_CLUSTERS: RangeInclusive<u16> = 64..=127;
 /// Items of a cluster, as a PMID has room for.
@@ -69,6 +76,12 @@ pub(crate) mod label {
     pub(crate) const TYPE: &str = "type";
     /// The span that an instance is of.
     pub(crate) const SPAN: &str = "span";
+    /// The source whose span is called by that of the `client`.
+    pub(crate) const SERVER: &str = "server";
+    /// The objective that an instance is of.
+    pub(crate) const OBJECTIVE: &str = "objective";
+    /// An instance that stands for all that have none of their own.
+    pub(crate) const OTHER: &str = "other";
     /// The end of a bucket.
     pub(crate) const BELOW: &str = "below";
     /// The end of a bucket in seconds, a number, as Prometheus calls it; the last one's is the text `+Inf`.
@@ -94,6 +107,8 @@ pub(crate) fn about(cluster: u16) -> &'static str {
         4 => "spans",
         7 => "kernel",
         8 => "log",
+        12 => "services",
+        13 => "objectives",
         cluster if DERIVED_CLUSTERS.contains(&cluster) => "derived",
         // The sixteen clusters of fields; clients may ask for any other as well.
         _ => "fields",
@@ -110,6 +125,9 @@ pub(crate) fn indom_name(serial: u32) -> Option<&'static str> {
         SPANS => Some("per source and span"),
         SPAN_BUCKETS => Some("per source, span and duration"),
         SPAN_BOUNDS => Some("per source, span and upper bound"),
+        SPAN_SERIES => Some("per source, span and values of dimensions"),
+        CALLS => Some("per calling and called source"),
+        OBJECTIVES => Some("per objective"),
         _ => None,
     }
 }
@@ -176,6 +194,7 @@ mod tests {
         let serials =
             [SOURCES, TYPES, STREAMS, FIELD_SERIAL, DERIVED_NAMES, SPANS, SPAN_BUCKETS, REASONS, SPAN_BOUNDS];
         assert_eq!(serials, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!([SPAN_SERIES, CALLS, OBJECTIVES], [15, 16, 17]);
         assert_eq!((FIELD_CLUSTER, DERIVED_CLUSTERS, ITEMS), (16, 64..=127, 1024));
         assert_eq!((REASONS_PER_SOURCE, BUCKETS_PER_SPAN), (32, 128));
         assert_eq!(derived_pmid(0), Pmid::new(0, 64, 0));
@@ -213,7 +232,7 @@ mod tests {
         use label::*;
         let names = [
             AGENT, ABOUT, INDOM_NAME, SOURCE, KIND, ADDRESS, SERVICE, TYPE, SPAN, BELOW, REASON, METRIC,
-            FIELD, LE, CLIENT, PID,
+            FIELD, LE, CLIENT, PID, OTHER, SERVER, OBJECTIVE,
         ];
         let kept = [
             "agent",
@@ -232,15 +251,29 @@ mod tests {
             "le",
             "client",
             "pid",
+            "other",
+            "server",
+            "objective",
         ];
         assert_eq!(names, kept);
-        let clusters = [0, 1, 2, 3, 4, 7, 8, 16, 31, 64, 127].map(about);
+        let clusters = [0, 1, 2, 3, 4, 7, 8, 12, 13, 16, 31, 64, 127].map(about);
         let kept = [
-            "agent", "events", "sources", "clients", "spans", "kernel", "log", "fields", "fields", "derived",
+            "agent",
+            "events",
+            "sources",
+            "clients",
+            "spans",
+            "kernel",
+            "log",
+            "services",
+            "objectives",
+            "fields",
+            "fields",
+            "derived",
             "derived",
         ];
         assert_eq!(clusters, kept);
-        let indoms = [1, 2, 3, 6, 7, 8, 9].map(|serial| indom_name(serial).expect("one of ours"));
+        let indoms = [1, 2, 3, 6, 7, 8, 9, 15, 16, 17].map(|serial| indom_name(serial).expect("one of ours"));
         let kept = [
             "per source",
             "per source and event type",
@@ -249,6 +282,9 @@ mod tests {
             "per source, span and duration",
             "per source and reason",
             "per source, span and upper bound",
+            "per source, span and values of dimensions",
+            "per calling and called source",
+            "per objective",
         ];
         assert_eq!(indoms, kept);
     }
@@ -258,6 +294,6 @@ mod tests {
         let items = crate::PMNS.lines().filter_map(|line| line.split_once("JUMPSEAT:")?.1.split_once(':'));
         let clusters: std::collections::BTreeSet<u16> =
             items.filter_map(|(cluster, _)| cluster.parse().ok()).collect();
-        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8].into());
+        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8, 12, 13].into());
     }
 }

@@ -5,7 +5,9 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use crate::config::document::{Document, line_at};
-use crate::config::{Config, ConfigError, ConfigProblem, InvalidTable, MIN_SOURCE_BUDGET, Mistake};
+use crate::config::{
+    Config, ConfigError, ConfigProblem, InvalidTable, MIN_SOURCE_BUDGET, Mistake, check_objectives,
+};
 use crate::kinds;
 use jumpseat_source::InvalidValue;
 
@@ -124,6 +126,15 @@ fn check(config: &Config) -> Result<(), ConfigProblem> {
     for (nth, rule) in config.source.iter().enumerate() {
         rule.validate(MIN_SOURCE_BUDGET).map_err(|invalid| InvalidTable { table: "source", nth, invalid })?;
     }
+    for (nth, dimensions) in config.dimensions.iter().enumerate() {
+        dimensions.check().map_err(|invalid| InvalidTable { table: "dimensions", nth, invalid })?;
+    }
+    check_objectives(&config.objective).map_err(|(nth, invalid)| InvalidTable {
+        table: "objective",
+        nth,
+        invalid,
+    })?;
+    config.service_map.check()?;
     config.access.check()?;
     config.tls.check()?;
     config.derived.check_places().map_err(|invalid| InvalidTable { table: "derived", nth: 0, invalid })?;
@@ -144,11 +155,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{ByteSize, TlsConfig};
-    use jumpseat_source::SocketConfig;
+    use crate::config::{ByteSize, DimensionsConfig, ObjectiveConfig, TlsConfig};
     use jumpseat_source::gate::SampleBy;
-    use jumpseat_source::rules::SourceRule;
+    use jumpseat_source::rules::{Pattern, SourceRule};
     use jumpseat_source::tracefs::KernelConfig;
+    use jumpseat_source::{Interval, SocketConfig};
 
     fn error(text: &str) -> String {
         Config::parse(text, Path::new("j.toml")).expect_err("the text is wrong").to_string()
@@ -192,6 +203,17 @@ mod tests {
         defaults.otlp.listen = Some("localhost:4318".into());
         defaults.otlp.grpc = Some("localhost:4317".into());
         defaults.otlp.token_file = Some("/etc/jumpseat/otlp.token".into());
+        defaults.dimensions = vec![DimensionsConfig {
+            fields: vec!["http.route".into(), "http.status_code".into()],
+            ..DimensionsConfig::default()
+        }];
+        defaults.objective = vec![ObjectiveConfig {
+            name: "checkout".into(),
+            spans: Pattern("shop/checkout".into()),
+            threshold: Some(Interval(Duration::from_millis(300))),
+            target: 0.99,
+            window: Interval(Duration::from_secs(30 * 24 * 3600)),
+        }];
         defaults.source = vec![SourceRule {
             enabled: Some(true),
             filter: Some(String::new()),

@@ -5,12 +5,15 @@
 
 mod confine;
 mod derived;
+mod dimensions;
 pub(crate) mod document;
 mod events;
 mod fields;
 mod handover;
 mod log;
+mod objective;
 mod problem;
+mod service_map;
 mod spans;
 mod tls;
 
@@ -29,17 +32,21 @@ use pcp_pmda::{Access, Grants};
 
 pub use confine::ConfineConfig;
 pub use derived::{DerivedConfig, MAX_OPERANDS, SAMPLE_INTERVAL};
+pub use dimensions::{DimensionsConfig, MAX_DIMENSIONS, MIN_IDLE};
 pub use events::{EventsConfig, FETCH_LIMIT, MAX_RECENT, MIN_SOURCE_BUDGET};
 pub use fields::{FieldsConfig, MAX_FIELDS};
 pub use handover::HandoverConfig;
 pub use jumpseat_source::{ByteSize, Interval};
 pub use log::{LogConfig, MIN_LOG_BUDGET, SYNC_INTERVAL, Syncing};
+pub use objective::{MAX_OBJECTIVES, OBJECTIVE_WINDOW, ObjectiveConfig};
 pub use problem::{ConfigError, ConfigProblem, InvalidTable, Mistake, OutOfRange};
-pub use spans::{MAX_OPEN_SPANS, MAX_SPANS, SPAN_WINDOW, SpansConfig};
+pub use service_map::{MAP_WAIT, MAX_EDGES, MAX_PENDING, ServiceMapConfig};
+pub use spans::{MAX_OPEN_SPANS, MAX_SERIES, MAX_SPANS, SPAN_WINDOW, SpansConfig};
 pub use tls::TlsConfig;
 
 pub use document::FormError;
 
+pub(crate) use objective::check_all as check_objectives;
 use problem::limit;
 
 /// Everything the configuration file says. Keys that are not there take the defaults that
@@ -77,6 +84,12 @@ pub struct Config {
     pub otlp: OtlpConfig,
     /// Limits of the span metrics.
     pub spans: SpansConfig,
+    /// By what spans are told apart besides their names.
+    pub dimensions: Vec<DimensionsConfig>,
+    /// Which source's spans call which other's.
+    pub service_map: ServiceMapConfig,
+    /// What is expected of spans.
+    pub objective: Vec<ObjectiveConfig>,
     /// What is to be done with the records of single sources.
     pub source: Vec<SourceRule>,
     /// Files to follow.

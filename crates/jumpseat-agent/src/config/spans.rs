@@ -13,6 +13,8 @@ use super::problem::{OutOfRange, limit};
 pub const MAX_SPANS: u32 = 16 * 1024;
 /// Largest number of open spans, which take about 100 bytes each.
 pub const MAX_OPEN_SPANS: u32 = 4 * 1024 * 1024;
+/// Largest number of series, which take about 5 KiB each.
+pub const MAX_SERIES: u32 = 64 * 1024;
 /// Range of the time that quantiles look back.
 pub const SPAN_WINDOW: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
@@ -24,6 +26,8 @@ pub struct SpansConfig {
     pub max_names: u32,
     /// Number of open spans over all sources.
     pub max_open: u32,
+    /// Number of series of spans with dimensions over all sources; spans of further ones count as `(other)` of their name.
+    pub max_series: u32,
     /// A span that has not ended after this is given up on.
     pub max_age: Interval,
     /// How long an END waits for a START that comes later.
@@ -38,6 +42,7 @@ impl Default for SpansConfig {
         SpansConfig {
             max_names: 1000,
             max_open: 65_536,
+            max_series: 4000,
             max_age: seconds(3600),
             grace: seconds(1),
             window: seconds(60),
@@ -52,6 +57,9 @@ impl SpansConfig {
         })?;
         limit(self.max_open <= MAX_OPEN_SPANS, ("spans", "max_open"), self.max_open, || {
             format!("0 to {MAX_OPEN_SPANS}")
+        })?;
+        limit(self.max_series <= MAX_SERIES, ("spans", "max_series"), self.max_series, || {
+            format!("0 to {MAX_SERIES}")
         })?;
         limit(SPAN_WINDOW.contains(&self.window.0), ("spans", "window"), self.window, || {
             let [least, most] = [SPAN_WINDOW.start(), SPAN_WINDOW.end()].map(|end| Interval(*end));

@@ -4,11 +4,13 @@ use pcp_model::Inst;
 use pcp_pmda::{LabelError, LabelList, LabelSubject};
 
 use crate::identity::{
-    NAME, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPANS, STREAMS, TYPES, about, indom_name, label,
-    reason_of,
+    CALLS, NAME, OBJECTIVES, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES,
+    about, indom_name, label, reason_of,
 };
 use crate::state::State;
 use crate::state::source::Source;
+use crate::state::spans::series::Series;
+use crate::state::spans::service_map::ServiceMap;
 use crate::state::spans::{Span, Spans};
 use crate::state::streams::kind_word;
 
@@ -62,6 +64,20 @@ fn of_instance(
                 None => labels.add(label::LE, "+Inf"),
             })
         }
+        SPAN_SERIES => of_series(state, state.spans.series.get(inst)?, labels),
+        CALLS => {
+            let (pair, _) = state.spans.services.get(inst)?;
+            if ServiceMap::is_other(pair) {
+                return Some(labels.add(label::OTHER, true));
+            }
+            let [client, server] =
+                [pair.0, pair.1].map(|source| state.spans.source_name(source).unwrap_or_default());
+            labels.add(label::CLIENT, client).and_then(|()| labels.add(label::SERVER, server))
+        }
+        OBJECTIVES => {
+            let objective = &state.spans.objectives.get(inst)?.config;
+            labels.add(label::OBJECTIVE, objective.name.as_str())
+        }
         REASONS => {
             let (source, reason) = reason_of(inst);
             with_source(state, source, labels, |labels| {
@@ -83,6 +99,22 @@ fn of_instance(
 
 fn of_span(state: &State, span: &Span, labels: &mut LabelList) -> Result<(), LabelError> {
     with_source(state, span.source, labels, |labels| labels.add(label::SPAN, span.name.as_str()))
+}
+
+/// The span's labels, and one for each dimension: its field as PCP can name it, with the value as it was sent.
+fn of_series(state: &State, series: &Series, labels: &mut LabelList) -> Result<(), LabelError> {
+    if let Some(span) = state.spans.get(series.span) {
+        of_span(state, span, labels)?;
+    }
+    let fields = state.spans.dimensions(series.source).unwrap_or_default();
+    let Some(values) = series.values() else { return labels.add(label::OTHER, true) };
+    for (field, value) in fields.iter().zip(values) {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let name: String = field.chars().map(plain).collect();
+        // A field that is called like one of ours, or that begins with no letter, has no label; the instance tells its value.
+        let _ = labels.add(&name, &*String::from_utf8_lossy(value));
+    }
+    Ok(())
 }
 
 /// The source's name, and more.

@@ -7,9 +7,11 @@ mod event;
 mod field;
 pub(crate) mod labels;
 mod log;
+mod objective;
 mod own;
 mod position;
 mod refusal;
+mod service;
 mod source;
 mod source_control;
 mod span;
@@ -33,6 +35,8 @@ pub(crate) fn all(access: &Access) -> Vec<Metric<State>> {
     metrics.extend(control::metrics(access));
     metrics.extend(source_control::metrics(access));
     metrics.extend(span::metrics());
+    metrics.extend(service::metrics());
+    metrics.extend(objective::metrics());
     metrics.extend(own::metrics());
     metrics.extend(kinds::ALL.iter().flat_map(|kind| kind.metrics()));
     metrics

@@ -131,7 +131,7 @@ impl State {
             registry,
             sources: Sources::new(Rules(config.source.clone())),
             types: EventTypes::new(),
-            spans: Spans::new(domain, config.spans.clone()),
+            spans: Spans::configured(domain, config),
             fields: Fields::default(),
             fields_folded: 0,
             instances_gone: 0,
@@ -169,6 +169,7 @@ impl State {
         // At least one round, for definitions that came alone.
         for _ in 0..=self.inlet.waiting() {
             if self.turn.is_over() {
+                self.spans.take_names();
                 return true;
             }
             let delivery = self.inlet.take(|definition| definitions.push(definition));
@@ -180,6 +181,7 @@ impl State {
                 None => break,
             }
         }
+        self.spans.take_names();
         false
     }
 
@@ -197,6 +199,7 @@ impl State {
     /// Puts another configuration into effect, as far as it can change while the agent runs. Limits and settings of
     /// sources that were stored give way. Definitions of derived metrics are not read yet.
     pub(crate) fn configure(&mut self, config: Config) {
+        self.spans.configure(&config);
         self.derived.configure(config.derived);
         self.registry.set_recycle_after(config.events.recycle_after.0);
         self.set_limits(config.events);
@@ -206,7 +209,6 @@ impl State {
             source.named = self.registry.is_named(&source.name);
         }
         self.share_budget();
-        self.spans.limits = config.spans;
     }
 
     /// Puts what clients have stored for a source into effect, on top of what the configuration says.
@@ -238,11 +240,9 @@ impl State {
 
     /// Changes whenever labels do: when a source, an event type or a stream is new, or a source reads elsewhere.
     pub(crate) fn label_generation(&self) -> u64 {
-        let instances = [&self.spans.names, &self.spans.buckets, &self.spans.bounds];
-        let instances: usize = instances.map(|instances| instances.active().len()).iter().sum();
         // What has gone counts for more than what there is less now: no generation comes again.
         let named = self.sources.label_generation() + self.types.label_generation();
-        named + instances as u64 + 2 * self.instances_gone + self.streams.label_generation()
+        named + self.spans.label_generation() + 2 * self.instances_gone + self.streams.label_generation()
     }
 
     /// Takes in a name that the registry has announced.
@@ -281,7 +281,7 @@ impl State {
     fn source_gone(&mut self, inst: Inst) {
         let Some(source) = self.sources.remove(inst) else { return };
         if let Some(spans) = source.spans.as_deref() {
-            self.spans.source_gone(spans);
+            self.spans.source_gone(inst, spans);
         }
         if source.disk.is_none() {
             self.records_gone += source.log.stats().records as u64;

@@ -47,6 +47,11 @@ impl<T: Copy> Arrivals<T> {
         self.places.get(self.oldest as usize).map(|place| &place.value)
     }
 
+    /// All, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.table.iter().map(|at| &self.places[*at as usize].value)
+    }
+
     /// Takes one in, as the newest. Gives the one that it takes the place of, if its id was there.
     #[inline]
     pub(super) fn insert(&mut self, id: u64, value: T) -> Option<T> {
@@ -85,6 +90,14 @@ impl<T: Copy> Arrivals<T> {
         let entry = table.find_entry(id, |at| places[*at as usize].id == id).ok()?;
         let (at, _) = entry.remove();
         Some(self.release(at))
+    }
+
+    /// One that stays where it is.
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
+        let Arrivals { table, places, .. } = self;
+        let at = *table.find(id, |at| places[*at as usize].id == id)?;
+        Some(&mut places[at as usize].value)
     }
 
     /// Takes out the one that came first.

@@ -9,8 +9,10 @@
 //! gives way; [`MAX_EARLY`] waiting ENDs a source. Ids are hashed with a key of this process, so that nobody can choose
 //! ones that collide.
 //!
-//! * `ids`: ids as numbers; `arrivals`: what waits for its other end, by id; `source`: that of one source.
+//! * `ids`: ids as numbers, by `hash`; `arrivals`: what waits for its other end, by id; `source`: that of one source.
 //! * `telling`: what tells of a failure; `stats`: the figures of a name, by `buckets`; `bounds`: the same as a cumulative histogram.
+//! * `details`: what is kept of spans that have dimensions; `series`: the figures of these, by `exponential` buckets.
+//! * `namer`: numbers for their names, on file. `service_map`: whose spans call whose; `objectives`: which part of them is good.
 //!
 //! **Cost:** a START and its END together are two hashes of the id, two look-ups in the table of open spans, one of the name and
 //! two of its figures. No allocation once the tables have grown.
@@ -18,31 +20,45 @@
 mod arrivals;
 mod bounds;
 mod buckets;
+mod details;
+mod exponential;
+mod hash;
 mod ids;
+pub(crate) mod namer;
+pub(crate) mod objectives;
+pub(crate) mod series;
+pub(crate) mod service_map;
 mod source;
 mod stats;
 mod telling;
+mod times;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
 use super::fields::Fields;
-use crate::config::SpansConfig;
+use crate::config::{Config, DimensionsConfig, ObjectiveConfig, ServiceMapConfig, SpansConfig};
 use crate::identity::{bucket_inst, bucket_of};
 use jumpseat_source::registry::{MAX_SENT_NAME, SentName, WellKnown};
 use pcp_event::EventFlags;
 use pcp_event::batch::{Batch, record_time};
 use pcp_event::packed::{PackedParam, flags, params};
-use pcp_model::{Inst, Timestamp};
+use pcp_model::Inst;
 use pcp_pmda::Instances;
 
 use buckets::{COARSE, coarse_end, coarse_name};
+use details::{Details, Kept, NONE, Rule, Rules};
 use ids::IdKeys;
+use objectives::Objectives;
+use series::{AllSeries, Ended, Of, When};
+use service_map::{Role, ServiceMap, Side};
 use source::{EarlyEnd, OpenSpan};
 use stats::SLICES;
 use telling::Telling;
+use times::{between, nanos};
 
 pub use source::{SourceSpans, SpansBySource};
 pub use stats::Span;
@@ -80,6 +96,16 @@ pub struct Spans {
     started: Instant,
     /// The parameters that tell of a failure.
     telling: Telling,
+    /// Spans by their dimensions, too.
+    pub(crate) series: AllSeries,
+    /// Which source's spans have which dimensions.
+    rules: Rules,
+    /// What is kept of spans that have any.
+    kept: Kept,
+    /// Whose spans call whose.
+    pub(crate) services: ServiceMap,
+    /// Which part of them is good.
+    pub(crate) objectives: Objectives,
 }
 
 /// When a batch is taken in.
@@ -89,6 +115,8 @@ struct Now {
     nanos: u64,
     /// The slice of time.
     slice: u64,
+    /// The half of the window.
+    half: u64,
 }
 
 impl Spans {
@@ -109,14 +137,125 @@ impl Spans {
             domain,
             started: Instant::now(),
             telling: Telling::new(domain),
+            series: AllSeries::new(),
+            rules: Rules::default(),
+            kept: Kept::default(),
+            services: ServiceMap::new(ServiceMapConfig::default()),
+            objectives: Objectives::new(Vec::new()),
         }
+    }
+
+    /// The same, of which those of some sources have dimensions.
+    pub fn with_dimensions(domain: u16, limits: SpansConfig, dimensions: Vec<DimensionsConfig>) -> Spans {
+        Spans { rules: Rules::new(domain, dimensions, false), ..Spans::new(domain, limits) }
+    }
+
+    /// No spans yet, and all that the configuration asks for.
+    pub(crate) fn configured(domain: u16, config: &Config) -> Spans {
+        let map = config.service_map.clone();
+        Spans {
+            rules: Rules::new(domain, config.dimensions.clone(), map.enabled),
+            services: ServiceMap::new(map),
+            objectives: Objectives::new(config.objective.clone()),
+            ..Spans::new(domain, config.spans.clone())
+        }
+    }
+
+    /// Another configuration. The series of sources with other dimensions go: their values mean something else now.
+    pub(crate) fn configure(&mut self, config: &Config) {
+        self.limits = config.spans.clone();
+        self.services.config = config.service_map.clone();
+        self.set_objectives(&config.objective);
+        self.set_dimensions(&config.dimensions, config.service_map.enabled);
+    }
+
+    fn set_objectives(&mut self, configs: &[ObjectiveConfig]) {
+        let now = self.since_start(Instant::now());
+        self.objectives.set(configs, now);
+        for (inst, name) in self.names.iter() {
+            if let Some(span) = self.by_inst.get_mut(&inst) {
+                span.objectives = self.objectives.of(name);
+            }
+        }
+    }
+
+    fn set_dimensions(&mut self, dimensions: &[DimensionsConfig], looks_for_calls: bool) {
+        let before: Vec<_> = self.by_name.keys().map(|source| (*source, self.rules.of(*source))).collect();
+        let names: Vec<(Inst, String)> =
+            self.source_names().map(|(source, name)| (source, name.to_owned())).collect();
+        if !self.rules.set(dimensions, looks_for_calls, names.iter().map(|(source, name)| (*source, &**name)))
+        {
+            return;
+        }
+        for (source, before) in before {
+            let fields = |rule: Option<Arc<Rule>>| {
+                rule.filter(|rule| rule.has_series).map(|rule| rule.config.fields.clone())
+            };
+            if fields(before) != fields(self.rules.of(source)) {
+                self.series.source_changed(source);
+            }
+        }
+    }
+
+    /// The names of sources that have spans.
+    fn source_names(&self) -> impl Iterator<Item = (Inst, &str)> {
+        self.by_name.keys().filter_map(|source| Some((*source, self.source_name(*source)?)))
+    }
+
+    /// The fields that are the dimensions of a source's spans.
+    pub(crate) fn dimensions(&self, source: Inst) -> Option<Vec<String>> {
+        Some(self.rules.of(source)?.config.fields.clone())
+    }
+
+    /// The name of a source that has spans.
+    pub(crate) fn source_name(&self, source: Inst) -> Option<&str> {
+        source_name(&self.by_name, &self.names, source)
+    }
+
+    /// Takes in the names that are on file by now.
+    pub(crate) fn take_names(&mut self) {
+        self.series.take_names();
+        self.services.take_names();
+        self.objectives.take_names();
+    }
+
+    /// The generation of their labels: grows with each instance that comes or goes.
+    pub(crate) fn label_generation(&self) -> u64 {
+        let added = [&self.series.instances, &self.services.instances, &self.objectives.instances];
+        let instances: usize = [&self.names, &self.buckets, &self.bounds]
+            .into_iter()
+            .chain(added)
+            .map(|instances| instances.active().len())
+            .sum();
+        // What has gone counts for more than what there is less now: no generation comes again.
+        instances as u64 + 2 * (self.series.gone + self.services.gone + self.objectives.gone)
+    }
+
+    /// Nanoseconds since the start.
+    pub(crate) fn now(&self) -> u64 {
+        self.since_start(Instant::now())
+    }
+
+    /// The number of the current half of the window.
+    pub(crate) fn half(&self, now: Instant) -> u64 {
+        let length = (self.limits.window.0.as_millis() as u64 / 2).max(1);
+        now.saturating_duration_since(self.started).as_millis() as u64 / length
     }
 
     /// Takes in a name: that of its instance, and as it was sent.
     pub fn define(&mut self, id: Inst, source: Inst, name: &str, span: SentName) {
         if self.names.add_as(id, name).is_ok() {
-            self.by_inst.insert(id, Span::new(source, span.as_str().to_owned()));
-            self.by_name.entry(source).or_default().insert(span, id);
+            let objectives = self.objectives.of(name);
+            let mut figures = Span::new(source, span.as_str().to_owned());
+            figures.objectives = objectives;
+            self.by_inst.insert(id, figures);
+            let names = self.by_name.entry(source).or_default();
+            if names.is_empty()
+                && let Some((source_name, _)) = name.split_once('/')
+            {
+                self.rules.add(source, source_name);
+            }
+            names.insert(span, id);
         }
     }
 
@@ -131,8 +270,10 @@ impl Spans {
             names.retain(|_, known| *known != inst);
             if names.is_empty() {
                 self.by_name.remove(&span.source);
+                self.rules.remove(span.source);
             }
         }
+        self.series.span_gone(inst);
         let bounds = self.forget_bounds(inst);
         if let Some(of) = sources.spans(span.source) {
             of.spellings.retain(|_, known| *known != inst);
@@ -141,7 +282,10 @@ impl Spans {
     }
 
     /// A source has given its place to a newcomer, and had these spans open.
-    pub fn source_gone(&mut self, of: &SourceSpans) {
+    pub fn source_gone(&mut self, source: Inst, of: &SourceSpans) {
+        self.services.source_gone(source);
+        of.open.iter().for_each(|open| self.kept.give_back(open.kept));
+        of.early.iter().for_each(|end| self.kept.give_back(end.kept));
         self.open -= of.open.len();
         self.sources -= 1;
     }
@@ -186,6 +330,8 @@ impl Spans {
             return;
         }
         self.telling.look_up(fields);
+        self.rules.look_up(fields);
+        let rule = self.rules.of(source);
         if sources.spans(source).is_none() {
             sources.begin(source);
             self.sources += 1;
@@ -195,11 +341,14 @@ impl Spans {
         let mut of = std::mem::take(of);
         let now = Instant::now();
         self.expire(&mut of, now);
-        let now = Now { nanos: self.since_start(now), slice: self.slice(now) };
+        if self.services.config.enabled {
+            self.services.expire(self.since_start(now));
+        }
+        let now = Now { nanos: self.since_start(now), slice: self.slice(now), half: self.half(now) };
         for record in batch.iter() {
             let flags = flags(record);
             if flags.intersects(MARKS) {
-                self.record((sources, source), &mut of, flags, record, now);
+                self.record((sources, source), (&mut of, rule.as_deref()), flags, record, now);
             }
         }
         if let Some(place) = sources.spans(source) {
@@ -210,6 +359,7 @@ impl Spans {
     /// Gives up on what has waited for too long.
     pub fn tick(&mut self, sources: &mut impl SpansBySource, now: Instant) {
         sources.all().for_each(|(_, of)| self.expire(of, now));
+        self.services.expire(self.since_start(now));
     }
 
     fn since_start(&self, now: Instant) -> u64 {
@@ -222,8 +372,9 @@ impl Spans {
         let (max_age, grace) = (self.limits.max_age.0, self.limits.grace.0);
         // Both are in the order of arrival, so the first that may stay ends the search.
         while of.early.oldest().is_some_and(|end| is_over(end.arrived, grace)) {
-            of.early.pop_oldest();
-            of.orphans += 1;
+            if let Some(end) = of.early.pop_oldest() {
+                self.orphan(of, end);
+            }
         }
         while of.open.oldest().is_some_and(|open| is_over(open.arrived, max_age)) {
             if let Some(open) = of.open.pop_oldest() {
@@ -235,7 +386,7 @@ impl Spans {
     fn record(
         &mut self,
         sources: (&mut impl SpansBySource, Inst),
-        of: &mut SourceSpans,
+        (of, rule): (&mut SourceSpans, Option<&Rule>),
         flags: EventFlags,
         record: &[u8],
         now: Now,
@@ -246,23 +397,27 @@ impl Spans {
             of.orphans += 1;
             return;
         };
+        let sent_id = id;
         let id = self.keys.id(id);
         if flags.contains(EventFlags::START) {
             let is_type = |param: &PackedParam<'_>| param.pmid == WellKnown::Type.pmid(self.domain);
             let name = params.clone().find(is_type).and_then(PackedParam::text);
+            let kept = rule.map_or(NONE, |rule| self.kept.keep(rule, sent_id, params.clone()));
             let name = self.name(of, sources.1, name);
-            self.start(sources.0, of, id, OpenSpan { name, began: time, arrived: now.nanos }, now);
+            let open = OpenSpan { name, kept, began: time, arrived: now.nanos };
+            self.start(sources.0, (of, rule), id, open, now);
         }
         if flags.contains(EventFlags::END) {
+            let kept = rule.map_or(NONE, |rule| self.kept.keep(rule, sent_id, params.clone()));
             let failed = params.any(|param| self.telling.is_failure(param));
-            self.end(of, id, EarlyEnd { ended: time, failed, arrived: now.nanos }, now);
+            self.end((of, rule), id, EarlyEnd { ended: time, failed, kept, arrived: now.nanos }, now);
         }
     }
 
     fn start(
         &mut self,
         sources: &mut impl SpansBySource,
-        of: &mut SourceSpans,
+        (of, rule): (&mut SourceSpans, Option<&Rule>),
         id: u64,
         span: OpenSpan,
         now: Now,
@@ -271,10 +426,10 @@ impl Spans {
             && let Some(end) = of.early.remove(id)
         {
             if end.ended >= span.began {
-                return self.complete(of, &span, &end, now, |_| {});
+                return self.complete((of, rule), &span, &end, now, |_| {});
             }
             // It ended an earlier span with this id, whose START never came.
-            of.orphans += 1;
+            self.orphan(of, end);
         }
         let most = self.limits.max_open as usize;
         if self.open >= most {
@@ -287,7 +442,7 @@ impl Spans {
                 self.make_room(sources, of);
             }
             if most == 0 {
-                return self.give_up_unseen(span.name);
+                return self.give_up_unseen(&span);
             }
         }
         if let Some(figures) = self.figures(span.name) {
@@ -315,25 +470,33 @@ impl Spans {
         }
     }
 
-    fn end(&mut self, of: &mut SourceSpans, id: u64, end: EarlyEnd, now: Now) {
+    fn end(&mut self, (of, rule): (&mut SourceSpans, Option<&Rule>), id: u64, end: EarlyEnd, now: Now) {
         if let Some(open) = of.open.remove(id) {
             self.closed();
-            return self.complete(of, &open, &end, now, Span::closed);
+            return self.complete((of, rule), &open, &end, now, Span::closed);
         }
-        if of.early.insert(id, end).is_some() {
-            of.orphans += 1;
+        if let Some(before) = of.early.insert(id, end) {
+            self.orphan(of, before);
         }
         // The oldest gives way: its START is the least likely to come.
-        if of.early.len() > MAX_EARLY && of.early.pop_oldest().is_some() {
-            of.orphans += 1;
+        if of.early.len() > MAX_EARLY
+            && let Some(oldest) = of.early.pop_oldest()
+        {
+            self.orphan(of, oldest);
         }
+    }
+
+    /// An END that has no START.
+    fn orphan(&mut self, of: &mut SourceSpans, end: EarlyEnd) {
+        of.orphans += 1;
+        self.kept.give_back(end.kept);
     }
 
     /// Counts a span whose both ends are there, and does this with the figures of its name.
     #[inline]
     fn complete(
         &mut self,
-        of: &mut SourceSpans,
+        (of, rule): (&mut SourceSpans, Option<&Rule>),
         open: &OpenSpan,
         end: &EarlyEnd,
         now: Now,
@@ -345,12 +508,48 @@ impl Spans {
         });
         let Some((inst, span)) = open.name.and_then(|name| Some((name, self.by_inst.get_mut(&name)?))) else {
             self.untold += 1;
-            return;
+            return self.release(open, end);
         };
         with(span);
+        let source = span.source;
+        for objective in &span.objectives {
+            self.objectives.ended(*objective, nanos, end.failed, now.nanos);
+        }
         if let Some(bucket) = span.ended(nanos, end.failed, now.slice) {
             self.new_bucket(inst, bucket);
         }
+        if let Some(rule) = rule {
+            let none = const { &Details::none() };
+            let kept = [open.kept, end.kept].map(|kept| self.kept.get(kept).unwrap_or(none));
+            let [start, last] = kept;
+            if rule.has_series {
+                let span = Ended { nanos, failed: end.failed, at: end.ended, start, end: last };
+                let of = Of { source, span: inst, names: &self.names, max: self.limits.max_series };
+                self.series.ended(rule, &of, &span, When { nanos: now.nanos, half: now.half });
+            }
+            if self.services.config.enabled {
+                let side = Side {
+                    source,
+                    own: start.own.or(last.own),
+                    parent: start.parent.or(last.parent),
+                    role: if start.role == Role::Any { last.role } else { start.role },
+                    began: open.began,
+                    ended: end.ended,
+                    nanos,
+                    failed: end.failed,
+                };
+                let (by_name, names) = (&self.by_name, &self.names);
+                self.services.ended(side, now.nanos, |source| source_name(by_name, names, source));
+            }
+        }
+        self.release(open, end);
+    }
+
+    /// Nothing is kept of a span any more.
+    #[inline]
+    fn release(&mut self, open: &OpenSpan, end: &EarlyEnd) {
+        self.kept.give_back(open.kept);
+        self.kept.give_back(end.kept);
     }
 
     /// A bucket has a span in it, for the first time.
@@ -377,14 +576,16 @@ impl Spans {
     /// An open span has gone without its END.
     fn give_up(&mut self, span: OpenSpan) {
         self.closed();
+        self.kept.give_back(span.kept);
         if let Some(figures) = self.figures(span.name) {
             figures.closed();
             figures.unfinished += 1;
         }
     }
 
-    fn give_up_unseen(&mut self, name: Option<Inst>) {
-        if let Some(figures) = self.figures(name) {
+    fn give_up_unseen(&mut self, span: &OpenSpan) {
+        self.kept.give_back(span.kept);
+        if let Some(figures) = self.figures(span.name) {
             figures.unfinished += 1;
         }
     }
@@ -406,20 +607,14 @@ impl Spans {
     }
 }
 
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// How many nanoseconds are between two times; `None` if the second is before the first.
-fn between(began: Timestamp, ended: Timestamp) -> Option<u64> {
-    if ended < began {
-        return None;
-    }
-    let seconds = ended.sec.checked_sub(began.sec).and_then(|seconds| seconds.checked_mul(1_000_000_000));
-    // More than what fits is as much as does.
-    let nanos =
-        seconds.and_then(|seconds| seconds.checked_add(i64::from(ended.nsec) - i64::from(began.nsec)));
-    Some(nanos.map_or(u64::MAX, i64::cast_unsigned))
+/// The name of a source that has spans: it is part of those of their instances.
+fn source_name<'a>(
+    by_name: &FxHashMap<Inst, HashMap<SentName, Inst>>,
+    names: &'a Instances,
+    source: Inst,
+) -> Option<&'a str> {
+    let name = by_name.get(&source)?.values().find_map(|inst| names.name(*inst))?;
+    name.split_once('/').map(|(source, _)| source)
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub struct SourceSpans {
 /// A span that has begun.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenSpan {
+    /// What else is kept of its START; [`super::details::NONE`]: nothing.
+    pub kept: u32,
     /// The instance of its name, if it has one.
     pub name: Option<Inst>,
     /// The time of its START.
@@ -40,6 +42,8 @@ pub(super) struct EarlyEnd {
     pub ended: Timestamp,
     /// It says that the span has failed.
     pub failed: bool,
+    /// What else is kept of it; [`super::details::NONE`]: nothing.
+    pub kept: u32,
     /// When it came, in nanoseconds since the agent's start.
     pub arrived: u64,
 }

@@ -23,6 +23,8 @@ pub struct Span {
     pub active: u32,
     /// Spans given up on.
     pub unfinished: u64,
+    /// The objectives that are about it.
+    pub(super) objectives: Box<[u16]>,
     /// Ended spans by coarse bucket.
     pub histogram: Box<[u64; COARSE]>,
     slices: [Slice; SLICES as usize],
@@ -53,6 +55,7 @@ impl Span {
             time: 0,
             active: 0,
             unfinished: 0,
+            objectives: Box::default(),
             histogram: Box::new([0; COARSE]),
             slices: [Slice::NONE; SLICES as usize],
             counts: Vec::new(),

@@ -140,3 +140,40 @@ fn a_million_open_spans_and_lonely_ends_are_bounded() {
     bench.spans.tick(&mut bench.sources, Instant::now() + Duration::from_secs(4000));
     assert_eq!((bench.spans.open(), bench.span(0)), (0, (1, 0, 5, 0, 99_999)));
 }
+
+#[test]
+fn what_is_kept_for_dimensions_goes_with_its_span() {
+    let mut bench = bench();
+    let table = DimensionsConfig { fields: vec!["status".to_owned()], ..<_>::default() };
+    let limits = SpansConfig { max_open: 10, ..SpansConfig::default() };
+    bench.spans = Spans::with_dimensions(DOMAIN, limits, vec![table]);
+    bench.spans.define(0, 0, "app/a", SentName::As("a".into()));
+    let status = |text: &'static str| [(Pmid::new(DOMAIN, 16, 20), Param::String(text.as_bytes()))];
+    // Whole, the wrong way round, twice, beyond the number that may be open, without a START.
+    bench.send(&[(START, 1, 1, Some("a"), &[]), (END, 5, 1, None, &status("ok"))]);
+    bench.send(&[(END, 5, 2, None, &[]), (START, 1, 2, Some("a"), &status("ok"))]);
+    bench.send(&[
+        (START, 1, 3, Some("a"), &[]),
+        (START, 2, 3, Some("a"), &[]),
+        (END, 9, 3, None, &status("bad")),
+    ]);
+    (10..40).for_each(|id| bench.send(&[(START, 1, id, Some("a"), &status("ok"))]));
+    (100..110).for_each(|id| bench.send(&[(END, 1, id, None, &status("ok")), (END, 2, id, None, &[])]));
+    assert_eq!(bench.spans.kept.used(), 20);
+    bench.spans.tick(&mut bench.sources, Instant::now() + Duration::from_secs(4000));
+    assert_eq!(bench.spans.kept.used(), 0);
+    bench.spans.series.take_names();
+    let named = bench.spans.series.instances.iter();
+    let counts: Vec<(&str, u64)> = named
+        .map(|(inst, name)| (name, bench.spans.series.get(inst).expect("there").figures.count))
+        .collect();
+    assert_eq!(counts, [("app/a:ok", 2), ("app/a:bad", 1)]);
+    // Other fields: what there was has gone, and with it its values.
+    let other = DimensionsConfig { fields: vec!["error".to_owned()], ..<_>::default() };
+    bench.send(&[(START, 1, 7, Some("a"), &status("ok"))]);
+    bench.spans.configure(&Config { dimensions: vec![other], ..Config::default() });
+    bench.send(&[(END, 2, 7, None, &status("ok"))]);
+    bench.spans.series.take_names();
+    let names: Vec<&str> = bench.spans.series.instances.iter().map(|(_, name)| name).collect();
+    assert_eq!((names, bench.spans.kept.used()), (vec!["app/a:"], 0));
+}

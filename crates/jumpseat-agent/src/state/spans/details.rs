@@ -1,0 +1,434 @@
+//! What of the ends of spans is kept besides ids and times, for sources whose spans have dimensions: the values, and the ids
+//! that exemplars show; and for the map of services who calls whom.
+//!
+//! **Bounds:** one entry for each open span and each END that waits, of a size that its values have given it: at most
+//! [`MAX_DIMENSIONS`] values of [`MAX_VALUE`] bytes. Entries are used again with their room, so that nothing is allocated for a
+//! span.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::Write as _;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::super::fields::Fields;
+use super::service_map::Role;
+use crate::config::{DimensionsConfig, MAX_DIMENSIONS};
+use jumpseat_source::registry::WellKnown;
+use pcp_event::filter::FieldResolver;
+use pcp_event::packed::PackedParam;
+use pcp_model::text::cut;
+use pcp_model::{Inst, Pmid, ValueType};
+
+/// Longest value that is told apart from others, in bytes; what is longer is cut.
+pub(super) const MAX_VALUE: usize = 128;
+/// Longest trace or span id that an exemplar shows, in bytes; what is longer is cut.
+const MAX_ID: usize = 32;
+
+/// No entry.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What is kept of one end of a span.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Details {
+    /// The trace, as it was sent.
+    pub trace: ShownId,
+    /// The span's own id.
+    pub span: ShownId,
+    /// What it says of calls.
+    pub role: Role,
+    /// Its own id, with that of the trace, and its parent's: see [`Rule::calls`].
+    pub own: Option<u64>,
+    pub parent: Option<u64>,
+    /// The rule by which the values were read: by another one they mean something else.
+    epoch: u32,
+    /// Where each value ends in `text`, plus one; 0: it has none.
+    ends: [u16; MAX_DIMENSIONS],
+    starts: [u16; MAX_DIMENSIONS],
+    text: Vec<u8>,
+}
+
+/// An id as it is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShownId {
+    bytes: [u8; MAX_ID],
+    len: u8,
+    /// It is no text, but this number.
+    number: Option<u64>,
+}
+
+impl ShownId {
+    #[inline]
+    fn set(&mut self, param: PackedParam<'_>) {
+        match param.text() {
+            Some(text) => {
+                let len = text.len().min(MAX_ID);
+                // Hashed and compared as a whole: nothing of another one may be left.
+                self.bytes = [0; MAX_ID];
+                self.bytes[..len].copy_from_slice(&text[..len]);
+                (self.len, self.number) = (len as u8, None);
+            }
+            None => {
+                let number = integer(param).and_then(|number| u64::try_from(number).ok());
+                (self.len, self.number) = (0, number);
+            }
+        }
+    }
+
+    /// None.
+    const NONE: ShownId = ShownId { bytes: [0; MAX_ID], len: 0, number: None };
+
+    #[inline]
+    fn clear(&mut self) {
+        (self.len, self.number) = (0, None);
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0 && self.number.is_none()
+    }
+
+    /// The id; empty if there is none.
+    pub(crate) fn text(&self) -> String {
+        if let Some(number) = self.number {
+            return number.to_string();
+        }
+        let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
+        // Cut within a character, or no text at all: as far as it is one.
+        String::from_utf8_lossy(bytes).trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned()
+    }
+}
+
+impl Details {
+    /// Of nothing.
+    pub(super) const fn none() -> Details {
+        let id = ShownId::NONE;
+        let (ends, starts) = ([0; MAX_DIMENSIONS], [0; MAX_DIMENSIONS]);
+        let (role, own, parent) = (Role::Any, None, None);
+        Details { trace: id, span: id, role, own, parent, epoch: 0, ends, starts, text: Vec::new() }
+    }
+
+    fn clear(&mut self, epoch: u32) {
+        self.trace.clear();
+        self.span.clear();
+        self.epoch = epoch;
+        (self.role, self.own, self.parent) = (Role::Any, None, None);
+        self.ends = [0; MAX_DIMENSIONS];
+        self.text.clear();
+    }
+
+    /// The value of a dimension, if this end of the span has one.
+    #[inline]
+    fn value(&self, nth: usize) -> Option<&[u8]> {
+        let end = usize::from(self.ends[nth]).checked_sub(1)?;
+        self.text.get(usize::from(self.starts[nth])..end)
+    }
+
+    fn set(&mut self, nth: usize, param: PackedParam<'_>) {
+        let start = self.text.len();
+        match param.text() {
+            Some(text) if text.len() <= MAX_VALUE => self.text.extend_from_slice(text),
+            Some(text) => {
+                let begin = String::from_utf8_lossy(&text[..MAX_VALUE]);
+                self.text.extend_from_slice(cut(&begin, MAX_VALUE).as_bytes());
+            }
+            None => {
+                if let Some(number) = integer(param) {
+                    self.put_number(number);
+                } else if let Some(number) = float(param) {
+                    let written = write!(self.text, "{number}");
+                    debug_assert!(written.is_ok(), "a vector takes all");
+                    // With all its digits it may have three hundred.
+                    self.text.truncate(start + MAX_VALUE);
+                }
+            }
+        }
+        // A field that is there twice: the last one holds. Values of one END are at most so many, so this ends.
+        self.starts[nth] = start.min(usize::from(u16::MAX)) as u16;
+        self.ends[nth] = (self.text.len() + 1).min(usize::from(u16::MAX)) as u16;
+    }
+}
+
+impl Details {
+    #[inline]
+    fn put_number(&mut self, number: i128) {
+        // The wide ones take a hundred times as long, and there are none.
+        match i64::try_from(number) {
+            Ok(number) => self.text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+            Err(_) => self.text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+        }
+    }
+}
+
+/// A whole number.
+#[inline]
+fn integer(param: PackedParam<'_>) -> Option<i128> {
+    const I32: u32 = ValueType::I32.code() as u32;
+    const U32: u32 = ValueType::U32.code() as u32;
+    const I64: u32 = ValueType::I64.code() as u32;
+    const U64: u32 = ValueType::U64.code() as u32;
+    Some(match param.value_type {
+        I32 => i32::from_be_bytes(param.bytes.try_into().ok()?).into(),
+        U32 => u32::from_be_bytes(param.bytes.try_into().ok()?).into(),
+        I64 => i64::from_be_bytes(param.bytes.try_into().ok()?).into(),
+        U64 => u64::from_be_bytes(param.bytes.try_into().ok()?).into(),
+        _ => return None,
+    })
+}
+
+fn float(param: PackedParam<'_>) -> Option<f64> {
+    const FLOAT: u32 = ValueType::Float.code() as u32;
+    const DOUBLE: u32 = ValueType::Double.code() as u32;
+    Some(match param.value_type {
+        FLOAT => f32::from_be_bytes(param.bytes.try_into().ok()?).into(),
+        DOUBLE => f64::from_be_bytes(param.bytes.try_into().ok()?),
+        _ => return None,
+    })
+}
+
+/// A table `[[dimensions]]`, and the metrics of its fields as far as they are known.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub config: DimensionsConfig,
+    /// Whether spans are told apart at all: else only calls are looked for.
+    pub has_series: bool,
+    /// Keys of this process for ids, if calls are looked for.
+    calls: Option<RandomState>,
+    epoch: u32,
+    fields: Vec<(Pmid, What)>,
+    /// A bit for each of them, by the low bits of its PMID: most parameters are none of them by this alone.
+    bits: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Value(usize),
+    Trace,
+    Role,
+    Parent,
+}
+
+impl Rule {
+    /// Reads what is kept of a record: `id` is its first parameter.
+    #[inline]
+    pub(super) fn read<'a>(
+        &self,
+        details: &mut Details,
+        id: PackedParam<'a>,
+        params: impl Iterator<Item = PackedParam<'a>>,
+    ) {
+        details.clear(self.epoch);
+        details.span.set(id);
+        let mut parent = None;
+        for param in params {
+            self.take(details, param, &mut parent);
+        }
+        if let Some(keys) = &self.calls
+            && !details.trace.is_empty()
+        {
+            let trace = details.trace;
+            let key =
+                |id: PackedParam<'_>| keys.hash_one((trace.bytes, trace.number, id.value_type, id.bytes));
+            (details.own, details.parent) = (Some(key(id)), parent.map(key));
+        }
+    }
+
+    #[inline]
+    fn take<'a>(&self, details: &mut Details, param: PackedParam<'a>, parent: &mut Option<PackedParam<'a>>) {
+        if self.bits & bit(param.pmid) == 0 {
+            return;
+        }
+        for (pmid, what) in &self.fields {
+            if *pmid == param.pmid {
+                match what {
+                    What::Value(nth) if details.text.len() <= MAX_VALUE * MAX_DIMENSIONS => {
+                        details.set(*nth, param);
+                    }
+                    What::Value(_) => {}
+                    What::Trace => details.trace.set(param),
+                    What::Role => details.role = param.text().map_or(Role::Any, Role::of),
+                    What::Parent => *parent = Some(param),
+                }
+            }
+        }
+    }
+
+    /// Appends the values of a span to a key: each with its length before it, the END's before the START's.
+    pub(super) fn key(&self, key: &mut Vec<u8>, start: &Details, end: &Details) {
+        for nth in 0..self.config.fields.len() {
+            let of = |details: &'_ Details| details.epoch == self.epoch && details.ends[nth] != 0;
+            let holder = if of(end) { end } else { start };
+            let value = if of(holder) { holder.value(nth).unwrap_or_default() } else { &[] };
+            // At most MAX_VALUE.
+            key.push(value.len() as u8);
+            key.extend_from_slice(value);
+        }
+    }
+}
+
+#[inline]
+fn bit(pmid: Pmid) -> u64 {
+    1 << (pmid.0 % 64)
+}
+
+/// The values of a key, behind the first `skip` bytes.
+pub(super) fn values(key: &[u8], skip: usize) -> impl Iterator<Item = &[u8]> {
+    let mut rest = key.get(skip..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (len, behind) = rest.split_first()?;
+        let (value, behind) = behind.split_at_checked(usize::from(*len))?;
+        rest = behind;
+        Some(value)
+    })
+}
+
+/// Which source is under which rule.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    tables: Vec<DimensionsConfig>,
+    rules: Vec<Arc<Rule>>,
+    by_source: FxHashMap<Inst, usize>,
+    /// For all other sources, if calls are looked for.
+    plain: Option<Arc<Rule>>,
+    /// Keys of this process for ids, if calls are looked for.
+    calls: Option<RandomState>,
+    domain: u16,
+    /// The fields that were known when they were looked up.
+    generation: Option<u64>,
+    epoch: u32,
+}
+
+impl Rules {
+    /// `looks_for_calls`: of all sources.
+    pub(super) fn new(domain: u16, tables: Vec<DimensionsConfig>, looks_for_calls: bool) -> Rules {
+        let calls = looks_for_calls.then(RandomState::new);
+        let mut rules = Rules { tables, calls, domain, ..Rules::default() };
+        rules.make();
+        rules
+    }
+
+    fn make(&mut self) {
+        self.epoch += 1;
+        let epoch = self.epoch;
+        let rule = |config: &DimensionsConfig, has_series| {
+            let (config, calls) = (config.clone(), self.calls.clone());
+            Arc::new(Rule { config, has_series, calls, epoch, fields: Vec::new(), bits: 0 })
+        };
+        self.rules = self.tables.iter().map(|table| rule(table, true)).collect();
+        self.plain = self.calls.is_some().then(|| rule(&DimensionsConfig::default(), false));
+        self.generation = None;
+    }
+
+    /// Other tables; whether they are others. `sources` are all that are known.
+    pub(super) fn set<'a>(
+        &mut self,
+        tables: &[DimensionsConfig],
+        looks_for_calls: bool,
+        sources: impl Iterator<Item = (Inst, &'a str)>,
+    ) -> bool {
+        if self.tables == tables && self.calls.is_some() == looks_for_calls {
+            return false;
+        }
+        self.calls = looks_for_calls.then(RandomState::new);
+        self.tables = tables.to_vec();
+        self.make();
+        self.by_source.clear();
+        sources.for_each(|(source, name)| self.add(source, name));
+        true
+    }
+
+    /// A source with spans.
+    pub(super) fn add(&mut self, source: Inst, name: &str) {
+        if let Some(at) = self.tables.iter().rposition(|table| table.source.matches(name)) {
+            self.by_source.insert(source, at);
+        }
+    }
+
+    pub(super) fn remove(&mut self, source: Inst) {
+        self.by_source.remove(&source);
+    }
+
+    /// The rule of a source, if its spans have dimensions.
+    #[inline]
+    pub(super) fn of(&self, source: Inst) -> Option<Arc<Rule>> {
+        if self.rules.is_empty() {
+            return self.plain.clone();
+        }
+        self.by_source.get(&source).map(|at| Arc::clone(&self.rules[*at])).or_else(|| self.plain.clone())
+    }
+
+    /// Looks fields up, if any have come since.
+    pub(super) fn look_up(&mut self, known: &Fields) {
+        if (self.rules.is_empty() && self.plain.is_none()) || self.generation == Some(known.generation()) {
+            return;
+        }
+        self.generation = Some(known.generation());
+        for rule in self.rules.iter_mut().chain(&mut self.plain) {
+            let mut fields = Vec::new();
+            for (nth, name) in rule.config.fields.iter().enumerate() {
+                known.resolve(name, &mut |pmid| fields.push((pmid, What::Value(nth))));
+            }
+            known.resolve("trace_id", &mut |pmid| fields.push((pmid, What::Trace)));
+            if rule.calls.is_some() {
+                known.resolve("kind", &mut |pmid| fields.push((pmid, What::Role)));
+                let parents = [WellKnown::ParentId, WellKnown::ParentIdU64];
+                fields.extend(parents.map(|parent| (parent.pmid(self.domain), What::Parent)));
+            }
+            let bits = fields.iter().fold(0, |bits, (pmid, _)| bits | bit(*pmid));
+            let Rule { config, has_series, calls, epoch, .. } = &**rule;
+            let (config, calls) = (config.clone(), calls.clone());
+            *rule = Arc::new(Rule { config, has_series: *has_series, calls, epoch: *epoch, fields, bits });
+        }
+    }
+}
+
+/// Entries for ends that wait for the other one.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    entries: Vec<Details>,
+    free: Vec<u32>,
+}
+
+impl Kept {
+    /// Keeps what a rule asks for of a record, whose first parameter is its `id`.
+    #[inline]
+    pub(super) fn keep<'a>(
+        &mut self,
+        rule: &Rule,
+        id: PackedParam<'a>,
+        params: impl Iterator<Item = PackedParam<'a>>,
+    ) -> u32 {
+        let entry = self.take();
+        rule.read(&mut self.entries[entry as usize], id, params);
+        entry
+    }
+
+    /// An entry that is free, as it was left.
+    #[inline]
+    fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Details::default());
+            // Less than 2^32: there are at most as many as spans that may be open and ENDs that may wait.
+            self.entries.len() as u32 - 1
+        })
+    }
+
+    /// Gives an entry back, if it is one.
+    #[inline]
+    pub(super) fn give_back(&mut self, entry: u32) {
+        if entry != NONE {
+            self.free.push(entry);
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, entry: u32) -> Option<&Details> {
+        self.entries.get(entry as usize)
+    }
+
+    /// Entries in use.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+}

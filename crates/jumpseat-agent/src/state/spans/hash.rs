@@ -1,0 +1,77 @@
+//! Hashes of 64 bits with keys of this process: sums of products with random numbers.
+//!
+//! Multiply-add-shift (Dietzfelbinger 1996): for any two texts that differ, hashes are the same for one in 2^64 of the keys. So nobody who does
+//! not know them can choose ones that collide, and a hash can stand for what was hashed. A word costs two multiplications, where a
+//! cryptographic hash takes ten nanoseconds and more for the shortest text.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+/// Bytes of a word.
+const WORD: usize = size_of::<u64>();
+
+/// The keys, for texts of a length.
+#[derive(Clone, Debug)]
+pub(super) struct HashKeys {
+    /// One for each word, after that of the length.
+    words: Box<[u128]>,
+    add: u128,
+}
+
+impl HashKeys {
+    /// New ones, for texts of so many bytes at most.
+    pub(super) fn new(most: usize) -> HashKeys {
+        let random = RandomState::new();
+        let number =
+            |at: usize| (u128::from(random.hash_one((at, 0))) << 64) | u128::from(random.hash_one((at, 1)));
+        let words = 1 + most.div_ceil(WORD);
+        HashKeys { words: (0..words).map(number).collect(), add: number(words) }
+    }
+
+    /// The hash of a number.
+    #[inline]
+    pub(super) fn number(&self, number: u64) -> u64 {
+        (self.words[0].wrapping_mul(number.into()).wrapping_add(self.add) >> 64) as u64
+    }
+
+    /// The hash of a text that is no longer than keys were made for.
+    #[inline]
+    pub(super) fn text(&self, text: &[u8]) -> u64 {
+        debug_assert!(text.len().div_ceil(WORD) < self.words.len(), "more words than keys");
+        let mut sum = self.words[0].wrapping_mul(text.len() as u128).wrapping_add(self.add);
+        let (words, rest) = text.as_chunks::<WORD>();
+        let mut keys = self.words[1..].iter();
+        for (word, key) in words.iter().zip(&mut keys) {
+            sum = sum.wrapping_add(key.wrapping_mul(u64::from_ne_bytes(*word).into()));
+        }
+        if let (false, Some(key)) = (rest.is_empty(), keys.next()) {
+            let mut word = [0; WORD];
+            word[..rest.len()].copy_from_slice(rest);
+            sum = sum.wrapping_add(key.wrapping_mul(u64::from_ne_bytes(word).into()));
+        }
+        (sum >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers_that_differ_have_other_hashes() {
+        let keys = HashKeys::new(0);
+        let numbers = (0..10_000_u64).flat_map(|n| [n, n << 20, n << 48]);
+        let distinct: std::collections::BTreeSet<u64> = numbers.clone().collect();
+        let hashes: std::collections::BTreeSet<u64> = numbers.map(|number| keys.number(number)).collect();
+        assert_eq!(hashes.len(), distinct.len());
+    }
+
+    proptest! {
+        #[test]
+        fn texts_that_differ_have_other_hashes(a in prop::collection::vec(0..3_u8, 0..40), b in prop::collection::vec(0..3_u8, 0..40)) {
+            let keys = HashKeys::new(40);
+            prop_assert_eq!(keys.text(&a) == keys.text(&b), a == b);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The figures of one series.
+
+use super::super::details::{Details, ShownId};
+use super::super::exponential::{BUCKETS, OFFSET, SCALE, ZERO, bucket, middle};
+use pcp_model::Timestamp;
+
+/// What the spans of one series come to. About 4.5 KiB.
+///
+/// What is recent is counted by halves of the window: quantiles look back between half of it and all of it.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Figures {
+    /// Spans that have ended.
+    pub count: u64,
+    /// Of these, those that failed.
+    pub errors: u64,
+    /// Their durations' sum, in nanoseconds.
+    pub time: u64,
+    /// The number of the half that `current` is of.
+    half: u64,
+    /// A span of the current half that takes longer is its slowest; in nanoseconds.
+    longest: Option<u64>,
+    counts: Box<Counts>,
+    /// The slowest span of the current half, and of the one before.
+    slowest: [Option<Exemplar>; 2],
+    /// The last one that failed.
+    pub failed: Option<Exemplar>,
+}
+
+/// A span that stands for others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exemplar {
+    /// Its trace, as it was sent; empty: it has not said.
+    pub trace: ShownId,
+    /// Its own id.
+    pub span: ShownId,
+    /// How long it took, in nanoseconds.
+    pub nanos: u64,
+    /// When it ended.
+    pub ended: Timestamp,
+}
+
+/// Spans by bucket of [`bucket`].
+#[derive(Debug)]
+struct Counts {
+    /// Of halves before.
+    past: [u64; BUCKETS],
+    /// Of the current half, and of the one before.
+    halves: [[u32; BUCKETS]; 2],
+}
+
+impl Figures {
+    pub(super) fn new() -> Figures {
+        Figures {
+            count: 0,
+            errors: 0,
+            time: 0,
+            slowest: [None; 2],
+            failed: None,
+            half: 0,
+            longest: None,
+            counts: Box::new(Counts { past: [0; BUCKETS], halves: [[0; BUCKETS]; 2] }),
+        }
+    }
+
+    /// As new, in the same place.
+    pub(super) fn clear(&mut self) {
+        let mut counts = std::mem::replace(&mut self.counts, Figures::no_counts());
+        (counts.past, counts.halves) = ([0; BUCKETS], [[0; BUCKETS]; 2]);
+        *self = Figures { counts, ..Figures::new() };
+    }
+
+    fn no_counts() -> Box<Counts> {
+        Box::new(Counts { past: [0; BUCKETS], halves: [[0; BUCKETS]; 2] })
+    }
+
+    /// Counts a span that has ended. `half`: the number of the current half of the window.
+    #[inline]
+    pub(super) fn ended(&mut self, span: &Ended<'_>, half: u64) {
+        self.count += 1;
+        self.errors += u64::from(span.failed);
+        self.time = self.time.wrapping_add(span.nanos);
+        if self.half != half {
+            self.turn_to(half);
+        }
+        self.counts.halves[0][bucket(span.nanos)] += 1;
+        if self.longest.is_none_or(|longest| longest < span.nanos) {
+            self.longest = Some(span.nanos);
+            self.slowest[0] = Some(span.exemplar());
+        }
+        if span.failed {
+            self.failed = Some(span.exemplar());
+        }
+    }
+
+    /// Another half has begun.
+    #[cold]
+    fn turn_to(&mut self, half: u64) {
+        let follows = half == self.half + 1;
+        let Counts { past, halves: [current, before] } = &mut *self.counts;
+        past.iter_mut().zip(&*before).for_each(|(past, count)| *past += u64::from(*count));
+        if follows {
+            *before = *current;
+            self.slowest[1] = self.slowest[0];
+        } else {
+            past.iter_mut().zip(&*current).for_each(|(past, count)| *past += u64::from(*count));
+            *before = [0; BUCKETS];
+            self.slowest[1] = None;
+        }
+        *current = [0; BUCKETS];
+        (self.slowest[0], self.longest, self.half) = (None, None, half);
+    }
+
+    /// The counts of the current half and of the one before, as far as they are of the window that ends now.
+    fn recent(&self, half: u64) -> impl Iterator<Item = (&[u32; BUCKETS], Option<&Exemplar>)> {
+        let age = half.saturating_sub(self.half);
+        let slowest = self.slowest.iter().map(Option::as_ref);
+        self.counts.halves.iter().zip(slowest).take((2 - age.min(2)) as usize)
+    }
+
+    /// The longest duration in the window, in nanoseconds.
+    pub(crate) fn longest(&self, half: u64) -> Option<u64> {
+        self.slowest(half).map(|slowest| slowest.nanos)
+    }
+
+    /// The duration that this part of the spans in the window do not exceed, to 4.33 %.
+    pub(crate) fn quantile(&self, part: f64, half: u64) -> Option<u64> {
+        let mut counts = [0_u64; BUCKETS];
+        for (of_half, _) in self.recent(half) {
+            counts.iter_mut().zip(of_half).for_each(|(sum, count)| *sum += u64::from(*count));
+        }
+        let total: u64 = counts.iter().sum();
+        let longest = self.longest(half).unwrap_or_default();
+        let rank = ((part * total as f64).ceil() as u64).clamp(1, total.max(1));
+        let mut seen = 0;
+        let bucket = counts.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        })?;
+        Some(if bucket == BUCKETS - 1 { longest } else { middle(bucket).min(longest) })
+    }
+
+    /// The slowest span of the window.
+    pub(crate) fn slowest(&self, half: u64) -> Option<&Exemplar> {
+        self.recent(half).filter_map(|(_, slowest)| slowest).max_by_key(|slowest| slowest.nanos)
+    }
+
+    /// All spans by duration, as an exponential histogram in JSON, with the names that OpenTelemetry has for its parts: durations in
+    /// nanoseconds, no counts before the first and behind the last bucket with any.
+    pub(crate) fn exponential(&self) -> String {
+        use std::fmt::Write as _;
+        let Counts { past, halves: [current, before] } = &*self.counts;
+        let count = |at: usize| past[at] + u64::from(current[at]) + u64::from(before[at]);
+        let first = (1..BUCKETS).find(|at| count(*at) > 0).unwrap_or(1);
+        let last = (first..BUCKETS).rev().find(|at| count(*at) > 0).map_or(first, |last| last + 1);
+        let (zero, offset) = (count(0), first - 1 + OFFSET);
+        let mut text = format!(
+            "{{\"scale\":{SCALE},\"zeroThreshold\":{ZERO},\"zeroCount\":{zero},\"offset\":{offset},\"bucketCounts\":["
+        );
+        for at in first..last {
+            let comma = if at > first { "," } else { "" };
+            let _ = write!(text, "{comma}{}", count(at));
+        }
+        text.push_str("]}");
+        text
+    }
+}
+
+/// A span that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended<'a> {
+    pub nanos: u64,
+    pub failed: bool,
+    pub at: Timestamp,
+    pub start: &'a Details,
+    pub end: &'a Details,
+}
+
+impl Ended<'_> {
+    fn exemplar(&self) -> Exemplar {
+        // An END says of the trace what its START has said, if it says anything.
+        let trace = if self.end.trace.is_empty() { self.start.trace } else { self.end.trace };
+        Exemplar { trace, span: self.end.span, nanos: self.nanos, ended: self.at }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(figures: &mut Figures, nanos: u64, failed: bool, half: u64) {
+        let (start, at) = (Details::default(), Timestamp::from_nanos(nanos.into()));
+        figures.ended(&Ended { nanos, failed, at, start: &start, end: &start }, half);
+    }
+
+    #[test]
+    fn quantiles_are_within_their_error_and_forget() {
+        let mut figures = Figures::new();
+        assert_eq!(figures.quantile(0.5, 0), None);
+        (1..=10_000).for_each(|n| end(&mut figures, n * 1000, n % 10 == 0, 3 + n / 5001));
+        for (part, exact) in [(0.5, 5e6), (0.9, 9e6), (0.99, 9.9e6)] {
+            let quantile = figures.quantile(part, 4).expect("there are spans") as f64;
+            assert!((quantile / exact - 1.0).abs() <= 0.0433, "{part}: {quantile}");
+        }
+        assert_eq!((figures.count, figures.errors, figures.longest(4)), (10_000, 1000, Some(10_000_000)));
+        assert_eq!(figures.slowest(4).map(|slowest| slowest.nanos), Some(10_000_000));
+        assert_eq!((figures.quantile(0.5, 6), figures.longest(6)), (None, None), "the window has passed");
+        assert!(figures.slowest(6).is_none() && figures.failed.is_some());
+    }
+
+    #[test]
+    fn histograms_tell_all_spans_whatever_half_they_were_in() {
+        let mut figures = Figures::new();
+        for (nanos, half) in
+            [(10, 0), (2000, 0), (1 << 12, 1), (1 << 12, 5), (u64::MAX, 6), ((1 << 12) + 1, 9)]
+        {
+            end(&mut figures, nanos, false, half);
+        }
+        let text = figures.exponential();
+        let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let counts: Vec<u64> =
+            json["bucketCounts"].as_array().expect("counts").iter().filter_map(|n| n.as_u64()).collect();
+        assert_eq!((json["scale"].as_u64(), json["zeroCount"].as_u64()), (Some(3), Some(1)), "{text}");
+        assert_eq!(counts.iter().sum::<u64>(), 5);
+        // By OpenTelemetry's rule: (2^(i/8), 2^((i+1)/8)].
+        assert_eq!(json["offset"].as_u64(), Some((2000_f64.log2() * 8.0).floor() as u64));
+        let at = |index: usize| counts[index - json["offset"].as_u64().expect("a number") as usize];
+        assert_eq!((at(95), at(96), at(319)), (2, 1, 1));
+    }
+}

@@ -1,0 +1,396 @@
+//! Spans by source, name and the values of their dimensions: the series.
+//!
+//! A series is known by its key: the span's instance and the values, each with its length; in look-ups by the hash of that, which is
+//! another for another key ([`HashKeys`]). It has figures at once, and an instance
+//! as soon as its name is on file ([`Namer`]).
+//!
+//! **Bounds:** `spans.max_series` over all sources, `max_per_source` and `max_per_name` of a table `[[dimensions]]`. When a
+//! newcomer finds no place, series that no span was of for `idle` give theirs, the least recently used first, a few at once; are
+//! there none, it counts under `(other)` of its span, which has no budget as there is one for each name. What was evicted is
+//! counted, keeps its number on file, and comes back under it, counting from zero.
+//!
+//! **Cost:** of a span of a known series one hash of the key, one look-up, and its figures. Of one that finds no place two look-ups
+//! more: the series are looked through for idle ones not before the first of them can be.
+
+mod figures;
+
+use hashbrown::HashTable;
+use rustc_hash::FxHashMap;
+
+use crate::config::MAX_DIMENSIONS;
+
+use super::details::{MAX_VALUE, Rule, values};
+use super::hash::HashKeys;
+use super::namer::{Namer, Ticket};
+use pcp_model::Inst;
+use pcp_pmda::Instances;
+
+pub(super) use figures::Ended;
+pub(crate) use figures::{Exemplar, Figures};
+
+/// How many bytes of a key are the span's instance.
+const SPAN: usize = size_of::<Inst>();
+/// Behind the span in a key: the spans beyond the budget. No value is so long.
+const OTHER: u8 = u8::MAX;
+/// Most bytes of a value in the name of an instance.
+const SHOWN: usize = 40;
+
+/// Longest key, in bytes.
+const MAX_KEY: usize = SPAN + MAX_DIMENSIONS * (1 + MAX_VALUE);
+const _: () = assert!(MAX_VALUE < OTHER as usize);
+
+/// One series. What each span touches comes first, within one line of the cache.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Series {
+    /// When it was used last, in nanoseconds since the agent's start.
+    used: u64,
+    /// Its figures.
+    pub figures: Figures,
+    /// The source's instance.
+    pub source: Inst,
+    /// The instance of the span's name.
+    pub span: Inst,
+    /// Its own instance, once it has a name.
+    inst: Option<Inst>,
+    key: Vec<u8>,
+    /// How often its place had another one before: what was asked for that one is not for this.
+    turn: u32,
+    is_there: bool,
+}
+
+impl Series {
+    fn is_other(&self) -> bool {
+        self.key.get(SPAN) == Some(&OTHER)
+    }
+
+    /// The values of its dimensions; `None` for the one of all beyond the budget.
+    pub(crate) fn values(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        (!self.is_other()).then(|| values(&self.key, SPAN))
+    }
+}
+
+/// Whose series are counted against a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Scope {
+    Span(Inst),
+    Source(Inst),
+    All,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    series: u32,
+    /// None of them is idle before, in nanoseconds since the agent's start.
+    none_idle_before: u64,
+}
+
+/// All series.
+#[derive(Debug)]
+pub(crate) struct AllSeries {
+    /// The instance domain.
+    pub instances: Instances,
+    /// Spans that counted under `(other)`, as there was no place for their series.
+    pub folded: u64,
+    /// Series that have given their places to newcomers.
+    pub evicted: u64,
+    /// Series that cannot have an instance, as their name could not be stored or is another's.
+    pub unnamed: u64,
+    /// Instances that have gone.
+    pub gone: u64,
+    places: Vec<Series>,
+    free: Vec<u32>,
+    /// Places by the hashes of keys.
+    by_key: HashTable<(u64, u32)>,
+    by_inst: FxHashMap<Inst, u32>,
+    used: FxHashMap<Scope, Use>,
+    hasher: HashKeys,
+    key: Vec<u8>,
+    namer: Namer,
+}
+
+/// When, in nanoseconds and halves of the window since the agent's start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct When {
+    pub nanos: u64,
+    pub half: u64,
+}
+
+/// The name of the span that a series is of.
+pub(super) struct Of<'a> {
+    pub source: Inst,
+    pub span: Inst,
+    /// The names of spans: `SOURCE/SPAN`.
+    pub names: &'a Instances,
+    /// Most series over all sources.
+    pub max: u32,
+}
+
+impl AllSeries {
+    pub(super) fn new() -> AllSeries {
+        AllSeries {
+            instances: Instances::in_memory(),
+            folded: 0,
+            evicted: 0,
+            unnamed: 0,
+            gone: 0,
+            places: Vec::new(),
+            free: Vec::new(),
+            by_key: HashTable::new(),
+            by_inst: FxHashMap::default(),
+            used: FxHashMap::default(),
+            hasher: HashKeys::new(MAX_KEY),
+            key: Vec::new(),
+            namer: Namer::in_memory(),
+        }
+    }
+
+    /// Has names put on file from now on. Before there are any series.
+    pub(crate) fn name_by(&mut self, namer: Namer) {
+        debug_assert!(self.places.is_empty(), "names in memory are none");
+        self.namer = namer;
+    }
+
+    /// The series of an instance.
+    pub(crate) fn get(&self, inst: Inst) -> Option<&Series> {
+        self.places.get(*self.by_inst.get(&inst)? as usize)
+    }
+
+    /// Counts a span that has ended.
+    #[inline]
+    pub(super) fn ended(&mut self, rule: &Rule, of: &Of<'_>, span: &Ended<'_>, now: When) {
+        self.key.clear();
+        self.key.extend_from_slice(&of.span.to_ne_bytes());
+        rule.key(&mut self.key, span.start, span.end);
+        let at = match self.find() {
+            Some(at) => at,
+            None => self.place(rule, of, now.nanos),
+        };
+        if let Some(series) = self.places.get_mut(at as usize) {
+            series.used = now.nanos;
+            series.figures.ended(span, now.half);
+        }
+    }
+
+    /// The place of the key.
+    #[inline]
+    fn find(&self) -> Option<u32> {
+        let hash = self.hasher.text(&self.key);
+        self.by_key.find(hash, |(known, _)| *known == hash).map(|(_, at)| *at)
+    }
+
+    /// A place for the key, or that of `(other)`.
+    fn place(&mut self, rule: &Rule, of: &Of<'_>, now: u64) -> u32 {
+        let config = &rule.config;
+        let budgets = [
+            (Scope::Span(of.span), config.max_per_name),
+            (Scope::Source(of.source), config.max_per_source),
+            (Scope::All, of.max),
+        ];
+        let idle = u64::try_from(config.idle.0.as_nanos()).unwrap_or(u64::MAX);
+        let has_room = budgets
+            .into_iter()
+            .all(|(scope, most)| self.has_room(scope, most) || self.make_room(scope, most, idle, now));
+        if !has_room {
+            self.folded += 1;
+            self.key.truncate(SPAN);
+            self.key.push(OTHER);
+            if let Some(at) = self.find() {
+                return at;
+            }
+        }
+        self.add(of)
+    }
+
+    fn has_room(&self, scope: Scope, most: u32) -> bool {
+        self.used.get(&scope).map_or(0, |used| used.series) < most
+    }
+
+    /// Has series that are idle give their places, a 64th of all that there may be at most.
+    fn make_room(&mut self, scope: Scope, most: u32, idle: u64, now: u64) -> bool {
+        let Some(used) = self.used.get(&scope).filter(|used| now >= used.none_idle_before) else {
+            return false;
+        };
+        // More than may be, as it is with a smaller budget after a reload.
+        let surplus = (used.series + 1).saturating_sub(most) as usize;
+        let in_scope = |series: &&Series| {
+            series.is_there
+                && !series.is_other()
+                && match scope {
+                    Scope::Span(span) => series.span == span,
+                    Scope::Source(source) => series.source == source,
+                    Scope::All => true,
+                }
+        };
+        let all = self.places.iter().enumerate();
+        let mut candidates: Vec<(u64, u32)> =
+            all.filter(|(_, series)| in_scope(series)).map(|(at, series)| (series.used, at as u32)).collect();
+        let oldest = candidates.iter().map(|(used, _)| *used).min().unwrap_or(now);
+        candidates.retain(|(used, _)| now.saturating_sub(*used) >= idle);
+        let many = surplus.max(most as usize / 64).max(1);
+        if candidates.len() > many {
+            candidates.select_nth_unstable(many - 1);
+            candidates.truncate(many);
+        }
+        let gone: Vec<u32> = candidates.iter().map(|(_, at)| *at).collect();
+        self.evicted += gone.len() as u64;
+        let is_enough = gone.len() >= surplus && most > 0;
+        self.remove(&gone);
+        if !is_enough && let Some(used) = self.used.get_mut(&scope) {
+            used.none_idle_before = if gone.is_empty() { oldest.saturating_add(idle) } else { 0 };
+        }
+        is_enough
+    }
+
+    /// Takes the key in, at a place that is free.
+    fn add(&mut self, of: &Of<'_>) -> u32 {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Series {
+                source: of.source,
+                span: of.span,
+                figures: Figures::new(),
+                inst: None,
+                key: Vec::new(),
+                used: 0,
+                turn: 0,
+                is_there: false,
+            });
+            // Bounded by the budget and the number of names.
+            self.places.len() as u32 - 1
+        });
+        let series = &mut self.places[at as usize];
+        (series.source, series.span, series.inst, series.is_there) = (of.source, of.span, None, true);
+        series.turn = series.turn.wrapping_add(1);
+        series.key.clear();
+        series.key.extend_from_slice(&self.key);
+        let ticket = Ticket { place: at, turn: series.turn };
+        let text = instance_name(of.names.name(of.span).unwrap_or_default(), &self.key);
+        if !series.is_other() {
+            for scope in scopes(series) {
+                self.used.entry(scope).or_default().series += 1;
+            }
+        }
+        let hash = self.hasher.text(&self.key);
+        self.by_key.insert_unique(hash, (hash, at), |(hash, _)| *hash);
+        self.namer.ask(ticket, text);
+        at
+    }
+
+    /// Takes in the names that are on file by now.
+    pub(crate) fn take_names(&mut self) {
+        while let Some(told) = self.namer.told() {
+            let Some(series) = self.places.get_mut(told.ticket.place as usize) else { continue };
+            if !series.is_there || series.turn != told.ticket.turn {
+                continue;
+            }
+            let Some(inst) = told.inst.filter(|inst| !self.by_inst.contains_key(inst)) else {
+                self.unnamed += 1;
+                continue;
+            };
+            if self.instances.add_as(inst, &told.name).is_ok() {
+                series.inst = Some(inst);
+                self.by_inst.insert(inst, told.ticket.place);
+            }
+        }
+    }
+
+    /// Takes out all series of a span's name that has gone.
+    pub(super) fn span_gone(&mut self, span: Inst) {
+        self.remove_if(|series| series.span == span);
+    }
+
+    /// Takes out all series of a source, whose values mean something else from now on.
+    pub(super) fn source_changed(&mut self, source: Inst) {
+        self.remove_if(|series| series.source == source);
+    }
+
+    fn remove_if(&mut self, goes: impl Fn(&Series) -> bool) {
+        let all = self.places.iter().enumerate();
+        let gone: Vec<u32> =
+            all.filter(|(_, series)| series.is_there && goes(series)).map(|(at, _)| at as u32).collect();
+        self.remove(&gone);
+    }
+
+    fn remove(&mut self, gone: &[u32]) {
+        let mut insts = Vec::new();
+        for at in gone {
+            let hash = self.hasher.text(&self.places[*at as usize].key);
+            if let Ok(entry) = self.by_key.find_entry(hash, |(_, known)| known == at) {
+                entry.remove();
+            }
+            let series = &mut self.places[*at as usize];
+            series.is_there = false;
+            series.figures.clear();
+            insts.extend(series.inst.take());
+            if !series.is_other() {
+                for scope in scopes(series) {
+                    if let Some(used) = self.used.get_mut(&scope) {
+                        used.series -= 1;
+                        // Places that are free are as good as idle ones.
+                        used.none_idle_before = 0;
+                        if used.series == 0 {
+                            self.used.remove(&scope);
+                        }
+                    }
+                }
+            }
+            self.free.push(*at);
+        }
+        insts.sort_unstable();
+        insts.iter().for_each(|inst| {
+            self.by_inst.remove(inst);
+        });
+        self.instances.forget_all(&insts);
+        self.gone += insts.len() as u64;
+    }
+
+    /// Series that are there, without those of `(other)`.
+    pub(crate) fn count(&self) -> u32 {
+        self.used.get(&Scope::All).map_or(0, |used| used.series)
+    }
+
+    /// All that are there.
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Series> {
+        self.places.iter().filter(|series| series.is_there)
+    }
+}
+
+fn scopes(series: &Series) -> [Scope; 3] {
+    [Scope::Span(series.span), Scope::Source(series.source), Scope::All]
+}
+
+/// The name of the instance of a series: `SOURCE/SPAN:VALUE:VALUE`, without what PCP's tools would take for something else; where
+/// that makes a difference, digits follow that come from the values.
+fn instance_name(span: &str, key: &[u8]) -> String {
+    if key.get(SPAN) == Some(&OTHER) {
+        return format!("{span}:(other)");
+    }
+    let mut name = span.to_owned();
+    let mut is_exact = true;
+    for value in values(key, SPAN) {
+        name.push(':');
+        let text = String::from_utf8_lossy(value);
+        let cut = pcp_model::text::cut(&text, SHOWN);
+        let plain =
+            |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, ':' | ',' | '"' | '\\' | '~');
+        is_exact &= cut.len() == value.len() && cut.chars().all(plain);
+        name.extend(cut.chars().map(|c| if plain(c) { c } else { '_' }));
+    }
+    if !is_exact {
+        use std::fmt::Write as _;
+        let _ = write!(name, "~{:08x}", fnv1a(&key[SPAN..]));
+    }
+    name
+}
+
+/// The same on all hosts, unlike the hashes of a table.
+fn fnv1a(bytes: &[u8]) -> u32 {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash ^ (hash >> 32)) as u32
+}
+
+#[cfg(test)]
+mod tests;
