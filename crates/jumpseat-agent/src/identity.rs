@@ -94,6 +94,7 @@ pub(crate) fn about(cluster: u16) -> &'static str {
         4 => "spans",
         7 => "kernel",
         8 => "log",
+        10 => "admission",
         cluster if DERIVED_CLUSTERS.contains(&cluster) => "derived",
         // The sixteen clusters of fields; clients may ask for any other as well.
         _ => "fields",
@@ -234,9 +235,19 @@ mod tests {
             "pid",
         ];
         assert_eq!(names, kept);
-        let clusters = [0, 1, 2, 3, 4, 7, 8, 16, 31, 64, 127].map(about);
+        let clusters = [0, 1, 2, 3, 4, 7, 8, 10, 16, 31, 64, 127].map(about);
         let kept = [
-            "agent", "events", "sources", "clients", "spans", "kernel", "log", "fields", "fields", "derived",
+            "agent",
+            "events",
+            "sources",
+            "clients",
+            "spans",
+            "kernel",
+            "log",
+            "admission",
+            "fields",
+            "fields",
+            "derived",
             "derived",
         ];
         assert_eq!(clusters, kept);
@@ -258,6 +269,6 @@ mod tests {
         let items = crate::PMNS.lines().filter_map(|line| line.split_once("JUMPSEAT:")?.1.split_once(':'));
         let clusters: std::collections::BTreeSet<u16> =
             items.filter_map(|(cluster, _)| cluster.parse().ok()).collect();
-        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8].into());
+        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8, 10].into());
     }
 }

@@ -147,6 +147,7 @@ mod tests {
     use crate::config::{ByteSize, TlsConfig};
     use jumpseat_source::SocketConfig;
     use jumpseat_source::gate::SampleBy;
+    use jumpseat_source::guard::tls::TlsFiles;
     use jumpseat_source::rules::SourceRule;
     use jumpseat_source::tracefs::KernelConfig;
 
@@ -191,6 +192,11 @@ mod tests {
         defaults.access.passwords = Some("passwords".into());
         defaults.otlp.listen = Some("localhost:4318".into());
         defaults.otlp.grpc = Some("localhost:4317".into());
+        defaults.otlp.tls = Some(TlsFiles {
+            certificate: "/etc/pcp/tls/jumpseat.crt".into(),
+            key: "/etc/pcp/tls/jumpseat.key".into(),
+            client_ca: None,
+        });
         defaults.otlp.token_file = Some("/etc/jumpseat/otlp.token".into());
         defaults.source = vec![SourceRule {
             enabled: Some(true),
