@@ -142,7 +142,7 @@ fn configuration(named: Option<&Path>) -> Result<(Config, Option<PathBuf>), Fail
 
 /// An ingest socket that somebody serves, and not only keeps for the next agent.
 fn served_already(config: &Config, domain: u16) -> Option<&Path> {
-    let mut paths = config.socket.iter().map(|socket| socket.path.as_path());
+    let mut paths = config.socket.iter().filter_map(|socket| socket.unix());
     let served = paths.find(|path| is_served(path).unwrap_or(false))?;
     let state_dir = config.state_dir.clone().unwrap_or_else(agent::default_state_dir);
     let waiting = handover::waiting(&state_dir, domain).unix;

@@ -2,6 +2,7 @@
 
 use jumpseat::agent::Config;
 use jumpseat::agent::config::DerivedConfig;
+use jumpseat::source::guard::tls::TlsFiles;
 use jumpseat::source::otlp::OtlpConfig;
 use jumpseat::source::rules::SourceRule;
 use jumpseat::source::tracefs::KernelConfig;
@@ -50,6 +51,11 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
     let otlp = OtlpConfig {
         listen: Some("localhost:4318".to_owned()),
         grpc: Some("localhost:4317".to_owned()),
+        tls: Some(TlsFiles {
+            certificate: "/etc/pcp/tls/jumpseat.crt".into(),
+            key: "/etc/pcp/tls/jumpseat.key".into(),
+            client_ca: None,
+        }),
         token_file: Some("/etc/jumpseat/otlp.token".into()),
         ..OtlpConfig::default()
     };

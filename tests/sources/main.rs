@@ -1,5 +1,6 @@
 //! Where event records come from: programs, files, commands, the kernel, OTLP.
 
+mod admission;
 mod control;
 mod dimensions;
 mod follow_commands;

@@ -6,7 +6,9 @@ use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
+use jumpseat_source::InvalidKey;
 use jumpseat_source::follow::look;
+use jumpseat_source::guard::tls::TlsFiles;
 use jumpseat_source::registry::known_names;
 use nix::sys::stat::Mode;
 use pcp_derive::Dialect;
@@ -224,7 +226,12 @@ impl Checker<'_> {
 
     fn sockets(&mut self) {
         for socket in &self.config.socket {
-            let what = format!("[[socket]] {}", socket.path.display());
+            let what = format!("[[socket]] {}", socket.place());
+            if let Some(address) = &socket.listen {
+                self.address(what.clone(), ("socket", "listen"), address);
+                self.receiver(&what, socket.check_files(), socket.tls.as_ref(), socket.token_file.as_deref());
+                continue;
+            }
             if let Err(error) = socket.gid() {
                 self.tell(Grade::Error, &what, error.to_string());
             }
@@ -262,33 +269,51 @@ impl Checker<'_> {
         let otlp = &self.config.otlp;
         for (key, address) in [("listen", &otlp.listen), ("grpc", &otlp.grpc)] {
             let Some(address) = address else { continue };
-            let what = format!("otlp.{key}");
-            if self.runs_with("otlp", key, address) {
-                continue;
-            }
-            match address.to_socket_addrs() {
-                Err(error) => self.tell(Grade::Error, what, format!("{address}: {error}")),
-                Ok(addresses) => {
-                    let mut others = addresses.filter(|address| !self.waiting.tcp.contains(address));
-                    let in_use = others.find_map(|address| {
-                        let error = TcpListener::bind(address).err()?;
-                        // A machine without IPv6 has one address less of localhost.
-                        (error.kind() != io::ErrorKind::AddrNotAvailable)
-                            .then(|| format!("{address}: {error}"))
-                    });
-                    if let Some(error) = in_use {
-                        let words = format!("{error}; stop what listens there, or name another address");
-                        self.tell(Grade::Error, what, words);
-                    }
-                }
-            }
+            self.address(format!("otlp.{key}"), ("otlp", key), address);
         }
-        if let Some(path) = &otlp.token_file {
-            if let Err(error) = otlp.check_token() {
-                self.tell(Grade::Error, "otlp.token_file", error.problem.to_string());
-            } else {
-                self.readable("otlp.token_file", path);
-            }
+        self.receiver("otlp", otlp.check_files(), otlp.tls.as_ref(), otlp.token_file.as_deref());
+    }
+
+    /// Whether this address can be listened on, which is the value of a key of a table.
+    fn address(&mut self, what: String, (table, key): (&str, &str), address: &str) {
+        if self.runs_with(table, key, address) {
+            return;
+        }
+        let addresses = match address.to_socket_addrs() {
+            Err(error) => return self.tell(Grade::Error, what, format!("{address}: {error}")),
+            Ok(addresses) => addresses,
+        };
+        let mut others = addresses.filter(|address| !self.waiting.tcp.contains(address));
+        let in_use = others.find_map(|address| {
+            let error = TcpListener::bind(address).err()?;
+            // A machine without IPv6 has one address less of localhost.
+            (error.kind() != io::ErrorKind::AddrNotAvailable).then(|| format!("{address}: {error}"))
+        });
+        if let Some(error) = in_use {
+            self.tell(
+                Grade::Error,
+                what,
+                format!("{error}; stop what listens there, or name another address"),
+            );
+        }
+    }
+
+    /// The files of who listens to a network, `checked` as to what is in them: the agent's user reads them again.
+    fn receiver(
+        &mut self,
+        what: &str,
+        checked: Result<(), InvalidKey>,
+        tls: Option<&TlsFiles>,
+        tokens: Option<&Path>,
+    ) {
+        if let Err(error) = checked {
+            return self.tell(Grade::Error, format!("{what}.{}", error.key), error.problem.to_string());
+        }
+        if let Some(path) = tokens {
+            self.readable(&format!("{what}.token_file"), path);
+        }
+        for path in tls.into_iter().flat_map(TlsFiles::paths) {
+            self.readable(&format!("{what}.tls"), &path);
         }
     }
 

@@ -193,7 +193,7 @@ impl Trust {
 
 /// The directories of the sockets that an agent makes.
 fn places_of_sockets(config: &Config, places: &[PathBuf]) -> Vec<PathBuf> {
-    let configured = config.socket.iter().map(|socket| socket.path.as_path());
+    let configured = config.socket.iter().filter_map(|socket| socket.unix());
     let dirs = configured.chain(places.iter().map(PathBuf::as_path)).map(|socket| {
         let dir = socket.parent().filter(|dir| !dir.as_os_str().is_empty());
         dir.unwrap_or(Path::new(".")).to_owned()

@@ -107,6 +107,7 @@ pub(crate) fn about(cluster: u16) -> &'static str {
         4 => "spans",
         7 => "kernel",
         8 => "log",
+        10 => "admission",
         12 => "services",
         13 => "objectives",
         cluster if DERIVED_CLUSTERS.contains(&cluster) => "derived",
@@ -256,7 +257,7 @@ mod tests {
             "objective",
         ];
         assert_eq!(names, kept);
-        let clusters = [0, 1, 2, 3, 4, 7, 8, 12, 13, 16, 31, 64, 127].map(about);
+        let clusters = [0, 1, 2, 3, 4, 7, 8, 10, 12, 13, 16, 31, 64, 127].map(about);
         let kept = [
             "agent",
             "events",
@@ -265,6 +266,7 @@ mod tests {
             "spans",
             "kernel",
             "log",
+            "admission",
             "services",
             "objectives",
             "fields",
@@ -294,6 +296,6 @@ mod tests {
         let items = crate::PMNS.lines().filter_map(|line| line.split_once("JUMPSEAT:")?.1.split_once(':'));
         let clusters: std::collections::BTreeSet<u16> =
             items.filter_map(|(cluster, _)| cluster.parse().ok()).collect();
-        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8, 12, 13].into());
+        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8, 10, 12, 13].into());
     }
 }

@@ -157,6 +157,7 @@ mod tests {
     use super::*;
     use crate::config::{ByteSize, DimensionsConfig, ObjectiveConfig, TlsConfig};
     use jumpseat_source::gate::SampleBy;
+    use jumpseat_source::guard::tls::TlsFiles;
     use jumpseat_source::rules::{Pattern, SourceRule};
     use jumpseat_source::tracefs::KernelConfig;
     use jumpseat_source::{Interval, SocketConfig};
@@ -202,6 +203,11 @@ mod tests {
         defaults.access.passwords = Some("passwords".into());
         defaults.otlp.listen = Some("localhost:4318".into());
         defaults.otlp.grpc = Some("localhost:4317".into());
+        defaults.otlp.tls = Some(TlsFiles {
+            certificate: "/etc/pcp/tls/jumpseat.crt".into(),
+            key: "/etc/pcp/tls/jumpseat.key".into(),
+            client_ca: None,
+        });
         defaults.otlp.token_file = Some("/etc/jumpseat/otlp.token".into());
         defaults.dimensions = vec![DimensionsConfig {
             fields: vec!["http.route".into(), "http.status_code".into()],

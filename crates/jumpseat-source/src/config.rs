@@ -1,13 +1,15 @@
 //! Configuration of the ingest socket.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jumpseat_wire::socket;
 use nix::unistd::{AccessFlags, Gid, Group, access};
 use serde::{Deserialize, Serialize};
 
 use super::clock::SenderClock;
-use super::setting::{InvalidKey, check_source, in_range};
+use super::guard::Guard;
+use super::guard::tls::TlsFiles;
+use super::setting::{InvalidKey, check_address, check_source, in_range};
 
 /// The socket for an agent to make when nothing else is said: what `JUMPSEAT_SOCKET` names, else PCP's place if
 /// this user may write there, else one of the user's own. Senders look there ([`jumpseat_wire::socket::to_use`]).
@@ -58,6 +60,14 @@ impl SocketConfig {
 pub struct SocketConfig {
     /// Path of the Unix socket.
     pub path: PathBuf,
+    /// Host and port to listen on in place of a Unix socket: only with `tls` and `token_file`.
+    pub listen: Option<String>,
+    /// What it proves itself with there.
+    pub tls: Option<TlsFiles>,
+    /// File with tokens there, one of which senders must begin with.
+    pub token_file: Option<PathBuf>,
+    /// Milliseconds there in which both sides must have agreed on TLS, and the token must have come.
+    pub timeout_ms: u64,
     /// Permission bits of the socket: who may connect. Octal text such as `"0660"`.
     #[serde(deserialize_with = "octal")]
     pub mode: u32,
@@ -90,6 +100,10 @@ impl Default for SocketConfig {
     fn default() -> SocketConfig {
         SocketConfig {
             path: socket::of_system(),
+            listen: None,
+            tls: None,
+            token_file: None,
+            timeout_ms: 10_000,
             mode: 0o660,
             group: None,
             source: "socket".to_owned(),
@@ -117,6 +131,7 @@ impl SocketConfig {
         if self.path.as_os_str().is_empty() {
             return Err(InvalidKey::other("path", "must not be empty"));
         }
+        self.check_listen()?;
         if self.mode > 0o777 {
             return Err(InvalidKey::other("mode", format!("{:o} is not between 0 and 0777", self.mode)));
         }
@@ -126,6 +141,53 @@ impl SocketConfig {
         in_range("max_field", self.max_field as u64, 16..=*LINE_RANGE.end())?;
         in_range("queue", self.queue as u64, 1..=65_536)?;
         in_range("patience_ms", self.patience_ms, 0..=1000)
+    }
+}
+
+impl SocketConfig {
+    /// Where it is, as messages and commands say it.
+    pub fn place(&self) -> String {
+        self.listen.clone().unwrap_or_else(|| self.path.display().to_string())
+    }
+
+    /// The path of the Unix socket, if it is one.
+    pub fn unix(&self) -> Option<&Path> {
+        self.listen.is_none().then_some(&self.path)
+    }
+
+    /// Checks the files of tokens and of the certificate, as far as there are any.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn check_files(&self) -> Result<(), InvalidKey> {
+        self.guard().map(drop)
+    }
+
+    pub(crate) fn guard(&self) -> Result<Guard, InvalidKey> {
+        Guard::new("ingest socket", self.tls.as_ref(), self.token_file.as_deref())
+    }
+
+    fn check_listen(&self) -> Result<(), InvalidKey> {
+        let Some(listen) = &self.listen else {
+            let without = "is for a socket that listens on an address (listen)";
+            return match (&self.tls, &self.token_file) {
+                (Some(_), _) => Err(InvalidKey::other("tls", without)),
+                (_, Some(_)) => Err(InvalidKey::other("token_file", without)),
+                (None, None) => Ok(()),
+            };
+        };
+        check_address("listen", listen)?;
+        if self.tls.is_none() || self.token_file.is_none() {
+            let words = "listens on an address only with TLS and tokens: tls = { certificate = ..., key = ... } and token_file";
+            return Err(InvalidKey::other("listen", words));
+        }
+        if self.path != socket::of_system() {
+            return Err(InvalidKey::other(
+                "path",
+                "a socket has a path or an address (listen): two need two tables",
+            ));
+        }
+        in_range("timeout_ms", self.timeout_ms, 100..=3_600_000)
     }
 }
 

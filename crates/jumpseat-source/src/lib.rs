@@ -19,6 +19,7 @@
 //! * [`gate`]: what a source lets through, as [`rules`] (the configuration) or a client has it.
 //! * [`tracefs`]: the events of the Linux kernel.
 //! * [`clock`]: from clocks of senders and of the kernel to real time.
+//! * [`guard`]: who may send over a network: certificates and tokens.
 //! * [`setting`]: what can be wrong with a key of the configuration; [`size`] and [`interval`]: its units.
 //! * [`outlet`]: what a source thread is given; [`origin`]: what it tells about where it reads.
 //!
@@ -34,6 +35,7 @@ pub mod event;
 pub mod feed;
 pub mod follow;
 pub mod gate;
+pub mod guard;
 pub mod intake;
 pub mod interval;
 pub mod lanes;

@@ -85,3 +85,14 @@ pub(crate) fn in_range(key: &'static str, value: u64, range: RangeInclusive<u64>
 pub(crate) fn check_source(name: &str) -> Result<(), InvalidKey> {
     check_source_name(name).map_err(|problem| InvalidKey { key: "source", problem: problem.into() })
 }
+
+/// Checks that a text is host and port.
+pub(crate) fn check_address(key: &'static str, address: &str) -> Result<(), InvalidKey> {
+    match address.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(()),
+        _ => {
+            let words = format!("{address:?} is not host and port, such as \"localhost:4318\"");
+            Err(InvalidKey::other(key, words))
+        }
+    }
+}

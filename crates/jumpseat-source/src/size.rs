@@ -36,6 +36,11 @@ impl<'de> Deserialize<'de> for ByteSize {
     }
 }
 
+/// A number of bytes of text, by the same rules; `None`: it is none.
+pub(crate) fn parse(text: &str) -> Option<u64> {
+    parse_size(text).map(|ByteSize(bytes)| bytes)
+}
+
 fn parse_size(text: &str) -> Option<ByteSize> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use jumpseat::source::clock::SenderClock;
-use jumpseat::source::feed::{FeedOptions, Input, LineKind, Progress, Report, feed};
+use jumpseat::source::feed::{FeedOptions, Input, LineKind, Progress, Remote, RemoteFiles, Report, feed};
 
 /// Send events to a running agent: one JSON object a line, or plain lines
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,27 @@ pub(crate) struct FeedArgs {
     /// The agent's ingest socket [default: $JUMPSEAT_SOCKET, or /run/pcp/jumpseat.socket, or the user's own]
     #[arg(short, long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Send to an agent elsewhere, over TLS: the `listen` of a [[socket]]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        conflicts_with = "socket",
+        requires = "ca",
+        requires = "token_file"
+    )]
+    connect: Option<String>,
+    /// Certificates (PEM) of the authorities that the agent's certificate is by
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    ca: Option<PathBuf>,
+    /// File with the token to begin with, one word, not readable for everybody
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    token_file: Option<PathBuf>,
+    /// A certificate (PEM) to show, where the agent wants one
+    #[arg(long, value_name = "FILE", requires = "connect", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The private key of that certificate
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
     /// Name of the source that the events are from
     #[arg(short = 'n', long, value_name = "NAME")]
     source: Option<String>,
@@ -66,7 +87,15 @@ pub(crate) fn run(args: FeedArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let remote = match remote(&args) {
+        Ok(remote) => remote,
+        Err(error) => {
+            complain!("jumpseat feed: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let options = FeedOptions {
+        remote,
         socket: args.socket.unwrap_or_else(jumpseat::wire::socket::to_use),
         source: args.source,
         sender: Some(args.sender.unwrap_or_else(new_sender)),
@@ -101,6 +130,15 @@ pub(crate) fn run(args: FeedArgs) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What it takes to send to an agent elsewhere, if that is asked for.
+fn remote(args: &FeedArgs) -> Result<Option<Remote>, String> {
+    let (Some(address), Some(ca), Some(token)) = (&args.connect, &args.ca, &args.token_file) else {
+        return Ok(None);
+    };
+    let own = args.cert.as_deref().zip(args.key.as_deref());
+    Remote::new(address, RemoteFiles { ca, token, own }).map(Some)
 }
 
 /// A name that no other sender of this user has or had.

@@ -106,8 +106,8 @@ fn serve(args: &ServeArgs) -> Result<(), String> {
         given => given.iter().map(|text| resolve(text, args.listen_mode)).collect::<Result<_, _>>()?,
     };
     // Beyond what was asked for: that it cannot be had is no reason to end.
-    let extra = config.socket.first().filter(|_| args.listen.is_empty());
-    let extra = extra.map(|events| default_address::unix(&events.path, args.listen_mode));
+    let extra = config.socket.iter().find_map(|socket| socket.unix()).filter(|_| args.listen.is_empty());
+    let extra = extra.map(|events| default_address::unix(events, args.listen_mode));
     Log::new(agent::NAME, tracing::Level::INFO).format(args.log_format).install();
     let open = |path: &PathBuf| {
         log::open(agent::NAME, path)
@@ -186,18 +186,23 @@ fn listen(
         Some(Err(error)) => tracing::warn!("{error}: nobody can store values here"),
     }
     for socket in &config.socket {
-        sayln!("events:      {}", socket.path.display());
-        if hints {
-            sayln!("    jumpseat feed --socket {} FILE", socket.path.display());
+        sayln!("events:      {}", socket.place());
+        match (&socket.listen, socket.unix()) {
+            (Some(listen), _) if hints => {
+                sayln!("    jumpseat feed --connect {listen} --ca FILE --token-file FILE FILE");
+            }
+            (_, Some(path)) if hints => sayln!("    jumpseat feed --socket {} FILE", path.display()),
+            _ => {}
         }
     }
     for (what, protocol, address) in
         [("HTTP", "http/protobuf", &config.otlp.listen), ("gRPC", "grpc", &config.otlp.grpc)]
     {
         let Some(address) = address else { continue };
-        sayln!("OTLP, {what}:  http://{address}");
+        let scheme = if config.otlp.tls.is_some() { "https" } else { "http" };
+        sayln!("OTLP, {what}:  {scheme}://{address}");
         if hints {
-            let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT=http://{address}");
+            let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT={scheme}://{address}");
             sayln!("    {endpoint} OTEL_EXPORTER_OTLP_PROTOCOL={protocol} PROGRAM");
         }
     }

@@ -169,7 +169,7 @@ impl ControlConfig {
 }
 
 impl Config {
-    /// Has relative paths of definitions, of files to follow, and of certificates and passwords begin at a directory.
+    /// Has relative paths of definitions, of files to follow, and of certificates, passwords and tokens begin at a directory.
     pub(crate) fn start_paths_at(&mut self, directory: &Path) {
         let files = self.file.iter_mut().map(|file| &mut file.path);
         for path in self.derived.files.iter_mut().flatten().chain(files) {
@@ -179,6 +179,15 @@ impl Config {
             *path = directory.join(&*path);
         }
         self.tls.start_paths_at(directory);
+        let receivers = self.socket.iter_mut().map(|socket| (&mut socket.tls, &mut socket.token_file));
+        for (tls, tokens) in receivers.chain([(&mut self.otlp.tls, &mut self.otlp.token_file)]) {
+            if let Some(tls) = tls {
+                tls.start_paths_at(directory);
+            }
+            if let Some(path) = tokens {
+                *path = directory.join(&*path);
+            }
+        }
     }
 
     /// Checks the keys outside of all tables.

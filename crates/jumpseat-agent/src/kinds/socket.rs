@@ -21,8 +21,15 @@ pub(super) struct Sockets;
 impl SourceKind for Sockets {
     fn check(&self, config: &Config) -> Result<(), InvalidTable> {
         check_tables("socket", &config.socket, SocketConfig::validate, |before, this| {
-            (before.path == this.path)
-                .then(|| InvalidKey::duplicate("path", "two sockets have the same path"))
+            match (&before.listen, &this.listen) {
+                (None, None) if before.path == this.path => {
+                    Some(InvalidKey::duplicate("path", "two sockets have the same path"))
+                }
+                (Some(one), Some(other)) if one == other => {
+                    Some(InvalidKey::duplicate("listen", "two sockets have the same address"))
+                }
+                _ => None,
+            }
         })
     }
 
@@ -40,11 +47,11 @@ impl SourceKind for Sockets {
 
     fn wanted<'a>(&self, config: &'a Config) -> Vec<Wanted<'a>> {
         let one = |socket: &'a SocketConfig| {
-            let what = format!("ingest socket {}", socket.path.display());
+            let what = format!("ingest socket {}", socket.place());
             let start = move |site: &mut Site<'_>| {
                 let source = SocketSource::start(socket, site.outlet).map_err(|error| {
                     // That of another agent: two of them must not go on beside each other.
-                    let is_anothers = is_served(&socket.path).unwrap_or(false);
+                    let is_anothers = socket.unix().is_some_and(|path| is_served(path).unwrap_or(false));
                     StartError::new("ingest socket".to_owned(), error).bearable(!is_anothers)
                 })?;
                 // What a socket has counted stays counted when it goes.
@@ -54,7 +61,7 @@ impl SourceKind for Sockets {
             Wanted {
                 what,
                 key: format!("{socket:?}"),
-                need: Need::Place(&socket.path),
+                need: socket.unix().map_or(Need::Nothing, Need::Place),
                 start: Box::new(start),
             }
         };
@@ -77,6 +84,9 @@ impl SourceKind for Sockets {
                 .value(move |state: &mut State| Value::U32(sum(state, |stats| &stats.connections) as u32)),
             counter("refused", |stats| &stats.refused),
             counter("dropped", |stats| &stats.unread),
+            counter("handshakes_failed", |stats| &stats.handshakes_failed),
+            counter("unauthenticated", |stats| &stats.unauthenticated),
+            counter("over_limit", |stats| &stats.over_limit),
         ]
     }
 }

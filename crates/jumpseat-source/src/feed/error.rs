@@ -68,6 +68,9 @@ fn connect_advice(error: &io::Error) -> &'static str {
             "\nIs the agent running? Start `jumpseat serve` or the pmdajumpseat agent, or name its socket with \
              --socket (the `path` of a [[socket]] in jumpseat.toml)."
         }
+        io::ErrorKind::InvalidData => {
+            "\nOnly a server with a certificate for the name that you gave, by an authority in the file of --ca, is trusted."
+        }
         io::ErrorKind::PermissionDenied => {
             "\nYou may not write to this socket: its `mode` in jumpseat.toml decides who may."
         }

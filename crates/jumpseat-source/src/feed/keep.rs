@@ -194,7 +194,7 @@ impl Feeder<'_> {
         let (options, sent) = (self.options, self.report.sent);
         self.count_broken();
         let Some(keep) = self.keep.as_mut().filter(|keep| !keep.has_control) else {
-            return Err(self.session.gone(&options.socket, sent, error));
+            return Err(self.session.gone(&options.place(), sent, error));
         };
         let first = keep.resend.first();
         let until = *keep.until.get_or_insert_with(|| Instant::now() + options.retry);
@@ -215,6 +215,6 @@ impl Feeder<'_> {
                 Err(error) => return Err(error),
             }
         }
-        Err(self.session.gone(&options.socket, sent, error))
+        Err(self.session.gone(&options.place(), sent, error))
     }
 }

@@ -9,11 +9,13 @@ mod input;
 mod keep;
 mod options;
 mod record;
+mod remote;
 mod session;
 
 pub use error::FeedError;
 pub use options::{FeedOptions, LineKind};
 pub use record::record_of;
+pub use remote::{Remote, RemoteFiles};
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -265,14 +267,14 @@ impl Feeder<'_> {
             return self.send_all();
         }
         let sent = self.report.sent;
-        self.session.flush().map_err(|error| self.session.gone(&self.options.socket, sent, error))
+        self.session.flush().map_err(|error| self.session.gone(&self.options.place(), sent, error))
     }
 
     /// Waits for the end of all that was sent, and fills in the report.
     fn finish(&mut self) -> Result<(), FeedError> {
         self.flush()?;
         self.wait_for_all()?;
-        let socket = &self.options.socket;
+        let socket = &self.options.place();
         let summary = match self.session.finish() {
             // All is acknowledged: nothing is missing but details.
             Err(_) if self.keep.as_ref().is_some_and(Keep::is_done) => {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::remote::{Remote, place};
 use crate::clock::SenderClock;
 
 /// What to send where.
@@ -10,6 +11,8 @@ use crate::clock::SenderClock;
 pub struct FeedOptions {
     /// The server's socket.
     pub socket: PathBuf,
+    /// Where it is instead, if it is at an address.
+    pub remote: Option<Remote>,
     /// The source to name; `None` leaves it to the server.
     pub source: Option<String>,
     /// The name under which events are numbered, so that they can be sent again after a connection broke and are there once;
@@ -24,6 +27,13 @@ pub struct FeedOptions {
     /// The clock of this machine that numeric times of JSON lines are of; `None` leaves it to the server, or is real time
     /// in the binary framing.
     pub clock: Option<SenderClock>,
+}
+
+impl FeedOptions {
+    /// Where the server is, as messages say it.
+    pub(super) fn place(&self) -> PathBuf {
+        place(&self.socket, self.remote.as_ref())
+    }
 }
 
 /// What the input's lines are.

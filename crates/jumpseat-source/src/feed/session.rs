@@ -1,8 +1,6 @@
 //! A connection to an ingest socket: greeting, sending, and the server's last word.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +9,7 @@ use serde_json::json;
 
 use super::error::FeedError;
 use super::options::FeedOptions;
+use super::remote::Way;
 use crate::registry::{SOURCE_NAME_RULE, is_source_name};
 use jumpseat_wire::{self as wire, encode::Encoder};
 
@@ -58,7 +57,7 @@ pub(super) enum Said {
 
 /// A connection.
 pub(super) struct Session {
-    stream: UnixStream,
+    way: Way,
     out: Vec<u8>,
     /// What the server said and nobody has looked at.
     inbox: Vec<u8>,
@@ -82,13 +81,11 @@ impl Session {
             let why = SOURCE_NAME_RULE.to_owned();
             return Err(FeedError::Source { name: name.clone(), why });
         }
-        let connect = |error| FeedError::Connect { socket: options.socket.clone(), error };
-        let stream = UnixStream::connect(&options.socket).map_err(connect)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(connect)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(connect)?;
+        let connect = |error| FeedError::Connect { socket: options.place(), error };
+        let way = Way::open(&options.socket, options.remote.as_ref(), PATIENCE).map_err(connect)?;
         let (out, encoder) = (Vec::new(), None);
         let mut session = Session {
-            stream,
+            way,
             out,
             inbox: Vec::new(),
             encoder,
@@ -97,12 +94,25 @@ impl Session {
             marks: Vec::new(),
             told: None,
         };
+        if options.remote.is_some() {
+            session.await_admission(options)?;
+        }
         if options.binary {
             session.greet_binary(options, next)?
         } else {
             session.greet_lines(options, next)?
         }
         Ok(session)
+    }
+
+    /// Waits for the word that the token counts.
+    fn await_admission(&mut self, options: &FeedOptions) -> Result<(), FeedError> {
+        let gone = |session: &mut Session, error| session.gone(&options.place(), 0, error);
+        let (_, answer) = self.message().map_err(|error| gone(self, error))?;
+        match serde_json::from_slice::<AdmittedLine>(&answer) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(FeedError::Answer { socket: options.place(), answer: text(&answer) }),
+        }
     }
 
     fn greet_lines(&mut self, options: &FeedOptions, next: u64) -> Result<(), FeedError> {
@@ -114,7 +124,7 @@ impl Session {
             hello["clock"] = clock.word().into();
         }
         self.line(json!({"jumpseat": hello}).to_string().as_bytes());
-        let gone = |session: &mut Session, error| session.gone(&options.socket, 0, error);
+        let gone = |session: &mut Session, error| session.gone(&options.place(), 0, error);
         self.flush().map_err(|error| gone(self, error))?;
         let (_, answer) = self.message().map_err(|error| gone(self, error))?;
         let answer = text(&answer);
@@ -124,7 +134,7 @@ impl Session {
                 return Err(FeedError::Source { name: name.clone(), why });
             }
             (Ok(HelloLine { jumpseat: hello }), _) => self.told = hello.line,
-            (Err(_), _) => return Err(FeedError::Answer { socket: options.socket.clone(), answer }),
+            (Err(_), _) => return Err(FeedError::Answer { socket: options.place(), answer }),
         }
         let Some(sender) = &options.sender else { return Ok(()) };
         // Behind it a question that is always answered: the server does not answer what it refuses.
@@ -153,13 +163,13 @@ impl Session {
         }
         encoder.sync(0, &mut self.out);
         self.encoder = Some(encoder);
-        let gone = |session: &mut Session, error| session.gone(&options.socket, 0, error);
+        let gone = |session: &mut Session, error| session.gone(&options.place(), 0, error);
         self.flush().map_err(|error| gone(self, error))?;
         let (kind, payload) = self.message().map_err(|error| gone(self, error))?;
         match (kind, &options.sender) {
             (wire::ACK, None) | (wire::KNOWN, Some(_)) => Ok(()),
             (wire::ACK, Some(sender)) => Err(FeedError::Sender(sender.clone())),
-            _ => Err(FeedError::Answer { socket: options.socket.clone(), answer: text(&payload) }),
+            _ => Err(FeedError::Answer { socket: options.place(), answer: text(&payload) }),
         }
     }
 
@@ -238,7 +248,7 @@ impl Session {
             self.count_frames();
             self.counted = 0;
         }
-        let result = self.stream.write_all(&self.out);
+        let result = self.way.write_all(&self.out).and_then(|()| self.way.flush());
         self.out.clear();
         result
     }
@@ -246,7 +256,7 @@ impl Session {
     /// Says that this was all, and gets the summary; inside, `Err` is an answer that is none.
     pub(super) fn finish(&mut self) -> io::Result<Result<Summary, String>> {
         self.flush()?;
-        self.stream.shutdown(Shutdown::Write)?;
+        self.way.end()?;
         loop {
             let (kind, message) = self.message()?;
             // Other answers may still be under way.
@@ -282,8 +292,8 @@ impl Session {
     pub(super) fn gone(&mut self, socket: &Path, sent: u64, error: io::Error) -> FeedError {
         let mut answer = std::mem::take(&mut self.inbox);
         // Whatever there is by now; nothing is fine, too.
-        let _ = self.stream.set_read_timeout(Some(Duration::from_millis(200)));
-        let _ = (&self.stream).take(MAX_ANSWER).read_to_end(&mut answer);
+        let _ = self.way.set_read_timeout(Duration::from_millis(200));
+        let _ = (&mut self.way).take(MAX_ANSWER).read_to_end(&mut answer);
         let answer = String::from_utf8_lossy(&answer).trim().to_owned();
         // A greeting is no reason to go.
         let greeting = serde_json::from_str::<HelloLine>(&answer);
@@ -298,9 +308,9 @@ impl Session {
         if self.whole().is_some() {
             return Ok(true);
         }
-        self.stream.set_nonblocking(true)?;
+        self.way.set_nonblocking(true)?;
         let read = self.read_more();
-        self.stream.set_nonblocking(false)?;
+        self.way.set_nonblocking(false)?;
         match read {
             Ok(()) => Ok(self.whole().is_some()),
             Err(error) if error.kind() == ErrorKind::TimedOut => Ok(false),
@@ -341,7 +351,7 @@ impl Session {
     fn read_more(&mut self) -> io::Result<()> {
         let mut piece = [0; 4096];
         loop {
-            match self.stream.read(&mut piece) {
+            match self.way.read(&mut piece) {
                 Ok(0) => {
                     return Err(io::Error::new(ErrorKind::UnexpectedEof, "it closed the connection"));
                 }
@@ -362,6 +372,18 @@ impl Session {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[derive(Deserialize)]
+struct AdmittedLine {
+    #[serde(rename = "jumpseat")]
+    _admitted: Admitted,
+}
+
+#[derive(Deserialize)]
+struct Admitted {
+    #[serde(rename = "admitted")]
+    _name: String,
 }
 
 #[derive(Deserialize)]

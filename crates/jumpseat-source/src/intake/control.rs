@@ -26,7 +26,7 @@ impl Intake {
         if let Some(name) = &source {
             self.lane = shared.lanes.source(name.as_bytes()).unwrap_or_else(|why| {
                 refused = Some(why.to_string());
-                shared.default_source
+                self.own
             });
             shared.lanes.peer(self.lane, self.peer);
         }
@@ -61,7 +61,7 @@ impl Intake {
             shared.lanes.missed(self.lane, count, time);
         }
         if ack {
-            let used = source.filter(|_| refused.is_none()).unwrap_or_else(|| shared.default_name.clone());
+            let used = source.filter(|_| refused.is_none()).unwrap_or_else(|| self.own_name(shared));
             let hello = json!({"jumpseat": {
                 "version": wire::VERSION, "source": used, "refused": refused, "line": self.line + 1,
             }});

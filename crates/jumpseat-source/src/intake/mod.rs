@@ -8,6 +8,7 @@ mod control;
 mod rings;
 mod sender;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use super::binary::{Decoder, Destination, Frame};
 use super::clock::{Offset, SenderClock};
 use super::delivery::{ConnId, Peer, Reason};
 use super::event::{Event, Limits, Refusal};
+use super::guard::tokens::Token;
 use super::lanes::{Arrival, LaneId, Lanes, Numbered, StreamId};
 use super::ndjson::{self, Line, Utf8};
 use super::registry::{SourceRefused, Taker};
@@ -103,6 +105,12 @@ enum Framing {
     Binary(Box<Decoder>),
 }
 
+/// Where a connection is from that is not of this machine.
+struct From {
+    host: IpAddr,
+    token: Arc<Token>,
+}
+
 /// One connection.
 pub struct Intake {
     conn: ConnId,
@@ -111,6 +119,10 @@ pub struct Intake {
     taker: Taker,
     framing: Framing,
     lane: LaneId,
+    /// The source of what names none, or one that is for others.
+    own: LaneId,
+    /// What it came in with, if it is from elsewhere.
+    remote: Option<From>,
     clock: SenderClock,
     /// From the sender's clock to real time, as of the current call.
     offset: Offset,
@@ -153,6 +165,8 @@ impl Intake {
             }),
             framing: Framing::Unknown,
             lane: shared.default_source,
+            own: shared.default_source,
+            remote: None,
             clock: shared.default_clock,
             offset: Offset::default(),
             line: 0,
@@ -167,6 +181,39 @@ impl Intake {
         }
     }
 
+    /// A connection from a host that has said a token.
+    pub(crate) fn admitted(conn: ConnId, host: IpAddr, token: &Arc<Token>, shared: &mut Shared) -> Intake {
+        let mut intake = Intake::new(conn, None, shared);
+        intake.taker = Taker::Host(host);
+        intake.remote = Some(From { host, token: Arc::clone(token) });
+        intake.speak(shared);
+        if let Some(pass) = token.pass()
+            && let Ok(own) = shared.lanes.source(pass.own.as_bytes())
+        {
+            (intake.own, intake.lane) = (own, own);
+        }
+        intake
+    }
+
+    /// Says whose what comes next is.
+    fn speak(&self, shared: &mut Shared) {
+        let of_user = |peer: Peer| Identity { uid: Some(peer.uid), gid: Some(peer.gid), host: None };
+        let sender = match &self.remote {
+            None => self.peer.map(of_user).unwrap_or_default(),
+            Some(From { host, .. }) => Identity { host: Some(*host), ..Identity::default() },
+        };
+        shared.lanes.set_sender(self.taker, sender);
+        if let Some(From { token, .. }) = &self.remote {
+            shared.lanes.set_pass(token.pass().cloned());
+        }
+    }
+
+    /// The name of the source of what names none.
+    fn own_name(&self, shared: &Shared) -> String {
+        let pass = self.remote.as_ref().and_then(|from| from.token.pass());
+        pass.map_or_else(|| shared.default_name.clone(), |pass| pass.own.clone())
+    }
+
     /// Takes in the connection's bytes: those not consumed by the call before, and new ones, which were read at
     /// `arrived`. Returns how many are consumed, which is all but an incomplete line or frame within the limit.
     pub fn feed(
@@ -179,8 +226,7 @@ impl Intake {
         if self.broken {
             return input.len();
         }
-        let known = |peer: Peer| Identity { uid: Some(peer.uid), gid: Some(peer.gid), host: None };
-        shared.lanes.set_sender(self.taker, self.peer.map(known).unwrap_or_default());
+        self.speak(shared);
         if let Framing::Unknown = self.framing {
             // No text begins with the first byte of the binary greeting, so one byte tells.
             match input.first() {
@@ -208,6 +254,7 @@ impl Intake {
     pub fn finish(&mut self, rest: &[u8], arrived: Timestamp, shared: &mut Shared, replies: &mut Vec<u8>) {
         // Who numbers its events sends the last one again if it did not come whole: half of it must not be taken for it.
         if !rest.is_empty() && !self.broken && self.sender.is_none() {
+            self.speak(shared);
             match self.framing {
                 Framing::Binary(_) => {
                     self.line += 1;
@@ -358,7 +405,7 @@ impl Intake {
         arrived: Timestamp,
         shared: &mut Shared,
     ) -> Result<(), Refusal> {
-        let Shared { lanes, event, default_source, .. } = shared;
+        let Shared { lanes, event, .. } = shared;
         // Nearly all senders use the real clock, and their times are right as they were parsed.
         if self.clock != SenderClock::Realtime {
             event.take_time_of(self.offset, line)?;
@@ -367,7 +414,7 @@ impl Intake {
             None => self.lane,
             // The registry counts what it refuses.
             Some(name) => {
-                let lane = lanes.source(event.text(line, name)).unwrap_or(*default_source);
+                let lane = lanes.source(event.text(line, name)).unwrap_or(self.own);
                 lanes.bytes(lane, line.len());
                 self.elsewhere += line.len();
                 lane
@@ -417,7 +464,7 @@ impl Intake {
                 lanes: &mut shared.lanes,
                 limits: &shared.limits,
                 lane: self.lane,
-                default_source: shared.default_source,
+                default_source: self.own,
                 arrival: Arrival { conn: self.conn, time: arrived },
                 number,
             };

@@ -148,9 +148,13 @@ impl Intake {
         shared.lanes.close_stream(stream);
     }
 
-    /// A user's senders are not those of another.
+    /// A user's senders, or those with a token, are not those of another.
     fn stream_name(&self, id: &[u8]) -> Vec<u8> {
-        let user = self.peer.map(|peer| peer.uid.to_string()).unwrap_or_default();
+        // A user is a number; no name of a token begins so.
+        let user = match &self.remote {
+            None => self.peer.map(|peer| peer.uid.to_string()).unwrap_or_default(),
+            Some(from) => format!("token {}", from.token.name()),
+        };
         [b"sender:", user.as_bytes(), b":", id].concat()
     }
 }

@@ -46,6 +46,7 @@ use crossbeam_channel::Sender;
 use rustc_hash::FxHashMap;
 
 use super::delivery::{ConnId, Delivery, Loss, Peer, Reason};
+use super::guard::tokens::Pass;
 use super::origin::{Labels, Origin};
 use super::outlet::Starting;
 use super::registry::{Registry, SourceRefused, Taker, WellKnown};
@@ -77,6 +78,8 @@ pub struct Lanes {
     names: FieldNames,
     /// Who sends; nobody needs to know it of what is trusted.
     sender: Identity,
+    /// In the name of which sources they may send, if that is told.
+    pass: Option<Arc<Pass>>,
     outbox: Outbox,
     /// Where sources are that do not tell for themselves.
     default_origin: Option<Origin>,
@@ -108,6 +111,7 @@ impl Lanes {
             by_name: FxHashMap::default(),
             names: FieldNames::new(registry),
             sender: Identity::default(),
+            pass: None,
             outbox: Outbox::new(out, wake, patience),
             default_origin: None,
             streams: Streams::default(),
@@ -122,7 +126,17 @@ impl Lanes {
 
     /// Says who sends what comes from now on: new names count as taken by them, and sources may be for others.
     pub fn set_sender(&mut self, taker: Taker, sender: Identity) {
-        (self.names.taker, self.sender) = (taker, sender);
+        (self.names.taker, self.sender, self.pass) = (taker, sender, None);
+    }
+
+    /// Says in the name of which sources those may send of whom [`Lanes::set_sender`] has told.
+    pub(crate) fn set_pass(&mut self, pass: Option<Arc<Pass>>) {
+        self.pass = pass;
+    }
+
+    /// Whether those who send now may do so in the name of some sources only.
+    pub(crate) fn has_pass(&self) -> bool {
+        self.pass.is_some()
     }
 
     /// [`Lanes::set_sender`] for those of whom no more is known.
@@ -173,6 +187,10 @@ impl Lanes {
     /// # Errors
     /// Why there cannot be a source of this name.
     pub fn source(&mut self, name: &[u8]) -> Result<LaneId, SourceRefused> {
+        if self.pass.as_ref().is_some_and(|pass| !pass.covers(name)) {
+            self.names.registry().forbid(&String::from_utf8_lossy(name), self.names.taker);
+            return Err(SourceRefused::NotOfToken);
+        }
         if let Some(&lane) = self.by_name.get(name) {
             if self.is_stale(lane) {
                 self.ask_again(lane, Registry::source_for)?;

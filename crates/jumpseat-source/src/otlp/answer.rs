@@ -1,6 +1,7 @@
 //! What clients are told: the responses of OTLP, and `google.rpc.Status` where a request is refused.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
@@ -37,8 +38,8 @@ impl Code {
         match status {
             401 => Code::Unauthenticated,
             404 | 405 => Code::Unimplemented,
-            413 => Code::ResourceExhausted,
-            429 | 503 => Code::Unavailable,
+            413 | 429 => Code::ResourceExhausted,
+            503 => Code::Unavailable,
             _ => Code::InvalidArgument,
         }
     }
@@ -82,6 +83,22 @@ pub(super) fn status(code: Code, format: Format, text: &str) -> Vec<u8> {
         }
         Format::Json => json!({ "code": code as u8, "message": text }).to_string().into_bytes(),
     }
+}
+
+/// The same with how long to wait (`google.rpc.RetryInfo`): without it, clients do not send again what was too much.
+pub(super) fn retry_info(code: Code, text: &str, wait: Duration) -> Vec<u8> {
+    // A Duration: seconds, nanoseconds.
+    let mut delay = vec![1 << 3];
+    varint(&mut delay, wait.as_secs());
+    delay.push(2 << 3);
+    varint(&mut delay, wait.subsec_nanos().into());
+    let (mut info, mut any) = (Vec::new(), Vec::new());
+    field(&mut info, 1, &delay);
+    field(&mut any, 1, b"type.googleapis.com/google.rpc.RetryInfo");
+    field(&mut any, 2, &info);
+    let mut message = status(code, Format::Protobuf, text);
+    field(&mut message, 3, &any);
+    message
 }
 
 /// What was wrong with a request whose rest could not be read.
@@ -196,4 +213,53 @@ fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     out.push(number << 3 | 2);
     varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Status {
+        #[prost(int32, tag = "1")]
+        code: i32,
+        #[prost(string, tag = "2")]
+        message: String,
+        #[prost(message, repeated, tag = "3")]
+        details: Vec<Any>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Any {
+        #[prost(string, tag = "1")]
+        type_url: String,
+        #[prost(bytes = "vec", tag = "2")]
+        value: Vec<u8>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct RetryInfo {
+        #[prost(message, optional, tag = "1")]
+        delay: Option<Delay>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Delay {
+        #[prost(int64, tag = "1")]
+        seconds: i64,
+        #[prost(int32, tag = "2")]
+        nanos: i32,
+    }
+
+    #[test]
+    fn how_long_to_wait_is_told_as_google_rpc_has_it() {
+        let bytes = retry_info(Code::ResourceExhausted, "later", Duration::from_millis(61_500));
+        let status = Status::decode(&bytes[..]).expect("a status");
+        assert_eq!((status.code, status.message.as_str(), status.details.len()), (8, "later", 1));
+        assert_eq!(status.details[0].type_url, "type.googleapis.com/google.rpc.RetryInfo");
+        let info = RetryInfo::decode(&status.details[0].value[..]).expect("a RetryInfo");
+        assert_eq!(info.delay, Some(Delay { seconds: 61, nanos: 500_000_000 }));
+    }
 }

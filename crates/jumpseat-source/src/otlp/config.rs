@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::json;
-use super::token::Token;
 use super::value::AttributeLimits;
-use crate::setting::{InvalidKey, check_source, in_range};
+use crate::guard::Guard;
+use crate::guard::tls::{TlsFiles, is_local};
+use crate::setting::{InvalidKey, check_address, check_source, in_range};
 
 /// Where OTLP is taken in, and how much of it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -22,8 +23,12 @@ pub struct OtlpConfig {
     pub hosts: Vec<String>,
     /// Origins of web pages that may send, as browsers have them: `https://shop.example`, `http://localhost:3000`.
     pub origins: Vec<String>,
-    /// File with a token that clients must send in `Authorization: Bearer TOKEN`; `None`: whoever reaches the address may
-    /// send.
+    /// What it proves itself with; `None`: it listens in plain text.
+    pub tls: Option<TlsFiles>,
+    /// Whether it may listen beyond this machine in plain text, or to everybody.
+    pub insecure: bool,
+    /// File with tokens, one of which clients must send in `Authorization: Bearer TOKEN`; `None`: whoever reaches the address
+    /// may send.
     pub token_file: Option<PathBuf>,
     /// Source of what names no service.
     pub source: String,
@@ -62,6 +67,8 @@ impl Default for OtlpConfig {
             grpc: None,
             hosts: Vec::new(),
             origins: Vec::new(),
+            tls: None,
+            insecure: false,
             token_file: None,
             source: "otlp".to_owned(),
             by_instance: false,
@@ -90,10 +97,14 @@ impl OtlpConfig {
     /// # Errors
     /// The first key that is wrong.
     pub fn validate(&self) -> Result<(), InvalidKey> {
-        check_address("listen", self.listen.as_deref())?;
-        check_address("grpc", self.grpc.as_deref())?;
+        for (key, address) in [("listen", &self.listen), ("grpc", &self.grpc)] {
+            address.as_deref().map_or(Ok(()), |address| check_address(key, address))?;
+        }
         if self.listen.is_some() && self.listen == self.grpc {
             return Err(InvalidKey::duplicate("grpc", "the address of listen; each needs one of its own"));
+        }
+        for (key, address) in [("listen", &self.listen), ("grpc", &self.grpc)] {
+            self.check_secure(key, address.as_deref())?;
         }
         self.origins.iter().try_for_each(|origin| check_origin(origin))?;
         check_source(&self.source)?;
@@ -109,27 +120,39 @@ impl OtlpConfig {
         in_range("patience_ms", self.patience_ms, 0..=1000)
     }
 
-    /// Checks the file with the token, if there is one: it is read, and that others may not is seen to.
+    /// Checks the files of tokens and of the certificate, as far as there are any: they are read, and that others may not is
+    /// seen to.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn check_token(&self) -> Result<(), InvalidKey> {
-        self.token_file.as_deref().map_or(Ok(()), |path| Token::read(path).map(drop))
+    /// What is wrong with them.
+    pub fn check_files(&self) -> Result<(), InvalidKey> {
+        self.guard().map(drop)
+    }
+
+    pub(super) fn guard(&self) -> Result<Guard, InvalidKey> {
+        Guard::new("otlp", self.tls.as_ref(), self.token_file.as_deref())
+    }
+
+    /// Beyond this machine there has to be encryption, and somebody who is let in.
+    fn check_secure(&self, key: &'static str, address: Option<&str>) -> Result<(), InvalidKey> {
+        let Some(address) = address.filter(|address| !self.insecure && !is_local(address)) else {
+            return Ok(());
+        };
+        let missing = match &self.tls {
+            None => "in plain text: give it a certificate (tls = { certificate = ..., key = ... })",
+            Some(tls) if tls.client_ca.is_none() && self.token_file.is_none() => {
+                "to everybody: say who may send (token_file, or client_ca in tls)"
+            }
+            Some(_) => return Ok(()),
+        };
+        let words = format!(
+            "{address} is not of this machine alone, and would be served {missing}; insecure = true allows it"
+        );
+        Err(InvalidKey::other(key, words))
     }
 
     pub(super) fn limits(&self) -> AttributeLimits {
         AttributeLimits { max_field: self.max_field, max_fields: self.max_fields }
-    }
-}
-
-fn check_address(key: &'static str, address: Option<&str>) -> Result<(), InvalidKey> {
-    let Some(address) = address else { return Ok(()) };
-    match address.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(()),
-        _ => {
-            let words = format!("{address:?} is not host and port, such as \"localhost:4318\"");
-            Err(InvalidKey::other(key, words))
-        }
     }
 }
 

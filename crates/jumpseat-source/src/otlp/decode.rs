@@ -3,6 +3,8 @@
 //! **Cost:** two passes over what surrounds the spans (a resource may stand behind its spans), one over the spans
 //! themselves; no allocation once warm.
 
+use std::sync::Arc;
+
 use super::json::LeftOut;
 use super::log;
 use super::metrics;
@@ -13,6 +15,7 @@ use super::value::{AttributeLimits, Attributes};
 use super::wire::{Fields, Place};
 use crate::delivery::Reason;
 use crate::event::Refusal;
+use crate::guard::tokens::Pass;
 use crate::lanes::{Arrival, LaneId, Lanes};
 use crate::registry::SourceRefused;
 
@@ -87,6 +90,14 @@ impl Decoder {
         self.resources.default
     }
 
+    /// Says in whose name those may send who send from now on, of whom [`Lanes::set_sender`] has told.
+    pub(super) fn set_pass(&mut self, pass: Option<&Arc<Pass>>) {
+        self.lanes.set_pass(pass.cloned());
+        // A source of its own that cannot be is one more that goes to the default one.
+        let own = pass.and_then(|pass| self.lanes.source(pass.own.as_bytes()).ok());
+        self.resources.own = own.unwrap_or(self.resources.default);
+    }
+
     /// Counts a request that could not be decoded at all.
     pub fn refuse(&mut self, bytes: usize, reason: Reason) {
         let lane = self.resources.default;
@@ -152,7 +163,7 @@ impl Decoder {
     ) -> Result<(), Refusal> {
         let body = request.body;
         // The resource may stand behind its spans, so it is looked for first.
-        let mut sender = Sender { lane: self.resources.default, instance: None };
+        let mut sender = Sender { lane: self.resources.own, instance: None };
         let mut fields = Fields::of(body, place.clone());
         loop {
             let at = fields.at();

@@ -8,24 +8,26 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use bytes::BufMut;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answer::{self, Code};
+use super::bearer::{self, Stopped};
 use super::decode::Signal;
 use super::http::Format;
 use super::inflate::Encoding;
 use super::intake::{Export, Refused};
 use super::reply::{Held, Reply, next_data};
 use super::server::{Port, add, now};
-use super::token;
-use super::transport::{ThisThread, Watch, Watched};
+use super::transport::{Stream, ThisThread, Watch, Watched};
 use crate::delivery::Reason;
+use crate::guard::tokens::Entered;
 use crate::lanes::Arrival;
 
 /// Calls at the same time on one connection.
@@ -67,13 +69,13 @@ impl Watch for Activity {
 }
 
 /// Serves a connection to its end.
-pub(super) async fn serve(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr, conn: u32) {
+pub(super) async fn serve(port: &Rc<Port>, stream: Stream, peer: SocketAddr, conn: u32) {
     if let Err(problem) = connection(port, stream, peer, conn).await {
         port.refuse(peer, 0, Reason::Protocol, &problem);
     }
 }
 
-async fn connection(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr, conn: u32) -> Result<(), String> {
+async fn connection(port: &Rc<Port>, stream: Stream, peer: SocketAddr, conn: u32) -> Result<(), String> {
     let began = Instant::now();
     let activity = Rc::new(Activity {
         read: Cell::new(0),
@@ -180,14 +182,18 @@ async fn answer(port: &Rc<Port>, request: Request<Incoming>, peer: SocketAddr, c
     let mut message = Held::new(port);
     let taken = match call_of(port, &head) {
         Err(refused) => Err(refuse(port, peer, 0, Reason::Protocol, refused)),
-        Ok((signal, encoding)) => {
-            match timeout(port.limit(), read(port, &mut body, &mut message, peer)).await {
-                Ok(Ok(())) => take(port, signal, encoding, &message.bytes, peer, conn),
+        Ok((signal, encoding, entered)) => {
+            let read = timeout(port.limit(), read(port, &mut body, &mut message, peer)).await;
+            if let Some(Entered { token }) = &entered {
+                token.spend(message.bytes.len() as u64);
+            }
+            match read {
+                Ok(Ok(())) => take(port, (signal, encoding), &message.bytes, (peer, conn), entered.as_ref()),
                 Ok(Err(refused)) => Err(refused),
                 Err(_) => {
                     add(&port.stats.slow, 1);
-                    let text = "the request took too long".to_owned();
-                    let refused = Refused { code: Code::InvalidArgument, message: text };
+                    let text = "the request took too long";
+                    let refused = Refused::new(Code::InvalidArgument, text);
                     Err(refuse(port, peer, message.bytes.len(), Reason::Protocol, refused))
                 }
             }
@@ -200,11 +206,14 @@ async fn answer(port: &Rc<Port>, request: Request<Incoming>, peer: SocketAddr, c
 }
 
 /// What is called by whom may, and how its message is compressed if it says that it is.
-fn call_of(port: &Port, head: &http::request::Parts) -> Result<(Signal, Encoding), Refused> {
-    if !port.admits(&head.headers) {
-        return Err(Refused { code: Code::Unauthenticated, message: token::REFUSED.to_owned() });
-    }
-    let refused = |message: &str| Refused { code: Code::Unimplemented, message: message.to_owned() };
+fn call_of(port: &Port, head: &http::request::Parts) -> Result<(Signal, Encoding, Option<Entered>), Refused> {
+    let entered = bearer::admit(port, &head.headers).map_err(|stopped| match stopped {
+        Stopped::Unknown => Refused::new(Code::Unauthenticated, bearer::REFUSED),
+        Stopped::Limited(wait) => {
+            Refused { wait: Some(wait), ..Refused::new(Code::ResourceExhausted, bearer::LIMITED) }
+        }
+    })?;
+    let refused = |message: &str| Refused::new(Code::Unimplemented, message);
     let signal = match head.uri.path() {
         "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => Signal::Traces,
         "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => Signal::Logs,
@@ -212,8 +221,8 @@ fn call_of(port: &Port, head: &http::request::Parts) -> Result<(Signal, Encoding
         _ => return Err(refused("only traces and logs are taken in here")),
     };
     match head.headers.get("grpc-encoding").map(HeaderValue::as_bytes) {
-        None | Some(b"identity") => Ok((signal, Encoding::Identity)),
-        Some(b"gzip") => Ok((signal, Encoding::Gzip)),
+        None | Some(b"identity") => Ok((signal, Encoding::Identity, entered)),
+        Some(b"gzip") => Ok((signal, Encoding::Gzip, entered)),
         Some(_) => Err(refused("grpc-encoding must be gzip or identity")),
     }
 }
@@ -230,13 +239,13 @@ async fn read(
         let data = data.map_err(|error| {
             let error = error.source().map_or_else(|| error.to_string(), ToString::to_string);
             let text = format!("the call ends early: {error}");
-            let refused = Refused { code: Code::InvalidArgument, message: text };
+            let refused = Refused::new(Code::InvalidArgument, text);
             refuse(port, peer, message.bytes.len(), Reason::Protocol, refused)
         })?;
         add(&port.stats.bytes, data.len() as u64);
         if message.bytes.len() + data.len() > most {
             let text = "the message has more bytes than the configuration allows: send smaller batches";
-            let refused = Refused { code: Code::ResourceExhausted, message: text.to_owned() };
+            let refused = Refused::new(Code::ResourceExhausted, text);
             let bytes = message.bytes.len() + data.len();
             return Err(refuse(port, peer, bytes, Reason::OversizeLine, refused));
         }
@@ -251,14 +260,13 @@ async fn read(
 /// Takes in a complete message; returns that of the answer.
 fn take(
     port: &Rc<Port>,
-    signal: Signal,
-    encoding: Encoding,
+    (signal, encoding): (Signal, Encoding),
     message: &[u8],
-    peer: SocketAddr,
-    conn: u32,
+    (peer, conn): (SocketAddr, u32),
+    entered: Option<&Entered>,
 ) -> Result<Vec<u8>, Refused> {
     let wrong = |text: &str| {
-        let refused = Refused { code: Code::InvalidArgument, message: text.to_owned() };
+        let refused = Refused::new(Code::InvalidArgument, text);
         refuse(port, peer, message.len(), Reason::Protocol, refused)
     };
     let Some((&[compressed, a, b, c, d], body)) = message.split_first_chunk::<HEAD>() else {
@@ -273,7 +281,8 @@ fn take(
         _ => return Err(wrong("a compressed message of a call that says nothing of that")),
     };
     let arrival = Arrival { conn, time: now() };
-    let export = Export { arrival, peer, signal, format: Format::Protobuf, encoding, body };
+    let (format, pass) = (Format::Protobuf, entered.and_then(|entered| entered.token.pass()));
+    let export = Export { arrival, peer, signal, format, encoding, pass, body };
     let outcome = port.intake.borrow_mut().take(export);
     port.hand_over();
     Ok(answer::success(signal, Format::Protobuf, &outcome?))
@@ -303,6 +312,12 @@ fn failure(refused: &Refused) -> Response<Reply> {
     headers.insert("grpc-accept-encoding", HeaderValue::from_static("gzip"));
     if let Ok(text) = HeaderValue::from_str(&percent(&refused.message)) {
         headers.insert("grpc-message", text);
+    }
+    if let Some(wait) = refused.wait {
+        let details = answer::retry_info(refused.code, &refused.message, wait);
+        if let Ok(details) = HeaderValue::from_str(&BASE64.encode(details)) {
+            headers.insert("grpc-status-details-bin", details);
+        }
     }
     response
 }

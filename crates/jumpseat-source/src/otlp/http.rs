@@ -26,15 +26,16 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answer::{self, Code};
+use super::bearer::{self, Stopped};
 use super::cors;
 use super::decode::Signal;
 use super::inflate::Encoding;
 use super::intake::Export;
 use super::reply::{Held, Reply, next_data};
 use super::server::{Port, add, now};
-use super::token;
-use super::transport::{Watch, Watched};
+use super::transport::{Stream, Watch, Watched};
 use crate::delivery::Reason;
+use crate::guard::tokens::Entered;
 use crate::lanes::Arrival;
 
 /// Longest head of a request, in bytes.
@@ -63,20 +64,31 @@ struct Refused {
     reason: Reason,
     /// What is wrong, and what to do.
     detail: &'static str,
+    /// How long to wait before it is sent again, where that is known.
+    wait: Option<Duration>,
+}
+
+impl Refused {
+    /// One of what does not keep to HTTP, or is for nothing that there is here.
+    fn new(status: u16, format: Format, detail: &'static str) -> Refused {
+        Refused { status, format, reason: Reason::Protocol, detail, wait: None }
+    }
 }
 
 /// Serves a connection to its end.
-pub(super) async fn serve(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr, conn: u32) {
-    let mut first = [0; 3];
-    match timeout(port.limit(), stream.peek(&mut first)).await {
-        Ok(Ok(1..)) => {}
-        // It went without a word, or has none to say.
-        _ => return,
+pub(super) async fn serve(port: &Rc<Port>, stream: Stream, peer: SocketAddr, conn: u32) {
+    if let Stream::Plain(plain) = &stream {
+        let mut first = [0; 3];
+        match timeout(port.limit(), plain.peek(&mut first)).await {
+            Ok(Ok(1..)) => {}
+            // It went without a word, or has none to say.
+            _ => return,
+        }
+        if let Some(refused) = not_http(first) {
+            return refuse_unread(port, stream, peer, first.len(), &refused).await;
+        }
     }
-    if let Some(refused) = not_http(first) {
-        return refuse_unread(port, stream, peer, first.len(), &refused).await;
-    }
-    let is_local = stream.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let is_local = stream.tcp().local_addr().is_ok_and(|address| address.ip().is_loopback());
     let exchange = Rc::new(Exchange::new(port, peer, conn, is_local));
     let ours = Rc::clone(&exchange);
     let service = service_fn(move |request| {
@@ -109,9 +121,9 @@ pub(super) async fn serve(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr, 
         }
     })
     .await;
-    let stream = connection.into_parts().io.into_inner().stream;
+    let mut stream = connection.into_parts().io.into_inner().stream;
     match ended {
-        None => exchange.too_late(&stream),
+        None => exchange.too_late(&mut stream).await,
         Some(_) if exchange.lingers.get() => linger(port, stream).await,
         Some(Err(error)) if exchange.silenced.get() => {
             let refused = malformed(&error);
@@ -132,7 +144,7 @@ fn not_http(first: [u8; 3]) -> Option<Refused> {
         [byte, ..] if byte.is_ascii_alphabetic() => return None,
         _ => (400, "not HTTP"),
     };
-    Some(Refused { status, format: Format::Protobuf, reason: Reason::Protocol, detail })
+    Some(Refused::new(status, Format::Protobuf, detail))
 }
 
 /// What hyper says of a head that it cannot read.
@@ -141,31 +153,35 @@ fn malformed(error: &hyper::Error) -> Refused {
         true => (431, "the head of the request is longer than 16 KiB, or has more than 64 headers"),
         false => (400, "the head of the request is not HTTP"),
     };
-    Refused { status, format: Format::Protobuf, reason: Reason::Protocol, detail }
+    Refused::new(status, Format::Protobuf, detail)
+}
+
+/// Tells a client in plain text that it has to encrypt.
+pub(super) async fn only_tls(port: &Rc<Port>, stream: TcpStream) {
+    let detail = "only TLS is served here: send to https://";
+    say(port, Stream::Plain(stream), &Refused::new(400, Format::Protobuf, detail)).await;
 }
 
 /// Answers in place of hyper, which could not read what came.
-async fn refuse_unread(
-    port: &Rc<Port>,
-    mut stream: TcpStream,
-    peer: SocketAddr,
-    bytes: usize,
-    refused: &Refused,
-) {
+async fn refuse_unread(port: &Rc<Port>, stream: Stream, peer: SocketAddr, bytes: usize, refused: &Refused) {
     add(&port.stats.requests, 1);
     port.refuse(peer, bytes, refused.reason, refused.detail);
+    say(port, stream, refused).await;
+}
+
+async fn say(port: &Rc<Port>, mut stream: Stream, refused: &Refused) {
     let message = answer::status(Code::of_status(refused.status), refused.format, refused.detail);
     let mut bytes = Vec::new();
     answer::response(&mut bytes, refused.status, refused.format, &message, true);
     // A client that does not read it has had its chance.
-    let _ = timeout(LINGER, stream.write_all(&bytes)).await;
+    let _ = timeout(LINGER, last_words(&mut stream, &bytes)).await;
     linger(port, stream).await;
 }
 
 /// Throws away what a client still sends: closed with bytes unread, the connection would be reset, and the client might
 /// lose the answer.
-async fn linger(port: &Rc<Port>, mut stream: TcpStream) {
-    let _ = stream.shutdown().await;
+async fn linger(port: &Rc<Port>, mut stream: Stream) {
+    let _ = timeout(LINGER, stream.shutdown()).await;
     let mut buffer = vec![0; 16 * 1024];
     let drain = async {
         while let Ok(read @ 1..) = stream.read(&mut buffer).await {
@@ -173,6 +189,11 @@ async fn linger(port: &Rc<Port>, mut stream: TcpStream) {
         }
     };
     let _ = timeout(LINGER, drain).await;
+}
+
+async fn last_words(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
 }
 
 /// What is going on on a connection: which request is under way, and until when it may be.
@@ -291,15 +312,19 @@ impl Exchange {
         }
         let head = Head::of(&parts, body.size_hint().exact(), self.port.config.max_body);
         let head = head.and_then(|head| self.not_by_a_web_page(&parts.headers, head, is_known));
-        let head = match head.and_then(|head| self.by_one_of_ours(&parts.headers, head)) {
-            Ok(head) => head,
+        let (head, entered) = match head.and_then(|head| self.by_one_of_ours(&parts.headers, head)) {
+            Ok(admitted) => admitted,
             Err(refused) => return self.refuse(&refused),
         };
         let mut held = Held::new(&self.port);
-        if let Err(response) = self.read(&head, &mut body, &mut held).await {
+        let read = self.read(&head, &mut body, &mut held).await;
+        if let Some(Entered { token }) = &entered {
+            token.spend(held.bytes.len() as u64);
+        }
+        if let Err(response) = read {
             return *response;
         }
-        let response = self.take(&head, &held.bytes);
+        let response = self.take(&head, &held.bytes, entered.as_ref());
         self.port.hand_over();
         response
     }
@@ -307,7 +332,7 @@ impl Exchange {
     /// Refuses what a browser sends for a page from elsewhere: it says where from, which must be known, or comes to this
     /// machine by a name of the page's making.
     fn not_by_a_web_page(&self, headers: &HeaderMap, head: Head, is_known: bool) -> Result<Head, Refused> {
-        let refuse = |detail| Refused { status: 403, format: head.format, reason: Reason::Protocol, detail };
+        let refuse = |detail| Refused::new(403, head.format, detail);
         if headers.contains_key(header::ORIGIN) && !is_known {
             return Err(refuse("the Origin is of no web page that may send: name it in otlp.origins"));
         }
@@ -320,13 +345,16 @@ impl Exchange {
         }
     }
 
-    /// Refuses whoever does not know the token, if there is one.
-    fn by_one_of_ours(&self, headers: &HeaderMap, head: Head) -> Result<Head, Refused> {
-        if self.port.admits(headers) {
-            return Ok(head);
-        }
-        let (format, reason) = (head.format, Reason::Protocol);
-        Err(Refused { status: 401, format, reason, detail: token::REFUSED })
+    /// Refuses whoever does not know a token, if there are any, and who has sent too much with it.
+    fn by_one_of_ours(&self, headers: &HeaderMap, head: Head) -> Result<(Head, Option<Entered>), Refused> {
+        let format = head.format;
+        let admitted = bearer::admit(&self.port, headers).map(|entered| (head, entered));
+        admitted.map_err(|stopped| match stopped {
+            Stopped::Unknown => Refused::new(401, format, bearer::REFUSED),
+            Stopped::Limited(wait) => {
+                Refused { wait: Some(wait), ..Refused::new(429, format, bearer::LIMITED) }
+            }
+        })
     }
 
     /// Reads a body to its end, or gives the response to what it has of it.
@@ -354,11 +382,12 @@ impl Exchange {
         Ok(())
     }
 
-    fn take(&self, head: &Head, body: &[u8]) -> Response<Reply> {
+    fn take(&self, head: &Head, body: &[u8], entered: Option<&Entered>) -> Response<Reply> {
         self.end();
         let Head { signal, format, encoding } = *head;
         let arrival = Arrival { conn: self.conn, time: now() };
-        let export = Export { arrival, peer: self.peer, signal, format, encoding, body };
+        let pass = entered.and_then(|entered| entered.token.pass());
+        let export = Export { arrival, peer: self.peer, signal, format, encoding, pass, body };
         let taken = self.port.intake.borrow_mut().take(export);
         match taken {
             Ok(outcome) => answer::http(200, format, answer::success(signal, format, &outcome), false),
@@ -380,8 +409,7 @@ impl Exchange {
         let malformed = [io::ErrorKind::InvalidInput, io::ErrorKind::InvalidData];
         if source.is_some_and(|error| malformed.contains(&error.kind())) {
             let detail = "the body is not in chunks as HTTP has them";
-            let (format, reason) = (head.format, Reason::Protocol);
-            return self.refuse(&Refused { status: 400, format, reason, detail });
+            return self.refuse(&Refused::new(400, head.format, detail));
         }
         // The client has gone: nobody reads this, and a request that nobody waits for counts for nothing.
         self.stage.set(Stage::Answered);
@@ -391,7 +419,12 @@ impl Exchange {
     /// Answers a request that is not read to its end.
     fn refuse(&self, refused: &Refused) -> Response<Reply> {
         self.port.refuse(self.peer, self.received.get(), refused.reason, refused.detail);
-        self.turn_away(refused.status, refused.format, refused.detail)
+        let mut response = self.turn_away(refused.status, refused.format, refused.detail);
+        if let Some(wait) = refused.wait {
+            let seconds = wait.as_secs_f64().ceil() as u64;
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
     }
 
     fn turn_away(&self, status: u16, format: Format, text: &str) -> Response<Reply> {
@@ -401,7 +434,7 @@ impl Exchange {
     }
 
     /// The time of what is going on is over.
-    fn too_late(&self, stream: &TcpStream) {
+    async fn too_late(&self, stream: &mut Stream) {
         let (busy, received) = (self.busy.get(), self.received.get());
         let answering = self.stage.get() != Stage::Unasked && !busy;
         if !busy && !answering {
@@ -414,7 +447,8 @@ impl Exchange {
             let message = answer::status(Code::InvalidArgument, Format::Protobuf, text);
             let mut bytes = Vec::new();
             answer::response(&mut bytes, 408, Format::Protobuf, &message, true);
-            let _ = stream.try_write(&bytes);
+            // As much as the socket takes at once.
+            let _ = timeout(Duration::ZERO, last_words(stream, &bytes)).await;
         }
         add(&port.stats.slow, 1);
         let mut intake = port.intake.borrow_mut();
@@ -456,10 +490,7 @@ impl Head {
     fn of(parts: &http::request::Parts, length: Option<u64>, max_body: usize) -> Result<Head, Refused> {
         let headers = &parts.headers;
         let format = format(headers);
-        let refuse = |status, detail| {
-            let (format, reason) = (format.unwrap_or(Format::Protobuf), Reason::Protocol);
-            Err(Refused { status, format, reason, detail })
-        };
+        let refuse = |status, detail| Err(Refused::new(status, format.unwrap_or(Format::Protobuf), detail));
         if size(parts) > MAX_HEAD {
             return refuse(431, "the head of the request is longer than 16 KiB");
         }
@@ -490,7 +521,7 @@ impl Head {
 
 fn too_long(format: Format) -> Refused {
     let detail = "the body has more bytes than the configuration allows: send smaller batches";
-    Refused { status: 413, format, reason: Reason::OversizeLine, detail }
+    Refused { reason: Reason::OversizeLine, ..Refused::new(413, format, detail) }
 }
 
 /// Bytes of a head, as it was sent or a few less.

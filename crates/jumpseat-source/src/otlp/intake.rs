@@ -16,6 +16,7 @@ use super::metrics;
 use super::stats::OtlpStats;
 use crate::delivery::Reason;
 use crate::event::Refusal;
+use crate::guard::tokens::Pass;
 use crate::lanes::Arrival;
 use crate::outlet::Outlet;
 use crate::registry::{SourceRefused, Taker};
@@ -35,6 +36,15 @@ pub(super) struct Refused {
     pub code: Code,
     /// What is wrong, and what to do.
     pub message: String,
+    /// How long to wait before it is sent again, where that is known.
+    pub wait: Option<Duration>,
+}
+
+impl Refused {
+    /// One that says nothing of when it might be another answer.
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Refused {
+        Refused { code, message: message.into(), wait: None }
+    }
 }
 
 /// What a client exports: a complete request.
@@ -50,6 +60,8 @@ pub(super) struct Export<'a> {
     pub format: Format,
     /// How the body is compressed.
     pub encoding: Encoding,
+    /// In the name of which sources they may send, if that is told.
+    pub pass: Option<&'a Arc<Pass>>,
     /// As it was sent.
     pub body: &'a [u8],
 }
@@ -130,7 +142,7 @@ impl Intake {
     /// Counts a request that the client may send again, which so counts for nothing else.
     pub(super) fn busy(&mut self, why: &str) -> Refused {
         self.stats.busy.fetch_add(1, Ordering::Relaxed);
-        Refused { code: Code::Unavailable, message: format!("{why}: send it again later") }
+        Refused::new(Code::Unavailable, format!("{why}: send it again later"))
     }
 
     /// Says something about a client in the log, not too often.
@@ -141,7 +153,7 @@ impl Intake {
     }
 
     fn decode(&mut self, export: Export<'_>, buffers: &mut Buffers) -> Result<Outcome, Refused> {
-        let Export { arrival, peer, signal, format, encoding, mut body } = export;
+        let Export { arrival, peer, signal, format, encoding, pass, mut body } = export;
         if encoding != Encoding::Identity {
             let inflated = inflate(encoding, body, self.max_decompressed, &mut buffers.plain);
             inflated.map_err(|refusal| self.not_inflated(peer, body.len(), refusal))?;
@@ -151,18 +163,19 @@ impl Intake {
         if format == Format::Json {
             left_out = json::transcode(signal, body, &mut buffers.transcoded).map_err(|error| {
                 self.refuse(peer, body.len(), error.reason, &error.message);
-                Refused { code: Code::InvalidArgument, message: error.message }
+                Refused::new(Code::InvalidArgument, error.message)
             })?;
             body = &buffers.transcoded;
         }
         let sender = Identity { host: Some(peer.ip()), ..Identity::default() };
         self.decoder.lanes.set_sender(Taker::Host(peer.ip()), sender);
+        self.decoder.set_pass(pass);
         let mut outcome = self.decoder.request(arrival, signal, body);
         self.decoder.leave_out(&mut outcome, left_out);
         if let (Some(refusal), Some(message)) = (&outcome.broken, answer::broken(signal, &outcome)) {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
             self.warn(peer, refusal.reason, &message);
-            return Err(Refused { code: Code::InvalidArgument, message });
+            return Err(Refused::new(Code::InvalidArgument, message));
         }
         if signal == Signal::Metrics {
             self.refuse_metrics(peer, outcome.rejected);
@@ -189,7 +202,7 @@ impl Intake {
         self.refuse(peer, sent, refusal.reason, &message);
         let is_long = refusal.reason == Reason::OversizeLine;
         let code = if is_long { Code::ResourceExhausted } else { Code::InvalidArgument };
-        Refused { code, message }
+        Refused::new(code, message)
     }
 
     /// Whether the core's channel has room, now or soon.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! * `server`: the thread that listens, and its connections, with their `places`; `http` and `grpc`: which requests are served, and with
-//!   what answer, `token` to whom; `transport` and `reply`: what hyper needs for that; `intake`: what becomes of a request;
+//!   what answer; `transport` and `reply`: what hyper needs for that; `intake`: what becomes of a request;
 //!   [`inflate`]: bodies made shorter; `answer`: what clients are told.
 //! * [`json`]: turns a body of JSON into the same body in protobuf, so that there is one decoder.
 //! * [`decode`]: a whole request; `wire`: protobuf's wire format; `value`: attributes; `resource`: who sends;
@@ -19,6 +19,7 @@
 //! All of it is counted by [`super::Reason`].
 
 mod answer;
+mod bearer;
 pub mod config;
 mod cors;
 pub mod decode;
@@ -36,7 +37,6 @@ mod resource;
 mod server;
 mod span;
 mod stats;
-mod token;
 mod transport;
 mod value;
 mod wire;

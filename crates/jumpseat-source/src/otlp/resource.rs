@@ -24,6 +24,8 @@ const MAX_LABEL: usize = 256;
 pub(super) struct Resources {
     /// The source of senders that give no service name, and of what cannot be attributed.
     pub default: LaneId,
+    /// The same for who sends now.
+    pub own: LaneId,
     /// Whether the instance id of a service is part of its source's name.
     by_instance: bool,
     /// Where this listens, for labels.
@@ -56,6 +58,7 @@ impl Resources {
         lanes.origin(lane, Origin { kind: "otlp", address: address.to_owned(), service: None });
         Ok(Resources {
             default: lane,
+            own: lane,
             by_instance,
             address: address.to_owned(),
             known: FxHashMap::default(),
@@ -79,8 +82,8 @@ impl Resources {
             self.epoch = lanes.epoch();
             self.known.clear();
         }
-        // A resource is the same bytes in each request of a program: no need to look into it.
-        if let Some(sender) = self.known.get(bytes) {
+        // A resource is the same bytes in each request of a program: no need to look into it, but where it depends on who sends.
+        if let Some(sender) = self.known.get(bytes).filter(|_| !lanes.has_pass()) {
             return Ok(sender.clone());
         }
         let mut attributes = Vec::new();
@@ -98,7 +101,7 @@ impl Resources {
         let lane = self.source(lanes, service, instance.filter(|_| self.by_instance));
         let instance = instance.filter(|_| !self.by_instance).map(cut);
         // The default source has many senders, and so no service of its own.
-        if lane != self.default {
+        if lane != self.default && lane != self.own {
             let origin = Origin {
                 kind: "otlp",
                 address: self.address.clone(),
@@ -112,7 +115,8 @@ impl Resources {
             self.known.clear();
         }
         // Whether somebody may send in the name of a source is asked for each request.
-        let is_anybodys = lanes.is_anybodys(lane) && (lane != self.default || service.is_none());
+        let is_anybodys =
+            !lanes.has_pass() && lanes.is_anybodys(lane) && (lane != self.default || service.is_none());
         if bytes.len() <= MAX_KNOWN_LEN && is_anybodys {
             self.known.insert(bytes.into(), Sender { lane, instance: instance.clone() });
         }
@@ -121,14 +125,14 @@ impl Resources {
 
     /// The source of a service; where there cannot be one more, that of all its instances, or the default one.
     fn source(&self, lanes: &mut Lanes, service: Option<&str>, instance: Option<&str>) -> LaneId {
-        let Some(service) = service else { return self.default };
+        let Some(service) = service else { return self.own };
         let name = source_name(service, None);
         let whole = instance.map(|instance| source_name(service, Some(instance)));
         // The registry counts what it refuses.
         whole
             .and_then(|name| lanes.source(name.as_bytes()).ok())
             .or_else(|| lanes.source(name.as_bytes()).ok())
-            .unwrap_or(self.default)
+            .unwrap_or(self.own)
     }
 }
 

@@ -17,22 +17,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
-use http::HeaderMap;
 use pcp_model::Timestamp;
 use pcp_net::{End, Life, Limiter, TcpListening, Worker, listen_tcp};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 use super::answer::{self, Code};
 use super::config::OtlpConfig;
 use super::intake::{Intake, Refused};
 use super::places::Places;
 use super::stats::OtlpStats;
-use super::token::Token;
+use super::transport::Stream;
 use super::{grpc, http as http1};
 use crate::delivery::Reason;
+use crate::guard::Guard;
 use crate::outlet::Outlet;
 use crate::start::StartError;
 
@@ -95,13 +96,16 @@ fn life(
     listening: &[Listening],
 ) -> Result<Life, StartError> {
     let system = StartError::system("the OTLP source");
-    let token = config.token_file.as_deref().map(Token::read).transpose().map_err(StartError::Config)?;
+    let guard = Arc::new(config.guard().map_err(StartError::Config)?);
     let mut ports = Vec::new();
     for Listening { protocol, address, listeners } in listening {
         let intake =
             Intake::new(config, outlet, stats, address).map_err(StartError::source(&config.source))?;
         let listeners: Result<Vec<_>, _> = listeners.iter().map(|one| one.listener.try_clone()).collect();
-        ports.push((Port::new(*protocol, config, token.clone(), intake, stats), listeners.map_err(&system)?));
+        ports.push((
+            Port::new(*protocol, config, Arc::clone(&guard), intake, stats),
+            listeners.map_err(&system)?,
+        ));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(&system)?;
@@ -146,8 +150,8 @@ pub(super) struct Port {
     pub config: OtlpConfig,
     /// Where complete requests go.
     pub intake: RefCell<Intake>,
-    /// What clients must know, if anything.
-    token: Option<Token>,
+    /// Who is let in.
+    pub guard: Arc<Guard>,
     /// Counters.
     pub stats: Arc<OtlpStats>,
     /// Memory of requests that are not complete.
@@ -163,7 +167,7 @@ impl Port {
     fn new(
         protocol: Protocol,
         config: &OtlpConfig,
-        token: Option<Token>,
+        guard: Arc<Guard>,
         intake: Intake,
         stats: &Arc<OtlpStats>,
     ) -> Port {
@@ -171,18 +175,13 @@ impl Port {
             protocol,
             config: config.clone(),
             intake: RefCell::new(intake),
-            token,
+            guard,
             stats: Arc::clone(stats),
             held: Cell::new(0),
             places: RefCell::new(Places::new(config.max_connections)),
             flushes: Cell::new(false),
             report: RefCell::new(Limiter::new(3, Duration::from_secs(10))),
         }
-    }
-
-    /// Whether whoever sends this may.
-    pub(super) fn admits(&self, headers: &HeaderMap) -> bool {
-        self.token.as_ref().is_none_or(|token| token.is_in(headers))
     }
 
     /// How long a request may take.
@@ -248,9 +247,9 @@ impl Port {
     /// Tells a client beyond the limit to come again.
     fn turn_away(&self, stream: &TcpStream, peer: SocketAddr) {
         add(&self.stats.turned_away, 1);
-        if self.protocol == Protocol::Grpc {
+        if self.protocol == Protocol::Grpc || self.guard.encrypts() {
             // What it would understand takes a handshake.
-            let text = "a gRPC connection was turned away: too many";
+            let text = "a connection over gRPC or TLS was turned away: too many";
             return self.intake.borrow_mut().warn(peer, Reason::Protocol, text);
         }
         let message = answer::status(Code::Unavailable, http1::Format::Protobuf, "too many connections");
@@ -349,6 +348,7 @@ fn admit(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr) {
     spawn_local(async move {
         let (port, conn) = (&place.port, place.conn);
         let served = async {
+            let Some(stream) = agree(port, stream, peer).await else { return };
             match port.protocol {
                 Protocol::Http => http1::serve(port, stream, peer, conn).await,
                 Protocol::Grpc => grpc::serve(port, stream, peer, conn).await,
@@ -361,6 +361,56 @@ fn admit(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr) {
         })
         .await;
     });
+}
+
+/// What a record of TLS begins with in which somebody says hello (RFC 8446, 5.1).
+const HANDSHAKE: u8 = 22;
+
+/// Gets as far as both sides can talk: encrypted, if that is wanted. Nothing if they do not agree in the time of a request, which is
+/// counted and told.
+async fn agree(port: &Rc<Port>, stream: TcpStream, peer: SocketAddr) -> Option<Stream> {
+    port.guard.renew(Instant::now());
+    let Some(certificate) = port.guard.certificate() else { return Some(Stream::Plain(stream)) };
+    let failed = |text: &str| {
+        add(&port.stats.handshakes_failed, 1);
+        port.intake.borrow_mut().warn(peer, Reason::Protocol, text);
+    };
+    let mut first = [0; 1];
+    let agreed = timeout(port.limit(), async {
+        match stream.peek(&mut first).await {
+            Ok(1..) if first[0] == HANDSHAKE => {}
+            // It went without a word.
+            Ok(0) | Err(_) => return None,
+            Ok(_) => return Some(Err(stream)),
+        }
+        let protocol = match port.protocol {
+            Protocol::Http => "http/1.1",
+            Protocol::Grpc => "h2",
+        };
+        match TlsAcceptor::from(certificate.server_config(&[protocol])).accept(stream).await {
+            Ok(stream) => Some(Ok(Stream::Secret(Box::new(stream)))),
+            Err(error) => {
+                failed(&format!("no agreement on TLS: {error}"));
+                None
+            }
+        }
+    });
+    match agreed.await {
+        Ok(Some(Ok(stream))) => Some(stream),
+        Ok(Some(Err(stream))) => {
+            failed("plain text where TLS is served");
+            if port.protocol == Protocol::Http {
+                http1::only_tls(port, stream).await;
+            }
+            None
+        }
+        Ok(None) => None,
+        Err(_) => {
+            add(&port.stats.slow, 1);
+            failed("a client was too slow to agree on TLS, and is disconnected");
+            None
+        }
+    }
 }
 
 /// A connection's place among all. Dropping it frees the place, however the connection has ended.

@@ -15,6 +15,12 @@ pub struct OtlpStats {
     pub requests: AtomicU64,
     /// Requests refused so far, in whole.
     pub refused: AtomicU64,
+    /// Connections refused so far because both sides did not agree on TLS: it was none, or the certificate none that counts.
+    pub handshakes_failed: AtomicU64,
+    /// Requests refused so far because they came with no token that counts.
+    pub unauthenticated: AtomicU64,
+    /// Requests refused so far because those before them with the same token were as many, or as large, as it allows.
+    pub over_limit: AtomicU64,
     /// Data points of metrics so far, which are refused.
     pub data_points: AtomicU64,
     /// Requests that clients were told to send again later, so far.

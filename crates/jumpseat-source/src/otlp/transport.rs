@@ -1,4 +1,4 @@
-//! What both protocols run on: a TCP connection that tells what happens on it, and an executor for one thread.
+//! What both protocols run on: a TCP connection, encrypted or not, that tells what happens on it, and an executor for one thread.
 
 use std::future::Future;
 use std::io;
@@ -9,6 +9,61 @@ use std::task::{Context, Poll};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+/// A connection to a client.
+pub(super) enum Stream {
+    /// In plain text.
+    Plain(TcpStream),
+    /// Encrypted; both sides have agreed.
+    Secret(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// What it runs on.
+    pub(super) fn tcp(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(stream) => stream,
+            Stream::Secret(stream) => stream.get_ref().0,
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Secret(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Secret(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Secret(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Secret(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
 
 /// Who is told what happens on a connection.
 pub(super) trait Watch {
@@ -27,13 +82,13 @@ pub(super) trait Watch {
 /// A connection under watch.
 pub(super) struct Watched<W> {
     /// The connection itself.
-    pub stream: TcpStream,
+    pub stream: Stream,
     watch: Rc<W>,
 }
 
 impl<W: Watch> Watched<W> {
     /// Puts a connection under watch; the result is what hyper takes.
-    pub(super) fn new(stream: TcpStream, watch: Rc<W>) -> TokioIo<Watched<W>> {
+    pub(super) fn new(stream: Stream, watch: Rc<W>) -> TokioIo<Watched<W>> {
         TokioIo::new(Watched { stream, watch })
     }
 }

@@ -89,6 +89,9 @@ pub enum SourceRefused {
     /// It is for others.
     #[error("the name is for others to send in (senders of [[source]])")]
     Forbidden,
+    /// The sender's token is for others.
+    #[error("the token is for other sources")]
+    NotOfToken,
     /// The cap is reached.
     #[error("there are as many sources as the configuration allows")]
     Full,

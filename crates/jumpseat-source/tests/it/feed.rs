@@ -23,6 +23,7 @@ fn input(name: &str, text: impl Into<Vec<u8>>) -> Input {
 
 fn options(socket: &Path, binary: bool) -> FeedOptions {
     FeedOptions {
+        remote: None,
         socket: socket.to_owned(),
         source: Some("app".to_owned()),
         lines: LineKind::Json,

@@ -21,6 +21,8 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
+/// Said in each call, and known to servers that are told of it.
+const SECRET: &str = "correct-horse-staple";
 const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const LOGS: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
 const PROFILES: &str = "/opentelemetry.proto.collector.profiles.v1.ProfilesService/Export";
@@ -106,6 +108,8 @@ impl Server {
 struct Answer {
     code: u32,
     text: String,
+    /// `grpc-status-details-bin`.
+    details: String,
     body: Vec<u8>,
 }
 
@@ -116,6 +120,7 @@ async fn call(
     body: &[u8],
 ) -> Answer {
     let request = Request::post(format!("http://localhost{path}"))
+        .header("authorization", format!("Bearer {SECRET}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("grpc-encoding", encoding)
@@ -148,6 +153,7 @@ async fn call(
     Answer {
         code: get("grpc-status").and_then(|text| text.parse().ok()).expect("a status"),
         text: get("grpc-message").unwrap_or_default().to_owned(),
+        details: get("grpc-status-details-bin").unwrap_or_default().to_owned(),
         body,
     }
 }
@@ -176,6 +182,21 @@ fn who_does_not_know_the_token_calls_nothing() {
     assert_eq!(answer.code, 16, "{answer:?}");
     assert!(answer.text.contains("otlp.token_file"), "{answer:?}");
     server.wait("it is counted", |_, tallies| tallies.rejected[Reason::Protocol as usize] == 1);
+}
+
+#[test]
+fn who_has_sent_too_much_with_a_token_is_told_when_to_send_again() {
+    let file = tempfile::NamedTempFile::new().expect("temporary file");
+    std::fs::write(file.path(), format!("shop {SECRET} bytes=1KiB\n")).expect("written");
+    let mut server = Server::start(|config| config.token_file = Some(file.path().to_owned()));
+    // A debt of a minute and more.
+    let large = message(0, &traces(&"x".repeat(100_000), vec![span(1)]).encode_to_vec());
+    let answers = server.calls(&[(TRACES, "identity", large), (TRACES, "identity", message(0, &spans(1)))]);
+    assert_eq!((answers[0].code, answers[1].code), (0, 8), "{answers:?}");
+    // "type.googleapis.com/google.rpc.RetryInfo" is in it.
+    assert!(!answers[1].details.is_empty() && answers[0].details.is_empty(), "{answers:?}");
+    assert!(answers[1].text.contains("send it again later"), "{answers:?}");
+    server.wait("it is counted", |stats, _| stats.over_limit.load(Ordering::Relaxed) == 1);
 }
 
 #[test]

@@ -102,6 +102,14 @@ impl Certificate {
         self.asks_clients
     }
 
+    /// The same for who has a loop that reads and writes, and speaks one of these protocols (ALPN, such as `h2`); clients that name
+    /// others only are refused.
+    pub fn server_config(&self, protocols: &[&str]) -> Arc<ServerConfig> {
+        let mut config = ServerConfig::clone(&self.config);
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        Arc::new(config)
+    }
+
     /// A connection on which a client is about to begin.
     ///
     /// # Errors

@@ -68,6 +68,12 @@ impl TlsSession {
         self.answer(out);
     }
 
+    /// Says that nothing more comes: the peer knows then that nobody has cut anything off.
+    pub fn close(&mut self, out: &mut BytesMut) {
+        self.session.send_close_notify();
+        self.answer(out);
+    }
+
     /// Looks at `count` bytes more. Whether they say that no more come.
     fn take(&mut self, count: usize, plain: &mut BytesMut) -> Result<bool, TlsError> {
         if self.session.is_handshaking() {

@@ -1,4 +1,6 @@
-//! The ingest socket: a thread with a mio event loop that serves all connections.
+//! The ingest socket: a thread with a mio event loop that serves all connections, those of a Unix socket, or of a TCP address.
+//!
+//! * `listener`: where they come from; `line`: what they run on. Over TCP they are encrypted and begin with a token.
 //!
 //! Connections take turns: each gets one read of up to 256 KiB a round. Everything is handed over when there is nothing more to
 //! read, and each millisecond, so that no sender can starve the others or delay their records. A connection holds memory of its
@@ -8,30 +10,38 @@
 //! parsed where `read` put them.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, IoSliceMut, Write};
-use std::mem::MaybeUninit;
-use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use mio::net::{UnixListener, UnixStream};
-use mio::{Events, Interest, Poll, Token, Waker};
-use pcp_net::{End, Life, Limiter, PeerCredentials, UnixListening, Worker, next_connection};
+use mio::{Events, Poll, Token, Waker};
+use pcp_net::{
+    End, Holder, Life, Limiter, PeerCredentials, UnixListening, Worker, gives_way, listen_tcp,
+    next_connection,
+};
 use rustc_hash::FxHashMap;
+use serde_json::json;
 use slab::Slab;
 
 use super::config::{DEFAULT_GROUP, SocketConfig};
 use super::delivery::Peer;
 use super::event::Limits;
+use super::guard::Guard;
+use super::guard::tokens::Entered;
 use super::intake::{Intake, Shared};
 use super::origin::Origin;
 use super::outlet::Outlet;
 use super::start::StartError;
 use nix::unistd::{Gid, getegid, geteuid, getgroups};
 use pcp_model::Timestamp;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+mod line;
+mod listener;
+
+use line::{Denied, Line, Remote};
+use listener::{Comer, Listener, Listening};
 
 /// Most bytes of one read.
 const READ_BYTES: usize = 256 * 1024;
@@ -54,6 +64,17 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 /// Told to a client beyond the limit of connections.
 const TOO_MANY: &[u8] = b"{\"error\":\"too many connections\"}\n";
 
+/// Connections of a host that have yet to say who they are; further ones are closed.
+const MAX_UNKNOWN_OF_HOST: usize = 16;
+/// Of all hosts: one in so many of all places.
+const UNKNOWN_SHARE: usize = 4;
+/// After so long without a byte one of them gives way to whoever comes, once there are as many.
+const UNKNOWN_SILENT: Duration = Duration::from_secs(1);
+/// Most bytes of one read of such a connection.
+const UNKNOWN_READ: usize = 4 * 1024;
+/// How often to look who has been unknown for too long, and whose token counts no more.
+const LOOK: Duration = Duration::from_millis(500);
+
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 
@@ -70,6 +91,12 @@ pub struct SocketStats {
     pub silent: AtomicU64,
     /// Connections dropped so far because the client did not read its replies.
     pub unread: AtomicU64,
+    /// Connections over TCP refused so far because both sides did not agree on TLS, or not in time.
+    pub handshakes_failed: AtomicU64,
+    /// Connections over TCP refused or ended so far for want of a token that counts.
+    pub unauthenticated: AtomicU64,
+    /// Connections over TCP refused so far because their token allows no more at the same time.
+    pub over_limit: AtomicU64,
 }
 
 /// A running socket source. Dropping it stops the thread and removes the socket.
@@ -92,14 +119,13 @@ impl SocketSource {
         // Names before anything can be seen of it.
         let shared = SocketSource::shared(&config, &of_lives)?;
         // It outlives the thread's lives: between two of them, senders wait.
-        let group = group_of(&config)?;
-        let listening = UnixListening::bind_for(&config.path, config.mode, group, &outlet.kept)?;
-        let listening = Arc::new(listening);
+        let listening = Arc::new(listen(&config, outlet)?);
+        let guard = Arc::new(config.guard().map_err(StartError::Config)?);
         let system = StartError::system("the socket source");
-        let first = Service::life(&config, shared, &listening, &stats).map_err(&system)?;
+        let first = Service::life(&config, shared, &listening, (&guard, &stats)).map_err(&system)?;
         let again = move || {
             let shared = SocketSource::shared(&config, &of_lives)?;
-            Service::life(&config, shared, &listening, &of_thread)
+            Service::life(&config, shared, &listening, (&guard, &of_thread))
                 .map_err(StartError::system("the socket source"))
         };
         let worker = Worker::kept("jumpseat-socket", &outlet.restarts, first, again).map_err(&system)?;
@@ -109,7 +135,7 @@ impl SocketSource {
     /// What all connections share.
     fn shared(config: &SocketConfig, outlet: &Outlet) -> Result<Shared, StartError> {
         let mut lanes = outlet.lanes(Duration::from_millis(config.patience_ms));
-        let address = config.path.display().to_string();
+        let address = config.place();
         lanes.default_origin(Origin { kind: "socket", address, service: None });
         let mut shared = Shared::new(lanes, Limits::from(config), &config.source)
             .map_err(StartError::source(&config.source))?;
@@ -126,10 +152,18 @@ impl Drop for SocketSource {
     }
 }
 
+/// Whose a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Owner {
+    /// Of a user of this machine.
+    User(Option<u32>),
+    /// Of somebody at a host.
+    Host(IpAddr),
+}
+
 struct Conn {
-    stream: UnixStream,
-    /// Whose it is.
-    uid: Option<u32>,
+    line: Line,
+    owner: Owner,
     /// When something came last.
     heard: Instant,
     intake: Intake,
@@ -152,9 +186,17 @@ struct Conn {
 
 struct Service {
     poll: Poll,
-    listener: UnixListener,
+    listeners: Vec<Listener>,
     shared: Shared,
     max_connections: usize,
+    guard: Arc<Guard>,
+    /// How long somebody may be unknown.
+    patience: Duration,
+    /// Those that have yet to say who they are.
+    unknown: Vec<usize>,
+    /// Those whose token has them wait before they are read again, until when.
+    paused: Vec<(usize, Instant)>,
+    looked: Instant,
     /// By token, which is also the connection's number in the lanes.
     conns: Slab<Conn>,
     /// The epoch in which their sources were kept last.
@@ -181,21 +223,28 @@ impl Service {
     fn life(
         config: &SocketConfig,
         shared: Shared,
-        listening: &UnixListening,
-        stats: &Arc<SocketStats>,
+        listening: &Listening,
+        (guard, stats): (&Arc<Guard>, &Arc<SocketStats>),
     ) -> io::Result<Life> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
-        let mut listener = UnixListener::from_std(listening.listener.try_clone()?);
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let mut listeners = listening.listeners()?;
+        for listener in &mut listeners {
+            listener.register(poll.registry(), LISTENER)?;
+        }
         let stop = Arc::new(AtomicBool::new(false));
         // Those of an earlier life have ended with it.
         stats.connections.store(0, Ordering::Relaxed);
         let mut service = Service {
             poll,
-            listener,
+            listeners,
             shared,
             max_connections: config.max_connections,
+            guard: Arc::clone(guard),
+            patience: Duration::from_millis(config.timeout_ms),
+            unknown: Vec::new(),
+            paused: Vec::new(),
+            looked: Instant::now(),
             conns: Slab::new(),
             kept: 0,
             ready: VecDeque::new(),
@@ -244,8 +293,10 @@ impl Service {
             if self.accept_at.is_some_and(|at| at <= Instant::now()) {
                 self.accept();
             }
+            self.resume();
             self.round();
             self.keep();
+            self.look();
             if self.is_flush_due() {
                 self.shared.lanes.flush();
                 self.flushed = Instant::now();
@@ -267,7 +318,11 @@ impl Service {
         let linger = (!self.closing.is_empty()).then_some(LINGER / 5);
         // A connection that sends nothing keeps its source, too.
         let keep = (!self.conns.is_empty()).then(|| self.shared.lanes.period());
-        [accept, retry, linger, keep].into_iter().flatten().min()
+        // Tokens may be revoked, and who does not say one has not forever.
+        let look = (self.guard.wants_token() && !self.conns.is_empty()).then_some(LOOK);
+        let now = Instant::now();
+        let resume = self.paused.iter().map(|(_, until)| until.saturating_duration_since(now)).min();
+        [accept, retry, linger, keep, look, resume].into_iter().flatten().min()
     }
 
     /// Everything leaves before the next wait, so that no record is as old as its connection is slow. As long as there is more
@@ -286,10 +341,30 @@ impl Service {
 
     fn accept(&mut self) {
         self.accept_at = None;
-        loop {
-            match next_connection(|| self.listener.accept()) {
-                Ok(Some((stream, _))) => self.admit(stream),
-                Ok(None) => return,
+        let mut nth = 0;
+        while let Some(listener) = self.listeners.get(nth) {
+            match next_connection(|| listener.accept()) {
+                Ok(Some(Comer::Local(stream))) => {
+                    let peer = PeerCredentials::of(&stream).ok();
+                    let peer = peer.map(|PeerCredentials { pid, uid, gid }| Peer { pid, uid, gid });
+                    let owner = Owner::User(peer.map(|peer| peer.uid));
+                    self.admit(Line::Local(stream), owner, peer);
+                }
+                Ok(Some(Comer::Remote(stream, peer))) => {
+                    // Answers are short and wanted at once.
+                    let _ = stream.set_nodelay(true);
+                    let Some(Ok(tls)) = self.guard.certificate().map(|certificate| certificate.begin())
+                    else {
+                        continue;
+                    };
+                    let until = Instant::now() + self.patience;
+                    let line = Line::Remote(Box::new(Remote::new(stream, tls, peer, until)));
+                    let host = peer.ip().to_canonical();
+                    if self.may_be_unknown(host) {
+                        self.admit(line, Owner::Host(host), None);
+                    }
+                }
+                Ok(None) => nth += 1,
                 Err(error) => {
                     // Out of descriptors or memory: the connection stays in the backlog.
                     self.stats.refused.fetch_add(1, Ordering::Relaxed);
@@ -303,16 +378,42 @@ impl Service {
         }
     }
 
-    fn admit(&mut self, mut stream: UnixStream) {
-        let peer =
-            PeerCredentials::of(&stream).ok().map(|PeerCredentials { pid, uid, gid }| Peer { pid, uid, gid });
+    /// Whether one more of a host may be there without having said who it is; another one may have to give way. So whoever has a
+    /// token is never kept out by those who have none.
+    fn may_be_unknown(&mut self, host: IpAddr) -> bool {
+        let of_host =
+            |index: &&usize| self.conns.get(**index).is_some_and(|conn| conn.line.host() == Some(host));
+        let is_greedy = self.unknown.iter().filter(of_host).count() >= MAX_UNKNOWN_OF_HOST;
+        let most = (self.max_connections / UNKNOWN_SHARE).max(1);
+        if !is_greedy && self.unknown.len() < most {
+            return true;
+        }
+        let holders = self.unknown.iter().filter_map(|index| {
+            let conn = self.conns.get(*index)?;
+            Some(Holder { place: *index, owner: conn.line.host()?, heard: conn.heard })
+        });
+        let leaves = if is_greedy { None } else { gives_way(holders, host, UNKNOWN_SILENT) };
+        let Some(index) = leaves else {
+            self.stats.refused.fetch_add(1, Ordering::Relaxed);
+            if let Some(held_back) = self.report.allow(Instant::now()) {
+                tracing::warn!(%host, held_back, "a connection was turned away: too many without a token");
+            }
+            return false;
+        };
+        self.stats.unauthenticated.fetch_add(1, Ordering::Relaxed);
+        self.close(index);
+        true
+    }
+
+    fn admit(&mut self, mut line: Line, owner: Owner, peer: Option<Peer>) {
         if self.conns.len() >= self.max_connections {
-            self.make_room(peer.map(|peer| peer.uid));
+            self.make_room(owner);
         }
         let open = self.conns.len();
         if open >= self.max_connections {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
-            let _ = stream.write(TOO_MANY);
+            // Over TLS there is nothing yet that it could read.
+            let _ = line.write(TOO_MANY);
             if let Some(held_back) = self.report.allow(Instant::now()) {
                 tracing::warn!(open, held_back, "a connection was turned away: too many");
             }
@@ -320,9 +421,7 @@ impl Service {
         }
         let place = self.conns.vacant_entry();
         let index = place.key();
-        // Both directions from the start: edge-triggered readiness costs nothing while nothing changes.
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut stream, Token(index), interest) {
+        if let Err(error) = line.register(self.poll.registry(), Token(index)) {
             tracing::warn!("cannot poll a connection: {error}");
             return;
         }
@@ -334,9 +433,12 @@ impl Service {
             gid = peer.map(|peer| peer.gid),
             "connected"
         );
+        if line.unknown().is_some() {
+            self.unknown.push(index);
+        }
         place.insert(Conn {
-            stream,
-            uid: peer.map(|peer| peer.uid),
+            line,
+            owner,
             heard: Instant::now(),
             intake,
             inherits: false,
@@ -356,21 +458,27 @@ impl Service {
     /// All places are taken: of the user with the most connections the one that has been silent for the longest time is
     /// closed, if somebody with fewer comes; of all users, if it has been silent for a while. So nobody can keep others
     /// out, and who sends stays.
-    fn make_room(&mut self, newcomer: Option<u32>) {
-        let mut counts: FxHashMap<Option<u32>, usize> = FxHashMap::default();
-        self.conns.iter().for_each(|(_, conn)| *counts.entry(conn.uid).or_default() += 1);
+    fn make_room(&mut self, newcomer: Owner) {
+        let mut counts: FxHashMap<Owner, usize> = FxHashMap::default();
+        self.conns.iter().for_each(|(_, conn)| *counts.entry(conn.owner).or_default() += 1);
         let own = counts.get(&newcomer).copied().unwrap_or(0);
         let most = counts.into_iter().max_by_key(|(_, count)| *count);
-        let greedy = most.filter(|(_, count)| *count > own + 1).map(|(uid, _)| uid);
-        let of_greedy = |conn: &Conn| greedy.is_some_and(|uid| conn.uid == uid);
-        let mut candidates: Vec<(Instant, usize, Option<u32>)> = Vec::new();
+        let greedy = most.filter(|(_, count)| *count > own + 1).map(|(owner, _)| owner);
+        let of_greedy = |conn: &Conn| greedy.is_some_and(|owner| conn.owner == owner);
+        let mut candidates: Vec<(Instant, usize)> = Vec::new();
         for (index, conn) in &self.conns {
             if of_greedy(conn) || conn.heard.elapsed() >= SILENT {
-                candidates.push((conn.heard, index, conn.uid));
+                candidates.push((conn.heard, index));
             }
         }
-        let Some((_, index, uid)) = candidates.into_iter().min() else { return };
+        let Some((_, index)) = candidates.into_iter().min() else { return };
         let Some(conn) = self.conns.get_mut(index) else { return };
+        if conn.line.unknown().is_some() {
+            // Nothing of it counts.
+            self.stats.silent.fetch_add(1, Ordering::Relaxed);
+            return self.close(index);
+        }
+        let owner = conn.owner;
         // What has come in this moment is not lost: then it is not silent.
         if !matches!(read(conn, &mut self.shared, &mut self.buffer), Turn::Drained) {
             return self.enqueue(index);
@@ -379,7 +487,7 @@ impl Service {
         conn.intake.finish(&rest, Timestamp::from(SystemTime::now()), &mut self.shared, &mut conn.replies);
         self.stats.silent.fetch_add(1, Ordering::Relaxed);
         if let Some(held_back) = self.report.allow(Instant::now()) {
-            tracing::warn!(uid, held_back, "a silent connection was closed: others wait for a place");
+            tracing::warn!(?owner, held_back, "a silent connection was closed: others wait for a place");
         }
         self.close(index);
     }
@@ -399,12 +507,17 @@ impl Service {
             let Some(index) = self.ready.pop_front() else { return };
             let Some(conn) = self.conns.get_mut(index) else { continue };
             conn.queued = false;
+            if conn.line.unknown().is_some() {
+                self.knock(index);
+                continue;
+            }
             match read(conn, &mut self.shared, &mut self.buffer) {
                 Turn::Again => {
                     conn.queued = true;
                     self.ready.push_back(index);
                 }
                 Turn::Drained => {}
+                Turn::Later(until) => self.paused.push((index, until)),
                 // It gets some time to read the summary: closed at once, a client that still sends would be reset
                 // and lose what it has not read.
                 Turn::Ended => {
@@ -424,6 +537,101 @@ impl Service {
                 self.displace(other as usize);
             }
         }
+    }
+
+    /// A connection that is to say who it is has something to say.
+    fn knock(&mut self, index: usize) {
+        let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.closing.is_none()) else { return };
+        conn.heard = Instant::now();
+        let Line::Remote(remote) = &mut conn.line else { return };
+        let peer = remote.peer;
+        let room = self.buffer.get_mut(..UNKNOWN_READ).unwrap_or_default();
+        match remote.knock(&self.guard, room) {
+            Ok(false) => {}
+            Ok(true) => {
+                let Some(Entered { token }) = remote.entered.as_ref() else { return };
+                tracing::debug!(connection = index, %peer, token = token.name(), "admitted");
+                let admitted = json!({"jumpseat": {"admitted": token.name()}});
+                conn.replies.extend_from_slice(format!("{admitted}\n").as_bytes());
+                conn.intake = Intake::admitted(index as u32, peer.ip(), token, &mut self.shared);
+                self.unknown.retain(|other| *other != index);
+                self.write(index);
+                // What has come behind the token.
+                self.enqueue(index);
+            }
+            Err(denied) => self.deny(index, &denied),
+        }
+    }
+
+    /// Tells somebody why they are not let in, counts it, and ends the connection.
+    fn deny(&mut self, index: usize, denied: &Denied) {
+        let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.closing.is_none()) else { return };
+        let host = conn.line.host();
+        let counter = match denied {
+            // Neither side has lost anything.
+            Denied::Gone => return self.close(index),
+            Denied::Token(_) => &self.stats.unauthenticated,
+            Denied::Tls(_) => &self.stats.handshakes_failed,
+            Denied::Limit => &self.stats.over_limit,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let words = denied.words();
+        if let Some(held_back) = self.report.allow(Instant::now()) {
+            let host = host.map(|host| host.to_string()).unwrap_or_default();
+            tracing::warn!(host, held_back, "a connection was refused: {words}");
+        }
+        if matches!(denied, Denied::Tls(_)) {
+            return self.close(index);
+        }
+        conn.replies.extend_from_slice(format!("{}\n", json!({"error": words})).as_bytes());
+        conn.closing = Some(Instant::now() + LINGER);
+        self.closing.push(index);
+        self.write(index);
+    }
+
+    /// Ends those that have been unknown for too long, and those whose token counts no more.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if !self.guard.wants_token() || now.saturating_duration_since(self.looked) < LOOK {
+            return;
+        }
+        self.looked = now;
+        self.guard.renew(now);
+        let late: Vec<usize> = self.unknown.clone();
+        for index in late {
+            let Some(remote) = self.conns.get_mut(index).and_then(|conn| conn.line.unknown()) else {
+                continue;
+            };
+            if remote.until <= now {
+                let denied = match remote.is_secret() {
+                    true => Denied::Token("no token in time"),
+                    false => Denied::Tls("no agreement on TLS in time".to_owned()),
+                };
+                self.deny(index, &denied);
+            }
+        }
+        let is_revoked =
+            |conn: &Conn| conn.line.entered().is_some_and(|Entered { token }| token.is_revoked());
+        let revoked: Vec<usize> =
+            self.conns.iter().filter(|(_, conn)| is_revoked(conn)).map(|(index, _)| index).collect();
+        for index in revoked {
+            // What has come until now counts; what is incomplete has no end any more.
+            if let Some(conn) = self.conns.get_mut(index) {
+                conn.carry = Vec::new();
+            }
+            self.deny(index, &Denied::Token("the token counts no more"));
+        }
+    }
+
+    /// Those that had to wait may go on.
+    fn resume(&mut self) {
+        if self.paused.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let due: Vec<usize> =
+            self.paused.extract_if(.., |(_, until)| *until <= now).map(|(index, _)| index).collect();
+        due.into_iter().for_each(|index| self.enqueue(index));
     }
 
     /// Tells senders what is committed.
@@ -454,8 +662,8 @@ impl Service {
     /// Writes what replies there are; closes the connection if they were the last.
     fn write(&mut self, index: usize) {
         let Some(conn) = self.conns.get_mut(index) else { return };
-        while !conn.deaf && conn.written < conn.replies.len() {
-            match conn.stream.write(&conn.replies[conn.written..]) {
+        while !conn.deaf && (conn.written < conn.replies.len() || conn.line.is_unwritten()) {
+            match conn.line.write(&conn.replies[conn.written..]) {
                 Ok(written) => conn.written += written,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -486,9 +694,9 @@ impl Service {
         self.shared.lanes.flush();
         conn.intake.leave(&mut self.shared);
         self.shared.lanes.forget(index as u32);
-        // Neither can fail in a way that matters for a connection that is going away.
-        let _ = self.poll.registry().deregister(&mut conn.stream);
-        let _ = conn.stream.shutdown(Shutdown::Both);
+        conn.line.close(self.poll.registry());
+        self.unknown.retain(|other| *other != index);
+        self.paused.retain(|(other, _)| *other != index);
         if conn.closing.is_some() {
             self.closing.retain(|other| *other != index);
         }
@@ -524,10 +732,23 @@ enum Turn {
     Again,
     /// Nothing more for now.
     Drained,
+    /// There may be more to read, but not yet.
+    Later(Instant),
     /// The client has sent everything; the summary is among the replies.
     Ended,
     /// The connection broke.
     Gone,
+}
+
+fn listen(config: &SocketConfig, outlet: &Outlet) -> Result<Listening, StartError> {
+    let Some(address) = &config.listen else {
+        let group = group_of(config)?;
+        let listening = UnixListening::bind_for(&config.path, config.mode, group, &outlet.kept)?;
+        return Ok(Listening::Local(listening));
+    };
+    let listening = listen_tcp(address, &outlet.kept);
+    let failed = |error| StartError::Address { address: address.clone(), error };
+    listening.map(Listening::Remote).map_err(failed)
 }
 
 /// The group that the socket is to have. One that is not configured is no matter of life and death.
@@ -559,12 +780,16 @@ fn read(conn: &mut Conn, shared: &mut Shared, buffer: &mut [u8]) -> Turn {
     if conn.inherits {
         return take_over(conn, shared);
     }
+    let now = Instant::now();
+    if let Some(wait) = conn.line.entered().and_then(|Entered { token }| token.wait(now)) {
+        return Turn::Later(now + wait);
+    }
     let carried = conn.carry.len();
     let Some(room) = buffer.get_mut(carried..carried + READ_BYTES) else {
         // The intake leaves at most a line of the limit: cannot happen.
         return Turn::Gone;
     };
-    let read = match receive(&conn.stream, room) {
+    let read = match conn.line.read(room) {
         Ok((read, None)) => read,
         Ok((read, Some(descriptor))) => {
             conn.intake.descriptor(descriptor, shared);
@@ -611,20 +836,4 @@ fn take_over(conn: &mut Conn, shared: &mut Shared) -> Turn {
     }
     conn.intake.finish(&[], arrived, shared, &mut conn.replies);
     Turn::Ended
-}
-
-/// Reads bytes, and the file descriptor that comes with them, if any: the first; others are closed.
-fn receive(stream: &UnixStream, room: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let read = recvmsg(stream, &mut [IoSliceMut::new(room)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let mut descriptor = None;
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            descriptors.for_each(|other| {
-                descriptor.get_or_insert(other);
-            });
-        }
-    }
-    Ok((read.bytes, descriptor))
 }
