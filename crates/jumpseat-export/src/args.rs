@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 
+use crate::otlp::OtlpArgs;
+
 /// Export metrics and event records, live or from archives: CSV, JSON, OpenMetrics, Parquet
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -68,6 +70,9 @@ pub struct ExportArgs {
     /// Write Parquet files below a directory, or s3://BUCKET/PREFIX, by table, host and day
     #[arg(long, value_name = "DIR", group = "output")]
     pub parquet: Option<String>,
+    /// Where to send by OTLP, and how
+    #[command(flatten)]
+    pub otlp: OtlpArgs,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,

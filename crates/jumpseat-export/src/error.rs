@@ -51,6 +51,14 @@ pub enum ExportError {
         /// Why.
         error: parquet::errors::ParquetError,
     },
+    /// Not all went out to a receiver of OTLP.
+    #[error("{url}: {reason}")]
+    Otlp {
+        /// The receiver.
+        url: String,
+        /// What did not, and why.
+        reason: String,
+    },
     /// More than fits into memory.
     #[error(
         "more than {limit} bytes of OpenMetrics text, which is put together in memory: export less at a time (-S, -T, -s)"

@@ -17,6 +17,7 @@ mod error;
 mod instances;
 mod json;
 mod labels;
+pub mod otlp;
 pub mod source;
 mod text;
 pub mod walk;
@@ -69,7 +70,12 @@ fn format(args: &ExportArgs, source: &mut Source) -> Result<Box<dyn Format>, Exp
     if let Some(path) = &args.json {
         return Ok(Box::new(json::Json::new(Output::new(path)?, source)));
     }
-    Err(ExportError::Usage("say in which format: --csv, --json, --openmetrics or --parquet DIR".to_owned()))
+    if let Some(url) = &args.otlp.otlp {
+        return Ok(Box::new(otlp::Otlp::new(&args.otlp, url, source)?));
+    }
+    Err(ExportError::Usage(
+        "say in which format: --csv, --json, --openmetrics, --parquet DIR or --otlp URL".to_owned(),
+    ))
 }
 
 /// The examples of README.md are tests.
