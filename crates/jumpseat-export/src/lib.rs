@@ -17,6 +17,8 @@ mod error;
 mod instances;
 mod json;
 mod labels;
+mod openmetrics;
+mod parquet;
 pub mod source;
 mod text;
 pub mod walk;
@@ -68,6 +70,13 @@ fn format(args: &ExportArgs, source: &mut Source) -> Result<Box<dyn Format>, Exp
     }
     if let Some(path) = &args.json {
         return Ok(Box::new(json::Json::new(Output::new(path)?, source)));
+    }
+    if let Some(path) = &args.openmetrics {
+        let timed = source.is_archive() || args.samples != Some(1);
+        return Ok(Box::new(openmetrics::OpenMetrics::new(Output::new(path)?, source, timed)));
+    }
+    if let Some(target) = &args.parquet {
+        return Ok(Box::new(parquet::Lake::new(target, args, source)?));
     }
     Err(ExportError::Usage("say in which format: --csv, --json, --openmetrics or --parquet DIR".to_owned()))
 }
