@@ -10,7 +10,14 @@ use rustc_hash::FxHashMap;
 #[derive(Debug, Default)]
 pub struct Labels {
     levels: FxHashMap<(i32, u32), Vec<Label>>,
-    instances: FxHashMap<InDom, (u64, FxHashMap<Inst, String>)>,
+    instances: FxHashMap<InDom, (u64, FxHashMap<Inst, Own>)>,
+}
+
+/// The labels that an instance has for itself.
+#[derive(Debug)]
+struct Own {
+    list: Vec<Label>,
+    text: String,
 }
 
 impl Labels {
@@ -45,17 +52,32 @@ impl Labels {
         inst: Inst,
         version: u64,
     ) -> Option<&str> {
+        self.own(context, indom, inst, version).map(|own| own.text.as_str())
+    }
+
+    /// As [`Labels::of_instance`], one by one.
+    pub fn list_of_instance(
+        &mut self,
+        context: &mut Context,
+        indom: InDom,
+        inst: Inst,
+        version: u64,
+    ) -> &[Label] {
+        self.own(context, indom, inst, version).map_or(&[], |own| own.list.as_slice())
+    }
+
+    fn own(&mut self, context: &mut Context, indom: InDom, inst: Inst, version: u64) -> Option<&Own> {
         let (known, sets) = self.instances.entry(indom).or_default();
         if *known != version {
             *known = version;
             let found = context.labels(LabelTarget::Instances(indom)).unwrap_or_default();
-            let text = |set: pcp_model::LabelSet| {
-                let labels = set.labels.ok().filter(|labels| !labels.is_empty())?;
-                Some((set.inst, json(&labels)))
+            let own = |set: pcp_model::LabelSet| {
+                let list = set.labels.ok().filter(|labels| !labels.is_empty())?;
+                Some((set.inst, Own { text: json(&list), list }))
             };
-            *sets = found.into_iter().filter_map(text).collect();
+            *sets = found.into_iter().filter_map(own).collect();
         }
-        sets.get(&inst).map(String::as_str)
+        sets.get(&inst)
     }
 }
 

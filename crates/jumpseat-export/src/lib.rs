@@ -5,7 +5,7 @@
 //! ```
 //!
 //! * [`args`]: the command line. [`source`]: what is exported. [`walk`]: the walk over samples, one for all formats.
-//! * `csv`, `json`, `openmetrics`, `parquet`: a format each, behind the trait [`walk::Format`].
+//! * `csv`, `json`, `openmetrics`, `parquet`, [`otlp`]: a format each, behind the trait [`walk::Format`].
 //! * `instances`, `labels`: what there is to know besides values. `text`: what formats of text share.
 //!
 //! A program of its own, `jumpseat-export`, calls [`run`], so that the agent's and the tools' programs do not carry columns,
@@ -17,7 +17,9 @@ mod error;
 mod instances;
 mod json;
 mod labels;
+mod openmetrics;
 pub mod otlp;
+mod parquet;
 pub mod source;
 mod text;
 pub mod walk;
@@ -69,6 +71,13 @@ fn format(args: &ExportArgs, source: &mut Source) -> Result<Box<dyn Format>, Exp
     }
     if let Some(path) = &args.json {
         return Ok(Box::new(json::Json::new(Output::new(path)?, source)));
+    }
+    if let Some(path) = &args.openmetrics {
+        let timed = source.is_archive() || args.samples != Some(1);
+        return Ok(Box::new(openmetrics::OpenMetrics::new(Output::new(path)?, source, timed)));
+    }
+    if let Some(target) = &args.parquet {
+        return Ok(Box::new(parquet::Lake::new(target, args, source)?));
     }
     if let Some(url) = &args.otlp.otlp {
         return Ok(Box::new(otlp::Otlp::new(&args.otlp, url, source)?));
