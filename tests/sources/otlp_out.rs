@@ -98,9 +98,9 @@ fn post(port: u16, path: &str, message: &impl Message) {
 fn recorded(pmcd: &PrivatePmcd, metrics: &[&str], records: usize, work: impl FnOnce()) -> String {
     let archive = pmcd.dir().join("archive").display().to_string();
     let host = pmcd.inet();
-    let mut args = vec!["record", "-q", "-t", "100ms", "-h", &host, &archive];
+    let mut args = vec!["record", "-q", "-t", "100msec", "-h", &host, &archive];
     args.extend(metrics);
-    let mut recorder = pmcd.spawn(JUMPSEAT, args);
+    let mut recorder = pmcd.spawn(JUMPSEAT, args, "recorder");
     eventually("the recorder's first sample", || {
         let label = pmcd.run("pmdumplog", ["-l", &archive]);
         (label.status.success() && std::fs::metadata(format!("{archive}.0")).ok()?.len() > 200).then_some(())
@@ -129,6 +129,10 @@ impl Maker {
         (0..count).map(|_| self.number(255) as u8 + 1).collect()
     }
 
+    fn bytes_or_none(&mut self, count: usize) -> Vec<u8> {
+        if self.number(2) == 0 { Vec::new() } else { self.bytes(count) }
+    }
+
     fn text(&mut self) -> String {
         const PARTS: [&str; 8] = ["x", "größe", "a b", "\"quoted\"", "日本", "1.5", "true", "[1,2]"];
         (0..self.number(3)).map(|_| self.0.pick(&PARTS)).collect()
@@ -147,7 +151,7 @@ impl Maker {
 
     fn attributes(&mut self) -> Vec<KeyValue> {
         const NAMES: [&str; 9] =
-            ["http.route", "http-route", "http_route", "9lives", "größe", "", "a b", "k8s.pod/name", "_"];
+            ["http.route", "http-route", "http_route", "9lives", "größe", "x.", "a b", "k8s.pod/name", "_"];
         let first = self.number(9) as usize;
         (0..self.number(6) as usize).map(|at| pair(NAMES[(first + at) % NAMES.len()], self.any())).collect()
     }
@@ -175,7 +179,7 @@ impl Maker {
             trace_id: self.bytes(16),
             span_id: self.bytes(8),
             trace_state: ["", "a=b,c=d"][self.number(2) as usize].to_owned(),
-            parent_span_id: [Vec::new(), self.bytes(8)].swap_remove(self.number(2) as usize),
+            parent_span_id: self.bytes_or_none(8),
             flags: self.number(0x400) as u32,
             name: self.text(),
             kind: self.number(6) as i32,
@@ -197,7 +201,7 @@ impl Maker {
                     trace_id: self.bytes(16),
                     span_id: self.bytes(8),
                     trace_state: ["", "x=y"][self.number(2) as usize].to_owned(),
-                    attributes: self.attributes().into_iter().filter(|pair| !pair.key.is_empty()).collect(),
+                    attributes: self.attributes(),
                     dropped_attributes_count: self.number(3) as u32,
                     flags: self.number(0x400) as u32,
                 })
@@ -218,8 +222,8 @@ impl Maker {
             attributes: self.attributes(),
             dropped_attributes_count: self.number(3) as u32,
             flags: self.number(0x200) as u32,
-            trace_id: [Vec::new(), self.bytes(16)].swap_remove(self.number(2) as usize),
-            span_id: [Vec::new(), self.bytes(8)].swap_remove(self.number(2) as usize),
+            trace_id: self.bytes_or_none(16),
+            span_id: self.bytes_or_none(8),
             event_name: ["", "device.crash"][self.number(2) as usize].to_owned(),
         }
     }
@@ -580,7 +584,7 @@ fn records_go_out_once_while_receivers_die_and_exports_end() {
     let url = format!("http://localhost:{port}");
     let export = |name: &str| {
         let mut command = PcpEnv::new().command(JUMPSEAT);
-        command.args(["export", "-h", &host, "-t", "100ms", "--otlp", &url, "--state", &state]);
+        command.args(["export", "-h", &host, "-t", "100msec", "--otlp", &url, "--state", &state]);
         command.args(["--flush", "2sec", "jumpseat.event.highres_records"]);
         Process::start(&mut command, dir.path(), name)
     };
@@ -591,12 +595,13 @@ fn records_go_out_once_while_receivers_die_and_exports_end() {
         found.sort_unstable();
         assert_eq!(found, (0..count).collect::<Vec<_>>());
     };
-    // The source is there and the first state is written.
+    // So that the source is there.
+    seat.feed([], "{\"type\":\"t\",\"message\":\"before\"}\n").ok();
     let receiver = receive(&["ok", "later=1", "ok", "die"]);
     let mut exporter = export("export1");
     eventually("the exporter to fetch", || {
-        let text = endpoint.run("pminfo", ["-f", "jumpseat.client.fetches"]).stdout;
-        text.contains("value").then_some(())
+        let text = endpoint.run("pminfo", ["-f", "jumpseat.source.readers"]).stdout;
+        text.contains("or \"test\"] value 1").then_some(())
     });
     feed(50);
     all(&receiver, 50);
