@@ -77,11 +77,12 @@ fn the_queries_of_the_page_answer_for_a_fleet_of_twenty_hosts() {
             &base(host),
             METRIC,
             "jumpseat.source",
+            "jumpseat.self.uptime",
         ]);
         let mut recorder = Process::start(&mut command, dir.path(), "recorder");
         let exported = || {
             let found = env
-                .run(JUMPSEAT, ["export", "-a", &base(host), "--json", "jumpseat.source.received", METRIC]);
+                .run(JUMPSEAT, ["export", "-a", &base(host), "--json", "jumpseat.self.uptime", METRIC]);
             found.status.success().then_some(found.stdout).filter(|text| !text.is_empty())
         };
         eventually("the first sample", exported);
