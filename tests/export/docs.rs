@@ -81,8 +81,8 @@ fn the_queries_of_the_page_answer_for_a_fleet_of_twenty_hosts() {
         ]);
         let mut recorder = Process::start(&mut command, dir.path(), "recorder");
         let exported = || {
-            let found = env
-                .run(JUMPSEAT, ["export", "-a", &base(host), "--json", "jumpseat.self.uptime", METRIC]);
+            let found =
+                env.run(JUMPSEAT, ["export", "-a", &base(host), "--json", "jumpseat.self.uptime", METRIC]);
             found.status.success().then_some(found.stdout).filter(|text| !text.is_empty())
         };
         eventually("the first sample", exported);
@@ -93,7 +93,7 @@ fn the_queries_of_the_page_answer_for_a_fleet_of_twenty_hosts() {
         assert!(recorder.stop().success(), "{}", recorder.text());
         // The archive of another host, as far as any reader can tell.
         let rules = dir.path().join("rules");
-        fs::write(&rules, format!("global {{ hostname -> \"host{host:02}\" }}\n")).expect("writable");
+        fs::write(&rules, format!("global {{ hostname -> host{host:02} }}\n")).expect("writable");
         let of_host = dir.path().join(format!("host{host:02}")).display().to_string();
         env.run("pmlogrewrite", ["-c", &rules.display().to_string(), &base(host), &of_host]).ok();
         env.run(JUMPSEAT, ["export", "-a", &of_host, "--parquet", &lake, METRIC, "jumpseat.source"]).ok();
