@@ -59,6 +59,7 @@ pages! {
     control: "docs/sources/control.md",
     durability: "docs/durability.md",
     endpoint: "docs/endpoint.md",
+    export: "docs/export.md",
     fetch_groups: "docs/fetch-groups.md",
     files: "docs/sources/files.md",
     filter: "docs/filter.md",
