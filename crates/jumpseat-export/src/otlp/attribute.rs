@@ -64,7 +64,8 @@ mod tests {
     #[test]
     fn labels_keep_their_types_and_inner_ones_count() {
         let of = |name: &str, value: &str| {
-            label(&Label { name: name.to_owned(), value: value.to_owned(), ..Label::default() })
+            let flags = pcp_model::LabelFlags::default();
+            label(&Label { name: name.to_owned(), value: value.to_owned(), flags })
         };
         let mut all = vec![of("a", "\"x\""), of("b", "true")];
         overlay(&mut all, [of("a", "7"), of("c", "1.5"), of("d", "{\"k\":1}")]);

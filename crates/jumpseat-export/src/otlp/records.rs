@@ -388,9 +388,12 @@ impl Scope {
     }
 }
 
-/// Items by source and scope, in the order in which these came.
+/// The items of a sender, by scope.
+type Group<T> = (Arc<Sender>, Vec<(Scope, Vec<T>)>);
+
+/// Items by sender and scope, in the order in which these came.
 struct Grouped<T> {
-    groups: Vec<(Arc<Sender>, Vec<(Scope, Vec<T>)>)>,
+    groups: Vec<Group<T>>,
     count: usize,
 }
 
@@ -403,7 +406,7 @@ impl<T> Default for Grouped<T> {
 impl<T> Grouped<T> {
     fn push(&mut self, sender: Arc<Sender>, scope: Scope, item: T) {
         self.count += 1;
-        let same = |(known, scopes): &(Arc<Sender>, Vec<(Scope, Vec<T>)>)| {
+        let same = |(known, scopes): &Group<T>| {
             let first = scopes.first().map(|(scope, _)| &scope.resource_schema_url);
             (Arc::ptr_eq(known, &sender) || *known == sender) && first == Some(&scope.resource_schema_url)
         };
@@ -418,7 +421,7 @@ impl<T> Grouped<T> {
         }
     }
 
-    fn take(&mut self) -> Option<(Vec<(Arc<Sender>, Vec<(Scope, Vec<T>)>)>, u64)> {
+    fn take(&mut self) -> Option<(Vec<Group<T>>, u64)> {
         let count = std::mem::take(&mut self.count) as u64;
         (count > 0).then(|| (std::mem::take(&mut self.groups), count))
     }

@@ -171,7 +171,8 @@ fn log_records_have_severity_message_and_span() {
     assert_eq!(desk.json(Signal::Logs, json).accepted, 1);
     assert_eq!(
         desk.records().0,
-        ["otlp: 1795180566.000000000 point {type \"log\", severity \"info\", message \"hello\"}"]
+        ["otlp: 1795180566.000000000 point {type \"log\", severity \"info\", message \"hello\", \
+          otel_observed_time 1795180566000000000}"]
     );
 }
 
