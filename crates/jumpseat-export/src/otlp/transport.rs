@@ -453,7 +453,7 @@ mod tests {
         assert!(Transport::new(&wrong).err().expect("refused").contains("NAME=VALUE"));
         let plain = Target { token: Some("/nonexistent".into()), ..target("http://example.com") };
         assert!(Transport::new(&plain).err().expect("refused").contains("https"));
-        let grpc = Transport::new(&target("http://localhost:4317")).ok().expect("a target");
+        let grpc = Transport::new(&target("http://localhost:4317")).expect("a target");
         assert_eq!(grpc.protocol, Protocol::Grpc);
     }
 
