@@ -37,7 +37,7 @@ eventually() { for _ in $(seq 100); do ! "$@" || return 0; sleep 0.1; done; retu
 root=$work/root
 mkdir "$root"
 tar -C "$root" -xzf "$tarball" --strip-components=1
-for file in bin/jumpseat bin/pmdajumpseat share/man/man1/jumpseat-top.1 install/Install LICENSE-MIT jumpseat.cdx.json; do
+for file in bin/jumpseat bin/jumpseat-export bin/pmdajumpseat share/man/man1/jumpseat-top.1 install/Install LICENSE-MIT jumpseat.cdx.json; do
 	[ -s "$root/$file" ] || die "no $file in $tarball"
 done
 # what every system has
@@ -78,6 +78,7 @@ image_root=$(buildah mount "$container")
 (cd "$image_root" && find . -type f | sort) >"$work/said"
 diff "$work/said" - <<-FILES || die "other files are in the image"
 	./bin/jumpseat
+	./bin/jumpseat-export
 	./usr/share/doc/jumpseat/LICENSE-APACHE
 	./usr/share/doc/jumpseat/LICENSE-MIT
 	./usr/share/doc/jumpseat/jumpseat.cdx.json

@@ -26,6 +26,7 @@ mod later;
 mod probe;
 mod sampling;
 mod store;
+pub mod ticker;
 mod tool;
 mod val;
 

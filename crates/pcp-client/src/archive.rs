@@ -216,6 +216,10 @@ impl Recording for ArchiveProvider {
         named(instances.iter().map(|instance| (instance.id, instance.name.as_bytes())), name)
     }
 
+    fn instance_changes(&mut self, indom: InDom) -> Vec<Timestamp> {
+        self.replay.archive().indom_records(indom).map(|record| record.stamp).collect()
+    }
+
     fn refresh(&mut self) -> Result<bool> {
         Ok(self.replay.refresh()?)
     }

@@ -269,6 +269,10 @@ pub trait Recording {
     /// `PM_ERR_INDOM_LOG`, `PM_ERR_INST_LOG`.
     fn instance_ever(&mut self, indom: InDom, name: &str) -> Result<Inst>;
 
+    /// When the instances of a domain were recorded anew, oldest first: between two of these times their names, and which
+    /// there are, stay as they are.
+    fn instance_changes(&mut self, indom: InDom) -> Vec<Timestamp>;
+
     /// Takes in what a logger has written since. Whether there is anything: after `PM_ERR_EOL` fetches go on then.
     ///
     /// # Errors

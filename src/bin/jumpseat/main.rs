@@ -4,6 +4,7 @@ mod config;
 mod default_address;
 mod demo;
 mod derive;
+mod export;
 mod feed;
 mod generate;
 mod helper;
@@ -22,6 +23,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use jumpseat::model::text::nearest;
 
+use jumpseat_export::ExportArgs;
 use jumpseat_tools::{TOOLS, complain, definitions};
 use jumpseat_top::{self as top, TopArgs};
 
@@ -43,6 +45,9 @@ enum Command {
 
     /// Work with definitions of derived metrics.
     Derive(derive::DeriveArgs),
+
+    /// Export metrics and event records, live or from archives: CSV, JSON, OpenMetrics, Parquet.
+    Export(ExportArgs),
 
     /// Send events to a running agent: one JSON object a line, or plain lines.
     Feed(feed::FeedArgs),
@@ -85,10 +90,16 @@ fn main() -> ExitCode {
     if let Some(run) = jumpseat_tools::called(words) {
         return run();
     }
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == "export") {
+        return export::run(words);
+    }
     match Cli::try_parse().unwrap_or_else(|error| refuse(&error)).command {
         Command::Config(args) => config::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Derive(args) => derive::run(&args),
+        // Was gone on with in another program.
+        Command::Export(_) => export::run(std::env::args_os().skip(2)),
         Command::Feed(args) => feed::run(args),
         Command::Generate(args) => generate::run(&args, Cli::command()),
         Command::Log(args) => log::run(&args),

@@ -164,6 +164,7 @@ impl Decoder {
         let body = request.body;
         // The resource may stand behind its spans, so it is looked for first.
         let mut sender = Sender { lane: self.resources.own, instance: None };
+        let mut schema_url = 0..0;
         let mut fields = Fields::of(body, place.clone());
         loop {
             let at = fields.at();
@@ -176,16 +177,20 @@ impl Decoder {
                         &mut self.workspace.event,
                     )?;
                 }
+                Some((3, wire)) => schema_url = wire.place(at)?,
                 Some(_) => {}
                 None => break,
             }
         }
+        let schema_url = self.kept_text(body, schema_url)?;
         self.lanes.bytes(sender.lane, place.len());
         let mut fields = Fields::of(body, place);
         loop {
             let at = fields.at();
             match fields.next()? {
-                Some((2, wire)) => self.scope(request, &sender, wire.place(at)?, outcome)?,
+                Some((2, wire)) => {
+                    self.scope(request, &sender, schema_url.as_deref(), wire.place(at)?, outcome)?;
+                }
                 Some(_) => {}
                 None => return Ok(()),
             }
@@ -197,22 +202,34 @@ impl Decoder {
         &mut self,
         request: ExportRequest<'_>,
         sender: &Sender,
+        resource_schema_url: Option<&[u8]>,
         place: Place,
         outcome: &mut Outcome,
     ) -> Result<(), Refusal> {
         let ExportRequest { arrival, signal, body } = request;
-        let mut scope = None;
+        let (mut scope, mut schema_url) = (Scope::default(), 0..0);
         let mut fields = Fields::of(body, place.clone());
         loop {
             let at = fields.at();
             match fields.next()? {
-                Some((1, wire)) => scope = self.scope_name(body, wire.place(at)?)?,
+                Some((1, wire)) => scope = self.scope_names(body, wire.place(at)?)?,
+                Some((3, wire)) => schema_url = wire.place(at)?,
                 Some(_) => {}
                 None => break,
             }
         }
         let (lane, instance) = (sender.lane, sender.instance.as_deref());
-        let context = ScopeContext { arrival, lane, body, instance, scope: scope.as_deref() };
+        let schema_url = self.kept_text(body, schema_url)?;
+        let context = ScopeContext {
+            arrival,
+            lane,
+            body,
+            instance,
+            scope: scope.name.as_deref(),
+            version: scope.version.as_deref(),
+            schema_url: schema_url.as_deref(),
+            resource_schema_url,
+        };
         let mut fields = Fields::of(body, place);
         loop {
             let at = fields.at();
@@ -240,23 +257,38 @@ impl Decoder {
         }
     }
 
-    /// The name of an `InstrumentationScope`, if it has one.
-    fn scope_name(&mut self, body: &[u8], place: Place) -> Result<Option<Vec<u8>>, Refusal> {
-        let mut name = None;
+    /// What an `InstrumentationScope` is called.
+    fn scope_names(&mut self, body: &[u8], place: Place) -> Result<Scope, Refusal> {
+        let (mut name, mut version) = (0..0, 0..0);
         let mut fields = Fields::of(body, place);
         loop {
             let at = fields.at();
             match fields.next()? {
-                Some((1, wire)) => name = Some(wire.place(at)?),
+                Some((1, wire)) => name = wire.place(at)?,
+                Some((2, wire)) => version = wire.place(at)?,
                 Some(_) => {}
                 None => break,
             }
         }
-        let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(None) };
+        Ok(Scope { name: self.kept_text(body, name)?, version: self.kept_text(body, version)? })
+    }
+
+    /// A text that is with many records; `None` for an empty one.
+    fn kept_text(&mut self, body: &[u8], place: Place) -> Result<Option<Vec<u8>>, Refusal> {
+        if place.is_empty() {
+            return Ok(None);
+        }
         let Workspace { event, limits, .. } = &mut self.workspace;
         event.clear();
-        let text = Attributes::new(body, event, *limits).text(name)?;
+        let text = Attributes::new(body, event, *limits).text(place)?;
         // A copy, as the event is used again for each span of the scope.
         Ok(Some(event.text(body, text).to_vec()))
     }
+}
+
+/// The name of a scope, and its version.
+#[derive(Default)]
+struct Scope {
+    name: Option<Vec<u8>>,
+    version: Option<Vec<u8>>,
 }

@@ -21,6 +21,7 @@ struct LogRecord {
     severity_text: Place,
     message: Option<Place>,
     dropped_attributes: u64,
+    flags: u32,
     trace_id: Place,
     span_id: Place,
     event_name: Place,
@@ -47,7 +48,7 @@ pub(super) fn take(
     workspace.clear();
     let log = LogRecord::read(workspace, context.body, place)?;
     let texts = Texts::of(&log, workspace, context.body)?;
-    let len = texts.message.len() + texts.event_name.len() + texts.severity.len() + context.len();
+    let len = texts.message.len() + texts.event_name.len() + 2 * texts.severity.len() + context.len();
     if !workspace.fits(0..workspace.event.fields.len(), len) {
         return Err(oversize(at));
     }
@@ -68,6 +69,7 @@ impl LogRecord {
                 5 => log.message = Some(wire.place(at)?),
                 6 => workspace.attribute(wire.place(at)?),
                 7 => log.dropped_attributes = wire.varint(at)?,
+                8 => log.flags = wire.fixed32(at)?,
                 9 => log.trace_id = wire.place(at)?,
                 10 => log.span_id = wire.place(at)?,
                 11 => log.observed = wire.fixed64(at)?,
@@ -108,7 +110,8 @@ impl LogRecord {
         record.known(WellKnown::Type, Param::String(type_name));
         // The number is of a fixed list, the text is the sender's own word.
         let severity_text = text(texts.severity);
-        match Severity::from_otlp(self.severity).or_else(|| Severity::from_word(severity_text)) {
+        let severity = Severity::from_otlp(self.severity).or_else(|| Severity::from_word(severity_text));
+        match severity {
             Some(known) => record.known(WellKnown::Severity, Param::String(known.word().as_bytes())),
             None if severity_text.is_empty() => {}
             None => record.known(WellKnown::Severity, Param::String(severity_text)),
@@ -119,9 +122,20 @@ impl LogRecord {
         if let Some(trace_id) = id::<16, 32>(body, &self.trace_id) {
             record.interned(&fields.trace_id, Param::String(&trace_id));
         }
+        // As sent, where the word does not say it.
+        if self.severity != severity.map_or(0, first_number) {
+            record.interned(&fields.severity_number, Param::U32(self.severity as u32));
+        }
+        if !severity_text.is_empty() {
+            record.interned(&fields.severity_text, Param::String(severity_text));
+        }
+        if self.observed > 0 {
+            record.interned(&fields.observed, Param::U64(self.observed));
+        }
         context.put(&mut record, fields);
         workspace.put_fields(&mut record, body, 0..event.fields.len());
         put_count(&mut record, &fields.dropped_attributes, self.dropped_attributes);
+        put_count(&mut record, &fields.flags, self.flags.into());
         if event.truncated {
             record.truncated();
         }
@@ -141,5 +155,17 @@ impl Texts {
         };
         workspace.attributes.iter().try_for_each(|place| attributes.take(place.clone()))?;
         Ok(Texts { event_name, severity, message })
+    }
+}
+
+/// The first of the numbers that OTLP has for a severity: it stands for itself.
+fn first_number(severity: Severity) -> u64 {
+    match severity {
+        Severity::Trace => 1,
+        Severity::Debug => 5,
+        Severity::Info | Severity::Notice => 9,
+        Severity::Warning => 13,
+        Severity::Error => 17,
+        Severity::Critical | Severity::Alert | Severity::Emergency => 21,
     }
 }

@@ -21,19 +21,30 @@ pub(super) struct ScopeContext<'a> {
     pub body: &'a [u8],
     /// The instance of its service, where that is not part of its source's name.
     pub instance: Option<&'a [u8]>,
-    /// The name of its scope.
+    /// The name of its scope, its version, and the URL of its schema.
     pub scope: Option<&'a [u8]>,
+    pub version: Option<&'a [u8]>,
+    pub schema_url: Option<&'a [u8]>,
+    /// The URL of its resource's schema.
+    pub resource_schema_url: Option<&'a [u8]>,
 }
 
 impl ScopeContext<'_> {
     /// Bytes of texts that its records have besides their own.
     pub(super) fn len(&self) -> usize {
-        [self.instance, self.instance, self.scope].into_iter().flatten().map(<[u8]>::len).sum()
+        let texts = [self.scope, self.version, self.schema_url, self.resource_schema_url];
+        texts.into_iter().chain([self.instance; 2]).flatten().map(<[u8]>::len).sum()
     }
 
     /// Adds them to a record.
     pub(super) fn put(&self, record: &mut Record<'_>, fields: &OtlpFields) {
-        for (field, text) in [(&fields.instance, self.instance), (&fields.scope, self.scope)] {
+        for (field, text) in [
+            (&fields.instance, self.instance),
+            (&fields.scope, self.scope),
+            (&fields.version, self.version),
+            (&fields.schema_url, self.schema_url),
+            (&fields.resource_schema_url, self.resource_schema_url),
+        ] {
             if let Some(text) = text {
                 record.interned(field, Param::String(text));
             }
@@ -59,7 +70,16 @@ pub(super) struct OtlpFields {
     pub duration: InternedField,
     pub instance: InternedField,
     pub scope: InternedField,
+    pub version: InternedField,
+    pub schema_url: InternedField,
+    pub resource_schema_url: InternedField,
     pub trace_state: InternedField,
+    pub flags: InternedField,
+    /// Tells a span event from a log record with the same id.
+    pub span_event: InternedField,
+    pub severity_number: InternedField,
+    pub severity_text: InternedField,
+    pub observed: InternedField,
     pub dropped_attributes: InternedField,
     pub dropped_events: InternedField,
     pub dropped_links: InternedField,
@@ -119,17 +139,28 @@ impl OtlpFields {
         let (trace_id, kind, status) = (text("trace_id"), text("kind"), text("status"));
         let (instance, scope) = (text("service.instance.id"), text("scope"));
         let trace_state = text("trace_state");
-        let mut dropped = |name: &str| lanes.intern(name.as_bytes(), ValueType::U32);
+        // What there is no word for besides OTLP's own: such names cannot be taken for attributes.
+        let (version, severity_text) = (text("otel.scope.version"), text("otel.severity_text"));
+        let (schema_url, resource_schema_url) = (text("otel.schema_url"), text("otel.resource_schema_url"));
+        let mut number = |name: &str| lanes.intern(name.as_bytes(), ValueType::U32);
         OtlpFields {
-            dropped_attributes: dropped("dropped_attributes"),
-            dropped_events: dropped("dropped_events"),
-            dropped_links: dropped("dropped_links"),
+            dropped_attributes: number("dropped_attributes"),
+            dropped_events: number("dropped_events"),
+            dropped_links: number("dropped_links"),
+            flags: number("otel.flags"),
+            span_event: number("otel.span_event"),
+            severity_number: number("otel.severity_number"),
+            observed: lanes.intern(b"otel.observed_time", ValueType::U64),
             duration: lanes.intern(b"duration_ns", ValueType::U64),
             trace_id,
             kind,
             status,
             instance,
             scope,
+            version,
+            schema_url,
+            resource_schema_url,
+            severity_text,
             trace_state,
         }
     }

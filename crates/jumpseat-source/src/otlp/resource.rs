@@ -19,6 +19,10 @@ const MAX_ATTRIBUTES: usize = 256;
 /// Most labels of a source, and the longest value of one, in bytes.
 const MAX_LABELS: usize = 32;
 const MAX_LABEL: usize = 256;
+/// The label with the resource as it was sent, for who passes records on: a JSON text of `{"attributes":[[name,value],...]}`. The
+/// longest one; a resource that is longer has none.
+const RESOURCE: &str = "otel_resource";
+const MAX_RESOURCE: usize = 8192;
 
 /// Resources and the lanes of their sources.
 pub(super) struct Resources {
@@ -108,7 +112,9 @@ impl Resources {
                 service: service.map(|name| name.chars().take(MAX_LABEL).collect()),
             };
             lanes.origin(lane, origin);
-            lanes.labels(lane, labels(body, &attributes, event)?);
+            let mut labels = labels(body, &attributes, event)?;
+            labels.extend(sent(body, &attributes, event)?.map(|json| (RESOURCE.to_owned(), json)));
+            lanes.labels(lane, labels);
         }
         if self.known.len() >= MAX_KNOWN {
             // Starting anew is simpler than ageing, and costs one look at each resource.
@@ -186,6 +192,32 @@ fn labels(body: &[u8], attributes: &[Place], event: &mut Event) -> Result<Vec<(S
         }
     }
     Ok(labels)
+}
+
+/// The resource as it was sent; `None` if it is too long.
+fn sent(body: &[u8], attributes: &[Place], event: &mut Event) -> Result<Option<String>, Refusal> {
+    event.clear();
+    // Beyond the length that fits, so that what is cut is seen.
+    let limits = AttributeLimits { max_field: MAX_RESOURCE, max_fields: MAX_ATTRIBUTES };
+    let mut taken = Attributes::new(body, event, limits);
+    for place in attributes {
+        taken.take(place.clone())?;
+    }
+    let text = |text| String::from_utf8_lossy(event.text(body, text));
+    let pairs = event.fields.iter().map(|field| {
+        let value: serde_json::Value = match field.value {
+            Value::Text(value) => text(value).into(),
+            Value::Bool(value) => value.into(),
+            Value::I64(value) => value.into(),
+            Value::U64(value) => value.into(),
+            // What JSON has no number for is text, as everywhere here.
+            Value::Double(value) if !value.is_finite() => value.to_string().into(),
+            Value::Double(value) => value.into(),
+        };
+        serde_json::json!([text(field.name), value])
+    });
+    let json = serde_json::json!({ "attributes": pairs.collect::<Vec<_>>() }).to_string();
+    Ok((json.len() <= MAX_RESOURCE && !event.truncated).then_some(json))
 }
 
 #[cfg(test)]

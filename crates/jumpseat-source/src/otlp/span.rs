@@ -51,6 +51,7 @@ struct Span {
     dropped_attributes: u64,
     dropped_events: u64,
     dropped_links: u64,
+    flags: u32,
 }
 
 /// Takes in the span at this place.
@@ -124,6 +125,7 @@ impl Span {
                 13 => workspace.event.truncated |= !keep(links, wire.place(at)?, MAX_LINKS),
                 14 => span.dropped_links = wire.varint(at)?,
                 15 => span.status = Some(wire.place(at)?),
+                16 => span.flags = wire.fixed32(at)?,
                 _ => {}
             }
         }
@@ -239,6 +241,7 @@ impl Writer<'_> {
         let nanos = if point.time == 0 { self.times.0 } else { point.time };
         let mut record = self.begin(EventFlags::POINT, nanos, name);
         record.interned(&workspace.fields.trace_id, Param::String(&identity.trace));
+        record.interned(&workspace.fields.span_event, Param::U32(1));
         workspace.put_fields(&mut record, context.body, point.fields.clone());
         put_count(&mut record, &workspace.fields.dropped_attributes, point.dropped);
         record.commit()
@@ -273,6 +276,7 @@ impl Writer<'_> {
         put_count(&mut record, &fields.dropped_attributes, span.dropped_attributes);
         put_count(&mut record, &fields.dropped_events, span.dropped_events);
         put_count(&mut record, &fields.dropped_links, span.dropped_links);
+        put_count(&mut record, &fields.flags, span.flags.into());
         if event.truncated {
             // Of the whole span, which so counts once.
             record.truncated();
@@ -333,6 +337,7 @@ fn links(attributes: &mut Attributes<'_>, links: &[Place]) -> Result<(), Refusal
     let name = attributes.literal(b"link")?;
     for link in links {
         let (mut trace_id, mut span_id) = (0..0, 0..0);
+        let (mut trace_state, mut dropped, mut flags) = (0..0, 0, 0);
         let body = attributes.body;
         let mut fields = Fields::of(body, link.clone());
         let mut below = Vec::new();
@@ -341,6 +346,9 @@ fn links(attributes: &mut Attributes<'_>, links: &[Place]) -> Result<(), Refusal
             match fields.next()? {
                 Some((1, wire)) => trace_id = wire.place(at)?,
                 Some((2, wire)) => span_id = wire.place(at)?,
+                Some((3, wire)) => trace_state = wire.place(at)?,
+                Some((5, wire)) => dropped = wire.varint(at)?,
+                Some((6, wire)) => flags = wire.fixed32(at)?,
                 Some((4, wire)) => {
                     let place = wire.place(at)?;
                     attributes.event.truncated |= !keep(&mut below, place, attributes.limits.max_fields);
@@ -355,6 +363,20 @@ fn links(attributes: &mut Attributes<'_>, links: &[Place]) -> Result<(), Refusal
         };
         let value = attributes.literal(&[&trace_id[..], b"-", &span_id].concat())?;
         attributes.push(name, Value::Text(value));
+        if !trace_state.is_empty() {
+            let text = attributes.text(trace_state)?;
+            let name = attributes.literal(b"otel.link.trace_state")?;
+            attributes.push(name, Value::Text(text));
+        }
+        for (name, number) in [
+            ("otel.link.dropped_attributes", dropped.min(u32::MAX.into())),
+            ("otel.link.flags", flags.into()),
+        ] {
+            if number > 0 {
+                let name = attributes.literal(name.as_bytes())?;
+                attributes.push(name, Value::U64(number));
+            }
+        }
         below.into_iter().try_for_each(|place| attributes.take_below(name, place))?;
     }
     Ok(())

@@ -172,6 +172,17 @@ impl Wire {
             _ => Err(mistyped(at)),
         }
     }
+
+    /// A number of 32 bits that is stored as such.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub(super) fn fixed32(self, at: usize) -> Result<u32, Refusal> {
+        match self {
+            Wire::Fixed32(number) => Ok(number),
+            _ => Err(mistyped(at)),
+        }
+    }
 }
 
 #[cold]

@@ -37,10 +37,13 @@ fn full() -> Span {
         links: vec![Link {
             trace_id: vec![0xcd; 16],
             span_id: vec![0xef; 8],
+            trace_state: "c=d".to_owned(),
             attributes: attributes(&[("why", text("batch"))]),
-            ..Link::default()
+            dropped_attributes_count: 4,
+            flags: 256,
         }],
         status: Some(Status { message: "no disk".to_owned(), code: 2 }),
+        flags: 257,
         ..span(1)
     }
 }
@@ -49,13 +52,13 @@ const FULL: [&str; 3] = [
     "shop: 1795180566.000000000 start,id,parent {span_id \"0101010101010101\", parent_id \"abababababababab\", \
      type \"span-1\", trace_id \"01010101010101010101010101010101\", kind \"server\"}",
     "shop: 1795180566.000001000 point,id {span_id \"0101010101010101\", type \"exception\", \
-     trace_id \"01010101010101010101010101010101\", exception_message \"boom\", dropped_attributes 1}",
+     trace_id \"01010101010101010101010101010101\", otel_span_event 1, exception_message \"boom\", dropped_attributes 1}",
     "shop: 1795180566.001500000 end,id,parent {span_id \"0101010101010101\", parent_id \"abababababababab\", \
      type \"span-1\", severity \"error\", message \"no disk\", trace_id \"01010101010101010101010101010101\", \
      status \"error\", duration_ns 1500000, scope \"lib\", trace_state \"a=b\", http_method \"GET\", http_status 500, \
      ratio 0.25, retry 1, tags \"[\\\"a\\\\\\\"b\\\",-1,1.5,{\\\"k\\\":\\\"v\\\"}]\", raw \"00ff\", deep_a 1, \
-     deep_b_c \"x\", link \"cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd-efefefefefefefef\", link_why \"batch\", \
-     dropped_attributes 3}",
+     deep_b_c \"x\", link \"cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd-efefefefefefefef\", otel_link_trace_state \"c=d\", \
+     otel_link_dropped_attributes 4, otel_link_flags 256, link_why \"batch\", dropped_attributes 3, otel_flags 257}",
 ];
 
 #[test]
@@ -110,7 +113,7 @@ fn json_gives_the_same_records_as_protobuf() {
             "events":[{"timeUnixNano":"1795180566000001000","name":"exception","droppedAttributesCount":1,
                 "attributes":[{"key":"exception.message","value":{"stringValue":"boom"}}]}],
             "links":[{"traceId":"cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd","spanId":"efefefefefefefef",
-                "attributes":[{"key":"why","value":{"stringValue":"batch"}}]}],
+                "traceState":"c=d","droppedAttributesCount":4,"flags":256,"attributes":[{"key":"why","value":{"stringValue":"batch"}}]}],
             "status":{"message":"no disk","code":2},"flags":257}]}]}]}"#;
     let mut desk = Desk::new();
     assert_eq!(desk.json(Signal::Traces, body).accepted, 1);
@@ -155,10 +158,12 @@ fn log_records_have_severity_message_and_span() {
         [
             "shop: 1795180566.000000000 point,id {span_id \"0404040404040404\", type \"disk.full\", \
              severity \"error\", message \"disk full\", trace_id \"03030303030303030303030303030303\", \
-             disk \"sda\", free 0, dropped_attributes 2}",
+             otel_severity_text \"ERR\", disk \"sda\", free 0, dropped_attributes 2}",
             "shop: 1795180566.000000007 point {type \"log\", severity \"warning\", \
-             message \"{\\\"a\\\":1,\\\"n\\\":\\\"NaN\\\"}\"}",
-            "shop: 1000.000000005 point {type \"log\", severity \"loud\", message \"true\"}",
+             message \"{\\\"a\\\":1,\\\"n\\\":\\\"NaN\\\"}\", otel_severity_number 0, otel_severity_text \"warn\", \
+             otel_observed_time 1795180566000000007}",
+            "shop: 1000.000000005 point {type \"log\", severity \"loud\", message \"true\", \
+             otel_severity_text \"loud\"}",
         ]
     );
     let json = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"observedTimeUnixNano":"1795180566000000000",
@@ -166,7 +171,8 @@ fn log_records_have_severity_message_and_span() {
     assert_eq!(desk.json(Signal::Logs, json).accepted, 1);
     assert_eq!(
         desk.records().0,
-        ["otlp: 1795180566.000000000 point {type \"log\", severity \"info\", message \"hello\"}"]
+        ["otlp: 1795180566.000000000 point {type \"log\", severity \"info\", message \"hello\", \
+          otel_observed_time 1795180566000000000}"]
     );
 }
 
@@ -194,6 +200,10 @@ fn resources_decide_the_source_and_its_labels_wherever_they_stand() {
                 ("service_instance_id", "pod 7"),
                 ("host_cpus", "8"),
                 ("resource_hostname", "not this one"),
+                (
+                    "otel_resource",
+                    r#"{"attributes":[["telemetry.sdk.language","python"],["service.instance.id","pod 7"],["service.name","a b/c"],["host.cpus",8],["hostname","not this one"]]}"#,
+                ),
             ]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .to_vec()

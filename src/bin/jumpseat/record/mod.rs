@@ -2,9 +2,9 @@
 
 mod progress;
 mod selection;
-mod ticker;
 
 use jumpseat_tools::complain;
+use jumpseat_tools::ticker::{Ticker, Woken};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,6 @@ use jumpseat::time::{Reference, Switches, Zone, parse_interval, parse_window};
 
 use progress::{Progress, bytes};
 use selection::Selection;
-use ticker::{Ticker, Woken};
 
 /// How long to wait at least between attempts to connect again. The time after failed ones grows beyond that
 /// (PMCD_RECONNECT_TIMEOUT).

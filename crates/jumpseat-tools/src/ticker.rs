@@ -1,35 +1,41 @@
-//! When to sample, and when to end.
+//! When to sample a collector, and when to end: the clock of commands that run until a signal.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime};
 
-use jumpseat::model::Timestamp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use pcp_model::Timestamp;
 
-use jumpseat_tools::later;
+use crate::later;
 
 /// What ticks in an interval, and hears signals.
-pub(super) struct Ticker {
+pub struct Ticker {
     interval: Duration,
     next: Instant,
     signals: SignalFd,
 }
 
 /// Why the wait is over.
-pub(super) enum Woken {
+pub enum Woken {
     /// It is time for a sample; so many were due before it.
-    Tick { missed: u64 },
+    Tick {
+        /// How many.
+        missed: u64,
+    },
     /// A signal, or the end time.
     End,
 }
 
 impl Ticker {
-    /// The first tick is now. Signals that end recording, and those that writing can raise, are blocked from now
+    /// The first tick is now. Signals that end a command, and those that writing can raise, are blocked from now
     /// on in this thread and those it starts.
-    pub(super) fn new(interval: Duration) -> io::Result<Ticker> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(interval: Duration) -> io::Result<Ticker> {
         let mut end = SigSet::empty();
         for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
             end.add(signal);
@@ -43,8 +49,11 @@ impl Ticker {
         Ok(Ticker { interval: interval.max(Duration::from_millis(1)), next: Instant::now(), signals })
     }
 
-    /// Waits for the next tick, and no less than `pause`.
-    pub(super) fn wait(&mut self, pause: Option<Duration>, end: Option<Timestamp>) -> io::Result<Woken> {
+    /// Waits for the next tick, and no less than `pause`; no longer than until `end`.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn wait(&mut self, pause: Option<Duration>, end: Option<Timestamp>) -> io::Result<Woken> {
         let now = Instant::now();
         let intervals = now.saturating_duration_since(self.next).as_nanos() / self.interval.as_nanos();
         let missed = u32::try_from(intervals).unwrap_or(u32::MAX);

@@ -1,0 +1,73 @@
+//! Names of instances, at the time of the sample.
+//!
+//! **Cost:** of a name, two look-ups in hash tables; a domain is asked for anew where an archive says that it has changed, of a
+//! collector when an instance comes that is not known, once a sample.
+
+use pcp_client::Context;
+use pcp_model::{InDom, Inst, Timestamp};
+use rustc_hash::FxHashMap;
+
+/// What is known of instance domains.
+#[derive(Debug, Default)]
+pub struct Instances {
+    domains: FxHashMap<InDom, Domain>,
+}
+
+/// A domain as it was when it was last asked for.
+#[derive(Debug, Default)]
+struct Domain {
+    names: FxHashMap<Inst, String>,
+    /// When an archive has it anew.
+    changes: Vec<Timestamp>,
+    /// How many of these are behind.
+    passed: usize,
+    /// For which sample it was asked.
+    asked: Option<Timestamp>,
+    /// How often names have changed.
+    version: u64,
+}
+
+impl Instances {
+    /// The name of an instance in the sample of a time, its number in brackets if it has none.
+    pub fn name(&mut self, context: &mut Context, indom: InDom, inst: Inst, time: Timestamp) -> &str {
+        let domain = self.at(context, indom, time);
+        if !domain.names.contains_key(&inst) {
+            if domain.asked != Some(time) {
+                domain.ask(context, indom, time);
+            }
+            // So that one that nobody knows is not asked for again and again within a sample.
+            domain.names.entry(inst).or_insert_with(|| format!("inst [{}]", inst));
+        }
+        domain.names.get(&inst).map_or("", String::as_str)
+    }
+
+    /// Changes when names of the domain do.
+    pub fn version(&mut self, context: &mut Context, indom: InDom, time: Timestamp) -> u64 {
+        self.at(context, indom, time).version
+    }
+
+    fn at(&mut self, context: &mut Context, indom: InDom, time: Timestamp) -> &mut Domain {
+        let domain = self.domains.entry(indom).or_insert_with(|| {
+            let changes =
+                context.provider().recording_mut().map(|recording| recording.instance_changes(indom));
+            Domain { changes: changes.unwrap_or_default(), ..Domain::default() }
+        });
+        let passed = domain.passed;
+        while domain.changes.get(domain.passed).is_some_and(|change| *change <= time) {
+            domain.passed += 1;
+        }
+        if domain.passed != passed || domain.asked.is_none() {
+            domain.ask(context, indom, time);
+        }
+        domain
+    }
+}
+
+impl Domain {
+    fn ask(&mut self, context: &mut Context, indom: InDom, time: Timestamp) {
+        self.asked = Some(time);
+        self.version += 1;
+        let found = context.instances(indom).unwrap_or_default();
+        self.names = found.into_iter().map(|instance| (instance.id, instance.name)).collect();
+    }
+}

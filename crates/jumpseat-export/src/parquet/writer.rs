@@ -1,0 +1,235 @@
+//! The thread that encodes and writes: tables' rows come in portions, each becomes a row group of the table's file.
+//!
+//! ```text
+//! TABLE/host=HOST/date=YYYY-MM-DD/NAME.parquet, NAME-1.parquet ...
+//! ```
+//!
+//! `NAME` is that of the archive's start, so that a second export of an archive takes the place of the first. A table whose columns
+//! have become more goes on in a further part; parts that an earlier export had and this one has not are removed.
+//!
+//! **Bounded:** [`AHEAD`] portions wait to be encoded; encoded bytes beyond [`HELD`] go to the disk, the longest file first.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+
+use super::store::{Sink, Store};
+use crate::error::ExportError;
+
+/// Portions that wait to be encoded.
+const AHEAD: usize = 4;
+
+/// Encoded bytes in memory.
+const HELD: usize = 64 << 20;
+
+/// Hands portions to the thread.
+pub(super) struct Writer {
+    /// `None` when all is handed over.
+    sender: Option<SyncSender<Message>>,
+    thread: Option<JoinHandle<Result<(), ExportError>>>,
+}
+
+enum Message {
+    Rows {
+        table: Arc<str>,
+        batch: RecordBatch,
+    },
+    /// Files of the day are whole. The next day's.
+    Day(String),
+}
+
+impl Writer {
+    /// A thread that writes files of a host, by a name, below a store.
+    pub(super) fn start(store: Store, host: &str, name: String, day: String) -> Writer {
+        let (sender, receiver) = sync_channel(AHEAD);
+        let host = escaped(host);
+        let files = Files { store, host, name, day, open: BTreeMap::new() };
+        let thread = std::thread::spawn(move || files.run(receiver));
+        Writer { sender: Some(sender), thread: Some(thread) }
+    }
+
+    /// Hands rows of a table over.
+    pub(super) fn rows(&mut self, table: &Arc<str>, batch: RecordBatch) -> Result<(), ExportError> {
+        self.send(Message::Rows { table: Arc::clone(table), batch })
+    }
+
+    /// Ends the day: what comes is of the next one.
+    pub(super) fn day(&mut self, next: String) -> Result<(), ExportError> {
+        self.send(Message::Day(next))
+    }
+
+    /// Waits until all is written.
+    pub(super) fn finish(&mut self) -> Result<(), ExportError> {
+        self.sender = None;
+        self.thread.take().map_or(Ok(()), |thread| match thread.join() {
+            Ok(written) => written,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+
+    fn send(&mut self, message: Message) -> Result<(), ExportError> {
+        match self.sender.as_ref().map(|sender| sender.send(message)) {
+            Some(Ok(())) => Ok(()),
+            // It has ended, which it does because of an error only.
+            _ => self.finish(),
+        }
+    }
+}
+
+/// The files of a day.
+struct Files {
+    store: Store,
+    host: String,
+    name: String,
+    day: String,
+    open: BTreeMap<Arc<str>, Table>,
+}
+
+/// The parts of a table.
+struct Table {
+    /// The one that is being written.
+    writer: ArrowWriter<Sink>,
+    schema: SchemaRef,
+    part: usize,
+}
+
+impl Files {
+    fn run(mut self, receiver: Receiver<Message>) -> Result<(), ExportError> {
+        while let Ok(message) = receiver.recv() {
+            match message {
+                Message::Rows { table, batch } => self.rows(&table, &batch)?,
+                Message::Day(next) => {
+                    self.end()?;
+                    self.day = next;
+                }
+            }
+        }
+        self.end()
+    }
+
+    fn rows(&mut self, name: &Arc<str>, batch: &RecordBatch) -> Result<(), ExportError> {
+        let failed = |error| ExportError::Parquet { path: PathBuf::from(&**name), error };
+        let part = match self.open.remove(name) {
+            Some(table) if table.schema == batch.schema() => {
+                self.open.insert(Arc::clone(name), table);
+                None
+            }
+            Some(table) => {
+                let next = table.part + 1;
+                close(name, table)?;
+                Some(next)
+            }
+            None => Some(0),
+        };
+        if let Some(part) = part {
+            let sink = self.store.begin(&self.path(name, part));
+            let writer = ArrowWriter::try_new(sink, batch.schema(), properties(batch)).map_err(failed)?;
+            self.open.insert(Arc::clone(name), Table { writer, schema: batch.schema(), part });
+        }
+        let Some(table) = self.open.get_mut(name) else { return Ok(()) };
+        table.writer.write(batch).and_then(|()| table.writer.flush()).map_err(failed)?;
+        self.spill()
+    }
+
+    /// Moves the longest files out of memory while all together are too much.
+    fn spill(&mut self) -> Result<(), ExportError> {
+        let mut held: usize = self.open.values().map(|table| table.writer.inner().held()).sum();
+        while held > HELD {
+            let Some((name, table)) =
+                self.open.iter_mut().max_by_key(|(_, table)| table.writer.inner().held())
+            else {
+                break;
+            };
+            held -= table.writer.inner().held();
+            // What the writer itself has buffered goes first, lest bytes change their order.
+            table.writer.sync().map_err(ExportError::write(&PathBuf::from(&**name)))?;
+            table.writer.inner_mut().spill().map_err(ExportError::write(&PathBuf::from(&**name)))?;
+        }
+        Ok(())
+    }
+
+    /// Makes all files whole, and removes parts that an earlier export had.
+    fn end(&mut self) -> Result<(), ExportError> {
+        for (name, table) in std::mem::take(&mut self.open) {
+            let mut next = table.part + 1;
+            close(&name, table)?;
+            while self.store.remove(&self.path(&name, next))? {
+                next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, table: &str, part: usize) -> String {
+        let Files { host, day, name, .. } = self;
+        let part = if part == 0 { String::new() } else { format!("-{part}") };
+        format!("{}/host={host}/date={day}/{name}{part}.parquet", escaped(table))
+    }
+}
+
+fn close(name: &str, table: Table) -> Result<(), ExportError> {
+    let failed = |error| ExportError::Parquet { path: PathBuf::from(name), error };
+    table.writer.into_inner().map_err(failed)?.finish()
+}
+
+/// How columns are encoded: text in dictionaries, whole numbers by their differences, which for counters are small.
+fn properties(batch: &RecordBatch) -> Option<WriterProperties> {
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
+        .set_created_by(concat!("jumpseat ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_max_row_group_row_count(None);
+    for field in batch.schema().fields() {
+        let column = ColumnPath::from(vec![field.name().clone()]);
+        let data_type = field.data_type();
+        if matches!(data_type, arrow_schema::DataType::Dictionary(..)) {
+            properties = properties.set_column_dictionary_enabled(column, true);
+        } else if data_type.is_integer() || data_type.is_temporal() {
+            properties = properties.set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
+        }
+    }
+    Some(properties.build())
+}
+
+/// A text as a name of a directory: all but letters, digits, `.`, `-` and `_` as Hive has them, `%` and two digits.
+fn escaped(text: &str) -> String {
+    let mut name = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
+            // Not at the front, where it would make the name a hidden one, or lead upwards.
+            b'.' if !name.is_empty() => name.push('.'),
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if name.is_empty() { "%".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leads_out_of_the_directory() {
+        for (text, name) in [
+            ("web-1.example.org", "web-1.example.org"),
+            ("../../etc", "%2E.%2F..%2Fetc"),
+            ("a=b", "a%3Db"),
+            ("", "%"),
+            ("..", "%2E."),
+        ] {
+            assert_eq!(escaped(text), name);
+        }
+    }
+}

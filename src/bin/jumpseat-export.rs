@@ -1,0 +1,18 @@
+//! `jumpseat-export`: what `jumpseat export` starts. A program of its own, as columns, compression and object stores are as large
+//! as all other commands together.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use jumpseat_export::{ExportArgs, run};
+
+#[derive(Parser)]
+#[command(name = "jumpseat export", bin_name = "jumpseat export", version)]
+struct Cli {
+    #[command(flatten)]
+    args: ExportArgs,
+}
+
+fn main() -> ExitCode {
+    run(&Cli::parse().args)
+}
