@@ -8,9 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::Receiver;
 use jumpseat_log::LogError;
+use jumpseat_source::lanes::Wake;
 use jumpseat_source::registry::{RegistryConfig, RegistryError};
 use jumpseat_source::tracefs::KernelStats;
-use jumpseat_source::{Inlet, Outlet, Registry, Rules, Starting};
+use jumpseat_source::{Inlet, Outlet, Registry, Rules, Series, Starting};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use pcp_ids::IdsError;
 use pcp_net::{Kept, Worker};
@@ -21,11 +22,12 @@ use crate::confine::Trust;
 use crate::derived::Catalogue;
 use crate::handover::{self, Handover};
 use crate::identity::{
-    DERIVED_ROOT, FIELD_ROOT, NAME, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
+    DERIVED_ROOT, EXEMPLAR_ROOT, FIELD_ROOT, NAME, REASONS, SERIES_BUCKETS, SERIES_QUANTILES, SERIES_ROOT,
+    SERIES_SETS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPANS, STREAMS, TYPES,
 };
 use crate::kinds::{self, Sources, StartError};
 use crate::logs;
-use crate::metrics::{self, DerivedMetrics, FieldMetrics, labels};
+use crate::metrics::{self, DerivedMetrics, FieldMetrics, SeriesMetrics, labels};
 use crate::reload::{Adjust, Applier, Notes, Reloader, reload};
 use crate::restart::Restart;
 use crate::running::{Running, tables};
@@ -198,10 +200,16 @@ impl RunningAgent {
 
         let log_threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
         let handle = server.handle();
+        let wake: Wake = Arc::new(move || handle.wake());
+        let (series, batches) = Series::open(config.series.clone(), domain, state_dir, Arc::clone(&wake))?;
+        let state = &mut server.core().state;
+        state.series.take_from(batches, Arc::clone(series.stats()));
+        state.series_limits = Some(series.clone());
         let outlet = Outlet {
             registry,
             out: hand_over,
-            wake: Arc::new(move || handle.wake()),
+            wake,
+            series,
             state_dir: state_dir.map(Path::to_owned),
             restarts: Arc::clone(&server.core().state.restarts),
             kept: trust.kept(),
@@ -395,10 +403,15 @@ pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, acces
             Indom::of(SPAN_BOUNDS, |state: &State| &state.spans.bounds)
                 .refreshed_by(|state: &mut State| state.spans.refresh_bounds()),
         )
+        .indom(Indom::of(SERIES_SETS, |state: &State| state.series.instances(SERIES_SETS)))
+        .indom(Indom::of(SERIES_BUCKETS, |state: &State| state.series.instances(SERIES_BUCKETS)))
+        .indom(Indom::of(SERIES_QUANTILES, |state: &State| state.series.instances(SERIES_QUANTILES)))
         .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
         .metrics(metrics::all(access))
         .subtree(FIELD_ROOT, FieldMetrics)
         .subtree(DERIVED_ROOT, DerivedMetrics)
+        .subtree(SERIES_ROOT, SeriesMetrics { is_exemplar: false })
+        .subtree(EXEMPLAR_ROOT, SeriesMetrics { is_exemplar: true })
         .labels(|state, target, labels| labels::add(state, target, labels).map_err(Into::into))
         .label_generation(State::label_generation)
         .on_client_end(State::client_end)

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use jumpseat_source::Reason;
 use jumpseat_source::registry;
+use jumpseat_source::series;
 use pcp_model::{Inst, Pmid};
 
 /// The agent's domain number unless something else is said.
@@ -17,6 +18,10 @@ pub const NAME: &str = "jumpseat";
 pub(crate) const FIELD_ROOT: &str = "jumpseat.field";
 /// The node of the name space with the derived metrics.
 pub(crate) const DERIVED_ROOT: &str = "jumpseat.derived";
+/// The node of the name space with the metrics that others push.
+pub(crate) const SERIES_ROOT: &str = "jumpseat.otel";
+/// The node of the name space with their exemplars.
+pub(crate) const EXEMPLAR_ROOT: &str = "jumpseat.otel_exemplar";
 
 /// Serial of the sources' instance domain.
 pub(crate) const SOURCES: u32 = registry::SOURCE_SERIAL;
@@ -34,6 +39,12 @@ pub(crate) const SPAN_BUCKETS: u32 = 7;
 pub(crate) const REASONS: u32 = 8;
 /// Serial of the instance domain of spans and upper bounds of durations.
 pub(crate) const SPAN_BOUNDS: u32 = 9;
+/// Serial of the instance domain of sets of attributes.
+pub(crate) const SERIES_SETS: u32 = series::SET_SERIAL;
+/// Serial of the instance domain of sets of attributes and upper bounds.
+pub(crate) const SERIES_BUCKETS: u32 = series::BUCKET_SERIAL;
+/// Serial of the instance domain of sets of attributes and quantiles.
+pub(crate) const SERIES_QUANTILES: u32 = series::QUANTILE_SERIAL;
 
 /// Clusters of derived metrics: [`ITEMS`] each.
 pub(crate) const DERIVED_CLUSTERS: RangeInclusive<u16> = 64..=127;
@@ -82,6 +93,10 @@ pub(crate) mod label {
     pub(crate) const PID: &str = "pid";
     /// The field that a metric describes.
     pub(crate) const FIELD: &str = "field";
+    /// What a metric that was pushed is called where it comes from.
+    pub(crate) const OTEL_NAME: &str = "otel_name";
+    /// Its unit there.
+    pub(crate) const OTEL_UNIT: &str = "otel_unit";
 }
 
 /// What the metrics of a cluster are about.
@@ -94,6 +109,8 @@ pub(crate) fn about(cluster: u16) -> &'static str {
         4 => "spans",
         7 => "kernel",
         8 => "log",
+        9 => "series",
+        cluster if series::CLUSTERS.contains(&cluster) => "otel",
         cluster if DERIVED_CLUSTERS.contains(&cluster) => "derived",
         // The sixteen clusters of fields; clients may ask for any other as well.
         _ => "fields",
@@ -110,6 +127,9 @@ pub(crate) fn indom_name(serial: u32) -> Option<&'static str> {
         SPANS => Some("per source and span"),
         SPAN_BUCKETS => Some("per source, span and duration"),
         SPAN_BOUNDS => Some("per source, span and upper bound"),
+        SERIES_SETS => Some("per set of attributes"),
+        SERIES_BUCKETS => Some("per set of attributes and upper bound"),
+        SERIES_QUANTILES => Some("per set of attributes and quantile"),
         _ => None,
     }
 }
@@ -213,7 +233,7 @@ mod tests {
         use label::*;
         let names = [
             AGENT, ABOUT, INDOM_NAME, SOURCE, KIND, ADDRESS, SERVICE, TYPE, SPAN, BELOW, REASON, METRIC,
-            FIELD, LE, CLIENT, PID,
+            FIELD, LE, CLIENT, PID, OTEL_NAME, OTEL_UNIT,
         ];
         let kept = [
             "agent",
@@ -232,15 +252,17 @@ mod tests {
             "le",
             "client",
             "pid",
+            "otel_name",
+            "otel_unit",
         ];
         assert_eq!(names, kept);
-        let clusters = [0, 1, 2, 3, 4, 7, 8, 16, 31, 64, 127].map(about);
+        let clusters = [0, 1, 2, 3, 4, 7, 8, 9, 16, 31, 64, 127, 128, 191].map(about);
         let kept = [
-            "agent", "events", "sources", "clients", "spans", "kernel", "log", "fields", "fields", "derived",
-            "derived",
+            "agent", "events", "sources", "clients", "spans", "kernel", "log", "series", "fields", "fields",
+            "derived", "derived", "otel", "otel",
         ];
         assert_eq!(clusters, kept);
-        let indoms = [1, 2, 3, 6, 7, 8, 9].map(|serial| indom_name(serial).expect("one of ours"));
+        let indoms = [1, 2, 3, 6, 7, 8, 9, 11, 12, 13].map(|serial| indom_name(serial).expect("one of ours"));
         let kept = [
             "per source",
             "per source and event type",
@@ -249,6 +271,9 @@ mod tests {
             "per source, span and duration",
             "per source and reason",
             "per source, span and upper bound",
+            "per set of attributes",
+            "per set of attributes and upper bound",
+            "per set of attributes and quantile",
         ];
         assert_eq!(indoms, kept);
     }
@@ -258,6 +283,6 @@ mod tests {
         let items = crate::PMNS.lines().filter_map(|line| line.split_once("JUMPSEAT:")?.1.split_once(':'));
         let clusters: std::collections::BTreeSet<u16> =
             items.filter_map(|(cluster, _)| cluster.parse().ok()).collect();
-        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8].into());
+        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8, 9].into());
     }
 }

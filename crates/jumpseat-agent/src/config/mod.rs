@@ -22,6 +22,7 @@ use jumpseat_source::SocketConfig;
 use jumpseat_source::follow::{CommandConfig, FileConfig, JournalConfig};
 use jumpseat_source::otlp::OtlpConfig;
 use jumpseat_source::rules::SourceRule;
+use jumpseat_source::series::SeriesConfig;
 use jumpseat_source::setting::InvalidKey;
 use jumpseat_source::tracefs::KernelConfig;
 use pcp_net::Who;
@@ -75,6 +76,8 @@ pub struct Config {
     pub socket: Vec<SocketConfig>,
     /// OpenTelemetry's protocol.
     pub otlp: OtlpConfig,
+    /// Limits of metrics that others push.
+    pub series: SeriesConfig,
     /// Limits of the span metrics.
     pub spans: SpansConfig,
     /// What is to be done with the records of single sources.

@@ -72,6 +72,7 @@ impl SourceKind for Otlp {
             of("requests", Units::COUNT, |stats| &stats.requests).counter(),
             of("refused", Units::COUNT, |stats| &stats.refused).counter(),
             of("data_points", Units::COUNT, |stats| &stats.data_points).counter(),
+            of("points_refused", Units::COUNT, |stats| &stats.points_refused).counter(),
             of("busy", Units::COUNT, |stats| &stats.busy).counter(),
             of("slow", Units::COUNT, |stats| &stats.slow).counter(),
             of("bytes", Units::BYTE, |stats| &stats.bytes).counter(),

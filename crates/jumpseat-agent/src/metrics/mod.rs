@@ -10,6 +10,7 @@ mod log;
 mod own;
 mod position;
 mod refusal;
+mod series;
 mod source;
 mod source_control;
 mod span;
@@ -21,6 +22,7 @@ use crate::state::State;
 
 pub(crate) use derived::DerivedMetrics;
 pub(crate) use field::FieldMetrics;
+pub(crate) use series::SeriesMetrics;
 
 /// All metrics with a fixed name. `access`: who may change the control metrics.
 pub(crate) fn all(access: &Access) -> Vec<Metric<State>> {
@@ -34,6 +36,7 @@ pub(crate) fn all(access: &Access) -> Vec<Metric<State>> {
     metrics.extend(source_control::metrics(access));
     metrics.extend(span::metrics());
     metrics.extend(own::metrics());
+    metrics.extend(series::metrics());
     metrics.extend(kinds::ALL.iter().flat_map(|kind| kind.metrics()));
     metrics
 }

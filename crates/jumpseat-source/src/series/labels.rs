@@ -94,7 +94,8 @@ impl Labels {
     /// The labels for PCP: names as it allows them, each once.
     pub(super) fn told(&self) -> Arc<[(String, LabelText)]> {
         let mut told: Vec<(String, LabelText)> = Vec::with_capacity(self.identity.len() + self.about.len());
-        for (name, value) in self.identity.iter().chain(&self.about) {
+        // The last one of a name counts here, too.
+        for (name, value) in self.identity.iter().rev().chain(&self.about) {
             let name = sanitize(name);
             // Two names that PCP cannot tell apart: the name of the instance has both.
             if !told.iter().any(|(known, _)| *known == name) {

@@ -49,9 +49,6 @@ pub fn original(name: &str) -> Option<String> {
 
 fn level(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    if !text.starts_with(|c: char| c.is_ascii_alphabetic()) || text.starts_with("x_") {
-        out.push_str("x_");
-    }
     let bytes = text.as_bytes();
     for (at, &byte) in bytes.iter().enumerate() {
         let is_plain = byte.is_ascii_alphanumeric() || byte == b'_' && escape(&bytes[at..]).is_none();
@@ -60,6 +57,10 @@ fn level(text: &str) -> String {
         } else {
             out.push_str(&format!("_x{byte:02x}"));
         }
+    }
+    // An escape behind an `x` looks like it, too.
+    if !out.starts_with(|c: char| c.is_ascii_alphabetic()) || out.starts_with("x_") {
+        out.insert_str(0, "x_");
     }
     out
 }

@@ -41,6 +41,7 @@ impl Server {
         let (registry, definitions) = Registry::open(&RegistryConfig::new(400)).expect("registry");
         let (out, deliveries) = bounded(config.queue);
         let outlet = Outlet {
+            series: Default::default(),
             registry,
             out,
             wake: Arc::new(|| ()),

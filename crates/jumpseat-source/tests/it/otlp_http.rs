@@ -46,6 +46,7 @@ impl Server {
         let (registry, definitions) = Registry::open(&RegistryConfig::new(400)).expect("registry");
         let (out, deliveries) = bounded(config.queue);
         let outlet = Outlet {
+            series: Default::default(),
             registry,
             out,
             wake: Arc::new(|| ()),
@@ -662,6 +663,7 @@ fn an_address_in_use_is_told() {
     let (registry, _definitions) = Registry::open(&RegistryConfig::new(400)).expect("registry");
     let (out, _deliveries) = bounded(1);
     let outlet = Outlet {
+        series: Default::default(),
         registry,
         out,
         wake: Arc::new(|| ()),
