@@ -10,6 +10,7 @@ mod kernel;
 mod killed;
 mod layer;
 mod order;
+mod otlp_metrics;
 mod otlp_sdk;
 mod reload;
 mod restarts;

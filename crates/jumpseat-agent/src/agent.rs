@@ -142,7 +142,7 @@ pub struct RunningAgent {
     /// Running as long as this lives.
     _sources: Arc<Mutex<Sources>>,
     /// These end after them.
-    _log_threads: Vec<Worker>,
+    _threads: Vec<Worker>,
 }
 
 impl RunningAgent {
@@ -198,13 +198,14 @@ impl RunningAgent {
         // What is wrong with the files is in the log; an agent without derived metrics is better than none.
         server.core().state.derived.read();
 
-        let log_threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
+        let mut threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
         let handle = server.handle();
         let wake: Wake = Arc::new(move || handle.wake());
         let (series, batches) = Series::open(config.series.clone(), domain, state_dir, Arc::clone(&wake))?;
         let state = &mut server.core().state;
         state.series.take_from(batches, Arc::clone(series.stats()));
         state.series_limits = Some(series.clone());
+        threads.push(series.tidy_thread().map_err(OpenError::Thread)?);
         let outlet = Outlet {
             registry,
             out: hand_over,
@@ -251,7 +252,7 @@ impl RunningAgent {
         let handover = trust.handover().cloned();
         let handle = server.handle();
         server.core().state.restart = Some(Restart::new(handover.clone(), clients == Clients::Pmcd, handle));
-        Ok(RunningAgent { server, kernels, handover, _sources: sources, _log_threads: log_threads })
+        Ok(RunningAgent { server, kernels, handover, _sources: sources, _threads: threads })
     }
 
     /// Serves PMAPI clients directly, as [`Server::listen`]; those who wait since the agent before has ended come first.

@@ -1,13 +1,17 @@
 //! [`Series`]: what receivers share, and [`Session`]: what one of them does with it at a time.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crossbeam_channel::RecvTimeoutError;
 use pcp_ids::IdsError;
 use pcp_model::{Inst, Semantics, Units, ValueType};
+use pcp_net::Worker;
 use rustc_hash::FxHashMap;
 
 use super::batch::{self, Batch, Batches, Defined, Gone, MetricMeaning, Outgoing, Point};
@@ -19,8 +23,9 @@ use crate::lanes::Wake;
 
 /// Instances that may ever have an id, for each series there may be at a time: ids on file are for ever.
 const EVER: usize = 16;
-/// Series that are looked at in each session whether they are to be forgotten.
-const SWEEP: usize = 512;
+/// Series that are looked at in each session whether they are to be forgotten, and once a second.
+const SWEEP: usize = 64;
+const TIDY: usize = 65_536;
 /// Memory of a series besides texts: a slot here, and in the event loop, its place in two tables.
 const SLOT: usize = 160;
 /// Longest help that is kept, in bytes.
@@ -147,6 +152,8 @@ pub struct Series {
     store: Arc<Mutex<Store>>,
     stats: Arc<SeriesStats>,
     wake: Wake,
+    /// Limits that the next session puts into effect: who sets them must not wait for one.
+    limits: Arc<Mutex<Option<SeriesConfig>>>,
 }
 
 /// One receiver at work.
@@ -175,6 +182,8 @@ struct Store {
     now: u32,
     /// Where looking for what is to be forgotten goes on.
     sweep: usize,
+    /// The event loop is to be woken.
+    is_sent: bool,
 }
 
 struct Known {
@@ -223,14 +232,20 @@ impl Series {
             since: Instant::now(),
             now: 0,
             sweep: 0,
+            is_sent: false,
         };
-        let series = Series { store: Arc::new(Mutex::new(store)), stats: Arc::default(), wake };
+        let series = Series {
+            store: Arc::new(Mutex::new(store)),
+            stats: Arc::default(),
+            wake,
+            limits: Arc::default(),
+        };
         Ok((series, batches))
     }
 
-    /// Puts other limits into effect; what is there stays.
+    /// Puts other limits into effect with the next session; what is there stays. Does not wait for a session.
     pub fn configure(&self, config: SeriesConfig) {
-        self.lock().config = config;
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(config);
     }
 
     /// What is told of all series.
@@ -247,17 +262,40 @@ impl Series {
             self.stats.busy.fetch_add(1, Ordering::Relaxed);
             return None;
         }
+        if let Some(config) = self.limits.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            store.config = config;
+        }
         store.now = u32::try_from(store.since.elapsed().as_secs()).unwrap_or(u32::MAX);
         let mut session = Session { store, series: self, points: 0 };
-        session.sweep();
+        session.sweep(SWEEP);
         Some(session)
     }
 
-    /// Forgets what is due, for times in which nothing comes. Whoever receives calls this now and then.
+    /// Forgets what is due, of many series.
     pub fn tidy(&self) {
-        if let Some(session) = self.begin() {
+        if let Some(mut session) = self.begin() {
+            session.sweep(TIDY);
             session.commit();
         }
+    }
+
+    /// A thread that tidies once a second, until it is dropped: also when nothing comes.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub fn tidy_thread(&self) -> io::Result<Worker> {
+        let series = self.clone();
+        let (end, ended) = crossbeam_channel::bounded::<Infallible>(0);
+        let mut end = Some(end);
+        Worker::spawn(
+            "series",
+            move || end.take().is_some(),
+            move || {
+                while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+                    series.tidy();
+                }
+            },
+        )
     }
 
     fn lock(&self) -> MutexGuard<'_, Store> {
@@ -400,8 +438,11 @@ impl Session<'_> {
         stats.metrics.store(self.store.metrics.len() as u64, Ordering::Relaxed);
         stats.series.store(self.store.live as u64, Ordering::Relaxed);
         stats.memory.store(self.store.memory as u64, Ordering::Relaxed);
+        let is_sent = std::mem::take(&mut self.store.is_sent);
         drop(self.store);
-        (self.series.wake)();
+        if is_sent {
+            (self.series.wake)();
+        }
     }
 
     fn find(&mut self, metric: MetricId, labels: &Labels, is_overflow: bool) -> Result<SeriesId, Refused> {
@@ -453,10 +494,10 @@ impl Session<'_> {
     }
 
     /// Forgets some of what has had no point for long.
-    fn sweep(&mut self) {
+    fn sweep(&mut self, most_looked_at: usize) {
         let most = u32::try_from(self.store.config.forget_after.0.as_secs()).unwrap_or(u32::MAX);
         let count = self.store.slots.len();
-        for _ in 0..SWEEP.min(count) {
+        for _ in 0..most_looked_at.min(count) {
             let at = self.store.sweep % count;
             self.store.sweep = at + 1;
             let slot = &self.store.slots[at];
@@ -525,6 +566,7 @@ impl Store {
             return false;
         }
         while let Some(batch) = self.full.pop_front() {
+            self.is_sent = true;
             self.outgoing.send(batch);
         }
         true
@@ -617,8 +659,6 @@ impl std::fmt::Debug for Series {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::interval::Interval;
     use crate::size::ByteSize;

@@ -198,7 +198,7 @@ fn spans_and_logs_plain_and_compressed_on_one_connection() {
     let response = ExportTraceServiceResponse::decode(&answers[6].body[5..]).expect("of the same fields");
     let partial = response.partial_success.expect("not all");
     assert_eq!(partial.rejected_spans, 1);
-    assert!(partial.error_message.contains("OTEL_METRICS_EXPORTER=none"), "{partial:?}");
+    assert!(partial.error_message.contains("a point without a value"), "{partial:?}");
     for all in [0, 1, 2, 3, 5] {
         assert_eq!(answers[all].body, [0, 0, 0, 0, 0]);
     }

@@ -126,8 +126,8 @@ mod tests {
         wrong.count = 5;
         assert!(!work.exponential(&wrong, &[], None));
         assert!(!work.exponential(&point(21, (0, vec![1]), (0, vec![]), 0), &[], None));
-        let endless = point(0, (0, vec![u64::MAX, 1]), (0, vec![]), 0);
-        assert!(!work.exponential(&Point { count: 0, ..endless }, &[], None));
+        wrong.positive.counts = vec![u64::MAX, 6];
+        assert!(!work.exponential(&wrong, &[], None));
     }
 
     proptest! {

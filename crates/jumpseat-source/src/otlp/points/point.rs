@@ -179,7 +179,9 @@ impl Point {
                 _ => {}
             }
         }
-        if self.exemplar.as_ref().is_none_or(|before| before.time <= exemplar.time) {
+        // What leads to no trace tells nobody anything.
+        let is_newest = self.exemplar.as_ref().is_none_or(|before| before.time <= exemplar.time);
+        if is_newest && !exemplar.trace_id.is_empty() {
             self.exemplar = Some(exemplar);
         }
         Ok(())

@@ -12,7 +12,7 @@
 //! **Time:** a point that is older than the newest of its series is refused, and so is one of an earlier start; what is delta must
 //! also begin where the one before has ended, or later. A later start is a restart: cumulative values go back then, as they are.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 
 use hashbrown::HashMap;
 
@@ -45,6 +45,8 @@ pub(super) struct Stream {
     shape: Shape,
     /// What its values are, once there is one.
     number: Option<Number>,
+    /// The metrics that were looked up.
+    metrics: RefCell<Vec<(Part, Number, MetricId)>>,
     sender: Sender,
     groups: HashMap<Box<[u8]>, Group>,
     /// For points beyond the limits.
@@ -138,6 +140,7 @@ impl Stream {
             unit: head.unit.to_owned(),
             shape: head.shape,
             number: None,
+            metrics: RefCell::default(),
             sender: sender.clone(),
             groups: HashMap::new(),
             overflow: None,
@@ -298,10 +301,17 @@ impl Stream {
             Part::CountBelow(_) | Part::Bucket => Number::U64,
             _ => Number::Double,
         };
+        let mut metrics = self.metrics.borrow_mut();
+        let is_this = |known: &&(Part, Number, MetricId)| (known.0, known.1) == (part, number);
+        if let Some((.., id)) = metrics.iter().find(is_this) {
+            return Ok(*id);
+        }
         let is_counter = self.shape.is_counter() && !is_instant;
         let kind = if is_counter { Kind::Counter } else { Kind::Instant };
         let metric = Metric { name: &self.name, part, help: &self.help, unit: &self.unit, kind, number };
-        session.metric(&metric).map_err(Not::Series)
+        let id = session.metric(&metric).map_err(Not::Series)?;
+        metrics.push((part, number, id));
+        Ok(id)
     }
 
     fn series(
