@@ -197,7 +197,7 @@ fn main() {
         (0..REQUESTS).map(|number| points(number, now, SERIES).encode_to_vec()).collect();
     let beyond: Vec<Vec<u8>> =
         (0..REQUESTS).map(|number| points(number, now, u64::MAX).encode_to_vec()).collect();
-    let few = format!("[series]\nmax_series = {SERIES}\n");
+    let few = format!("[series]\nmax_per_metric = {SERIES}\n");
     let [plain, memory, gzip, json, grpc, floor, taken, refused, points_floor] = race(
         rounds(10),
         [
@@ -213,7 +213,7 @@ fn main() {
             },
             &mut || agent("", SPANS_IN, |_, grpc| call(grpc, &bodies)),
             &mut || prost::<ExportTraceServiceRequest>(&bodies),
-            &mut || agent("", POINTS_IN, |http, _| post(http, METRICS, &samples, protobuf)),
+            &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &samples, protobuf)),
             &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &beyond, protobuf)),
             &mut || prost::<ExportMetricsServiceRequest>(&samples),
         ],

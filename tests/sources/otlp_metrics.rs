@@ -153,12 +153,12 @@ fn metrics_of_the_python_sdk_are_read_by_all_tools() {
     let top = env.run(JUMPSEAT, ["top", "-h", &host, "--once", "jumpseat.otel.shop.temperature"]).ok();
     assert!(top.contains("-3.5"), "{top}");
     let definitions = dir.path().join("derived");
-    let expression = "shop.mean = jumpseat.otel.shop.size.sum / jumpseat.otel.shop.size.count\n";
+    let expression = "shop.spread = jumpseat.otel.shop.size.max - jumpseat.otel.shop.size.min\n";
     std::fs::write(&definitions, expression).expect("the test's directory is writable");
     let mut derived = env.clone();
     derived.set("PCP_DERIVED_CONFIG", &definitions);
-    let mean = derived.run("pminfo", ["-h", &host, "-f", "shop.mean"]).ok();
-    assert_eq!(mean.matches("value 277.75").count(), 2, "{mean}");
+    let spread = derived.run("pminfo", ["-h", &host, "-f", "shop.spread"]).ok();
+    assert_eq!(spread.matches("value 999").count(), 2, "{spread}");
     let logger = pmcd.record(&["jumpseat.otel"], Duration::from_millis(100));
     eventually("an archive with values", || {
         let text = logger.archive().run("pminfo", ["-f", "jumpseat.otel.shop.orders"]).stdout;

@@ -165,11 +165,7 @@ impl IdMap {
         if let Some(id) = self.get(name) {
             return Ok(id);
         }
-        let id = match self.entries.last() {
-            Some(last) if last.id >= self.max => return Err(IdsError::Full { max: self.max }),
-            Some(last) => last.id + 1,
-            None => 0,
-        };
+        let id = self.next_id()?;
         self.add(id, name)?;
         Ok(id)
     }
@@ -183,11 +179,7 @@ impl IdMap {
         if let Some(id) = self.get(name) {
             return Ok(id);
         }
-        let id = match self.entries.last() {
-            Some(last) if last.id >= self.max => return Err(IdsError::Full { max: self.max }),
-            Some(last) => last.id + 1,
-            None => 0,
-        };
+        let id = self.next_id()?;
         let entry = Entry { id, name: name.into(), key: None, used: now(), retired: false };
         check_name(&entry.name)?;
         if self.file.is_some() {
@@ -334,6 +326,15 @@ impl IdMap {
         store.replace(text.as_bytes())?;
         self.unsettled.clear();
         Ok(())
+    }
+
+    /// The id of the next name.
+    fn next_id(&self) -> Result<i32, IdsError> {
+        match self.entries.last() {
+            Some(last) if last.id >= self.max => Err(IdsError::Full { max: self.max }),
+            Some(last) => Ok(last.id + 1),
+            None => Ok(0),
+        }
     }
 
     fn position(&self, id: i32) -> Result<usize, usize> {
@@ -487,6 +488,27 @@ mod tests {
     fn load(text: &[u8]) -> Result<IdMap, IdsError> {
         let mut map = IdMap::in_memory();
         map.parse(Path::new("250.3"), text).map(|()| map)
+    }
+
+    #[test]
+    fn many_names_are_on_file_once_they_are_settled() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        let mut map = IdMap::load(Some(&path), 5).unwrap();
+        assert_eq!(map.get_or_add_unsettled("alpha").unwrap(), 0);
+        assert_eq!(map.get_or_add_unsettled("beta").unwrap(), 1);
+        assert_eq!(map.get_or_add_unsettled("alpha").unwrap(), 0);
+        assert!(matches!(map.get_or_add_unsettled("a\nb"), Err(IdsError::Name(_))));
+        assert_eq!(IdMap::peek(&path, 5).unwrap().len(), 0);
+        map.settle().unwrap();
+        map.settle().unwrap();
+        assert_eq!(IdMap::peek(&path, 5).unwrap().iter().collect::<Vec<_>>(), [(0, "alpha"), (1, "beta")]);
+        // One that is added at once comes behind those that wait.
+        map.get_or_add_unsettled("gamma").unwrap();
+        map.get_or_add("delta").unwrap();
+        drop(map);
+        let again = IdMap::load(Some(&path), 5).unwrap();
+        assert_eq!((again.get("gamma"), again.get("delta")), (Some(2), Some(3)));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub struct SeriesConfig {
     pub max_metrics: u32,
     /// Series of one metric; those beyond go into its overflow instance.
     pub max_per_metric: u32,
-    /// Series of all metrics.
+    /// Series of all metrics. Clients ask for the labels of all instances at once, so what there may be by default fits an answer.
     pub max_series: u32,
     /// Memory for series with their names and labels.
     pub budget: ByteSize,
@@ -28,9 +28,9 @@ impl Default for SeriesConfig {
     fn default() -> SeriesConfig {
         SeriesConfig {
             max_metrics: 4096,
-            max_per_metric: 10_000,
-            max_series: 100_000,
-            budget: ByteSize(128 << 20),
+            max_per_metric: 5000,
+            max_series: 20_000,
+            budget: ByteSize(64 << 20),
             forget_after: Interval(Duration::from_secs(3600)),
         }
     }

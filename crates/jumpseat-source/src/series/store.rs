@@ -26,8 +26,9 @@ const EVER: usize = 16;
 /// Series that are looked at in each session whether they are to be forgotten, and once a second.
 const SWEEP: usize = 64;
 const TIDY: usize = 65_536;
-/// Memory of a series besides texts: a slot here, and in the event loop, its place in two tables.
-const SLOT: usize = 160;
+/// Memory of a series besides texts: a slot here and in the event loop, its place in two tables, and what a receiver remembers of it
+/// (the bytes it comes in, times, handles).
+const SLOT: usize = 480;
 /// Longest help that is kept, in bytes.
 const MAX_HELP: usize = 1024;
 /// The label of the instance that stands for all beyond a limit, as OpenTelemetry has it.

@@ -396,7 +396,7 @@ fn what_cannot_be_is_refused_alone_and_told() {
         let mut board = Board::new();
         // With one that is right, which is taken in.
         let outcome = board.send(vec![metric, sum("right", true, 2, vec![at(TIME, Number::AsInt(1), "x")])]);
-        let first = outcome.first.clone().unwrap_or_else(|| panic!("{reason}: {outcome:?}"));
+        let first = outcome.first.unwrap_or_else(|| panic!("{reason}: {outcome:?}"));
         assert_eq!((first.reason.word(), outcome.rejected, outcome.accepted), (reason, 1, 1), "{first}");
         assert_eq!(board.told(), ["right[{a.b=x}] 1"]);
     }

@@ -43,8 +43,8 @@ impl Work {
     /// none there is, or counts do not add up to the number of values.
     pub(super) fn exponential(&mut self, point: &Point, known: &[Bound], scale: Option<i32>) -> bool {
         let Point { positive, negative, zeros, count, .. } = point;
-        let all = positive.counts.iter().chain(&negative.counts);
-        let sum = all.fold(Some(*zeros), |sum, count| sum?.checked_add(*count));
+        let mut all = positive.counts.iter().chain(&negative.counts);
+        let sum = all.try_fold(*zeros, |sum, count| sum.checked_add(*count));
         if !SCALES.contains(&point.scale) || sum != Some(*count) {
             return false;
         }
@@ -52,7 +52,7 @@ impl Work {
         loop {
             self.at_scale(point);
             self.merge(known, scale.unwrap_or(self.scale));
-            if self.bounds.len() <= MAX_KEPT || self.scale <= *SCALES.start() - 1 {
+            if self.bounds.len() <= MAX_KEPT || self.scale < *SCALES.start() {
                 return true;
             }
             self.scale -= 1;

@@ -470,14 +470,7 @@ impl Stream {
         if is_same && group.cells.len() == point.bounds.len() + 1 {
             return Ok(());
         }
-        let old = group.begin_cells(session);
-        for &bound in &point.bounds {
-            group.add_cell(self, whose, (bound, LabelText::Double(bound)), &old, session)?;
-        }
-        group.add_cell(self, whose, (f64::INFINITY, "+Inf".into()), &old, session)?;
-        group.drop_others(&old, session);
-        group.bounds.clone_from(&point.bounds);
-        Ok(())
+        self.bucket_cells(group, whose, point.bounds.iter().copied(), session)
     }
 
     fn exponential_cells(
@@ -491,16 +484,28 @@ impl Stream {
         if is_same && group.are_live(session) && !group.cells.is_empty() {
             return Ok(());
         }
+        let bounds = work.bounds.iter().map(|power| upper(*power, work.scale));
+        self.bucket_cells(group, whose, bounds, session)?;
+        group.powers.clone_from(&work.bounds);
+        group.scale = Some(work.scale);
+        Ok(())
+    }
+
+    /// Has the group the buckets with these bounds, and the one without.
+    fn bucket_cells(
+        &self,
+        group: &mut Group,
+        whose: &Whose<'_>,
+        bounds: impl Iterator<Item = f64>,
+        session: &mut Session<'_>,
+    ) -> Result<(), Not> {
         let old = group.begin_cells(session);
-        for &power in &work.bounds {
-            let bound = upper(power, work.scale);
+        for bound in bounds {
             group.add_cell(self, whose, (bound, LabelText::Double(bound)), &old, session)?;
             group.bounds.push(bound);
         }
         group.add_cell(self, whose, (f64::INFINITY, "+Inf".into()), &old, session)?;
         group.drop_others(&old, session);
-        group.powers.clone_from(&work.bounds);
-        group.scale = Some(work.scale);
         Ok(())
     }
 
