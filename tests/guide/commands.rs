@@ -64,6 +64,7 @@ pages! {
     filter: "docs/filter.md",
     first_minute: "docs/first-minute.md",
     kernel: "docs/sources/kernel.md",
+    otel: "docs/otel.md",
     otlp: "docs/sources/otlp.md",
     packages: "docs/packages.md",
     positions: "docs/positions.md",

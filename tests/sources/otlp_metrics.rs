@@ -139,15 +139,15 @@ fn metrics_of_the_python_sdk_are_read_by_all_tools() {
     // Other tools, an archive, and a derived metric.
     let host = pmcd.inet();
     let env = pmcd.env();
-    let pmrep = |from: [&str; 2]| {
+    let pmrep = |from: &[&str]| {
         let mut env = env.clone();
         // The system's, which PCP's module is for.
         env.set("PCP_PYTHON_PROG", "/usr/bin/python3");
         let args = ["-r", "-s", "2", "-t", "0.1", "jumpseat.otel.shop.temperature"];
-        let text = env.run("pmrep", from.into_iter().chain(args)).ok();
+        let text = env.run("pmrep", from.iter().copied().chain(args)).ok();
         assert!(text.contains("-3.5"), "{text}");
     };
-    pmrep(["-h", &host]);
+    pmrep(&["-h", &host]);
     let val = env.run(JUMPSEAT, ["val", "-h", &host, "-s", "1", "-r", "jumpseat.otel.shop.cart.items"]).ok();
     assert!(val.lines().last().is_some_and(|line| line.contains('4')), "{val}");
     let top = env.run(JUMPSEAT, ["top", "-h", &host, "--once", "jumpseat.otel.shop.temperature"]).ok();
@@ -165,7 +165,8 @@ fn metrics_of_the_python_sdk_are_read_by_all_tools() {
         text.contains("item=milk").then_some(())
     });
     let archive = logger.finish();
-    pmrep(["-a", archive.base().to_str().expect("temporary paths are ASCII")]);
+    // Not interpolated: there may be one sample only.
+    pmrep(&["-u", "-a", archive.base().to_str().expect("temporary paths are ASCII")]);
 
     // Identities outlive the agent, in whatever order things come.
     let identity = |pmcd: &PrivatePmcd| {

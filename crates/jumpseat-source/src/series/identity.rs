@@ -98,7 +98,7 @@ impl MetricIds {
         while is_level(&name) {
             name = match name.rfind('.') {
                 Some(at) => name::joined(&name, at),
-                None => return format!("x_{name}"),
+                None => return name::nth(&name, 1),
             };
         }
         name

@@ -7,6 +7,7 @@
 //! a level that begins with no letter, or   x_ in front
 //!   with x_
 //! a dot below a metric                     _x2e: PCP has no name that is both a metric and a level
+//! the same, of a name without dots         _x01 at the end
 //! the same name with another unit or kind  _x02, _x03 at the end: the second, the third of that name
 //! ```
 //!
@@ -27,12 +28,20 @@ pub fn mapped(name: &str) -> Option<String> {
 /// The name with the dot at `at` as part of a level.
 pub(super) fn joined(name: &str, at: usize) -> String {
     // The level behind it need not begin with a letter any more, and may keep that it does.
-    format!("{}_x2e{}", &name[..at], &name[at + 1..])
+    format!("{}_x2e{}", escapable(&name[..at]), &name[at + 1..])
 }
 
-/// The `n`th metric of a name, from 2 on.
+/// The `n`th metric of a name, from 2 on; 1 for the first one where another metric has the name as a level.
 pub(super) fn nth(name: &str, n: u8) -> String {
-    format!("{name}_x{n:02x}")
+    format!("{}_x{n:02x}", escapable(name))
+}
+
+/// A name whose last level may be followed by an escape: behind an `x` it would look like what is put in front.
+fn escapable(name: &str) -> String {
+    match name.strip_suffix('x') {
+        Some(above) if above.is_empty() || above.ends_with('.') => format!("{above}x_x"),
+        _ => name.to_owned(),
+    }
 }
 
 /// What a metric is called where it comes from; `None` for what is no result of [`mapped`] and its kin.
@@ -118,6 +127,7 @@ mod tests {
             ("_x.x_y", "x__x.x_x_y"),
             ("a_x2e", "a_x5fx2e"),
             ("a..b", "a.x_.b"),
+            ("x.", "x.x_"),
             ("größe", "gr_xc3_xb6_xc3_x9fe"),
         ] {
             assert_eq!(mapped(name).as_deref(), Some(expected));
@@ -136,6 +146,7 @@ mod tests {
             if let Some(there) = mapped(&name) {
                 prop_assert_eq!(original(&there), Some(name.clone()));
                 prop_assert_eq!(original(&nth(&there, 2)), Some(name.clone()));
+                prop_assert_eq!(original(&nth(&there, 1)), Some(name.clone()));
                 for (at, _) in there.match_indices('.') {
                     prop_assert_eq!(original(&joined(&there, at)), Some(name.clone()));
                 }

@@ -706,7 +706,7 @@ mod tests {
             all
         };
         let first = run(["a.b", "a"]);
-        assert_eq!(first, ["11/0 shop{route=a.b}", "11/1 shop{route=a}", "a.b 0.128.0", "x_a 0.128.1"]);
+        assert_eq!(first, ["11/0 shop{route=a.b}", "11/1 shop{route=a}", "a.b 0.128.0", "a_x01 0.128.1"]);
         assert_eq!(run(["a", "a.b"]), first);
     }
 
