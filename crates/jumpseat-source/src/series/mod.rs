@@ -25,7 +25,7 @@
 //! assert_eq!(batches.take().expect("handed over").points.len(), 1);
 //! ```
 //!
-//! * [`name`]: names of metrics, there and back; [`unit`]: units; [`labels`]: sets of labels and the names of their instances.
+//! * [`name`]: names of metrics, there and back; [`mod@unit`]: units; [`labels`]: sets of labels and the names of their instances.
 //! * [`config`]: `[series]`; [`store`]: [`Series`] and [`Session`]; `identity`: the files with ids; [`batch`]: what is handed over.
 //!
 //! **Invariants:** the type, units, semantics and instance domain of a PMID never change, nor does what an instance id means: both

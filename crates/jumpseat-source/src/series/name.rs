@@ -16,7 +16,7 @@
 /// Longest name, in bytes, as OpenTelemetry has it.
 pub const MAX_NAME: usize = 255;
 
-/// The name for PCP, by the general rules; the last two are [`joined`] and [`nth`]. `None` for no name: empty, too long, or with
+/// The name for PCP, by the general rules; the last three are for those that there are already. `None` for no name: empty, too long, or with
 /// control characters.
 pub fn mapped(name: &str) -> Option<String> {
     if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
