@@ -243,6 +243,7 @@ fn follow(path: &Path, format: FormatName, pattern: &str) -> Duration {
     let (out, deliveries) = bounded(QUEUE);
     let core = std::thread::current();
     let outlet = Outlet {
+        series: Default::default(),
         registry,
         out,
         wake: Arc::new(move || core.unpark()),

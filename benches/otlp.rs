@@ -1,6 +1,7 @@
 //! OTLP at the agent as it runs (`jumpseat serve`, span metrics on, its log on disk as by default): processor time of all its
 //! threads for a span, by the system's account. One connection; requests of 512 spans each, as the SDKs send them: over HTTP as
-//! protobuf, plain and compressed, and as JSON; over gRPC. Once with the log in memory, which shows what the files cost.
+//! protobuf, plain and compressed, and as JSON; over gRPC. Once with the log in memory, which shows what the files cost. And for a
+//! data point of a cumulative sum, of 10,000 series with three attributes each, and one of a new series when there may be no more.
 //!
 //! Against it, in the same run: `prost` decoding the same requests into the official types of `opentelemetry-proto`, without socket,
 //! HTTP or records; that is the least any collector does whose decoder is generated.
@@ -14,9 +15,13 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jumpseat::client::group::{FetchGroup, Scale};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::metrics::v1::{
+    Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, metric, number_data_point,
+};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use prost::Message;
@@ -30,11 +35,32 @@ use common::{Figure, Goal, Row, Times, race, rounds};
 const AGENT: &str = env!("CARGO_BIN_EXE_jumpseat");
 /// Spans a second on one core.
 const GOAL: f64 = 1_200_000.0;
+/// Data points a second on one core.
+const POINTS_GOAL: f64 = 2_000_000.0;
 /// What gRPC calls to send spans.
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+/// Where spans and data points are sent.
+const TRACES: &str = "/v1/traces";
+const METRICS: &str = "/v1/metrics";
 /// Spans in a request, and requests.
 const SPANS: u64 = 512;
 const REQUESTS: u64 = 400;
+/// Data points in a request, and series.
+const POINTS: u64 = 1000;
+const SERIES: u64 = 10_000;
+
+/// The counter that tells that all was taken in.
+#[derive(Clone, Copy)]
+struct Taken {
+    metric: &'static str,
+    instance: Option<&'static str>,
+    count: u64,
+}
+
+const SPANS_IN: Taken =
+    Taken { metric: "jumpseat.span.count", instance: Some("shop/get-customer"), count: SPANS * REQUESTS };
+const POINTS_IN: Taken =
+    Taken { metric: "jumpseat.self.otlp.data_points", instance: None, count: POINTS * REQUESTS };
 
 fn attribute(key: &str, value: Value) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
@@ -124,6 +150,39 @@ fn json(request: &ExportTraceServiceRequest) -> Vec<u8> {
     json!({ "resourceSpans": resources }).to_string().into_bytes()
 }
 
+/// A request with points of a sum, of a tenth of the series.
+fn points(number: u64, now: u64, series: u64) -> ExportMetricsServiceRequest {
+    let text = |text: &str| Value::StringValue(text.to_owned());
+    let points = (0..POINTS).map(|n| {
+        let this = (number * POINTS + n) % series;
+        NumberDataPoint {
+            attributes: vec![
+                attribute("http.request.method", text("GET")),
+                attribute("http.route", Value::StringValue(format!("/api/v1/customers/{this}"))),
+                attribute("http.response.status_code", Value::IntValue(200)),
+            ],
+            start_time_unix_nano: now - 1_000_000_000,
+            time_unix_nano: now + number,
+            value: Some(number_data_point::Value::AsInt((number * 100 + n) as i64)),
+            ..NumberDataPoint::default()
+        }
+    });
+    let sum = Sum { data_points: points.collect(), aggregation_temporality: 2, is_monotonic: true };
+    let metric = Metric {
+        name: "http.server.requests".to_owned(),
+        unit: "{request}".to_owned(),
+        data: Some(metric::Data::Sum(sum)),
+        ..Metric::default()
+    };
+    let attributes =
+        vec![attribute("service.name", text("shop")), attribute("service.instance.id", text("web-1"))];
+    let scope_metrics = vec![ScopeMetrics { metrics: vec![metric], ..ScopeMetrics::default() }];
+    let resource = Some(Resource { attributes, ..Resource::default() });
+    ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics { resource, scope_metrics, ..ResourceMetrics::default() }],
+    }
+}
+
 fn main() {
     // Of the present: those of another year would be counted as such.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
@@ -134,15 +193,29 @@ fn main() {
     drop(requests);
     let protobuf = "Content-Type: application/x-protobuf\r\n";
     let compressed = format!("{protobuf}Content-Encoding: gzip\r\n");
-    let [plain, memory, gzip, json, grpc, floor] = race(
+    let samples: Vec<Vec<u8>> =
+        (0..REQUESTS).map(|number| points(number, now, SERIES).encode_to_vec()).collect();
+    let beyond: Vec<Vec<u8>> =
+        (0..REQUESTS).map(|number| points(number, now, u64::MAX).encode_to_vec()).collect();
+    let few = format!("[series]\nmax_per_metric = {SERIES}\n");
+    let [plain, memory, gzip, json, grpc, floor, taken, refused, points_floor] = race(
         rounds(10),
         [
-            &mut || agent("", |http, _| post(http, &bodies, protobuf)),
-            &mut || agent("[log]\ndir = \"memory\"\n", |http, _| post(http, &bodies, protobuf)),
-            &mut || agent("", |http, _| post(http, &zipped, &compressed)),
-            &mut || agent("", |http, _| post(http, &jsons, "Content-Type: application/json\r\n")),
-            &mut || agent("", |_, grpc| call(grpc, &bodies)),
-            &mut || prost(&bodies),
+            &mut || agent("", SPANS_IN, |http, _| post(http, TRACES, &bodies, protobuf)),
+            &mut || {
+                agent("[log]\ndir = \"memory\"\n", SPANS_IN, |http, _| post(http, TRACES, &bodies, protobuf))
+            },
+            &mut || agent("", SPANS_IN, |http, _| post(http, TRACES, &zipped, &compressed)),
+            &mut || {
+                agent("", SPANS_IN, |http, _| {
+                    post(http, TRACES, &jsons, "Content-Type: application/json\r\n")
+                })
+            },
+            &mut || agent("", SPANS_IN, |_, grpc| call(grpc, &bodies)),
+            &mut || prost::<ExportTraceServiceRequest>(&bodies),
+            &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &samples, protobuf)),
+            &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &beyond, protobuf)),
+            &mut || prost::<ExportMetricsServiceRequest>(&samples),
         ],
     );
     let spans = (SPANS * REQUESTS) as f64;
@@ -158,6 +231,17 @@ fn main() {
     row(&format!("{what}, gzip"), &gzip).print();
     row(&format!("OTLP over HTTP as JSON, {json_size} bytes a span, with span metrics"), &json).print();
     row(&format!("OTLP over gRPC, {size} bytes a span, with span metrics"), &grpc).print();
+    let of_points = (POINTS * REQUESTS) as f64;
+    let rate = |times: &Times| Figure::rate(times, of_points, "points/s on a core");
+    let bytes = samples.iter().map(Vec::len).sum::<usize>() as u64 / (POINTS * REQUESTS);
+    let row = |what: String, times: &Times| {
+        Row::new(&what, rate(times)).peer("prost decoding alone", rate(&points_floor))
+    };
+    row(format!("OTLP metrics over HTTP, {bytes} bytes a point, {SERIES} series"), &taken)
+        .goal(Goal::AtLeast(POINTS_GOAL))
+        .print();
+    row(format!("the same, each point of a new series, {SERIES} of {} taken", POINTS * REQUESTS), &refused)
+        .print();
 }
 
 fn gzip(body: &[u8]) -> Vec<u8> {
@@ -168,7 +252,7 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 
 /// Processor time of an agent for all requests, which `send` sends to one of its addresses: that for HTTP, or that for gRPC. Its
 /// metrics say that all spans were taken in.
-fn agent(config: &str, send: impl FnOnce(SocketAddr, SocketAddr)) -> Duration {
+fn agent(config: &str, taken: Taken, send: impl FnOnce(SocketAddr, SocketAddr)) -> Duration {
     let dir = tempfile::tempdir().expect("a directory");
     let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     let [http, grpc] = free.each_ref().map(|listener| listener.local_addr().expect("it is bound"));
@@ -179,12 +263,10 @@ fn agent(config: &str, send: impl FnOnce(SocketAddr, SocketAddr)) -> Duration {
     send(http, grpc);
     // By the last answer all is handed over; whatever the agent's own thread still has to do counts.
     let mut group = FetchGroup::host(&agent.address.to_string()).expect("it listens");
-    let count = group
-        .item::<u64>("jumpseat.span.count", Some("shop/get-customer"), Scale::Instant)
-        .expect("there are spans");
+    let count = group.item::<u64>(taken.metric, taken.instance, Scale::Instant).expect("it is there");
     while {
         group.fetch().expect("it answers");
-        group.value(count).expect("a number") < SPANS * REQUESTS
+        group.value(count).expect("a number") < taken.count
     } {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -192,14 +274,14 @@ fn agent(config: &str, send: impl FnOnce(SocketAddr, SocketAddr)) -> Duration {
 }
 
 /// Sends all over one connection of HTTP/1.1, with these headers.
-fn post(address: SocketAddr, bodies: &[Vec<u8>], headers: &str) {
+fn post(address: SocketAddr, path: &str, bodies: &[Vec<u8>], headers: &str) {
     let mut stream = TcpStream::connect(address).expect("it listens");
     // Head and body in two writes would wait for each other.
     stream.set_nodelay(true).expect("a TCP socket");
     let mut answer = [0; 1024];
     for body in bodies {
         let head = format!(
-            "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {}\r\n\r\n",
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).expect("the server reads");
@@ -255,10 +337,10 @@ fn call(address: SocketAddr, bodies: &[Vec<u8>]) {
 }
 
 /// Processor time of decoding all requests into the official types.
-fn prost(bodies: &[Vec<u8>]) -> Duration {
+fn prost<T: Message + Default>(bodies: &[Vec<u8>]) -> Duration {
     let before = thread_cpu();
     for body in bodies {
-        black_box(ExportTraceServiceRequest::decode(&body[..]).expect("valid"));
+        black_box(T::decode(&body[..]).expect("valid"));
     }
     thread_cpu() - before
 }

@@ -144,6 +144,7 @@ fn jumpseat() -> Figures {
         &config,
         Opener::Here,
         &Outlet {
+            series: Default::default(),
             registry,
             out,
             wake,

@@ -33,7 +33,7 @@ impl Port {
         let (registry, definitions) = Registry::open(&RegistryConfig::new(400)).expect("nothing is on disk");
         let (out, deliveries) = bounded(1000);
         let outlet =
-            Outlet { registry, out, wake: Arc::new(|| ()), state_dir: None, restarts: Arc::default(), kept: Default::default(), starting: Default::default() };
+            Outlet { registry, out, wake: Arc::new(|| ()), state_dir: None, restarts: Arc::default(), kept: Default::default(), starting: Default::default(), series: Default::default() };
         let here = |wanted| (protocol == wanted).then(|| "127.0.0.1:0".to_owned());
         let config = OtlpConfig {
             listen: here(Protocol::Http),

@@ -65,6 +65,7 @@ pages! {
     filter: "docs/filter.md",
     first_minute: "docs/first-minute.md",
     kernel: "docs/sources/kernel.md",
+    otel: "docs/otel.md",
     otel_out: "docs/otel-out.md",
     otlp: "docs/sources/otlp.md",
     packages: "docs/packages.md",

@@ -12,6 +12,7 @@ mod kernel;
 mod killed;
 mod layer;
 mod order;
+mod otlp_metrics;
 mod otlp_out;
 mod otlp_sdk;
 mod reload;

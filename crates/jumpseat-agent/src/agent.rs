@@ -8,9 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::Receiver;
 use jumpseat_log::LogError;
+use jumpseat_source::lanes::Wake;
 use jumpseat_source::registry::{RegistryConfig, RegistryError};
 use jumpseat_source::tracefs::KernelStats;
-use jumpseat_source::{Inlet, Outlet, Registry, Rules, Starting};
+use jumpseat_source::{Inlet, Outlet, Registry, Rules, Series, Starting};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use pcp_ids::IdsError;
 use pcp_net::{Kept, Worker};
@@ -21,12 +22,13 @@ use crate::confine::Trust;
 use crate::derived::Catalogue;
 use crate::handover::{self, Handover};
 use crate::identity::{
-    CALLS, DERIVED_ROOT, FIELD_ROOT, NAME, OBJECTIVES, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS,
-    SPAN_SERIES, SPANS, STREAMS, TYPES,
+    CALLS, DERIVED_ROOT, EXEMPLAR_ROOT, FIELD_ROOT, NAME, OBJECTIVES, REASONS, SERIES_BUCKETS,
+    SERIES_QUANTILES, SERIES_ROOT, SERIES_SETS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS,
+    STREAMS, TYPES,
 };
 use crate::kinds::{self, Sources, StartError};
 use crate::logs;
-use crate::metrics::{self, DerivedMetrics, FieldMetrics, labels};
+use crate::metrics::{self, DerivedMetrics, FieldMetrics, SeriesMetrics, labels};
 use crate::reload::{Adjust, Applier, Notes, Reloader, reload};
 use crate::restart::Restart;
 use crate::running::{Running, tables};
@@ -151,7 +153,7 @@ pub struct RunningAgent {
     /// Running as long as this lives.
     _sources: Arc<Mutex<Sources>>,
     /// These end after them.
-    _log_threads: Vec<Worker>,
+    _threads: Vec<Worker>,
 }
 
 impl RunningAgent {
@@ -218,12 +220,19 @@ impl RunningAgent {
             spans.services.name_by(calls?);
             spans.objectives.name_by(objectives?);
         }
-        let log_threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
+        let mut threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
         let handle = server.handle();
+        let wake: Wake = Arc::new(move || handle.wake());
+        let (series, batches) = Series::open(config.series.clone(), domain, state_dir, Arc::clone(&wake))?;
+        let state = &mut server.core().state;
+        state.series.take_from(batches, Arc::clone(series.stats()));
+        state.series_limits = Some(series.clone());
+        threads.push(series.tidy_thread().map_err(OpenError::Thread)?);
         let outlet = Outlet {
             registry,
             out: hand_over,
-            wake: Arc::new(move || handle.wake()),
+            wake,
+            series,
             state_dir: state_dir.map(Path::to_owned),
             restarts: Arc::clone(&server.core().state.restarts),
             kept: trust.kept(),
@@ -265,7 +274,7 @@ impl RunningAgent {
         let handover = trust.handover().cloned();
         let handle = server.handle();
         server.core().state.restart = Some(Restart::new(handover.clone(), clients == Clients::Pmcd, handle));
-        Ok(RunningAgent { server, kernels, handover, _sources: sources, _log_threads: log_threads })
+        Ok(RunningAgent { server, kernels, handover, _sources: sources, _threads: threads })
     }
 
     /// Serves PMAPI clients directly, as [`Server::listen`]; those who wait since the agent before has ended come first.
@@ -420,10 +429,15 @@ pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, acces
         .indom(Indom::of(CALLS, |state: &State| &state.spans.services.instances))
         .indom(Indom::of(OBJECTIVES, |state: &State| &state.spans.objectives.instances))
         .indom(Indom::of(SPAN_SERIES, |state: &State| &state.spans.series.instances))
+        .indom(Indom::of(SERIES_SETS, |state: &State| state.series.instances(SERIES_SETS)))
+        .indom(Indom::of(SERIES_BUCKETS, |state: &State| state.series.instances(SERIES_BUCKETS)))
+        .indom(Indom::of(SERIES_QUANTILES, |state: &State| state.series.instances(SERIES_QUANTILES)))
         .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
         .metrics(metrics::all(access))
         .subtree(FIELD_ROOT, FieldMetrics)
         .subtree(DERIVED_ROOT, DerivedMetrics)
+        .subtree(SERIES_ROOT, SeriesMetrics { is_exemplar: false })
+        .subtree(EXEMPLAR_ROOT, SeriesMetrics { is_exemplar: true })
         .labels(|state, target, labels| labels::add(state, target, labels).map_err(Into::into))
         .label_generation(State::label_generation)
         .on_client_end(State::client_end)

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use jumpseat_source::Reason;
 use jumpseat_source::registry;
+use jumpseat_source::series;
 use pcp_model::{Inst, Pmid};
 
 /// The agent's domain number unless something else is said.
@@ -17,6 +18,10 @@ pub const NAME: &str = "jumpseat";
 pub(crate) const FIELD_ROOT: &str = "jumpseat.field";
 /// The node of the name space with the derived metrics.
 pub(crate) const DERIVED_ROOT: &str = "jumpseat.derived";
+/// The node of the name space with the metrics that others push.
+pub(crate) const SERIES_ROOT: &str = "jumpseat.otel";
+/// The node of the name space with their exemplars.
+pub(crate) const EXEMPLAR_ROOT: &str = "jumpseat.otel_exemplar";
 
 /// Serial of the sources' instance domain.
 pub(crate) const SOURCES: u32 = registry::SOURCE_SERIAL;
@@ -34,6 +39,12 @@ pub(crate) const SPAN_BUCKETS: u32 = 7;
 pub(crate) const REASONS: u32 = 8;
 /// Serial of the instance domain of spans and upper bounds of durations.
 pub(crate) const SPAN_BOUNDS: u32 = 9;
+/// Serial of the instance domain of sets of attributes.
+pub(crate) const SERIES_SETS: u32 = series::SET_SERIAL;
+/// Serial of the instance domain of sets of attributes and upper bounds.
+pub(crate) const SERIES_BUCKETS: u32 = series::BUCKET_SERIAL;
+/// Serial of the instance domain of sets of attributes and quantiles.
+pub(crate) const SERIES_QUANTILES: u32 = series::QUANTILE_SERIAL;
 
 /// Serial of the instance domain of spans with the values of their dimensions, and of the file with their names.
 pub(crate) const SPAN_SERIES: u32 = 15;
@@ -95,6 +106,10 @@ pub(crate) mod label {
     pub(crate) const PID: &str = "pid";
     /// The field that a metric describes.
     pub(crate) const FIELD: &str = "field";
+    /// What a metric that was pushed is called where it comes from.
+    pub(crate) const OTEL_NAME: &str = "otel_name";
+    /// Its unit there.
+    pub(crate) const OTEL_UNIT: &str = "otel_unit";
 }
 
 /// What the metrics of a cluster are about.
@@ -107,9 +122,11 @@ pub(crate) fn about(cluster: u16) -> &'static str {
         4 => "spans",
         7 => "kernel",
         8 => "log",
+        9 => "series",
         10 => "admission",
         12 => "services",
         13 => "objectives",
+        cluster if series::CLUSTERS.contains(&cluster) => "otel",
         cluster if DERIVED_CLUSTERS.contains(&cluster) => "derived",
         // The sixteen clusters of fields; clients may ask for any other as well.
         _ => "fields",
@@ -126,6 +143,9 @@ pub(crate) fn indom_name(serial: u32) -> Option<&'static str> {
         SPANS => Some("per source and span"),
         SPAN_BUCKETS => Some("per source, span and duration"),
         SPAN_BOUNDS => Some("per source, span and upper bound"),
+        SERIES_SETS => Some("per set of attributes"),
+        SERIES_BUCKETS => Some("per set of attributes and upper bound"),
+        SERIES_QUANTILES => Some("per set of attributes and quantile"),
         SPAN_SERIES => Some("per source, span and values of dimensions"),
         CALLS => Some("per calling and called source"),
         OBJECTIVES => Some("per objective"),
@@ -233,7 +253,7 @@ mod tests {
         use label::*;
         let names = [
             AGENT, ABOUT, INDOM_NAME, SOURCE, KIND, ADDRESS, SERVICE, TYPE, SPAN, BELOW, REASON, METRIC,
-            FIELD, LE, CLIENT, PID, OTHER, SERVER, OBJECTIVE,
+            FIELD, LE, CLIENT, PID, OTHER, SERVER, OBJECTIVE, OTEL_NAME, OTEL_UNIT,
         ];
         let kept = [
             "agent",
@@ -255,9 +275,11 @@ mod tests {
             "other",
             "server",
             "objective",
+            "otel_name",
+            "otel_unit",
         ];
         assert_eq!(names, kept);
-        let clusters = [0, 1, 2, 3, 4, 7, 8, 10, 12, 13, 16, 31, 64, 127].map(about);
+        let clusters = [0, 1, 2, 3, 4, 7, 8, 9, 10, 12, 13, 16, 31, 64, 127, 128, 191].map(about);
         let kept = [
             "agent",
             "events",
@@ -266,6 +288,7 @@ mod tests {
             "spans",
             "kernel",
             "log",
+            "series",
             "admission",
             "services",
             "objectives",
@@ -273,9 +296,12 @@ mod tests {
             "fields",
             "derived",
             "derived",
+            "otel",
+            "otel",
         ];
         assert_eq!(clusters, kept);
-        let indoms = [1, 2, 3, 6, 7, 8, 9, 15, 16, 17].map(|serial| indom_name(serial).expect("one of ours"));
+        let indoms = [1, 2, 3, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17]
+            .map(|serial| indom_name(serial).expect("one of ours"));
         let kept = [
             "per source",
             "per source and event type",
@@ -284,6 +310,9 @@ mod tests {
             "per source, span and duration",
             "per source and reason",
             "per source, span and upper bound",
+            "per set of attributes",
+            "per set of attributes and upper bound",
+            "per set of attributes and quantile",
             "per source, span and values of dimensions",
             "per calling and called source",
             "per objective",
@@ -296,6 +325,6 @@ mod tests {
         let items = crate::PMNS.lines().filter_map(|line| line.split_once("JUMPSEAT:")?.1.split_once(':'));
         let clusters: std::collections::BTreeSet<u16> =
             items.filter_map(|(cluster, _)| cluster.parse().ok()).collect();
-        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8, 10, 12, 13].into());
+        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8, 9, 10, 12, 13].into());
     }
 }

@@ -40,11 +40,17 @@ pub enum Reason {
     Body,
     /// A line that the pattern of its file or command does not match.
     Unmatched,
+    /// A number of a data point that cannot be: not finite, a negative count, bounds out of order.
+    Number,
+    /// A data point that comes after a newer one of its series, or twice.
+    Order,
+    /// A data point of a metric or series beyond the limits that has no overflow instance to go into.
+    Limit,
 }
 
 impl Reason {
     /// Every reason, in the order of [`Tallies::rejected`].
-    pub const ALL: [Reason; 13] = [
+    pub const ALL: [Reason; 16] = [
         Reason::Syntax,
         Reason::Encoding,
         Reason::Time,
@@ -58,6 +64,9 @@ impl Reason {
         Reason::Protocol,
         Reason::Body,
         Reason::Unmatched,
+        Reason::Number,
+        Reason::Order,
+        Reason::Limit,
     ];
     /// How many there are.
     pub const COUNT: usize = Reason::ALL.len();
@@ -78,6 +87,9 @@ impl Reason {
             Reason::Protocol => "protocol",
             Reason::Body => "body",
             Reason::Unmatched => "unmatched",
+            Reason::Number => "number",
+            Reason::Order => "order",
+            Reason::Limit => "limit",
         }
     }
 }

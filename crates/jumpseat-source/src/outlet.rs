@@ -10,6 +10,7 @@ use crossbeam_channel::Sender;
 use super::delivery::Delivery;
 use super::lanes::{Lanes, Wake};
 use super::registry::Registry;
+use super::series::Series;
 use pcp_net::{Kept, Restarts};
 
 /// What a source thread needs to hand its records over to the core. Each thread has lanes of its own.
@@ -29,6 +30,8 @@ pub struct Outlet {
     pub kept: Kept,
     /// The core does not take anything yet.
     pub starting: Starting,
+    /// Where numbers of metrics go.
+    pub series: Series,
 }
 
 /// Whether the core is being started: what finds its channel full waits for it then, for longer than for one that is slow. Who

@@ -24,6 +24,8 @@ pub struct IdMap {
     entries: Vec<Entry>,
     max: i32,
     file: Option<Store>,
+    /// Lines of names that were added and are not in the file yet.
+    unsettled: String,
 }
 
 impl IdMap {
@@ -118,6 +120,7 @@ impl IdMap {
             entries: Vec::new(),
             max: MAX_ID,
             file: None,
+            unsettled: String::new(),
         }
     }
 
@@ -162,13 +165,40 @@ impl IdMap {
         if let Some(id) = self.get(name) {
             return Ok(id);
         }
-        let id = match self.entries.last() {
-            Some(last) if last.id >= self.max => return Err(IdsError::Full { max: self.max }),
-            Some(last) => last.id + 1,
-            None => 0,
-        };
+        let id = self.next_id()?;
         self.add(id, name)?;
         Ok(id)
+    }
+
+    /// As [`IdMap::get_or_add`] for who has many names to add: the id must not be given to anybody before [`IdMap::settle`],
+    /// which brings all of them to disk at once.
+    ///
+    /// # Errors
+    /// [`IdsError::Full`], [`IdsError::Name`].
+    pub fn get_or_add_unsettled(&mut self, name: &str) -> Result<i32, IdsError> {
+        if let Some(id) = self.get(name) {
+            return Ok(id);
+        }
+        let id = self.next_id()?;
+        let entry = Entry { id, name: name.into(), key: None, used: now(), retired: false };
+        check_name(&entry.name)?;
+        if self.file.is_some() {
+            push_line(&mut self.unsettled, &entry);
+        }
+        self.insert(entry);
+        Ok(id)
+    }
+
+    /// Brings to disk what [`IdMap::get_or_add_unsettled`] has added: one write and one sync, and none if there is nothing.
+    ///
+    /// # Errors
+    /// [`IdsError::Io`]: none of it is on disk, and the next call tries again.
+    pub fn settle(&mut self) -> Result<(), IdsError> {
+        let Some(store) = self.file.as_mut().filter(|_| !self.unsettled.is_empty()) else { return Ok(()) };
+        let appended = store.append(self.unsettled.as_bytes());
+        appended.map_err(|source| IdsError::Io { path: store.path().to_owned(), source })?;
+        self.unsettled.clear();
+        Ok(())
     }
 
     /// Gives `name` the fixed id `id`. Doing it again is fine.
@@ -293,7 +323,18 @@ impl IdMap {
         for entry in &self.entries {
             push_line(&mut text, entry);
         }
-        store.replace(text.as_bytes())
+        store.replace(text.as_bytes())?;
+        self.unsettled.clear();
+        Ok(())
+    }
+
+    /// The id of the next name.
+    fn next_id(&self) -> Result<i32, IdsError> {
+        match self.entries.last() {
+            Some(last) if last.id >= self.max => Err(IdsError::Full { max: self.max }),
+            Some(last) => Ok(last.id + 1),
+            None => Ok(0),
+        }
     }
 
     fn position(&self, id: i32) -> Result<usize, usize> {
@@ -310,16 +351,11 @@ impl IdMap {
 
     /// Writes a line at the file's end, if there is a file, and what it says can come back.
     fn append(&mut self, entry: &Entry) -> Result<(), IdsError> {
-        let name = &*entry.name;
-        if name.is_empty()
-            || name.contains(['\n', '\r', '\0'])
-            || split_key(name).0.is_some()
-            || looks_retired(name)
-        {
-            return Err(IdsError::Name(name.to_owned()));
-        }
+        check_name(&entry.name)?;
+        // Ids are in the file in the order in which they were given out.
+        self.settle()?;
         if let Some(store) = &mut self.file {
-            let mut line = String::with_capacity(name.len() + 24);
+            let mut line = String::with_capacity(entry.name.len() + 24);
             push_line(&mut line, entry);
             // An identifier that was handed out is in archives by the time that the power fails.
             let appended = store.append(line.as_bytes());
@@ -395,6 +431,15 @@ impl IdMap {
     }
 }
 
+/// Refuses what would not come back from a line of the file.
+fn check_name(name: &str) -> Result<(), IdsError> {
+    let is_bad = name.is_empty()
+        || name.contains(['\n', '\r', '\0'])
+        || split_key(name).0.is_some()
+        || looks_retired(name);
+    if is_bad { Err(IdsError::Name(name.to_owned())) } else { Ok(()) }
+}
+
 /// Whether a name is another one with more text behind a blank.
 fn is_more(old: &str, name: &str) -> bool {
     name.strip_prefix(old).is_some_and(|more| more.len() > 1 && more.starts_with(' '))
@@ -443,6 +488,27 @@ mod tests {
     fn load(text: &[u8]) -> Result<IdMap, IdsError> {
         let mut map = IdMap::in_memory();
         map.parse(Path::new("250.3"), text).map(|()| map)
+    }
+
+    #[test]
+    fn many_names_are_on_file_once_they_are_settled() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("250.3");
+        let mut map = IdMap::load(Some(&path), 5).unwrap();
+        assert_eq!(map.get_or_add_unsettled("alpha").unwrap(), 0);
+        assert_eq!(map.get_or_add_unsettled("beta").unwrap(), 1);
+        assert_eq!(map.get_or_add_unsettled("alpha").unwrap(), 0);
+        assert!(matches!(map.get_or_add_unsettled("a\nb"), Err(IdsError::Name(_))));
+        assert_eq!(IdMap::peek(&path, 5).unwrap().len(), 0);
+        map.settle().unwrap();
+        map.settle().unwrap();
+        assert_eq!(IdMap::peek(&path, 5).unwrap().iter().collect::<Vec<_>>(), [(0, "alpha"), (1, "beta")]);
+        // One that is added at once comes behind those that wait.
+        map.get_or_add_unsettled("gamma").unwrap();
+        map.get_or_add("delta").unwrap();
+        drop(map);
+        let again = IdMap::load(Some(&path), 5).unwrap();
+        assert_eq!((again.get("gamma"), again.get("delta")), (Some(2), Some(3)));
     }
 
     #[test]

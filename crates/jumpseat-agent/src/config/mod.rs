@@ -25,6 +25,7 @@ use jumpseat_source::SocketConfig;
 use jumpseat_source::follow::{CommandConfig, FileConfig, JournalConfig};
 use jumpseat_source::otlp::OtlpConfig;
 use jumpseat_source::rules::SourceRule;
+use jumpseat_source::series::SeriesConfig;
 use jumpseat_source::setting::InvalidKey;
 use jumpseat_source::tracefs::KernelConfig;
 use pcp_net::Who;
@@ -82,6 +83,8 @@ pub struct Config {
     pub socket: Vec<SocketConfig>,
     /// OpenTelemetry's protocol.
     pub otlp: OtlpConfig,
+    /// Limits of metrics that others push.
+    pub series: SeriesConfig,
     /// Limits of the span metrics.
     pub spans: SpansConfig,
     /// By what spans are told apart besides their names.

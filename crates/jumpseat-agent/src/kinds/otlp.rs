@@ -75,6 +75,7 @@ impl SourceKind for Otlp {
             of("handshakes_failed", Units::COUNT, |stats| &stats.handshakes_failed).counter(),
             of("unauthenticated", Units::COUNT, |stats| &stats.unauthenticated).counter(),
             of("over_limit", Units::COUNT, |stats| &stats.over_limit).counter(),
+            of("points_refused", Units::COUNT, |stats| &stats.points_refused).counter(),
             of("busy", Units::COUNT, |stats| &stats.busy).counter(),
             of("slow", Units::COUNT, |stats| &stats.slow).counter(),
             of("bytes", Units::BYTE, |stats| &stats.bytes).counter(),

@@ -3,9 +3,10 @@
 use pcp_model::Inst;
 use pcp_pmda::{LabelError, LabelList, LabelSubject};
 
+use super::series;
 use crate::identity::{
-    CALLS, NAME, OBJECTIVES, REASONS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES,
-    about, indom_name, label, reason_of,
+    CALLS, NAME, OBJECTIVES, REASONS, SERIES_BUCKETS, SERIES_QUANTILES, SERIES_SETS, SOURCES, SPAN_BOUNDS,
+    SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES, about, indom_name, label, reason_of,
 };
 use crate::state::State;
 use crate::state::source::Source;
@@ -92,6 +93,9 @@ fn of_instance(
                 labels.add(label::CLIENT, client)?;
                 pid.map_or(Ok(()), |pid| labels.add(label::PID, pid))
             })
+        }
+        SERIES_SETS | SERIES_BUCKETS | SERIES_QUANTILES => {
+            Ok(series::instance_labels(state, serial, inst, labels)?)
         }
         _ => return None,
     })

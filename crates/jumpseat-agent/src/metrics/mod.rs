@@ -11,6 +11,7 @@ mod objective;
 mod own;
 mod position;
 mod refusal;
+mod series;
 mod service;
 mod source;
 mod source_control;
@@ -23,6 +24,7 @@ use crate::state::State;
 
 pub(crate) use derived::DerivedMetrics;
 pub(crate) use field::FieldMetrics;
+pub(crate) use series::SeriesMetrics;
 
 /// All metrics with a fixed name. `access`: who may change the control metrics.
 pub(crate) fn all(access: &Access) -> Vec<Metric<State>> {
@@ -38,6 +40,7 @@ pub(crate) fn all(access: &Access) -> Vec<Metric<State>> {
     metrics.extend(service::metrics());
     metrics.extend(objective::metrics());
     metrics.extend(own::metrics());
+    metrics.extend(series::metrics());
     metrics.extend(kinds::ALL.iter().flat_map(|kind| kind.metrics()));
     metrics
 }

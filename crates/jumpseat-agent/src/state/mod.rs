@@ -12,6 +12,7 @@ mod event_types;
 pub(crate) mod fields;
 mod pmcd;
 mod refusals;
+pub(crate) mod series;
 mod shares;
 pub(crate) mod source;
 mod sources;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jumpseat_source::rules::SourceRule;
-use jumpseat_source::{Begun, Definition, Delivery, Inlet, Registry, Rules, ledger};
+use jumpseat_source::{Begun, Definition, Delivery, Inlet, Registry, Rules, Series, ledger};
 use pcp_ids::IdsError;
 use pcp_model::Inst;
 use pcp_net::{Limiter, Restarts};
@@ -40,6 +41,7 @@ use contexts::Contexts;
 use event_types::EventTypes;
 use fields::Fields;
 use refusals::Refusals;
+use series::SeriesValues;
 use source::Source;
 use sources::Sources;
 use spans::Spans;
@@ -75,6 +77,10 @@ pub struct State {
     pub(crate) streams: Streams,
     /// What of them outlives the agent.
     pub(crate) contexts: Contexts,
+    /// Metrics that others push.
+    pub(crate) series: SeriesValues,
+    /// Where their limits are put into effect, once there are receivers.
+    pub(crate) series_limits: Option<Series>,
     /// Metrics computed from others.
     pub(crate) derived: Derived,
     /// How often records were asked for by somebody who may not read them.
@@ -138,6 +144,8 @@ impl State {
             records_gone: 0,
             streams: Streams::default(),
             contexts: Contexts::default(),
+            series: SeriesValues::default(),
+            series_limits: None,
             derived: Derived::open(config.derived.clone(), dir, domain)?,
             reads_refused: 0,
             first_served: 0,
@@ -182,7 +190,8 @@ impl State {
             }
         }
         self.spans.take_names();
-        false
+        let turn = &self.turn;
+        self.series.drain(|| turn.is_over())
     }
 
     /// Takes nothing more of the source threads, which lose nothing to it: what is in the log is the next agent's.
@@ -209,6 +218,9 @@ impl State {
             source.named = self.registry.is_named(&source.name);
         }
         self.share_budget();
+        if let Some(series) = &self.series_limits {
+            series.configure(config.series);
+        }
     }
 
     /// Puts what clients have stored for a source into effect, on top of what the configuration says.
@@ -242,7 +254,11 @@ impl State {
     pub(crate) fn label_generation(&self) -> u64 {
         // What has gone counts for more than what there is less now: no generation comes again.
         let named = self.sources.label_generation() + self.types.label_generation();
-        named + self.spans.label_generation() + 2 * self.instances_gone + self.streams.label_generation()
+        named
+            + self.spans.label_generation()
+            + 2 * self.instances_gone
+            + self.streams.label_generation()
+            + self.series.label_generation()
     }
 
     /// Takes in a name that the registry has announced.

@@ -10,7 +10,6 @@ use serde_json::json;
 use super::decode::{Outcome, Signal};
 use super::http::Format;
 use super::json::varint;
-use super::metrics;
 use super::reply::Reply;
 
 /// How long a client that came at a bad time is asked to wait, in seconds.
@@ -45,7 +44,7 @@ impl Code {
     }
 }
 
-/// The message of an `ExportTraceServiceResponse` or `ExportLogsServiceResponse`: empty if all was taken in.
+/// The message of an `ExportTraceServiceResponse` and its like for logs and metrics: empty if all was taken in.
 pub(super) fn success(signal: Signal, format: Format, outcome: &Outcome) -> Vec<u8> {
     let refused = refused(outcome);
     match (format, explanation(signal, outcome)) {
@@ -178,9 +177,6 @@ fn refused(outcome: &Outcome) -> u64 {
 }
 
 fn explanation(signal: Signal, outcome: &Outcome) -> Option<String> {
-    if signal == Signal::Metrics {
-        return Some(metrics::REFUSED.to_owned());
-    }
     let what = word(signal);
     let mut text = String::new();
     if let Some(first) = first(outcome) {
@@ -190,6 +186,11 @@ fn explanation(signal: Signal, outcome: &Outcome) -> Option<String> {
     if outcome.lost > 0 {
         let and = if text.is_empty() { "" } else { "; " };
         text += &format!("{and}{} records lost because the agent is behind", outcome.lost);
+    }
+    if outcome.overflowed > 0 {
+        let and = if text.is_empty() { "" } else { "; " };
+        let words = "data points went into overflow instances: more series than [series] allows";
+        text += &format!("{and}{} {words}", outcome.overflowed);
     }
     (!text.is_empty()).then_some(text)
 }

@@ -1,4 +1,4 @@
-//! A whole request: its resources, their scopes, and the spans or log records in them.
+//! A whole request: its resources, their scopes, and the spans or log records in them; of metrics, `points` reads all.
 //!
 //! **Cost:** two passes over what surrounds the spans (a resource may stand behind its spans), one over the spans
 //! themselves; no allocation once warm.
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::json::LeftOut;
 use super::log;
-use super::metrics;
+use super::points::Points;
 use super::record::{ScopeContext, Workspace};
 use super::resource::{Resources, Sender};
 use super::span;
@@ -18,6 +18,7 @@ use crate::event::Refusal;
 use crate::guard::tokens::Pass;
 use crate::lanes::{Arrival, LaneId, Lanes};
 use crate::registry::SourceRefused;
+use crate::series::Series;
 
 /// What a request has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,17 +27,21 @@ pub enum Signal {
     Traces,
     /// Log records: an `ExportLogsServiceRequest`. Both are alike down to the spans and log records.
     Logs,
-    /// Data points: an `ExportMetricsServiceRequest`. They are counted, and refused.
+    /// Data points: an `ExportMetricsServiceRequest`.
     Metrics,
 }
 
 /// What became of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Spans or log records taken in.
+    /// Spans, log records or data points taken in.
     pub accepted: u64,
-    /// Spans or log records refused.
+    /// Spans, log records or data points refused.
     pub rejected: u64,
+    /// Of the data points taken in, those that went into overflow instances.
+    pub overflowed: u64,
+    /// Nothing was taken in, as the core or the disk is behind: it may be sent again.
+    pub is_busy: bool,
     /// Why the first was refused.
     pub first: Option<Refusal>,
     /// Those of the refused that could not be read from JSON.
@@ -54,6 +59,7 @@ pub struct Decoder {
     resources: Resources,
     workspace: Workspace,
     spans: span::Scratch,
+    points: Points,
 }
 
 /// A request on its way.
@@ -81,8 +87,14 @@ impl Decoder {
             resources: Resources::new(&mut lanes, source, by_instance, address)?,
             workspace: Workspace::new(&mut lanes, limits),
             spans: span::Scratch::default(),
+            points: Points::default(),
             lanes,
         })
+    }
+
+    /// Has metrics go there; else they go nowhere.
+    pub fn set_series(&mut self, series: Series) {
+        self.points.series = series;
     }
 
     /// The source of what cannot be attributed to a sender.
@@ -119,13 +131,19 @@ impl Decoder {
         let request = ExportRequest { arrival, signal, body };
         let mut outcome = Outcome::default();
         if signal == Signal::Metrics {
-            match metrics::count(body) {
-                Ok(points) => outcome.rejected = points,
-                Err(refusal) => {
-                    self.lanes.reject(self.resources.default, refusal.reason);
+            let Decoder { points, lanes, resources, .. } = self;
+            // What is refused is counted at the default source: who sends metrics only needs no source of records.
+            lanes.bytes(resources.default, body.len());
+            let reject = |reason| lanes.reject(resources.default, reason);
+            match points.take(arrival, body, &mut outcome, reject) {
+                Some(Ok(())) => {}
+                Some(Err(refusal)) => {
+                    lanes.reject(resources.default, refusal.reason);
                     outcome.broken = Some(refusal);
                 }
+                None => outcome.is_busy = true,
             }
+            lanes.flush();
             return outcome;
         }
         // The count goes on over requests of a connection.

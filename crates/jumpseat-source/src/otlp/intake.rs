@@ -1,7 +1,6 @@
 //! What both listeners do with a complete request: decompress, decode, and say what became of it.
 
-use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,7 +11,6 @@ use super::decode::{Decoder, Outcome, Signal};
 use super::http::Format;
 use super::inflate::{Encoding, inflate};
 use super::json::{self, LeftOut};
-use super::metrics;
 use super::stats::OtlpStats;
 use crate::delivery::Reason;
 use crate::event::Refusal;
@@ -24,8 +22,6 @@ use pcp_net::{Identity, Limiter};
 
 /// Buffers are given back when they were larger than this.
 const KEEP: usize = 1 << 20;
-/// Hosts that are remembered as those that were told something.
-const MAX_TOLD: usize = 1024;
 /// How soon to look again whether there is room in the core's channel.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -76,8 +72,6 @@ pub(super) struct Intake {
     patience: Duration,
     buffers: Buffers,
     report: Limiter,
-    /// Hosts that have sent metrics, which is told once.
-    told: HashSet<IpAddr>,
 }
 
 /// Memory for the forms of a body, used again for the next one.
@@ -100,14 +94,15 @@ impl Intake {
     ) -> Result<Intake, SourceRefused> {
         let patience = Duration::from_millis(config.patience_ms);
         let lanes = outlet.lanes(patience);
+        let mut decoder = Decoder::new(lanes, &config.source, config.by_instance, address, config.limits())?;
+        decoder.set_series(outlet.series.clone());
         Ok(Intake {
-            decoder: Decoder::new(lanes, &config.source, config.by_instance, address, config.limits())?,
+            decoder,
             stats: Arc::clone(stats),
             max_decompressed: config.max_decompressed,
             patience,
             buffers: Buffers::default(),
             report: Limiter::new(5, Duration::from_secs(10)),
-            told: HashSet::new(),
         })
     }
 
@@ -171,6 +166,9 @@ impl Intake {
         self.decoder.lanes.set_sender(Taker::Host(peer.ip()), sender);
         self.decoder.set_pass(pass);
         let mut outcome = self.decoder.request(arrival, signal, body);
+        if outcome.is_busy {
+            return Err(self.busy("the agent is behind with metrics"));
+        }
         self.decoder.leave_out(&mut outcome, left_out);
         if let (Some(refusal), Some(message)) = (&outcome.broken, answer::broken(signal, &outcome)) {
             self.stats.refused.fetch_add(1, Ordering::Relaxed);
@@ -178,23 +176,14 @@ impl Intake {
             return Err(Refused::new(Code::InvalidArgument, message));
         }
         if signal == Signal::Metrics {
-            self.refuse_metrics(peer, outcome.rejected);
-        } else if let Some(first) = answer::first(&outcome) {
+            self.stats.data_points.fetch_add(outcome.accepted + outcome.rejected, Ordering::Relaxed);
+            self.stats.points_refused.fetch_add(outcome.rejected, Ordering::Relaxed);
+        }
+        if let Some(first) = answer::first(&outcome) {
             let reason = outcome.first.as_ref().map_or(Reason::Syntax, |refusal| refusal.reason);
             self.warn(peer, reason, &format!("{first}; {} refused in this request", outcome.rejected));
         }
         Ok(outcome)
-    }
-
-    /// Counts data points, and says that they are refused, once for each sender.
-    fn refuse_metrics(&mut self, peer: SocketAddr, points: u64) {
-        self.stats.data_points.fetch_add(points, Ordering::Relaxed);
-        if self.told.len() == MAX_TOLD {
-            self.told.clear();
-        }
-        if self.told.insert(peer.ip()) {
-            tracing::warn!(peer = %peer.ip(), "OTLP: {}", metrics::REFUSED);
-        }
     }
 
     fn not_inflated(&mut self, peer: SocketAddr, sent: usize, refusal: Refusal) -> Refused {

@@ -104,15 +104,21 @@ enum Kind {
     Varint,
     Bool,
     Fixed64,
+    SFixed64,
     Fixed32,
+    Zigzag,
     Double,
+    /// A list of numbers.
+    Each(&'static Kind),
     One(&'static Message),
     Many(&'static Message),
     /// Spans or log records, which stand or fall each on its own.
     Items(&'static Message),
 }
 
-use Kind::{Base64, Bool, Double, Fixed32, Fixed64, Hex, Items, Many, One, Text, Varint};
+use Kind::{
+    Base64, Bool, Double, Each, Fixed32, Fixed64, Hex, Items, Many, One, SFixed64, Text, Varint, Zigzag,
+};
 
 static TRACES: Message = Message(&[("resourceSpans", Field(1, Many(&RESOURCE_SPANS)))]);
 static RESOURCE_SPANS: Message =
@@ -123,21 +129,92 @@ static RESOURCE_LOGS: Message =
     Message(&[("resource", Field(1, One(&RESOURCE))), ("scopeLogs", Field(2, Many(&SCOPE_LOGS)))]);
 static SCOPE_LOGS: Message =
     Message(&[("scope", Field(1, One(&SCOPE))), ("logRecords", Field(2, Items(&LOG_RECORD)))]);
-/// Down to data points, of which nothing is read: they are only counted.
 static METRICS: Message = Message(&[("resourceMetrics", Field(1, Many(&RESOURCE_METRICS)))]);
-static RESOURCE_METRICS: Message = Message(&[("scopeMetrics", Field(2, Many(&SCOPE_METRICS)))]);
-static SCOPE_METRICS: Message = Message(&[("metrics", Field(2, Many(&METRIC)))]);
+static RESOURCE_METRICS: Message =
+    Message(&[("resource", Field(1, One(&RESOURCE))), ("scopeMetrics", Field(2, Many(&SCOPE_METRICS)))]);
+static SCOPE_METRICS: Message =
+    Message(&[("scope", Field(1, One(&SCOPE))), ("metrics", Field(2, Many(&METRIC)))]);
 static METRIC: Message = Message(&[
-    ("gauge", Field(5, One(&METRIC_DATA))),
-    ("sum", Field(7, One(&METRIC_DATA))),
-    ("histogram", Field(9, One(&METRIC_DATA))),
-    ("exponentialHistogram", Field(10, One(&METRIC_DATA))),
-    ("summary", Field(11, One(&METRIC_DATA))),
+    ("name", Field(1, Text)),
+    ("description", Field(2, Text)),
+    ("unit", Field(3, Text)),
+    ("gauge", Field(5, One(&NUMBERS))),
+    ("sum", Field(7, One(&NUMBERS))),
+    ("histogram", Field(9, One(&HISTOGRAM))),
+    ("exponentialHistogram", Field(10, One(&EXPONENTIAL))),
+    ("summary", Field(11, One(&SUMMARY))),
 ]);
-static METRIC_DATA: Message = Message(&[("dataPoints", Field(1, Many(&DATA_POINT)))]);
-static DATA_POINT: Message = Message(&[]);
+static NUMBERS: Message = Message(&[
+    ("dataPoints", Field(1, Items(&NUMBER_POINT))),
+    ("aggregationTemporality", Field(2, Varint)),
+    ("isMonotonic", Field(3, Bool)),
+]);
+static HISTOGRAM: Message = Message(&[
+    ("dataPoints", Field(1, Items(&HISTOGRAM_POINT))),
+    ("aggregationTemporality", Field(2, Varint)),
+]);
+static EXPONENTIAL: Message = Message(&[
+    ("dataPoints", Field(1, Items(&EXPONENTIAL_POINT))),
+    ("aggregationTemporality", Field(2, Varint)),
+]);
+static SUMMARY: Message = Message(&[("dataPoints", Field(1, Items(&SUMMARY_POINT)))]);
+static NUMBER_POINT: Message = Message(&[
+    ("startTimeUnixNano", Field(2, Fixed64)),
+    ("timeUnixNano", Field(3, Fixed64)),
+    ("asDouble", Field(4, Double)),
+    ("exemplars", Field(5, Many(&EXEMPLAR))),
+    ("asInt", Field(6, SFixed64)),
+    ("attributes", Field(7, Many(&KEY_VALUE))),
+    ("flags", Field(8, Varint)),
+]);
+static HISTOGRAM_POINT: Message = Message(&[
+    ("startTimeUnixNano", Field(2, Fixed64)),
+    ("timeUnixNano", Field(3, Fixed64)),
+    ("count", Field(4, Fixed64)),
+    ("sum", Field(5, Double)),
+    ("bucketCounts", Field(6, Each(&Fixed64))),
+    ("explicitBounds", Field(7, Each(&Double))),
+    ("exemplars", Field(8, Many(&EXEMPLAR))),
+    ("attributes", Field(9, Many(&KEY_VALUE))),
+    ("flags", Field(10, Varint)),
+    ("min", Field(11, Double)),
+    ("max", Field(12, Double)),
+]);
+static EXPONENTIAL_POINT: Message = Message(&[
+    ("attributes", Field(1, Many(&KEY_VALUE))),
+    ("startTimeUnixNano", Field(2, Fixed64)),
+    ("timeUnixNano", Field(3, Fixed64)),
+    ("count", Field(4, Fixed64)),
+    ("sum", Field(5, Double)),
+    ("scale", Field(6, Zigzag)),
+    ("zeroCount", Field(7, Fixed64)),
+    ("positive", Field(8, One(&BUCKETS))),
+    ("negative", Field(9, One(&BUCKETS))),
+    ("flags", Field(10, Varint)),
+    ("exemplars", Field(11, Many(&EXEMPLAR))),
+    ("min", Field(12, Double)),
+    ("max", Field(13, Double)),
+]);
+static BUCKETS: Message = Message(&[("offset", Field(1, Zigzag)), ("bucketCounts", Field(2, Each(&Varint)))]);
+static SUMMARY_POINT: Message = Message(&[
+    ("startTimeUnixNano", Field(2, Fixed64)),
+    ("timeUnixNano", Field(3, Fixed64)),
+    ("count", Field(4, Fixed64)),
+    ("sum", Field(5, Double)),
+    ("quantileValues", Field(6, Many(&QUANTILE))),
+    ("attributes", Field(7, Many(&KEY_VALUE))),
+    ("flags", Field(8, Varint)),
+]);
+static QUANTILE: Message = Message(&[("quantile", Field(1, Double)), ("value", Field(2, Double))]);
+static EXEMPLAR: Message = Message(&[
+    ("timeUnixNano", Field(2, Fixed64)),
+    ("asDouble", Field(3, Double)),
+    ("spanId", Field(4, Hex)),
+    ("traceId", Field(5, Hex)),
+    ("asInt", Field(6, SFixed64)),
+]);
 static RESOURCE: Message = Message(&[("attributes", Field(1, Many(&KEY_VALUE)))]);
-static SCOPE: Message = Message(&[("name", Field(1, Text))]);
+static SCOPE: Message = Message(&[("name", Field(1, Text)), ("version", Field(2, Text))]);
 static KEY_VALUE: Message = Message(&[("key", Field(1, Text)), ("value", Field(2, One(&ANY_VALUE)))]);
 static ANY_VALUE: Message = Message(&[
     ("stringValue", Field(1, Text)),
@@ -287,7 +364,12 @@ impl Value<'_, '_> {
                 self.tag(0);
                 varint(self.out.bytes, number);
             }
-            Fixed64 => {
+            Zigzag => {
+                self.tag(0);
+                let number = number as i64;
+                varint(self.out.bytes, (number << 1 ^ number >> 63) as u64);
+            }
+            Fixed64 | SFixed64 => {
                 self.tag(1);
                 self.out.bytes.extend_from_slice(&number.to_le_bytes());
             }
@@ -311,11 +393,12 @@ impl Value<'_, '_> {
             Text => "text",
             Hex => "an id in hexadecimal digits",
             Base64 => "bytes in base64",
-            Varint | Fixed64 | Fixed32 => "an integer, as a number or as text",
+            Varint | Fixed64 | SFixed64 | Fixed32 | Zigzag => "an integer, as a number or as text",
             Bool => "true or false",
             Double => "a number",
             One(_) => "an object",
             Many(_) | Items(_) => "a list of objects",
+            Each(_) => "a list of numbers",
         };
         Misfit(format!("{what}, expected {expected}"))
     }
@@ -379,8 +462,8 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
                 self.double(number as f64);
                 true
             }
-            // The only field type that has signed numbers.
-            Varint => self.integer(number as u64),
+            // The field types that have signed numbers.
+            Varint | SFixed64 | Zigzag => self.integer(number as u64),
             _ => false,
         };
         Ok(self.fit(fits, number))
@@ -403,7 +486,7 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
             Hex => unhex(text).map(|bytes| self.bytes(&bytes)).is_some(),
             Base64 => STANDARD.decode(text).map(|bytes| self.bytes(&bytes)).is_ok(),
             Double => text.parse().map(|number| self.double(number)).is_ok(),
-            Varint | Fixed64 | Fixed32 => {
+            Varint | Fixed64 | SFixed64 | Fixed32 | Zigzag => {
                 // 64-bit integers are text in protobuf's JSON, as numbers there have 53 bits.
                 let unsigned = text.parse::<u64>();
                 let number = unsigned.or_else(|_| text.parse::<i64>().map(|number| number as u64));
@@ -423,6 +506,15 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Fit, A::Error> {
+        if let Each(kind) = self.field.1 {
+            let field = Field(self.field.0, *kind);
+            let mut all = Ok(());
+            // One field for each number, which protobuf takes as well as all in one.
+            while let Some(fit) = list.next_element_seed(Value { field, out: &mut *self.out })? {
+                all = all.and(fit);
+            }
+            return Ok(all);
+        }
         let (Many(message) | Items(message)) = self.field.1 else {
             while list.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(Err(self.misfit(&"a list")));

@@ -21,8 +21,10 @@ pub struct OtlpStats {
     pub unauthenticated: AtomicU64,
     /// Requests refused so far because those before them with the same token were as many, or as large, as it allows.
     pub over_limit: AtomicU64,
-    /// Data points of metrics so far, which are refused.
+    /// Data points of metrics so far, those refused included.
     pub data_points: AtomicU64,
+    /// Of these, the ones refused so far.
+    pub points_refused: AtomicU64,
     /// Requests that clients were told to send again later, so far.
     pub busy: AtomicU64,
     /// Connections dropped so far because the client was too slow.

@@ -50,6 +50,7 @@ impl Server {
         let (out, deliveries) = bounded(1000);
         let wake = Arc::new(|| ());
         let outlet = Outlet {
+            series: Default::default(),
             registry,
             out,
             wake,

@@ -13,6 +13,7 @@ mod multiline;
 mod otlp_alloc;
 mod otlp_grpc;
 mod otlp_http;
+mod otlp_metrics;
 mod otlp_properties;
 mod otlp_records;
 mod otlp_support;

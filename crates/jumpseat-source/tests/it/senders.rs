@@ -46,6 +46,7 @@ impl Server {
             let _ = wake.try_send(());
         });
         let outlet = Outlet {
+            series: Default::default(),
             registry: Arc::clone(&registry),
             out,
             wake,

@@ -40,6 +40,7 @@ impl Server {
             let _ = wake.try_send(());
         });
         let outlet = Outlet {
+            series: Default::default(),
             registry,
             out,
             wake,
@@ -274,6 +275,7 @@ fn stopping_removes_the_socket_and_a_second_one_is_refused() {
         SocketSource::start(
             config,
             &Outlet {
+                series: Default::default(),
                 registry,
                 out,
                 wake,

@@ -1,0 +1,122 @@
+//! `jumpseat.otel.*` and `jumpseat.otel_exemplar.*`: metrics that others push; `jumpseat.self.series.*`: what is told of them all.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jumpseat_source::series::SeriesStats;
+use pcp_model::{Desc, InDom, Inst, PmError, Pmid, Units, Value, ValueType};
+use pcp_pmda::{Call, LabelList, Metric, SetWriter, Subtree, TextLevel};
+
+use crate::identity::label;
+use crate::state::State;
+
+/// The dynamic subtree over [`State::series`]: of values, or of exemplars.
+pub(crate) struct SeriesMetrics {
+    pub(crate) is_exemplar: bool,
+}
+
+impl Subtree<State> for SeriesMetrics {
+    fn generation(&self, state: &State) -> u64 {
+        state.series.generation()
+    }
+
+    fn names(&self, state: &State, name: &mut dyn FnMut(&str, Pmid)) {
+        for metric in state.series.metrics().filter(|metric| metric.meaning.is_exemplar == self.is_exemplar) {
+            name(&metric.meaning.name, metric.meaning.pmid);
+        }
+    }
+
+    fn desc(&self, state: &State, pmid: Pmid) -> Option<Desc> {
+        let meaning = &state.series.metric(pmid)?.meaning;
+        Some(Desc {
+            pmid,
+            value_type: meaning.value_type,
+            indom: InDom::new(0, meaning.serial),
+            semantics: meaning.semantics,
+            units: meaning.units,
+        })
+    }
+
+    fn fetch(&self, state: &mut State, call: &Call<'_>, values: &mut SetWriter<'_>) -> Result<(), PmError> {
+        let metric = state.series.metric(call.pmid).ok_or(PmError::PMID)?;
+        if metric.meaning.is_exemplar {
+            for (inst, text) in state.series.texts(metric) {
+                if values.wants(inst) {
+                    values.string(inst, text.as_bytes())?;
+                }
+            }
+            return Ok(());
+        }
+        let value_type = metric.meaning.value_type;
+        for (inst, bits) in state.series.values(metric) {
+            if values.wants(inst) {
+                values.value(inst, &number(bits, value_type))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&self, state: &State, pmid: Pmid, level: TextLevel) -> Option<String> {
+        let meaning = &state.series.metric(pmid)?.meaning;
+        let first = meaning.help.lines().next().filter(|line| !line.is_empty()).unwrap_or(&meaning.original);
+        Some(match level {
+            TextLevel::OneLine if meaning.is_exemplar => format!("exemplars of {}", meaning.original),
+            TextLevel::OneLine => first.to_owned(),
+            TextLevel::Help => {
+                let unit = if meaning.unit.is_empty() { "none" } else { &meaning.unit };
+                format!("{}\n\nPushed as \"{}\", in the unit \"{unit}\".", meaning.help, meaning.original)
+            }
+        })
+    }
+
+    fn labels(&self, state: &State, pmid: Pmid, labels: &mut LabelList) -> Result<(), PmError> {
+        let Some(metric) = state.series.metric(pmid) else { return Ok(()) };
+        labels.add_optional(label::OTEL_NAME, metric.meaning.original.as_str())?;
+        if !metric.meaning.unit.is_empty() {
+            labels.add_optional(label::OTEL_UNIT, metric.meaning.unit.as_str())?;
+        }
+        Ok(())
+    }
+}
+
+fn number(bits: u64, value_type: ValueType) -> Value {
+    match value_type {
+        ValueType::U64 => Value::U64(bits),
+        ValueType::I64 => Value::I64(bits as i64),
+        _ => Value::Double(f64::from_bits(bits)),
+    }
+}
+
+/// Adds the labels of an instance; `None` for one that is not there.
+pub(super) fn instance_labels(state: &State, serial: u32, inst: Inst, labels: &mut LabelList) -> Option<()> {
+    use jumpseat_source::series::LabelText;
+    for (name, value) in state.series.labels(serial, inst)?.iter() {
+        // What is too much is dropped without an error: the name of the instance has it.
+        let _ = match value {
+            LabelText::Text(text) => labels.add(name, &**text),
+            LabelText::Int(number) => labels.add(name, *number),
+            LabelText::Bool(bit) => labels.add(name, *bit),
+            LabelText::Double(number) => labels.add(name, *number),
+        };
+    }
+    Some(())
+}
+
+pub(super) fn metrics() -> Vec<Metric<State>> {
+    let of = |name: &str, units, counter: fn(&SeriesStats) -> &AtomicU64| {
+        Metric::new(format!("jumpseat.self.series.{name}"), ValueType::U64)
+            .units(units)
+            .value(move |state: &mut State| counter(&state.series.stats).load(Ordering::Relaxed))
+    };
+    vec![
+        of("metrics", Units::COUNT, |stats| &stats.metrics),
+        of("count", Units::COUNT, |stats| &stats.series),
+        of("memory", Units::BYTE, |stats| &stats.memory),
+        of("points", Units::COUNT, |stats| &stats.points).counter(),
+        of("overflowed", Units::COUNT, |stats| &stats.overflowed).counter(),
+        of("forgotten", Units::COUNT, |stats| &stats.forgotten).counter(),
+        of("busy", Units::COUNT, |stats| &stats.busy).counter(),
+        Metric::new("jumpseat.self.series.waiting", ValueType::U32)
+            .units(Units::COUNT)
+            .value(|state: &mut State| state.series.waiting() as u32),
+    ]
+}

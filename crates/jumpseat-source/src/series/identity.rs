@@ -1,0 +1,189 @@
+//! The files with the ids of metrics and instances.
+//!
+//! ```text
+//! DOMAIN.10    ID TIME NAME TYPE SEMANTICS SERIAL UNITS UNIT     a metric: all that must never change
+//! DOMAIN.11..  ID TIME NAME                                      an instance
+//! ```
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use pcp_ids::{IdMap, IdsError, MAX_ID};
+use pcp_model::{InDom, Inst, Pmid, Semantics, Units, ValueType};
+use rustc_hash::FxHashMap;
+
+use super::{BUCKET_SERIAL, CLUSTERS, NAME_SERIAL, QUANTILE_SERIAL, SET_SERIAL, name};
+
+/// Items of a cluster, as a PMID has room for.
+const ITEMS: i32 = 1024;
+/// Metrics of one name that differ in what a PMID stands for.
+const MOST_OF_A_NAME: u8 = 9;
+
+/// The ids of metrics.
+pub(super) struct MetricIds {
+    ids: IdMap,
+    /// All names ever given, exemplars' apart.
+    names: [BTreeSet<String>; 2],
+}
+
+/// What a PMID stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form<'a> {
+    pub value_type: ValueType,
+    pub semantics: Semantics,
+    pub serial: u32,
+    pub units: Units,
+    pub unit: &'a str,
+    pub is_exemplar: bool,
+}
+
+impl MetricIds {
+    pub(super) fn open(dir: Option<&Path>, domain: u16) -> Result<MetricIds, IdsError> {
+        let max = ITEMS * CLUSTERS.len() as i32 - 1;
+        let ids = IdMap::load(path(dir, domain, NAME_SERIAL).as_deref(), max)?;
+        let mut names = [BTreeSet::new(), BTreeSet::new()];
+        for (_, text) in ids.iter() {
+            let name = text.split(' ').next().unwrap_or_default();
+            match name.strip_prefix('!') {
+                Some(name) => names[1].insert(name.to_owned()),
+                None => names[0].insert(name.to_owned()),
+            };
+        }
+        Ok(MetricIds { ids, names })
+    }
+
+    /// The PMID, without a domain, and the name below the root of the metric that is mapped to `name` and has this form; a new one
+    /// if there is none.
+    pub(super) fn get(&mut self, mapped: &str, form: Form<'_>) -> Result<(Pmid, String), IdsError> {
+        let mut full = Err(IdsError::Full { max: self.ids.max() });
+        for n in 1..=MOST_OF_A_NAME {
+            let name = if n == 1 { mapped.to_owned() } else { name::nth(mapped, n) };
+            let name = self.fitting(name, form.is_exemplar);
+            let mark = if form.is_exemplar { "!" } else { "" };
+            let text = format!("{mark}{name} {form}");
+            let word = format!("{mark}{name}");
+            match self.ids.owner(&word) {
+                Some((id, known)) if known == text => return Ok((pmid(id), name)),
+                Some(_) => {}
+                None => {
+                    full = self.ids.get_or_add_unsettled(&text);
+                    if let Ok(id) = full {
+                        self.names[usize::from(form.is_exemplar)].insert(name.clone());
+                        return Ok((pmid(id), name));
+                    }
+                    break;
+                }
+            }
+        }
+        full.map(|id| (pmid(id), String::new()))
+    }
+
+    /// The name such that it is not above or below another metric's.
+    fn fitting(&self, mut name: String, is_exemplar: bool) -> String {
+        let names = &self.names[usize::from(is_exemplar)];
+        if names.contains(&name) {
+            return name;
+        }
+        let above = |name: &String| {
+            let dots = name.match_indices('.').map(|(at, _)| at);
+            dots.into_iter().find(|&at| names.contains(&name[..at]))
+        };
+        while let Some(at) = above(&name) {
+            name = name::joined(&name, at);
+        }
+        let is_level = |name: &str| {
+            let below = format!("{name}.");
+            names.range(below.clone()..).next().is_some_and(|next| next.starts_with(&below))
+        };
+        while is_level(&name) {
+            name = match name.rfind('.') {
+                Some(at) => name::joined(&name, at),
+                None => return name::nth(&name, 1),
+            };
+        }
+        name
+    }
+
+    pub(super) fn settle(&mut self) -> Result<(), IdsError> {
+        self.ids.settle()
+    }
+}
+
+impl std::fmt::Display for Form<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Form { value_type, semantics, serial, units, unit, .. } = self;
+        // No blank, which would be the end of a word.
+        let unit: String =
+            unit.chars().map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c }).collect();
+        write!(f, "{} {} {serial} {:08x} {unit}", value_type.name(), semantics.name(), units.to_word())
+    }
+}
+
+/// The ids of the instances of one domain, and how many series each has.
+pub(super) struct InstanceIds {
+    pub serial: u32,
+    ids: IdMap,
+    uses: FxHashMap<Inst, u32>,
+    /// Most that may ever be given.
+    most: usize,
+}
+
+impl InstanceIds {
+    pub(super) fn open_all(
+        dir: Option<&Path>,
+        domain: u16,
+        most: usize,
+    ) -> Result<[InstanceIds; 3], IdsError> {
+        let open = |serial| -> Result<InstanceIds, IdsError> {
+            let ids = IdMap::load(path(dir, domain, serial).as_deref(), MAX_ID)?;
+            Ok(InstanceIds { serial, ids, uses: FxHashMap::default(), most })
+        };
+        Ok([open(SET_SERIAL)?, open(BUCKET_SERIAL)?, open(QUANTILE_SERIAL)?])
+    }
+
+    /// The instance of a name, if it has one.
+    pub(super) fn known(&self, name: &str) -> Option<Inst> {
+        self.ids.get(name)
+    }
+
+    /// The instance of a name; `None` if no more may be given, but for those that are there `anyway`.
+    pub(super) fn get(&mut self, name: &str, anyway: bool) -> Option<Inst> {
+        if let Some(id) = self.ids.get(name) {
+            return Some(id);
+        }
+        if self.ids.len() >= self.most && !anyway {
+            return None;
+        }
+        self.ids.get_or_add_unsettled(name).ok()
+    }
+
+    /// One more series; whether it is the first.
+    pub(super) fn use_one(&mut self, inst: Inst) -> bool {
+        let uses = self.uses.entry(inst).or_default();
+        *uses += 1;
+        *uses == 1
+    }
+
+    /// One series less; whether it was the last.
+    pub(super) fn unuse_one(&mut self, inst: Inst) -> bool {
+        let Some(uses) = self.uses.get_mut(&inst) else { return false };
+        *uses -= 1;
+        let is_last = *uses == 0;
+        if is_last {
+            self.uses.remove(&inst);
+        }
+        is_last
+    }
+
+    pub(super) fn settle(&mut self) -> Result<(), IdsError> {
+        self.ids.settle()
+    }
+}
+
+fn path(dir: Option<&Path>, domain: u16, serial: u32) -> Option<std::path::PathBuf> {
+    dir.map(|dir| dir.join(InDom::new(domain, serial).to_string()))
+}
+
+fn pmid(id: i32) -> Pmid {
+    Pmid::new(0, CLUSTERS.start() + (id / ITEMS) as u16, (id % ITEMS) as u16)
+}
