@@ -13,6 +13,7 @@ mod killed;
 mod layer;
 mod order;
 mod otlp_metrics;
+#[cfg(feature = "export")]
 mod otlp_out;
 mod otlp_sdk;
 mod reload;

@@ -4,90 +4,54 @@
 //! collector or archive --Source--> Sample --walk--> Format: csv | json | openmetrics | parquet
 //! ```
 //!
-//! * [`args`]: the command line. [`source`]: what is exported. [`walk`]: the walk over samples, one for all formats.
-//! * `csv`, `json`, `openmetrics`, `parquet`, [`otlp`]: a format each, behind the trait [`walk::Format`].
+//! * [`args`]: the command line; all there is without the feature `formats`. `source`: what is exported. `walk`: the walk over samples, one for all formats.
+//! * `csv`, `json`, `openmetrics`, `parquet`, `otlp`: a format each, behind the trait `walk::Format`.
 //! * `instances`, `labels`: what there is to know besides values. `text`: what formats of text share.
 //!
-//! A program of its own, `jumpseat-export`, calls [`run`], so that the agent's and the tools' programs do not carry columns,
+//! A program of its own, `jumpseat-export`, calls `run`, so that the agent's and the tools' programs do not carry columns,
 //! compression and object stores with them; `jumpseat export` starts it.
 
 pub mod args;
+#[cfg(feature = "formats")]
 mod csv;
+#[cfg(feature = "formats")]
 mod error;
+#[cfg(feature = "formats")]
+mod export;
+#[cfg(feature = "formats")]
 mod instances;
+#[cfg(feature = "formats")]
 mod json;
+#[cfg(feature = "formats")]
 mod labels;
+#[cfg(feature = "formats")]
 mod openmetrics;
+#[cfg(feature = "formats")]
 pub mod otlp;
+#[cfg(feature = "formats")]
 mod parquet;
+#[cfg(feature = "formats")]
 pub mod source;
+#[cfg(feature = "formats")]
 mod text;
+#[cfg(feature = "formats")]
 pub mod walk;
 
-use std::process::ExitCode;
-
-use jumpseat_tools::complain;
-
 pub use args::ExportArgs;
+#[cfg(feature = "formats")]
 pub use error::ExportError;
+#[cfg(feature = "formats")]
+pub use export::{export, run};
+#[cfg(feature = "formats")]
 pub use instances::Instances;
+#[cfg(feature = "formats")]
 pub use labels::Labels;
+#[cfg(feature = "formats")]
 pub use source::{Metric, Source};
+#[cfg(feature = "formats")]
 pub use walk::{Format, Sample, walk};
 
-use text::Output;
-
-/// Exports what a command line asks for. What goes wrong is said on standard error.
-pub fn run(args: &ExportArgs) -> ExitCode {
-    match export(args) {
-        Ok(_) => ExitCode::SUCCESS,
-        // `| head` is no failure.
-        Err(ExportError::Write { path, error })
-            if path.as_os_str() == "-" && error.kind() == std::io::ErrorKind::BrokenPipe =>
-        {
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            complain!("{}: {error}", source::NAME);
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Exports what a command line asks for. How many samples there were.
-///
-/// # Errors
-/// Why not all of it is exported.
-pub fn export(args: &ExportArgs) -> Result<u64, ExportError> {
-    let mut source = Source::open(args)?;
-    let mut format = format(args, &mut source)?;
-    walk(args, &mut source, &mut *format)
-}
-
-/// The format that a command line asks for.
-fn format(args: &ExportArgs, source: &mut Source) -> Result<Box<dyn Format>, ExportError> {
-    if let Some(path) = &args.csv {
-        return Ok(Box::new(csv::Csv::new(Output::new(path)?, source)));
-    }
-    if let Some(path) = &args.json {
-        return Ok(Box::new(json::Json::new(Output::new(path)?, source)));
-    }
-    if let Some(path) = &args.openmetrics {
-        let timed = source.is_archive() || args.samples != Some(1);
-        return Ok(Box::new(openmetrics::OpenMetrics::new(Output::new(path)?, source, timed)));
-    }
-    if let Some(target) = &args.parquet {
-        return Ok(Box::new(parquet::Lake::new(target, args, source)?));
-    }
-    if let Some(url) = &args.otlp.otlp {
-        return Ok(Box::new(otlp::Otlp::new(&args.otlp, url, source)?));
-    }
-    Err(ExportError::Usage(
-        "say in which format: --csv, --json, --openmetrics, --parquet DIR or --otlp URL".to_owned(),
-    ))
-}
-
 /// The examples of README.md are tests.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "formats"))]
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;

@@ -23,7 +23,7 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
     complain!(
         "jumpseat export: the program {PROGRAM} is neither next to jumpseat nor in PATH: it comes with the package \
-         jumpseat; in a checkout, `cargo build` (with --release, if jumpseat was built so) makes both"
+         jumpseat; in a checkout, `cargo build --features export` (with --release, if jumpseat was built so) makes it"
     );
     ExitCode::FAILURE
 }

@@ -47,7 +47,7 @@ enum Command {
     Derive(derive::DeriveArgs),
 
     /// Export metrics and event records, live or from archives: CSV, JSON, OpenMetrics, Parquet.
-    Export(ExportArgs),
+    Export(Box<ExportArgs>),
 
     /// Send events to a running agent: one JSON object a line, or plain lines.
     Feed(feed::FeedArgs),

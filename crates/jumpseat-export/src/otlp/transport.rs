@@ -32,6 +32,8 @@ use prost::Message as _;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use crate::args::Protocol;
+
 /// Longest answer that is read, in bytes.
 const MAX_ANSWER: usize = 4 << 20;
 /// How long a request may take.
@@ -40,15 +42,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE: Duration = Duration::from_secs(60);
 /// Longest text of a receiver that is told, in characters.
 const MAX_REASON: usize = 300;
-
-/// How requests are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Protocol {
-    /// Protobuf over HTTP.
-    Http,
-    /// gRPC.
-    Grpc,
-}
 
 /// What a request has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,10 +1,12 @@
 //! The command line of `jumpseat export`. Data only: the main program makes manual page and completions of it.
 
+mod otlp;
+
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 
-use crate::otlp::OtlpArgs;
+pub use otlp::{OtlpArgs, Protocol};
 
 /// Export metrics and event records, live or from archives: CSV, JSON, OpenMetrics, Parquet
 #[derive(Args, Clone, Debug)]
