@@ -6,7 +6,7 @@
 //!        \-> positions --> mark of the last request of a sample ... state, when it was taken
 //! ```
 //!
-//! * [`unit`], `attribute`: words of PCP as words of OTLP. `points`, `records`: what becomes of samples. `docs/otel-out.md` has all
+//! * `unit`, `attribute`: words of PCP as words of OTLP. `points`, `records`: what becomes of samples. `docs/otel-out.md` has all
 //!   of it in one table.
 //! * `transport`: a request and its answer. `sender`: the queue, and when a request is sent again. `state`: the file of `--state`.
 //! * `resume`: where the records of a live agent go on.
