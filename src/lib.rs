@@ -20,6 +20,7 @@
 //! | feature | by default | brings |
 //! | --- | --- | --- |
 //! | `cli` | yes | the two programs, and what they alone need. A library does without: `default-features = false` |
+//! | `export` | no | the program `jumpseat-export`, which `jumpseat export` starts, with what knows columns, object stores and HTTP clients |
 //!
 //! All parts are always there. Who wants few dependencies takes the packages by themselves: `pcp-client` without its feature
 //! `archive`, or `jumpseat-layer`, which knows nothing of PCP.

@@ -1,7 +1,7 @@
 //! The configuration file: the one that is shipped, and what the programs say about a wrong one.
 
 use jumpseat::agent::Config;
-use jumpseat::agent::config::DerivedConfig;
+use jumpseat::agent::config::{DerivedConfig, DimensionsConfig};
 use jumpseat::source::guard::tls::TlsFiles;
 use jumpseat::source::otlp::OtlpConfig;
 use jumpseat::source::rules::SourceRule;
@@ -66,9 +66,16 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
         socket: vec![SocketConfig { group: Some("jumpseat".into()), ..SocketConfig::default() }],
         otlp,
         source: all.source.clone(),
+        dimensions: all.dimensions.clone(),
+        objective: all.objective.clone(),
         kernel: vec![KernelConfig::default()],
         ..Config::default()
     };
+    // Of these there are none by default: the defaults of their keys are shown.
+    let [dimensions] = &all.dimensions[..] else { panic!("one table is shown") };
+    let shown = DimensionsConfig { fields: dimensions.fields.clone(), ..DimensionsConfig::default() };
+    assert_eq!(format!("{dimensions:?}"), format!("{shown:?}"));
+    assert_eq!(all.objective.len(), 1);
     // Places for what has none by default.
     expected.access.passwords = Some("passwords".into());
     expected.log.dir = Some("/var/lib/pcp/config/pmda/400.log".into());

@@ -319,6 +319,33 @@ fn what_is_no_client_of_ours_is_told_so_in_the_protocol() {
     wait_for(&endpoint, "jumpseat.source.received", Some("mill-1"), 1);
     wait_for(&endpoint, "jumpseat.source.received", Some("mill"), 1);
     assert_eq!(value(&endpoint, "jumpseat.source.received", Some("shop")), 0);
+    // So it is for metrics: whoever may not be the shop does not set the shop's.
+    let url = format!("https://localhost:{}/v1/metrics", place.http);
+    let point = |value: u64| format!(r#"{{"asInt":"{value}"}}"#);
+    let orders = |service: &str, value: u64| {
+        format!(
+            r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"service.name","value":{{"stringValue":"{service}"}}}},{{"key":"service.instance.id","value":{{"stringValue":"1"}}}}]}},"scopeMetrics":[{{"metrics":[{{"name":"orders","sum":{{"aggregationTemporality":2,"isMonotonic":true,"dataPoints":[{}]}}}}]}}]}}]}}"#,
+            point(value)
+        )
+    };
+    // That of the shop has no more than 1 KiB a second, and has to wait for what it has had.
+    place.tokens(&format!("shop {SECRET}\nmill {SECRET}-of-the-mill sources=mill,mill-*\n"));
+    let shop = format!("authorization: Bearer {SECRET}");
+    eventually("the tokens are read again", || {
+        place.post(SECRET).starts_with("HTTP/1.1 200").then_some(())
+    });
+    for (bearer, service, value) in [(&shop, "shop", 7), (&bearer, "shop", 99), (&bearer, "mill-1", 5)] {
+        let args = ["-sS", "-f", "--cacert", &ca, "-H", bearer, "-H", "content-type: application/json"];
+        PcpEnv::new().run("curl", [&args[..], &["-d", &orders(service, value), &url]].concat()).ok();
+    }
+    let told = eventually("all three are there", || {
+        let told = endpoint.run("pminfo", ["-f", "jumpseat.otel.orders"]).stdout;
+        (told.matches("value ").count() == 3).then_some(told)
+    });
+    for (instance, value) in [("shop@1", 7), ("mill-1@1", 5)] {
+        assert!(told.contains(&format!("or \"{instance}\"] value {value}\n")), "{told}");
+    }
+    assert!(told.contains("or \"mill") && told.contains("value 99"), "{told}");
 }
 
 #[test]

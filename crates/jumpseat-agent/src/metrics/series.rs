@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jumpseat_source::series::SeriesStats;
-use pcp_model::{Desc, InDom, Inst, PmError, Pmid, Units, Value, ValueType};
+use pcp_model::{Desc, InDom, Inst, PM_IN_NULL, PmError, Pmid, Semantics, Units, Value, ValueType};
 use pcp_pmda::{Call, LabelList, Metric, SetWriter, Subtree, TextLevel};
 
 use crate::identity::label;
@@ -14,18 +14,40 @@ pub(crate) struct SeriesMetrics {
     pub(crate) is_exemplar: bool,
 }
 
+/// Below each root, whatever is pushed: PCP's tools take a root without metrics for one. No metric that is pushed has this name, as
+/// a level is only told apart by `x_` where that is needed.
+const COUNT: &str = "x_metrics";
+/// Cluster and items of these.
+const COUNT_CLUSTER: u16 = 9;
+const COUNT_ITEMS: [u16; 2] = [16, 17];
+
+impl SeriesMetrics {
+    fn count_pmid(&self) -> Pmid {
+        Pmid::new(0, COUNT_CLUSTER, COUNT_ITEMS[usize::from(self.is_exemplar)])
+    }
+
+    fn is_count(&self, pmid: Pmid) -> bool {
+        pmid.local() == self.count_pmid().local()
+    }
+}
+
 impl Subtree<State> for SeriesMetrics {
     fn generation(&self, state: &State) -> u64 {
         state.series.generation()
     }
 
     fn names(&self, state: &State, name: &mut dyn FnMut(&str, Pmid)) {
+        name(COUNT, self.count_pmid());
         for metric in state.series.metrics().filter(|metric| metric.meaning.is_exemplar == self.is_exemplar) {
             name(&metric.meaning.name, metric.meaning.pmid);
         }
     }
 
     fn desc(&self, state: &State, pmid: Pmid) -> Option<Desc> {
+        if self.is_count(pmid) {
+            let (value_type, semantics) = (ValueType::U32, Semantics::Instant);
+            return Some(Desc { pmid, value_type, indom: InDom::NULL, semantics, units: Units::COUNT });
+        }
         let meaning = &state.series.metric(pmid)?.meaning;
         Some(Desc {
             pmid,
@@ -37,6 +59,10 @@ impl Subtree<State> for SeriesMetrics {
     }
 
     fn fetch(&self, state: &mut State, call: &Call<'_>, values: &mut SetWriter<'_>) -> Result<(), PmError> {
+        if self.is_count(call.pmid) {
+            let own = state.series.metrics().filter(|metric| metric.meaning.is_exemplar == self.is_exemplar);
+            return values.value(PM_IN_NULL, &Value::U32(own.count() as u32));
+        }
         let metric = state.series.metric(call.pmid).ok_or(PmError::PMID)?;
         if metric.meaning.is_exemplar {
             for (inst, text) in state.series.texts(metric) {
@@ -56,6 +82,13 @@ impl Subtree<State> for SeriesMetrics {
     }
 
     fn text(&self, state: &State, pmid: Pmid, level: TextLevel) -> Option<String> {
+        if self.is_count(pmid) {
+            let what = if self.is_exemplar { "metrics with exemplars" } else { "metrics that others push" };
+            return Some(match level {
+                TextLevel::OneLine => format!("{what}, below this root"),
+                TextLevel::Help => format!("How many {what} there are below this root."),
+            });
+        }
         let meaning = &state.series.metric(pmid)?.meaning;
         let first = meaning.help.lines().next().filter(|line| !line.is_empty()).unwrap_or(&meaning.original);
         Some(match level {

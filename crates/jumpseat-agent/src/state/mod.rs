@@ -174,6 +174,7 @@ impl State {
     pub(crate) fn drain(&mut self) -> bool {
         let mut definitions = Vec::new();
         self.turn = Turn::new();
+        self.series.take_one();
         // At least one round, for definitions that came alone.
         for _ in 0..=self.inlet.waiting() {
             if self.turn.is_over() {

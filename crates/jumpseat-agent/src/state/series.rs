@@ -80,6 +80,13 @@ impl SeriesValues {
         }
     }
 
+    /// Takes one batch: so many come in each turn, however many records there are.
+    pub(super) fn take_one(&mut self) {
+        if let Some(batch) = self.batches.as_ref().and_then(Batches::take) {
+            self.apply(batch);
+        }
+    }
+
     fn apply(&mut self, batch: Batch) {
         for gone in batch.gone {
             self.gone(gone);

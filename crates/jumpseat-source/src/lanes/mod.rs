@@ -134,7 +134,12 @@ impl Lanes {
         self.pass = pass;
     }
 
-    /// Whether those who send now may do so in the name of some sources only.
+    /// In the name of which sources those may send who send now, if not in that of any.
+    pub(crate) fn pass(&self) -> Option<Arc<Pass>> {
+        self.pass.clone()
+    }
+
+    /// Whether there is one.
     pub(crate) fn has_pass(&self) -> bool {
         self.pass.is_some()
     }

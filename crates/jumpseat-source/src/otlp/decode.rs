@@ -132,10 +132,11 @@ impl Decoder {
         let mut outcome = Outcome::default();
         if signal == Signal::Metrics {
             let Decoder { points, lanes, resources, .. } = self;
+            let pass = lanes.pass();
             // What is refused is counted at the default source: who sends metrics only needs no source of records.
             lanes.bytes(resources.default, body.len());
             let reject = |reason| lanes.reject(resources.default, reason);
-            match points.take(arrival, body, &mut outcome, reject) {
+            match points.take(arrival, body, pass.as_deref(), &mut outcome, reject) {
                 Some(Ok(())) => {}
                 Some(Err(refusal)) => {
                     lanes.reject(resources.default, refusal.reason);

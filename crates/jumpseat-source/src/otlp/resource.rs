@@ -148,7 +148,7 @@ fn cut(id: &str) -> Arc<[u8]> {
 }
 
 /// `service` or `service@instance` with every character that a source's name cannot have replaced.
-fn source_name(service: &str, instance: Option<&str>) -> String {
+pub(super) fn source_name(service: &str, instance: Option<&str>) -> String {
     let mut name = String::new();
     let at = instance.map(|_| "@");
     for c in [Some(service), at, instance].into_iter().flatten().flat_map(str::chars) {

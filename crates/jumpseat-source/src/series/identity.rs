@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use pcp_ids::{IdMap, IdsError, MAX_ID};
 use pcp_model::{InDom, Inst, Pmid, Semantics, Units, ValueType};
@@ -54,7 +55,12 @@ impl MetricIds {
 
     /// The PMID, without a domain, and the name below the root of the metric that is mapped to `name` and has this form; a new one
     /// if there is none.
-    pub(super) fn get(&mut self, mapped: &str, form: Form<'_>) -> Result<(Pmid, String), IdsError> {
+    pub(super) fn get(
+        &mut self,
+        mapped: &str,
+        form: Form<'_>,
+        may_add: bool,
+    ) -> Result<(Pmid, String), IdsError> {
         let mut full = Err(IdsError::Full { max: self.ids.max() });
         for n in 1..=MOST_OF_A_NAME {
             let name = if n == 1 { mapped.to_owned() } else { name::nth(mapped, n) };
@@ -65,6 +71,7 @@ impl MetricIds {
             match self.ids.owner(&word) {
                 Some((id, known)) if known == text => return Ok((pmid(id), name)),
                 Some(_) => {}
+                None if !may_add => break,
                 None => {
                     full = self.ids.get_or_add_unsettled(&text);
                     if let Ok(id) = full {
@@ -126,7 +133,15 @@ pub(super) struct InstanceIds {
     uses: FxHashMap<Inst, u32>,
     /// Most that may ever be given.
     most: usize,
+    /// How many were given in the hour that has begun then.
+    given: usize,
+    since: Instant,
 }
+
+/// Of the numbers that may ever be given, beyond the first of so many parts one such part in an hour: whoever sends names without end
+/// does not use up in a minute what everybody has for ever.
+const PARTS: usize = 16;
+const HOUR: Duration = Duration::from_secs(3600);
 
 impl InstanceIds {
     pub(super) fn open_all(
@@ -136,7 +151,7 @@ impl InstanceIds {
     ) -> Result<[InstanceIds; 3], IdsError> {
         let open = |serial| -> Result<InstanceIds, IdsError> {
             let ids = IdMap::load(path(dir, domain, serial).as_deref(), MAX_ID)?;
-            Ok(InstanceIds { serial, ids, uses: FxHashMap::default(), most })
+            Ok(InstanceIds { serial, ids, uses: FxHashMap::default(), most, given: 0, since: Instant::now() })
         };
         Ok([open(SET_SERIAL)?, open(BUCKET_SERIAL)?, open(QUANTILE_SERIAL)?])
     }
@@ -151,10 +166,17 @@ impl InstanceIds {
         if let Some(id) = self.ids.get(name) {
             return Some(id);
         }
-        if self.ids.len() >= self.most && !anyway {
+        if self.since.elapsed() >= HOUR {
+            (self.given, self.since) = (0, Instant::now());
+        }
+        let part = self.most / PARTS;
+        let is_too_fast = self.ids.len() >= part && self.given >= part;
+        if (self.ids.len() >= self.most || is_too_fast) && !anyway {
             return None;
         }
-        self.ids.get_or_add_unsettled(name).ok()
+        let id = self.ids.get_or_add_unsettled(name).ok()?;
+        self.given += 1;
+        Some(id)
     }
 
     /// One more series; whether it is the first.

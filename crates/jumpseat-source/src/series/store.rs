@@ -157,6 +157,9 @@ pub struct Series {
     limits: Arc<Mutex<Option<SeriesConfig>>>,
 }
 
+/// Batches of one session, for each that may wait.
+const MAX_BATCHES_A_WAIT: usize = 16;
+
 /// One receiver at work.
 pub struct Session<'a> {
     store: MutexGuard<'a, Store>,
@@ -320,12 +323,9 @@ impl Session<'_> {
         }
         let unit = if metric.unit.len() > unit::MAX_UNIT { "" } else { metric.unit };
         let form = metric.form(unit);
-        if store.metrics.len() >= store.config.max_metrics as usize {
-            // Those that are known are found all the same.
-            let known = store.metrics.iter().position(|known| known.meaning.original == metric.name);
-            known.ok_or(Refused::Metrics)?;
-        }
-        let (pmid, name) = store.metric_ids.get(&mapped, form).map_err(|_| Refused::Metrics)?;
+        // Those that are known are found all the same. Numbers are for ever: none is taken for what is refused.
+        let has_room = store.metrics.len() < store.config.max_metrics as usize;
+        let (pmid, name) = store.metric_ids.get(&mapped, form, has_room).map_err(|_| Refused::Metrics)?;
         if let Some(&id) = store.by_pmid.get(&pmid.local()) {
             return Ok(MetricId(id));
         }
@@ -372,6 +372,12 @@ impl Session<'_> {
         let mut all = Labels::new("", labels);
         all.push(OVERFLOW, LabelText::Bool(true));
         self.find(metric, &all, true)
+    }
+
+    /// Whether as much has been set as may wait for the event loop.
+    pub fn is_full(&self) -> bool {
+        self.points >= (batch::WAITING * batch::POINTS) as u64
+            || self.store.full.len() >= MAX_BATCHES_A_WAIT * batch::WAITING
     }
 
     /// Counts a point that goes into an overflow instance.

@@ -227,10 +227,11 @@ impl Remote {
             Err(error @ TlsError { .. }) => Err(io::Error::new(ErrorKind::InvalidData, error)),
             Ok(goes_on) => {
                 self.ended |= !goes_on;
-                match written {
-                    Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
-                    _ => Ok(()),
+                if written.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+                    // It does not listen any more; what it has sent counts all the same.
+                    self.sealed.clear();
                 }
+                Ok(())
             }
         }
     }

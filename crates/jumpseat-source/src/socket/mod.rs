@@ -407,7 +407,7 @@ impl Service {
 
     fn admit(&mut self, mut line: Line, owner: Owner, peer: Option<Peer>) {
         if self.conns.len() >= self.max_connections {
-            self.make_room(owner);
+            self.make_room(owner, line.unknown().is_some());
         }
         let open = self.conns.len();
         if open >= self.max_connections {
@@ -458,7 +458,17 @@ impl Service {
     /// All places are taken: of the user with the most connections the one that has been silent for the longest time is
     /// closed, if somebody with fewer comes; of all users, if it has been silent for a while. So nobody can keep others
     /// out, and who sends stays.
-    fn make_room(&mut self, newcomer: Owner) {
+    ///
+    /// Those that have not said who they are give way first; for another of these nobody else does.
+    fn make_room(&mut self, newcomer: Owner, is_unknown: bool) {
+        let unknown = self.unknown.iter().filter_map(|at| Some((self.conns.get(*at)?.heard, *at))).min();
+        if let Some((_, index)) = unknown {
+            self.stats.silent.fetch_add(1, Ordering::Relaxed);
+            return self.close(index);
+        }
+        if is_unknown {
+            return;
+        }
         let mut counts: FxHashMap<Owner, usize> = FxHashMap::default();
         self.conns.iter().for_each(|(_, conn)| *counts.entry(conn.owner).or_default() += 1);
         let own = counts.get(&newcomer).copied().unwrap_or(0);
@@ -473,11 +483,6 @@ impl Service {
         }
         let Some((_, index)) = candidates.into_iter().min() else { return };
         let Some(conn) = self.conns.get_mut(index) else { return };
-        if conn.line.unknown().is_some() {
-            // Nothing of it counts.
-            self.stats.silent.fetch_add(1, Ordering::Relaxed);
-            return self.close(index);
-        }
         let owner = conn.owner;
         // What has come in this moment is not lost: then it is not silent.
         if !matches!(read(conn, &mut self.shared, &mut self.buffer), Turn::Drained) {
@@ -517,7 +522,12 @@ impl Service {
                     self.ready.push_back(index);
                 }
                 Turn::Drained => {}
-                Turn::Later(until) => self.paused.push((index, until)),
+                Turn::Later(until) => {
+                    // Each small piece that comes meanwhile wakes it again.
+                    if !self.paused.iter().any(|(other, _)| *other == index) {
+                        self.paused.push((index, until));
+                    }
+                }
                 // It gets some time to read the summary: closed at once, a client that still sends would be reset
                 // and lose what it has not read.
                 Turn::Ended => {

@@ -88,7 +88,11 @@ impl Work {
         self.bounds.extend(self.counted.iter().map(|(bound, _)| *bound));
         // Beyond what a double can say it is infinite.
         let scale = self.scale;
-        self.bounds.retain(|bound| upper(*bound, scale).is_finite());
+        // and below that zero, which is a bound of its own.
+        self.bounds.retain(|bound| {
+            let number = upper(*bound, scale);
+            number.is_finite() && (bound.0 == 0 || number != 0.0)
+        });
         self.bounds.sort_unstable();
         self.bounds.dedup();
     }

@@ -3,11 +3,13 @@
 //! A resource is identified by `service.namespace`, `service.name` and `service.instance.id`, as OpenTelemetry has it; without an
 //! instance all of its attributes do, but for those of the SDK (`telemetry.`). What does not identify it becomes labels all the same.
 
+use super::super::resource::source_name;
 use super::super::value::{AttributeLimits, Attributes};
 use super::super::wire::{Fields, Place};
 use super::{each, text};
 use crate::delivery::Reason;
 use crate::event::{Event, Refusal, Value};
+use crate::guard::tokens::Pass;
 use crate::series::{LabelText, Labels};
 
 /// Longest name or value that a label has: a longer one would be cut, and stand for others.
@@ -31,6 +33,7 @@ impl Sender {
         body: &[u8],
         resource: &Place,
         scope: &Place,
+        pass: Option<&Pass>,
         event: &mut Event,
     ) -> Result<(), Refusal> {
         let mut places = Vec::new();
@@ -47,14 +50,22 @@ impl Sender {
             found.map(|(_, value)| value.to_string()).filter(|text| !text.is_empty())
         };
         let [namespace, name, instance] = SERVICE.map(named);
+        // Under what name it claims to be nobody else's series may be set: those of such a token are its own.
+        let is_theirs = pass.is_none_or(|pass| {
+            name.as_deref().is_some_and(|name| pass.covers(source_name(name, None).as_bytes()))
+        });
+        let instance = instance.filter(|_| is_theirs);
         let mut head = namespace.map_or_else(String::new, |namespace| format!("{namespace}/"));
         head += name.as_deref().unwrap_or("unknown");
         if let Some(instance) = &instance {
             head += &format!("@{instance}");
         }
+        if let (false, Some(pass)) = (is_theirs, pass) {
+            head.clone_from(&pass.own);
+        }
         let mut labels = Labels::new(&head, &[]);
         for (name, value) in attributes {
-            let is_told_by_head = SERVICE.contains(&name.as_str());
+            let is_told_by_head = is_theirs && SERVICE.contains(&name.as_str());
             if is_told_by_head || instance.is_some() || name.starts_with("telemetry.") {
                 labels.push_about(&name, value);
             } else {

@@ -17,6 +17,7 @@ use super::decode::Outcome;
 use super::wire::{Fields, Place, Wire};
 use crate::delivery::{Arrival, Reason};
 use crate::event::{Event, Refusal};
+use crate::guard::tokens::Pass;
 use crate::series::{Series, Session};
 
 use labels::Sender;
@@ -74,6 +75,8 @@ struct Request<'a, 's> {
     body: &'a [u8],
     /// Now, in nanoseconds since the epoch; zero: not known.
     now: u64,
+    /// In whose name metrics may come; `None`: in anybody's.
+    pass: Option<&'a Pass>,
     session: Session<'s>,
     outcome: &'a mut Outcome,
 }
@@ -88,21 +91,20 @@ impl Points {
         &mut self,
         arrival: Arrival,
         body: &[u8],
+        pass: Option<&Pass>,
         outcome: &mut Outcome,
         mut reject: impl FnMut(Reason),
     ) -> Option<Result<(), Refusal>> {
         // A handle of its own, as a session borrows it.
         let series = self.series.clone();
         let session = series.begin()?;
-        let is_too_much =
-            self.streams.len() > MAX_STREAMS || self.size.groups > MAX_SERIES || self.size.bytes > MAX_KEYS;
-        if is_too_much {
+        if is_too_much(self.streams.len(), &self.size) {
             // Starting anew is simpler than ageing: the series themselves are remembered elsewhere.
             self.streams.clear();
             self.size = Size::default();
         }
         let nanos = arrival.time.sec as u64 * 1_000_000_000 + u64::from(arrival.time.nsec);
-        let mut request = Request { body, now: nanos, session, outcome };
+        let mut request = Request { body, now: nanos, pass, session, outcome };
         let result = self.resources(&mut request, &mut reject);
         request.session.commit();
         Some(result)
@@ -144,15 +146,25 @@ impl Points {
         let Points { streams, size, scratch, sender, .. } = self;
         let key = &mut scratch.key;
         key.clear();
-        for part in [bytes(&resource), bytes(&scope), head.name.as_bytes(), head.unit.as_bytes()] {
+        // Whoever may not send in that name has other series.
+        let own = request.pass.map(|pass| format!("{pass:?}")).unwrap_or_default();
+        for part in
+            [bytes(&resource), bytes(&scope), head.name.as_bytes(), head.unit.as_bytes(), own.as_bytes()]
+        {
             key.extend_from_slice(&(part.len() as u32).to_ne_bytes());
             key.extend_from_slice(part);
         }
         key.push(head.shape.code());
         if !streams.contains_key(&scratch.key[..]) {
-            sender.read(body, &resource, &scope, &mut scratch.event)?;
+            // Within a request as well, which may have millions of metrics. Labels are about as long as the key.
+            let more = 3 * scratch.key.len() + 512;
+            if is_too_much(streams.len() + 1, size) || size.bytes + more > MAX_KEYS {
+                streams.clear();
+                *size = Size::default();
+            }
+            sender.read(body, &resource, &scope, request.pass, &mut scratch.event)?;
             let stream = Stream::new(&head, sender);
-            size.bytes += scratch.key.len() + 512;
+            size.bytes += more;
             streams.insert(scratch.key.as_slice().into(), stream);
         }
         let Some(stream) = streams.get_mut(&scratch.key[..]) else { return Ok(()) };
@@ -162,7 +174,14 @@ impl Points {
                 .point
                 .read(body, place, head.shape.data(), &mut scratch.attributes)
                 .and_then(|()| check_time(&scratch.point, request.now, at))
-                .and_then(|()| stream.take(request, scratch, size, at));
+                .and_then(|()| match request.session.is_full() {
+                    true => Err(Refusal::at(
+                        at,
+                        Reason::Limit,
+                        "more values than one request may have: send less at once",
+                    )),
+                    false => stream.take(request, scratch, size, at),
+                });
             match taken {
                 Ok(()) => request.outcome.accepted += 1,
                 Err(refusal) => {
@@ -209,6 +228,11 @@ impl<'a> MetricHead<'a> {
         let shape = Shape::of(number, temporality, is_monotonic);
         Ok(Some(MetricHead { name, help, unit, shape, data }))
     }
+}
+
+/// Whether more is remembered than may be.
+fn is_too_much(streams: usize, size: &Size) -> bool {
+    streams > MAX_STREAMS || size.groups > MAX_SERIES || size.bytes > MAX_KEYS
 }
 
 fn check_time(point: &Point, now: u64, at: usize) -> Result<(), Refusal> {

@@ -18,6 +18,7 @@ use hashbrown::HashMap;
 
 use super::super::value::hex;
 use super::super::wire::Place;
+use super::MAX_SERIES;
 use super::buckets::{Bound, Work, upper};
 use super::labels::Sender;
 use super::point::{Data, Exemplar, Point, Sent};
@@ -175,6 +176,9 @@ impl Stream {
                 std::mem::take(group)
             }
             None => {
+                if size.groups >= MAX_SERIES {
+                    return Err(Not::Series(Refused::Total).refusal(at));
+                }
                 size.groups += 1;
                 size.bytes += attributes.len();
                 self.groups.insert(attributes.as_slice().into(), Group::default());
@@ -402,17 +406,18 @@ impl Stream {
                 }
             }
             Shape::Summary => {
-                self.ends(group, whose, point, session)?;
                 self.quantile_cells(group, whose, point, session)?;
+                self.ends(group, whose, point, session)?;
                 for (cell, value) in group.cells.iter().zip(&point.values) {
                     session.set(*cell, value.to_bits());
                 }
             }
         }
-        match &point.exemplar {
-            Some(exemplar) => self.set_exemplar(group, whose, exemplar, request),
-            None => Ok(()),
+        if let Some(exemplar) = &point.exemplar {
+            // The point has been taken in: that there is no room for an exemplar changes nothing of that.
+            let _ = self.set_exemplar(group, whose, exemplar, request);
         }
+        Ok(())
     }
 
     /// Count and sum, and the least and the greatest where they are.
@@ -426,22 +431,33 @@ impl Stream {
         let is_delta = self.shape.is_delta();
         let count = self.live(session, group.count, Part::CountBelow("count"), whose)?;
         group.count = Some(count);
-        let before = if is_delta { session.value(count).unwrap_or(0) } else { 0 };
-        session.set(count, before.saturating_add(point.count));
-        if let Some(sum) = point.sum {
+        let mut sum = None;
+        if let Some(value) = point.sum {
             let series = self.live(session, group.sum, Part::Below("sum"), whose)?;
             group.sum = Some(series);
-            let before = if is_delta { session.value(series).map_or(0.0, f64::from_bits) } else { 0.0 };
-            session.set(series, (before + sum).to_bits());
+            sum = Some((series, value));
         }
-        for (value, place, part) in
-            [(point.min, &mut group.min, Part::Below("min")), (point.max, &mut group.max, Part::Below("max"))]
-        {
+        let extremes = [
+            (point.min, &mut group.min, Part::Below("min")),
+            (point.max, &mut group.max, Part::Below("max")),
+        ];
+        let mut found = [None; 2];
+        for ((value, place, part), found) in extremes.into_iter().zip(&mut found) {
             if let Some(value) = value {
                 let series = self.live(session, *place, part, whose)?;
                 *place = Some(series);
-                session.set(series, value.to_bits());
+                *found = Some((series, value));
             }
+        }
+        // Nothing fails from here on: a point that is refused changes nothing.
+        let before = if is_delta { session.value(count).unwrap_or(0) } else { 0 };
+        session.set(count, before.saturating_add(point.count));
+        if let Some((series, value)) = sum {
+            let before = if is_delta { session.value(series).map_or(0.0, f64::from_bits) } else { 0.0 };
+            session.set(series, (before + value).to_bits());
+        }
+        for (series, value) in found.into_iter().flatten() {
+            session.set(series, value.to_bits());
         }
         Ok(())
     }
@@ -500,7 +516,9 @@ impl Stream {
         session: &mut Session<'_>,
     ) -> Result<(), Not> {
         let old = group.begin_cells(session);
-        for bound in bounds {
+        // All that is beyond a limit has one bucket: bounds are whatever is sent, and each would be an instance for ever.
+        let is_overflow = matches!(whose, Whose::Overflow);
+        for bound in bounds.filter(|_| !is_overflow) {
             group.add_cell(self, whose, (bound, LabelText::Double(bound)), &old, session)?;
             group.bounds.push(bound);
         }

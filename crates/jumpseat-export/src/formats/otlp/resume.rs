@@ -10,8 +10,8 @@ use pcp_client::{ClientError, ValuesRef, position};
 use pcp_model::{InstanceValue, PM_IN_NULL, PmError, Pmid, Timestamp, Value, ValueSet};
 
 use super::state::Mark;
-use crate::error::ExportError;
-use crate::source::{Metric, NAME, Source};
+use crate::formats::error::ExportError;
+use crate::formats::source::{Metric, NAME, Source};
 
 /// In front of all there ever was.
 const BEGINNING: &str = "0";

@@ -25,8 +25,8 @@ use rustc_hash::FxHashMap;
 
 use super::column::{Column, data_type, words_type};
 use super::table::{micros, time_type, times};
-use crate::source::{NAME, Source};
-use crate::text::{self, Record};
+use crate::formats::source::{NAME, Source};
+use crate::formats::text::{self, Record};
 
 /// Columns for fields.
 const FIELDS: usize = 2_048;

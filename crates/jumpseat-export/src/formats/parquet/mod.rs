@@ -33,11 +33,11 @@ use parquet::errors::ParquetError;
 use pcp_model::{Timestamp, ValueType};
 
 use crate::args::ExportArgs;
-use crate::error::ExportError;
-use crate::labels;
-use crate::source::{NAME, Source};
-use crate::text;
-use crate::walk::{Format, Sample};
+use crate::formats::error::ExportError;
+use crate::formats::labels;
+use crate::formats::source::{NAME, Source};
+use crate::formats::text;
+use crate::formats::walk::{Format, Sample};
 use events::Events;
 use store::Store;
 use table::Table;

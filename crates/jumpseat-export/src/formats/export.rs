@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use jumpseat_tools::complain;
 
 use crate::args::ExportArgs;
-use crate::error::ExportError;
-use crate::source::{self, Source};
-use crate::text::Output;
-use crate::walk::{Format, walk};
-use crate::{csv, json, openmetrics, otlp, parquet};
+use crate::formats::error::ExportError;
+use crate::formats::source::{self, Source};
+use crate::formats::text::Output;
+use crate::formats::walk::{Format, walk};
+use crate::formats::{csv, json, openmetrics, otlp, parquet};
 
 /// Exports what a command line asks for. What goes wrong is said on standard error.
 pub fn run(args: &ExportArgs) -> ExitCode {

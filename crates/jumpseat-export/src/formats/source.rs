@@ -13,9 +13,9 @@ use pcp_model::{Desc, Pmid, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::args::ExportArgs;
-use crate::error::ExportError;
-use crate::instances::Instances;
-use crate::labels::Labels;
+use crate::formats::error::ExportError;
+use crate::formats::instances::Instances;
+use crate::formats::labels::Labels;
 
 /// How messages begin.
 pub(crate) const NAME: &str = "jumpseat export";

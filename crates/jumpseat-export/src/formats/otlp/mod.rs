@@ -31,9 +31,9 @@ use pcp_model::ValueType;
 use pcp_model::time::parse_interval;
 
 use crate::args::OtlpArgs;
-use crate::error::ExportError;
-use crate::source::{NAME, Source};
-use crate::walk::{Format, Sample};
+use crate::formats::error::ExportError;
+use crate::formats::source::{NAME, Source};
+use crate::formats::walk::{Format, Sample};
 use points::Points;
 use records::Records;
 use resume::Resume;

@@ -23,7 +23,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
 use super::store::{Sink, Store};
-use crate::error::ExportError;
+use crate::formats::error::ExportError;
 
 /// Portions that wait to be encoded.
 const AHEAD: usize = 4;

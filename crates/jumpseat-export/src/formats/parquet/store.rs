@@ -11,7 +11,7 @@ use object_store::{ObjectStoreExt, PutPayload};
 use pcp_files::{FileError, Replacement};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::error::ExportError;
+use crate::formats::error::ExportError;
 
 /// A part of an upload: stores take none below 5 MiB, but for the last one.
 const PART: usize = 8 << 20;

@@ -13,10 +13,10 @@ use std::io::Write as _;
 use jumpseat_tools::complain;
 use pcp_pdu::TypedRef;
 
-use crate::error::ExportError;
-use crate::source::{NAME, Source};
-use crate::text::{self, Output};
-use crate::walk::{Format, Sample};
+use crate::formats::error::ExportError;
+use crate::formats::source::{NAME, Source};
+use crate::formats::text::{self, Output};
+use crate::formats::walk::{Format, Sample};
 
 /// Writes lines.
 pub(crate) struct Json {
@@ -28,7 +28,7 @@ pub(crate) struct Json {
 impl Json {
     /// To an output.
     pub(crate) fn new(output: Output, source: &Source) -> Json {
-        let middle = |metric: &crate::source::Metric| {
+        let middle = |metric: &crate::formats::source::Metric| {
             let mut text = b"\",\"host\":".to_vec();
             text::quoted(&mut text, source.host.as_bytes());
             text.extend_from_slice(b",\"metric\":");

@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 
 use super::state::{Mark, State};
 use super::transport::{Answer, Signal, Transport};
-use crate::source::NAME;
+use crate::formats::source::NAME;
 use jumpseat_tools::complain;
 
 /// The first wait before a request is sent again, and the longest, also of those that a receiver asks for.

@@ -25,7 +25,7 @@ use rustc_hash::FxHashMap;
 
 use super::attribute::{label, overlay, text};
 use super::unit::ucum;
-use crate::source::Source;
+use crate::formats::source::Source;
 
 /// Points, and bytes of them, that make a request.
 const ENOUGH_POINTS: u64 = 8192;
@@ -222,7 +222,7 @@ impl Points {
 impl Outgoing {
     fn new(source: &mut Source, at: usize, host: &[KeyValue]) -> Outgoing {
         let help = source.one_line(at);
-        let crate::Metric { name, desc } = source.metrics[at].clone();
+        let crate::formats::Metric { name, desc } = source.metrics[at].clone();
         let mut head = Vec::new();
         put(&mut head, 1, name.as_bytes());
         put(&mut head, 2, help.trim().as_bytes());

@@ -15,8 +15,8 @@ use pcp_model::{PmError, Pmid, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::args::ExportArgs;
-use crate::error::ExportError;
-use crate::source::{Source, interval};
+use crate::formats::error::ExportError;
+use crate::formats::source::{Source, interval};
 
 /// The values of one time.
 pub struct Sample<'a> {

@@ -23,10 +23,10 @@ use pcp_model::{Label, Number, Semantics, Timestamp, Units, ValueType};
 use pcp_pdu::TypedRef;
 use rustc_hash::FxHashSet;
 
-use crate::error::ExportError;
-use crate::source::{NAME, Source};
-use crate::text::Output;
-use crate::walk::{Format, Sample};
+use crate::formats::error::ExportError;
+use crate::formats::source::{NAME, Source};
+use crate::formats::text::Output;
+use crate::formats::walk::{Format, Sample};
 
 /// How much text is held.
 const LIMIT: usize = 1 << 30;

@@ -10,10 +10,10 @@
 
 use pcp_pdu::TypedRef;
 
-use crate::error::ExportError;
-use crate::source::{NAME, Source};
-use crate::text::{self, Output};
-use crate::walk::{Format, Sample};
+use crate::formats::error::ExportError;
+use crate::formats::source::{NAME, Source};
+use crate::formats::text::{self, Output};
+use crate::formats::walk::{Format, Sample};
 use jumpseat_tools::complain;
 
 /// Writes lines.

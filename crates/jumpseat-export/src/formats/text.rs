@@ -10,8 +10,8 @@ use pcp_model::time::Zone;
 use pcp_model::{Number, PmError, Timestamp, ValueType};
 use pcp_pdu::TypedRef;
 
-use crate::error::ExportError;
-use crate::source::Source;
+use crate::formats::error::ExportError;
+use crate::formats::source::Source;
 
 /// Text is written in portions of this size.
 const BUFFER: usize = 256 << 10;

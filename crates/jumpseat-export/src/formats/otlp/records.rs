@@ -35,8 +35,8 @@ use rustc_hash::FxHashMap;
 
 use super::attribute::{any, attribute, label, overlay, text};
 use super::points::{instance_labels, nanos};
-use crate::source::Source;
-use crate::text::{Record, records};
+use crate::formats::source::Source;
+use crate::formats::text::{Record, records};
 
 /// Records that make a request.
 const ENOUGH: usize = 2048;

@@ -21,8 +21,8 @@ use pcp_pdu::TypedRef;
 use rustc_hash::FxHashMap;
 
 use super::column::{Column, data_type, words_type};
-use crate::labels;
-use crate::source::Source;
+use crate::formats::labels;
+use crate::formats::source::Source;
 
 /// A table of values, and its rows that are not yet written.
 pub(super) struct Table {
