@@ -1,7 +1,7 @@
 //! Numbers for the names of series, for good: on file before anybody is told of them.
 //!
 //! Putting a name on file takes a millisecond, as it is to survive a loss of power; so a thread does it, and the event loop goes on. At most
-//! [`ASKED`] names wait; further ones have no instance until their series is new again.
+//! [`ASKED`] names wait; further ones have no instance until their series is new again, or their pair of services is called again.
 //!
 //! **Bounds:** [`MAX_NAMES`] names in the life of the file, about 200 bytes each in memory.
 
@@ -110,19 +110,18 @@ impl Namer {
         Ok(Namer { keep: Keep::File(ask, thread?), told, tell })
     }
 
-    /// Asks for the number of a name. Never waits.
-    pub(super) fn ask(&mut self, ticket: Ticket, name: String) {
+    /// Asks for the number of a name. Never waits. `false`: there will be no answer, as too many have not been taken in.
+    pub(super) fn ask(&mut self, ticket: Ticket, name: String) -> bool {
         match &mut self.keep {
             Keep::Memory(ids) => {
                 let has_room = (ids.len() as Inst) < MAX_NAMES || ids.get(&name).is_some();
                 let inst = if has_room { ids.get_or_add(&name).ok() } else { None };
-                let _ = self.tell.try_send(Told { ticket, name, inst });
+                self.tell.try_send(Told { ticket, name, inst }).is_ok()
             }
             Keep::File(ask, _) => {
-                if let Err(error) = ask.try_send((ticket, name)) {
-                    let (ticket, name) = error.into_inner();
-                    let _ = self.tell.try_send(Told { ticket, name, inst: None });
-                }
+                let Err(error) = ask.try_send((ticket, name)) else { return true };
+                let (ticket, name) = error.into_inner();
+                self.tell.try_send(Told { ticket, name, inst: None }).is_ok()
             }
         }
     }

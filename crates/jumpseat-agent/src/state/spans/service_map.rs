@@ -5,9 +5,11 @@
 //! if that is `server` or `consumer`; one without such a word does either, but within its own source neither.
 //!
 //! **Bounds:** `max_pending` spans that wait to be called by somebody, and as many that may have called somebody, about 100 bytes each, the oldest of
-//! which give way; `max_edges` pairs. Keys are hashes of trace and span ids with a key of this process.
+//! which give way; of those that wait, [`SIBLINGS`] have the same parent; `max_edges` pairs. Keys are hashes of trace and span ids with
+//! a key of this process.
 //!
-//! **Cost:** one look-up for a span that can be on one side of a call only, and one entry that goes when its time is over.
+//! **Cost:** one entry that goes when its time is over, and one look-up for a span that can only be called, [`SIBLINGS`] for one that
+//! can call.
 
 use rustc_hash::FxHashMap;
 
@@ -20,6 +22,8 @@ use pcp_pmda::Instances;
 
 /// Most spans that are given up at once, so that no batch waits long for it.
 const GIVEN_UP_AT_ONCE: usize = 1024;
+/// Most children that wait for the same parent.
+const SIBLINGS: u64 = 8;
 /// The pair that stands for all beyond `max_edges`.
 const OTHER: (Inst, Inst) = (-1, -1);
 
@@ -96,6 +100,7 @@ pub(crate) struct Edge {
     pub skewed: u64,
     /// Its instance, once it has a name.
     inst: Option<Inst>,
+    /// The question for its name; 0: none is open, and its next call asks if there is no instance by then.
     turn: u32,
 }
 
@@ -115,7 +120,9 @@ pub(crate) struct ServiceMap {
     pub folded: u64,
     /// Instances that have gone.
     pub gone: u64,
+    /// By their own ids.
     callers: Arrivals<Waiting>,
+    /// By the ids of their parents, as [`sibling`] has them.
     called: Arrivals<Waiting>,
     edges: FxHashMap<(Inst, Inst), Edge>,
     by_inst: FxHashMap<Inst, (Inst, Inst)>,
@@ -179,27 +186,42 @@ impl ServiceMap {
                     let caller = caller.side;
                     self.call(&caller, &side, &name);
                 }
-                None => {
-                    let before = self.called.insert(parent, waiting);
-                    self.orphans += u64::from(before.is_some());
-                }
+                None => self.wait_for(parent, waiting),
             }
         }
         if side.role.calls()
             && let Some(own) = side.own
         {
-            let mut waiting = waiting;
-            if let Some(called) = self.called.get_mut(own).filter(|called| is_call(&side, &called.side)) {
-                let called = called.side;
-                self.called.remove(own);
-                self.call(&side, &called, &name);
-                waiting.is_met = true;
-            }
-            if let Some(before) = self.callers.insert(own, waiting) {
+            let is_met = self.call_waiting(own, &side, &name);
+            if let Some(before) = self.callers.insert(own, Waiting { is_met, ..waiting }) {
                 self.unanswered += u64::from(!before.is_met);
             }
         }
         self.make_room();
+    }
+
+    /// Has a child wait for its parent; as an orphan, if too many of that parent do already.
+    fn wait_for(&mut self, parent: u64, child: Waiting) {
+        let Some(free) = siblings(parent).find(|key| self.called.get_mut(*key).is_none()) else {
+            self.orphans += 1;
+            return;
+        };
+        self.called.insert(free, child);
+    }
+
+    /// Counts the calls of a parent that has ended to children that wait for it: all places, as those before may be free again.
+    /// Whether there were any.
+    fn call_waiting<'a>(&mut self, own: u64, side: &Side, name: &impl Fn(Inst) -> Option<&'a str>) -> bool {
+        let mut is_met = false;
+        for key in siblings(own) {
+            let Some(called) = self.called.get_mut(key).map(|called| called.side) else { continue };
+            if is_call(side, &called) {
+                self.called.remove(key);
+                self.call(side, &called, name);
+                is_met = true;
+            }
+        }
+        is_met
     }
 
     fn make_room(&mut self) {
@@ -248,30 +270,32 @@ impl ServiceMap {
             if is_full {
                 pair = OTHER;
             }
-            if !self.edges.contains_key(&pair) {
-                self.add(pair, name);
-            }
         }
         self.folded += u64::from(pair == OTHER);
         let tolerance = nanos(self.config.tolerance.0);
-        let Some(edge) = self.edges.get_mut(&pair) else { return };
+        let edge = self.edges.entry(pair).or_default();
         edge.calls += 1;
         edge.errors += u64::from(caller.failed || called.failed);
         edge.time = edge.time.wrapping_add(caller.nanos);
         edge.called_time = edge.called_time.wrapping_add(called.nanos);
         edge.skewed += u64::from(is_skewed(caller, called, tolerance));
+        if edge.inst.is_none() && edge.turn == 0 {
+            self.ask(pair, name);
+        }
     }
 
-    fn add<'a>(&mut self, pair: (Inst, Inst), name: &impl Fn(Inst) -> Option<&'a str>) {
+    /// Asks for the instance of a pair. Without a name, as a source may be gone, or an answer to come there is no question.
+    fn ask<'a>(&mut self, pair: (Inst, Inst), name: &impl Fn(Inst) -> Option<&'a str>) {
         let text = match pair {
             OTHER => Some("(other)".to_owned()),
             (caller, called) => name(caller).and_then(|caller| Some(format!("{caller}->{}", name(called)?))),
         };
-        self.turn = self.turn.wrapping_add(1);
-        self.edges.insert(pair, Edge { turn: self.turn, ..Edge::default() });
-        if let Some(text) = text {
+        let (Some(text), Some(edge)) = (text, self.edges.get_mut(&pair)) else { return };
+        // Never 0, which is no question.
+        self.turn = self.turn.wrapping_add(1).max(1);
+        if self.namer.ask(Ticket { place: 0, turn: self.turn }, text) {
+            edge.turn = self.turn;
             self.asked.insert(self.turn, pair);
-            self.namer.ask(Ticket { place: 0, turn: self.turn }, text);
         }
     }
 
@@ -280,7 +304,10 @@ impl ServiceMap {
         while let Some(told) = self.namer.told() {
             let Some(pair) = self.asked.remove(&told.ticket.turn) else { continue };
             let edge = self.edges.get_mut(&pair).filter(|edge| edge.turn == told.ticket.turn);
-            if let (Some(edge), Some(inst)) = (edge, told.inst)
+            let Some(edge) = edge else { continue };
+            // Where it gets none, be it that the instance is still that of a source that goes, the next call asks anew.
+            edge.turn = 0;
+            if let Some(inst) = told.inst
                 && !self.by_inst.contains_key(&inst)
                 && self.instances.add_as(inst, &told.name).is_ok()
             {
@@ -307,6 +334,15 @@ impl ServiceMap {
         self.instances.forget_all(&gone);
         self.gone += gone.len() as u64;
     }
+}
+
+/// The keys under which the children of a parent wait. Far apart, so that no other parent's are among them.
+fn siblings(parent: u64) -> impl Iterator<Item = u64> {
+    (0..SIBLINGS).map(move |nth| sibling(parent, nth))
+}
+
+fn sibling(parent: u64, nth: u64) -> u64 {
+    parent.wrapping_add(nth.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// Whether a span that could have called another one did so by the kinds of both. Where neither says what it is, parts of one
@@ -429,7 +465,91 @@ mod tests {
         assert_eq!(told(&mut map)[1], ("web->db".to_owned(), 1, 0));
     }
 
+    #[test]
+    fn children_beyond_the_number_of_siblings_are_orphans() {
+        let mut map = map(20, 10);
+        for id in 2..12 {
+            map.ended(side(1, id, Some(1), Role::Server), 0, name);
+        }
+        assert_eq!((map.called.len() as u64, map.orphans), (SIBLINGS, 2));
+        map.ended(side(0, 1, None, Role::Client), 0, name);
+        assert_eq!(told(&mut map), [("web->shop".to_owned(), SIBLINGS, 0)]);
+        assert_eq!((map.called.len(), map.orphans, map.unanswered), (0, 2, 0));
+    }
+
+    #[test]
+    fn siblings_are_found_where_the_first_of_them_has_gone() {
+        let mut map = map(2, 10);
+        for id in 2..5 {
+            map.ended(side(1, id, Some(1), Role::Server), 0, name);
+        }
+        assert_eq!((map.orphans, map.overflow), (1, 1), "the first gave way");
+        map.ended(side(0, 1, None, Role::Client), 0, name);
+        assert_eq!(told(&mut map), [("web->shop".to_owned(), 2, 0)]);
+    }
+
+    #[test]
+    fn a_pair_without_a_name_is_asked_for_with_its_next_call() {
+        let mut map = map(10, 10);
+        map.ended(side(0, 1, None, Role::Client), 0, name);
+        map.ended(side(1, 2, Some(1), Role::Server), 0, |_| None);
+        assert_eq!((told(&mut map).len(), map.edges.len(), map.asked.len()), (0, 1, 0));
+        for id in 3..6 {
+            map.ended(side(1, id, Some(1), Role::Server), 0, name);
+            assert_eq!(map.asked.len(), 1, "one question until there is an answer");
+        }
+        assert_eq!(told(&mut map), [("web->shop".to_owned(), 4, 0)]);
+        map.ended(side(1, 6, Some(1), Role::Server), 0, name);
+        assert_eq!((map.asked.len(), map.turn), (0, 1), "it has its instance");
+    }
+
+    #[test]
+    fn a_pair_gets_the_instance_that_another_one_had() {
+        let mut map = map(10, 10);
+        // Two sources of one name, as it is while one takes the place of the other.
+        let name = |source: Inst| Some(if source == 1 { "shop" } else { "web" });
+        map.ended(side(0, 1, None, Role::Client), 0, name);
+        map.ended(side(2, 2, None, Role::Client), 0, name);
+        for (id, parent) in [(3, 1), (4, 2), (5, 2)] {
+            map.ended(side(1, id, Some(parent), Role::Server), 0, name);
+        }
+        assert_eq!(told(&mut map), [("web->shop".to_owned(), 1, 0)]);
+        map.source_gone(0);
+        assert_eq!(told(&mut map), [], "nobody has asked");
+        map.ended(side(1, 6, Some(2), Role::Server), 0, name);
+        assert_eq!(told(&mut map), [("web->shop".to_owned(), 3, 0)]);
+    }
+
+    #[test]
+    fn a_pair_is_asked_for_again_where_the_namer_had_no_room() {
+        let mut map = map(10, 10);
+        let stale = Ticket { place: 0, turn: 0 };
+        while map.namer.ask(stale, "stale".to_owned()) {}
+        map.ended(side(0, 1, None, Role::Client), 0, name);
+        map.ended(side(1, 2, Some(1), Role::Server), 0, name);
+        assert_eq!((told(&mut map).len(), map.asked.len()), (0, 0));
+        map.ended(side(1, 3, Some(1), Role::Server), 0, name);
+        assert_eq!(told(&mut map), [("web->shop".to_owned(), 2, 0)]);
+    }
+
+    /// One that calls another source's spans three times and has a child of its own source.
+    fn family() -> Vec<Side> {
+        let mut family: Vec<Side> = (2..5).map(|id| side(1, id, Some(1), Role::Any)).collect();
+        family.extend([side(0, 1, None, Role::Any), side(0, 5, Some(1), Role::Any)]);
+        family
+    }
+
     proptest! {
+        #[test]
+        fn all_calls_of_a_span_count_in_any_order(family in Just(family()).prop_shuffle()) {
+            let mut map = map(20, 10);
+            family.into_iter().for_each(|side| map.ended(side, 0, name));
+            prop_assert_eq!(told(&mut map), [("web->shop".to_owned(), 3, 0)]);
+            map.expire(2_000_000_000);
+            // The child in its own source, and those that called nobody: all four children.
+            prop_assert_eq!((map.orphans, map.unanswered, map.pending()), (1, 4, 0));
+        }
+
         /// Nothing is lost without a count, and tables hold no more than they may.
         #[test]
         fn what_waits_is_bounded_and_each_span_that_is_called_is_counted_once(

@@ -206,7 +206,8 @@ impl AllSeries {
         self.used.get(&scope).map_or(0, |used| used.series) < most
     }
 
-    /// Has series that are idle give their places, a 64th of all that there may be at most.
+    /// Has series that are idle give their places: as many as a 64th of those that there may be, or of all places if that is more.
+    /// All of these are looked at, and that is to pay for as many newcomers, however small the budget.
     fn make_room(&mut self, scope: Scope, most: u32, idle: u64, now: u64) -> bool {
         let Some(used) = self.used.get(&scope).filter(|used| now >= used.none_idle_before) else {
             return false;
@@ -227,7 +228,7 @@ impl AllSeries {
             all.filter(|(_, series)| in_scope(series)).map(|(at, series)| (series.used, at as u32)).collect();
         let oldest = candidates.iter().map(|(used, _)| *used).min().unwrap_or(now);
         candidates.retain(|(used, _)| now.saturating_sub(*used) >= idle);
-        let many = surplus.max(most as usize / 64).max(1);
+        let many = surplus.max(most as usize / 64).max(self.places.len() / 64).max(1);
         if candidates.len() > many {
             candidates.select_nth_unstable(many - 1);
             candidates.truncate(many);

@@ -130,6 +130,21 @@ fn beyond_the_budget_spans_count_as_other_until_a_series_is_idle() {
 }
 
 #[test]
+fn one_look_at_all_places_pays_for_many_newcomers_of_a_small_budget() {
+    let mut bench = bench(10, 1000);
+    for n in 0..200 {
+        bench.ended(n / 10, &[], &[text(ROUTE, &n.to_string())], 1);
+    }
+    assert_eq!((bench.series.places.len(), bench.series.evicted), (200, 0));
+    // All are idle; of the ten of the span a 64th of all 200 go at once.
+    for (route, evicted, count) in [("a", 3, 198), ("b", 3, 199), ("c", 3, 200), ("d", 6, 198)] {
+        bench.ended(0, &[], &[text(ROUTE, route)], 1000);
+        assert_eq!((bench.series.evicted, bench.series.count()), (evicted, count), "{route}");
+    }
+    assert_eq!(bench.series.folded, 0);
+}
+
+#[test]
 fn a_million_label_sets_take_no_more_than_their_budget() {
     let mut bench = bench(100, 1000);
     for n in 0..200_000_u32 {
