@@ -331,9 +331,7 @@ fn what_is_no_client_of_ours_is_told_so_in_the_protocol() {
     // That of the shop has no more than 1 KiB a second, and has to wait for what it has had.
     place.tokens(&format!("shop {SECRET}\nmill {SECRET}-of-the-mill sources=mill,mill-*\n"));
     let shop = format!("authorization: Bearer {SECRET}");
-    eventually("the tokens are read again", || {
-        place.post(SECRET).starts_with("HTTP/1.1 200").then_some(())
-    });
+    eventually("the tokens are read again", || place.post(SECRET).starts_with("HTTP/1.1 200").then_some(()));
     for (bearer, service, value) in [(&shop, "shop", 7), (&bearer, "shop", 99), (&bearer, "mill-1", 5)] {
         let args = ["-sS", "-f", "--cacert", &ca, "-H", bearer, "-H", "content-type: application/json"];
         PcpEnv::new().run("curl", [&args[..], &["-d", &orders(service, value), &url]].concat()).ok();

@@ -558,6 +558,14 @@ impl Context {
         self.recording()?.span()
     }
 
+    /// The instances that an instance domain of an archive had at a time, wherever fetches are.
+    ///
+    /// # Errors
+    /// `PM_ERR_NOTARCHIVE`, `PM_ERR_INDOM_LOG`.
+    pub fn instances_at(&mut self, indom: InDom, time: Timestamp) -> Result<Vec<Instance>> {
+        self.recording()?.instances_at(some(indom)?, time)
+    }
+
     /// All instances that an instance domain of an archive ever had (`pmGetInDomArchive(3)`).
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! **Cost:** of a name, two look-ups in hash tables; a domain is asked for anew where an archive says that it has changed, of a
 //! collector when an instance comes that is not known, once a sample.
 
-use pcp_client::Context;
+use pcp_client::{Context, ContextKind};
 use pcp_model::{InDom, Inst, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -67,7 +67,12 @@ impl Domain {
     fn ask(&mut self, context: &mut Context, indom: InDom, time: Timestamp) {
         self.asked = Some(time);
         self.version += 1;
-        let found = context.instances(indom).unwrap_or_default();
+        // Behind a fetch of interpolated values an archive is at the next step already.
+        let found = match context.kind() {
+            ContextKind::Archive => context.instances_at(indom, time),
+            _ => context.instances(indom),
+        };
+        let found = found.unwrap_or_default();
         self.names = found.into_iter().map(|instance| (instance.id, instance.name)).collect();
     }
 }

@@ -30,11 +30,7 @@ impl Labels {
         }
         targets.extend([LabelTarget::Cluster(desc.pmid), LabelTarget::Item(desc.pmid)]);
         for target in targets {
-            let level = self.levels.entry((target.kind().code(), target.ident())).or_insert_with(|| {
-                let sets = context.labels(target).unwrap_or_default();
-                sets.into_iter().next().and_then(|set| set.labels.ok()).unwrap_or_default()
-            });
-            for label in level.iter() {
+            for label in self.level(context, target) {
                 match merged.binary_search_by(|known: &Label| known.name.cmp(&label.name)) {
                     Ok(at) => merged[at] = label.clone(),
                     Err(at) => merged.insert(at, label.clone()),
@@ -42,6 +38,18 @@ impl Labels {
             }
         }
         merged
+    }
+
+    /// The labels of the host.
+    pub fn of_host(&mut self, context: &mut Context) -> &[Label] {
+        self.level(context, LabelTarget::Context)
+    }
+
+    fn level(&mut self, context: &mut Context, target: LabelTarget) -> &[Label] {
+        self.levels.entry((target.kind().code(), target.ident())).or_insert_with(|| {
+            let sets = context.labels(target).unwrap_or_default();
+            sets.into_iter().next().and_then(|set| set.labels.ok()).unwrap_or_default()
+        })
     }
 
     /// The labels that an instance has for itself as a JSON object, as its domain was at a version; `None` for none.

@@ -21,7 +21,7 @@ use std::io::Write as _;
 use jumpseat_tools::complain;
 use pcp_model::{Label, Number, Semantics, Timestamp, Units, ValueType};
 use pcp_pdu::TypedRef;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::formats::error::ExportError;
 use crate::formats::source::{NAME, Source};
@@ -50,7 +50,9 @@ struct Family {
     unit: Option<&'static str>,
     help: String,
     labels: BTreeMap<String, String>,
-    lines: Vec<u8>,
+    /// Of each label set, by the head of its lines, in the order in which these came: a set's samples stand together.
+    lines: Vec<Vec<u8>>,
+    places: FxHashMap<Vec<u8>, usize>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -88,7 +90,6 @@ impl Format for OpenMetrics {
         for (metric, values) in sample.sets() {
             let Some(family) = &mut self.families[metric] else { continue };
             let desc = source.metrics[metric].desc;
-            let before = family.lines.len();
             for (inst, value) in values.iter() {
                 let Ok(value) = value.typed(desc.value_type) else { continue };
                 let mut labels = family.labels.clone();
@@ -98,9 +99,8 @@ impl Format for OpenMetrics {
                     let own = source.labels.list_of_instance(&mut source.context, desc.indom, inst, version);
                     own.iter().for_each(|label| add_label(&mut labels, label));
                 }
-                family.line(&value, labels, self.timed.then_some(sample.time));
+                self.held += family.line(&value, labels, self.timed.then_some(sample.time));
             }
-            self.held += family.lines.len() - before;
         }
         if self.held > LIMIT { Err(ExportError::TooMuch { limit: LIMIT }) } else { Ok(()) }
     }
@@ -115,7 +115,7 @@ impl Format for OpenMetrics {
             if let Some(unit) = unit {
                 let _ = writeln!(out, "# UNIT {name} {unit}");
             }
-            out.extend_from_slice(lines);
+            lines.iter().for_each(|lines| out.extend_from_slice(lines));
             self.output.pass(false)?;
         }
         self.output.buffer.extend_from_slice(b"# EOF\n");
@@ -155,11 +155,26 @@ impl Family {
             add_label(&mut labels, &label);
         }
         let help = if help.is_empty() { metric.name } else { help };
-        Some(Family { name, kind, factor, unit, help, labels, lines: Vec::new() })
+        Some(Family {
+            name,
+            kind,
+            factor,
+            unit,
+            help,
+            labels,
+            lines: Vec::new(),
+            places: FxHashMap::default(),
+        })
     }
 
-    fn line(&mut self, value: &TypedRef<'_>, mut labels: BTreeMap<String, String>, time: Option<Timestamp>) {
-        let out = &mut self.lines;
+    /// Adds a line. How many bytes are held for it.
+    fn line(
+        &mut self,
+        value: &TypedRef<'_>,
+        mut labels: BTreeMap<String, String>,
+        time: Option<Timestamp>,
+    ) -> usize {
+        let mut out = Vec::new();
         out.extend_from_slice(self.name.as_bytes());
         out.extend_from_slice(self.kind.ending().as_bytes());
         if let TypedRef::Text(text) = value {
@@ -174,6 +189,13 @@ impl Family {
             out.push(b'}');
         }
         out.push(b' ');
+        let at = self.places.get(&out).copied();
+        let fresh = if at.is_some() { 0 } else { out.len() };
+        let at = at.unwrap_or_else(|| {
+            self.places.insert(out.clone(), self.lines.len());
+            self.lines.push(Vec::new());
+            self.lines.len() - 1
+        });
         let _ = match (value, self.factor) {
             (TypedRef::Number(number), Some(factor)) => write!(out, "{}", float(as_f64(*number) * factor)),
             (TypedRef::Number(Number::I32(v)), None) => write!(out, "{v}"),
@@ -188,6 +210,8 @@ impl Family {
             let _ = write!(out, " {}.{:09}", time.sec, time.nsec);
         }
         out.push(b'\n');
+        self.lines[at].extend_from_slice(&out);
+        out.len() + fresh
     }
 }
 
@@ -275,6 +299,31 @@ mod tests {
         assert_eq!(base_unit(Units::dimension(1, 0, 0, 1, 0, 0)), (Some("bytes"), Some(1024.0)));
         assert_eq!(base_unit(Units::COUNT), (None, None));
         assert_eq!(base_unit(Units::dimension(1, -1, 0, 1, 3, 0)), (None, None));
+    }
+
+    #[test]
+    fn samples_of_a_label_set_stand_together() {
+        let mut family = Family {
+            name: "m".to_owned(),
+            kind: Kind::Gauge,
+            factor: None,
+            unit: None,
+            help: String::new(),
+            labels: BTreeMap::new(),
+            lines: Vec::new(),
+            places: FxHashMap::default(),
+        };
+        for (sec, name) in [(1, "a"), (1, "b"), (2, "a"), (2, "b")] {
+            let labels = BTreeMap::from([("instname".to_owned(), name.to_owned())]);
+            let time = Timestamp { sec, nsec: 0 };
+            assert!(family.line(&TypedRef::Number(Number::I32(7)), labels, Some(time)) > 0);
+        }
+        let text = String::from_utf8(family.lines.concat()).expect("text");
+        let heads: Vec<&str> = text.lines().map(|line| &line[..15]).collect();
+        assert_eq!(
+            heads,
+            ["m{instname=\"a\"}", "m{instname=\"a\"}", "m{instname=\"b\"}", "m{instname=\"b\"}"]
+        );
     }
 
     #[test]

@@ -86,12 +86,20 @@ impl Source {
             }
             (None, false) => None,
         };
+        let mut labels = Labels::default();
+        if !archives.is_empty() {
+            // Labels come with the first values: at the start there are none yet. The window sets mode and place again.
+            let (_, end) = context.span().map_err(ExportError::source("its start and end"))?;
+            context.set_mode(Mode::Forward, Some(end)).map_err(ExportError::source("its end"))?;
+            labels.of_host(&mut context);
+            metrics.iter().for_each(|metric| drop(labels.of_metric(&mut context, &metric.desc)));
+        }
         let (began, window) = window(args, &mut context, zone.as_ref())?;
         Ok(Source {
             host,
             metrics,
             instances: Instances::default(),
-            labels: Labels::default(),
+            labels,
             fields: FxHashMap::default(),
             zone,
             window,

@@ -112,7 +112,8 @@ impl Otlp {
         if all || self.points.is_enough() {
             self.points.take().into_iter().for_each(|ready| add(Signal::Metrics, ready, self.is_live));
         }
-        if all || self.records.is_enough() {
+        self.records.ready.drain(..).for_each(|(signal, ready)| add(signal, ready, false));
+        if all {
             self.records.take_spans().into_iter().for_each(|ready| add(Signal::Traces, ready, false));
             self.records.take_logs().into_iter().for_each(|ready| add(Signal::Logs, ready, false));
         }
@@ -120,6 +121,10 @@ impl Otlp {
         if let Some(last) = items.last_mut().filter(|item| !item.droppable) {
             last.mark = mark;
         }
+        self.push(items)
+    }
+
+    fn push(&self, items: Vec<Item>) -> Result<(), ExportError> {
         let Some(sender) = &self.sender else { return Ok(()) };
         for item in items {
             let signals = &self.signals;
@@ -143,9 +148,19 @@ impl Format for Otlp {
                 Some(true) => self.records.add(source, at, sample.time, values),
                 _ => self.points.add(source, at, sample.time, values),
             }
-            // A record of an archive can have more than a request.
+            // A sample can have more than a request.
             if !self.is_live {
                 self.pass(false, None)?;
+            } else if self.points.is_enough() {
+                let ready = self.points.take().into_iter();
+                let item = |(message, count)| Item {
+                    signal: Signal::Metrics,
+                    message,
+                    count,
+                    mark: None,
+                    droppable: true,
+                };
+                self.push(ready.map(item).collect())?;
             }
         }
         self.pass(self.is_live, (!mark.is_empty()).then_some(mark))

@@ -252,9 +252,7 @@ impl Outgoing {
 /// The attributes of the host that a source is of: its name and its labels.
 pub(super) fn host(source: &mut Source) -> Vec<KeyValue> {
     let mut attributes = vec![text("service.name", "pcp"), text("host.name", &source.host)];
-    let sets = source.context.labels(pcp_client::LabelTarget::Context).unwrap_or_default();
-    let labels = sets.into_iter().next().and_then(|set| set.labels.ok()).unwrap_or_default();
-    overlay(&mut attributes, labels.iter().map(label));
+    overlay(&mut attributes, source.labels.of_host(&mut source.context).iter().map(label));
     attributes
 }
 

@@ -35,11 +35,13 @@ use rustc_hash::FxHashMap;
 
 use super::attribute::{any, attribute, label, overlay, text};
 use super::points::{instance_labels, nanos};
+use super::transport::Signal;
 use crate::formats::source::Source;
 use crate::formats::text::{Record, records};
 
-/// Records that make a request.
+/// Records that make a request, and bytes of them: receivers take four megabytes, mostly.
 const ENOUGH: usize = 2048;
+const ENOUGH_BYTES: usize = 2 << 20;
 /// Most spans that have begun and not ended, and most events of one.
 const MAX_OPEN: usize = 1 << 16;
 const MAX_EVENTS: usize = 1024;
@@ -93,6 +95,10 @@ pub(super) struct Records {
     open: Open,
     spans: Grouped<Span>,
     logs: Grouped<LogRecord>,
+    /// Bytes of both.
+    bytes: usize,
+    /// Requests that are full, in order.
+    pub ready: Vec<(Signal, Ready)>,
     /// What there is to tell of.
     pub counts: RecordCounts,
 }
@@ -141,7 +147,7 @@ impl Records {
     }
 
     /// Whether there is enough for a request.
-    pub(super) fn is_enough(&self) -> bool {
+    fn is_enough(&self) -> bool {
         self.spans.count >= ENOUGH || self.logs.count >= ENOUGH
     }
 
@@ -205,14 +211,17 @@ impl Records {
         let key = id.clone().map(|id| (of, id));
         if flags.contains(EventFlags::START) {
             if let Some(key) = key {
-                self.counts.unfinished += self.open.begin(key, Begun { time, fields, events: Vec::new() });
+                self.counts.unfinished +=
+                    self.open.begin(key, Begun { turn: 0, time, fields, events: Vec::new() });
             }
             return;
         }
         if flags.contains(EventFlags::END) {
             let begun = key.and_then(|key| self.open.spans.remove(&key));
             let (scope, span) = span(time, id.unwrap_or_default(), flags, fields, begun, sender.is_sent);
-            return self.spans.push(sender, scope, span);
+            let len = span.encoded_len();
+            self.spans.push(sender, scope, span);
+            return self.cut(len);
         }
         if fields.number(own::SPAN_EVENT).is_some()
             && let Some(begun) = key.and_then(|key| self.open.spans.get_mut(&key))
@@ -223,7 +232,20 @@ impl Records {
             return;
         }
         let (scope, log) = log(time, id, fields, sender.is_sent);
+        let len = log.encoded_len();
         self.logs.push(sender, scope, log);
+        self.cut(len);
+    }
+
+    /// Makes a request of what there is, if that is enough with so many bytes more.
+    fn cut(&mut self, more: usize) {
+        self.bytes += more;
+        if self.bytes >= ENOUGH_BYTES || self.is_enough() {
+            self.bytes = 0;
+            let spans = self.take_spans().map(|ready| (Signal::Traces, ready));
+            let logs = self.take_logs().map(|ready| (Signal::Logs, ready));
+            self.ready.extend(spans.into_iter().chain(logs));
+        }
     }
 
     /// The fields by the names that senders gave them.
@@ -334,6 +356,8 @@ impl Fields {
 
 /// A span that has begun.
 struct Begun {
+    /// Which of all that have begun: an id can come again.
+    turn: u64,
     time: u64,
     fields: Fields,
     events: Vec<span::Event>,
@@ -347,22 +371,30 @@ type Key = ((usize, Inst), String);
 struct Open {
     spans: FxHashMap<Key, Begun>,
     /// In the order in which they began; those that ended are among them until they are in front.
-    order: VecDeque<Key>,
+    order: VecDeque<(u64, Key)>,
+    /// That of the next one.
+    turn: u64,
 }
 
 impl Open {
     /// Takes one more. How many had to go for it.
-    fn begin(&mut self, key: Key, begun: Begun) -> u64 {
+    fn begin(&mut self, key: Key, mut begun: Begun) -> u64 {
+        begun.turn = self.turn;
+        self.turn += 1;
         let mut gone = u64::from(self.spans.insert(key.clone(), begun).is_some());
-        self.order.push_back(key);
+        self.order.push_back((self.turn - 1, key));
         while self.spans.len() > MAX_OPEN {
-            let Some(oldest) = self.order.pop_front() else { break };
-            gone += u64::from(self.spans.remove(&oldest).is_some());
+            let Some((turn, oldest)) = self.order.pop_front() else { break };
+            // One of that id that began later is not the oldest.
+            if self.spans.get(&oldest).is_some_and(|begun| begun.turn == turn) {
+                self.spans.remove(&oldest);
+                gone += 1;
+            }
         }
         // Those that have ended would be kept by one that does not.
         if self.order.len() > 2 * MAX_OPEN {
             let spans = &self.spans;
-            self.order.retain(|key| spans.contains_key(key));
+            self.order.retain(|(turn, key)| spans.get(key).is_some_and(|begun| begun.turn == *turn));
         }
         gone
     }
@@ -438,7 +470,7 @@ fn span(
     let parent = if flags.contains(EventFlags::PARENT) { fields.id() } else { String::new() };
     let duration = fields.number(own::DURATION);
     let (mut start_fields, events, began) = match begun {
-        Some(Begun { time, fields, events }) => (fields, events, Some(time)),
+        Some(Begun { time, fields, events, .. }) => (fields, events, Some(time)),
         None => (Fields(Vec::new()), Vec::new(), None),
     };
     // An end before the start has no duration; what is told by both records is exact then.
@@ -714,7 +746,7 @@ mod tests {
     #[test]
     fn what_begins_and_does_not_end_is_bounded_and_counted() {
         let mut open = Open::default();
-        let begun = || Begun { time: 0, fields: Fields(Vec::new()), events: Vec::new() };
+        let begun = || Begun { turn: 0, time: 0, fields: Fields(Vec::new()), events: Vec::new() };
         let gone: u64 =
             (0..MAX_OPEN + 10).map(|id| open.begin(((0, PM_IN_NULL), id.to_string()), begun())).sum();
         assert_eq!((gone, open.spans.len()), (10, MAX_OPEN));
@@ -724,5 +756,9 @@ mod tests {
             open.spans.remove(&key);
         }
         assert!(open.order.len() <= 2 * MAX_OPEN + 1);
+        for _ in 0..10 * MAX_OPEN {
+            open.begin(((0, PM_IN_NULL), "again".to_owned()), begun());
+        }
+        assert!(open.order.len() <= 2 * MAX_OPEN, "an id that comes again is there once");
     }
 }

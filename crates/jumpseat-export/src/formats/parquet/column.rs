@@ -19,6 +19,8 @@ pub(super) struct Column {
     values: Values,
     /// Which rows have a value; none while all of them have.
     valid: Option<Vec<bool>>,
+    /// Bytes of the texts and bytes that it has.
+    held: usize,
 }
 
 #[derive(Debug)]
@@ -108,12 +110,17 @@ impl Column {
             ValueType::String => Values::Words { keys: Vec::new(), words: Words::default() },
             _ => Values::Bytes(Vec::new()),
         };
-        Column { values, valid: None }
+        Column { values, valid: None, held: 0 }
     }
 
     /// For what is so or not.
     pub(super) fn flags() -> Column {
-        Column { values: Values::Flags(Vec::new()), valid: None }
+        Column { values: Values::Flags(Vec::new()), valid: None, held: 0 }
+    }
+
+    /// How many bytes of texts and bytes there are.
+    pub(super) fn held(&self) -> usize {
+        self.held
     }
 
     fn len(&self) -> usize {
@@ -175,7 +182,11 @@ impl Column {
     pub(super) fn text(&mut self, row: usize, text: &str) {
         self.pad(row + 1);
         if let Values::Words { keys, words } = &mut self.values {
+            let known = words.texts.len();
             keys[row] = words.place(text);
+            if words.texts.len() > known {
+                self.held += text.len();
+            }
             self.mark(row);
         }
     }
@@ -185,6 +196,7 @@ impl Column {
         self.pad(row + 1);
         if let Values::Bytes(values) = &mut self.values {
             values[row] = bytes.to_vec();
+            self.held += bytes.len();
             self.mark(row);
         }
     }
@@ -207,6 +219,7 @@ impl Column {
     /// Takes all rows out as an array; `rows` of them.
     pub(super) fn take(&mut self, rows: usize) -> ArrayRef {
         self.pad(rows);
+        self.held = 0;
         let valid = self.valid.take().map(arrow_buffer::NullBuffer::from);
         macro_rules! primitive {
             ($array:ident, $values:expr) => {{
@@ -277,7 +290,9 @@ mod tests {
         for (row, text) in ["a", "b", "a", "a"].into_iter().enumerate() {
             column.text(row, text);
         }
+        assert_eq!(column.held(), 2);
         let array = column.take(4);
+        assert_eq!(column.held(), 0);
         let array = array.as_dictionary::<Int32Type>();
         assert_eq!((array.keys().values().as_ref(), array.values().len()), (&[0, 1, 0, 0][..], 2));
     }

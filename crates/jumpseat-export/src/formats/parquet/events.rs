@@ -219,9 +219,9 @@ impl Rows {
         self.times.len()
     }
 
-    /// How many values there is room for in the rows that are not yet written.
+    /// How many values there is room for in the rows that are not yet written; eight bytes of text are one more.
     pub(super) fn cells(&self) -> usize {
-        self.times.len() * (self.columns.len() + 1)
+        self.times.len() * (self.columns.len() + 1) + self.columns.iter().map(Column::held).sum::<usize>() / 8
     }
 
     fn begin(&mut self, time: Timestamp, instance: Option<&str>) -> usize {

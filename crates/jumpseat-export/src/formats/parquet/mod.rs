@@ -111,7 +111,8 @@ impl Lake {
 
     /// The writer, for samples of a day.
     fn enter(&mut self, source: &mut Source, day: i64) -> Result<(), ExportError> {
-        if self.writer.is_some() && self.day == day {
+        // The file of an earlier day is whole: a sample that comes late goes into this one, its rows have their own times.
+        if self.writer.is_some() && day <= self.day {
             return Ok(());
         }
         self.flush(0)?;

@@ -106,9 +106,10 @@ impl Table {
         }
     }
 
-    /// How many values there is room for in the rows that are not yet written.
+    /// How many values there is room for in the rows that are not yet written; eight bytes of text are one more.
     pub(super) fn cells(&self) -> usize {
-        self.times.len() * (self.metrics.len() + 1)
+        let own = [&self.instances, &self.labels].into_iter().chain(&self.columns);
+        self.times.len() * (self.metrics.len() + 1) + own.map(Column::held).sum::<usize>() / 8
     }
 
     /// How many rows are not yet written.
