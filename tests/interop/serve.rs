@@ -133,6 +133,16 @@ fn otlp_needs_no_configuration_and_all_addresses_are_told() {
             .all(|line| said.lines().any(|said| said == line))
             .then_some(())
     });
+    // In plain text for everybody only if that is said in words.
+    let everywhere = format!("--otlp=0.0.0.0:{}", free_port());
+    let state = dir.path().join("other").display().to_string();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--state-dir", &state, &everywhere];
+    let refused = PcpEnv::new().run(JUMPSEAT, serve);
+    assert!(!refused.status.success() && refused.stderr.contains("--otlp-insecure"), "{refused:?}");
+    let other = temp_dir();
+    let open = Seat::in_dir(other.path(), "").serve([everywhere.as_str(), "--otlp-insecure"]);
+    let told = everywhere.replace("--otlp=", "OTLP, HTTP:  http://");
+    eventually("the address", || open.process.text().lines().any(|said| said == told).then_some(()));
     let body = r#"{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shell"}}]},
         "scopeLogs":[{"logRecords":[{"body":{"stringValue":"hello"}}]}]}]}"#;
     let mut stream = eventually("the port", || TcpStream::connect(&address).ok());

@@ -59,6 +59,9 @@ pub(crate) struct ServeArgs {
     /// this address only; what the configuration says comes first.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     otlp: Option<String>,
+    /// Take it beyond this machine, too, in plain text and from everybody who reaches it, as in a network of containers.
+    #[arg(long, requires = "otlp")]
+    otlp_insecure: bool,
     /// Directory where identifiers are kept across restarts, over what the configuration says.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -223,6 +226,7 @@ fn apply(args: &ServeArgs, config: &mut Config) {
         }
         Some(address) => _ = config.otlp.listen.get_or_insert_with(|| address.to_owned()),
     }
+    config.otlp.insecure |= args.otlp_insecure;
     let tls = &mut config.tls;
     for (key, option) in [
         (&mut tls.certificate, &args.tls_cert),

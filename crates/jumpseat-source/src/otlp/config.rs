@@ -146,7 +146,7 @@ impl OtlpConfig {
             Some(_) => return Ok(()),
         };
         let words = format!(
-            "{address} is not of this machine alone, and would be served {missing}; insecure = true allows it"
+            "{address} is not of this machine alone, and would be served {missing}; insecure = true (jumpseat serve --otlp-insecure) allows it"
         );
         Err(InvalidKey::other(key, words))
     }
