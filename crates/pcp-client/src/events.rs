@@ -12,12 +12,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use byteorder::BigEndian;
-use bytes::Bytes;
 
 use super::context::Context;
 use super::error::{ClientError, Result};
 use super::provider::{ContextKind, Mode};
-use pcp_event::{ArrayKind, ArrayReader, EventFlags, Param};
+use pcp_event::{ArrayKind, ArrayReader, EventFlags};
 use pcp_model::{Desc, InDom, Inst, PM_IN_NULL, PmError, Pmid, Timestamp, Value, ValueType};
 use pcp_pdu::{Fetched, ValueRef};
 
@@ -113,7 +112,7 @@ impl EventReader {
             let instance = if array.is_empty() { None } else { self.instance(context, inst)? };
             for record in array.records() {
                 let fields = record.params().map(|param| {
-                    Ok(EventField { name: self.field(context, param.pmid)?, value: value_of(param.value) })
+                    Ok(EventField { name: self.field(context, param.pmid)?, value: Value::from(param.value) })
                 });
                 records.push(EventRecord {
                     time: record.time,
@@ -204,19 +203,6 @@ impl Context {
             }
         };
         Ok(std::iter::from_fn(next).fuse())
-    }
-}
-
-fn value_of(param: Param<'_>) -> Value {
-    match param {
-        Param::I32(value) => Value::I32(value),
-        Param::U32(value) => Value::U32(value),
-        Param::I64(value) => Value::I64(value),
-        Param::U64(value) => Value::U64(value),
-        Param::Float(value) => Value::Float(value),
-        Param::Double(value) => Value::Double(value),
-        Param::String(text) => Value::String(Bytes::copy_from_slice(text)),
-        Param::Aggregate(bytes) => Value::Aggregate(Bytes::copy_from_slice(bytes)),
     }
 }
 

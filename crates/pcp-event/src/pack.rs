@@ -14,7 +14,8 @@
 use bitflags::bitflags;
 use byteorder::ByteOrder;
 
-use pcp_model::{Number, Pmid, Timestamp, ValueType};
+use bytes::Bytes;
+use pcp_model::{Number, Pmid, Timestamp, Value, ValueType};
 
 /// Bytes before the first record: header word and record count.
 pub const ARRAY_HEADER: usize = 8;
@@ -120,6 +121,22 @@ pub enum Param<'a> {
     String(&'a [u8]),
     /// Raw bytes.
     Aggregate(&'a [u8]),
+}
+
+impl From<Param<'_>> for Value {
+    /// The value with memory of its own.
+    fn from(param: Param<'_>) -> Value {
+        match param {
+            Param::I32(value) => Value::I32(value),
+            Param::U32(value) => Value::U32(value),
+            Param::I64(value) => Value::I64(value),
+            Param::U64(value) => Value::U64(value),
+            Param::Float(value) => Value::Float(value),
+            Param::Double(value) => Value::Double(value),
+            Param::String(text) => Value::String(Bytes::copy_from_slice(text)),
+            Param::Aggregate(bytes) => Value::Aggregate(Bytes::copy_from_slice(bytes)),
+        }
+    }
 }
 
 impl Param<'_> {

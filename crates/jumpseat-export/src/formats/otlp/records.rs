@@ -17,7 +17,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use jumpseat_wire::severity::Severity;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -27,7 +26,7 @@ use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status, span};
 use pcp_client::{LabelTarget, ValuesRef};
-use pcp_event::{EventFlags, Param};
+use pcp_event::EventFlags;
 use pcp_model::{Inst, Label, LabelFlags, PM_IN_NULL, Pmid, Timestamp, Value};
 use pcp_pdu::TypedRef;
 use prost::Message as _;
@@ -256,7 +255,7 @@ impl Records {
         let names = &mut self.names;
         let fields = record.params().map(|param| {
             let name = names.entry(param.pmid).or_insert_with(|| sent_name(source, param.pmid).into());
-            (Arc::clone(name), value_of(param.value))
+            (Arc::clone(name), Value::from(param.value))
         });
         // What came after there were as many fields as there may be is `name=value` in one for all.
         let unfolded = fields.map(|(name, value)| match (&*name, &value) {
@@ -637,19 +636,6 @@ fn sent(json: &str) -> Option<Sender> {
         .map(|(name, value)| label(&Label { name, value: value.to_string(), flags: LabelFlags::default() }));
     let resource = Resource { attributes: attributes.collect(), ..Resource::default() };
     Some(Sender { resource, is_sent: true })
-}
-
-fn value_of(param: Param<'_>) -> Value {
-    match param {
-        Param::I32(value) => Value::I32(value),
-        Param::U32(value) => Value::U32(value),
-        Param::I64(value) => Value::I64(value),
-        Param::U64(value) => Value::U64(value),
-        Param::Float(value) => Value::Float(value),
-        Param::Double(value) => Value::Double(value),
-        Param::String(text) => Value::String(Bytes::copy_from_slice(text)),
-        Param::Aggregate(bytes) => Value::Aggregate(Bytes::copy_from_slice(bytes)),
-    }
 }
 
 /// The label [`RESOURCE`].
