@@ -15,7 +15,7 @@
 //!
 //! | feature | by default | brings |
 //! | --- | --- | --- |
-//! | `formats` | yes | all but the command line: sources, the walk, formats |
+//! | `formats` | no | all but the command line: sources, the walk, formats |
 
 pub mod args;
 #[cfg(feature = "formats")]
