@@ -20,6 +20,8 @@
 //! | feature | by default | brings |
 //! | --- | --- | --- |
 //! | `cli` | yes | the two programs, and what they alone need. A library does without: `default-features = false` |
+//! | `web-inside` | yes | `jumpseat web` within the program `jumpseat` |
+//! | `web` | by `web-inside` | the program `jumpseat-web`, which `jumpseat web` starts where it is not within `jumpseat` |
 //! | `export` | no | the program `jumpseat-export`, which `jumpseat export` starts, with what knows columns, object stores and HTTP clients |
 //!
 //! All parts are always there. Who wants few dependencies takes the packages by themselves: `pcp-client` without its feature

@@ -3,6 +3,7 @@
 mod archive_support;
 mod bounded;
 mod context;
+mod glance;
 mod hostile;
 mod interpolate;
 mod logged;

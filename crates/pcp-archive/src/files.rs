@@ -122,6 +122,26 @@ pub(super) fn archives_in(directory: &Path) -> Result<Vec<PathBuf>, ArchiveError
     Ok(names)
 }
 
+/// What a file of an archive is, for who looks from outside.
+pub(super) enum MemberOf {
+    Meta(Member),
+    Index(Member),
+    Volume,
+}
+
+/// Of which archive a file is by its name, and what of it.
+pub(super) fn member_of(file: &str, path: &Path) -> Option<(String, MemberOf)> {
+    let (_, compression, plain) = uncompressed(file);
+    let (base, part) = strip(plain)?;
+    let member = || Member { path: path.to_owned(), compression };
+    let part = match part {
+        Part::Meta => MemberOf::Meta(member()),
+        Part::Index => MemberOf::Index(member()),
+        Part::Volume(_) => MemberOf::Volume,
+    };
+    Some((base.to_owned(), part))
+}
+
 /// The archive's name for the name of the archive or of one of its members.
 fn base_of(name: &Path) -> PathBuf {
     let Some(file) = name.file_name().and_then(OsStr::to_str) else { return name.to_owned() };

@@ -33,16 +33,21 @@ pub(super) fn load(
     mut at: u64,
     stamp: Stamp,
 ) -> Result<u64, ArchiveError> {
-    let len = match stamp {
-        Stamp::Micro => 20,
-        Stamp::Nano => 32,
-    };
+    let len = entry_len(stamp);
     while entries.len() < MAX_ENTRIES {
         let Some(entry) = entry(Fields(source.bytes(at, len)?), stamp) else { break };
         entries.push(entry);
         at += len as u64;
     }
     Ok(at)
+}
+
+/// Bytes of an entry.
+pub(super) fn entry_len(stamp: Stamp) -> usize {
+    match stamp {
+        Stamp::Micro => 20,
+        Stamp::Nano => 32,
+    }
 }
 
 fn entry(mut fields: Fields<'_>, stamp: Stamp) -> Option<IndexEntry> {

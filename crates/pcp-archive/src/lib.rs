@@ -28,11 +28,14 @@
 //! [`Replay`] fetches as a context does: the next record with some metrics, or interpolated values. Contexts, with iterators to the
 //! end, names of event records and derived metrics, are in `pcp-client`.
 //!
+//! [`glances`] lists the archives of a directory without opening them.
+//!
 //! Writing: [`ArchiveWriter`].
 
 mod error;
 mod fields;
 mod files;
+mod glance;
 mod ignored;
 mod index;
 mod indoms;
@@ -56,6 +59,7 @@ mod volumes;
 mod write;
 
 pub use error::{ArchiveError, Attribute, Excess, Problem};
+pub use glance::{Glance, glances, name_of};
 pub use ignored::IgnoredMarks;
 pub use index::IndexEntry;
 pub use indoms::OnDisk;

@@ -4,13 +4,13 @@ mod config;
 mod default_address;
 mod demo;
 mod derive;
-mod export;
 mod feed;
 mod generate;
 mod helper;
 mod log;
 mod names;
 mod passwd;
+mod program;
 mod record;
 mod say;
 mod self_check;
@@ -26,6 +26,7 @@ use jumpseat::model::text::nearest;
 use jumpseat_export::ExportArgs;
 use jumpseat_tools::{TOOLS, complain, definitions};
 use jumpseat_top::{self as top, TopArgs};
+use jumpseat_web::WebArgs;
 
 /// An observer's seat for Performance Co-Pilot: event records from tracing sources, as PCP metrics.
 #[derive(Parser)]
@@ -79,6 +80,9 @@ enum Command {
 
     /// Watch metrics, expressions and event records of a collector on the terminal.
     Top(TopArgs),
+
+    /// Show metrics, events and spans of hosts and archives on the web: a page, Grafana's data sources, Prometheus.
+    Web(Box<WebArgs>),
 }
 
 fn main() -> ExitCode {
@@ -91,15 +95,19 @@ fn main() -> ExitCode {
         return run();
     }
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == "export") {
-        return export::run(words);
+    match words.next() {
+        Some(word) if word == "export" => return program::run("export", words),
+        Some(word) if word == "web" && cfg!(not(feature = "web-inside")) => {
+            return program::run("web", words);
+        }
+        _ => {}
     }
     match Cli::try_parse().unwrap_or_else(|error| refuse(&error)).command {
         Command::Config(args) => config::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Derive(args) => derive::run(&args),
         // Was gone on with in another program.
-        Command::Export(_) => export::run(std::env::args_os().skip(2)),
+        Command::Export(_) => program::run("export", std::env::args_os().skip(2)),
         Command::Feed(args) => feed::run(args),
         Command::Generate(args) => generate::run(&args, Cli::command()),
         Command::Log(args) => log::run(&args),
@@ -110,6 +118,10 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Support(args) => support::run(&args),
         Command::Top(args) => top::run(&args),
+        #[cfg(feature = "web-inside")]
+        Command::Web(args) => jumpseat_web::run(&args),
+        #[cfg(not(feature = "web-inside"))]
+        Command::Web(_) => program::run("web", std::env::args_os().skip(2)),
     }
 }
 

@@ -1,0 +1,9 @@
+//! logs
+
+use axum::Router;
+
+use super::web::Shared;
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new()
+}
