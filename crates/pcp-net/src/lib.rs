@@ -8,7 +8,7 @@
 //!   [`PeerCredentials`]: who is at the other end.
 //! * [`Who`]: users, groups and hosts, as a configuration names them.
 //! * [`Certificate`]: what a listener proves itself with; [`TlsSession`]: one encrypted connection, without any I/O.
-//!   [`Passwords`]: who may log in, in a file.
+//!   [`Passwords`]: who may log in, in a file. [`read_tokens`]: which secrets let programs in. [`Fresh`]: files that are read again.
 //! * [`Worker`]: a thread that ends when it is dropped; with [`Life`], one that is started again when it breaks.
 //! * [`Limiter`]: a flood of bad input must not become a flood of log lines.
 //!
@@ -17,6 +17,7 @@
 
 mod accept;
 mod fill;
+mod fresh;
 mod keep;
 mod kept;
 mod limiter;
@@ -25,12 +26,14 @@ mod places;
 mod secret;
 mod tcp;
 mod tls;
+mod tokens;
 mod unix;
 mod who;
 mod worker;
 
 pub use accept::{PeerCredentials, next_connection};
 pub use fill::{Fill, Level};
+pub use fresh::Fresh;
 pub use keep::{FileId, Keep, Kept, Spot};
 pub use kept::{End, Life, Restarts};
 pub use limiter::Limiter;
@@ -38,6 +41,7 @@ pub use passwords::{PasswordError, Passwords};
 pub use places::{Holder, gives_way};
 pub use tcp::{TcpListening, listen_tcp};
 pub use tls::{Certificate, CertificateError, CertificateFiles, TlsError, TlsSession};
+pub use tokens::{SecretHash, TokenError, TokenLine, find_token, read_tokens};
 pub use unix::{ListenError, ListenProblem, UnixListening, is_served};
 pub use who::{Identity, Who, WhoError};
 pub use worker::Worker;

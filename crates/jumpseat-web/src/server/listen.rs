@@ -14,17 +14,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use pcp_net::{Kept, listen_tcp};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
-use super::gate::Gate;
+use super::gate::{Gate, Turns};
 
-/// Most connections at a time; those beyond wait to be accepted.
+/// Most connections at a time, and most of an address; those beyond are closed at once.
 const MAX_CONNECTIONS: usize = 4096;
+const MAX_CONNECTIONS_OF_ONE: usize = 256;
 /// How long a client may take for the head of a request, and be idle between two.
-const HEAD: Duration = Duration::from_secs(75);
+const HEAD: Duration = Duration::from_secs(30);
 /// How long a client may take to agree on encryption.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Most bytes of a head, URL included.
@@ -57,16 +58,17 @@ pub(super) async fn serve(
     gate: Arc<Gate>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Turns::new(MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ONE);
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &places) => accepted,
+            accepted = listener.accept() => accepted,
             _ = stop.changed() => return,
         };
-        let Some((stream, peer, place)) = accepted else {
+        let Ok((stream, peer)) = accepted else {
             sleep(RETRY).await;
             continue;
         };
+        let Some(place) = places.take(Some(peer.ip())) else { continue };
         // Answers are written as a whole: there is nothing to wait for.
         let _ = stream.set_nodelay(true);
         let (router, stop) = (router.clone(), stop.clone());
@@ -84,14 +86,6 @@ pub(super) async fn serve(
             }
         });
     }
-}
-
-type Accepted = (tokio::net::TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit);
-
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accepted> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
-    let (stream, peer) = listener.accept().await.ok()?;
-    Some((stream, peer, place))
 }
 
 /// Requests of one connection, one after the other.

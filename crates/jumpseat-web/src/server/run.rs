@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use jumpseat_tools::complain;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pcp_archive::ArchiveError;
 use pcp_client::HostSpecError;
-use pcp_net::{CertificateError, Worker};
+use pcp_net::{CertificateError, PasswordError, TokenError, Worker};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -51,6 +52,12 @@ pub enum WebError {
     /// Certificate or key.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    /// A file of passwords.
+    #[error(transparent)]
+    Passwords(#[from] PasswordError),
+    /// A file of tokens.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
     /// The system refuses a thread or the like.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -76,18 +83,22 @@ pub struct Serving {
 /// # Errors
 /// [`WebError`].
 pub fn start(args: &WebArgs) -> Result<Serving, WebError> {
-    let gate = Arc::new(Gate::open(args)?);
+    let pool = Pool::new();
     let library = Arc::new(Library::open(&args.archives)?);
     let sources = Sources::new(&args.hosts, !library.is_empty(), args.any_host)
         .map_err(|error| WebError::Host { host: args.hosts.join(", "), error })?;
     let listeners = listen::bind(&args.listen)
         .map_err(|error| WebError::Listen { address: args.listen.clone(), error })?;
+    let addresses: Result<Vec<SocketAddr>, io::Error> =
+        listeners.iter().map(|one| one.local_addr()).collect();
+    let addresses = addresses?;
+    let gate = Arc::new(Gate::open(args, &addresses, &pool)?);
     let watching = if library.is_empty() { None } else { Some(library::watch(&library)?) };
     let sources = Arc::new(sources);
     let records = Arc::new(Records::start(Arc::clone(&sources), Arc::clone(&library))?);
     let web = Arc::new(Web {
         args: args.clone(),
-        pool: Pool::new(),
+        pool,
         contexts: Contexts::new(),
         series: Series::open(args, Arc::clone(&library))?,
         sources,
@@ -100,20 +111,19 @@ pub fn start(args: &WebArgs) -> Result<Serving, WebError> {
         .enable_all()
         .build()?;
     let (stop, stopped) = watch::channel(false);
-    let mut addresses = Vec::new();
-    let _inside = runtime.enter();
+    let router = router(&web, &gate);
+    let inside = runtime.enter();
     for listener in listeners {
-        addresses.push(listener.local_addr()?);
         let listener = TcpListener::from_std(listener)?;
-        runtime.spawn(listen::serve(listener, router(Arc::clone(&web)), Arc::clone(&gate), stopped.clone()));
+        runtime.spawn(listen::serve(listener, router.clone(), Arc::clone(&gate), stopped.clone()));
     }
-    drop(_inside);
-    let encrypted = gate.certificate().is_some();
-    Ok(Serving { addresses, encrypted, stop, _watch: watching, runtime: Some(runtime) })
+    drop(inside);
+    Ok(Serving { addresses, encrypted: gate.encrypts(), stop, _watch: watching, runtime: Some(runtime) })
 }
 
 /// `jumpseat web`: serves until it is told to end.
 pub fn run(args: &WebArgs) -> ExitCode {
+    more_descriptors();
     let serving = match start(args) {
         Ok(serving) => serving,
         Err(error) => {
@@ -127,6 +137,14 @@ pub fn run(args: &WebArgs) -> ExitCode {
     }
     serving.wait();
     ExitCode::SUCCESS
+}
+
+/// As many descriptors as the system allows: clients, and for each a collector.
+fn more_descriptors() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // What cannot be had is not needed to begin.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
 }
 
 impl Serving {

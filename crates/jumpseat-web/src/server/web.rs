@@ -3,7 +3,13 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::response::Response;
+use http::{StatusCode, Uri};
+use tower_http::compression::CompressionLayer;
 
+use super::gate::{self, Gate};
 use super::library::Library;
 use super::pmapi::Contexts;
 use super::pool::Pool;
@@ -12,6 +18,9 @@ use super::series::Series;
 use super::sources::Sources;
 use super::{logs, page, pmapi, series, traces};
 use crate::WebArgs;
+
+/// Most bytes of a request's body: a query that does not fit a URL.
+const MAX_BODY: usize = 1 << 20;
 
 /// The state of the server.
 pub(super) struct Web {
@@ -34,13 +43,21 @@ pub(super) struct Web {
 /// As handlers take it.
 pub(super) type Shared = Arc<Web>;
 
-/// All routes.
-pub(super) fn router(web: Shared) -> Router {
+/// All routes, and what is around them: who may look, then how much a request may have, then compression.
+pub(super) fn router(web: &Shared, gate: &Arc<Gate>) -> Router {
     Router::new()
         .merge(pmapi::routes())
         .merge(series::routes())
         .merge(traces::routes())
         .merge(logs::routes())
         .merge(page::routes())
-        .with_state(web)
+        .fallback(nothing)
+        .with_state(Arc::clone(web))
+        .layer(CompressionLayer::new())
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(from_fn_with_state(Arc::clone(gate), gate::check))
+}
+
+async fn nothing(uri: Uri) -> Response {
+    gate::refusal(uri.path(), StatusCode::NOT_FOUND, "there is nothing at this path")
 }
