@@ -31,14 +31,17 @@ fn what_the_demo_prints_can_be_typed() {
     let mut demo = env.command(JUMPSEAT);
     let mut demo = demo.args(["demo", "--seconds", "30"]).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(demo.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
-    let mut during = Vec::new();
+    let (mut during, mut page) = (Vec::new(), None);
     for line in lines.by_ref() {
+        page = page.or_else(|| line.strip_prefix("See it in a browser:").map(|url| url.trim().to_owned()));
         during.extend(line.trim_start().starts_with(JUMPSEAT).then(|| line.trim().to_owned()));
         if line.contains("FAILED") {
             break;
         }
     }
     assert_eq!(during.len(), 4, "{during:?}");
+    let page = page.expect("the address of the page");
+    assert!(env.run("curl", ["-s", &page]).ok().contains("<title>jumpseat"), "{page}");
     let shell = |command: &str| env.run("sh", ["-c", command]).ok();
     // The first one is for a terminal.
     let spans = shell(&format!("{} --once", during[0]));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jumpseat_tools::complain;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
 use pcp_archive::ArchiveError;
 use pcp_client::HostSpecError;
 use pcp_net::{CertificateError, PasswordError, TokenError, Worker};
@@ -124,6 +125,11 @@ pub fn start(args: &WebArgs) -> Result<Serving, WebError> {
 /// `jumpseat web`: serves until it is told to end.
 pub fn run(args: &WebArgs) -> ExitCode {
     more_descriptors();
+    // Who started it may have blocked them, and that is inherited.
+    let mut ends = SigSet::empty();
+    ends.add(Signal::SIGINT);
+    ends.add(Signal::SIGTERM);
+    let _ = ends.thread_unblock();
     let serving = match start(args) {
         Ok(serving) => serving,
         Err(error) => {

@@ -1,6 +1,7 @@
 //! `jumpseat demo`: the agent, a workload that traces into it, and a client that reads it, in one process
 //! but over the real sockets and the real protocol.
 
+mod page;
 mod show;
 mod tree;
 mod workload;
@@ -28,6 +29,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::say::{say, sayln};
+use page::Page;
 use show::Show;
 use workload::Workload;
 
@@ -82,6 +84,10 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
     let agent = Agent::start(args, &socket)?;
     sayln!("The agent listens for events on {}", socket.display());
     sayln!("and answers PCP clients on      {}", agent.address);
+    let page = Page::start(agent.address);
+    if let Some(page) = &page {
+        sayln!("See it in a browser:            {}", page.url);
+    }
     sayln!(
         "A shop of three services with three customers now runs on loopback: web asks orders, orders asks payment."
     );
@@ -92,6 +98,7 @@ fn demo(args: &DemoArgs) -> Result<(), Box<dyn std::error::Error>> {
     say(format_args!("{}", how_to_look(&agent.address)));
     let until = args.seconds.map(|seconds| later(begun, Duration::from_secs(seconds)));
     let shown = show_all(args, &agent, &socket, &stop, until);
+    drop(page);
     agent.stop();
     match shown {
         // `jumpseat demo | head`: the reader has seen enough.
