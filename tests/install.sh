@@ -78,6 +78,7 @@ install() {
 	grep -q 'usermod -aG jumpseat' "$out" || { cat "$out"; die "Install does not say who may send events"; }
 	/usr/local/bin/jumpseat --version >/dev/null || die "Install does not copy the command"
 	/usr/local/bin/jumpseat export --help >/dev/null || die "Install does not copy jumpseat-export"
+	/usr/local/bin/jumpseat web --help >/dev/null || die "Install does not copy jumpseat-web"
 	[ -s /usr/local/share/man/man1/jumpseat-serve.1 ] || die "Install does not copy manual pages"
 	grep -q '^JUMPSEAT[[:space:]]400$' "$PCP_VAR_DIR/pmns/stdpmid.local" || die "the number is not in stdpmid.local"
 	# what must answer before anything was traced: all of it, without an error

@@ -24,7 +24,7 @@ if [ "$(cat "$tools/installed" 2>/dev/null)" != "$validator" ]; then
 		>"$built/pip.log" 2>&1 || { cat "$built/pip.log"; die "cannot install $validator"; }
 	echo "$validator" >"$tools/installed"
 fi
-cargo tree --locked --package jumpseat --features export --edges normal --target x86_64-unknown-linux-gnu --prefix none --format '{p}' |
+cargo tree --locked --package jumpseat --no-default-features --features export,web --edges normal --target x86_64-unknown-linux-gnu --prefix none --format '{p}' |
 	cut -d ' ' -f 1,2 | sort -u |
 	PYTHONPATH=$tools python3 -c '
 import json, sys

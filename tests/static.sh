@@ -37,7 +37,7 @@ eventually() { for _ in $(seq 100); do ! "$@" || return 0; sleep 0.1; done; retu
 root=$work/root
 mkdir "$root"
 tar -C "$root" -xzf "$tarball" --strip-components=1
-for file in bin/jumpseat bin/jumpseat-export bin/pmdajumpseat share/man/man1/jumpseat-top.1 install/Install LICENSE-MIT jumpseat.cdx.json; do
+for file in bin/jumpseat bin/jumpseat-export bin/jumpseat-web bin/pmdajumpseat share/man/man1/jumpseat-top.1 install/Install LICENSE-MIT jumpseat.cdx.json; do
 	[ -s "$root/$file" ] || die "no $file in $tarball"
 done
 # what every system has
@@ -52,6 +52,7 @@ say "$(basename "$tarball"): $(there jumpseat --version), $(stat -c %s "$root/bi
 there pmdajumpseat --version >"$work/said" || die "pmdajumpseat --version"
 there jumpseat demo --seconds 3 >"$work/demo" 2>&1 || { cat "$work/demo"; die "the demo"; }
 grep -q 'payment charge' "$work/demo" || { cat "$work/demo"; die "the demo shows no spans"; }
+grep -q 'See it in a browser: *http://' "$work/demo" || { cat "$work/demo"; die "the demo has no page"; }
 grep -q ' records, 0 missed --' "$work/demo" || { cat "$work/demo"; die "the demo shows no rates"; }
 
 there jumpseat serve --socket /run/jumpseat.socket --state-dir /tmp >"$work/serve" 2>&1 &
@@ -79,6 +80,7 @@ image_root=$(buildah mount "$container")
 diff "$work/said" - <<-FILES || die "other files are in the image"
 	./bin/jumpseat
 	./bin/jumpseat-export
+	./bin/jumpseat-web
 	./usr/share/doc/jumpseat/LICENSE-APACHE
 	./usr/share/doc/jumpseat/LICENSE-MIT
 	./usr/share/doc/jumpseat/jumpseat.cdx.json

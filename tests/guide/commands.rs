@@ -72,6 +72,7 @@ pages! {
     positions: "docs/positions.md",
     spans: "docs/spans.md",
     tools: "docs/tools.md",
+    web: "docs/web.md",
     writing_a_pmda: "docs/writing-a-pmda.md",
     writing_a_source: "docs/writing-a-source.md",
 }
@@ -310,8 +311,15 @@ fn is_endless(command: &str) -> bool {
     let ends =
         [" -s ", " -a ", "--once", "--seconds", " --help"].iter().any(|option| command.contains(option));
     let program = |program: &&str| command.split(" | ").any(|part| part.starts_with(program));
-    let endless =
-        ["pmval ", "pmevent ", "jumpseat val ", "jumpseat events ", "jumpseat record ", "jumpseat serve "];
+    let endless = [
+        "pmval ",
+        "pmevent ",
+        "jumpseat val ",
+        "jumpseat events ",
+        "jumpseat record ",
+        "jumpseat serve ",
+        "jumpseat web ",
+    ];
     let others = ["tail -f ", "cargo run --release -- demo"];
     !ends && !is_background(command) && endless.iter().chain(&others).any(program)
 }
