@@ -32,7 +32,7 @@ use super::exposition::{self, Exemplar, Format, Lines, Meta, Tail, Wrong, is_met
 use super::stats::Refusal;
 use super::target::Target;
 use crate::series::{
-    Kind, LabelText, Labels, Metric, MetricId, Number, Part, Refused, SeriesId, Session, encode,
+    Kind, LabelText, Labels, Metric, MetricId, Number, Part, Refused, Series, SeriesId, Session, encode,
 };
 
 /// Lines of a portion, which takes a millisecond or a few.
@@ -64,7 +64,7 @@ pub(super) struct Owner {
 
 /// What is known of the series of a target.
 #[derive(Debug)]
-pub(super) struct Known {
+pub struct Known {
     owner: Owner,
     entries: Vec<Entry>,
     /// Entries by their keys.
@@ -99,7 +99,7 @@ enum Must {
 
 /// What became of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Outcome {
+pub struct Outcome {
     /// Samples that were taken in.
     pub samples: u64,
     /// Those that were not, by reason.
@@ -215,13 +215,31 @@ impl Known {
         }
     }
 
+    /// For a target of a table, alone.
+    pub fn of(target: &Target, config: &ScrapeConfig) -> Known {
+        Known::new(Owner::of(target, config, &Rc::default()))
+    }
+
+    /// Takes in a whole answer at once; `None`: the event loop or the disk is behind, and what was taken in by then stays.
+    pub fn take(&mut self, series: &Series, body: &[u8], format: Format) -> Option<Outcome> {
+        let mut pass = self.begin(body, format);
+        loop {
+            let mut session = series.begin()?;
+            let is_done = pass.step(self, &mut session);
+            session.commit();
+            if is_done {
+                return Some(pass.outcome);
+            }
+        }
+    }
+
     /// How many series there are.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Memory that they take here.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -248,13 +266,13 @@ impl Known {
     }
 
     /// Forgets all of them.
-    pub(super) fn forget_all(&mut self, session: &mut Session<'_>) {
+    pub fn forget_all(&mut self, session: &mut Session<'_>) {
         self.set_aside();
         self.stale.drain(..).for_each(|series| session.forget(series));
     }
 
-    /// Whether there is anything to forget.
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there is nothing to forget.
+    pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.stale.is_empty()
     }
 

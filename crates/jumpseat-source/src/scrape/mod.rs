@@ -6,7 +6,7 @@
 //! ```
 //!
 //! * [`config`]: a table; [`target`]: where targets are, and files of them; [`trust`]: files with secrets and certificates.
-//! * [`exposition`]: the two formats, without I/O; `known`: from a target's samples to values of [`crate::series`].
+//! * [`exposition`]: the two formats, without I/O; [`known`]: from a target's samples to values of [`crate::series`].
 //! * `fetch`: one answer; [`thread`]: whose turn it is; [`stats`]: what is told of all of it.
 //!
 //! Each target has its turn once an interval, at a place in it that comes from its name, so that many are spread over the time and
@@ -18,14 +18,16 @@
 pub mod config;
 pub mod exposition;
 mod fetch;
-mod known;
+pub mod known;
 pub mod stats;
 pub mod target;
 pub mod thread;
 pub mod trust;
 
 pub use config::ScrapeConfig;
+pub use known::Known;
 pub use stats::{Failure, Refusal, ScrapeStats, TargetStats};
+pub use target::Target;
 pub use thread::ScrapeSource;
 
 /// Serial of the instance domain of targets, and of the file with their numbers.

@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::*;
+use crate::series::batch::MetricMeaning;
 use crate::series::{Batches, Defined, Gone, SeriesConfig, decode};
-use crate::series::{Series, batch::MetricMeaning};
 
 /// A target, and a reader of what becomes of its answers.
 struct Bench {
@@ -41,16 +41,7 @@ impl Bench {
     }
 
     fn take(&mut self, body: &str, format: Format) -> Outcome {
-        let mut pass = self.known.begin(body.as_bytes(), format);
-        loop {
-            let mut session = self.series.begin().expect("room");
-            let is_done = pass.step(&mut self.known, &mut session);
-            session.commit();
-            if is_done {
-                break;
-            }
-        }
-        let outcome = pass.outcome;
+        let outcome = self.known.take(&self.series, body.as_bytes(), format).expect("room");
         self.read();
         outcome
     }
