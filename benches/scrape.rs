@@ -46,7 +46,8 @@ impl Server {
         let (tell, told) = std::sync::mpsc::channel();
         let counted = Arc::clone(&answers);
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async move {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
                 tell.send(listener.local_addr().expect("it is bound")).expect("somebody waits");
@@ -82,13 +83,20 @@ fn body(variant: u64) -> String {
     for family in 0..100 {
         let kind = ["counter", "gauge"][family % 2];
         let name = format!("node_subsystem_{family}_bytes{}", ["_total", ""][family % 2]);
-        let _ = writeln!(text, "# HELP {name} What the device of a number has done so far.\n# TYPE {name} {kind}");
+        let _ = writeln!(
+            text,
+            "# HELP {name} What the device of a number has done so far.\n# TYPE {name} {kind}"
+        );
         for device in 0..SERIES / 100 {
             let value = device * 1_234_567 + variant * 1000 + family as u64;
             let _ = match family % 3 {
                 0 => writeln!(text, "{name}{{device=\"eth{device}\",direction=\"receive\"}} {value}"),
                 1 => writeln!(text, "{name}{{device=\"eth{device}\",direction=\"receive\"}} {}.25", value),
-                _ => writeln!(text, "{name}{{device=\"eth{device}\",direction=\"receive\"}} {:e}", value as f64),
+                _ => writeln!(
+                    text,
+                    "{name}{{device=\"eth{device}\",direction=\"receive\"}} {:e}",
+                    value as f64
+                ),
             };
         }
     }
@@ -129,7 +137,11 @@ fn main() {
             format!("scraping {TARGETS} targets of {SERIES} series, {bytes} bytes a sample{what}"),
             rate(times),
         );
-        if has_peer { row.peer("Prometheus", rate(peer)) } else { row.note("Prometheus NOT MEASURED: not installed") }
+        if has_peer {
+            row.peer("Prometheus", rate(peer))
+        } else {
+            row.note("Prometheus NOT MEASURED: not installed")
+        }
     };
     row("", &plain, &peer).goal(Goal::AtLeast(GOAL)).headline().print();
     row(", gzip", &gzip, &peer_gzip).print();
@@ -140,7 +152,8 @@ fn agent(server: &Server) -> Duration {
     let dir = tempfile::tempdir().expect("a directory");
     let targets: Vec<String> = (0..TARGETS).map(|n| format!("http://{}/{n}", server.address)).collect();
     // Series of targets are told apart by their instances, which are told apart by host and port.
-    let list: String = targets.iter().enumerate().map(|(n, url)| format!("{url} instance=host-{n}:9100\n")).collect();
+    let list: String =
+        targets.iter().enumerate().map(|(n, url)| format!("{url} instance=host-{n}:9100\n")).collect();
     std::fs::write(dir.path().join("targets"), list).expect("the directory is ours");
     let config = format!(
         "[series]\nmax_series = {0}\nmax_per_metric = {0}\nbudget = \"4GiB\"\n[[scrape]]\nname = \"node\"\n\
@@ -170,7 +183,9 @@ fn agent(server: &Server) -> Duration {
 /// The same of a Prometheus.
 fn prometheus(server: &Server) -> Duration {
     let dir = tempfile::tempdir().expect("a directory");
-    let mut config = String::from("global:\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\nscrape_configs:\n- job_name: node\n  static_configs:\n");
+    let mut config = String::from(
+        "global:\n  scrape_interval: 500ms\n  scrape_timeout: 500ms\nscrape_configs:\n- job_name: node\n  static_configs:\n",
+    );
     for n in 0..TARGETS {
         let _ = writeln!(
             config,

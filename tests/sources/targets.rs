@@ -182,16 +182,38 @@ fn both_formats_become_metrics_with_units_labels_and_numbers_that_stay() {
             "trace_id=4bf92f3577b34da6a3ce929d0e0e4736 value=0.5 time=1605281325.5",
         ),
     ] {
-        let part = text.split("\n\n").find(|part| part.trim_start().lines().next() == Some(&format!("jumpseat.{metric}")));
+        let part = text
+            .split("\n\n")
+            .find(|part| part.trim_start().lines().next() == Some(&format!("jumpseat.{metric}")));
         let found = values(part.unwrap_or_default());
-        assert_eq!(found.get(&instance(labels)).map(String::as_str), Some(value), "{metric} {labels}: {text}");
+        assert_eq!(
+            found.get(&instance(labels)).map(String::as_str),
+            Some(value),
+            "{metric} {labels}: {text}"
+        );
     }
     for (metric, parts) in [
-        ("shop_orders_total", &["[Orders so far.]", "double", "Semantics: counter  Units: none", "\"item\":\"green tea\"", "\"job\":\"shop\"", "\"env\":\"test\""][..]),
+        (
+            "shop_orders_total",
+            &[
+                "[Orders so far.]",
+                "double",
+                "Semantics: counter  Units: none",
+                "\"item\":\"green tea\"",
+                "\"job\":\"shop\"",
+                "\"env\":\"test\"",
+            ][..],
+        ),
         ("shop_heap_bytes", &["Memory.", "All of it.", "Semantics: instant  Units: byte"]),
         ("shop_wait_seconds.sum", &["Semantics: counter  Units: sec"]),
-        ("shop_wait_seconds.bucket", &["64-bit unsigned int", "Semantics: counter  Units: count", "\"le\":0.1", "\"le\":\"+Inf\""]),
-        ("acme_http_router_request_seconds.sum", &["Latency though all", "Units: sec", "\"otel_unit\":\"s\"", "\"path\":\"/api/v1\""]),
+        (
+            "shop_wait_seconds.bucket",
+            &["64-bit unsigned int", "Semantics: counter  Units: count", "\"le\":0.1", "\"le\":\"+Inf\""],
+        ),
+        (
+            "acme_http_router_request_seconds.sum",
+            &["Latency though all", "Units: sec", "\"otel_unit\":\"s\"", "\"path\":\"/api/v1\""],
+        ),
         ("process_cpu_seconds_total", &["Semantics: counter  Units: sec"]),
     ] {
         let about = pmcd.run("pminfo", ["-dtTl", &format!("jumpseat.otel.{metric}")]).ok();
@@ -205,7 +227,12 @@ fn both_formats_become_metrics_with_units_labels_and_numbers_that_stay() {
     assert_eq!(samples[&targets.instance("shop", "plain")], "11", "{text}");
     assert_eq!(samples[&targets.instance("shop", "open.om.gz")], "5", "{text}");
     let about = pmcd.run("pminfo", ["-dl", "jumpseat.scrape.up"]).ok();
-    for part in ["\"job\":\"shop\"", "\"instance\":\"127.0.0.1:", "\"url\":\"http://127.0.0.1:", "\"indom_name\":\"per target\""] {
+    for part in [
+        "\"job\":\"shop\"",
+        "\"instance\":\"127.0.0.1:",
+        "\"url\":\"http://127.0.0.1:",
+        "\"indom_name\":\"per target\"",
+    ] {
         assert!(about.contains(part), "{part}: {about}");
     }
     let mut spent = values(&pmcd.run("pminfo", ["-f", "jumpseat.scrape.duration"]).ok()).into_values();
@@ -255,16 +282,35 @@ fn a_target_that_is_wrong_or_without_end_costs_no_other_one() {
         ("h.cut", line.repeat(10)),
         ("i.om", "cut_off 1\n".to_owned()),
         ("j.noise", "SSH-2.0-OpenSSH_9.2p1\r\n".to_owned()),
-        ("k", "good 1\nbad one\nbad{ 1\nneg -1\n# TYPE count_total counter\ncount_total -1\ngood 2\n".to_owned()),
+        (
+            "k",
+            "good 1\nbad one\nbad{ 1\nneg -1\n# TYPE count_total counter\ncount_total -1\ngood 2\n"
+                .to_owned(),
+        ),
     ] {
         targets.write(name, body);
     }
-    let names = ["a.hang", "b.endless", "c", "d.moved", "e.headers", "f.slow", "g.gz", "h.cut", "i.om", "j.noise", "away"];
+    let names = [
+        "a.hang",
+        "b.endless",
+        "c",
+        "d.moved",
+        "e.headers",
+        "f.slow",
+        "g.gz",
+        "h.cut",
+        "i.om",
+        "j.noise",
+        "away",
+    ];
     let dir = temp_dir();
     let tables = [
         targets.table("good", &["plain", "k"], ""),
         targets.table("bad", &names, "timeout = \"250ms\"\nmax_body = \"1MiB\""),
-        format!("[[scrape]]\nname = \"none\"\ntargets = [\"http://127.0.0.1:{}/x\"]\ninterval = \"300ms\"\n", free_port()),
+        format!(
+            "[[scrape]]\nname = \"none\"\ntargets = [\"http://127.0.0.1:{}/x\"]\ninterval = \"300ms\"\n",
+            free_port()
+        ),
     ];
     let seat = Seat::in_dir(dir.path(), &tables.concat());
     let endpoint = seat.serve([]);
@@ -283,7 +329,11 @@ fn a_target_that_is_wrong_or_without_end_costs_no_other_one() {
         ("away", &["status"]),
     ] {
         eventually(&format!("{name} to fail: {}", endpoint.process.text()), || {
-            let counts = |reason: &&&str| of(&endpoint, &format!("jumpseat.scrape.failed.{reason}")).get(&bad(name)).is_some_and(|count| count != "0");
+            let counts = |reason: &&&str| {
+                of(&endpoint, &format!("jumpseat.scrape.failed.{reason}"))
+                    .get(&bad(name))
+                    .is_some_and(|count| count != "0")
+            };
             reasons.iter().find(counts)
         });
     }
@@ -306,7 +356,11 @@ fn a_target_that_is_wrong_or_without_end_costs_no_other_one() {
     // Nothing of them is a metric, and the others have gone on as often as they should.
     let text = endpoint.run("pminfo", ["-f", "jumpseat.otel"]).ok();
     assert!(!text.contains("spam") && !text.contains("cut_off"), "{text}");
-    let count = || of(&endpoint, "jumpseat.scrape.scrapes")[&targets.instance("good", "plain")].parse::<u64>().expect("a number");
+    let count = || {
+        of(&endpoint, "jumpseat.scrape.scrapes")[&targets.instance("good", "plain")]
+            .parse::<u64>()
+            .expect("a number")
+    };
     let before = count();
     eventually("further scrapes", || (count() >= before + 5).then_some(()));
     assert_eq!(of(&endpoint, "jumpseat.scrape.late")[&targets.instance("good", "plain")], "0");
@@ -314,20 +368,27 @@ fn a_target_that_is_wrong_or_without_end_costs_no_other_one() {
     // A line that is wrong costs itself.
     let k = targets.instance("good", "k");
     assert_eq!(of(&endpoint, "jumpseat.scrape.samples")[&k], "2");
-    assert!(problems[&k].starts_with("4 samples refused, the first in line 2, column 8:"), "{}", problems[&k]);
+    assert!(
+        problems[&k].starts_with("4 samples refused, the first in line 2, column 8:"),
+        "{}",
+        problems[&k]
+    );
     for (reason, each) in [("syntax", 2), ("number", 1), ("duplicate", 1), ("label", 0)] {
-        let refused = of(&endpoint, &format!("jumpseat.scrape.refused.{reason}"))[&k].parse::<u64>().expect("a number");
+        let refused =
+            of(&endpoint, &format!("jumpseat.scrape.refused.{reason}"))[&k].parse::<u64>().expect("a number");
         assert_eq!(refused == 0, each == 0, "{reason}");
     }
     let memory = endpoint.run("pminfo", ["-f", "jumpseat.self.scrape.memory"]).ok();
-    let bytes: u64 = memory.split("value ").nth(1).and_then(|text| text.trim().parse().ok()).expect("a value");
+    let bytes: u64 =
+        memory.split("value ").nth(1).and_then(|text| text.trim().parse().ok()).expect("a value");
     assert!(bytes < 16 << 20, "{memory}");
 }
 
 #[test]
 fn a_target_behind_tls_and_a_token_is_scraped_and_the_token_is_nowhere() {
     let certificates = Certificates::new();
-    let targets = Targets::with(Some(format!("{},{}", certificates.text("pcp.crt"), certificates.text("pcp.key"))));
+    let targets =
+        Targets::with(Some(format!("{},{}", certificates.text("pcp.crt"), certificates.text("pcp.key"))));
     targets.write("x.token", PLAIN);
     targets.write("token.expected", "open-sesame-1");
     let dir = temp_dir();
@@ -343,11 +404,16 @@ fn a_target_behind_tls_and_a_token_is_scraped_and_the_token_is_nowhere() {
         targets.table("good", &["x.token"], &keys),
         targets.table("untrusted", &["x.token"], ""),
         targets.table("stranger", &["x.token"], &format!("tls = {{ ca = {ca:?} }}")),
-        targets.table("other", &["x.token"], &format!("{keys}\n").replace("ca = ", "server_name = \"elsewhere\", ca = ")),
+        targets.table(
+            "other",
+            &["x.token"],
+            &format!("{keys}\n").replace("ca = ", "server_name = \"elsewhere\", ca = "),
+        ),
     ];
     let seat = Seat::in_dir(dir.path(), &tables.concat());
     let mut endpoint = seat.serve([]);
-    let name = |table: &str| targets.instance(table, "x.token").replace("http://127.0.0.1", "https://localhost");
+    let name =
+        |table: &str| targets.instance(table, "x.token").replace("http://127.0.0.1", "https://localhost");
     wait(&endpoint, "jumpseat.scrape.up", &name("good"), "1");
     for (table, reason) in [("untrusted", "tls"), ("stranger", "status"), ("other", "tls")] {
         eventually(table, || {
@@ -370,13 +436,18 @@ fn a_target_behind_tls_and_a_token_is_scraped_and_the_token_is_nowhere() {
     });
 
     reload(&mut endpoint, 1);
-    let config = PcpEnv::new().run(crate::seat::JUMPSEAT, ["config", "show", seat.config().to_str().expect("text")]);
+    let config =
+        PcpEnv::new().run(crate::seat::JUMPSEAT, ["config", "show", seat.config().to_str().expect("text")]);
     let told = [endpoint.process.text(), config.stdout, config.stderr].concat();
     assert!(!told.contains("sesame") && !told.contains("\"key\""), "{told}");
     let all = endpoint.run("pminfo", ["-fl", "jumpseat"]);
     assert!(!all.stdout.contains("sesame"));
-    let check = PcpEnv::new().run(crate::seat::JUMPSEAT, ["config", "check", seat.config().to_str().expect("text")]);
-    assert!(check.stdout.contains("[[scrape]] good.token_file") && check.stdout.contains("everybody may use it"), "{check}");
+    let check =
+        PcpEnv::new().run(crate::seat::JUMPSEAT, ["config", "check", seat.config().to_str().expect("text")]);
+    assert!(
+        check.stdout.contains("[[scrape]] good.token_file") && check.stdout.contains("everybody may use it"),
+        "{check}"
+    );
 }
 
 #[test]
@@ -409,19 +480,24 @@ fn targets_go_and_come_back_with_their_numbers_and_tables_and_files_change() {
     wait(&endpoint, "jumpseat.scrape.up", &plain, "1");
     assert_eq!(numbers(&endpoint), before);
     // A series that it leaves out goes, too.
-    targets.write("plain", PLAIN.replace("shop_orders_total{item=\"cake\",paid=\"no\"} 1.5 1395066363000\n", ""));
+    targets.write(
+        "plain",
+        PLAIN.replace("shop_orders_total{item=\"cake\",paid=\"no\"} 1.5 1395066363000\n", ""),
+    );
     eventually("one less", || (numbers(&endpoint) == before[..1]).then_some(()));
     targets.write("plain", PLAIN);
     eventually("the same again", || (numbers(&endpoint) == before).then_some(()));
 
     // A file gets targets, in both notations, and loses them.
     let port = targets.port;
-    fs::write(&file, format!("127.0.0.1:{port}/more rack=7 instance=one\nnonsense:port\n")).expect("the test's directory");
+    fs::write(&file, format!("127.0.0.1:{port}/more rack=7 instance=one\nnonsense:port\n"))
+        .expect("the test's directory");
     let more = targets.instance("listed", "more");
     wait(&endpoint, "jumpseat.scrape.up", &more, "1");
     assert_eq!(of(&endpoint, "jumpseat.otel.more").len(), 2);
     assert_eq!(of(&endpoint, "jumpseat.otel.more")["listed@one{n=2,rack=7}"], "2");
-    let json = format!(r#"[{{"targets":["127.0.0.1:{port}"],"labels":{{"rack":"8","__metrics_path__":"/more"}}}}]"#);
+    let json =
+        format!(r#"[{{"targets":["127.0.0.1:{port}"],"labels":{{"rack":"8","__metrics_path__":"/more"}}}}]"#);
     fs::write(&file, json).expect("the test's directory");
     wait(&endpoint, "jumpseat.otel.more", &format!("listed@127.0.0.1:{port}{{n=1,rack=8}}"), "1");
     assert_eq!(of(&endpoint, "jumpseat.otel.more").len(), 2);
@@ -434,7 +510,9 @@ fn targets_go_and_come_back_with_their_numbers_and_tables_and_files_change() {
     assert_eq!(of(&endpoint, "jumpseat.scrape.up").len(), 2);
 
     // Tables change; one that is the same goes on.
-    let scrapes = |endpoint: &Endpoint| of(endpoint, "jumpseat.scrape.scrapes")[&plain].parse::<u64>().expect("a number");
+    let scrapes = |endpoint: &Endpoint| {
+        of(endpoint, "jumpseat.scrape.scrapes")[&plain].parse::<u64>().expect("a number")
+    };
     let (count, connections) = (scrapes(&endpoint), targets.connections());
     Seat::in_dir(dir.path(), &shop);
     reload(&mut endpoint, 1);
@@ -466,7 +544,8 @@ fn a_real_node_exporter_is_scraped_whole() {
         let output = PcpEnv::new().run("curl", ["-sSf", &format!("http://127.0.0.1:{port}/metrics")]);
         (output.status.success() && output.stdout.contains("node_")).then_some(output.stdout)
     });
-    let tables = format!("[[scrape]]\nname = \"node\"\ntargets = [\"127.0.0.1:{port}\"]\ninterval = \"1s\"\n");
+    let tables =
+        format!("[[scrape]]\nname = \"node\"\ntargets = [\"127.0.0.1:{port}\"]\ninterval = \"1s\"\n");
     let seat = Seat::in_dir(dir.path(), &tables);
     let pmcd = PrivatePmcd::with([seat.agent(Transport::Pipe)]).start();
     let name = format!("node@http://127.0.0.1:{port}/metrics");
@@ -478,13 +557,16 @@ fn a_real_node_exporter_is_scraped_whole() {
     let samples: f64 = get("jumpseat.scrape.samples").expect("a value").parse().expect("a number");
     assert!(samples > 100.0 && (samples - told).abs() < told / 20.0, "{samples} of {told}");
     let text = pmcd.run("pminfo", ["-f", "jumpseat.otel.node_memory_MemTotal_bytes"]).ok();
-    let line = body.lines().find_map(|line| line.strip_prefix("node_memory_MemTotal_bytes ")).expect("a line");
+    let line =
+        body.lines().find_map(|line| line.strip_prefix("node_memory_MemTotal_bytes ")).expect("a line");
     let memory: f64 = line.parse().expect("a number");
     let found = values(&text).remove(&format!("node@127.0.0.1:{port}"));
     assert_eq!(found.and_then(|value| value.parse().ok()), Some(memory), "{text}");
     let about = pmcd.run("pminfo", ["-d", "jumpseat.otel.node_cpu_seconds_total"]).ok();
     assert!(about.contains("Semantics: counter  Units: sec"), "{about}");
-    let rates = pmcd.run("pmrep", ["-h", &pmcd.inet(), "-s", "2", "-t", "1", "jumpseat.otel.node_cpu_seconds_total"]).ok();
+    let rates = pmcd
+        .run("pmrep", ["-h", &pmcd.inet(), "-s", "2", "-t", "1", "jumpseat.otel.node_cpu_seconds_total"])
+        .ok();
     let last = rates.trim_end().lines().last().unwrap_or_default();
     let is_rate = |word: &str| word.parse::<f64>().is_ok_and(|rate| (0.0..100.0).contains(&rate));
     assert!(rates.contains("s/s") && last.split_whitespace().any(is_rate), "{rates}");

@@ -5,8 +5,8 @@ use pcp_pmda::{LabelError, LabelList, LabelSubject};
 
 use super::series;
 use crate::identity::{
-    CALLS, NAME, OBJECTIVES, REASONS, SCRAPE_TARGETS, SERIES_BUCKETS, SERIES_QUANTILES, SERIES_SETS, SOURCES, SPAN_BOUNDS,
-    SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES, about, indom_name, label, reason_of,
+    CALLS, NAME, OBJECTIVES, REASONS, SCRAPE_TARGETS, SERIES_BUCKETS, SERIES_QUANTILES, SERIES_SETS, SOURCES,
+    SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES, about, indom_name, label, reason_of,
 };
 use crate::state::State;
 use crate::state::source::Source;

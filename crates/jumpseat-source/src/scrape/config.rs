@@ -5,7 +5,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue,
+};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::target::{Target, check_label};
@@ -108,12 +110,14 @@ impl ScrapeConfig {
             return Err(InvalidKey::other("name", words));
         }
         if self.targets.is_empty() && self.targets_file.is_none() {
-            let words = "there is none: name some, such as \"http://localhost:9100/metrics\", or a targets_file";
+            let words =
+                "there is none: name some, such as \"http://localhost:9100/metrics\", or a targets_file";
             return Err(InvalidKey::other("targets", words));
         }
         let mut seen = BTreeSet::new();
         for text in &self.targets {
-            let target = Target::parse(text, self).map_err(|why| InvalidKey::notation("targets", text, why))?;
+            let target =
+                Target::parse(text, self).map_err(|why| InvalidKey::notation("targets", text, why))?;
             if !seen.insert(target.url.clone()) {
                 return Err(InvalidKey::other("targets", format!("{text:?} is there twice")));
             }
@@ -132,7 +136,10 @@ impl ScrapeConfig {
         for (name, value) in &self.headers {
             check_header("headers", name)?;
             if HeaderValue::from_str(&value.0).is_err() {
-                return Err(InvalidKey::other("headers", format!("the value of {name} has control characters")));
+                return Err(InvalidKey::other(
+                    "headers",
+                    format!("the value of {name} has control characters"),
+                ));
             }
         }
         for name in self.header_files.keys() {
@@ -247,7 +254,8 @@ mod tests {
 
     #[test]
     fn values_of_headers_are_shown_to_nobody() {
-        let config: ScrapeConfig = serde_json::from_str(r#"{"headers":{"X-Key":"open sesame"}}"#).expect("JSON");
+        let config: ScrapeConfig =
+            serde_json::from_str(r#"{"headers":{"X-Key":"open sesame"}}"#).expect("JSON");
         let shown = format!("{config:?} {}", serde_json::to_string(&config).expect("JSON"));
         assert!(shown.contains("X-Key") && !shown.contains("sesame"), "{shown}");
         let other: ScrapeConfig = serde_json::from_str(r#"{"headers":{"X-Key":"x"}}"#).expect("JSON");

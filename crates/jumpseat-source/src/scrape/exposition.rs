@@ -401,7 +401,8 @@ fn unescaped(text: &[u8]) -> Cow<'_, str> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.iter().copied().peekable();
     while let Some(byte) = bytes.next() {
-        let escaped = bytes.peek().copied().filter(|next| byte == b'\\' && matches!(next, b'\\' | b'"' | b'n'));
+        let escaped =
+            bytes.peek().copied().filter(|next| byte == b'\\' && matches!(next, b'\\' | b'"' | b'n'));
         match escaped {
             Some(next) => {
                 bytes.next();
@@ -464,10 +465,7 @@ mod tests {
                 r#"http_request_duration_seconds_bucket{le="+Inf"} 144320"#,
                 "http_request_duration_seconds_bucket le=+Inf -> 144320",
             ),
-            (
-                r#"rpc_duration_seconds{quantile="0.99"} 76656"#,
-                "rpc_duration_seconds quantile=0.99 -> 76656",
-            ),
+            (r#"rpc_duration_seconds{quantile="0.99"} 76656"#, "rpc_duration_seconds quantile=0.99 -> 76656"),
             // Blanks wherever they may be, and a comma too much.
             ("\t x { a = \"}\" , b=\"\\\\\", } \t -1e-3\t5 ", "x a=} b=\\ -> -0.001 @5"),
             ("x{} NaN", "x -> NaN"),
@@ -487,12 +485,12 @@ mod tests {
                 r#"foo_bucket{le="10.0"} 17 # {trace_id="oHg5SJYRHA0"} 9.8 1520879607.789"#,
                 "foo_bucket le=10.0 -> 17 # [(\"trace_id\", \"oHg5SJYRHA0\")] 9.8 Some(1520879607.789)",
             ),
-            (
-                r#"foo_bucket{le="0.1"} 8 123.5 # {} 0.054"#,
-                "foo_bucket le=0.1 -> 8 @123.5 # [] 0.054 None",
-            ),
+            (r#"foo_bucket{le="0.1"} 8 123.5 # {} 0.054"#, "foo_bucket le=0.1 -> 8 @123.5 # [] 0.054 None"),
             ("foo_total 17.0 1520879607.789", "foo_total -> 17 @1520879607.789"),
-            (r#"foo_info{entity="controller",version="8.2.7"} 1.0"#, "foo_info entity=controller version=8.2.7 -> 1"),
+            (
+                r#"foo_info{entity="controller",version="8.2.7"} 1.0"#,
+                "foo_info entity=controller version=8.2.7 -> 1",
+            ),
         ] {
             assert_eq!(told(line, Format::OpenMetrics).as_deref(), Ok(expected), "{line}");
         }
@@ -558,7 +556,10 @@ mod tests {
 
     #[test]
     fn formats_and_their_ends() {
-        assert_eq!(Format::of("application/openmetrics-text; version=1.0.0; charset=utf-8"), Format::OpenMetrics);
+        assert_eq!(
+            Format::of("application/openmetrics-text; version=1.0.0; charset=utf-8"),
+            Format::OpenMetrics
+        );
         assert_eq!(Format::of("text/plain; version=0.0.4"), Format::Text);
         assert_eq!(Format::of(""), Format::Text);
         assert!(Format::Text.is_complete(b"a 1"));

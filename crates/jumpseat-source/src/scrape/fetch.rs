@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
-    USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
+    HeaderValue, USER_AGENT,
 };
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
@@ -141,7 +141,10 @@ impl Body {
 
     fn add(&mut self, bytes: &[u8], max: usize, how: &str) -> Result<(), Fault> {
         if self.bytes.len() + bytes.len() > max {
-            return Err(Fault::new(Failure::Size, format!("an answer of more than {max} bytes{how} (max_body)")));
+            return Err(Fault::new(
+                Failure::Size,
+                format!("an answer of more than {max} bytes{how} (max_body)"),
+            ));
         }
         let before = self.bytes.capacity();
         if self.bytes.len() + bytes.len() > before {
@@ -295,7 +298,8 @@ async fn connect(shared: &Rc<Shared>, target: &Target, ask: &Ask) -> Result<Conn
     let Some(stream) = stream else { return Err(unreached(&problem)) };
     let _ = stream.set_nodelay(true);
     let Some(config) = ask.tls.as_ref().filter(|_| target.is_secure) else { return begin(stream).await };
-    let failed = |error: &dyn std::fmt::Display| Fault::new(Failure::Tls, format!("no agreement on TLS: {error}"));
+    let failed =
+        |error: &dyn std::fmt::Display| Fault::new(Failure::Tls, format!("no agreement on TLS: {error}"));
     let name = match &ask.server_name {
         Some(name) => name.clone(),
         None => ServerName::try_from(target.host.clone()).map_err(|error| failed(&error))?,

@@ -165,7 +165,8 @@ impl Owner {
     /// The labels of a series without the one that is `skipped`. Empty ones are none, as Prometheus has it.
     fn labels(&self, series: &exposition::Series<'_>, skipped: Option<&str>) -> Result<Labels, Refusal> {
         let (mut job, mut instance) = (self.job.as_str(), self.instance.as_str());
-        let mut identity: Vec<(String, LabelText)> = Vec::with_capacity(series.labels.len() + self.labels.len());
+        let mut identity: Vec<(String, LabelText)> =
+            Vec::with_capacity(series.labels.len() + self.labels.len());
         let is_ours = |name: &str| matches!(name, "job" | "instance") || self.labels.contains_key(name);
         let is_theirs = |name: &str| series.labels.iter().any(|(known, _)| *known == name);
         for (name, value) in series.labels.iter().filter(|(name, _)| Some(*name) != skipped) {
@@ -176,7 +177,9 @@ impl Owner {
                 "job" if self.honor_labels => job = value,
                 "instance" if self.honor_labels => instance = value,
                 _ if value.is_empty() => {}
-                name if self.honor_labels || !is_ours(name) => identity.push((name.to_owned(), (&**value).into())),
+                name if self.honor_labels || !is_ours(name) => {
+                    identity.push((name.to_owned(), (&**value).into()))
+                }
                 name => {
                     let mut exported = format!("exported_{name}");
                     while is_ours(&exported) || is_theirs(&exported) {
@@ -435,7 +438,8 @@ impl<'a> Pass<'a> {
         }
         let (shape, labels) = self.meaning(&known.owner, session, key)?;
         let number = shape.must.bits(value, shape.number);
-        let bits = number.ok_or((Refusal::Number, Wrong { at: key.len(), what: "a value that cannot be" }))?;
+        let bits =
+            number.ok_or((Refusal::Number, Wrong { at: key.len(), what: "a value that cannot be" }))?;
         let found = match known.owner.count.get() < known.owner.max_series {
             true => session.series(shape.metric, &labels),
             false => Err(Refused::Total),
@@ -494,8 +498,7 @@ impl<'a> Pass<'a> {
         let shape = self.shape_of(session, series.name);
         let shape = shape.map_err(|refusal| (refusal, wrong("a metric that there can be no more of")))?;
         let long = "a label that is longer than max_label allows";
-        let mut labels =
-            owner.labels(&series, shape.bound).map_err(|refusal| (refusal, wrong(long)))?;
+        let mut labels = owner.labels(&series, shape.bound).map_err(|refusal| (refusal, wrong(long)))?;
         if let Some(name) = shape.bound {
             let bound = series.labels.iter().find(|(known, _)| *known == name);
             let number = bound.and_then(|(_, value)| exposition::number(value.trim().as_bytes()));
@@ -556,7 +559,9 @@ impl<'a> Pass<'a> {
             (Of::Summary, "") => {
                 (base, Part::Quantile, Kind::Instant, Number::Double, Must::Anything, Some("quantile"))
             }
-            (Of::Counter, "" | "_total") => (name, Part::Value, Kind::Counter, Number::Double, Must::Grow, None),
+            (Of::Counter, "" | "_total") => {
+                (name, Part::Value, Kind::Counter, Number::Double, Must::Grow, None)
+            }
             _ => (name, Part::Value, Kind::Instant, Number::Double, Must::Anything, None),
         };
         let unit = if suffix == "_created" { "s" } else { unit(family.unit, base) };

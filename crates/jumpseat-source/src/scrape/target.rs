@@ -76,7 +76,10 @@ impl Target {
         };
         let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
         if authority.contains('@') {
-            return Err("a user or password in an address would be seen by everybody: use headers or token_file".to_owned());
+            return Err(
+                "a user or password in an address would be seen by everybody: use headers or token_file"
+                    .to_owned(),
+            );
         }
         if uri.port_u16().is_none() && uri.host() != Some(authority) {
             return Err("no port behind the colon: 1 to 65535".to_owned());
@@ -175,7 +178,8 @@ pub(super) fn read(path: &Path, config: &ScrapeConfig) -> Result<Listed, String>
     let shown = path.display();
     let (file, _) = read_anyones(path, Links::Followed).map_err(|error| error.to_string())?;
     let mut text = String::new();
-    let length = file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(|error| format!("{shown}: {error}"))?;
+    let length =
+        file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(|error| format!("{shown}: {error}"))?;
     if length as u64 > MAX_FILE {
         return Err(format!("{shown}: longer than {MAX_FILE} bytes"));
     }
@@ -206,7 +210,8 @@ fn listed(text: &str, config: &ScrapeConfig) -> Result<Listed, String> {
         let Some(address) = words.next().filter(|word| !word.starts_with('#')) else { continue };
         let labels: Result<BTreeMap<String, String>, String> = words
             .map(|word| {
-                let (name, value) = word.split_once('=').ok_or_else(|| format!("{word:?} is not NAME=VALUE"))?;
+                let (name, value) =
+                    word.split_once('=').ok_or_else(|| format!("{word:?} is not NAME=VALUE"))?;
                 Ok((name.to_owned(), value.to_owned()))
             })
             .collect();

@@ -267,7 +267,12 @@ impl Scraper {
             }
         }
         for table in before {
-            counted.extend(table.targets.values().map(|running| (running.stats.name.clone(), Arc::clone(&running.stats))));
+            counted.extend(
+                table
+                    .targets
+                    .values()
+                    .map(|running| (running.stats.name.clone(), Arc::clone(&running.stats))),
+            );
             self.end(table);
         }
         for mut table in tables {
@@ -310,8 +315,12 @@ impl Scraper {
             tracing::warn!(scrape = name, beyond, "targets are left out: there are more than max_targets");
         }
         let is_wanted = |running: &Running| wanted.iter().any(|target| *target == running.target);
-        let urls: Vec<String> =
-            table.targets.iter().filter(|(_, running)| !is_wanted(running)).map(|(url, _)| url.clone()).collect();
+        let urls: Vec<String> = table
+            .targets
+            .iter()
+            .filter(|(_, running)| !is_wanted(running))
+            .map(|(url, _)| url.clone())
+            .collect();
         for running in urls.iter().filter_map(|url| table.targets.remove(url)) {
             self.orphans.push(Rc::clone(&running.known));
         }
@@ -333,10 +342,18 @@ impl Scraper {
                 }
             };
             let before = counted.get(&name);
-            let before = before.filter(|stats| (&stats.job, &stats.instance) == (&target.job, &target.instance));
+            let before =
+                before.filter(|stats| (&stats.job, &stats.instance) == (&target.job, &target.instance));
             let stats = before.cloned().unwrap_or_else(|| {
                 let (job, instance) = (target.job.clone(), target.instance.clone());
-                Arc::new(TargetStats { inst, name, job, instance, url: target.url.clone(), ..TargetStats::default() })
+                Arc::new(TargetStats {
+                    inst,
+                    name,
+                    job,
+                    instance,
+                    url: target.url.clone(),
+                    ..TargetStats::default()
+                })
             });
             let known = Known::new(Owner::of(&target, &table.job.config, &table.job.count));
             let known = Rc::new(RefCell::new(known));

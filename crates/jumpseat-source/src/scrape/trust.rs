@@ -79,7 +79,9 @@ impl TrustFiles {
                 let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
                 let pem = secret(path, MAX_PEM)?;
                 let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| failed(&error))?;
-                builder.with_client_auth_cert(certificates(certificate)?, key).map_err(|error| failed(&error))?
+                builder
+                    .with_client_auth_cert(certificates(certificate)?, key)
+                    .map_err(|error| failed(&error))?
             }
             _ => builder.with_no_client_auth(),
         };

@@ -23,7 +23,8 @@ fn samples_of_known_series_cost_no_allocation_of_their_own() {
     for n in 0..SAMPLES / 10 {
         let _ = writeln!(body, "# HELP m{n}_bytes Bytes.\n# TYPE m{n}_bytes gauge");
         for device in 0..10 {
-            let _ = writeln!(body, "m{n}_bytes{{device=\"eth{device}\",path=\"C:\\\\x\\n\"}} {device}.5e3 123");
+            let _ =
+                writeln!(body, "m{n}_bytes{{device=\"eth{device}\",path=\"C:\\\\x\\n\"}} {device}.5e3 123");
         }
     }
     let (series, batches, mut known) = open(20_000);
@@ -51,7 +52,10 @@ fn answers_made_to_hurt_take_little_memory() {
         ("the same series", "x 1\n".repeat(SIZE / 4)),
         ("series without end", (0..SIZE / 12).map(|n| format!("x{{a=\"{n}\"}} 1\n")).collect()),
         ("metrics without end", (0..SIZE / 12).map(|n| format!("m{n} 1\n")).collect()),
-        ("families without end", (0..SIZE / 16).map(|n| format!("# TYPE m{n} gauge\n")).collect::<String>() + "x 1\n"),
+        (
+            "families without end",
+            (0..SIZE / 16).map(|n| format!("# TYPE m{n} gauge\n")).collect::<String>() + "x 1\n",
+        ),
         ("an exemplar without end", format!("x 1 # {{a=\"{}\"}} 1\n# EOF\n", "y".repeat(SIZE))),
         ("numbers", format!("x {}\n", "1".repeat(SIZE))),
     ];

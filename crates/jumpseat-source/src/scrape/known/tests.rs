@@ -89,14 +89,22 @@ impl Bench {
 
     /// All values: metric, instance, value.
     fn told(&self) -> Vec<String> {
-        let mut all: Vec<String> = self.values.values().map(|(metric, name, value)| format!("{metric} {name} {value}")).collect();
+        let mut all: Vec<String> =
+            self.values.values().map(|(metric, name, value)| format!("{metric} {name} {value}")).collect();
         all.sort();
         all
     }
 
     fn about(&self, name: &str) -> String {
         let metric = self.metrics.iter().find(|metric| metric.name == name).expect(name);
-        format!("{} {} {} [{}] {}", metric.semantics.name(), metric.value_type.name(), metric.units, metric.unit, metric.help)
+        format!(
+            "{} {} {} [{}] {}",
+            metric.semantics.name(),
+            metric.value_type.name(),
+            metric.units,
+            metric.unit,
+            metric.help
+        )
     }
 }
 
@@ -181,7 +189,12 @@ fn what_is_left_out_is_forgotten_and_order_makes_no_difference() {
     assert_eq!((outcome.samples, outcome.first), (4, None));
     // Written in another way, and the same series.
     assert_eq!(bench.made, 4);
-    let all = ["a node@h:1{env=test,n=1} 10", "a node@h:1{env=test,n=2} 20", "b node@h:1{env=test,n=1} 40", "b node@h:1{env=test} 30"];
+    let all = [
+        "a node@h:1{env=test,n=1} 10",
+        "a node@h:1{env=test,n=2} 20",
+        "b node@h:1{env=test,n=1} 40",
+        "b node@h:1{env=test} 30",
+    ];
     assert_eq!(bench.told(), all);
     let bytes = bench.known.bytes();
     bench.text("b 31\n");
@@ -207,7 +220,8 @@ fn another_type_is_another_metric_and_the_old_one_goes() {
 
 #[test]
 fn labels_of_the_target_win_or_not() {
-    let body = "a{job=\"theirs\",instance=\"i\",env=\"prod\",empty=\"\"} 1\nb{job=\"\",instance=\"\",env=\"\"} 2\n";
+    let body =
+        "a{job=\"theirs\",instance=\"i\",env=\"prod\",empty=\"\"} 1\nb{job=\"\",instance=\"\",env=\"\"} 2\n";
     let mut bench = Bench::new();
     bench.text(body);
     let ours = [
