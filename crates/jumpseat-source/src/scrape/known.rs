@@ -190,7 +190,8 @@ impl Owner {
             }
         }
         for (name, value) in &self.labels {
-            if !value.is_empty() && !(self.honor_labels && is_theirs(name)) {
+            let is_theirs = self.honor_labels && is_theirs(name);
+            if !value.is_empty() && !is_theirs {
                 identity.push((name.clone(), value.as_str().into()));
             }
         }

@@ -163,6 +163,8 @@ struct Table {
     job: Rc<Job>,
     file: Option<File>,
     listed: Listed,
+    /// How many it names besides its targets.
+    left_out: usize,
     targets: BTreeMap<String, Running>,
 }
 
@@ -262,6 +264,7 @@ impl Scraper {
                     job: Rc::new(job),
                     file: None,
                     listed: Listed::default(),
+                    left_out: 0,
                     targets: BTreeMap::new(),
                 });
             }
@@ -302,7 +305,7 @@ impl Scraper {
             }
         }
         self.tables = tables;
-        let left_out = self.tables.iter().map(|table| table.left_out()).sum::<usize>() as u64;
+        let left_out = self.tables.iter().map(|table| table.left_out).sum::<usize>() as u64;
         self.site.shared.stats.left_out.store(left_out, Ordering::Relaxed);
         is_changed
     }
@@ -314,7 +317,9 @@ impl Scraper {
             let name = &table.job.config.name;
             tracing::warn!(scrape = name, beyond, "targets are left out: there are more than max_targets");
         }
-        let is_wanted = |running: &Running| wanted.iter().any(|target| *target == running.target);
+        table.left_out = beyond + table.listed.wrong;
+        let by_url: BTreeMap<&str, &Target> = wanted.iter().map(|target| (&*target.url, target)).collect();
+        let is_wanted = |running: &Running| by_url.get(&*running.target.url) == Some(&&running.target);
         let urls: Vec<String> = table
             .targets
             .iter()
@@ -418,11 +423,6 @@ impl Table {
                 tracing::warn!("targets stay as they are: {error}");
             }
         }
-    }
-
-    fn left_out(&self) -> usize {
-        let (_, beyond) = target::all(&self.job.config, &self.listed);
-        beyond + self.listed.wrong
     }
 }
 
@@ -556,11 +556,10 @@ impl Turns {
             };
             let is_done = pass.step(&mut self.known.borrow_mut(), &mut session);
             session.commit();
-            let known = self.known.borrow();
-            self.memory(before, known.bytes());
-            before = known.bytes();
-            self.stats.series.store(known.len() as u64, Ordering::Relaxed);
-            drop(known);
+            let (after, series) = (self.known.borrow().bytes(), self.known.borrow().len());
+            self.memory(before, after);
+            before = after;
+            self.stats.series.store(series as u64, Ordering::Relaxed);
             if is_done {
                 return Ok(pass.outcome);
             }
