@@ -70,6 +70,7 @@ pages! {
     otlp: "docs/sources/otlp.md",
     packages: "docs/packages.md",
     positions: "docs/positions.md",
+    scrape: "docs/sources/scrape.md",
     spans: "docs/spans.md",
     tools: "docs/tools.md",
     web: "docs/web.md",

@@ -102,6 +102,7 @@ fn the_shipped_file_shows_the_defaults_of_all_keys() {
         "[[journal]]\n",
         "[spans]\n",
         "[[kernel]]\n",
+        "[[scrape]]\n",
     ];
     for table in tables {
         let wrong = format!("{table}no_such_key = 1\n");

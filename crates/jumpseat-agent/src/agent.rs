@@ -22,9 +22,9 @@ use crate::confine::Trust;
 use crate::derived::Catalogue;
 use crate::handover::{self, Handover};
 use crate::identity::{
-    CALLS, DERIVED_ROOT, EXEMPLAR_ROOT, FIELD_ROOT, NAME, OBJECTIVES, REASONS, SERIES_BUCKETS,
-    SERIES_QUANTILES, SERIES_ROOT, SERIES_SETS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS,
-    STREAMS, TYPES,
+    CALLS, DERIVED_ROOT, EXEMPLAR_ROOT, FIELD_ROOT, NAME, OBJECTIVES, REASONS, SCRAPE_TARGETS,
+    SERIES_BUCKETS, SERIES_QUANTILES, SERIES_ROOT, SERIES_SETS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS,
+    SPAN_SERIES, SPANS, STREAMS, TYPES,
 };
 use crate::kinds::{self, Sources, StartError};
 use crate::logs;
@@ -359,6 +359,7 @@ fn take_in(server: &mut Server<State>, mut control: Access, news: Receiver<Threa
         if let Some(stats) = news.try_iter().last() {
             core.state.threads = stats;
         }
+        core.state.refresh_targets();
         metrics::derived::take_report(core);
     });
 }
@@ -432,6 +433,7 @@ pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, acces
         .indom(Indom::of(SERIES_SETS, |state: &State| state.series.instances(SERIES_SETS)))
         .indom(Indom::of(SERIES_BUCKETS, |state: &State| state.series.instances(SERIES_BUCKETS)))
         .indom(Indom::of(SERIES_QUANTILES, |state: &State| state.series.instances(SERIES_QUANTILES)))
+        .indom(Indom::of(SCRAPE_TARGETS, |state: &State| &state.targets.instances))
         .indom(Indom::of(STREAMS, |state: &State| &state.streams.names))
         .metrics(metrics::all(access))
         .subtree(FIELD_ROOT, FieldMetrics)

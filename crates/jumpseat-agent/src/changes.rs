@@ -28,7 +28,7 @@ const AT_START: [(&str, &str); 14] = [
 ];
 
 /// The tables there may be several of, and the keys that each is known by.
-const LISTS: [(&str, &[&str]); 8] = [
+const LISTS: [(&str, &[&str]); 9] = [
     ("socket", &["path"]),
     ("source", &["name"]),
     ("dimensions", &["source"]),
@@ -37,6 +37,7 @@ const LISTS: [(&str, &[&str]); 8] = [
     ("command", &["source", "run"]),
     ("journal", &["source"]),
     ("kernel", &["source"]),
+    ("scrape", &["name"]),
 ];
 
 /// One thing that another configuration changes.

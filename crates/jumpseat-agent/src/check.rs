@@ -171,6 +171,7 @@ impl Checker<'_> {
         self.directories();
         self.sockets();
         self.otlp();
+        self.targets();
         self.secrets();
         self.definitions();
         self.files();
@@ -272,6 +273,22 @@ impl Checker<'_> {
             self.address(format!("otlp.{key}"), ("otlp", key), address);
         }
         self.receiver("otlp", otlp.check_files(), otlp.tls.as_ref(), otlp.token_file.as_deref());
+    }
+
+    /// The files of targets to scrape: the agent's user reads them again.
+    fn targets(&mut self) {
+        for scrape in &self.config.scrape {
+            let what = format!("[[scrape]] {}", scrape.name);
+            if let Err(error) = scrape.check_files() {
+                // A file of targets may come later, and costs no others.
+                let grade = if error.key == "targets_file" { Grade::Warning } else { Grade::Error };
+                self.tell(grade, format!("{what}.{}", error.key), error.problem.to_string());
+                continue;
+            }
+            for path in scrape.paths().iter().chain(&scrape.targets_file) {
+                self.readable(&what, path);
+            }
+        }
     }
 
     /// Whether this address can be listened on, which is the value of a key of a table.

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use jumpseat_source::Reason;
 use jumpseat_source::registry;
+use jumpseat_source::scrape;
 use jumpseat_source::series;
 use pcp_model::{Inst, Pmid};
 
@@ -53,6 +54,9 @@ pub(crate) const CALLS: u32 = 16;
 /// The same of objectives.
 pub(crate) const OBJECTIVES: u32 = 17;
 
+/// The same of targets that are scraped.
+pub(crate) const SCRAPE_TARGETS: u32 = scrape::TARGET_SERIAL;
+
 /// Clusters of derived metrics: [`ITEMS`] each.
 pub(crate) const DERIVED_CLUSTERS: RangeInclusive<u16> = 64..=127;
 /// Items of a cluster, as a PMID has room for.
@@ -97,6 +101,10 @@ pub(crate) mod label {
     pub(crate) const BELOW: &str = "below";
     /// The end of a bucket in seconds, a number, as Prometheus calls it; the last one's is the text `+Inf`.
     pub(crate) const LE: &str = "le";
+    /// Of a target that is scraped, what its series have under these names, as Prometheus calls them; and its address.
+    pub(crate) const JOB: &str = "job";
+    pub(crate) const INSTANCE: &str = "instance";
+    pub(crate) const URL: &str = "url";
     /// The reason that an instance is of.
     pub(crate) const REASON: &str = "reason";
     /// The metric that gives a stream.
@@ -124,6 +132,7 @@ pub(crate) fn about(cluster: u16) -> &'static str {
         8 => "log",
         9 => "series",
         10 => "admission",
+        11 => "scrape",
         12 => "services",
         13 => "objectives",
         cluster if series::CLUSTERS.contains(&cluster) => "otel",
@@ -149,6 +158,7 @@ pub(crate) fn indom_name(serial: u32) -> Option<&'static str> {
         SPAN_SERIES => Some("per source, span and values of dimensions"),
         CALLS => Some("per calling and called source"),
         OBJECTIVES => Some("per objective"),
+        SCRAPE_TARGETS => Some("per target"),
         _ => None,
     }
 }
@@ -215,7 +225,7 @@ mod tests {
         let serials =
             [SOURCES, TYPES, STREAMS, FIELD_SERIAL, DERIVED_NAMES, SPANS, SPAN_BUCKETS, REASONS, SPAN_BOUNDS];
         assert_eq!(serials, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!([SPAN_SERIES, CALLS, OBJECTIVES], [15, 16, 17]);
+        assert_eq!([SPAN_SERIES, CALLS, OBJECTIVES, SCRAPE_TARGETS], [15, 16, 17, 20]);
         assert_eq!((FIELD_CLUSTER, DERIVED_CLUSTERS, ITEMS), (16, 64..=127, 1024));
         assert_eq!((REASONS_PER_SOURCE, BUCKETS_PER_SPAN), (32, 128));
         assert_eq!(derived_pmid(0), Pmid::new(0, 64, 0));
@@ -253,7 +263,7 @@ mod tests {
         use label::*;
         let names = [
             AGENT, ABOUT, INDOM_NAME, SOURCE, KIND, ADDRESS, SERVICE, TYPE, SPAN, BELOW, REASON, METRIC,
-            FIELD, LE, CLIENT, PID, OTHER, SERVER, OBJECTIVE, OTEL_NAME, OTEL_UNIT,
+            FIELD, LE, CLIENT, PID, OTHER, SERVER, OBJECTIVE, OTEL_NAME, OTEL_UNIT, JOB, INSTANCE, URL,
         ];
         let kept = [
             "agent",
@@ -277,9 +287,12 @@ mod tests {
             "objective",
             "otel_name",
             "otel_unit",
+            "job",
+            "instance",
+            "url",
         ];
         assert_eq!(names, kept);
-        let clusters = [0, 1, 2, 3, 4, 7, 8, 9, 10, 12, 13, 16, 31, 64, 127, 128, 191].map(about);
+        let clusters = [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 16, 31, 64, 127, 128, 191].map(about);
         let kept = [
             "agent",
             "events",
@@ -290,6 +303,7 @@ mod tests {
             "log",
             "series",
             "admission",
+            "scrape",
             "services",
             "objectives",
             "fields",
@@ -300,7 +314,7 @@ mod tests {
             "otel",
         ];
         assert_eq!(clusters, kept);
-        let indoms = [1, 2, 3, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17]
+        let indoms = [1, 2, 3, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20]
             .map(|serial| indom_name(serial).expect("one of ours"));
         let kept = [
             "per source",
@@ -316,6 +330,7 @@ mod tests {
             "per source, span and values of dimensions",
             "per calling and called source",
             "per objective",
+            "per target",
         ];
         assert_eq!(indoms, kept);
     }
@@ -325,6 +340,6 @@ mod tests {
         let items = crate::PMNS.lines().filter_map(|line| line.split_once("JUMPSEAT:")?.1.split_once(':'));
         let clusters: std::collections::BTreeSet<u16> =
             items.filter_map(|(cluster, _)| cluster.parse().ok()).collect();
-        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8, 9, 10, 12, 13].into());
+        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13].into());
     }
 }

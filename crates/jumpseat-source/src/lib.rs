@@ -15,6 +15,7 @@
 //! * `rings`: what a program that was killed had not sent yet.
 //! * [`otlp`]: OpenTelemetry's protocol over HTTP.
 //! * [`follow`]: files, commands and the journal.
+//! * [`scrape`]: targets that are asked for their metrics.
 //! * [`feed`]: the sending side.
 //! * [`gate`]: what a source lets through, as [`rules`] (the configuration) or a client has it.
 //! * [`tracefs`]: the events of the Linux kernel.
@@ -48,6 +49,7 @@ pub mod outlet;
 pub mod registry;
 mod rings;
 pub mod rules;
+pub mod scrape;
 pub mod series;
 pub mod setting;
 pub mod size;

@@ -25,6 +25,7 @@ use jumpseat_source::SocketConfig;
 use jumpseat_source::follow::{CommandConfig, FileConfig, JournalConfig};
 use jumpseat_source::otlp::OtlpConfig;
 use jumpseat_source::rules::SourceRule;
+use jumpseat_source::scrape::ScrapeConfig;
 use jumpseat_source::series::SeriesConfig;
 use jumpseat_source::setting::InvalidKey;
 use jumpseat_source::tracefs::KernelConfig;
@@ -83,7 +84,9 @@ pub struct Config {
     pub socket: Vec<SocketConfig>,
     /// OpenTelemetry's protocol.
     pub otlp: OtlpConfig,
-    /// Limits of metrics that others push.
+    /// Targets that are asked for their metrics.
+    pub scrape: Vec<ScrapeConfig>,
+    /// Limits of metrics that others push, or that are scraped.
     pub series: SeriesConfig,
     /// Limits of the span metrics.
     pub spans: SpansConfig,
@@ -182,6 +185,7 @@ impl Config {
             *path = directory.join(&*path);
         }
         self.tls.start_paths_at(directory);
+        self.scrape.iter_mut().for_each(|scrape| scrape.start_paths_at(directory));
         let receivers = self.socket.iter_mut().map(|socket| (&mut socket.tls, &mut socket.token_file));
         for (tls, tokens) in receivers.chain([(&mut self.otlp.tls, &mut self.otlp.token_file)]) {
             if let Some(tls) = tls {

@@ -7,6 +7,7 @@ mod follow;
 mod kernel;
 mod kind;
 mod otlp;
+mod scrape;
 mod socket;
 
 use jumpseat_source::Outlet;
@@ -21,8 +22,8 @@ use kind::{Site, SourceKind, Started, Wanted};
 pub(crate) use kind::StartError;
 
 /// All kinds, in the order in which they are checked and started.
-pub(crate) const ALL: [&dyn SourceKind; 4] =
-    [&socket::Sockets, &otlp::Otlp, &follow::Followed, &kernel::Kernel];
+pub(crate) const ALL: [&dyn SourceKind; 5] =
+    [&socket::Sockets, &otlp::Otlp, &follow::Followed, &kernel::Kernel, &scrape::Scrape];
 
 /// All sources that run. They end when this is dropped.
 #[derive(Default)]

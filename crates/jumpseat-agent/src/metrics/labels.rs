@@ -5,8 +5,8 @@ use pcp_pmda::{LabelError, LabelList, LabelSubject};
 
 use super::series;
 use crate::identity::{
-    CALLS, NAME, OBJECTIVES, REASONS, SERIES_BUCKETS, SERIES_QUANTILES, SERIES_SETS, SOURCES, SPAN_BOUNDS,
-    SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES, about, indom_name, label, reason_of,
+    CALLS, NAME, OBJECTIVES, REASONS, SCRAPE_TARGETS, SERIES_BUCKETS, SERIES_QUANTILES, SERIES_SETS, SOURCES,
+    SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES, about, indom_name, label, reason_of,
 };
 use crate::state::State;
 use crate::state::source::Source;
@@ -93,6 +93,13 @@ fn of_instance(
                 labels.add(label::CLIENT, client)?;
                 pid.map_or(Ok(()), |pid| labels.add(label::PID, pid))
             })
+        }
+        SCRAPE_TARGETS => {
+            let target = state.targets.get(inst)?;
+            labels
+                .add(label::JOB, target.job.as_str())
+                .and_then(|()| labels.add(label::INSTANCE, target.instance.as_str()))
+                .and_then(|()| labels.add(label::URL, target.url.as_str()))
         }
         SERIES_SETS | SERIES_BUCKETS | SERIES_QUANTILES => {
             Ok(series::instance_labels(state, serial, inst, labels)?)

@@ -18,6 +18,7 @@ pub(crate) mod source;
 mod sources;
 pub(crate) mod spans;
 pub(crate) mod streams;
+mod targets;
 pub(crate) mod threads;
 mod turn;
 
@@ -46,6 +47,7 @@ use source::Source;
 use sources::Sources;
 use spans::Spans;
 use streams::Streams;
+use targets::Targets;
 use threads::ThreadStats;
 pub(crate) use turn::FetchWork;
 use turn::Turn;
@@ -81,6 +83,8 @@ pub struct State {
     pub(crate) series: SeriesValues,
     /// Where their limits are put into effect, once there are receivers.
     pub(crate) series_limits: Option<Series>,
+    /// Targets that are scraped.
+    pub(crate) targets: Targets,
     /// Metrics computed from others.
     pub(crate) derived: Derived,
     /// How often records were asked for by somebody who may not read them.
@@ -146,6 +150,7 @@ impl State {
             contexts: Contexts::default(),
             series: SeriesValues::default(),
             series_limits: None,
+            targets: Targets::default(),
             derived: Derived::open(config.derived.clone(), dir, domain)?,
             reads_refused: 0,
             first_served: 0,
@@ -260,6 +265,12 @@ impl State {
             + 2 * self.instances_gone
             + self.streams.label_generation()
             + self.series.label_generation()
+            + self.targets.label_generation()
+    }
+
+    /// Takes over which targets are scraped now.
+    pub(crate) fn refresh_targets(&mut self) {
+        self.targets.refresh(&self.threads);
     }
 
     /// Takes in a name that the registry has announced.

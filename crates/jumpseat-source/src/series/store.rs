@@ -91,7 +91,7 @@ pub enum Number {
 pub struct MetricId(u32);
 
 /// The handle of a series, until it is forgotten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SeriesId {
     slot: u32,
     generation: u32,
@@ -418,6 +418,17 @@ impl Session<'_> {
         store.batch.texts.push((series.slot, text));
         if store.batch.is_full() {
             store.turn();
+        }
+        true
+    }
+
+    /// Has a series kept as if it had been set. `false` as in [`Session::set`].
+    pub fn touch(&mut self, series: SeriesId) -> bool {
+        let store = &mut *self.store;
+        let now = store.now;
+        match store.slots.get_mut(series.slot as usize) {
+            Some(slot) if slot.generation == series.generation => slot.touched = now,
+            _ => return false,
         }
         true
     }
