@@ -474,9 +474,9 @@ mod tests {
                 for n in 0..TRACES {
                     let trace = 1 + (n * 7 + thread * 31) % TRACES;
                     // One thread's last record of it tells that it has failed.
-                    let failed = trace % 7 == 0 && round == 5 && thread == trace % 4;
+                    let failed = trace.is_multiple_of(7) && round == 5 && thread == trace % 4;
                     bench.offer(0, trace, failed, None, 100);
-                    if n % 16 == 0 {
+                    if n.is_multiple_of(16) {
                         while bench.next(0, false) {}
                     }
                 }
@@ -496,7 +496,7 @@ mod tests {
             let of_trace = fates.iter().map(|fates| fates[&trace]);
             let (kept, dropped) = of_trace.fold((0, 0), |(k, d), (kept, dropped)| (k + kept, d + dropped));
             assert!(matches!((kept, dropped), (24, 0) | (0, 24)), "{trace}: {kept} {dropped}");
-            assert!(dropped == 0 || trace % 7 > 0, "{trace} has failed");
+            assert!(dropped == 0 || !trace.is_multiple_of(7), "{trace} has failed");
             dropped_traces += u64::from(dropped > 0);
         }
         assert!((100..280).contains(&dropped_traces), "{dropped_traces}");
