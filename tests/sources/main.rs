@@ -24,4 +24,5 @@ mod scrapes;
 mod seat;
 mod services;
 mod spans;
+mod tail;
 mod targets;
