@@ -640,3 +640,52 @@ fn records_go_out_once_while_receivers_die_and_exports_end() {
     exporter.signal(Signal::SIGTERM);
     assert!(exporter.wait().success(), "{}", exporter.text());
 }
+
+/// Records that nobody has taken when the first export is killed come with the next one: with a source that was there at the first
+/// answer, and with one that was not.
+#[test]
+fn what_comes_after_the_first_answer_is_not_lost_with_an_export_that_nobody_answered() {
+    for has_source in [true, false] {
+        let dir = temp_dir();
+        let seat = Seat::in_dir(dir.path(), "");
+        let endpoint = seat.serve([]);
+        let (port, host) = (free_port(), endpoint.host());
+        let state = dir.path().join("state");
+        let export = |name: &str| {
+            let mut command = PcpEnv::new().command(JUMPSEAT);
+            command.args(["export", "-h", &host, "-t", "100msec", "--flush", "2sec"]);
+            command.args(["--otlp", &format!("http://localhost:{port}"), "--state"]).arg(&state);
+            command.arg("jumpseat.event.highres_records");
+            Process::start(&mut command, dir.path(), name)
+        };
+        let feed = |message: &str| {
+            seat.feed([], &format!("{{\"type\":\"t\",\"message\":\"{message}\"}}\n")).ok();
+        };
+        if has_source {
+            feed("before");
+        }
+        let mut exporter = export("export1");
+        eventually("the state of the first answer", || state.exists().then_some(()));
+        (0..10).for_each(|number| feed(&format!("number {number}")));
+        eventually("a request that nobody takes", || {
+            exporter.text().contains("will be sent again").then_some(())
+        });
+        exporter.signal(Signal::SIGKILL);
+        exporter.wait();
+        (10..20).for_each(|number| feed(&format!("number {number}")));
+        let receiver = Receiver::on(port, dir.path(), "http", &[], &[]);
+        let mut exporter = export("export2");
+        eventually("all records", || (numbers(&receiver).len() >= 20).then_some(()));
+        exporter.signal(Signal::SIGTERM);
+        assert!(exporter.wait().success(), "{}", exporter.text());
+        assert_eq!(numbers(&receiver), (0..20).collect::<Vec<_>>(), "has_source: {has_source}");
+        let logs = receiver.messages::<ExportLogsServiceRequest>("logs", &["ok"]);
+        let count: usize = logs
+            .iter()
+            .flat_map(|request| &request.resource_logs)
+            .flat_map(|group| &group.scope_logs)
+            .map(|scope| scope.log_records.len())
+            .sum();
+        assert_eq!(count, 20, "what was there before the first export is not exported");
+    }
+}

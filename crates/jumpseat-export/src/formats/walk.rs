@@ -36,6 +36,12 @@ impl<'a> Sample<'a> {
             (!values.is_empty()).then_some((metric as usize, values))
         })
     }
+
+    /// Whether the metric at a place was answered without an error, be it that there is no value of it.
+    pub fn has(&self, metric: usize) -> bool {
+        let set = self.places.iter().find(|(at, _)| *at as usize == metric);
+        set.is_some_and(|&(_, set)| self.fetched.set(set as usize).is_some_and(|set| set.values.is_ok()))
+    }
 }
 
 /// What a sample is written as.
