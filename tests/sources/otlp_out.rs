@@ -28,14 +28,14 @@ const RECEIVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sources/otlp_
 const EXPORT: &str = env!("CARGO_BIN_EXE_jumpseat-export");
 
 /// A receiver that runs.
-struct Receiver {
+pub(crate) struct Receiver {
     process: Process,
     port: u16,
 }
 
 impl Receiver {
     #[track_caller]
-    fn start(dir: &Path, protocol: &str, plan: &[&str]) -> Receiver {
+    pub(crate) fn start(dir: &Path, protocol: &str, plan: &[&str]) -> Receiver {
         Receiver::on(free_port(), dir, protocol, plan, &[])
     }
 
@@ -54,7 +54,7 @@ impl Receiver {
         Receiver { process, port }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://localhost:{}", self.port)
     }
 
@@ -64,7 +64,7 @@ impl Receiver {
     }
 
     /// Those of a kind that were answered in a way.
-    fn messages<M: Message + Default>(&self, kind: &str, answers: &[&str]) -> Vec<M> {
+    pub(crate) fn messages<M: Message + Default>(&self, kind: &str, answers: &[&str]) -> Vec<M> {
         let is = |request: &&Json| {
             request["kind"] == kind && answers.iter().any(|answer| request["answer"] == *answer)
         };
@@ -79,7 +79,7 @@ impl Receiver {
 
 /// A body to the agent's own receiver.
 #[track_caller]
-fn post(port: u16, path: &str, message: &impl Message) {
+pub(crate) fn post(port: u16, path: &str, message: &impl Message) {
     let mut stream = TcpStream::connect(("localhost", port)).expect("the agent listens");
     let body = message.encode_to_vec();
     let head = format!(
@@ -229,7 +229,7 @@ impl Maker {
     }
 }
 
-fn pair(key: &str, value: Any) -> KeyValue {
+pub(crate) fn pair(key: &str, value: Any) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
 }
 

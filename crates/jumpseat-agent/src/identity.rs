@@ -107,9 +107,11 @@ pub(crate) mod label {
     /// The field that a metric describes.
     pub(crate) const FIELD: &str = "field";
     /// What a metric that was pushed is called where it comes from.
-    pub(crate) const OTEL_NAME: &str = "otel_name";
+    pub(crate) const OTEL_NAME: &str = jumpseat_wire::series::NAME;
     /// Its unit there.
-    pub(crate) const OTEL_UNIT: &str = "otel_unit";
+    pub(crate) const OTEL_UNIT: &str = jumpseat_wire::series::UNIT;
+    /// What of it the values are.
+    pub(crate) const OTEL_KIND: &str = jumpseat_wire::series::KIND;
 }
 
 /// What the metrics of a cluster are about.
@@ -253,7 +255,7 @@ mod tests {
         use label::*;
         let names = [
             AGENT, ABOUT, INDOM_NAME, SOURCE, KIND, ADDRESS, SERVICE, TYPE, SPAN, BELOW, REASON, METRIC,
-            FIELD, LE, CLIENT, PID, OTHER, SERVER, OBJECTIVE, OTEL_NAME, OTEL_UNIT,
+            FIELD, LE, CLIENT, PID, OTHER, SERVER, OBJECTIVE, OTEL_NAME, OTEL_UNIT, OTEL_KIND,
         ];
         let kept = [
             "agent",
@@ -277,6 +279,7 @@ mod tests {
             "objective",
             "otel_name",
             "otel_unit",
+            "otel_kind",
         ];
         assert_eq!(names, kept);
         let clusters = [0, 1, 2, 3, 4, 7, 8, 9, 10, 12, 13, 16, 31, 64, 127, 128, 191].map(about);

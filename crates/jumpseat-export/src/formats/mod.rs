@@ -9,6 +9,7 @@ mod labels;
 mod openmetrics;
 pub mod otlp;
 mod parquet;
+mod pushed;
 pub mod source;
 mod text;
 pub mod walk;

@@ -6,12 +6,14 @@
 //!        \-> positions --> mark of the last request of a sample ... state, when it was taken
 //! ```
 //!
-//! * `unit`, `attribute`: words of PCP as words of OTLP. `points`, `records`: what becomes of samples. `docs/otel-out.md` has all
+//! * `unit`, `attribute`: words of PCP as words of OTLP. `points`, `records`: what becomes of samples; `families`: of
+//!   metrics that came by OTLP. `docs/otel-out.md` has all
 //!   of it in one table.
 //! * `transport`: a request and its answer. `sender`: the queue, and when a request is sent again. `state`: the file of `--state`.
 //! * `resume`: where the records of a live agent go on.
 
 mod attribute;
+mod families;
 mod points;
 pub mod records;
 mod resume;
@@ -165,6 +167,7 @@ impl Format for Otlp {
                 self.push(ready.map(item).collect())?;
             }
         }
+        self.points.end(sample.time);
         if let Some(resume) = &mut self.resume {
             let anchored = resume.anchor(source, sample, &mark, self.records.is_empty());
             anchored.map_err(|reason| ExportError::Otlp { url: self.url.clone(), reason })?;
