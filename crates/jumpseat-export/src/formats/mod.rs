@@ -6,6 +6,7 @@ mod export;
 mod instances;
 mod json;
 mod labels;
+mod lines;
 mod openmetrics;
 pub mod otlp;
 mod parquet;
