@@ -163,6 +163,36 @@ impl Column {
         self.number_elsewhere(row, number);
     }
 
+    /// Puts numbers of the column's own type, as their bits, into rows.
+    pub(super) fn numbers(&mut self, numbers: impl Iterator<Item = (usize, u64)>) {
+        macro_rules! put {
+            ($values:ident, $number:ident, $of:expr) => {
+                for (row, bits) in numbers {
+                    let $number = $of(bits);
+                    match &mut self.values {
+                        // The usual case, kept in a loop of its own.
+                        Values::$values(values) if row == values.len() => {
+                            values.push($number);
+                            if let Some(valid) = &mut self.valid {
+                                valid.push(true);
+                            }
+                        }
+                        _ => self.number_elsewhere(row, Number::$values($number)),
+                    }
+                }
+            };
+        }
+        match &self.values {
+            Values::I32(_) => put!(I32, number, |bits| (bits as u32).cast_signed()),
+            Values::U32(_) => put!(U32, number, |bits| bits as u32),
+            Values::I64(_) => put!(I64, number, |bits: u64| bits.cast_signed()),
+            Values::U64(_) => put!(U64, number, |bits| bits),
+            Values::Float(_) => put!(Float, number, |bits| f32::from_bits(bits as u32)),
+            Values::Double(_) => put!(Double, number, f64::from_bits),
+            Values::Flags(_) | Values::Words { .. } | Values::Bytes(_) => {}
+        }
+    }
+
     #[inline(never)]
     fn number_elsewhere(&mut self, row: usize, number: Number) {
         self.pad(row + 1);

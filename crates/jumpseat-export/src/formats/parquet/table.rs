@@ -125,17 +125,8 @@ impl Table {
         source: &mut Source,
         (sample, time): (u64, Timestamp),
     ) {
-        if self.sample != sample {
-            self.sample = sample;
-            self.groups.clear();
-        }
         let desc = source.metrics[self.metrics[column]].desc;
-        let known = self.groups.iter().position(|group| group.indom == desc.indom);
-        let place = known.unwrap_or_else(|| {
-            let (instances, first) = (Vec::with_capacity(values.len()), self.times.len());
-            self.groups.push(Group { indom: desc.indom, instances, first, places: FxHashMap::default() });
-            self.groups.len() - 1
-        });
+        let (place, is_new) = self.group(desc.indom, values.len(), sample);
         for (at, (inst, value)) in values.iter().enumerate() {
             // A metric without instances has one row, whatever number its value goes by.
             let inst = if desc.indom == InDom::NULL { PM_IN_NULL } else { inst };
@@ -143,7 +134,7 @@ impl Table {
             let row = match group.instances.get(at) {
                 Some(known) if *known == inst => group.first + at,
                 // The first metric of a domain brings all of its instances.
-                _ if known.is_none() => self.begin_row(place, inst, source, time),
+                _ if is_new => self.begin_row(place, inst, source, time),
                 _ => self.row(place, inst, source, time),
             };
             if let Some(number) = value.usual_number(desc.value_type) {
@@ -160,6 +151,35 @@ impl Table {
                 Err(_) => {}
             }
         }
+    }
+
+    /// The row of the metrics without instances in the sample of a number.
+    pub(super) fn single_row(&mut self, source: &mut Source, (sample, time): (u64, Timestamp)) -> usize {
+        let (place, _) = self.group(InDom::NULL, 1, sample);
+        match self.groups[place].instances.first() {
+            Some(_) => self.groups[place].first,
+            None => self.begin_row(place, PM_IN_NULL, source, time),
+        }
+    }
+
+    /// Puts numbers, as their bits, into rows of a column.
+    pub(super) fn numbers(&mut self, column: usize, numbers: impl Iterator<Item = (usize, u64)>) {
+        self.columns[column].numbers(numbers);
+    }
+
+    /// The group of a domain in the sample of a number, and whether it is new.
+    fn group(&mut self, indom: InDom, room: usize, sample: u64) -> (usize, bool) {
+        if self.sample != sample {
+            self.sample = sample;
+            self.groups.clear();
+        }
+        let known = self.groups.iter().position(|group| group.indom == indom);
+        if let Some(place) = known {
+            return (place, false);
+        }
+        let (instances, first) = (Vec::with_capacity(room), self.times.len());
+        self.groups.push(Group { indom, instances, first, places: FxHashMap::default() });
+        (self.groups.len() - 1, true)
     }
 
     /// The row of an instance in the sample; a new one, if there is none.
