@@ -6,6 +6,7 @@
 use std::ops::RangeInclusive;
 
 use jumpseat_source::Reason;
+use jumpseat_source::guard::book;
 use jumpseat_source::registry;
 use jumpseat_source::series;
 use pcp_model::{Inst, Pmid};
@@ -52,6 +53,9 @@ pub(crate) const SPAN_SERIES: u32 = 15;
 pub(crate) const CALLS: u32 = 16;
 /// The same of objectives.
 pub(crate) const OBJECTIVES: u32 = 17;
+
+/// Serial of the instance domain of names of receivers' tokens, and of the file with their numbers.
+pub(crate) const TOKENS: u32 = book::TOKEN_SERIAL;
 
 /// Clusters of derived metrics: [`ITEMS`] each.
 pub(crate) const DERIVED_CLUSTERS: RangeInclusive<u16> = 64..=127;
@@ -104,6 +108,8 @@ pub(crate) mod label {
     /// The client that a stream is of, and the process that it is, where that is known.
     pub(crate) const CLIENT: &str = "client";
     pub(crate) const PID: &str = "pid";
+    /// The token that an instance is of.
+    pub(crate) const TOKEN: &str = "token";
     /// The field that a metric describes.
     pub(crate) const FIELD: &str = "field";
     /// What a metric that was pushed is called where it comes from.
@@ -151,6 +157,7 @@ pub(crate) fn indom_name(serial: u32) -> Option<&'static str> {
         SPAN_SERIES => Some("per source, span and values of dimensions"),
         CALLS => Some("per calling and called source"),
         OBJECTIVES => Some("per objective"),
+        TOKENS => Some("per token of receivers"),
         _ => None,
     }
 }
@@ -217,7 +224,7 @@ mod tests {
         let serials =
             [SOURCES, TYPES, STREAMS, FIELD_SERIAL, DERIVED_NAMES, SPANS, SPAN_BUCKETS, REASONS, SPAN_BOUNDS];
         assert_eq!(serials, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!([SPAN_SERIES, CALLS, OBJECTIVES], [15, 16, 17]);
+        assert_eq!([SPAN_SERIES, CALLS, OBJECTIVES, TOKENS], [15, 16, 17, 18]);
         assert_eq!((FIELD_CLUSTER, DERIVED_CLUSTERS, ITEMS), (16, 64..=127, 1024));
         assert_eq!((REASONS_PER_SOURCE, BUCKETS_PER_SPAN), (32, 128));
         assert_eq!(derived_pmid(0), Pmid::new(0, 64, 0));
@@ -255,7 +262,7 @@ mod tests {
         use label::*;
         let names = [
             AGENT, ABOUT, INDOM_NAME, SOURCE, KIND, ADDRESS, SERVICE, TYPE, SPAN, BELOW, REASON, METRIC,
-            FIELD, LE, CLIENT, PID, OTHER, SERVER, OBJECTIVE, OTEL_NAME, OTEL_UNIT, OTEL_KIND,
+            FIELD, LE, CLIENT, PID, OTHER, SERVER, OBJECTIVE, OTEL_NAME, OTEL_UNIT, OTEL_KIND, TOKEN,
         ];
         let kept = [
             "agent",
@@ -280,6 +287,7 @@ mod tests {
             "otel_name",
             "otel_unit",
             "otel_kind",
+            "token",
         ];
         assert_eq!(names, kept);
         let clusters = [0, 1, 2, 3, 4, 7, 8, 9, 10, 12, 13, 16, 31, 64, 127, 128, 191].map(about);

@@ -6,7 +6,7 @@ use pcp_pmda::{LabelError, LabelList, LabelSubject};
 use super::series;
 use crate::identity::{
     CALLS, NAME, OBJECTIVES, REASONS, SERIES_BUCKETS, SERIES_QUANTILES, SERIES_SETS, SOURCES, SPAN_BOUNDS,
-    SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES, about, indom_name, label, reason_of,
+    SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TOKENS, TYPES, about, indom_name, label, reason_of,
 };
 use crate::state::State;
 use crate::state::source::Source;
@@ -94,6 +94,7 @@ fn of_instance(
                 pid.map_or(Ok(()), |pid| labels.add(label::PID, pid))
             })
         }
+        TOKENS => labels.add(label::TOKEN, state.tokens.instances().name(inst)?),
         SERIES_SETS | SERIES_BUCKETS | SERIES_QUANTILES => {
             Ok(series::instance_labels(state, serial, inst, labels)?)
         }

@@ -16,6 +16,7 @@ mod service;
 mod source;
 mod source_control;
 mod span;
+mod token;
 
 use pcp_pmda::{Access, Metric};
 
@@ -41,6 +42,7 @@ pub(crate) fn all(access: &Access) -> Vec<Metric<State>> {
     metrics.extend(objective::metrics());
     metrics.extend(own::metrics());
     metrics.extend(series::metrics());
+    metrics.extend(token::metrics());
     metrics.extend(kinds::ALL.iter().flat_map(|kind| kind.metrics()));
     metrics
 }

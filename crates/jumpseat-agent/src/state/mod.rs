@@ -19,6 +19,7 @@ mod sources;
 pub(crate) mod spans;
 pub(crate) mod streams;
 pub(crate) mod threads;
+mod tokens;
 mod turn;
 
 use std::path::Path;
@@ -47,6 +48,7 @@ use sources::Sources;
 use spans::Spans;
 use streams::Streams;
 use threads::ThreadStats;
+use tokens::Tokens;
 pub(crate) use turn::FetchWork;
 use turn::Turn;
 
@@ -81,6 +83,8 @@ pub struct State {
     pub(crate) series: SeriesValues,
     /// Where their limits are put into effect, once there are receivers.
     pub(crate) series_limits: Option<Series>,
+    /// The names of receivers' tokens.
+    pub(crate) tokens: Tokens,
     /// Metrics computed from others.
     pub(crate) derived: Derived,
     /// How often records were asked for by somebody who may not read them.
@@ -146,6 +150,7 @@ impl State {
             contexts: Contexts::default(),
             series: SeriesValues::default(),
             series_limits: None,
+            tokens: Tokens::default(),
             derived: Derived::open(config.derived.clone(), dir, domain)?,
             reads_refused: 0,
             first_served: 0,
