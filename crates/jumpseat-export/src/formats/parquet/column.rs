@@ -13,6 +13,8 @@ use arrow_schema::DataType;
 use pcp_model::{Number, ValueType};
 use rustc_hash::FxHashMap;
 
+use super::stage::Stage;
+
 /// A column of a table, from the row on that is the first not yet written.
 #[derive(Debug)]
 pub(super) struct Column {
@@ -163,11 +165,11 @@ impl Column {
         self.number_elsewhere(row, number);
     }
 
-    /// Puts numbers of the column's own type, as their bits, into rows.
-    pub(super) fn numbers(&mut self, numbers: impl Iterator<Item = (usize, u64)>) {
+    /// Puts the numbers of a metric, which are of the column's own type, into their rows.
+    pub(super) fn numbers(&mut self, stage: &Stage, metric: usize) {
         macro_rules! put {
             ($values:ident, $number:ident, $of:expr) => {
-                for (row, bits) in numbers {
+                stage.each(metric, |row, bits| {
                     let $number = $of(bits);
                     match &mut self.values {
                         // The usual case, kept in a loop of its own.
@@ -179,7 +181,7 @@ impl Column {
                         }
                         _ => self.number_elsewhere(row, Number::$values($number)),
                     }
-                }
+                })
             };
         }
         match &self.values {

@@ -169,7 +169,7 @@ impl Lake {
     /// Puts what is in the stage into the columns.
     fn unload(&mut self) {
         for (number, (table, column)) in self.staged.iter().enumerate() {
-            self.tables[*table].numbers(*column, self.stage.of(number));
+            self.tables[*table].numbers(*column, &self.stage, number);
         }
         self.stage.clear();
     }

@@ -13,9 +13,10 @@
 
 use pcp_model::{Number, ValueType};
 
-/// Most samples, and most numbers of all of them.
-const DEPTH: usize = 32;
-const ROOM: usize = 1 << 20;
+/// Most samples, of which a column gets a cache line at once, and most numbers of all of them: more are out of the processor's memory
+/// again before they are read.
+const DEPTH: usize = 8;
+const ROOM: usize = 1 << 19;
 /// A metric that has no value in a sample.
 const NONE: u32 = u32::MAX;
 
@@ -54,12 +55,18 @@ impl Stage {
         }
     }
 
-    /// The numbers of a metric and their rows, in the order in which they came.
-    #[inline]
-    pub(super) fn of(&self, metric: usize) -> impl Iterator<Item = (usize, u64)> {
-        let at = move |sample: usize| sample * self.width + metric;
-        let cells = (0..self.used).map(move |sample| (self.rows[at(sample)], self.bits[at(sample)]));
-        cells.filter(|(row, _)| *row != NONE).map(|(row, bits)| (row as usize, bits))
+    /// Calls with the row and the bits of each number of a metric, in the order in which they came.
+    #[inline(always)]
+    pub(super) fn each(&self, metric: usize, mut take: impl FnMut(usize, u64)) {
+        let mut at = metric;
+        for _ in 0..self.used {
+            if let (Some(&row), Some(&bits)) = (self.rows.get(at), self.bits.get(at))
+                && row != NONE
+            {
+                take(row as usize, bits);
+            }
+            at += self.width;
+        }
     }
 
     /// Forgets all.
@@ -98,14 +105,16 @@ mod tests {
         stage.put(1, 0, Number::Double(0.5));
         assert!(stage.begin());
         stage.put(0, 4, Number::Float(1.5));
-        assert_eq!(
-            stage.of(0).collect::<Vec<_>>(),
-            [(3, u64::from(u32::MAX)), (4, 1.5_f32.to_bits().into())]
-        );
-        assert_eq!(stage.of(1).collect::<Vec<_>>(), [(0, 0.5_f64.to_bits())]);
+        let of = |stage: &Stage, metric| {
+            let mut all = Vec::new();
+            stage.each(metric, |row, bits| all.push((row, bits)));
+            all
+        };
+        assert_eq!(of(&stage, 0), [(3, u64::from(u32::MAX)), (4, 1.5_f32.to_bits().into())]);
+        assert_eq!(of(&stage, 1), [(0, 0.5_f64.to_bits())]);
         while stage.begin() {}
         stage.clear();
         assert!(stage.begin());
-        assert_eq!(stage.of(0).count() + stage.of(1).count(), 0);
+        assert!(of(&stage, 0).is_empty() && of(&stage, 1).is_empty());
     }
 }

@@ -21,6 +21,7 @@ use pcp_pdu::TypedRef;
 use rustc_hash::FxHashMap;
 
 use super::column::{Column, data_type, words_type};
+use super::stage::Stage;
 use crate::formats::labels;
 use crate::formats::source::Source;
 
@@ -32,6 +33,8 @@ pub(super) struct Table {
     /// The metrics of the columns, by their places in the source.
     metrics: Vec<usize>,
     columns: Vec<Column>,
+    /// Which of them hold more than numbers.
+    holding: Vec<usize>,
     times: Vec<i64>,
     instances: Column,
     labels: Column,
@@ -75,7 +78,7 @@ impl Table {
             Field::new("instance", words_type(), true),
             Field::new("labels", words_type(), true),
         ];
-        let mut columns = Vec::new();
+        let (mut columns, mut holding) = (Vec::new(), Vec::new());
         for &metric in &metrics {
             let help = source.one_line(metric);
             let metric = &source.metrics[metric];
@@ -91,6 +94,9 @@ impl Table {
             ]);
             let field = Field::new(&metric.name, data_type(metric.desc.value_type), true);
             fields.push(field.with_metadata(about));
+            if !metric.desc.value_type.is_numeric() {
+                holding.push(columns.len());
+            }
             columns.push(Column::new(metric.desc.value_type));
         }
         Table {
@@ -98,6 +104,7 @@ impl Table {
             schema: Arc::new(Schema::new(fields)),
             metrics,
             columns,
+            holding,
             times: Vec::new(),
             instances: Column::new(ValueType::String),
             labels: Column::new(ValueType::String),
@@ -108,7 +115,8 @@ impl Table {
 
     /// How many values there is room for in the rows that are not yet written; eight bytes of text are one more.
     pub(super) fn cells(&self) -> usize {
-        let own = [&self.instances, &self.labels].into_iter().chain(&self.columns);
+        let holding = self.holding.iter().filter_map(|column| self.columns.get(*column));
+        let own = [&self.instances, &self.labels].into_iter().chain(holding);
         self.times.len() * (self.metrics.len() + 1) + own.map(Column::held).sum::<usize>() / 8
     }
 
@@ -162,9 +170,9 @@ impl Table {
         }
     }
 
-    /// Puts numbers, as their bits, into rows of a column.
-    pub(super) fn numbers(&mut self, column: usize, numbers: impl Iterator<Item = (usize, u64)>) {
-        self.columns[column].numbers(numbers);
+    /// Puts the numbers of a metric into their rows of a column.
+    pub(super) fn numbers(&mut self, column: usize, stage: &Stage, metric: usize) {
+        self.columns[column].numbers(stage, metric);
     }
 
     /// The group of a domain in the sample of a number, and whether it is new.
