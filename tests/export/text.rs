@@ -1,5 +1,6 @@
 //! `--csv`, `--json`, `--openmetrics`, and what is said where there is nothing to export.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -108,6 +109,25 @@ fn samples_are_interpolated_where_an_interval_is_given() {
     let text = export(words).ok();
     assert_eq!(text.lines().count(), 1 + 3 * 3, "{text}");
     assert!(text.lines().skip(1).all(|line| line.contains(":00:00.000000000Z,")), "{text}");
+}
+
+/// Between two records an instance has a value that the domain has no more at that time, or not yet.
+#[test]
+fn instances_that_come_and_go_between_samples_keep_their_names() {
+    for (name, metrics) in [("node_archive", "proc"), ("bug1057", "pmcd.pmlogger")] {
+        let archive = archive(name);
+        let named = |interval: &[&str]| -> BTreeSet<(String, String)> {
+            let words = ["-a", &archive].into_iter().chain(interval.iter().copied());
+            let text = export(words.chain(["--csv", metrics])).ok();
+            let cell = |line: &str, at: usize| line.split(',').nth(at).unwrap_or_default().to_owned();
+            text.lines().skip(1).map(|line| (cell(line, 2), cell(line, 3))).collect()
+        };
+        let recorded = named(&[]);
+        let sampled = named(&["-t", "7sec"]);
+        assert!(sampled.len() > 3, "{name}: {sampled:?}");
+        let other: Vec<_> = sampled.difference(&recorded).collect();
+        assert!(other.is_empty(), "{name}: {other:?}");
+    }
 }
 
 #[test]

@@ -659,3 +659,56 @@ fn plain_text_and_everybody_beyond_this_machine_are_refused_unless_said_in_words
         assert!(said.contains(part), "{table}{said}");
     }
 }
+
+#[test]
+fn what_is_done_with_tokens_is_told_by_their_names() {
+    let place = Place::new();
+    place.tokens(&format!("shop {SECRET}\nmill {OTHER} sources=mill bytes=1KiB\n"));
+    let endpoint = place.serve(false, "");
+    let told =
+        |metric: &str, token: &str| value(&endpoint, &format!("jumpseat.self.tokens.{metric}"), Some(token));
+    let names = || {
+        let shown = endpoint.run("pminfo", ["-f", "jumpseat.self.tokens.requests"]).ok();
+        let inst = shown
+            .lines()
+            .filter_map(|line| Some(line.split_once("inst [")?.1.split("] value").next()?.to_owned()));
+        inst.collect::<Vec<_>>()
+    };
+    assert_eq!(names(), ["0 or \"shop\"", "1 or \"mill\""]);
+    assert_eq!((told("requests", "shop"), told("last_seen", "shop")), (0, 0));
+    // Over both receivers, with what is malformed apart.
+    place.feed(&[], "{\"type\":\"t\"}\nnot JSON\n{\"type\":\"t\"}\n");
+    let ca = place.certificates.text("ca.crt");
+    let logs = |secret: &str, service: &str| {
+        let body = format!(
+            r#"{{"resourceLogs":[{{"resource":{{"attributes":[{{"key":"service.name","value":{{"stringValue":"{service}"}}}}]}},"scopeLogs":[{{"logRecords":[{{"body":{{"stringValue":"x"}}}},{{"body":{{"stringValue":"y"}}}}]}}]}}]}}"#
+        );
+        let bearer = format!("authorization: Bearer {secret}");
+        let (url, blanks) = (format!("https://localhost:{}/v1/logs", place.http), " ".repeat(60_000));
+        place.curl(&["--cacert", &ca, "-H", &bearer, "-d", &(body + &blanks), &url]).ok()
+    };
+    assert!(logs(SECRET, "shop").starts_with("HTTP/1.1 200"));
+    eventually("four records of the shop's", || (told("records", "shop") == 4).then_some(()));
+    assert_eq!((told("requests", "shop"), told("rejected", "shop")), (2, 1));
+    eventually("nothing under way", || (told("in_flight", "shop") == 0).then_some(()));
+    assert!(told("bytes", "shop") > 100 && told("last_seen", "shop") > 1_700_000_000_000);
+    // Beyond what is allowed, and in another's name.
+    assert!(logs(OTHER, "shop").starts_with("HTTP/1.1 200"));
+    assert!(logs(OTHER, "shop").starts_with("HTTP/1.1 429"));
+    assert_eq!((told("requests", "mill"), told("over_limit", "mill"), told("records", "mill")), (1, 1, 2));
+    assert_eq!((told("forbidden", "mill"), told("forbidden", "shop")), (1, 0));
+    // A name that comes later; the numbers of those before are for ever, and no secret is anywhere.
+    place.tokens(&format!("till {SECRET}\nmill {OTHER}\n"));
+    eventually("the token to count under its new name", || {
+        place.post(SECRET);
+        (told("requests", "till") > 0).then_some(())
+    });
+    assert_eq!(names(), ["0 or \"shop\"", "1 or \"mill\"", "2 or \"till\""]);
+    let labels = endpoint.run("pminfo", ["-l", "-f", "jumpseat.self.tokens.requests"]).ok();
+    assert!(labels.contains("\"token\":\"till\"") && !labels.contains(SECRET), "{labels}");
+    drop(endpoint);
+    let endpoint = place.serve(false, "");
+    let shown = endpoint.run("pminfo", ["-f", "jumpseat.self.tokens.requests"]).ok();
+    assert!(shown.contains("inst [1 or \"mill\"]") && shown.contains("inst [2 or \"till\"]"), "{shown}");
+    assert!(!shown.contains("shop"), "{shown}");
+}

@@ -14,6 +14,8 @@ mod layer;
 mod order;
 mod otlp_metrics;
 #[cfg(feature = "export")]
+mod otlp_metrics_out;
+#[cfg(feature = "export")]
 mod otlp_out;
 mod otlp_sdk;
 mod reload;

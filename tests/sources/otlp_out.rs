@@ -28,14 +28,14 @@ const RECEIVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sources/otlp_
 const EXPORT: &str = env!("CARGO_BIN_EXE_jumpseat-export");
 
 /// A receiver that runs.
-struct Receiver {
+pub(crate) struct Receiver {
     process: Process,
     port: u16,
 }
 
 impl Receiver {
     #[track_caller]
-    fn start(dir: &Path, protocol: &str, plan: &[&str]) -> Receiver {
+    pub(crate) fn start(dir: &Path, protocol: &str, plan: &[&str]) -> Receiver {
         Receiver::on(free_port(), dir, protocol, plan, &[])
     }
 
@@ -54,7 +54,7 @@ impl Receiver {
         Receiver { process, port }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://localhost:{}", self.port)
     }
 
@@ -64,7 +64,7 @@ impl Receiver {
     }
 
     /// Those of a kind that were answered in a way.
-    fn messages<M: Message + Default>(&self, kind: &str, answers: &[&str]) -> Vec<M> {
+    pub(crate) fn messages<M: Message + Default>(&self, kind: &str, answers: &[&str]) -> Vec<M> {
         let is = |request: &&Json| {
             request["kind"] == kind && answers.iter().any(|answer| request["answer"] == *answer)
         };
@@ -79,7 +79,7 @@ impl Receiver {
 
 /// A body to the agent's own receiver.
 #[track_caller]
-fn post(port: u16, path: &str, message: &impl Message) {
+pub(crate) fn post(port: u16, path: &str, message: &impl Message) {
     let mut stream = TcpStream::connect(("localhost", port)).expect("the agent listens");
     let body = message.encode_to_vec();
     let head = format!(
@@ -229,7 +229,7 @@ impl Maker {
     }
 }
 
-fn pair(key: &str, value: Any) -> KeyValue {
+pub(crate) fn pair(key: &str, value: Any) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
 }
 
@@ -639,4 +639,53 @@ fn records_go_out_once_while_receivers_die_and_exports_end() {
     all(&receiver, 270);
     exporter.signal(Signal::SIGTERM);
     assert!(exporter.wait().success(), "{}", exporter.text());
+}
+
+/// Records that nobody has taken when the first export is killed come with the next one: with a source that was there at the first
+/// answer, and with one that was not.
+#[test]
+fn what_comes_after_the_first_answer_is_not_lost_with_an_export_that_nobody_answered() {
+    for has_source in [true, false] {
+        let dir = temp_dir();
+        let seat = Seat::in_dir(dir.path(), "");
+        let endpoint = seat.serve([]);
+        let (port, host) = (free_port(), endpoint.host());
+        let state = dir.path().join("state");
+        let export = |name: &str| {
+            let mut command = PcpEnv::new().command(JUMPSEAT);
+            command.args(["export", "-h", &host, "-t", "100msec", "--flush", "2sec"]);
+            command.args(["--otlp", &format!("http://localhost:{port}"), "--state"]).arg(&state);
+            command.arg("jumpseat.event.highres_records");
+            Process::start(&mut command, dir.path(), name)
+        };
+        let feed = |message: &str| {
+            seat.feed([], &format!("{{\"type\":\"t\",\"message\":\"{message}\"}}\n")).ok();
+        };
+        if has_source {
+            feed("before");
+        }
+        let mut exporter = export("export1");
+        eventually("the state of the first answer", || state.exists().then_some(()));
+        (0..10).for_each(|number| feed(&format!("number {number}")));
+        eventually("a request that nobody takes", || {
+            exporter.text().contains("will be sent again").then_some(())
+        });
+        exporter.signal(Signal::SIGKILL);
+        exporter.wait();
+        (10..20).for_each(|number| feed(&format!("number {number}")));
+        let receiver = Receiver::on(port, dir.path(), "http", &[], &[]);
+        let mut exporter = export("export2");
+        eventually("all records", || (numbers(&receiver).len() >= 20).then_some(()));
+        exporter.signal(Signal::SIGTERM);
+        assert!(exporter.wait().success(), "{}", exporter.text());
+        assert_eq!(numbers(&receiver), (0..20).collect::<Vec<_>>(), "has_source: {has_source}");
+        let logs = receiver.messages::<ExportLogsServiceRequest>("logs", &["ok"]);
+        let count: usize = logs
+            .iter()
+            .flat_map(|request| &request.resource_logs)
+            .flat_map(|group| &group.scope_logs)
+            .map(|scope| scope.log_records.len())
+            .sum();
+        assert_eq!(count, 20, "what was there before the first export is not exported");
+    }
 }

@@ -24,7 +24,7 @@ use crate::handover::{self, Handover};
 use crate::identity::{
     CALLS, DERIVED_ROOT, EXEMPLAR_ROOT, FIELD_ROOT, NAME, OBJECTIVES, REASONS, SCRAPE_TARGETS,
     SERIES_BUCKETS, SERIES_QUANTILES, SERIES_ROOT, SERIES_SETS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS,
-    SPAN_SERIES, SPANS, STREAMS, TYPES,
+    SPAN_SERIES, SPANS, STREAMS, TOKENS, TYPES,
 };
 use crate::kinds::{self, Sources, StartError};
 use crate::logs;
@@ -431,6 +431,10 @@ pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, acces
         )
         .indom(Indom::of(CALLS, |state: &State| &state.spans.services.instances))
         .indom(Indom::of(OBJECTIVES, |state: &State| &state.spans.objectives.instances))
+        .indom(
+            Indom::of(TOKENS, |state: &State| state.tokens.instances())
+                .refreshed_by(|state: &mut State| state.tokens.refresh(&state.registry)),
+        )
         .indom(Indom::of(SPAN_SERIES, |state: &State| &state.spans.series.instances))
         .indom(Indom::of(SERIES_SETS, |state: &State| state.series.instances(SERIES_SETS)))
         .indom(Indom::of(SERIES_BUCKETS, |state: &State| state.series.instances(SERIES_BUCKETS)))

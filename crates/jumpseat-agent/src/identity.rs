@@ -6,6 +6,7 @@
 use std::ops::RangeInclusive;
 
 use jumpseat_source::Reason;
+use jumpseat_source::guard::book;
 use jumpseat_source::registry;
 use jumpseat_source::scrape;
 use jumpseat_source::series;
@@ -53,6 +54,9 @@ pub(crate) const SPAN_SERIES: u32 = 15;
 pub(crate) const CALLS: u32 = 16;
 /// The same of objectives.
 pub(crate) const OBJECTIVES: u32 = 17;
+
+/// Serial of the instance domain of names of receivers' tokens, and of the file with their numbers.
+pub(crate) const TOKENS: u32 = book::TOKEN_SERIAL;
 
 /// The same of targets that are scraped.
 pub(crate) const SCRAPE_TARGETS: u32 = scrape::TARGET_SERIAL;
@@ -112,12 +116,16 @@ pub(crate) mod label {
     /// The client that a stream is of, and the process that it is, where that is known.
     pub(crate) const CLIENT: &str = "client";
     pub(crate) const PID: &str = "pid";
+    /// The token that an instance is of.
+    pub(crate) const TOKEN: &str = "token";
     /// The field that a metric describes.
     pub(crate) const FIELD: &str = "field";
     /// What a metric that was pushed is called where it comes from.
-    pub(crate) const OTEL_NAME: &str = "otel_name";
+    pub(crate) const OTEL_NAME: &str = jumpseat_wire::series::NAME;
     /// Its unit there.
-    pub(crate) const OTEL_UNIT: &str = "otel_unit";
+    pub(crate) const OTEL_UNIT: &str = jumpseat_wire::series::UNIT;
+    /// What of it the values are.
+    pub(crate) const OTEL_KIND: &str = jumpseat_wire::series::KIND;
 }
 
 /// What the metrics of a cluster are about.
@@ -159,6 +167,7 @@ pub(crate) fn indom_name(serial: u32) -> Option<&'static str> {
         SPAN_SERIES => Some("per source, span and values of dimensions"),
         CALLS => Some("per calling and called source"),
         OBJECTIVES => Some("per objective"),
+        TOKENS => Some("per token of receivers"),
         SCRAPE_TARGETS => Some("per target"),
         _ => None,
     }
@@ -226,7 +235,7 @@ mod tests {
         let serials =
             [SOURCES, TYPES, STREAMS, FIELD_SERIAL, DERIVED_NAMES, SPANS, SPAN_BUCKETS, REASONS, SPAN_BOUNDS];
         assert_eq!(serials, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!([SPAN_SERIES, CALLS, OBJECTIVES, SCRAPE_TARGETS], [15, 16, 17, 20]);
+        assert_eq!([SPAN_SERIES, CALLS, OBJECTIVES, TOKENS, SCRAPE_TARGETS], [15, 16, 17, 18, 20]);
         assert_eq!((FIELD_CLUSTER, DERIVED_CLUSTERS, ITEMS), (16, 64..=127, 1024));
         assert_eq!((REASONS_PER_SOURCE, BUCKETS_PER_SPAN), (32, 128));
         assert_eq!(derived_pmid(0), Pmid::new(0, 64, 0));
@@ -264,7 +273,8 @@ mod tests {
         use label::*;
         let names = [
             AGENT, ABOUT, INDOM_NAME, SOURCE, KIND, ADDRESS, SERVICE, TYPE, SPAN, BELOW, REASON, METRIC,
-            FIELD, LE, CLIENT, PID, OTHER, SERVER, OBJECTIVE, OTEL_NAME, OTEL_UNIT, JOB, INSTANCE, URL,
+            FIELD, LE, CLIENT, PID, OTHER, SERVER, OBJECTIVE, OTEL_NAME, OTEL_UNIT, OTEL_KIND, TOKEN, JOB,
+            INSTANCE, URL,
         ];
         let kept = [
             "agent",
@@ -288,6 +298,8 @@ mod tests {
             "objective",
             "otel_name",
             "otel_unit",
+            "otel_kind",
+            "token",
             "job",
             "instance",
             "url",

@@ -6,7 +6,7 @@
 //!
 //! * [`args`]: the command line. `source`: what is exported. `walk`: the walk over samples, one for all formats.
 //! * `csv`, `json`, `openmetrics`, `parquet`, `otlp`: a format each, behind the trait `walk::Format`.
-//! * `instances`, `labels`: what there is to know besides values. `text`: what formats of text share.
+//! * `instances`, `labels`: what there is to know besides values. `pushed`: metrics that came from elsewhere, as they were. `text`: what formats of text share.
 //!
 //! A program of its own, `jumpseat-export`, calls `run`, so that the agent's and the tools' programs do not carry columns,
 //! compression and object stores with them; `jumpseat export` starts it.

@@ -1,6 +1,7 @@
 //! Configuration of the ingest socket.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jumpseat_wire::socket;
 use nix::unistd::{AccessFlags, Gid, Group, access};
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::SenderClock;
 use super::guard::Guard;
+use super::guard::book::TokenBook;
 use super::guard::tls::TlsFiles;
 use super::setting::{InvalidKey, check_address, check_source, in_range};
 
@@ -160,11 +162,11 @@ impl SocketConfig {
     /// # Errors
     /// What is wrong with them.
     pub fn check_files(&self) -> Result<(), InvalidKey> {
-        self.guard().map(drop)
+        self.guard(None).map(drop)
     }
 
-    pub(crate) fn guard(&self) -> Result<Guard, InvalidKey> {
-        Guard::new("ingest socket", self.tls.as_ref(), self.token_file.as_deref())
+    pub(crate) fn guard(&self, book: Option<&Arc<TokenBook>>) -> Result<Guard, InvalidKey> {
+        Guard::new("ingest socket", self.tls.as_ref(), self.token_file.as_deref(), book)
     }
 
     fn check_listen(&self) -> Result<(), InvalidKey> {

@@ -9,10 +9,12 @@
 //!
 //! Numbers of fixed width are little-endian; varints are unsigned LEB128; texts are a varint length and
 //! that many bytes. [`socket`] is where to send, [`encode`] the sending side, [`resend`] what it keeps until it is acknowledged; the receiving one is the agent's.
+//! [`series`] is how the agent calls series of numbers.
 
 pub mod encode;
 pub mod resend;
 pub mod ring;
+pub mod series;
 pub mod severity;
 pub mod socket;
 

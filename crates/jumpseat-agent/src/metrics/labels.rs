@@ -6,7 +6,8 @@ use pcp_pmda::{LabelError, LabelList, LabelSubject};
 use super::series;
 use crate::identity::{
     CALLS, NAME, OBJECTIVES, REASONS, SCRAPE_TARGETS, SERIES_BUCKETS, SERIES_QUANTILES, SERIES_SETS, SOURCES,
-    SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TYPES, about, indom_name, label, reason_of,
+    SPAN_BOUNDS, SPAN_BUCKETS, SPAN_SERIES, SPANS, STREAMS, TOKENS, TYPES, about, indom_name, label,
+    reason_of,
 };
 use crate::state::State;
 use crate::state::source::Source;
@@ -101,6 +102,7 @@ fn of_instance(
                 .and_then(|()| labels.add(label::INSTANCE, target.instance.as_str()))
                 .and_then(|()| labels.add(label::URL, target.url.as_str()))
         }
+        TOKENS => labels.add(label::TOKEN, state.tokens.instances().name(inst)?),
         SERIES_SETS | SERIES_BUCKETS | SERIES_QUANTILES => {
             Ok(series::instance_labels(state, serial, inst, labels)?)
         }

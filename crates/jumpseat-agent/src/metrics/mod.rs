@@ -17,6 +17,7 @@ mod source;
 mod source_control;
 mod span;
 mod tail;
+mod token;
 
 use pcp_pmda::{Access, Metric};
 
@@ -43,6 +44,7 @@ pub(crate) fn all(access: &Access) -> Vec<Metric<State>> {
     metrics.extend(tail::metrics(access));
     metrics.extend(own::metrics());
     metrics.extend(series::metrics());
+    metrics.extend(token::metrics());
     metrics.extend(kinds::ALL.iter().flat_map(|kind| kind.metrics()));
     metrics
 }

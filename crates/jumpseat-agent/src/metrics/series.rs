@@ -107,6 +107,9 @@ impl Subtree<State> for SeriesMetrics {
         if !metric.meaning.unit.is_empty() {
             labels.add_optional(label::OTEL_UNIT, metric.meaning.unit.as_str())?;
         }
+        if let Some(told) = metric.meaning.told {
+            labels.add_optional(label::OTEL_KIND, told.word())?;
+        }
         Ok(())
     }
 }
@@ -126,6 +129,7 @@ pub(super) fn instance_labels(state: &State, serial: u32, inst: Inst, labels: &m
         // What is too much is dropped without an error: the name of the instance has it.
         let _ = match value {
             LabelText::Text(text) => labels.add(name, &**text),
+            LabelText::Shared(text) => labels.add_optional(name, &**text),
             LabelText::Int(number) => labels.add(name, *number),
             LabelText::Bool(bit) => labels.add(name, *bit),
             LabelText::Double(number) => labels.add(name, *number),

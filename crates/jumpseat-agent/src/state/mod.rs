@@ -20,6 +20,7 @@ pub(crate) mod spans;
 pub(crate) mod streams;
 mod targets;
 pub(crate) mod threads;
+mod tokens;
 mod turn;
 
 use std::path::Path;
@@ -49,6 +50,7 @@ use spans::Spans;
 use streams::Streams;
 use targets::Targets;
 use threads::ThreadStats;
+use tokens::Tokens;
 pub(crate) use turn::FetchWork;
 use turn::Turn;
 
@@ -85,6 +87,8 @@ pub struct State {
     pub(crate) series_limits: Option<Series>,
     /// Targets that are scraped.
     pub(crate) targets: Targets,
+    /// The names of receivers' tokens.
+    pub(crate) tokens: Tokens,
     /// Metrics computed from others.
     pub(crate) derived: Derived,
     /// How often records were asked for by somebody who may not read them.
@@ -152,6 +156,7 @@ impl State {
             series: SeriesValues::default(),
             series_limits: None,
             targets: Targets::default(),
+            tokens: Tokens::default(),
             derived: Derived::open(config.derived.clone(), dir, domain)?,
             reads_refused: 0,
             first_served: 0,

@@ -11,10 +11,10 @@
 use pcp_pdu::TypedRef;
 
 use crate::formats::error::ExportError;
-use crate::formats::source::{NAME, Source};
+use crate::formats::lines::{Item, lines};
+use crate::formats::source::Source;
 use crate::formats::text::{self, Output};
 use crate::formats::walk::{Format, Sample};
-use jumpseat_tools::complain;
 
 /// Writes lines.
 pub(crate) struct Csv {
@@ -36,55 +36,32 @@ impl Csv {
 
 impl Format for Csv {
     fn sample(&mut self, source: &mut Source, sample: &Sample<'_>) -> Result<(), ExportError> {
-        for (metric, values) in sample.sets() {
-            let value_type = source.metrics[metric].desc.value_type;
-            for (inst, value) in values.iter() {
-                let Ok(value) = value.typed(value_type) else { continue };
-                let instance = |source: &mut Source, out: &mut Vec<u8>, host: &[u8]| {
-                    out.push(b',');
-                    out.extend_from_slice(host);
-                    out.push(b',');
-                    cell(out, source.metrics[metric].name.as_bytes());
-                    out.push(b',');
-                    if let Some(name) = source.instance(metric, inst, sample.time) {
-                        cell(out, name.as_bytes());
-                    }
-                    out.push(b',');
-                };
-                let out = &mut self.output.buffer;
-                if let TypedRef::Events(kind, bytes) = value {
-                    let records = match text::records(kind, bytes) {
-                        Ok(records) => records,
-                        Err(error) => {
-                            complain!("{NAME}: {}: {}: {error}", source.metrics[metric].name, sample.time);
-                            continue;
-                        }
-                    };
-                    for record in records {
-                        text::time(out, record.time, source.zone.as_ref());
-                        instance(source, out, &self.host);
-                        self.scratch.clear();
-                        match record.missed() {
-                            Some(missed) => {
-                                self.scratch.extend_from_slice(format!("{{\"missed\":{missed}}}").as_bytes())
-                            }
-                            None => text::fields(&mut self.scratch, source, &record),
-                        }
-                        cell(out, &self.scratch);
-                        out.extend_from_slice(b"\r\n");
-                    }
-                    continue;
-                }
-                text::time(out, sample.time, source.zone.as_ref());
-                instance(source, out, &self.host);
-                match value {
-                    TypedRef::Number(number) => plain(out, number),
-                    TypedRef::Text(text) => cell(out, String::from_utf8_lossy(text).as_bytes()),
-                    TypedRef::Aggregate(_) | TypedRef::Events(..) => text::json(out, value),
-                }
-                out.extend_from_slice(b"\r\n");
+        let Csv { output, host, scratch } = self;
+        lines(source, sample, |source, line, item| {
+            let out = &mut output.buffer;
+            text::time(out, line.time, source.zone.as_ref());
+            out.push(b',');
+            out.extend_from_slice(host);
+            out.push(b',');
+            cell(out, source.metrics[line.metric].name.as_bytes());
+            out.push(b',');
+            if let Some(name) = line.instance(source) {
+                cell(out, name.as_bytes());
             }
-        }
+            out.push(b',');
+            match item {
+                Item::Value(TypedRef::Number(number)) => plain(out, number),
+                Item::Value(TypedRef::Text(text)) => cell(out, String::from_utf8_lossy(text).as_bytes()),
+                Item::Value(value) => text::json(out, value),
+                Item::Missed(missed) => cell(out, format!("{{\"missed\":{missed}}}").as_bytes()),
+                Item::Record(record) => {
+                    scratch.clear();
+                    text::fields(scratch, source, &record);
+                    cell(out, scratch);
+                }
+            }
+            out.extend_from_slice(b"\r\n");
+        });
         self.output.pass(!source.is_archive())
     }
 

@@ -1,7 +1,11 @@
 //! Names of instances, at the time of the sample.
 //!
+//! Between two records of an archive a value can be of an instance that the domain has no more at that time, or not yet: then its name
+//! is the last one that it had until then, or else the first that it gets.
+//!
 //! **Cost:** of a name, two look-ups in hash tables; a domain is asked for anew where an archive says that it has changed, of a
-//! collector when an instance comes that is not known, once a sample.
+//! collector when an instance comes that is not known, once a sample. The first name that is missing in an archive costs the domain's
+//! records up to there, each once.
 
 use pcp_client::{Context, ContextKind};
 use pcp_model::{InDom, Inst, Timestamp};
@@ -21,6 +25,11 @@ struct Domain {
     changes: Vec<Timestamp>,
     /// How many of these are behind.
     passed: usize,
+    /// The last name of each instance in those of them that were looked at.
+    former: FxHashMap<Inst, String>,
+    looked_at: usize,
+    /// The first name of each, once it was asked for.
+    ever: Option<FxHashMap<Inst, String>>,
     /// For which sample it was asked.
     asked: Option<Timestamp>,
     /// How often names have changed.
@@ -35,8 +44,11 @@ impl Instances {
             if domain.asked != Some(time) {
                 domain.ask(context, indom, time);
             }
-            // So that one that nobody knows is not asked for again and again within a sample.
-            domain.names.entry(inst).or_insert_with(|| format!("inst [{}]", inst));
+            if !domain.names.contains_key(&inst) {
+                let name = domain.other_name(context, indom, inst);
+                // So that one that nobody knows is not asked for again and again within a sample.
+                domain.names.insert(inst, name.unwrap_or_else(|| format!("inst [{inst}]")));
+            }
         }
         domain.names.get(&inst).map_or("", String::as_str)
     }
@@ -64,6 +76,24 @@ impl Instances {
 }
 
 impl Domain {
+    /// The name that an instance had last, or gets later, in an archive.
+    fn other_name(&mut self, context: &mut Context, indom: InDom, inst: Inst) -> Option<String> {
+        for change in &self.changes[self.looked_at..self.passed] {
+            let then = context.instances_at(indom, *change).unwrap_or_default();
+            self.former.extend(then.into_iter().map(|instance| (instance.id, instance.name)));
+        }
+        self.looked_at = self.passed;
+        if let Some(name) = self.former.get(&inst) {
+            return Some(name.clone());
+        }
+        if self.ever.is_none() {
+            let ever = context.provider().recording_mut()?.instances_ever(indom).unwrap_or_default();
+            // The first one of a number, which an instance of another name may have later.
+            self.ever = Some(ever.into_iter().rev().map(|instance| (instance.id, instance.name)).collect());
+        }
+        self.ever.as_ref()?.get(&inst).cloned()
+    }
+
     fn ask(&mut self, context: &mut Context, indom: InDom, time: Timestamp) {
         self.asked = Some(time);
         self.version += 1;

@@ -10,11 +10,9 @@
 
 use std::io::Write as _;
 
-use jumpseat_tools::complain;
-use pcp_pdu::TypedRef;
-
 use crate::formats::error::ExportError;
-use crate::formats::source::{NAME, Source};
+use crate::formats::lines::{Item, lines};
+use crate::formats::source::Source;
 use crate::formats::text::{self, Output};
 use crate::formats::walk::{Format, Sample};
 
@@ -41,50 +39,31 @@ impl Json {
 
 impl Format for Json {
     fn sample(&mut self, source: &mut Source, sample: &Sample<'_>) -> Result<(), ExportError> {
-        for (metric, values) in sample.sets() {
-            let value_type = source.metrics[metric].desc.value_type;
-            for (inst, value) in values.iter() {
-                let Ok(value) = value.typed(value_type) else { continue };
-                let middle = &self.middles[metric];
-                let begin = |source: &mut Source, out: &mut Vec<u8>, time| {
-                    out.extend_from_slice(b"{\"time\":\"");
-                    text::time(out, time, source.zone.as_ref());
-                    out.extend_from_slice(middle);
-                    if let Some(name) = source.instance(metric, inst, sample.time) {
-                        out.extend_from_slice(b",\"instance\":");
-                        text::quoted(out, name.as_bytes());
-                    }
-                };
-                let out = &mut self.output.buffer;
-                if let TypedRef::Events(kind, bytes) = value {
-                    let records = match text::records(kind, bytes) {
-                        Ok(records) => records,
-                        Err(error) => {
-                            complain!("{NAME}: {}: {}: {error}", source.metrics[metric].name, sample.time);
-                            continue;
-                        }
-                    };
-                    for record in records {
-                        begin(source, out, record.time);
-                        match record.missed() {
-                            Some(missed) => {
-                                let _ = write!(out, ",\"missed\":{missed}");
-                            }
-                            None => {
-                                let _ = write!(out, ",\"flags\":{},\"fields\":", record.flags.0);
-                                text::fields(out, source, &record);
-                            }
-                        }
-                        out.extend_from_slice(b"}\n");
-                    }
-                    continue;
-                }
-                begin(source, out, sample.time);
-                out.extend_from_slice(b",\"value\":");
-                text::json(out, value);
-                out.extend_from_slice(b"}\n");
+        let Json { output, middles } = self;
+        lines(source, sample, |source, line, item| {
+            let out = &mut output.buffer;
+            out.extend_from_slice(b"{\"time\":\"");
+            text::time(out, line.time, source.zone.as_ref());
+            out.extend_from_slice(&middles[line.metric]);
+            if let Some(name) = line.instance(source) {
+                out.extend_from_slice(b",\"instance\":");
+                text::quoted(out, name.as_bytes());
             }
-        }
+            match item {
+                Item::Value(value) => {
+                    out.extend_from_slice(b",\"value\":");
+                    text::json(out, value);
+                }
+                Item::Missed(missed) => {
+                    let _ = write!(out, ",\"missed\":{missed}");
+                }
+                Item::Record(record) => {
+                    let _ = write!(out, ",\"flags\":{},\"fields\":", record.flags.0);
+                    text::fields(out, source, &record);
+                }
+            }
+            out.extend_from_slice(b"}\n");
+        });
         self.output.pass(!source.is_archive())
     }
 

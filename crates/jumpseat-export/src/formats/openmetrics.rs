@@ -12,6 +12,8 @@
 //! are as they are. Text is the value of an `_info`, as a label. Event records are no metrics. Labels are those that PCP has for the
 //! metric and the instance, and `instname`, the name of the instance, as PCP's own exporter has it.
 //!
+//! Metrics that came from elsewhere go out under the names and attributes that they came with, histograms and summaries as such.
+//!
 //! One sample of a collector has no times, as who reads it does so now; all else has. The lines of a metric stand together, so text is
 //! put together in memory, up to [`LIMIT`].
 
@@ -19,11 +21,14 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use jumpseat_tools::complain;
+use jumpseat_wire::series;
 use pcp_model::{Label, Number, Semantics, Timestamp, Units, ValueType};
 use pcp_pdu::TypedRef;
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::Value as Json;
 
 use crate::formats::error::ExportError;
+use crate::formats::pushed::{self, Point, Pushed, Series};
 use crate::formats::source::{NAME, Source};
 use crate::formats::text::Output;
 use crate::formats::walk::{Format, Sample};
@@ -34,8 +39,11 @@ const LIMIT: usize = 1 << 30;
 /// Puts a page together.
 pub(crate) struct OpenMetrics {
     output: Output,
-    /// Of each metric; `None` for one that the format has nothing for.
+    /// Of each metric; `None` for one that the format has nothing for, or that came from elsewhere.
     families: Vec<Option<Family>>,
+    pushed: Pushed,
+    /// Of each metric that came from elsewhere, likewise.
+    returned: Vec<Option<Family>>,
     held: usize,
     timed: bool,
 }
@@ -60,34 +68,41 @@ enum Kind {
     Counter,
     Gauge,
     Info,
+    Histogram,
+    Summary,
 }
 
 impl OpenMetrics {
     /// A page; `timed` tells whether lines have times.
     pub(crate) fn new(output: Output, source: &mut Source, timed: bool) -> OpenMetrics {
         let mut names = FxHashSet::default();
+        let mut is_fresh = |family: &Family, name: &str| {
+            let fresh = names.insert(family.name.clone());
+            if !fresh {
+                complain!("{NAME}: {name} is left out: another metric is {} already", family.name);
+            }
+            fresh
+        };
+        let pushed = Pushed::new(source);
         let mut families = Vec::new();
         for at in 0..source.metrics.len() {
-            let family = Family::new(source, at);
-            families.push(family.filter(|family| {
-                let fresh = names.insert(family.name.clone());
-                if !fresh {
-                    complain!(
-                        "{NAME}: {} is left out: another metric is {} already",
-                        source.metrics[at].name,
-                        family.name
-                    );
-                }
-                fresh
-            }));
+            let family = if pushed.has(at) { None } else { Family::new(source, at) };
+            families.push(family.filter(|family| is_fresh(family, &source.metrics[at].name)));
         }
-        OpenMetrics { output, families, held: 0, timed }
+        let host: BTreeMap<String, String> = host_labels(source);
+        let returned = pushed.families.iter().map(|came| {
+            let family = Family::returned(came, &host);
+            is_fresh(&family, &came.name).then_some(family)
+        });
+        let returned = returned.collect();
+        OpenMetrics { output, families, pushed, returned, held: 0, timed }
     }
 }
 
 impl Format for OpenMetrics {
     fn sample(&mut self, source: &mut Source, sample: &Sample<'_>) -> Result<(), ExportError> {
         for (metric, values) in sample.sets() {
+            self.pushed.add(source, metric, sample.time, values);
             let Some(family) = &mut self.families[metric] else { continue };
             let desc = source.metrics[metric].desc;
             for (inst, value) in values.iter() {
@@ -102,11 +117,19 @@ impl Format for OpenMetrics {
                 self.held += family.line(&value, labels, self.timed.then_some(sample.time));
             }
         }
+        let (returned, held) = (&mut self.returned, &mut self.held);
+        let time = self.timed.then_some(sample.time);
+        self.pushed.end(|_, family, _, series, point| {
+            if let Some(family) = &mut returned[family] {
+                *held += family.point(series, point, time);
+            }
+        });
         if self.held > LIMIT { Err(ExportError::TooMuch { limit: LIMIT }) } else { Ok(()) }
     }
 
     fn finish(&mut self, _: &mut Source) -> Result<(), ExportError> {
-        for family in self.families.iter().flatten().filter(|family| !family.lines.is_empty()) {
+        let families = self.families.iter().chain(&self.returned).flatten();
+        for family in families.filter(|family| !family.lines.is_empty()) {
             let Family { name, kind, unit, help, lines, .. } = family;
             let out = &mut self.output.buffer;
             // Memory takes everything.
@@ -134,21 +157,9 @@ impl Family {
         };
         let (unit, factor) = match kind {
             Kind::Info => (None, None),
-            Kind::Counter | Kind::Gauge => base_unit(metric.desc.units),
+            _ => base_unit(metric.desc.units),
         };
-        let mut name = sanitized(&metric.name);
-        for ending in ["_total", "_info"] {
-            // The format's own, which comes back on the line of what it belongs to.
-            if let Some(rest) = name.strip_suffix(ending) {
-                name.truncate(rest.len());
-            }
-        }
-        if let Some(unit) = unit
-            && !name.ends_with(&format!("_{unit}"))
-        {
-            name.push('_');
-            name.push_str(unit);
-        }
+        let name = family_name(&metric.name, unit);
         let help = source.one_line(at);
         let mut labels = BTreeMap::new();
         for label in source.labels.of_metric(&mut source.context, &metric.desc) {
@@ -167,6 +178,100 @@ impl Family {
         })
     }
 
+    /// Of a metric that came from elsewhere.
+    fn returned(came: &pushed::Family, host: &BTreeMap<String, String>) -> Family {
+        let (unit, factor) = base_unit(came.units);
+        let kind = match came.kind {
+            pushed::Kind::Counter => Kind::Counter,
+            pushed::Kind::Gauge | pushed::Kind::UpDownCounter => Kind::Gauge,
+            pushed::Kind::Histogram | pushed::Kind::Exponential => Kind::Histogram,
+            pushed::Kind::Summary => Kind::Summary,
+        };
+        Family {
+            name: family_name(&came.name, unit),
+            kind,
+            factor,
+            unit,
+            help: if came.help.is_empty() { came.name.clone() } else { came.help.clone() },
+            labels: host.clone(),
+            lines: Vec::new(),
+            places: FxHashMap::default(),
+        }
+    }
+
+    /// Adds the lines of a point of one that came from elsewhere. How many bytes are held for them.
+    fn point(&mut self, series: &Series, point: &Point, time: Option<Timestamp>) -> usize {
+        let mut labels = self.labels.clone();
+        let mut add = |pairs: &[(String, Json)]| {
+            // Of two that have one name here, both.
+            let mut own: BTreeMap<String, String> = BTreeMap::new();
+            for (name, value) in pairs {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let known = own.entry(sanitized(name)).or_default();
+                *known = if known.is_empty() { text } else { format!("{known};{text}") };
+            }
+            labels.extend(own);
+        };
+        add(series.resource.as_deref().unwrap_or_default());
+        for (name, text) in [series::SCOPE_NAME, series::SCOPE_VERSION].into_iter().zip(&series.scope) {
+            if !text.is_empty() {
+                add(&[(name.to_owned(), text.as_str().into())]);
+            }
+        }
+        add(&series.attributes);
+        let set = label_text(&labels);
+        let mut out = Vec::new();
+        let mut line = |ending: &str, more: Option<(&str, f64)>, value: String| {
+            let _ = write!(out, "{}{ending}", self.name);
+            match more {
+                None => out.extend_from_slice(set.as_bytes()),
+                Some((name, bound)) => {
+                    let mut labels = labels.clone();
+                    labels.insert(name.to_owned(), canonical(bound));
+                    out.extend_from_slice(label_text(&labels).as_bytes());
+                }
+            }
+            let _ = write!(out, " {value}");
+            if let Some(time) = time {
+                let _ = write!(out, " {}.{:09}", time.sec, time.nsec);
+            }
+            out.push(b'\n');
+        };
+        let factor = self.factor.unwrap_or(1.0);
+        if let Some(value) = point.value {
+            let text = match self.factor {
+                None => number_text(value),
+                Some(factor) => float(value.to_f64() * factor),
+            };
+            line(self.kind.ending(), None, text);
+        }
+        for &(bound, below) in &point.buckets {
+            line("_bucket", Some((series::BOUND, bound * factor)), below.to_string());
+        }
+        // All that there is has no bound.
+        if self.kind == Kind::Histogram && point.buckets.last().is_none_or(|(bound, _)| bound.is_finite()) {
+            line("_bucket", Some((series::BOUND, f64::INFINITY)), point.total().to_string());
+        }
+        for &(quantile, value) in &point.quantiles {
+            line("", Some((series::QUANTILE, quantile)), float(value * factor));
+        }
+        // The format has neither without the other, and no sum that can fall.
+        if let Some(sum) = point.sum
+            && matches!(self.kind, Kind::Histogram | Kind::Summary)
+            && point.buckets.first().is_none_or(|(bound, _)| *bound >= 0.0)
+        {
+            line("_count", None, point.total().to_string());
+            line("_sum", None, float(sum * factor));
+        }
+        let fresh = if self.places.contains_key(set.as_bytes()) { 0 } else { set.len() };
+        let at = *self.places.entry(set.into_bytes()).or_insert_with(|| {
+            self.lines.push(Vec::new());
+            self.lines.len() - 1
+        });
+        self.lines[at].extend_from_slice(&out);
+        out.len() + fresh
+    }
+
     /// Adds a line. How many bytes are held for it.
     fn line(
         &mut self,
@@ -180,14 +285,7 @@ impl Family {
         if let TypedRef::Text(text) = value {
             labels.insert("value".to_owned(), String::from_utf8_lossy(text).into_owned());
         }
-        let mut before = '{';
-        for (name, value) in &labels {
-            let _ = write!(out, "{before}{name}=\"{}\"", escaped(value, true));
-            before = ',';
-        }
-        if !labels.is_empty() {
-            out.push(b'}');
-        }
+        out.extend_from_slice(label_text(&labels).as_bytes());
         out.push(b' ');
         let at = self.places.get(&out).copied();
         let fresh = if at.is_some() { 0 } else { out.len() };
@@ -197,13 +295,8 @@ impl Family {
             self.lines.len() - 1
         });
         let _ = match (value, self.factor) {
-            (TypedRef::Number(number), Some(factor)) => write!(out, "{}", float(as_f64(*number) * factor)),
-            (TypedRef::Number(Number::I32(v)), None) => write!(out, "{v}"),
-            (TypedRef::Number(Number::U32(v)), None) => write!(out, "{v}"),
-            (TypedRef::Number(Number::I64(v)), None) => write!(out, "{v}"),
-            (TypedRef::Number(Number::U64(v)), None) => write!(out, "{v}"),
-            (TypedRef::Number(Number::Float(v)), None) if v.is_finite() => write!(out, "{v}"),
-            (TypedRef::Number(number), None) => write!(out, "{}", float(as_f64(*number))),
+            (TypedRef::Number(number), Some(factor)) => write!(out, "{}", float(number.to_f64() * factor)),
+            (TypedRef::Number(number), None) => write!(out, "{}", number_text(*number)),
             _ => write!(out, "1"),
         };
         if let Some(time) = time {
@@ -221,13 +314,15 @@ impl Kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Info => "info",
+            Kind::Histogram => "histogram",
+            Kind::Summary => "summary",
         }
     }
 
     const fn ending(self) -> &'static str {
         match self {
             Kind::Counter => "_total",
-            Kind::Gauge => "",
+            Kind::Gauge | Kind::Histogram | Kind::Summary => "",
             Kind::Info => "_info",
         }
     }
@@ -248,15 +343,67 @@ fn base_unit(units: Units) -> (Option<&'static str>, Option<f64>) {
     }
 }
 
-fn as_f64(number: Number) -> f64 {
-    match number {
-        Number::I32(v) => v.into(),
-        Number::U32(v) => v.into(),
-        Number::I64(v) => v as f64,
-        Number::U64(v) => v as f64,
-        Number::Float(v) => v.into(),
-        Number::Double(v) => v,
+/// The labels of the host.
+fn host_labels(source: &mut Source) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    source.labels.of_host(&mut source.context).iter().for_each(|label| add_label(&mut labels, label));
+    labels
+}
+
+/// The name of a family, which ends with its unit.
+fn family_name(name: &str, unit: Option<&str>) -> String {
+    let mut name = sanitized(name);
+    for ending in ["_total", "_info"] {
+        // The format's own, which comes back on the line of what it belongs to.
+        if let Some(rest) = name.strip_suffix(ending) {
+            name.truncate(rest.len());
+        }
     }
+    if let Some(unit) = unit
+        && !name.ends_with(&format!("_{unit}"))
+    {
+        name.push('_');
+        name.push_str(unit);
+    }
+    name
+}
+
+/// Labels in braces; nothing for none.
+fn label_text(labels: &BTreeMap<String, String>) -> String {
+    let mut text = String::new();
+    for (name, value) in labels {
+        text.push(if text.is_empty() { '{' } else { ',' });
+        text.push_str(name);
+        text.push_str("=\"");
+        text.push_str(&escaped(value, true));
+        text.push('"');
+    }
+    if !text.is_empty() {
+        text.push('}');
+    }
+    text
+}
+
+fn number_text(number: Number) -> String {
+    match number {
+        Number::I32(v) => v.to_string(),
+        Number::U32(v) => v.to_string(),
+        Number::I64(v) => v.to_string(),
+        Number::U64(v) => v.to_string(),
+        Number::Float(v) if v.is_finite() => v.to_string(),
+        Number::Float(_) | Number::Double(_) => float(number.to_f64()),
+    }
+}
+
+/// A bound or quantile as the format wants it, so that the same one is the same text: `0.5`, `1.0`, `1e+06`, `1e-05`.
+fn canonical(value: f64) -> String {
+    if !value.is_finite() || (1e-4..1e6).contains(&value.abs()) || value == 0.0 {
+        return if value.is_finite() { format!("{value:?}") } else { float(value) };
+    }
+    let text = format!("{value:e}");
+    let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
+    let sign = if power.starts_with('-') { '-' } else { '+' };
+    format!("{digits}e{sign}{:0>2}", power.trim_start_matches('-'))
 }
 
 /// A number as the format writes it.
@@ -332,6 +479,20 @@ mod tests {
         assert_eq!(sanitized("3com.x"), "_3com_x");
         assert_eq!(escaped("a\"b\\c\nd", true), "a\\\"b\\\\c\\nd");
         assert_eq!(escaped("a\"b\\c\nd", false), "a\"b\\\\c\\nd");
+    }
+
+    #[test]
+    fn bounds_have_one_form() {
+        for (value, text) in [
+            (0.5, "0.5"),
+            (1.0, "1.0"),
+            (1e6, "1e+06"),
+            (1_234_567.0, "1.234567e+06"),
+            (1e-5, "1e-05"),
+            (0.0, "0.0"),
+        ] {
+            assert_eq!(canonical(value), text);
+        }
     }
 
     #[test]

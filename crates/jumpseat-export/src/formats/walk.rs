@@ -4,8 +4,8 @@
 //! Source --next--> Sample { time, sets: (metric, values) } --> Format
 //! ```
 //!
-//! **Cost:** where only recorded metrics are asked for, records of an archive are read in place, and a set costs the look-up of
-//! its metric; a record's other sets cost no more. Derived metrics, and samples at an interval, cost a fetch of all metrics.
+//! **Cost:** where only recorded metrics are asked for, records of an archive are read in place, and a set costs a comparison
+//! with that of the record before; a record's other sets cost no more. Derived metrics, and samples at an interval, cost a fetch of all metrics.
 
 use std::time::Duration;
 
@@ -35,6 +35,12 @@ impl<'a> Sample<'a> {
             let values = fetched.set(set as usize)?.values.ok()?;
             (!values.is_empty()).then_some((metric as usize, values))
         })
+    }
+
+    /// Whether the metric at a place was answered without an error, be it that there is no value of it.
+    pub fn has(&self, metric: usize) -> bool {
+        let set = self.places.iter().find(|(at, _)| *at as usize == metric);
+        set.is_some_and(|&(_, set)| self.fetched.set(set as usize).is_some_and(|set| set.values.is_ok()))
     }
 }
 
@@ -92,6 +98,8 @@ struct Steps {
     pmids: Vec<Pmid>,
     /// Where each is among the metrics.
     by_pmid: FxHashMap<Pmid, u32>,
+    /// The metrics of the record before, and where they are: those of most records come in the same order.
+    before: Vec<(Pmid, Option<u32>)>,
     by: By,
 }
 
@@ -118,7 +126,8 @@ impl Steps {
                 By::Time { ticker, started: false }
             }
         };
-        Ok(Steps { fetched: Fetched::new(), places: Vec::new(), pmids, by_pmid, by })
+        let (fetched, places, before) = (Fetched::new(), Vec::new(), Vec::new());
+        Ok(Steps { fetched, places, pmids, by_pmid, before, by })
     }
 
     /// Goes to the next sample; false where there is none.
@@ -151,8 +160,20 @@ impl Steps {
         match self.by {
             By::Record => {
                 for (set, at) in self.fetched.sets().zip(0..) {
-                    if let Some(metric) = self.by_pmid.get(&set.pmid) {
-                        self.places.push((*metric, at));
+                    let metric = match self.before.get(at as usize) {
+                        Some((pmid, metric)) if *pmid == set.pmid => *metric,
+                        known => {
+                            let is_known = known.is_some();
+                            let found = (set.pmid, self.by_pmid.get(&set.pmid).copied());
+                            match is_known {
+                                true => self.before[at as usize] = found,
+                                false => self.before.push(found),
+                            }
+                            found.1
+                        }
+                    };
+                    if let Some(metric) = metric {
+                        self.places.push((metric, at));
                     }
                 }
             }

@@ -1,25 +1,27 @@
 //! Who may send over a network: certificates and tokens of a receiver, which are read anew when their files change.
 //!
 //! * [`tls`]: the files of a certificate, as they are configured; [`tokens`]: the file of tokens, and what each of them may.
-//! * `pace`: how much at a time; `fresh`: whether a file is another one than before.
+//! * [`book`]: what is done with them, counted. `pace`: how much at a time; `fresh`: whether a file is another one than before.
 //!
 //! **Invariant:** no token is in memory but while it is compared: what is kept, and compared in constant time, is what it
 //! hashes to. Neither is ever in a message.
 //!
 //! **Cost:** for each request, a SHA-256 of the token and a comparison with each of those known; once a second, one `stat` a file.
 
+pub mod book;
 mod fresh;
 mod pace;
 pub mod tls;
 pub mod tokens;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use pcp_net::Certificate;
 
 use crate::setting::InvalidKey;
+use book::TokenBook;
 use fresh::Fresh;
 use tls::TlsFiles;
 use tokens::{Token, Tokens};
@@ -34,7 +36,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Reads the files.
+    /// Reads the files. `book`: where what is done with tokens is counted, if anywhere.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -42,9 +44,17 @@ impl Guard {
         what: &str,
         tls: Option<&TlsFiles>,
         token_file: Option<&Path>,
+        book: Option<&Arc<TokenBook>>,
     ) -> Result<Guard, InvalidKey> {
-        let tokens = token_file
-            .map(|path| Fresh::new(vec![path.to_owned()], |paths| Tokens::read(&paths[0])).map(Mutex::new));
+        let tokens = token_file.map(|path| {
+            let book = book.cloned();
+            let read = move |paths: &[PathBuf]| {
+                let mut tokens = Tokens::read(&paths[0])?;
+                book.iter().for_each(|book| tokens.enlist(book));
+                Ok(tokens)
+            };
+            Fresh::new(vec![path.to_owned()], read).map(Mutex::new)
+        });
         let certificate = tls.map(|files| {
             let files = files.clone();
             Fresh::new(files.paths(), move |_| files.load()).map(Mutex::new)

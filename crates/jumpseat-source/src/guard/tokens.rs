@@ -20,6 +20,7 @@ use pcp_files::{Links, read_anyones};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 
+use super::book::{TokenBook, TokenCounts};
 use super::pace::Pace;
 use crate::registry::is_source_name;
 use crate::setting::InvalidKey;
@@ -63,6 +64,7 @@ pub(crate) struct Token {
     paces: Mutex<[Option<Pace>; 2]>,
     in_flight: AtomicU32,
     revoked: AtomicBool,
+    counts: Arc<TokenCounts>,
 }
 
 /// What its line says.
@@ -81,6 +83,8 @@ pub(crate) struct Pass {
     pub(crate) own: String,
     /// Names, and beginnings of names.
     allowed: Vec<(String, bool)>,
+    /// Those of the token.
+    pub(crate) counts: Arc<TokenCounts>,
 }
 
 /// Something of a token's that is going on.
@@ -145,6 +149,19 @@ impl Tokens {
         match tokens.0.is_empty() {
             true => Err((1, "no token: write one a line, NAME SECRET".to_owned())),
             false => Ok(tokens),
+        }
+    }
+
+    /// Has what is done with them counted by their names.
+    pub(crate) fn enlist(&mut self, book: &TokenBook) {
+        for entry in &mut self.0 {
+            // Nobody else has one that was just read.
+            if let Some(token) = Arc::get_mut(&mut entry.token) {
+                token.counts = book.counts(&token.name);
+                if let Some(pass) = token.pass.as_mut().and_then(Arc::get_mut) {
+                    pass.counts = Arc::clone(&token.counts);
+                }
+            }
         }
     }
 
@@ -278,7 +295,7 @@ impl Token {
                 Some(beginning) => (beginning.to_owned(), true),
                 None => (name.clone(), false),
             });
-            Arc::new(Pass { own: own.clone(), allowed: allowed.collect() })
+            Arc::new(Pass { own: own.clone(), allowed: allowed.collect(), counts: Arc::default() })
         });
         Token {
             name: name.to_owned(),
@@ -287,12 +304,18 @@ impl Token {
             pass,
             in_flight: AtomicU32::new(0),
             revoked: AtomicBool::new(false),
+            counts: Arc::default(),
         }
     }
 
     /// What it is called.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What those who know it did.
+    pub(crate) fn counts(&self) -> &TokenCounts {
+        &self.counts
     }
 
     /// In whose name those who know it may send; `None`: in every name that is not for others.
@@ -310,6 +333,14 @@ impl Token {
     /// # Errors
     /// How long to wait first.
     pub(crate) fn enter(self: &Arc<Token>, now: Instant) -> Result<Entered, Duration> {
+        self.counts.seen();
+        let entered = self.admit(now);
+        let counter = if entered.is_ok() { &self.counts.requests } else { &self.counts.over_limit };
+        counter.fetch_add(1, Ordering::Relaxed);
+        entered
+    }
+
+    fn admit(self: &Arc<Token>, now: Instant) -> Result<Entered, Duration> {
         let mut paces = self.paces.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wait) = paces.iter_mut().flatten().filter_map(|pace| pace.wait(now)).max() {
             return Err(wait);
@@ -321,11 +352,13 @@ impl Token {
             requests.take(1);
         }
         self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.counts.in_flight.fetch_add(1, Ordering::Relaxed);
         Ok(Entered { token: Arc::clone(self) })
     }
 
     /// So many bytes have come.
     pub(crate) fn spend(&self, bytes: u64) {
+        self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         if self.rules.bytes.is_some()
             && let [_, Some(pace)] = &mut *self.paces.lock().unwrap_or_else(PoisonError::into_inner)
         {
@@ -343,6 +376,7 @@ impl Token {
 impl Drop for Entered {
     fn drop(&mut self) {
         self.token.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.token.counts.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -109,6 +109,8 @@ enum Framing {
 struct From {
     host: IpAddr,
     token: Arc<Token>,
+    /// Events taken in and refused that were counted with it.
+    told: (u64, u64),
 }
 
 /// One connection.
@@ -185,7 +187,7 @@ impl Intake {
     pub(crate) fn admitted(conn: ConnId, host: IpAddr, token: &Arc<Token>, shared: &mut Shared) -> Intake {
         let mut intake = Intake::new(conn, None, shared);
         intake.taker = Taker::Host(host);
-        intake.remote = Some(From { host, token: Arc::clone(token) });
+        intake.remote = Some(From { host, token: Arc::clone(token), told: (0, 0) });
         intake.speak(shared);
         if let Some(pass) = token.pass()
             && let Ok(own) = shared.lanes.source(pass.own.as_bytes())
@@ -246,6 +248,7 @@ impl Intake {
             _ => self.lines(input, arrived, shared, replies),
         };
         self.numbers_done(shared);
+        self.tell_token();
         used
     }
 
@@ -270,7 +273,16 @@ impl Intake {
                 }
             }
         }
+        self.tell_token();
         self.summary(shared, replies);
+    }
+
+    /// Counts what has come since the last time with the token of the connection.
+    fn tell_token(&mut self) {
+        let Some(From { token, told, .. }) = &mut self.remote else { return };
+        let Account { accepted, rejected, .. } = self.account;
+        let before = std::mem::replace(told, (accepted, rejected));
+        token.counts().records(accepted - before.0, rejected - before.1);
     }
 
     fn summary(&mut self, shared: &mut Shared, replies: &mut Vec<u8>) {

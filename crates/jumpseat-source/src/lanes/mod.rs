@@ -41,6 +41,7 @@ mod tests;
 mod types;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
@@ -193,7 +194,8 @@ impl Lanes {
     /// # Errors
     /// Why there cannot be a source of this name.
     pub fn source(&mut self, name: &[u8]) -> Result<LaneId, SourceRefused> {
-        if self.pass.as_ref().is_some_and(|pass| !pass.covers(name)) {
+        if let Some(pass) = self.pass.as_ref().filter(|pass| !pass.covers(name)) {
+            pass.counts.forbidden.fetch_add(1, Ordering::Relaxed);
             self.names.registry().forbid(&String::from_utf8_lossy(name), self.names.taker);
             return Err(SourceRefused::NotOfToken);
         }

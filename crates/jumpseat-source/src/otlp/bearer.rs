@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, header};
 
+use super::decode::Outcome;
 use super::server::{Port, add};
 use crate::guard::tokens::Entered;
 
@@ -40,6 +41,13 @@ pub(super) fn admit(port: &Port, headers: &HeaderMap) -> Result<Option<Entered>,
         add(&port.stats.over_limit, 1);
         Stopped::Limited(wait)
     })
+}
+
+/// Counts what came of a request with its token.
+pub(super) fn tell<E>(entered: Option<&Entered>, taken: &Result<Outcome, E>) {
+    if let (Some(Entered { token }), Ok(outcome)) = (entered, taken) {
+        token.counts().records(outcome.accepted, outcome.rejected);
+    }
 }
 
 /// What a request says to be its token: once, or it says nothing.

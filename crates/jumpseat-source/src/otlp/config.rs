@@ -1,12 +1,14 @@
 //! Configuration of the OTLP source.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::json;
 use super::value::AttributeLimits;
 use crate::guard::Guard;
+use crate::guard::book::TokenBook;
 use crate::guard::tls::{TlsFiles, is_local};
 use crate::setting::{InvalidKey, check_address, check_source, in_range};
 
@@ -126,11 +128,11 @@ impl OtlpConfig {
     /// # Errors
     /// What is wrong with them.
     pub fn check_files(&self) -> Result<(), InvalidKey> {
-        self.guard().map(drop)
+        self.guard(None).map(drop)
     }
 
-    pub(super) fn guard(&self) -> Result<Guard, InvalidKey> {
-        Guard::new("otlp", self.tls.as_ref(), self.token_file.as_deref())
+    pub(super) fn guard(&self, book: Option<&Arc<TokenBook>>) -> Result<Guard, InvalidKey> {
+        Guard::new("otlp", self.tls.as_ref(), self.token_file.as_deref(), book)
     }
 
     /// Beyond this machine there has to be encryption, and somebody who is let in.

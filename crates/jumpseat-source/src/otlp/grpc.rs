@@ -18,6 +18,7 @@ use hyper::service::service_fn;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answer::{self, Code};
+use super::bearer::tell;
 use super::bearer::{self, Stopped};
 use super::decode::Signal;
 use super::http::Format;
@@ -284,6 +285,7 @@ fn take(
     let (format, pass) = (Format::Protobuf, entered.and_then(|entered| entered.token.pass()));
     let export = Export { arrival, peer, signal, format, encoding, pass, body };
     let outcome = port.intake.borrow_mut().take(export);
+    tell(entered, &outcome);
     port.hand_over();
     Ok(answer::success(signal, Format::Protobuf, &outcome?))
 }

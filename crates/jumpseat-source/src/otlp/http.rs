@@ -26,6 +26,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answer::{self, Code};
+use super::bearer::tell;
 use super::bearer::{self, Stopped};
 use super::cors;
 use super::decode::Signal;
@@ -389,6 +390,7 @@ impl Exchange {
         let pass = entered.and_then(|entered| entered.token.pass());
         let export = Export { arrival, peer: self.peer, signal, format, encoding, pass, body };
         let taken = self.port.intake.borrow_mut().take(export);
+        tell(entered, &taken);
         match taken {
             Ok(outcome) => answer::http(200, format, answer::success(signal, format, &outcome), false),
             Err(refused) => {

@@ -96,7 +96,7 @@ fn life(
     listening: &[Listening],
 ) -> Result<Life, StartError> {
     let system = StartError::system("the OTLP source");
-    let guard = Arc::new(config.guard().map_err(StartError::Config)?);
+    let guard = Arc::new(config.guard(Some(outlet.registry.tokens())).map_err(StartError::Config)?);
     let mut ports = Vec::new();
     for Listening { protocol, address, listeners } in listening {
         let intake =

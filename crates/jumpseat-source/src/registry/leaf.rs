@@ -8,11 +8,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use jumpseat_wire::series;
+#[cfg(test)]
+use jumpseat_wire::series::MAX_LABEL as MAX_LEAF;
 use pcp_model::ValueType;
-
-/// Longest plain leaf name; suffixes come on top.
-const MAX_LEAF: usize = 80;
-
 /// Hands out leaf names and remembers which are taken.
 #[derive(Debug, Default)]
 pub(super) struct LeafNames {
@@ -63,18 +62,9 @@ impl LeafNames {
     }
 }
 
-/// A name the PMNS accepts: a letter, then letters, digits and underscores. Every other character
-/// becomes one underscore; a name that does not start with a letter gets an `f` in front.
+/// A name the PMNS accepts, as labels have them, too.
 pub(crate) fn sanitize(field: &str) -> String {
-    let mut leaf: String = field
-        .chars()
-        .take(MAX_LEAF)
-        .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' })
-        .collect();
-    if !leaf.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        leaf.insert(0, 'f');
-    }
-    leaf
+    series::label(field)
 }
 
 /// The word for a type in leaf names and in the id file.

@@ -44,6 +44,7 @@ use arc_swap::ArcSwap;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::gate::Gate;
+use super::guard::book::{TOKEN_SERIAL, TokenBook};
 use super::origin::{Labels, Origin};
 use super::rules::Rules;
 use super::tail::Tail;
@@ -111,6 +112,8 @@ pub struct Registry {
     fields: Names<FieldKind>,
     /// Taken while the lock of the fields is held, by nobody else.
     leaves: Mutex<LeafNames>,
+    /// Names of the receivers' tokens.
+    tokens: Arc<TokenBook>,
     /// Taken before the lock of event types or of spans: a word is for one name.
     naming: Mutex<()>,
     descriptions: Descriptions,
@@ -226,6 +229,9 @@ impl Registry {
         let (types, of_types) = Names::load(config, config.max_types, &announce)?;
         let (fields, of_fields) = Names::load(config, config.max_fields.min(MAX_FIELDS), &announce)?;
         let (spans, of_spans) = Names::load(config, config.max_spans, &announce)?;
+        let tokens = TokenBook::load(config.dir.as_deref(), config.domain).map_err(|error| {
+            RegistryError::File { file: format!("{}.{TOKEN_SERIAL}", config.domain), error }
+        })?;
         let registry = Registry {
             domain: config.domain,
             sources,
@@ -233,6 +239,7 @@ impl Registry {
             fields,
             spans,
             leaves: Mutex::default(),
+            tokens: Arc::new(tokens),
             naming: Mutex::default(),
             descriptions: Descriptions::load(config.dir.as_deref(), config.domain),
             generation: AtomicU64::new(0),
@@ -259,6 +266,11 @@ impl Registry {
         registry.announce_known()?;
         let settling = of_sources.with(of_types).with(of_fields).with(of_spans);
         Ok((Arc::new(registry), definitions, settling))
+    }
+
+    /// The names of the receivers' tokens, and what is done with them.
+    pub fn tokens(&self) -> &Arc<TokenBook> {
+        &self.tokens
     }
 
     /// Has the records of all sources kept in these logs. Once, before there are any.

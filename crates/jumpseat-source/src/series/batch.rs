@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_channel::{Receiver, Sender};
 
+use jumpseat_wire::series::Form;
 use pcp_model::{Inst, Pmid, Semantics, Units, ValueType};
 
 use super::labels::LabelText;
@@ -100,6 +101,8 @@ pub struct MetricMeaning {
     pub serial: u32,
     /// Whether it has exemplars in place of values.
     pub is_exemplar: bool,
+    /// What of the metric its values are, where there is a word for it.
+    pub told: Option<Form>,
 }
 
 /// A value: the bits of a number of its metric's type, for a slot.

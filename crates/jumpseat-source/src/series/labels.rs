@@ -10,6 +10,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use jumpseat_wire::series::{RESOURCE_NAMES, escape};
+
 use crate::registry::sanitize;
 
 /// Longest name of an instance, in bytes, and most labels. What is longer is refused: two sets that differ only behind it would
@@ -26,6 +28,8 @@ pub enum LabelText {
     Int(i64),
     Bool(bool),
     Double(f64),
+    /// A text that many have.
+    Shared(Arc<str>),
 }
 
 /// A set of labels that identifies a series, and what else is to be told of it.
@@ -35,12 +39,13 @@ pub struct Labels {
     identity: Vec<(String, LabelText)>,
     /// The labels that do not tell series apart.
     about: Vec<(String, LabelText)>,
+    resource: Option<Arc<str>>,
 }
 
 impl Labels {
     /// A set. `head`: what its instances' names begin with, which is part of the identity.
     pub fn new(head: &str, identity: &[(String, LabelText)]) -> Labels {
-        Labels { head: head.to_owned(), identity: identity.to_vec(), about: Vec::new() }
+        Labels { head: head.to_owned(), identity: identity.to_vec(), about: Vec::new(), resource: None }
     }
 
     /// Adds a label that tells the series from others.
@@ -51,6 +56,11 @@ impl Labels {
     /// Adds a label that does not.
     pub fn push_about(&mut self, name: &str, value: LabelText) {
         self.about.push((name.to_owned(), value));
+    }
+
+    /// Says which labels are of the resource: their names, as [`jumpseat_wire::series::names`] writes them.
+    pub fn set_resource_names(&mut self, names: Arc<str>) {
+        self.resource = Some(names);
     }
 
     /// The set with one more label.
@@ -71,14 +81,12 @@ impl Labels {
         let mut name = String::new();
         escape(&mut name, &self.head, "{");
         if !sorted.is_empty() {
-            name.push('{');
+            let mut before = '{';
             for (index, (key, value)) in sorted.iter().enumerate() {
                 if sorted.get(index + 1).is_some_and(|next| next.0 == *key) {
                     continue;
                 }
-                if !name.ends_with('{') {
-                    name.push(',');
-                }
+                name.push(std::mem::replace(&mut before, ','));
                 escape(&mut name, key, "=,{");
                 name.push('=');
                 escape(&mut name, &value.to_string(), ",");
@@ -102,6 +110,11 @@ impl Labels {
                 told.push((name, value.clone()));
             }
         }
+        if let Some(names) = &self.resource
+            && !told.iter().any(|(known, _)| known == RESOURCE_NAMES)
+        {
+            told.push((RESOURCE_NAMES.to_owned(), LabelText::Shared(Arc::clone(names))));
+        }
         told.into()
     }
 
@@ -110,7 +123,7 @@ impl Labels {
         let of = |labels: &[(String, LabelText)]| -> usize {
             labels.iter().map(|(name, value)| name.len() + value.len() + 64).sum()
         };
-        of(&self.identity) + of(&self.about)
+        of(&self.identity) + of(&self.about) + if self.resource.is_some() { 64 } else { 0 }
     }
 }
 
@@ -133,25 +146,10 @@ impl fmt::Display for LabelText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LabelText::Text(text) => f.write_str(text),
+            LabelText::Shared(text) => f.write_str(text),
             LabelText::Int(number) => number.fmt(f),
             LabelText::Bool(bit) => bit.fmt(f),
             LabelText::Double(number) => number.fmt(f),
-        }
-    }
-}
-
-/// Appends text; what is in `special`, and whatever would end a name, is escaped.
-fn escape(out: &mut String, text: &str, special: &str) {
-    for c in text.chars() {
-        // A name that begins with one of the brackets is something else in the files of ids.
-        let begins = out.is_empty() && matches!(c, '[' | '(');
-        if begins || c == '%' || c.is_whitespace() || c.is_control() || special.contains(c) {
-            let mut utf8 = [0; 4];
-            for byte in c.encode_utf8(&mut utf8).bytes() {
-                out.push_str(&format!("%{byte:02x}"));
-            }
-        } else {
-            out.push(c);
         }
     }
 }
@@ -176,5 +174,17 @@ mod tests {
         assert_eq!(labels(&[("a", &"x".repeat(1 << 20))]), None);
         assert_eq!(Labels::new("", &[]).instance(), None);
         assert_eq!(Labels::new("(retired:1) x", &[]).instance().as_deref(), Some("%28retired:1)%20x"));
+    }
+    proptest::proptest! {
+        #[test]
+        fn every_name_comes_apart_again(head in "\\PC{0,8}|[a-z{}=,% ]{1,6}", pairs in proptest::collection::btree_map("\\PC{0,8}|[a-z{}=,% ]{0,6}", "\\PC{0,8}|[a-z{}=,% ]{0,6}", 0..4)) {
+            let identity: Vec<(String, LabelText)> =
+                pairs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+            if let Some(name) = Labels::new(&head, &identity).instance() {
+                let parsed = jumpseat_wire::series::parse(&name);
+                let expected = jumpseat_wire::series::Parsed { head, pairs: pairs.into_iter().collect() };
+                proptest::prop_assert_eq!(parsed, Some(expected));
+            }
+        }
     }
 }

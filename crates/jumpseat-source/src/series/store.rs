@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
+use jumpseat_wire::series::Form as Told;
 use pcp_ids::IdsError;
 use pcp_model::{Inst, Semantics, Units, ValueType};
 use pcp_net::Worker;
@@ -62,6 +63,10 @@ pub enum Part {
     CountBelow(&'static str),
     /// `bucket`: counts by upper bounds, the label `le`.
     Bucket,
+    /// The same of an exponential histogram, whose bounds are powers.
+    ExponentialBucket,
+    /// `scale`: the scale of an exponential histogram.
+    Scale,
     /// `quantile`: values by the label `quantile`.
     Quantile,
     /// Exemplars: texts, in a branch of their own.
@@ -75,6 +80,8 @@ pub enum Kind {
     Counter,
     /// They may be anything.
     Instant,
+    /// They may be anything, and of several series there is a sum.
+    UpDown,
 }
 
 /// What numbers values are.
@@ -343,6 +350,7 @@ impl Session<'_> {
             value_type: form.value_type,
             serial: form.serial,
             is_exemplar: form.is_exemplar,
+            told: metric.told(),
         });
         let id = store.metrics.len() as u32;
         store.memory += 256 + 2 * (meaning.name.len() + meaning.original.len()) + meaning.help.len();
@@ -595,7 +603,7 @@ impl Metric<'_> {
     fn form<'u>(&self, unit: &'u str) -> Form<'u> {
         let semantics = match self.kind {
             Kind::Counter => Semantics::Counter,
-            Kind::Instant => Semantics::Instant,
+            Kind::Instant | Kind::UpDown => Semantics::Instant,
         };
         let value_type = match self.number {
             Number::U64 => ValueType::U64,
@@ -613,7 +621,10 @@ impl Metric<'_> {
         match self.part {
             Part::Value | Part::Below(_) => form,
             Part::CountBelow(_) => Form { units: Units::COUNT, ..form },
-            Part::Bucket => Form { units: Units::COUNT, serial: BUCKET_SERIAL, ..form },
+            Part::Bucket | Part::ExponentialBucket => {
+                Form { units: Units::COUNT, serial: BUCKET_SERIAL, ..form }
+            }
+            Part::Scale => Form { units: Units::NONE, ..form },
             Part::Quantile => Form { serial: QUANTILE_SERIAL, ..form },
             Part::Exemplar => Form {
                 value_type: ValueType::String,
@@ -626,12 +637,30 @@ impl Metric<'_> {
     }
 }
 
+impl Metric<'_> {
+    /// What of it the values are, as the label tells.
+    fn told(&self) -> Option<Told> {
+        Some(match (self.part, self.kind) {
+            (Part::Value, Kind::Counter) => Told::Counter,
+            (Part::Value, Kind::Instant) => Told::Gauge,
+            (Part::Value, Kind::UpDown) => Told::UpDownCounter,
+            (Part::Bucket, _) => Told::Bucket,
+            (Part::ExponentialBucket, _) => Told::ExponentialBucket,
+            (Part::Quantile, _) => Told::Quantile,
+            (Part::Scale, _) => Told::Scale,
+            (Part::Below(word) | Part::CountBelow(word), _) => return Told::from_word(word),
+            (Part::Exemplar, _) => return None,
+        })
+    }
+}
+
 impl Part {
     fn word(self) -> Option<&'static str> {
         match self {
             Part::Value | Part::Exemplar => None,
             Part::Below(word) | Part::CountBelow(word) => Some(word),
-            Part::Bucket => Some("bucket"),
+            Part::Bucket | Part::ExponentialBucket => Some("bucket"),
+            Part::Scale => Some("scale"),
             Part::Quantile => Some("quantile"),
         }
     }

@@ -120,7 +120,7 @@ impl SocketSource {
         let shared = SocketSource::shared(&config, &of_lives)?;
         // It outlives the thread's lives: between two of them, senders wait.
         let listening = Arc::new(listen(&config, outlet)?);
-        let guard = Arc::new(config.guard().map_err(StartError::Config)?);
+        let guard = Arc::new(config.guard(Some(outlet.registry.tokens())).map_err(StartError::Config)?);
         let system = StartError::system("the socket source");
         let first = Service::life(&config, shared, &listening, (&guard, &stats)).map_err(&system)?;
         let again = move || {

@@ -253,7 +253,12 @@ fn fractions_make_another_metric_of_whole_numbers_and_lose_nothing() {
     board.send(vec![sum("cost", true, 2, vec![at(TIME - 1, Number::AsInt(2), "x")])]);
     let outcome = board.send(vec![sum("cost", true, 2, vec![at(TIME, Number::AsDouble(2.5), "x")])]);
     assert_eq!(outcome.accepted, 1, "{outcome:?}");
-    assert_eq!(board.told(), ["cost[{a.b=x}] 2", "cost_x02[{a.b=x}] 2.5"]);
+    assert_eq!(board.told(), ["cost_x02[{a.b=x}] 2.5"]);
+    // Of what is delta the first one has the sum so far.
+    board.send(vec![sum("fee", true, 1, vec![at(TIME - 1, Number::AsInt(2), "x")])]);
+    let next = NumberDataPoint { start_time_unix_nano: TIME - 1, ..at(TIME, Number::AsDouble(2.5), "x") };
+    assert_eq!(board.send(vec![sum("fee", true, 1, vec![next])]).accepted, 1);
+    assert_eq!(board.told(), ["cost_x02[{a.b=x}] 2.5", "fee[{a.b=x}] 2", "fee_x02[{a.b=x}] 2.5"]);
 }
 
 #[test]

@@ -34,17 +34,22 @@ pub(super) fn any(value: &Value) -> Option<Any> {
 
 /// A label, whose value is JSON.
 pub(super) fn label(label: &Label) -> KeyValue {
-    let value = match serde_json::from_str(&label.value) {
-        Ok(serde_json::Value::String(text)) => Any::StringValue(text),
-        Ok(serde_json::Value::Bool(bit)) => Any::BoolValue(bit),
-        Ok(serde_json::Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
+    let value = serde_json::from_str(&label.value).map(|value| json(&value));
+    attribute(&label.name, value.unwrap_or_else(|_| Any::StringValue(label.value.clone())))
+}
+
+/// A value that is JSON. What is no text, boolean or number is JSON as text.
+pub(super) fn json(value: &serde_json::Value) -> Any {
+    match value {
+        serde_json::Value::String(text) => Any::StringValue(text.clone()),
+        serde_json::Value::Bool(bit) => Any::BoolValue(*bit),
+        serde_json::Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(number), _) => Any::IntValue(number),
             (None, Some(number)) => Any::DoubleValue(number),
             (None, None) => Any::StringValue(number.to_string()),
         },
-        _ => Any::StringValue(label.value.clone()),
-    };
-    attribute(&label.name, value)
+        other => Any::StringValue(other.to_string()),
+    }
 }
 
 /// Takes in labels of a level further inside: of two of one name the inner one counts.

@@ -6,12 +6,14 @@
 //!        \-> positions --> mark of the last request of a sample ... state, when it was taken
 //! ```
 //!
-//! * `unit`, `attribute`: words of PCP as words of OTLP. `points`, `records`: what becomes of samples. `docs/otel-out.md` has all
+//! * `unit`, `attribute`: words of PCP as words of OTLP. `points`, `records`: what becomes of samples; `families`: of
+//!   metrics that came by OTLP. `docs/otel-out.md` has all
 //!   of it in one table.
 //! * `transport`: a request and its answer. `sender`: the queue, and when a request is sent again. `state`: the file of `--state`.
 //! * `resume`: where the records of a live agent go on.
 
 mod attribute;
+mod families;
 mod points;
 pub mod records;
 mod resume;
@@ -21,6 +23,7 @@ mod transport;
 pub mod unit;
 
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jumpseat_tools::complain;
@@ -74,10 +77,11 @@ impl Otlp {
             give_up: duration("--give-up", &args.give_up)?,
             flush: duration("--flush", &args.flush)?,
         };
-        let state = args.state.as_deref().map(State::open).transpose().map_err(ExportError::Usage)?;
+        let state =
+            args.state.as_deref().map(State::open).transpose().map_err(ExportError::Usage)?.map(Arc::new);
         let is_live = !source.is_archive();
         let resume = match &state {
-            Some(state) => Some(Resume::begin(source, state.kept())?),
+            Some(state) => Some(Resume::begin(source, Arc::clone(state))?),
             None => None,
         };
         let host = points::host(source);
@@ -162,6 +166,11 @@ impl Format for Otlp {
                 };
                 self.push(ready.map(item).collect())?;
             }
+        }
+        self.points.end(sample.time);
+        if let Some(resume) = &mut self.resume {
+            let anchored = resume.anchor(source, sample, &mark, self.records.is_empty());
+            anchored.map_err(|reason| ExportError::Otlp { url: self.url.clone(), reason })?;
         }
         self.pass(self.is_live, (!mark.is_empty()).then_some(mark))
     }

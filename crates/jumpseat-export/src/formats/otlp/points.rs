@@ -24,16 +24,20 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, k
 use rustc_hash::FxHashMap;
 
 use super::attribute::{label, overlay, text};
+use super::families::Families;
 use super::unit::ucum;
 use crate::formats::source::Source;
 
 /// Points, and bytes of them, that make a request.
-const ENOUGH_POINTS: u64 = 8192;
-const ENOUGH_BYTES: usize = 2 << 20;
+pub(super) const ENOUGH_POINTS: u64 = 8192;
+pub(super) const ENOUGH_BYTES: usize = 2 << 20;
 /// Most series that are remembered; then all are looked up anew, and sums start again.
 const MAX_SERIES: usize = 1 << 20;
 /// The attribute with the name of the instance.
 const INSTANCE: &str = "pcp.instance";
+
+/// A request, and how many points it has.
+pub(super) type Ready = (Vec<u8>, u64);
 
 /// Metrics on their way out.
 pub(super) struct Points {
@@ -44,6 +48,8 @@ pub(super) struct Points {
     series: usize,
     points: u64,
     bytes: usize,
+    /// Those that came by OTLP.
+    families: Families,
     /// Values that were left out, as OTLP has no form for them: aggregates, and what is not of its metric's type.
     pub left_out: u64,
 }
@@ -77,11 +83,16 @@ impl Points {
     pub(super) fn new(source: &mut Source, host: &[KeyValue]) -> Points {
         let resource = Resource { attributes: host.to_vec(), ..Resource::default() };
         let metrics = (0..source.metrics.len()).map(|at| Outgoing::new(source, at, host)).collect();
-        Points { metrics, resource: resource.encode_to_vec(), series: 0, points: 0, bytes: 0, left_out: 0 }
+        let families = Families::new(source, host);
+        let resource = resource.encode_to_vec();
+        Points { metrics, resource, series: 0, points: 0, bytes: 0, families, left_out: 0 }
     }
 
     /// Takes in the values of the metric at a place.
     pub(super) fn add(&mut self, source: &mut Source, at: usize, time: Timestamp, values: ValuesRef<'_>) {
+        if self.families.has(at) {
+            return self.families.add(source, at, time, values);
+        }
         let Desc { value_type, indom, .. } = self.metrics[at].desc;
         if indom != InDom::NULL {
             let version = source.instances.version(&mut source.context, indom, time);
@@ -107,11 +118,26 @@ impl Points {
 
     /// Whether there is enough for a request.
     pub(super) fn is_enough(&self) -> bool {
-        self.points >= ENOUGH_POINTS || self.bytes >= ENOUGH_BYTES
+        let (points, bytes) = self.families.waiting();
+        self.points + points >= ENOUGH_POINTS
+            || self.bytes + bytes >= ENOUGH_BYTES
+            || !self.families.ready.is_empty()
     }
 
-    /// The request for what there is by now, and how many points it has.
-    pub(super) fn take(&mut self) -> Option<(Vec<u8>, u64)> {
+    /// The sample is over.
+    pub(super) fn end(&mut self, time: Timestamp) {
+        self.families.end(time);
+    }
+
+    /// The requests for what there is by now, and how many points each has.
+    pub(super) fn take(&mut self) -> Vec<Ready> {
+        let mut all = std::mem::take(&mut self.families.ready);
+        all.extend(self.families.take());
+        all.extend(self.take_own());
+        all
+    }
+
+    fn take_own(&mut self) -> Option<Ready> {
         if self.points == 0 {
             return None;
         }
@@ -278,7 +304,7 @@ pub(super) fn nanos(time: Timestamp) -> u64 {
 }
 
 /// The number, if OTLP has it as an integer.
-fn whole(number: Number) -> Option<i64> {
+pub(super) fn whole(number: Number) -> Option<i64> {
     match number {
         Number::I32(number) => Some(number.into()),
         Number::U32(number) => Some(number.into()),
@@ -289,17 +315,17 @@ fn whole(number: Number) -> Option<i64> {
 }
 
 /// The beginning of a field of so many bytes.
-fn begin(out: &mut Vec<u8>, field: u32, len: usize) {
+pub(super) fn begin(out: &mut Vec<u8>, field: u32, len: usize) {
     encode_key(field, WireType::LengthDelimited, out);
     encode_varint(len as u64, out);
 }
 
-fn put(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+pub(super) fn put(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     begin(out, field, bytes.len());
     out.extend_from_slice(bytes);
 }
 
-fn fixed(out: &mut Vec<u8>, field: u32, word: u64) {
+pub(super) fn fixed(out: &mut Vec<u8>, field: u32, word: u64) {
     encode_key(field, WireType::SixtyFourBit, out);
     out.extend_from_slice(&word.to_le_bytes());
 }

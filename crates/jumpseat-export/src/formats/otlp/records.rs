@@ -145,6 +145,11 @@ impl Records {
         }
     }
 
+    /// Whether no record has come, or each of them has gone.
+    pub(super) fn is_empty(&self) -> bool {
+        self.spans.count == 0 && self.logs.count == 0 && self.open.spans.is_empty() && self.ready.is_empty()
+    }
+
     /// Whether there is enough for a request.
     fn is_enough(&self) -> bool {
         self.spans.count >= ENOUGH || self.logs.count >= ENOUGH

@@ -4,14 +4,16 @@
 //! behind the very records of that answer. An agent without such metrics is exported from now on.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jumpseat_tools::complain;
 use pcp_client::{ClientError, ValuesRef, position};
 use pcp_model::{InstanceValue, PM_IN_NULL, PmError, Pmid, Timestamp, Value, ValueSet};
 
-use super::state::Mark;
+use super::state::{Mark, State};
 use crate::formats::error::ExportError;
 use crate::formats::source::{Metric, NAME, Source};
+use crate::formats::walk::Sample;
 
 /// In front of all there ever was.
 const BEGINNING: &str = "0";
@@ -19,6 +21,9 @@ const BEGINNING: &str = "0";
 /// The metrics with positions, by their places among those of the source.
 pub(super) struct Resume {
     positions: Vec<usize>,
+    /// Those of which the state says nothing yet.
+    unknown: Vec<usize>,
+    state: Arc<State>,
 }
 
 impl Resume {
@@ -27,7 +32,8 @@ impl Resume {
     ///
     /// # Errors
     /// Those of the connection; the agent does not let this client store.
-    pub(super) fn begin(source: &mut Source, kept: &Mark) -> Result<Resume, ExportError> {
+    pub(super) fn begin(source: &mut Source, state: Arc<State>) -> Result<Resume, ExportError> {
+        let kept = state.kept();
         let wanted: Vec<&str> =
             source.metrics.iter().filter_map(|metric| position::metric_for(&metric.name)).collect();
         let mut positions = Vec::new();
@@ -50,7 +56,10 @@ impl Resume {
             positions.push(name);
         }
         let place = |name: &str| source.metrics.iter().position(|metric| metric.name == name);
-        Ok(Resume { positions: positions.into_iter().filter_map(place).collect() })
+        let unknown = positions.iter().filter(|name| !kept.contains_key(**name)).copied();
+        let unknown = unknown.filter_map(place).collect();
+        let positions = positions.into_iter().filter_map(place).collect();
+        Ok(Resume { positions, unknown, state })
     }
 
     /// Reads the positions, if the metric at this place has them. Whether it has.
@@ -73,6 +82,41 @@ impl Resume {
         }
         mark.insert(source.metrics[at].name.clone(), told);
         true
+    }
+
+    /// Keeps where the first answer was, before anything is sent: with it the agent has begun to keep records for this client, and
+    /// what comes from then on is not missed if the export ends before any of it is taken. `is_empty`: that no record has come
+    /// by now. A first answer has none; else what is behind them is kept when they are taken, as ever.
+    ///
+    /// # Errors
+    /// The state cannot be written.
+    pub(super) fn anchor(
+        &mut self,
+        source: &Source,
+        sample: &Sample<'_>,
+        mark: &Mark,
+        is_empty: bool,
+    ) -> Result<(), String> {
+        if self.unknown.is_empty() {
+            return Ok(());
+        }
+        if !is_empty {
+            self.unknown.clear();
+            return Ok(());
+        }
+        // Where there is no source yet, all that comes of any is behind this place.
+        let told: Vec<usize> = self.unknown.iter().copied().filter(|at| sample.has(*at)).collect();
+        if told.is_empty() {
+            return Ok(());
+        }
+        let place = |at: &usize| {
+            let name = source.metrics[*at].name.clone();
+            let sources = mark.get(&name).cloned().unwrap_or_default();
+            (name, sources)
+        };
+        self.state.save(&told.iter().map(place).collect())?;
+        self.unknown.retain(|at| !told.contains(at));
+        Ok(())
     }
 }
 

@@ -124,7 +124,7 @@ impl Sender {
     /// The system has no thread for it.
     pub(super) fn start(
         transport: Transport,
-        state: Option<State>,
+        state: Option<Arc<State>>,
         limits: Limits,
     ) -> std::io::Result<Sender> {
         let shared = Arc::new(Shared { queue: Mutex::default(), room: Condvar::new(), work: Notify::new() });
@@ -230,7 +230,7 @@ impl Queue {
 struct Worker {
     shared: Arc<Shared>,
     transport: Transport,
-    state: Option<State>,
+    state: Option<Arc<State>>,
     limits: Limits,
 }
 
@@ -358,8 +358,8 @@ impl Worker {
         }
     }
 
-    fn save(&mut self, item: &Item) -> Result<(), String> {
-        match (&mut self.state, &item.mark) {
+    fn save(&self, item: &Item) -> Result<(), String> {
+        match (&self.state, &item.mark) {
             (Some(state), Some(mark)) => state.save(mark),
             _ => Ok(()),
         }

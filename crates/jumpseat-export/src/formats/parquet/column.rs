@@ -13,6 +13,8 @@ use arrow_schema::DataType;
 use pcp_model::{Number, ValueType};
 use rustc_hash::FxHashMap;
 
+use super::stage::Stage;
+
 /// A column of a table, from the row on that is the first not yet written.
 #[derive(Debug)]
 pub(super) struct Column {
@@ -161,6 +163,36 @@ impl Column {
             _ => return,
         }
         self.number_elsewhere(row, number);
+    }
+
+    /// Puts the numbers of a metric, which are of the column's own type, into their rows.
+    pub(super) fn numbers(&mut self, stage: &Stage, metric: usize) {
+        macro_rules! put {
+            ($values:ident, $number:ident, $of:expr) => {
+                stage.each(metric, |row, bits| {
+                    let $number = $of(bits);
+                    match &mut self.values {
+                        // The usual case, kept in a loop of its own.
+                        Values::$values(values) if row == values.len() => {
+                            values.push($number);
+                            if let Some(valid) = &mut self.valid {
+                                valid.push(true);
+                            }
+                        }
+                        _ => self.number_elsewhere(row, Number::$values($number)),
+                    }
+                })
+            };
+        }
+        match &self.values {
+            Values::I32(_) => put!(I32, number, |bits| (bits as u32).cast_signed()),
+            Values::U32(_) => put!(U32, number, |bits| bits as u32),
+            Values::I64(_) => put!(I64, number, |bits: u64| bits.cast_signed()),
+            Values::U64(_) => put!(U64, number, |bits| bits),
+            Values::Float(_) => put!(Float, number, |bits| f32::from_bits(bits as u32)),
+            Values::Double(_) => put!(Double, number, f64::from_bits),
+            Values::Flags(_) | Values::Words { .. } | Values::Bytes(_) => {}
+        }
     }
 
     #[inline(never)]

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A metric is a column of its own type, as engines want it: narrow tables of (name, value) pairs would keep every number as a
-//! double, and be several times as large. `column`: values until they are written. `table`: rows of samples. `events`: of
+//! double, and be several times as large. `column`: values until they are written. `stage`: their way there. `table`: rows of samples. `events`: of
 //! records and spans. `writer`: the thread that encodes. `store`: directories and buckets.
 //!
 //! **Bounded:** a table is written when it has [`ROWS`] rows or [`CELLS`] values; all tables together hold [`ALL_CELLS`]. Within them
@@ -18,6 +18,7 @@
 
 mod column;
 mod events;
+mod stage;
 mod store;
 mod table;
 mod writer;
@@ -30,7 +31,7 @@ use arrow_array::{RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use jumpseat_tools::complain;
 use parquet::errors::ParquetError;
-use pcp_model::{Timestamp, ValueType};
+use pcp_model::{InDom, Timestamp, ValueType};
 
 use crate::args::ExportArgs;
 use crate::formats::error::ExportError;
@@ -39,6 +40,7 @@ use crate::formats::source::{NAME, Source};
 use crate::formats::text;
 use crate::formats::walk::{Format, Sample};
 use events::Events;
+use stage::Stage;
 use store::Store;
 use table::Table;
 use writer::Writer;
@@ -68,12 +70,26 @@ pub(crate) struct Lake {
     events: Vec<Events>,
     /// What becomes of each metric.
     places: Vec<Place>,
+    stage: Stage,
+    /// The tables and columns of the metrics there.
+    staged: Vec<(usize, usize)>,
+    /// The rows that metrics without instances have in this sample, by table; the number of the sample with each.
+    single_rows: Vec<(u64, usize)>,
     sample: u64,
 }
 
 #[derive(Clone, Copy)]
 enum Place {
-    Column { table: usize, column: usize },
+    Column {
+        table: usize,
+        column: usize,
+    },
+    /// A number without instances, by its place in the stage.
+    Staged {
+        number: u32,
+        table: u32,
+        value_type: ValueType,
+    },
     Events(usize),
 }
 
@@ -95,9 +111,16 @@ impl Lake {
             below.entry(name.to_owned()).or_default().push(at);
         }
         let mut tables = Vec::with_capacity(below.len());
+        let mut staged = Vec::new();
         for (name, metrics) in below {
             for (column, metric) in metrics.iter().enumerate() {
-                places[*metric] = Place::Column { table: tables.len(), column };
+                let pcp_model::Desc { value_type, indom, .. } = source.metrics[*metric].desc;
+                places[*metric] = if indom == InDom::NULL && stage::takes(value_type) {
+                    staged.push((tables.len(), column));
+                    Place::Staged { number: staged.len() as u32 - 1, table: tables.len() as u32, value_type }
+                } else {
+                    Place::Column { table: tables.len(), column }
+                };
             }
             tables.push(Table::new(&name, metrics, source));
         }
@@ -106,7 +129,21 @@ impl Lake {
         if args.start.is_some() || args.origin.is_some() {
             name.push_str(&format!("-from-{}", compact(source.window.0)));
         }
-        Ok(Lake { store, name, writer: None, day: 0, tables, events, places, sample: 0 })
+        let (stage, single_rows) = (Stage::new(staged.len()), vec![(0, 0); tables.len()]);
+        let lake = Lake {
+            store,
+            name,
+            writer: None,
+            day: 0,
+            tables,
+            events,
+            places,
+            stage,
+            staged,
+            single_rows,
+            sample: 0,
+        };
+        Ok(lake)
     }
 
     /// The writer, for samples of a day.
@@ -129,8 +166,17 @@ impl Lake {
         self.hand_over(&CATALOG.into(), catalog)
     }
 
+    /// Puts what is in the stage into the columns.
+    fn unload(&mut self) {
+        for (number, (table, column)) in self.staged.iter().enumerate() {
+            self.tables[*table].numbers(*column, &self.stage, number);
+        }
+        self.stage.clear();
+    }
+
     /// Hands all tables over that have at least so many values.
     fn flush(&mut self, least: usize) -> Result<(), ExportError> {
+        self.unload();
         for at in 0..self.tables.len() {
             let table = &mut self.tables[at];
             if table.rows() > 0 && table.cells() >= least {
@@ -182,6 +228,7 @@ impl Lake {
             let metric = source.metrics[at].clone();
             let table = match self.places[at] {
                 Place::Column { table, .. } => self.tables[table].name.to_string(),
+                Place::Staged { table, .. } => self.tables[table as usize].name.to_string(),
                 Place::Events(_) => metric.name.clone(),
             };
             let labels = labels::json(&source.labels.of_metric(&mut source.context, &metric.desc));
@@ -207,10 +254,32 @@ impl Format for Lake {
     fn sample(&mut self, source: &mut Source, sample: &Sample<'_>) -> Result<(), ExportError> {
         self.enter(source, sample.time.sec.div_euclid(86_400))?;
         self.sample += 1;
+        if !self.stage.begin() {
+            self.unload();
+            self.stage.begin();
+        }
         for (metric, values) in sample.sets() {
             match self.places[metric] {
                 Place::Column { table, column } => {
                     self.tables[table].add(column, values, source, (self.sample, sample.time));
+                }
+                Place::Staged { number, table, value_type } => {
+                    let table = table as usize;
+                    let Some(value) = values.get(0).and_then(|(_, value)| value.usual_number(value_type))
+                    else {
+                        let (_, column) = self.staged[number as usize];
+                        self.tables[table].add(column, values, source, (self.sample, sample.time));
+                        continue;
+                    };
+                    let known = self.single_rows[table];
+                    let row = if known.0 == self.sample {
+                        known.1
+                    } else {
+                        let row = self.tables[table].single_row(source, (self.sample, sample.time));
+                        self.single_rows[table] = (self.sample, row);
+                        row
+                    };
+                    self.stage.put(number as usize, row, value);
                 }
                 Place::Events(at) => {
                     let kind = source.metrics[metric].desc.value_type;

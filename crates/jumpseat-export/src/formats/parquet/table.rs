@@ -21,6 +21,7 @@ use pcp_pdu::TypedRef;
 use rustc_hash::FxHashMap;
 
 use super::column::{Column, data_type, words_type};
+use super::stage::Stage;
 use crate::formats::labels;
 use crate::formats::source::Source;
 
@@ -32,6 +33,8 @@ pub(super) struct Table {
     /// The metrics of the columns, by their places in the source.
     metrics: Vec<usize>,
     columns: Vec<Column>,
+    /// Which of them hold more than numbers.
+    holding: Vec<usize>,
     times: Vec<i64>,
     instances: Column,
     labels: Column,
@@ -75,7 +78,7 @@ impl Table {
             Field::new("instance", words_type(), true),
             Field::new("labels", words_type(), true),
         ];
-        let mut columns = Vec::new();
+        let (mut columns, mut holding) = (Vec::new(), Vec::new());
         for &metric in &metrics {
             let help = source.one_line(metric);
             let metric = &source.metrics[metric];
@@ -91,6 +94,9 @@ impl Table {
             ]);
             let field = Field::new(&metric.name, data_type(metric.desc.value_type), true);
             fields.push(field.with_metadata(about));
+            if !metric.desc.value_type.is_numeric() {
+                holding.push(columns.len());
+            }
             columns.push(Column::new(metric.desc.value_type));
         }
         Table {
@@ -98,6 +104,7 @@ impl Table {
             schema: Arc::new(Schema::new(fields)),
             metrics,
             columns,
+            holding,
             times: Vec::new(),
             instances: Column::new(ValueType::String),
             labels: Column::new(ValueType::String),
@@ -108,7 +115,8 @@ impl Table {
 
     /// How many values there is room for in the rows that are not yet written; eight bytes of text are one more.
     pub(super) fn cells(&self) -> usize {
-        let own = [&self.instances, &self.labels].into_iter().chain(&self.columns);
+        let holding = self.holding.iter().filter_map(|column| self.columns.get(*column));
+        let own = [&self.instances, &self.labels].into_iter().chain(holding);
         self.times.len() * (self.metrics.len() + 1) + own.map(Column::held).sum::<usize>() / 8
     }
 
@@ -125,17 +133,8 @@ impl Table {
         source: &mut Source,
         (sample, time): (u64, Timestamp),
     ) {
-        if self.sample != sample {
-            self.sample = sample;
-            self.groups.clear();
-        }
         let desc = source.metrics[self.metrics[column]].desc;
-        let known = self.groups.iter().position(|group| group.indom == desc.indom);
-        let place = known.unwrap_or_else(|| {
-            let (instances, first) = (Vec::with_capacity(values.len()), self.times.len());
-            self.groups.push(Group { indom: desc.indom, instances, first, places: FxHashMap::default() });
-            self.groups.len() - 1
-        });
+        let (place, is_new) = self.group(desc.indom, values.len(), sample);
         for (at, (inst, value)) in values.iter().enumerate() {
             // A metric without instances has one row, whatever number its value goes by.
             let inst = if desc.indom == InDom::NULL { PM_IN_NULL } else { inst };
@@ -143,7 +142,7 @@ impl Table {
             let row = match group.instances.get(at) {
                 Some(known) if *known == inst => group.first + at,
                 // The first metric of a domain brings all of its instances.
-                _ if known.is_none() => self.begin_row(place, inst, source, time),
+                _ if is_new => self.begin_row(place, inst, source, time),
                 _ => self.row(place, inst, source, time),
             };
             if let Some(number) = value.usual_number(desc.value_type) {
@@ -160,6 +159,35 @@ impl Table {
                 Err(_) => {}
             }
         }
+    }
+
+    /// The row of the metrics without instances in the sample of a number.
+    pub(super) fn single_row(&mut self, source: &mut Source, (sample, time): (u64, Timestamp)) -> usize {
+        let (place, _) = self.group(InDom::NULL, 1, sample);
+        match self.groups[place].instances.first() {
+            Some(_) => self.groups[place].first,
+            None => self.begin_row(place, PM_IN_NULL, source, time),
+        }
+    }
+
+    /// Puts the numbers of a metric into their rows of a column.
+    pub(super) fn numbers(&mut self, column: usize, stage: &Stage, metric: usize) {
+        self.columns[column].numbers(stage, metric);
+    }
+
+    /// The group of a domain in the sample of a number, and whether it is new.
+    fn group(&mut self, indom: InDom, room: usize, sample: u64) -> (usize, bool) {
+        if self.sample != sample {
+            self.sample = sample;
+            self.groups.clear();
+        }
+        let known = self.groups.iter().position(|group| group.indom == indom);
+        if let Some(place) = known {
+            return (place, false);
+        }
+        let (instances, first) = (Vec::with_capacity(room), self.times.len());
+        self.groups.push(Group { indom, instances, first, places: FxHashMap::default() });
+        (self.groups.len() - 1, true)
     }
 
     /// The row of an instance in the sample; a new one, if there is none.

@@ -3,6 +3,8 @@
 //! A resource is identified by `service.namespace`, `service.name` and `service.instance.id`, as OpenTelemetry has it; without an
 //! instance all of its attributes do, but for those of the SDK (`telemetry.`). What does not identify it becomes labels all the same.
 
+use jumpseat_wire::series;
+
 use super::super::resource::source_name;
 use super::super::value::{AttributeLimits, Attributes};
 use super::super::wire::{Fields, Place};
@@ -14,6 +16,8 @@ use crate::series::{LabelText, Labels};
 
 /// Longest name or value that a label has: a longer one would be cut, and stand for others.
 const LIMITS: AttributeLimits = AttributeLimits { max_field: 1024, max_fields: 64 };
+/// Longest list of the names of a resource's attributes that is told, in bytes.
+const MAX_RESOURCE_NAMES: usize = 4096;
 /// The three that identify a service.
 const SERVICE: [&str; 3] = ["service.namespace", "service.name", "service.instance.id"];
 
@@ -64,6 +68,7 @@ impl Sender {
             head.clone_from(&pass.own);
         }
         let mut labels = Labels::new(&head, &[]);
+        let names = series::names(attributes.iter().map(|(name, _)| name.as_str()));
         for (name, value) in attributes {
             let is_told_by_head = is_theirs && SERVICE.contains(&name.as_str());
             if is_told_by_head || instance.is_some() || name.starts_with("telemetry.") {
@@ -71,6 +76,9 @@ impl Sender {
             } else {
                 labels.push(&name, value);
             }
+        }
+        if names.len() <= MAX_RESOURCE_NAMES {
+            labels.set_resource_names(names.into());
         }
         let mut fields = Fields::of(body, scope.clone());
         loop {
@@ -80,10 +88,10 @@ impl Sender {
                 1 => {
                     let name = text(body, wire.place(at)?)?;
                     if !name.is_empty() {
-                        labels.push("otel.scope.name", name.into());
+                        labels.push(series::SCOPE_NAME, name.into());
                     }
                 }
-                2 => labels.push_about("otel.scope.version", text(body, wire.place(at)?)?.into()),
+                2 => labels.push_about(series::SCOPE_VERSION, text(body, wire.place(at)?)?.into()),
                 _ => {}
             }
         }

@@ -5,6 +5,7 @@
 //! sum, monotonic               NAME                              U64 or double, counter; what is delta is added up
 //! sum, not monotonic           NAME                              I64 or double, instant
 //! histogram, exponential       NAME.bucket .count .sum .min .max counter, but for min and max, which are of the last interval
+//! exponential                  NAME.scale                        I64, instant
 //! summary                      NAME.quantile .count .sum
 //! exemplars                    NAME, below a root of their own
 //! ```
@@ -15,6 +16,7 @@
 use std::cell::{OnceCell, RefCell};
 
 use hashbrown::HashMap;
+use jumpseat_wire::series::{BOUND, QUANTILE};
 
 use super::super::value::hex;
 use super::super::wire::Place;
@@ -64,6 +66,8 @@ struct Group {
     sum: Option<SeriesId>,
     min: Option<SeriesId>,
     max: Option<SeriesId>,
+    /// Of the metric with the scale.
+    told_scale: Option<SeriesId>,
     exemplar: Option<SeriesId>,
     /// Series of buckets or quantiles, the one without bound last.
     cells: Vec<SeriesId>,
@@ -163,7 +167,8 @@ impl Stream {
         if point.time == 0 {
             point.time = request.now;
         }
-        self.check(point).and_then(|()| self.choose_number(point)).map_err(|not| not.refusal(at))?;
+        let checked = self.check(point).and_then(|()| self.choose_number(&mut request.session, point));
+        checked.map_err(|not| not.refusal(at))?;
         let mut is_set = false;
         let mut group = match self.groups.get_mut(&attributes[..]) {
             Some(group) => {
@@ -279,7 +284,7 @@ impl Stream {
     }
 
     /// The type of the metric's values: once, but that what turns out to have fractions goes on as another metric.
-    fn choose_number(&mut self, point: &Point) -> Result<(), Not> {
+    fn choose_number(&mut self, session: &mut Session<'_>, point: &Point) -> Result<(), Not> {
         let wanted = match (self.shape, point.value) {
             (Shape::Sum { is_monotonic: true, .. }, Some(Sent::Int(_))) => Number::U64,
             (Shape::Sum { is_monotonic: false, .. }, Some(Sent::Int(_))) => Number::I64,
@@ -289,9 +294,11 @@ impl Stream {
         let number = *self.number.get_or_insert(wanted);
         if number != Number::Double && point.value.is_some_and(|value| value.bits(number).is_none()) {
             self.number = Some(Number::Double);
-            // Their series are of the metric before, and stop.
+            // Their series are of the metric before, and stop. Of what is delta these have the sum so far; what is cumulative would be
+            // there twice.
             for group in self.groups.values_mut() {
-                group.value = None;
+                let old = group.value.take().filter(|_| !self.shape.is_delta());
+                old.into_iter().for_each(|series| session.forget(series));
             }
             self.overflow = None;
         }
@@ -299,10 +306,12 @@ impl Stream {
     }
 
     fn metric(&self, session: &mut Session<'_>, part: Part) -> Result<MetricId, Not> {
-        let is_instant = matches!(part, Part::Below("min" | "max") | Part::Quantile | Part::Exemplar);
+        let is_instant =
+            matches!(part, Part::Below("min" | "max") | Part::Quantile | Part::Scale | Part::Exemplar);
         let number = match part {
             Part::Value => self.number.unwrap_or(Number::Double),
-            Part::CountBelow(_) | Part::Bucket => Number::U64,
+            Part::CountBelow(_) | Part::Bucket | Part::ExponentialBucket => Number::U64,
+            Part::Scale => Number::I64,
             _ => Number::Double,
         };
         let mut metrics = self.metrics.borrow_mut();
@@ -311,7 +320,11 @@ impl Stream {
             return Ok(*id);
         }
         let is_counter = self.shape.is_counter() && !is_instant;
-        let kind = if is_counter { Kind::Counter } else { Kind::Instant };
+        let kind = match self.shape {
+            _ if is_counter => Kind::Counter,
+            Shape::Sum { .. } => Kind::UpDown,
+            _ => Kind::Instant,
+        };
         let metric = Metric { name: &self.name, part, help: &self.help, unit: &self.unit, kind, number };
         let id = session.metric(&metric).map_err(Not::Series)?;
         metrics.push((part, number, id));
@@ -380,6 +393,9 @@ impl Stream {
                         return Err(Not::Point(Reason::Number, detail));
                     }
                     self.exponential_cells(group, whose, buckets, session)?;
+                    let scale = self.live(session, group.told_scale, Part::Scale, whose)?;
+                    group.told_scale = Some(scale);
+                    session.set(scale, i64::from(buckets.scale).cast_unsigned());
                 } else {
                     self.explicit_cells(group, whose, point, session)?;
                 }
@@ -540,7 +556,7 @@ impl Stream {
         }
         group.cells.clear();
         for &quantile in &point.bounds {
-            let label = Some(("quantile", LabelText::Double(quantile)));
+            let label = Some((QUANTILE, LabelText::Double(quantile)));
             group.cells.push(self.series(session, Part::Quantile, whose, label)?);
         }
         group.bounds.clone_from(&point.bounds);
@@ -643,7 +659,11 @@ impl Group {
         let cell = match before {
             Some((known, _, cell)) if *known == bound => *cell,
             before => {
-                let cell = stream.series(session, Part::Bucket, whose, Some(("le", label)))?;
+                let part = match stream.shape {
+                    Shape::Histogram { is_exponential: true, .. } => Part::ExponentialBucket,
+                    _ => Part::Bucket,
+                };
+                let cell = stream.series(session, part, whose, Some((BOUND, label)))?;
                 if let Some((_, value, _)) = before {
                     session.set(cell, *value);
                 }
@@ -662,7 +682,8 @@ impl Group {
     }
 
     fn forget(&mut self, session: &mut Session<'_>) {
-        let single = [&mut self.value, &mut self.count, &mut self.sum, &mut self.min, &mut self.max];
+        let Group { value, count, sum, min, max, told_scale, .. } = self;
+        let single = [value, count, sum, min, max, told_scale];
         let single = single.into_iter().filter_map(Option::take).chain(self.exemplar.take());
         for series in single.chain(self.cells.drain(..)) {
             session.forget(series);

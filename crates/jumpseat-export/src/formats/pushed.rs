@@ -1,0 +1,417 @@
+//! Metrics that came from elsewhere (`docs/otel.md`), as they were: under the names, units and attributes that they came with, and
+//! the parts of histograms and summaries put together again.
+//!
+//! ```text
+//! jumpseat.otel.latency.bucket "shop{le=0.5,route=/a}" --+
+//! jumpseat.otel.latency.count  "shop{route=/a}"        --+--> family latency, series {route=/a} of shop, a point
+//! jumpseat.otel.latency.sum    "shop{route=/a}"        --+
+//! ```
+//!
+//! What they were is in labels of the metrics and of the instances, and in the names of the instances ([`jumpseat_wire::series`]).
+//! [`Pushed::add`] takes the values of a sample, [`Pushed::end`] gives a point for each series that had some.
+//!
+//! **Cost:** of a value of a series that is known, two look-ups in hash tables; its name and labels are read once.
+
+use jumpseat_wire::series::{self, Form};
+use pcp_client::{TextLevel, TextTarget, ValuesRef};
+use pcp_model::{Desc, InDom, Inst, Label, Number, Timestamp, Units};
+use pcp_pdu::TypedRef;
+use rustc_hash::FxHashMap;
+use serde_json::Value as Json;
+
+use crate::formats::source::Source;
+
+/// Most series that are remembered; then all are looked up anew.
+const MAX_SERIES: usize = 1 << 20;
+/// What the agent's help goes on with behind the sender's.
+const PUSHED_AS: &str = "\n\nPushed as \"";
+
+/// The metrics of a source that came from elsewhere.
+pub(crate) struct Pushed {
+    /// By the places of the source's metrics.
+    metrics: Vec<Option<Metric>>,
+    pub families: Vec<Family>,
+    series: Vec<Series>,
+    by_name: FxHashMap<(usize, series::Parsed), usize>,
+    /// Changes when series have other numbers.
+    pub generation: u64,
+    /// The series that have values in this sample.
+    open: Vec<usize>,
+}
+
+/// A metric of PCP: a part of a family, or all of it.
+struct Metric {
+    family: usize,
+    form: Form,
+    desc: Desc,
+    instances: FxHashMap<Inst, Place>,
+    /// The instances are those of this version of their domain.
+    version: u64,
+}
+
+/// What an instance is.
+struct Place {
+    name: Box<str>,
+    series: usize,
+    /// Of a bucket or a quantile.
+    bound: f64,
+}
+
+/// A metric as it came.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Family {
+    pub name: String,
+    pub unit: String,
+    pub help: String,
+    pub kind: Kind,
+    /// The unit as PCP has it.
+    pub units: Units,
+}
+
+/// What a metric was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Gauge,
+    Counter,
+    UpDownCounter,
+    Histogram,
+    Exponential,
+    Summary,
+}
+
+/// What tells a series from others of its family.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    family: usize,
+    /// The attributes of its resource; `None` where the agent has made it.
+    pub resource: Option<Vec<(String, Json)>>,
+    /// The service, as far as the name of the instance tells it.
+    pub service: Option<String>,
+    /// Name and version of its scope.
+    pub scope: [String; 2],
+    pub attributes: Vec<(String, Json)>,
+    point: Point,
+}
+
+/// The values of a series in a sample.
+#[derive(Debug, Default)]
+pub(crate) struct Point {
+    pub value: Option<Number>,
+    pub count: Option<u64>,
+    pub sum: Option<f64>,
+    pub min: Option<f64>,
+    pub max: Option<f64>,
+    /// Of an exponential histogram.
+    pub scale: Option<i32>,
+    /// Upper bounds, and how many values are not above them: ascending, the last one infinite.
+    pub buckets: Vec<(f64, u64)>,
+    /// Quantiles and their values, ascending.
+    pub quantiles: Vec<(f64, f64)>,
+}
+
+impl Pushed {
+    /// Finds those that came from elsewhere. A part of a histogram or summary whose buckets or quantiles are not exported is a
+    /// metric of PCP as any other.
+    pub(crate) fn new(source: &mut Source) -> Pushed {
+        let about: Vec<Option<About>> = (0..source.metrics.len()).map(|at| About::of(source, at)).collect();
+        let mut families: Vec<Family> = Vec::new();
+        let mut metrics: Vec<Option<Metric>> = Vec::new();
+        let shape = |own: &About| {
+            about.iter().flatten().find_map(|other| {
+                let is_same = (&other.name, &other.unit) == (&own.name, &own.unit);
+                other.shape().filter(|_| is_same)
+            })
+        };
+        for (at, own) in about.iter().enumerate() {
+            let metric = own.as_ref().and_then(|own| {
+                let kind = match own.form {
+                    Form::Gauge => Kind::Gauge,
+                    Form::Counter => Kind::Counter,
+                    Form::UpDownCounter => Kind::UpDownCounter,
+                    _ => own.shape().or_else(|| shape(own))?,
+                };
+                let known = families.iter().position(|family| {
+                    (&family.name, &family.unit, family.kind) == (&own.name, &own.unit, kind)
+                });
+                let family = known.unwrap_or_else(|| {
+                    let (name, unit) = (own.name.clone(), own.unit.clone());
+                    families.push(Family { name, unit, help: help(source, at), kind, units: Units::NONE });
+                    families.len() - 1
+                });
+                let desc = source.metrics[at].desc;
+                if !matches!(own.form, Form::Bucket | Form::ExponentialBucket | Form::Count | Form::Scale) {
+                    families[family].units = desc.units;
+                }
+                let instances = FxHashMap::default();
+                Some(Metric { family, form: own.form, desc, instances, version: 0 })
+            });
+            metrics.push(metric);
+        }
+        Pushed {
+            metrics,
+            families,
+            series: Vec::new(),
+            by_name: FxHashMap::default(),
+            generation: 0,
+            open: Vec::new(),
+        }
+    }
+
+    /// Whether the metric at a place came from elsewhere.
+    pub(crate) fn has(&self, at: usize) -> bool {
+        self.metrics.get(at).is_some_and(Option::is_some)
+    }
+
+    /// Takes in the values of the metric at a place, if it came from elsewhere.
+    pub(crate) fn add(&mut self, source: &mut Source, at: usize, time: Timestamp, values: ValuesRef<'_>) {
+        let Some(Some(metric)) = self.metrics.get_mut(at) else { return };
+        let Desc { value_type, indom, .. } = metric.desc;
+        let version = source.instances.version(&mut source.context, indom, time);
+        if version != metric.version {
+            let Source { context, instances, .. } = source;
+            metric
+                .instances
+                .retain(|inst, place| *place.name == *instances.name(context, indom, *inst, time));
+            metric.version = version;
+        }
+        for (inst, value) in values.iter() {
+            let Ok(TypedRef::Number(number)) = value.typed(value_type) else { continue };
+            let Some((series, bound)) = self.place(source, at, inst, time) else { continue };
+            let Some(Some(metric)) = self.metrics.get(at) else { continue };
+            let Series { point, .. } = &mut self.series[series];
+            if point.is_empty() {
+                self.open.push(series);
+            }
+            point.set(metric.form, bound, number);
+        }
+    }
+
+    /// Gives the points of a sample, each with its family, the family's number, and the number of its series.
+    pub(crate) fn end(&mut self, mut each: impl FnMut(&Family, usize, usize, &Series, &Point)) {
+        for number in self.open.drain(..) {
+            let series = &mut self.series[number];
+            let mut point = std::mem::take(&mut series.point);
+            point.order();
+            each(&self.families[series.family], series.family, number, series, &point);
+            // Its memory is used again.
+            point.clear();
+            series.point = point;
+        }
+        if self.series.len() > MAX_SERIES {
+            self.series.clear();
+            self.by_name.clear();
+            self.metrics.iter_mut().flatten().for_each(|metric| metric.instances.clear());
+            self.generation += 1;
+        }
+    }
+
+    /// The series of an instance, and the bound that it stands for.
+    fn place(&mut self, source: &mut Source, at: usize, inst: Inst, time: Timestamp) -> Option<(usize, f64)> {
+        let metric = self.metrics.get_mut(at)?.as_mut()?;
+        if let Some(place) = metric.instances.get(&inst) {
+            return Some((place.series, place.bound));
+        }
+        let name = source.instance(at, inst, time).unwrap_or_default().to_owned();
+        let labels = own_labels(source, metric.desc.indom, inst, time);
+        let read = Read::of(&name, &labels, metric.form);
+        let family = metric.family;
+        let series = *self.by_name.entry((family, read.base)).or_insert_with(|| {
+            self.series.push(Series { family, ..read.series });
+            self.series.len() - 1
+        });
+        metric.instances.insert(inst, Place { name: name.into(), series, bound: read.bound });
+        Some((series, read.bound))
+    }
+}
+
+/// What the labels of a metric say.
+struct About {
+    name: String,
+    unit: String,
+    form: Form,
+}
+
+impl About {
+    fn of(source: &mut Source, at: usize) -> Option<About> {
+        let desc = source.metrics[at].desc;
+        if desc.pmid.is_derived() || desc.indom == InDom::NULL || !desc.value_type.is_numeric() {
+            return None;
+        }
+        let labels = source.labels.of_metric(&mut source.context, &desc);
+        let text = |name: &str| -> Option<String> {
+            let label = labels.iter().find(|label| label.name == name)?;
+            serde_json::from_str(&label.value).ok()
+        };
+        let form = Form::from_word(&text(series::KIND)?)?;
+        Some(About { name: text(series::NAME)?, unit: text(series::UNIT).unwrap_or_default(), form })
+    }
+
+    /// What has such parts and nothing else has.
+    fn shape(&self) -> Option<Kind> {
+        match self.form {
+            Form::Bucket => Some(Kind::Histogram),
+            Form::ExponentialBucket => Some(Kind::Exponential),
+            Form::Quantile => Some(Kind::Summary),
+            _ => None,
+        }
+    }
+}
+
+/// An instance, taken apart.
+struct Read {
+    /// What it has in common with the other parts of its series.
+    base: series::Parsed,
+    series: Series,
+    bound: f64,
+}
+
+impl Read {
+    fn of(name: &str, labels: &[Label], form: Form) -> Read {
+        let Some(mut parsed) = series::parse(name) else {
+            // Whatever is named by other rules is told apart by its name all the same.
+            let attributes = vec![("pcp.instance".to_owned(), Json::from(name))];
+            let series = Series { attributes, ..Series::default() };
+            let base = series::Parsed { head: name.to_owned(), pairs: Vec::new() };
+            return Read { base, series, bound: f64::NAN };
+        };
+        let mut bound = f64::NAN;
+        let of_bound = match form {
+            Form::Bucket | Form::ExponentialBucket => Some(series::BOUND),
+            Form::Quantile => Some(series::QUANTILE),
+            _ => None,
+        };
+        if let Some(at) = parsed.pairs.iter().position(|(key, _)| Some(key.as_str()) == of_bound) {
+            bound = match parsed.pairs.remove(at).1.as_str() {
+                "+Inf" => f64::INFINITY,
+                text => text.parse().unwrap_or(f64::NAN),
+            };
+        }
+        let base = parsed.clone();
+        let service = Some(parsed.head).filter(|head| !head.is_empty());
+        let label = |key: &str| -> Option<Json> {
+            let name = series::label(key);
+            let label = labels.iter().find(|label| label.name == name)?;
+            serde_json::from_str(&label.value).ok()
+        };
+        let mut scope = <[String; 2]>::default();
+        let mut attributes: Vec<(String, Json)> = Vec::with_capacity(parsed.pairs.len());
+        for (key, text) in parsed.pairs {
+            if key == series::SCOPE_NAME {
+                scope[0] = text;
+                continue;
+            }
+            // With the type that the label has; of two that PCP cannot tell apart it is another's.
+            let value = label(&key).filter(|value| shown(value) == text).unwrap_or(Json::String(text));
+            attributes.push((key, value));
+        }
+        let names = label(series::RESOURCE_NAMES);
+        let names = names.as_ref().and_then(Json::as_str).and_then(series::parse_names);
+        let resource = names.map(|names| {
+            let take = |name: String| {
+                let own = attributes.iter().position(|(key, _)| *key == name);
+                let value = own.map(|at| attributes.remove(at).1).or_else(|| label(&name))?;
+                Some((name, value))
+            };
+            names.into_iter().filter_map(take).collect()
+        });
+        if let Some(Json::String(version)) = label(series::SCOPE_VERSION) {
+            scope[1] = version;
+        }
+        Read { base, series: Series { resource, service, scope, attributes, ..Series::default() }, bound }
+    }
+}
+
+impl Point {
+    fn set(&mut self, form: Form, bound: f64, number: Number) {
+        let whole = match number {
+            Number::U64(number) => number,
+            other => other.to_f64() as u64,
+        };
+        match form {
+            // Delta that turned out to have fractions is in two metrics, and was added up in both.
+            Form::Gauge | Form::Counter | Form::UpDownCounter => {
+                self.value = Some(match self.value {
+                    Some(other) => Number::Double(other.to_f64() + number.to_f64()),
+                    None => number,
+                });
+            }
+            Form::Bucket | Form::ExponentialBucket if bound.is_nan() => {}
+            Form::Bucket | Form::ExponentialBucket => self.buckets.push((bound, whole)),
+            Form::Quantile if bound.is_nan() => {}
+            Form::Quantile => self.quantiles.push((bound, number.to_f64())),
+            Form::Count => self.count = Some(whole),
+            Form::Sum => self.sum = Some(number.to_f64()),
+            Form::Min => self.min = Some(number.to_f64()),
+            Form::Max => self.max = Some(number.to_f64()),
+            Form::Scale => self.scale = Some(number.to_f64() as i32),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        let Point { value, count, sum, min, max, scale, buckets, quantiles } = self;
+        value.is_none()
+            && count.is_none()
+            && scale.is_none()
+            && [sum, min, max].into_iter().all(|value| value.is_none())
+            && buckets.is_empty()
+            && quantiles.is_empty()
+    }
+
+    fn order(&mut self) {
+        self.buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
+        self.quantiles.sort_by(|one, other| one.0.total_cmp(&other.0));
+    }
+
+    /// Without values; the memory stays.
+    fn clear(&mut self) {
+        let Point { mut buckets, mut quantiles, .. } = std::mem::take(self);
+        buckets.clear();
+        quantiles.clear();
+        *self = Point { buckets, quantiles, ..Point::default() };
+    }
+
+    /// How many values there were: what was counted, or else what is not above any bound.
+    pub(crate) fn total(&self) -> u64 {
+        self.count.or_else(|| self.buckets.last().map(|(_, below)| *below)).unwrap_or(0)
+    }
+
+    /// The finite bounds, and how many values are in the bucket below each and in the last one, which has none.
+    pub(crate) fn apart(&self) -> (Vec<f64>, Vec<u64>) {
+        let mut before = 0;
+        let finite = self.buckets.iter().filter(|(bound, _)| bound.is_finite());
+        let (bounds, mut counts): (Vec<f64>, Vec<u64>) = finite
+            .map(|&(bound, below)| {
+                let own = below.saturating_sub(before);
+                before = before.max(below);
+                (bound, own)
+            })
+            .unzip();
+        counts.push(self.total().saturating_sub(before));
+        (bounds, counts)
+    }
+}
+
+/// A value as it is in the name of an instance.
+fn shown(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
+        Json::Number(number) if number.is_f64() => number.as_f64().unwrap_or_default().to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// The labels that an instance has for itself.
+fn own_labels(source: &mut Source, indom: InDom, inst: Inst, time: Timestamp) -> Vec<Label> {
+    let version = source.instances.version(&mut source.context, indom, time);
+    source.labels.list_of_instance(&mut source.context, indom, inst, version).to_vec()
+}
+
+/// What the sender said of a metric.
+fn help(source: &mut Source, at: usize) -> String {
+    let pmid = source.metrics[at].desc.pmid;
+    let text = source.context.text(TextTarget::Metric(pmid), TextLevel::Help).unwrap_or_default();
+    match text.rsplit_once(PUSHED_AS) {
+        Some((help, _)) => help.to_owned(),
+        None => source.one_line(at).trim().to_owned(),
+    }
+}
