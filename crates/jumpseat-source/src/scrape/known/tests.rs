@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::series::batch::MetricMeaning;
 use crate::series::{Batches, Defined, Gone, SeriesConfig, decode};
+use proptest::prelude::*;
 
 /// A target, and a reader of what becomes of its answers.
 struct Bench {
@@ -308,4 +309,35 @@ fn a_long_answer_is_taken_in_by_portions() {
         portions += 1;
     }
     assert_eq!((portions, bench.values.len()), (3, 2 * PORTION + 10));
+}
+
+proptest! {
+    /// Whatever comes, an answer that comes again is what it was, and nothing of it is left when it is forgotten.
+    #[test]
+    fn the_same_answer_is_the_same_again(
+        parts in prop::collection::vec(
+            prop_oneof![
+                "# TYPE [ab](_total)? (counter|gauge|histogram|summary|zebra)\n",
+                "[ab](_bucket|_sum|_count|_total)?([{](le|x|job)=\"[01]?\"[}])? (-?[0-9]|NaN|\\+Inf|x)( # [{]y=\"z\"[}] 1)?\n",
+                "\\PC{0,8}\n",
+            ],
+            0..30,
+        ),
+        is_open: bool,
+    ) {
+        let (body, format) = (parts.concat(), if is_open { Format::OpenMetrics } else { Format::Text });
+        let mut bench = Bench::with(SeriesConfig { max_per_metric: 2, ..SeriesConfig::default() }, |_| ());
+        let met = bench.take(&body, format);
+        let told = bench.told();
+        prop_assert_eq!(bench.take(&body, format), met);
+        prop_assert_eq!(bench.told(), told);
+        bench.take(&body[..body.floor_char_boundary(body.len() / 2)], format);
+        bench.take(&body, format);
+        let mut session = bench.series.begin().expect("room");
+        bench.known.forget_all(&mut session);
+        session.commit();
+        bench.read();
+        prop_assert!(bench.known.is_empty());
+        prop_assert!(bench.told().iter().all(|told| told.contains("otel.metric.overflow")), "{:?}", bench.told());
+    }
 }
