@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use crate::tail::Held;
 use pcp_event::filter::{Filter, FilterError};
 
 /// Longest [`Settings::order_window`].
@@ -27,6 +28,8 @@ pub enum SampleBy {
     /// By the field `trace_id`, else by the span id, so that what belongs together is kept or dropped as a whole.
     /// Records with neither are counted.
     Trace,
+    /// By the field `trace_id`, and by what becomes of the trace, over all sources: see [`crate::tail`]. Records without one are kept.
+    Tail,
 }
 
 impl SampleBy {
@@ -35,12 +38,13 @@ impl SampleBy {
         match self {
             SampleBy::Count => "count",
             SampleBy::Trace => "trace",
+            SampleBy::Tail => "tail",
         }
     }
 
     /// What a word means.
     pub fn from_word(word: &str) -> Option<SampleBy> {
-        [SampleBy::Count, SampleBy::Trace].into_iter().find(|by| by.word() == word)
+        [SampleBy::Count, SampleBy::Trace, SampleBy::Tail].into_iter().find(|by| by.word() == word)
     }
 }
 
@@ -107,19 +111,31 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Whether records wait for what becomes of their traces.
+    pub(crate) fn is_by_tail(&self) -> bool {
+        self.enabled && self.sample > 1 && self.sample_by == SampleBy::Tail
+    }
+}
+
 /// One source's settings, shared by the core and the lanes.
 #[derive(Debug, Default)]
 pub struct Gate {
     /// Changes with the settings. 0: those of the start hold, which are the defaults.
     version: AtomicU64,
     settings: ArcSwap<Settings>,
+    held: Held,
 }
 
 impl Gate {
     /// A gate with these settings.
     pub fn new(settings: Settings) -> Gate {
         let version = u64::from(settings != Settings::default());
-        Gate { version: AtomicU64::new(version), settings: ArcSwap::from_pointee(settings) }
+        Gate {
+            version: AtomicU64::new(version),
+            settings: ArcSwap::from_pointee(settings),
+            held: Held::default(),
+        }
     }
 
     /// The version of the settings: whoever has seen another one takes the settings again.
@@ -133,6 +149,11 @@ impl Gate {
         // First the version, then the settings: these may be newer than it says, then they are taken once more.
         let version = self.version.load(Ordering::Acquire);
         (version, self.settings.load_full())
+    }
+
+    /// What waits in the lanes of the source until its traces are decided.
+    pub fn held(&self) -> &Held {
+        &self.held
     }
 
     /// Puts settings into effect. Only the core does.
@@ -174,6 +195,7 @@ mod tests {
     #[test]
     fn words_and_filters_are_read_as_they_are_written() {
         assert_eq!(SampleBy::from_word("trace"), Some(SampleBy::Trace));
+        assert_eq!(SampleBy::from_word("tail"), Some(SampleBy::Tail));
         assert_eq!(SampleBy::from_word("Trace"), None);
         assert!(IngestFilter::parse("a ==").is_err());
         let filter = IngestFilter::parse(" a == 1").expect("a filter");

@@ -17,6 +17,7 @@
 //! * [`follow`]: files, commands and the journal.
 //! * [`feed`]: the sending side.
 //! * [`gate`]: what a source lets through, as [`rules`] (the configuration) or a client has it.
+//! * [`tail`]: which whole traces are kept, decided over all sources; [`telling`]: what tells of a failure.
 //! * [`tracefs`]: the events of the Linux kernel.
 //! * [`clock`]: from clocks of senders and of the kernel to real time.
 //! * [`guard`]: who may send over a network: certificates and tokens.
@@ -54,6 +55,8 @@ pub mod size;
 pub mod socket;
 mod spares;
 mod start;
+pub mod tail;
+pub mod telling;
 pub mod tracefs;
 
 pub use config::{Oversize, SocketConfig};

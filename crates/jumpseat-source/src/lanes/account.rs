@@ -6,7 +6,7 @@ use jumpseat_log::SourceLog;
 
 use super::marks::{Marks, Numbered, StreamId};
 use super::types::EventTypes;
-use crate::delivery::{ConnId, Delivery, Loss, Peer, Tallies};
+use crate::delivery::{Cause, ConnId, Delivery, Loss, Peer, Tallies};
 use crate::origin::{Labels, Origin};
 use crate::spares::Spares;
 use pcp_event::batch::Batch;
@@ -124,6 +124,12 @@ impl LaneAccount {
             Some((last, count)) if *last == conn => *count += 1,
             _ => self.shares.push((conn, 1)),
         }
+    }
+
+    /// Counts a record that was dropped.
+    pub(super) fn drop(&mut self, cause: Cause) {
+        self.tallies.received += 1;
+        self.tallies.dropped[cause as usize] += 1;
     }
 
     pub(super) fn add_loss(&mut self, loss: Loss) {

@@ -4,13 +4,14 @@
 //! an older place. Its numbers only grow, so that one number, the mark, says what is there; numbers below it that went
 //! somewhere else, or were refused or lost, are done all the same. Records that wait in an order window leave in the
 //! order of their times: the mark of a delivery is behind all that has left, and has the ranges above that which have, too.
+//! Those that wait for the decision about their traces leave in the order in which they came: the mark ends before the first.
 //!
 //! **Bounds.** A thread knows at most [`MAX_STREAMS`] streams, and of one user [`MAX_OF_ONE`]: those that nobody uses and that
 //! were used longest ago are forgotten first.
 //!
 //! **Cost:** two hash look-ups a numbered record, one comparison for all others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use jumpseat_log::{MAX_ABOVE, Mark, SourceLog};
@@ -139,6 +140,10 @@ struct Progress {
     mark: Mark,
     /// Of that, what waits in the order window.
     held: BTreeSet<u64>,
+    /// Of that, what waits for the decision about its trace: ascending.
+    waiting: VecDeque<u64>,
+    /// What was there of an earlier life and is not above the mark any more, while something below it waits.
+    passed: Vec<(u64, u64)>,
     /// Up to here all was handed over.
     settled: u64,
     /// Not all that has come was handed over.
@@ -185,6 +190,32 @@ impl Marks {
         }
     }
 
+    /// A record waits for the decision about its trace.
+    pub(super) fn wait(&mut self, number: Numbered) {
+        // First that it waits: then what follows it of an earlier life is remembered apart.
+        if let Some(progress) = self.streams.get_mut(&number.stream) {
+            debug_assert!(progress.waiting.back().is_none_or(|last| *last < number.number));
+            progress.waiting.push_back(number.number);
+        }
+        self.raise(number);
+    }
+
+    /// It has left, the first of those that waited.
+    pub(super) fn leave(&mut self, number: Numbered) {
+        let Some(progress) = self.streams.get_mut(&number.stream) else { return };
+        // A stream that was forgotten meanwhile, and is known again, does not know of it.
+        if progress.waiting.front() == Some(&number.number) {
+            progress.waiting.pop_front();
+            if progress.waiting.is_empty() {
+                (progress.waiting, progress.passed) = (VecDeque::new(), Vec::new());
+            }
+            if !progress.is_moved {
+                progress.is_moved = true;
+                self.moved.push(number.stream);
+            }
+        }
+    }
+
     pub(super) fn forget(&mut self, stream: StreamId) {
         self.streams.remove(&stream);
         self.moved.retain(|moved| *moved != stream);
@@ -208,7 +239,8 @@ impl Marks {
     /// Up to where all was handed over, if that is not all that has come.
     pub(super) fn unsettled(&self, stream: StreamId) -> Option<u64> {
         let progress = self.streams.get(&stream)?;
-        (progress.is_moved || !progress.held.is_empty()).then_some(progress.settled)
+        let waits = !progress.held.is_empty() || !progress.waiting.is_empty();
+        (progress.is_moved || waits).then_some(progress.settled)
     }
 
     fn progress(&mut self, id: StreamId, name: &Arc<[u8]>, log: Option<&SourceLog>) -> &mut Progress {
@@ -219,12 +251,17 @@ impl Marks {
                 above: Vec::new(),
                 text: Vec::new(),
             });
-            Progress { settled: mark.number, mark, held: BTreeSet::new(), is_moved: false }
+            Progress::new(mark)
         })
     }
 }
 
 impl Progress {
+    fn new(mark: Mark) -> Progress {
+        let (held, waiting, passed) = (BTreeSet::new(), VecDeque::new(), Vec::new());
+        Progress { settled: mark.number, mark, held, waiting, passed, is_moved: false }
+    }
+
     /// Whether that is news.
     fn advance(&mut self, number: u64) -> bool {
         let Mark { number: mark, above, .. } = &mut self.mark;
@@ -242,21 +279,29 @@ impl Progress {
             touches
         });
         let done = done.count();
-        above.drain(..done);
+        let done = above.drain(..done);
+        if !self.waiting.is_empty() {
+            self.passed.extend(done);
+        }
         true
     }
 
     /// Up to where all has left.
     fn contiguous(&self) -> u64 {
-        self.held.first().map_or(self.mark.number, |first| first.saturating_sub(1).min(self.mark.number))
+        self.held.first().map_or(self.decided(), |first| first.saturating_sub(1).min(self.decided()))
+    }
+
+    /// Up to where nothing waits for a decision.
+    fn decided(&self) -> u64 {
+        self.waiting.front().map_or(self.mark.number, |first| first.saturating_sub(1).min(self.mark.number))
     }
 
     /// What has left.
     fn mark(&self) -> Mark {
-        if self.held.is_empty() {
+        if self.held.is_empty() && self.waiting.is_empty() {
             return self.mark.clone();
         }
-        let mut above = Vec::new();
+        let (end, mut above) = (self.decided(), Vec::new());
         let mut before = None;
         for held in &self.held {
             if let Some(before) = before
@@ -266,9 +311,10 @@ impl Progress {
             }
             before = Some(*held);
         }
-        if let Some(last) = before.filter(|last| *last < self.mark.number) {
-            above.push((last + 1, self.mark.number));
+        if let Some(last) = before.filter(|last| *last < end) {
+            above.push((last + 1, end));
         }
+        above.extend(self.passed.iter().filter(|(first, _)| *first > end));
         above.extend(&self.mark.above);
         // As many records do not fit the order window.
         above.truncate(MAX_ABOVE);
@@ -335,7 +381,7 @@ mod tests {
                 above: written.iter().map(|n| (*n, *n)).collect(),
                 text: Vec::new(),
             };
-            let progress = Progress { settled: 0, mark, held: BTreeSet::new(), is_moved: false };
+            let progress = Progress::new(mark);
             marks.streams.insert(STREAM, progress);
             for n in 1..60 {
                 prop_assert_eq!(marks.covers(number(n), &name, None), written.contains(&n));
@@ -373,13 +419,55 @@ mod tests {
                 }
             }
             let mark = marks.moved().pop().expect("it has moved");
-            let progress = Progress { settled: mark.number, mark, held: BTreeSet::new(), is_moved: false };
+            let progress = Progress::new(mark);
             let mut next = Marks { streams: [(STREAM, progress)].into_iter().collect(), ..Marks::default() };
             for index in again.index(holds.len())..holds.len() {
                 let was_there = written.contains(&of(index));
                 prop_assert_eq!(next.covers(of(index), &name, None), was_there, "{:?}", of(index));
                 next.raise(of(index));
                 prop_assert!(next.covers(of(index), &name, None));
+            }
+        }
+    }
+
+    proptest! {
+        /// Records wait for the decisions about their traces and leave in order, others are dropped at once; some are there of a life
+        /// before. The mark covers nothing that waits, and all of the life before.
+        #[test]
+        fn what_waits_is_not_covered(
+            written in prop::collection::btree_set(1u64..60, 0..30),
+            steps in prop::collection::vec(0..3u8, 0..150),
+        ) {
+            let (mut marks, name) = marks();
+            let above = written.iter().map(|n| (*n, *n)).collect();
+            let mark = Mark { stream: Arc::clone(&name), number: 0, above, text: Vec::new() };
+            marks.streams.insert(STREAM, Progress::new(mark));
+            let (mut waiting, mut newest) = (VecDeque::new(), 0);
+            for step in steps {
+                if step < 2 {
+                    newest += 1;
+                    let was_there = written.contains(&newest);
+                    prop_assert_eq!(marks.covers(number(newest), &name, None), was_there);
+                    match step {
+                        _ if was_there => {}
+                        0 => marks.raise(number(newest)),
+                        _ => {
+                            marks.wait(number(newest));
+                            waiting.push_back(newest);
+                        }
+                    }
+                } else if let Some(first) = waiting.pop_front() {
+                    marks.leave(number(first));
+                }
+                let Some(mark) = marks.moved().pop() else { continue };
+                marks.settle();
+                for n in 1..=newest {
+                    prop_assert!(!(mark.covers(n) && waiting.contains(&n)), "{} of {:?}", n, &mark);
+                    prop_assert!(mark.covers(n) || !written.contains(&n), "{} of {:?}", n, &mark);
+                }
+                let settled = marks.unsettled(STREAM).unwrap_or(newest);
+                prop_assert!(waiting.front().is_none_or(|first| settled < *first));
+                prop_assert_eq!(marks.unsettled(STREAM).is_some(), !waiting.is_empty());
             }
         }
     }

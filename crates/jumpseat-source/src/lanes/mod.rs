@@ -9,8 +9,8 @@
 //! * `record`: a record from its beginning to its commit; `fields`: the look-ups that its fields take; `event`: a
 //!   parsed event as a record.
 //! * `account`: what is counted for a lane, and what goes into a delivery; `types`: events by their type.
-//! * `policy`: the settings of the source ([`super::gate`]), kept by `sieve` (drop or pass) and `order` (hold
-//!   until it is its turn), and the check of times.
+//! * `policy`: the settings of the source ([`super::gate`]), kept by `sieve` (drop or pass), `queue` (hold until its trace is decided)
+//!   and `order` (hold until it is its turn), and the check of times.
 //! * `marks`: numbered streams, of which nothing comes twice.
 //! * `outbox`: the core's channel: hand over, hold, or lose and count.
 //!
@@ -18,7 +18,7 @@
 //! moved on: so the registry knows which sources are in use, and a lane whose source has given its place to a newcomer turns
 //! to the instance that its name gets next.
 //!
-//! A loss is a barrier: what is held leaves before it.
+//! A loss is a barrier: what is held to be put in order leaves before it; behind what waits in a queue it waits for its turn.
 //!
 //! With a log on disk a batch is in a file before it is handed over, so that what a [`Lanes::flush`] has handed over survives
 //! the death of the process, and of the machine if the log is one that is synced with each batch.
@@ -33,6 +33,7 @@ mod marks;
 mod order;
 mod outbox;
 mod policy;
+mod queue;
 mod record;
 mod sieve;
 #[cfg(test)]
@@ -466,12 +467,18 @@ impl Lanes {
     /// Notes records that the sender lost before it sent what comes next.
     pub fn missed(&mut self, id: LaneId, count: u64, time: Timestamp) {
         self.keep(id);
+        let loss = Loss { count, received: 0, time };
+        if self.lane(id).policy.lose(loss) {
+            // It is in the queue, and so it was marked.
+            self.release(id, false);
+            return;
+        }
         self.release(id, true);
         let Lanes { lanes, outbox, .. } = self;
         let Lane { batch, account, .. } = &mut lanes[id.0 as usize];
         // A delivery tells its loss before its records, so the records that came before the loss leave first.
         outbox.hand_over(batch, account);
-        account.add_loss(Loss { count, received: 0, time });
+        account.add_loss(loss);
         outbox.mark(account);
     }
 
@@ -546,7 +553,7 @@ impl Drop for Lanes {
     fn drop(&mut self) {
         for index in 0..self.lanes.len() {
             let id = LaneId(index as u32);
-            if self.lane(id).policy.puts_in_order() {
+            if self.lane(id).policy.may_hold() {
                 self.release(id, true);
             }
             let Lane { batch, account, .. } = &mut self.lanes[index];

@@ -1,16 +1,18 @@
-//! What the settings of a source do to a record that was just committed: drop it, hold it back to be put in order, and
-//! check its time.
+//! What the settings of a source do to a record that was just committed: drop it, hold it back until its trace is decided and to
+//! be put in order, and check its time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::GONE;
 use super::account::{BATCH_BYTES, LaneAccount};
 use super::fields::FieldNames;
 use super::marks::Numbered;
 use super::order::Held;
 use super::outbox::Outbox;
+use super::queue::{Leaves, Offer, Queue};
 use super::sieve::Sieve;
-use crate::delivery::{Arrival, ConnId, Tallies};
+use crate::delivery::{Arrival, Cause, ConnId, Loss, Tallies};
 use crate::gate::{Gate, Settings};
 use crate::registry::Registry;
 use pcp_event::Param;
@@ -30,6 +32,8 @@ pub(super) struct Policy {
     /// Whole seconds that a time may be behind and ahead.
     bounds: (i64, i64),
     sieve: Option<Box<Sieve>>,
+    /// Records whose traces are not decided, and what came behind them.
+    queue: Option<Box<Queue>>,
     held: Option<Box<Held>>,
 }
 
@@ -67,8 +71,8 @@ impl Suspect {
 
 impl Policy {
     pub(super) fn new(gate: Arc<Gate>, registry: &Registry) -> Policy {
-        let mut policy =
-            Policy { gate, settings: Arc::default(), version: 0, bounds: (0, 0), sieve: None, held: None };
+        let (settings, bounds) = (Arc::default(), (0, 0));
+        let mut policy = Policy { gate, settings, version: 0, bounds, sieve: None, queue: None, held: None };
         policy.take_settings(registry);
         policy
     }
@@ -78,6 +82,7 @@ impl Policy {
     pub(super) fn has_a_say(&self, time: Timestamp, arrived: Timestamp) -> bool {
         self.version != self.gate.version()
             || self.sieve.is_some()
+            || self.queue.is_some()
             || self.held.is_some()
             || self.suspect(time, arrived).is_some()
     }
@@ -104,21 +109,64 @@ impl Policy {
         }
         let Some(record) = batch.last() else { return Verdict::Gone };
         if let Some(cause) = self.sieve.as_mut().and_then(|sieve| sieve.drops(record, names.registry())) {
-            account.tallies.received += 1;
-            account.tallies.dropped[cause as usize] += 1;
+            account.drop(cause);
             if let Some(numbered) = numbered {
                 account.marks.raise(numbered);
             }
             batch.truncate(batch.len() - 1);
             return Verdict::Gone;
         }
+        if let Some(queue) = &mut self.queue {
+            // With sampling by tail switched off, what comes still leaves behind what waits.
+            let told = match &mut self.sieve {
+                Some(sieve) if self.settings.is_by_tail() => {
+                    sieve.told(record, suspect.is_some(), names.registry())
+                }
+                _ => None,
+            };
+            let told = (told.as_ref(), self.settings.sample);
+            match queue.offer(record, told, numbered, suspect.is_some()) {
+                Offer::Passes => {}
+                Offer::Dropped => {
+                    account.drop(Cause::Sampled);
+                    if let Some(numbered) = numbered {
+                        account.marks.raise(numbered);
+                    }
+                    batch.truncate(batch.len() - 1);
+                    return Verdict::Gone;
+                }
+                Offer::Waits => {
+                    if let Some(numbered) = numbered {
+                        account.marks.wait(numbered);
+                    }
+                    batch.truncate(batch.len() - 1);
+                    while self.queue.as_mut().is_some_and(|queue| queue.is_over()) {
+                        self.let_go(true, batch, account, outbox);
+                    }
+                    return Verdict::Gone;
+                }
+            }
+        }
+        self.put_in_order((arrival.conn, numbered), suspect.is_some(), batch, account, outbox)
+    }
+
+    /// Holds the newest record of the batch until it is its turn in the order of time, if there is one.
+    fn put_in_order(
+        &mut self,
+        (conn, numbered): (ConnId, Option<Numbered>),
+        is_suspect: bool,
+        batch: &mut Batch,
+        account: &mut LaneAccount,
+        outbox: &mut Outbox,
+    ) -> Verdict {
         // A wrong time says nothing about the order: one far in the future would let go of all others at once.
-        let Some(held) = self.held.as_mut().filter(|_| suspect.is_none()) else { return Verdict::Stays };
+        let Some(held) = self.held.as_mut().filter(|_| !is_suspect) else { return Verdict::Stays };
+        let Some(record) = batch.last() else { return Verdict::Stays };
         if self.settings.order_window.is_zero() {
             // The window was closed, and what it held leaves with the next flush.
             return Verdict::Stays;
         }
-        if !held.push(record, arrival.conn, numbered) {
+        if !held.push(record, conn, numbered) {
             account.tallies.late += 1;
             return Verdict::Stays;
         }
@@ -134,13 +182,19 @@ impl Policy {
     }
 
     /// Whether records may be held back.
-    pub(super) fn puts_in_order(&self) -> bool {
-        self.held.is_some()
+    pub(super) fn may_hold(&self) -> bool {
+        self.held.is_some() || self.queue.is_some()
     }
 
     /// Whether records are held back.
     pub(super) fn holds_records(&self) -> bool {
         self.held.as_ref().is_some_and(|held| !held.is_empty())
+            || self.queue.as_ref().is_some_and(|queue| !queue.is_empty())
+    }
+
+    /// Has a loss wait behind what came before it. False: nothing did that has to leave on its own time.
+    pub(super) fn lose(&mut self, loss: Loss) -> bool {
+        self.queue.as_mut().is_some_and(|queue| queue.lose(loss))
     }
 
     /// A connection's number will mean another one: what is held of it belongs to `instead`.
@@ -159,18 +213,81 @@ impl Policy {
         account: &mut LaneAccount,
         outbox: &mut Outbox,
     ) {
-        if self.held.is_none() {
+        if !self.may_hold() {
             return;
         }
-        // The window may have been closed since the last record came.
+        // What holds records may have been switched off since the last record came.
         self.follow_gate(registry);
+        let is_by_tail = self.settings.is_by_tail();
+        // Where the core does not take what leaves, it waits here, but for the last time.
+        while (everything || !outbox.is_stuck())
+            && self.let_go(everything || !is_by_tail, batch, account, outbox)
+        {}
+        if !is_by_tail && self.queue.as_ref().is_some_and(|queue| queue.is_empty()) {
+            self.queue = None;
+        }
+        self.release_in_order(everything, batch, account, outbox);
+    }
+
+    /// Lets go of the first record of the queue, or loss, if it is decided or is to be. False: there was none.
+    fn let_go(
+        &mut self,
+        forced: bool,
+        batch: &mut Batch,
+        account: &mut LaneAccount,
+        outbox: &mut Outbox,
+    ) -> bool {
+        outbox.provide(batch, account);
+        let Some(leaves) = self.queue.as_mut().and_then(|queue| queue.next(forced, batch)) else {
+            return false;
+        };
+        let numbered = match leaves {
+            Leaves::Loss(loss) => {
+                self.release_in_order(true, batch, account, outbox);
+                outbox.hand_over(batch, account);
+                account.add_loss(loss);
+                outbox.mark(account);
+                return true;
+            }
+            Leaves::Dropped(numbered) => {
+                account.drop(Cause::Sampled);
+                numbered
+            }
+            Leaves::Record { numbered, is_suspect } => {
+                // Whose it was is not known any more: that it is lost, if it is, its source tells.
+                let of = (GONE, numbered);
+                if self.put_in_order(of, is_suspect, batch, account, outbox) == Verdict::Stays {
+                    account.receive(GONE);
+                    account.marks.numbered += u32::from(numbered.is_some());
+                }
+                numbered
+            }
+        };
+        if let Some(numbered) = numbered {
+            account.marks.leave(numbered);
+        }
+        if batch.bytes().len() >= BATCH_BYTES {
+            outbox.hand_over(batch, account);
+        }
+        true
+    }
+
+    /// Moves what is held to be put in order to the batch: what is due by now, or everything.
+    fn release_in_order(
+        &mut self,
+        everything: bool,
+        batch: &mut Batch,
+        account: &mut LaneAccount,
+        outbox: &mut Outbox,
+    ) {
         let is_closed = self.settings.order_window.is_zero();
         let until = match &mut self.held {
+            None => return,
             Some(held) if !everything && !is_closed => match held.watermark(Instant::now()) {
                 None => return,
                 until => until,
             },
-            _ => None,
+            Some(_) => None,
         };
         while self.release_one(until, batch, account, outbox) {}
         if is_closed {
@@ -224,6 +341,10 @@ impl Policy {
         let seconds = |span: Duration| i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
         self.bounds = (seconds(settings.max_behind), seconds(settings.max_ahead));
         self.sieve = Sieve::new(&settings, registry);
+        if settings.is_by_tail() && self.queue.is_none() {
+            let queue = Queue::new(Arc::clone(registry.tail()), Arc::clone(&self.gate));
+            self.queue = Some(Box::new(queue));
+        }
         let window = settings.order_window;
         match &mut self.held {
             // What is held keeps the wait it began with.

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use crate::delivery::Cause;
 use crate::gate::{SampleBy, Settings};
 use crate::registry::Registry;
+use crate::tail::{SpanEnd, Told, TraceKey};
+use crate::telling::Telling;
+use pcp_event::batch::record_time;
 use pcp_event::filter::{BoundFilter, FieldResolver};
 use pcp_event::{EventFlags, packed};
 use pcp_model::Pmid;
@@ -20,6 +23,7 @@ pub(super) struct Sieve {
     counted: u32,
     /// The parameters that carry a trace id, of any type.
     trace_ids: Vec<Pmid>,
+    telling: Telling,
     /// The fields known when they were looked up.
     generation: Option<u64>,
 }
@@ -36,6 +40,7 @@ impl Sieve {
             settings: Arc::clone(settings),
             counted: 0,
             trace_ids: Vec::new(),
+            telling: Telling::new(registry.domain()),
             generation: None,
         }))
     }
@@ -52,7 +57,31 @@ impl Sieve {
                 return Some(Cause::Filtered);
             }
         }
-        (self.settings.sample > 1 && !self.in_sample(record, registry)).then_some(Cause::Sampled)
+        let samples = self.settings.sample > 1 && !self.settings.is_by_tail();
+        (samples && !self.in_sample(record, registry)).then_some(Cause::Sampled)
+    }
+
+    /// What a record tells of its trace, if it is of one. `is_suspect`: its time cannot be right.
+    pub(super) fn told(&mut self, record: &[u8], is_suspect: bool, registry: &Registry) -> Option<Told> {
+        self.look_up(registry);
+        let (mut trace, mut failed) = (None, false);
+        for param in packed::params(record) {
+            failed |= self.telling.is_failure(param);
+            if trace.is_none() && self.trace_ids.contains(&param.pmid) {
+                trace = Some(TraceKey(spread(param.bytes)));
+            }
+        }
+        let flags = packed::flags(record);
+        let is_end = flags.intersects(EventFlags::START.union(EventFlags::END));
+        let span = is_end.then(|| SpanEnd {
+            is_start: flags.contains(EventFlags::START),
+            id: span_id(record).map_or(0, |id| spread(id) as u32 | 1),
+            has_parent: flags.contains(EventFlags::PARENT),
+            nanos: (!is_suspect)
+                .then(|| record_time(record))
+                .and_then(|time| time.sec.checked_mul(1_000_000_000)?.checked_add(i64::from(time.nsec))),
+        });
+        trace.map(|key| Told { key, failed, span })
     }
 
     fn in_sample(&mut self, record: &[u8], registry: &Registry) -> bool {
@@ -71,20 +100,28 @@ impl Sieve {
 
     /// The hash of the record's trace id, else of its span id.
     fn trace_hash(&mut self, record: &[u8], registry: &Registry) -> Option<u64> {
+        self.look_up(registry);
+        let by_trace = packed::params(record).find(|param| self.trace_ids.contains(&param.pmid));
+        by_trace.map(|id| id.bytes).or_else(|| span_id(record)).map(spread)
+    }
+
+    /// Looks the fields up that tell of traces, if fields have come since.
+    fn look_up(&mut self, registry: &Registry) {
         let generation = registry.generation();
         if self.generation != Some(generation) {
             self.generation = Some(generation);
             self.trace_ids.clear();
             let trace_ids = &mut self.trace_ids;
             registry.resolve("trace_id", &mut |pmid| trace_ids.push(pmid));
+            self.telling.look_up(registry);
         }
-        let by_trace = packed::params(record).find(|param| self.trace_ids.contains(&param.pmid));
-        // The id is the first parameter.
-        let by_span = || {
-            packed::flags(record).contains(EventFlags::ID).then(|| packed::params(record).next()).flatten()
-        };
-        by_trace.or_else(by_span).map(|id| spread(id.bytes))
     }
+}
+
+/// The id of a record's span, which is the first parameter.
+fn span_id(record: &[u8]) -> Option<&[u8]> {
+    let id = packed::flags(record).contains(EventFlags::ID).then(|| packed::params(record).next());
+    id.flatten().map(|id| id.bytes)
 }
 
 /// The same number for the same bytes, in every process and release, so that agents agree on which traces to

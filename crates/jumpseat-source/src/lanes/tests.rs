@@ -1,7 +1,7 @@
 //! Batches, losses, settings and order, by what the core gets.
 
 use super::*;
-use crate::event::{Event, SpanId};
+use crate::event::{Event, Field, SeverityText, SpanId, Text, Value};
 use crate::gate::{IngestFilter, SampleBy, Settings};
 use crate::registry::RegistryConfig;
 use crossbeam_channel::{Receiver, bounded};
@@ -185,6 +185,139 @@ fn what_is_held_leaves_in_order_and_before_a_loss_and_at_the_end() {
     assert_eq!(times(&deliveries.try_recv().expect("a later one lets go of them")), [106, 107]);
     drop(lanes);
     assert_eq!(times(&deliveries.try_recv().expect("the end lets go of all")), [150]);
+}
+
+/// Lanes of two threads with a source each, of which one of ever so many traces is kept by tail.
+fn two_threads() -> ([Lanes; 2], [LaneId; 2], Receiver<Delivery>) {
+    let (registry, _) = Registry::open(&RegistryConfig::new(400)).expect("in memory");
+    let (out, deliveries) = bounded(1000);
+    let lanes = || Lanes::new(Arc::clone(&registry), out.clone(), Arc::new(|| ()), Duration::ZERO);
+    let mut threads = [lanes(), lanes()];
+    let [web, db] = &mut threads;
+    let ids = [web.source(b"web").expect("source"), db.source(b"db").expect("source")];
+    for source in 0..2 {
+        let settings = Settings { sample: 1_000_000, sample_by: SampleBy::Tail, ..Settings::default() };
+        registry.gate(source).set(settings);
+    }
+    (threads, ids, deliveries)
+}
+
+fn traced(lanes: &mut Lanes, lane: LaneId, trace: &str, severity: &'static str, sec: i64) {
+    let input = format!("trace_id{trace}");
+    let (time, severity) = (Some(Timestamp::new(sec, 0)), Some(SeverityText::Word(severity)));
+    let mut event = Event { time, severity, ..Event::default() };
+    if !trace.is_empty() {
+        let [name, value] = [(0, 8), (8, input.len())].map(|(start, end)| Text::of_input(start, end));
+        event.fields.push(Field::new(name, Value::Text(value)));
+    }
+    lanes.write(FIRST, lane, input.as_bytes(), &event).expect("fits");
+}
+
+/// Times of all records by source, and what was received, dropped and missed.
+fn outcome(deliveries: &Receiver<Delivery>) -> [(Vec<i64>, u64, u64, u64); 2] {
+    let mut outcome = [const { (Vec::new(), 0, 0, 0) }; 2];
+    for delivery in deliveries.try_iter() {
+        let (times, received, dropped, missed) = &mut outcome[delivery.source as usize];
+        times.extend(delivery.batch.iter().map(|record| record_time(record).sec));
+        *received += delivery.tallies.received;
+        *dropped += delivery.tallies.dropped[crate::Cause::Sampled as usize];
+        *missed += delivery.missed.map_or(0, |loss| loss.count);
+    }
+    outcome
+}
+
+#[test]
+fn a_failure_in_one_source_keeps_the_trace_in_all() {
+    let ([mut web, mut db], [of_web, of_db], deliveries) = two_threads();
+    let tail = Arc::clone(web.registry().tail());
+    for (sec, trace) in [(1, "good"), (2, "bad"), (3, ""), (4, "good"), (5, "bad")] {
+        traced(&mut web, of_web, trace, "info", sec);
+        traced(&mut db, of_db, trace, "info", sec);
+    }
+    web.flush();
+    db.flush();
+    assert!(web.is_pending() && db.is_pending());
+    assert_eq!(outcome(&deliveries), [const { (Vec::new(), 0, 0, 0) }; 2], "held is not received yet");
+    assert_eq!((tail.held().records(), web.registry().gate(0).held().records()), (10, 5));
+    traced(&mut db, of_db, "bad", "error", 6);
+    // Time passes: what is not decided by then is by its id.
+    tail.pass(10_000);
+    web.flush();
+    db.flush();
+    let [of_web, of_db] = outcome(&deliveries);
+    assert_eq!(of_web, (vec![2, 3, 5], 5, 2, 0), "in the order in which they came");
+    assert_eq!(of_db, (vec![2, 3, 5, 6], 6, 2, 0));
+    assert!(!web.is_pending() && !db.is_pending());
+    let sums = tail.sums();
+    assert_eq!((sums.failed, sums.dropped, sums.early, tail.held().records()), (1, 1, 0, 0));
+}
+
+#[test]
+fn what_waits_is_decided_when_a_thread_ends_or_its_source_is_sampled_otherwise() {
+    let ([mut web, mut db], [of_web, of_db], deliveries) = two_threads();
+    let tail = Arc::clone(web.registry().tail());
+    for sec in 0..4 {
+        traced(&mut web, of_web, "good", "info", sec);
+        traced(&mut db, of_db, "bad", if sec == 3 { "critical" } else { "debug" }, sec);
+    }
+    traced(&mut web, of_web, "bad", "info", 4);
+    // What comes after the change leaves behind what waits.
+    web.registry().gate(0).set(Settings::default());
+    traced(&mut web, of_web, "good", "info", 5);
+    web.flush();
+    assert!(!web.is_pending());
+    traced(&mut db, of_db, "good", "info", 6);
+    drop(db);
+    assert_eq!(outcome(&deliveries), [(vec![4, 5], 6, 4, 0), (vec![0, 1, 2, 3], 5, 1, 0)]);
+    assert_eq!((tail.held().records(), tail.sums().early, tail.sums().open), (0, 1, 0));
+}
+
+#[test]
+fn losses_numbers_and_the_order_of_times_wait_for_their_turn_behind_a_trace() {
+    let ([mut web, _db], [lane, _], deliveries) = two_threads();
+    let tail = Arc::clone(web.registry().tail());
+    let settings = Settings {
+        sample: 1_000_000,
+        sample_by: SampleBy::Tail,
+        order_window: Duration::from_secs(1),
+        ..Settings::default()
+    };
+    web.registry().gate(0).set(settings);
+    let stream = web.stream(b"s");
+    let mut number = 0;
+    let mut numbered = |web: &mut Lanes, trace, sec| {
+        number += 1;
+        assert!(!web.is_there(lane, Numbered { stream, number }));
+        web.number(Numbered { stream, number });
+        traced(web, lane, trace, "info", sec);
+    };
+    numbered(&mut web, "", 1);
+    numbered(&mut web, "good", 2);
+    numbered(&mut web, "", 4);
+    numbered(&mut web, "", 3);
+    web.missed(lane, 7, Timestamp::new(5, 0));
+    web.missed(lane, 2, Timestamp::new(5, 0));
+    numbered(&mut web, "", 6);
+    web.flush();
+    let newest = Numbered { stream, number: 5 };
+    assert_eq!(web.committed(newest), 0, "the first waits for its turn in the order of times");
+    assert!(web.is_there(lane, newest), "it is not taken twice in this life");
+    tail.pass(10_000);
+    web.flush();
+    drop(web);
+    let all: Vec<Delivery> = deliveries.try_iter().collect();
+    let marks: Vec<u64> = all.iter().flat_map(|delivery| &delivery.marks).map(|mark| mark.number).collect();
+    assert!(marks.is_sorted() && marks.last() == Some(&5), "{marks:?}");
+    assert_eq!(all.iter().map(|delivery| delivery.numbered).sum::<u32>(), 4);
+    let before: Vec<i64> = all
+        .iter()
+        .take_while(|delivery| delivery.missed.is_none())
+        .flat_map(|delivery| delivery.batch.iter().map(|record| record_time(record).sec).collect::<Vec<_>>())
+        .collect();
+    assert_eq!(before, [1, 3, 4], "the loss is where it was");
+    assert_eq!(all.iter().filter_map(|delivery| delivery.missed).map(|loss| loss.count).sum::<u64>(), 9);
+    let dropped = all.iter().map(|delivery| delivery.tallies.dropped[2]).sum::<u64>();
+    assert_eq!((dropped, all.iter().map(|delivery| delivery.tallies.received).sum::<u64>()), (1, 5));
 }
 
 #[test]

@@ -46,6 +46,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use super::gate::Gate;
 use super::origin::{Labels, Origin};
 use super::rules::Rules;
+use super::tail::Tail;
 use jumpseat_log::{LogDir, SourceLog};
 use leaf::{LeafNames, type_of_word};
 use names::{Cap, Giving, Kind, Names, NoId};
@@ -123,6 +124,8 @@ pub struct Registry {
     /// Times a source was refused because its name is for others.
     forbidden: AtomicU64,
     report: Mutex<Limiter>,
+    /// Which traces are kept, over all sources.
+    tail: Arc<Tail>,
     /// Where the records of sources are kept on disk, if anywhere.
     logs: OnceLock<Arc<LogDir>>,
     /// Records there that went with their sources.
@@ -238,6 +241,7 @@ impl Registry {
             own: ArcSwap::from_pointee(config.own.clone()),
             forbidden: AtomicU64::new(0),
             report: Mutex::new(Limiter::new(3, Duration::from_secs(10))),
+            tail: Arc::default(),
             logs: OnceLock::new(),
             records_gone: AtomicU64::new(0),
             keeps_records: config.keeps_records,
@@ -393,6 +397,11 @@ impl Registry {
     /// What a source lets through.
     pub fn gate(&self, source: Inst) -> Arc<Gate> {
         self.sources.kept(source).unwrap_or_default()
+    }
+
+    /// Which traces are kept, over all sources.
+    pub fn tail(&self) -> &Arc<Tail> {
+        &self.tail
     }
 
     /// Replaces the rules for sources that are new from now on. The gates of the others are the caller's to set.

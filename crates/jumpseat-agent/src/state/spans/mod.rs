@@ -10,7 +10,7 @@
 //! ones that collide.
 //!
 //! * `ids`: ids as numbers, by `hash`; `arrivals`: what waits for its other end, by id; `source`: that of one source.
-//! * `telling`: what tells of a failure; `stats`: the figures of a name, by `buckets`; `bounds`: the same as a cumulative histogram.
+//! * `stats`: the figures of a name, by `buckets`; `bounds`: the same as a cumulative histogram.
 //! * `details`: what is kept of spans that have dimensions; `series`: the figures of these, by `exponential` buckets.
 //! * `namer`: numbers for their names, on file. `service_map`: whose spans call whose; `objectives`: which part of them is good.
 //!
@@ -30,7 +30,6 @@ pub(crate) mod series;
 pub(crate) mod service_map;
 mod source;
 mod stats;
-mod telling;
 mod times;
 
 use std::collections::HashMap;
@@ -43,6 +42,7 @@ use super::fields::Fields;
 use crate::config::{Config, DimensionsConfig, ObjectiveConfig, ServiceMapConfig, SpansConfig};
 use crate::identity::{bucket_inst, bucket_of};
 use jumpseat_source::registry::{MAX_SENT_NAME, SentName, WellKnown};
+use jumpseat_source::telling::Telling;
 use pcp_event::EventFlags;
 use pcp_event::batch::{Batch, record_time};
 use pcp_event::packed::{PackedParam, flags, params};
@@ -57,7 +57,6 @@ use series::{AllSeries, Ended, Of, When};
 use service_map::{Role, ServiceMap, Side};
 use source::{EarlyEnd, OpenSpan};
 use stats::SLICES;
-use telling::Telling;
 use times::{between, nanos};
 
 pub use source::{SourceSpans, SpansBySource};

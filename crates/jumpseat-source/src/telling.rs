@@ -1,7 +1,6 @@
-//! The parameters of an END that tell whether its span has failed.
+//! The parameters of a record that tell whether its span has failed.
 
-use super::super::fields::Fields;
-use jumpseat_source::registry::WellKnown;
+use crate::registry::WellKnown;
 use jumpseat_wire::severity;
 use pcp_event::filter::FieldResolver;
 use pcp_event::packed::PackedParam;
@@ -9,7 +8,7 @@ use pcp_model::{Pmid, ValueType};
 
 /// Which they are, as far as fields are known.
 #[derive(Debug)]
-pub(super) struct Telling {
+pub struct Telling {
     fields: Vec<(Pmid, Tells)>,
     /// A bit for each of them, by the low bits of its PMID: most parameters are none of them by this alone.
     bits: u64,
@@ -31,12 +30,12 @@ enum Tells {
 
 impl Telling {
     /// Of an agent of this domain, without any fields yet.
-    pub(super) fn new(domain: u16) -> Telling {
+    pub fn new(domain: u16) -> Telling {
         Telling { fields: Vec::new(), bits: 0, generation: None, domain }
     }
 
     /// Looks them up, if fields have come since.
-    pub(super) fn look_up(&mut self, known: &Fields) {
+    pub fn look_up(&mut self, known: &impl FieldResolver) {
         // Fields only ever come new, and seldom: the PMIDs are looked up again when one has.
         if self.generation == Some(known.generation()) {
             return;
@@ -52,7 +51,7 @@ impl Telling {
 
     /// Whether a parameter says that the span has failed.
     #[inline]
-    pub(super) fn is_failure(&self, param: PackedParam<'_>) -> bool {
+    pub fn is_failure(&self, param: PackedParam<'_>) -> bool {
         self.bits & bit(param.pmid) != 0 && self.says_failure(param)
     }
 
