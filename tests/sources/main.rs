@@ -24,3 +24,4 @@ mod scrapes;
 mod seat;
 mod services;
 mod spans;
+mod tail;

@@ -126,6 +126,7 @@ pub(crate) fn about(cluster: u16) -> &'static str {
         10 => "admission",
         12 => "services",
         13 => "objectives",
+        14 => "traces",
         cluster if series::CLUSTERS.contains(&cluster) => "otel",
         cluster if DERIVED_CLUSTERS.contains(&cluster) => "derived",
         // The sixteen clusters of fields; clients may ask for any other as well.
@@ -279,7 +280,7 @@ mod tests {
             "otel_unit",
         ];
         assert_eq!(names, kept);
-        let clusters = [0, 1, 2, 3, 4, 7, 8, 9, 10, 12, 13, 16, 31, 64, 127, 128, 191].map(about);
+        let clusters = [0, 1, 2, 3, 4, 7, 8, 9, 10, 12, 13, 14, 16, 31, 64, 127, 128, 191].map(about);
         let kept = [
             "agent",
             "events",
@@ -292,6 +293,7 @@ mod tests {
             "admission",
             "services",
             "objectives",
+            "traces",
             "fields",
             "fields",
             "derived",
@@ -325,6 +327,6 @@ mod tests {
         let items = crate::PMNS.lines().filter_map(|line| line.split_once("JUMPSEAT:")?.1.split_once(':'));
         let clusters: std::collections::BTreeSet<u16> =
             items.filter_map(|(cluster, _)| cluster.parse().ok()).collect();
-        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8, 9, 10, 12, 13].into());
+        assert_eq!(clusters, [0, 1, 2, 3, 4, 7, 8, 9, 10, 12, 13, 14].into());
     }
 }

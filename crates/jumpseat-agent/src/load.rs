@@ -139,6 +139,7 @@ fn check(config: &Config) -> Result<(), ConfigProblem> {
     config.tls.check()?;
     config.derived.check_places().map_err(|invalid| InvalidTable { table: "derived", nth: 0, invalid })?;
     config.series.validate().map_err(|invalid| InvalidTable { table: "series", nth: 0, invalid })?;
+    config.tail.validate().map_err(|invalid| InvalidTable { table: "tail", nth: 0, invalid })?;
     config.derived.check_limits()?;
     config.check_agent()?;
     config.events.check()?;

@@ -27,6 +27,7 @@ use jumpseat_source::otlp::OtlpConfig;
 use jumpseat_source::rules::SourceRule;
 use jumpseat_source::series::SeriesConfig;
 use jumpseat_source::setting::InvalidKey;
+use jumpseat_source::tail::TailConfig;
 use jumpseat_source::tracefs::KernelConfig;
 use pcp_net::Who;
 use pcp_pmda::{Access, Grants};
@@ -93,6 +94,8 @@ pub struct Config {
     pub service_map: ServiceMapConfig,
     /// What is expected of spans.
     pub objective: Vec<ObjectiveConfig>,
+    /// Which whole traces are kept of sources that are sampled by tail.
+    pub tail: TailConfig,
     /// What is to be done with the records of single sources.
     pub source: Vec<SourceRule>,
     /// Files to follow.

@@ -16,6 +16,7 @@ mod service;
 mod source;
 mod source_control;
 mod span;
+mod tail;
 
 use pcp_pmda::{Access, Metric};
 
@@ -39,6 +40,7 @@ pub(crate) fn all(access: &Access) -> Vec<Metric<State>> {
     metrics.extend(span::metrics());
     metrics.extend(service::metrics());
     metrics.extend(objective::metrics());
+    metrics.extend(tail::metrics(access));
     metrics.extend(own::metrics());
     metrics.extend(series::metrics());
     metrics.extend(kinds::ALL.iter().flat_map(|kind| kind.metrics()));

@@ -43,6 +43,8 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
         of("dropped.disabled", Units::COUNT, |s| s.account.dropped[Cause::Disabled as usize]).counter(),
         of("dropped.filtered", Units::COUNT, |s| s.account.dropped[Cause::Filtered as usize]).counter(),
         of("dropped.sampled", Units::COUNT, |s| s.account.dropped[Cause::Sampled as usize]).counter(),
+        of("held.records", Units::COUNT, |s| s.gate.held().records()),
+        of("held.bytes", Units::BYTE, |s| s.gate.held().bytes()),
         of("future", Units::COUNT, |s| s.account.future).counter(),
         of("past", Units::COUNT, |s| s.account.past).counter(),
         of("late", Units::COUNT, |s| s.account.late).counter(),

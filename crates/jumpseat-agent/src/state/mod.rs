@@ -132,6 +132,7 @@ impl State {
         dir: Option<&Path>,
     ) -> Result<State, IdsError> {
         let domain = registry.domain();
+        registry.tail().configure(config.tail.clone());
         let mut state = State {
             inlet,
             registry,
@@ -215,6 +216,7 @@ impl State {
         self.set_limits(config.events);
         self.registry.set_rules(Rules(config.source.clone()));
         self.sources.set_rules(Rules(config.source), &self.limits);
+        self.registry.tail().configure(config.tail);
         for (_, source) in self.sources.iter_mut() {
             source.named = self.registry.is_named(&source.name);
         }
