@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use crate::otlp_sdk::{SDK, wait_for};
 use crate::spans::start;
@@ -158,11 +159,42 @@ fn objectives_tell_good_spans_and_burn_rates_and_a_reload_keeps_them() {
     fs::write(seat.config(), more.replace("target = 0.5", "target = 1.5")).expect("writable");
     pmcd.run("pmstore", ["jumpseat.control.reload", "1"]).fails(1);
     assert!(seat.log().contains("1.5 is not between 0 and 1"), "{}", seat.log());
-    // After a restart windows begin anew, and say so.
-    fs::write(seat.config(), &more).expect("writable");
+    // After a restart windows go on; one whose threshold is another begins anew.
+    let covered = of(&pmcd, "covered", "fast").expect("a value");
+    let changed = more.replace("target = 0.5", "target = 0.5\nthreshold = \"1h\"");
+    fs::write(seat.config(), &changed).expect("writable");
     pmcd.restart();
     pmcd.wait_ready("jumpseat");
     eventually("its name", || (ids(&pmcd, "fast") == before).then_some(()));
-    assert_eq!((of(&pmcd, "total", "fast"), of(&pmcd, "error_ratio", "fast")), (Some(0.0), None));
-    assert!(of(&pmcd, "covered", "fast").expect("a value") < 600.0);
+    assert_eq!((of(&pmcd, "total", "fast"), of(&pmcd, "error_ratio", "whole")), (Some(0.0), None));
+    near(of(&pmcd, "error_ratio", "fast"), 0.3);
+    near(of(&pmcd, "burn_rate.h6", "fast"), 3.0);
+    assert!((covered..600.0).contains(&of(&pmcd, "covered", "fast").expect("a value")));
+    // The same as derived metrics, which tell how.
+    let derived = |metric: &str| value(&pmcd, &format!("derived.objective.{metric}"), "fast");
+    for metric in ["error_ratio", "budget", "burn_rate.m5", "burn_rate.h1", "burn_rate.h6"] {
+        near(derived(metric), of(&pmcd, metric, "fast").expect("a value"));
+    }
+    assert_eq!(value(&pmcd, "derived.objective.budget", "whole"), None, "no spans");
+    let help = pmcd.run("pminfo", ["-T", "jumpseat.derived.objective.burn_rate.h1"]).ok();
+    assert!(help.contains("jumpseat.objective.bad.h1 / jumpseat.objective.ended.h1 / (1 -"), "{help}");
+    // So they do after a kill, but for what came within the last seconds.
+    let state = seat.state_dir().join("jumpseat-400-objectives.json");
+    let written = || {
+        let text = fs::read_to_string(&state).expect("it is there");
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let fast = lines.into_iter().find(|line| line["name"] == "fast").expect("it is kept");
+        let slots = fast["slots"].as_array().expect("a list");
+        slots.iter().filter_map(|slot| slot[2].as_u64()).sum::<u64>()
+    };
+    seat.feed(["--source", "app"], &text).ok();
+    eventually("it to be written", || (written() == 300).then_some(()));
+    let pid = single(&pmcd, "self.pid").expect("it runs").to_string();
+    assert!(Command::new("kill").args(["-9", &pid]).status().expect("there is a kill").success());
+    pmcd.restart();
+    pmcd.wait_ready("jumpseat");
+    eventually("its name", || (ids(&pmcd, "fast") == before).then_some(()));
+    assert_eq!(of(&pmcd, "ended.window", "fast"), Some(300.0));
+    assert_eq!(of(&pmcd, "bad.window", "fast"), Some(90.0));
+    assert!(!seat.log().contains("begin anew"), "{}", seat.log());
 }

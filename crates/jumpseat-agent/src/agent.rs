@@ -219,6 +219,8 @@ impl RunningAgent {
             spans.series.name_by(series?);
             spans.services.name_by(calls?);
             spans.objectives.name_by(objectives?);
+            let (path, handle) = (dir.join(format!("jumpseat-{domain}-objectives.json")), server.handle());
+            server.core().state.spans.objectives.keep_in(&path, Arc::new(move || handle.wake()));
         }
         let mut threads = logs::threads(config, &registry).map_err(OpenError::Thread)?;
         let handle = server.handle();

@@ -21,12 +21,30 @@ pub(super) fn metrics() -> Vec<Metric<State>> {
             .indom(OBJECTIVES)
             .units(units)
             .each(move |state: &mut State, _, inst| {
-                let now = state.spans.now();
+                let now = state.spans.objectives.time(state.spans.now());
                 let objective = state.spans.objectives.get(inst);
                 Ok(objective.and_then(|objective| value(objective, now)).map(Value::Double))
             })
     };
+    let recent = |name: &str, value: fn(&Objective, u64) -> u64| {
+        Metric::new(format!("jumpseat.objective.{name}"), ValueType::U64)
+            .indom(OBJECTIVES)
+            .units(Units::COUNT)
+            .each(move |state: &mut State, _, inst| {
+                let now = state.spans.objectives.time(state.spans.now());
+                let objective = state.spans.objectives.get(inst);
+                Ok(objective.map(|objective| Value::U64(value(objective, now))))
+            })
+    };
     vec![
+        recent("ended.window", |objective, now| objective.in_window(now).total),
+        recent("ended.m5", |objective, now| objective.in_minutes(5, now).total),
+        recent("ended.h1", |objective, now| objective.in_minutes(60, now).total),
+        recent("ended.h6", |objective, now| objective.in_minutes(360, now).total),
+        recent("bad.window", |objective, now| objective.in_window(now).bad()),
+        recent("bad.m5", |objective, now| objective.in_minutes(5, now).bad()),
+        recent("bad.h1", |objective, now| objective.in_minutes(60, now).bad()),
+        recent("bad.h6", |objective, now| objective.in_minutes(360, now).bad()),
         count("good", |objective| objective.tally.good),
         count("total", |objective| objective.tally.total),
         of("target", Units::NONE, |objective, _| Some(objective.config.target)),

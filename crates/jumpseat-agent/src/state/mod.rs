@@ -196,9 +196,11 @@ impl State {
         self.series.drain(|| turn.is_over())
     }
 
-    /// Takes nothing more of the source threads, which lose nothing to it: what is in the log is the next agent's.
+    /// Takes nothing more of the source threads, which lose nothing to it: what is in the log is the next agent's. What objectives know
+    /// is, too.
     pub(crate) fn close(&mut self) {
         self.inlet.close();
+        self.spans.save_last();
     }
 
     /// Forgets a client.
@@ -214,9 +216,9 @@ impl State {
         self.derived.configure(config.derived);
         self.registry.set_recycle_after(config.events.recycle_after.0);
         self.set_limits(config.events);
+        self.registry.tail().configure(config.tail);
         self.registry.set_rules(Rules(config.source.clone()));
         self.sources.set_rules(Rules(config.source), &self.limits);
-        self.registry.tail().configure(config.tail);
         for (_, source) in self.sources.iter_mut() {
             source.named = self.registry.is_named(&source.name);
         }

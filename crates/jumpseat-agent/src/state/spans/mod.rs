@@ -216,6 +216,14 @@ impl Spans {
         self.series.take_names();
         self.services.take_names();
         self.objectives.take_names();
+        let now = self.now();
+        self.objectives.save(now);
+    }
+
+    /// Has what is to be known in another life written, and waits until it is. At the end only.
+    pub(crate) fn save_last(&mut self) {
+        let now = self.now();
+        self.objectives.save_last(now);
     }
 
     /// The generation of their labels: grows with each instance that comes or goes.
