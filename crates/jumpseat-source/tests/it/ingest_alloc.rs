@@ -1,7 +1,14 @@
 //! Ingest allocates per batch, not per event.
 
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::ingest_support::{Desk, NOW};
+use jumpseat_source::Interval;
 use jumpseat_source::event::Limits;
+use jumpseat_source::gate::{SampleBy, Settings};
+use jumpseat_source::tail::TailConfig;
 use jumpseat_wire::encode::{Encoder, Record, Value};
 use support::alloc::allocations;
 
@@ -51,4 +58,44 @@ fn events_cost_no_allocation_of_their_own() {
             "{what}: {allocations} allocations for {EVENTS} events in {batches} batches"
         );
     }
+}
+
+/// What waits until its trace is decided is copied into chunks, and nothing more.
+#[test]
+fn events_that_wait_for_their_traces_cost_no_allocation_of_their_own() {
+    let mut desk = Desk::new(Limits::default());
+    let registry = Arc::clone(desk.shared.lanes.registry());
+    let (sample, sample_by) = (10, SampleBy::Tail);
+    registry.gate(0).set(Settings { sample, sample_by, ..Settings::default() });
+    // Other traces each time: what is remembered of the first must not decide about the second.
+    let mut feed = |first: usize| {
+        let lines: String = (0..EVENTS).fold(String::new(), |mut lines, n| {
+            let (trace, severity) = (first + n % 500, if n % 50 == 49 { "error" } else { "info" });
+            writeln!(lines, "{{\"trace_id\":\"{trace:032x}\",\"severity\":\"{severity}\",\"n\":{n}}}")
+                .expect("a text takes all");
+            lines
+        });
+        let before = allocations();
+        let used = desk.intake.feed(lines.as_bytes(), NOW, &mut desk.shared, &mut desk.replies);
+        assert_eq!(used, lines.len());
+        let held = registry.tail().held().records();
+        // Those of the traces that have failed wait as well, behind the first that is not decided.
+        assert!(held > EVENTS as u64 / 2, "{held}");
+        registry
+            .tail()
+            .configure(TailConfig { window: Interval(Duration::from_millis(100)), ..TailConfig::default() });
+        let mut sum = (0, 0);
+        // Nothing is waited for but the window.
+        while sum.1 < EVENTS as u64 {
+            for delivery in desk.deliveries() {
+                sum = (sum.0 + delivery.batch.len(), sum.1 + delivery.tallies.received);
+            }
+        }
+        registry.tail().configure(TailConfig::default());
+        (allocations() - before, sum.0)
+    };
+    feed(0);
+    let (allocations, kept) = feed(500);
+    assert!((EVENTS / 50..EVENTS).contains(&kept), "{kept}");
+    assert!(allocations < EVENTS as u64 / 50, "{allocations} allocations for {EVENTS} events");
 }
