@@ -90,6 +90,8 @@ jumpseat.derived.bytes_per_event PMID: 400.64.0 [bytes of an event]
 Help:
 the mean, since
 the start
+
+Derived: instant(jumpseat.source.bytes) / instant(jumpseat.source.received)
     inst [0 or \"{SOURCE}\"] value {mean}
 
 jumpseat.derived.here.below PMID: 400.64.2 [derived: jumpseat.event.count]

@@ -265,7 +265,7 @@ fn texts_are_those_of_the_file_or_the_expression() {
         let pmid = fixture.pmid(name);
         [TextLevel::OneLine, TextLevel::Help].map(|kind| fixture.core().metric_text(pmid, kind).unwrap())
     };
-    assert_eq!(texts("a"), ["one", "two"]);
+    assert_eq!(texts("a"), ["one", "two\n\nDerived: 1"]);
     assert_eq!(texts("b"), ["one", "one\n\nDerived: 1"]);
     assert_eq!(texts("c"), ["derived: 1 + 1", "Derived: 1 + 1"]);
     let [oneline, help] = texts("d");

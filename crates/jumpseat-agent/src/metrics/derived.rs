@@ -69,7 +69,7 @@ impl Subtree<State> for DerivedMetrics {
         let text = match (kind, oneline, help) {
             (TextLevel::OneLine, Some(oneline), _) => oneline.clone(),
             (TextLevel::OneLine, None, _) => format!("derived: {}", cut(expression, MAX_ONELINE)),
-            (TextLevel::Help, _, Some(help)) => help.clone(),
+            (TextLevel::Help, _, Some(help)) => format!("{help}\n\nDerived: {expression}"),
             (TextLevel::Help, Some(oneline), None) => format!("{oneline}\n\nDerived: {expression}"),
             (TextLevel::Help, None, None) => format!("Derived: {expression}"),
         };

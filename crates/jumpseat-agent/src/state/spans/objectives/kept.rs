@@ -12,7 +12,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Objective, Ring, Tally};
 use crate::config::{MAX_OBJECTIVES, ObjectiveConfig};
 use crate::state::spans::times::nanos;
 
@@ -26,74 +25,28 @@ struct Head {
     jumpseat_objectives: u32,
 }
 
+/// A slot's number, its good spans, and all.
+pub(super) type KeptSlot = (u64, u64, u64);
+
 /// One objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Kept {
-    name: String,
-    spans: String,
-    threshold: Option<u64>,
-    window: u64,
-    known: Vec<(u64, u64)>,
-    minutes: Vec<(u64, u64, u64)>,
-    slots: Vec<(u64, u64, u64)>,
+    pub name: String,
+    pub spans: String,
+    pub threshold: Option<u64>,
+    pub window: u64,
+    pub known: Vec<(u64, u64)>,
+    pub minutes: Vec<KeptSlot>,
+    pub slots: Vec<KeptSlot>,
 }
 
 impl Kept {
-    /// What is to be kept of an objective at this time.
-    pub(super) fn of(objective: &Objective, now: u64) -> Kept {
-        let config = &objective.config;
-        let mut known = objective.known.clone();
-        known.push((objective.since, now));
-        Kept {
-            name: config.name.clone(),
-            spans: config.spans.0.clone(),
-            threshold: config.threshold.map(|most| nanos(most.0)),
-            window: nanos(config.window.0),
-            known,
-            minutes: slots(&objective.minutes),
-            slots: slots(&objective.window),
-        }
-    }
-
     /// Whether it is of an objective that counts the same spans by the same rule. What part of them is to be good does not matter.
-    fn is_of(&self, config: &ObjectiveConfig) -> bool {
+    pub(super) fn is_of(&self, config: &ObjectiveConfig) -> bool {
         self.name == config.name
             && self.spans == config.spans.0
             && self.threshold == config.threshold.map(|most| nanos(most.0))
             && self.window == nanos(config.window.0)
-    }
-
-    /// Gives an objective what was kept of it; false: it is not of this one.
-    pub(super) fn restore(&self, objective: &mut Objective, now: u64) -> bool {
-        if !self.is_of(&objective.config) {
-            return false;
-        }
-        restore(&self.minutes, &mut objective.minutes);
-        restore(&self.slots, &mut objective.window);
-        // Where the clock was put back, they end now.
-        let stretches = self.known.iter().map(|(from, to)| (*from, (*to).min(now)));
-        objective.known = stretches.filter(|(from, to)| from < to).collect();
-        objective.known.sort_unstable();
-        objective.tidy(now);
-        true
-    }
-}
-
-fn slots(ring: &Ring) -> Vec<(u64, u64, u64)> {
-    let number = ring.slots.len() as u64;
-    let slots =
-        (ring.newest.saturating_sub(number - 1)..=ring.newest).map(|slot| (slot, ring.slots[ring.at(slot)]));
-    slots.filter(|(_, tally)| tally.total > 0).map(|(slot, tally)| (slot, tally.good, tally.total)).collect()
-}
-
-/// Puts slots into a ring that has turned to the current time.
-fn restore(slots: &[(u64, u64, u64)], ring: &mut Ring) {
-    let oldest = ring.newest.saturating_sub(ring.slots.len() as u64 - 1);
-    for &(slot, good, total) in slots {
-        if (oldest..=ring.newest).contains(&slot) && good <= total {
-            let at = ring.at(slot);
-            ring.slots[at] = Tally { good, total };
-        }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::config::ObjectiveConfig;
 use pcp_model::Inst;
 use pcp_pmda::Instances;
 
-use kept::Kept;
+use kept::{Kept, KeptSlot};
 use saver::{Place, Saver};
 
 /// Slots of the window.
@@ -96,6 +96,25 @@ impl Ring {
         self.newest = number;
     }
 
+    /// Slots with spans, for a file.
+    fn kept(&self) -> Vec<KeptSlot> {
+        let oldest = self.newest.saturating_sub(self.slots.len() as u64 - 1);
+        let slots = (oldest..=self.newest).map(|slot| (slot, self.slots[self.at(slot)]));
+        let slots = slots.filter(|(_, tally)| tally.total > 0);
+        slots.map(|(slot, tally)| (slot, tally.good, tally.total)).collect()
+    }
+
+    /// Puts them back where they are of its time.
+    fn restore(&mut self, kept: &[KeptSlot]) {
+        let oldest = self.newest.saturating_sub(self.slots.len() as u64 - 1);
+        for &(slot, good, total) in kept {
+            if (oldest..=self.newest).contains(&slot) && good <= total {
+                let at = self.at(slot);
+                self.slots[at] = Tally { good, total };
+            }
+        }
+    }
+
     /// The sum of the last so many slots, the current one among them.
     fn last(&self, number: u64, now: u64) -> Tally {
         let mut sum = Tally::default();
@@ -142,6 +161,36 @@ impl Objective {
     /// Whether it counts for a table: the part of spans that is to be good may be another one.
     fn counts_for(&self, config: &ObjectiveConfig) -> bool {
         ObjectiveConfig { target: config.target, ..self.config.clone() } == *config
+    }
+
+    /// What is to be kept of it at this time.
+    fn kept(&self, now: u64) -> Kept {
+        let mut known = self.known.clone();
+        known.push((self.since, now));
+        Kept {
+            name: self.config.name.clone(),
+            spans: self.config.spans.0.clone(),
+            threshold: self.config.threshold.map(|most| nanos(most.0)),
+            window: nanos(self.config.window.0),
+            known,
+            minutes: self.minutes.kept(),
+            slots: self.window.kept(),
+        }
+    }
+
+    /// Takes what was kept of it. False: that is of another one.
+    fn restore(&mut self, kept: &Kept, now: u64) -> bool {
+        if !kept.is_of(&self.config) {
+            return false;
+        }
+        self.minutes.restore(&kept.minutes);
+        self.window.restore(&kept.slots);
+        // Where the clock was put back, they end now.
+        let stretches = kept.known.iter().map(|(from, to)| (*from, (*to).min(now)));
+        self.known = stretches.filter(|(from, to)| from < to).collect();
+        self.known.sort_unstable();
+        self.tidy(now);
+        true
     }
 
     /// Forgets stretches that are over, and the earliest of too many.
@@ -240,7 +289,7 @@ impl Objectives {
     pub(crate) fn keep_in(&mut self, path: &Path, wake: Arc<dyn Fn() + Send + Sync>) {
         let now = self.start;
         for kept in saver::load(path) {
-            let _ = self.all.iter_mut().any(|objective| kept.restore(objective, now));
+            let _ = self.all.iter_mut().any(|objective| objective.restore(&kept, now));
         }
         self.place = Some(Place { path: path.to_owned(), wake });
         self.start_saver();
@@ -276,7 +325,7 @@ impl Objectives {
 
     fn kept(&self, since_start: u64) -> Vec<Kept> {
         let now = self.time(since_start);
-        self.all.iter().map(|objective| Kept::of(objective, now)).collect()
+        self.all.iter().map(|objective| objective.kept(now)).collect()
     }
 
     /// Has names put on file from now on. Before anybody has seen a number.
