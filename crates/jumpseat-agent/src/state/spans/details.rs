@@ -64,8 +64,14 @@ impl ShownId {
             Some(text) => {
                 let len = text.len().min(MAX_ID);
                 // Hashed and compared as a whole: nothing of another one may be left.
-                self.bytes = [0; MAX_ID];
-                self.bytes[..len].copy_from_slice(&text[..len]);
+                match text.first_chunk::<MAX_ID>() {
+                    // Those of traces, without a call.
+                    Some(whole) => self.bytes = *whole,
+                    None => {
+                        self.bytes = [0; MAX_ID];
+                        self.bytes[..len].copy_from_slice(&text[..len]);
+                    }
+                }
                 (self.len, self.number) = (len as u8, None);
             }
             None => {
@@ -125,37 +131,111 @@ impl Details {
     }
 
     fn set(&mut self, nth: usize, param: PackedParam<'_>) {
-        let start = self.text.len();
-        match param.text() {
-            Some(text) if text.len() <= MAX_VALUE => self.text.extend_from_slice(text),
-            Some(text) => {
-                let begin = String::from_utf8_lossy(&text[..MAX_VALUE]);
-                self.text.extend_from_slice(cut(&begin, MAX_VALUE).as_bytes());
-            }
-            None => {
-                if let Some(number) = integer(param) {
-                    self.put_number(number);
-                } else if let Some(number) = float(param) {
-                    let written = write!(self.text, "{number}");
-                    debug_assert!(written.is_ok(), "a vector takes all");
-                    // With all its digits it may have three hundred.
-                    self.text.truncate(start + MAX_VALUE);
-                }
-            }
-        }
-        // A field that is there twice: the last one holds. Values of one END are at most so many, so this ends.
-        self.starts[nth] = start.min(usize::from(u16::MAX)) as u16;
-        self.ends[nth] = (self.text.len() + 1).min(usize::from(u16::MAX)) as u16;
+        // At most MAX_DIMENSIONS values of MAX_VALUE.
+        self.starts[nth] = self.text.len() as u16;
+        put(&mut self.text, param);
+        self.ends[nth] = self.text.len() as u16 + 1;
     }
 }
 
-impl Details {
+/// Appends a value as text, at most [`MAX_VALUE`] bytes.
+#[inline]
+fn put(text: &mut Vec<u8>, param: PackedParam<'_>) {
+    match param.text() {
+        Some(value) if value.len() <= MAX_VALUE => text.extend_from_slice(value),
+        Some(value) => {
+            let begin = String::from_utf8_lossy(&value[..MAX_VALUE]);
+            text.extend_from_slice(cut(&begin, MAX_VALUE).as_bytes());
+        }
+        None => match integer(param) {
+            Some(number) => put_number(text, number),
+            None => put_float(text, param),
+        },
+    }
+}
+
+#[inline]
+fn put_number(text: &mut Vec<u8>, number: i128) {
+    // The wide ones take a hundred times as long, and there are none.
+    match i64::try_from(number) {
+        Ok(number) => text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+        Err(_) => text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+    }
+}
+
+fn put_float(text: &mut Vec<u8>, param: PackedParam<'_>) {
+    let Some(number) = float(param) else { return };
+    let start = text.len();
+    let written = write!(text, "{number}");
+    debug_assert!(written.is_ok(), "a vector takes all");
+    // With all its digits it may have three hundred.
+    text.truncate(start + MAX_VALUE);
+}
+
+/// What a rule asks for of a record, where it is.
+pub(super) struct Seen<'a> {
+    /// The span's own id.
+    id: PackedParam<'a>,
+    trace: Option<PackedParam<'a>>,
+    parent: Option<PackedParam<'a>>,
+    role: Role,
+    /// Of a field that is there twice the last one holds.
+    values: [Option<PackedParam<'a>>; MAX_DIMENSIONS],
+}
+
+impl<'a> Seen<'a> {
+    /// Of a record with this id, nothing yet. It is filled where it is: to move it costs more than to fill it.
     #[inline]
-    fn put_number(&mut self, number: i128) {
-        // The wide ones take a hundred times as long, and there are none.
-        match i64::try_from(number) {
-            Ok(number) => self.text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
-            Err(_) => self.text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+    pub(super) fn of(id: PackedParam<'a>) -> Seen<'a> {
+        Seen { id, trace: None, parent: None, role: Role::Any, values: [None; MAX_DIMENSIONS] }
+    }
+
+    fn shown(param: Option<PackedParam<'_>>) -> ShownId {
+        let mut id = ShownId::NONE;
+        if let Some(param) = param {
+            id.set(param);
+        }
+        id
+    }
+}
+
+/// The end of a span that has come: as it was kept, or while its record is there.
+#[derive(Clone, Copy)]
+pub(crate) enum Last<'a> {
+    Kept(&'a Details),
+    Seen(&'a Seen<'a>),
+}
+
+impl Last<'_> {
+    /// The trace, as it was sent.
+    pub(super) fn trace(&self) -> ShownId {
+        match self {
+            Last::Kept(details) => details.trace,
+            Last::Seen(seen) => Seen::shown(seen.trace),
+        }
+    }
+
+    /// The span's own id.
+    pub(super) fn span(&self) -> ShownId {
+        match self {
+            Last::Kept(details) => details.span,
+            Last::Seen(seen) => Seen::shown(Some(seen.id)),
+        }
+    }
+
+    /// What it says of calls.
+    pub(super) fn role(&self) -> Role {
+        match self {
+            Last::Kept(details) => details.role,
+            Last::Seen(seen) => seen.role,
+        }
+    }
+
+    /// Its own id, with that of the trace, and its parent's: see [`Rule::calls`].
+    pub(super) fn calls(&self, rule: &Rule) -> (Option<u64>, Option<u64>) {
+        match self {
+            Last::Kept(details) => (details.own, details.parent),
+            Last::Seen(seen) => rule.calls_of(&self.trace(), seen),
         }
     }
 }
@@ -209,57 +289,81 @@ enum What {
 }
 
 impl Rule {
-    /// Reads what is kept of a record: `id` is its first parameter.
+    /// Looks for what is asked for among the parameters of a record behind its id. `each` gets them all.
     #[inline]
-    pub(super) fn read<'a>(
+    pub(super) fn see<'a>(
         &self,
-        details: &mut Details,
-        id: PackedParam<'a>,
+        seen: &mut Seen<'a>,
         params: impl Iterator<Item = PackedParam<'a>>,
+        mut each: impl FnMut(PackedParam<'a>),
     ) {
-        details.clear(self.epoch);
-        details.span.set(id);
-        let mut parent = None;
         for param in params {
-            self.take(details, param, &mut parent);
-        }
-        if let Some(keys) = &self.calls
-            && !details.trace.is_empty()
-        {
-            let trace = details.trace;
-            let key =
-                |id: PackedParam<'_>| keys.hash_one((trace.bytes, trace.number, id.value_type, id.bytes));
-            (details.own, details.parent) = (Some(key(id)), parent.map(key));
+            each(param);
+            if self.bits & bit(param.pmid) != 0 {
+                self.take(seen, param);
+            }
         }
     }
 
     #[inline]
-    fn take<'a>(&self, details: &mut Details, param: PackedParam<'a>, parent: &mut Option<PackedParam<'a>>) {
-        if self.bits & bit(param.pmid) == 0 {
-            return;
-        }
+    fn take<'a>(&self, seen: &mut Seen<'a>, param: PackedParam<'a>) {
         for (pmid, what) in &self.fields {
             if *pmid == param.pmid {
                 match what {
-                    What::Value(nth) if details.text.len() <= MAX_VALUE * MAX_DIMENSIONS => {
-                        details.set(*nth, param);
-                    }
-                    What::Value(_) => {}
-                    What::Trace => details.trace.set(param),
-                    What::Role => details.role = param.text().map_or(Role::Any, Role::of),
-                    What::Parent => *parent = Some(param),
+                    // There are no more fields than values.
+                    What::Value(nth) => seen.values[*nth] = Some(param),
+                    What::Trace => seen.trace = Some(param),
+                    What::Role => seen.role = param.text().map_or(Role::Any, Role::of),
+                    What::Parent => seen.parent = Some(param),
                 }
             }
         }
     }
 
+    /// Keeps what was seen.
+    pub(super) fn keep(&self, details: &mut Details, seen: &Seen<'_>) {
+        details.clear(self.epoch);
+        details.span.set(seen.id);
+        if let Some(trace) = seen.trace {
+            details.trace.set(trace);
+        }
+        details.role = seen.role;
+        for (nth, value) in seen.values[..self.config.fields.len().min(MAX_DIMENSIONS)].iter().enumerate() {
+            if let Some(value) = value {
+                details.set(nth, *value);
+            }
+        }
+        (details.own, details.parent) = self.calls_of(&details.trace, seen);
+    }
+
+    /// The span's own id and its parent's, each with that of the trace, if calls are looked for.
+    fn calls_of(&self, trace: &ShownId, seen: &Seen<'_>) -> (Option<u64>, Option<u64>) {
+        let Some(keys) = self.calls.as_ref().filter(|_| !trace.is_empty()) else { return (None, None) };
+        let key = |id: PackedParam<'_>| keys.hash_one((trace.bytes, trace.number, id.value_type, id.bytes));
+        (Some(key(seen.id)), seen.parent.map(key))
+    }
+
     /// Appends the values of a span to a key: each with its length before it, the END's before the START's.
-    pub(super) fn key(&self, key: &mut Vec<u8>, start: &Details, end: &Details) {
+    #[inline]
+    pub(super) fn key(&self, key: &mut Vec<u8>, start: &Details, end: Last<'_>) {
         for nth in 0..self.config.fields.len() {
             let of = |details: &'_ Details| details.epoch == self.epoch && details.ends[nth] != 0;
-            let holder = if of(end) { end } else { start };
-            let value = if of(holder) { holder.value(nth).unwrap_or_default() } else { &[] };
-            // At most MAX_VALUE.
+            let kept = match end {
+                Last::Seen(seen) => match seen.values[nth] {
+                    Some(value) => {
+                        let at = key.len();
+                        key.push(0);
+                        put(key, value);
+                        // At most MAX_VALUE.
+                        key[at] = (key.len() - at - 1) as u8;
+                        continue;
+                    }
+                    None => start,
+                },
+                Last::Kept(end) if of(end) => end,
+                Last::Kept(_) => start,
+            };
+            let value = if of(kept) { kept.value(nth).unwrap_or_default() } else { &[] };
             key.push(value.len() as u8);
             key.extend_from_slice(value);
         }
@@ -390,16 +494,11 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Keeps what a rule asks for of a record, whose first parameter is its `id`.
+    /// Keeps what was seen of a record.
     #[inline]
-    pub(super) fn keep<'a>(
-        &mut self,
-        rule: &Rule,
-        id: PackedParam<'a>,
-        params: impl Iterator<Item = PackedParam<'a>>,
-    ) -> u32 {
+    pub(super) fn keep(&mut self, rule: &Rule, seen: &Seen<'_>) -> u32 {
         let entry = self.take();
-        rule.read(&mut self.entries[entry as usize], id, params);
+        rule.keep(&mut self.entries[entry as usize], seen);
         entry
     }
 

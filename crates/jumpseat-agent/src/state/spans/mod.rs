@@ -50,7 +50,7 @@ use pcp_model::Inst;
 use pcp_pmda::Instances;
 
 use buckets::{COARSE, coarse_end, coarse_name};
-use details::{Details, Kept, NONE, Rule, Rules};
+use details::{Details, Kept, Last, NONE, Rule, Rules, Seen};
 use ids::IdKeys;
 use objectives::Objectives;
 use series::{AllSeries, Ended, Of, When};
@@ -409,15 +409,24 @@ impl Spans {
         if flags.contains(EventFlags::START) {
             let is_type = |param: &PackedParam<'_>| param.pmid == WellKnown::Type.pmid(self.domain);
             let name = params.clone().find(is_type).and_then(PackedParam::text);
-            let kept = rule.map_or(NONE, |rule| self.kept.keep(rule, sent_id, params.clone()));
+            let kept = rule.map_or(NONE, |rule| {
+                let mut seen = Seen::of(sent_id);
+                rule.see(&mut seen, params.clone(), |_| {});
+                self.kept.keep(rule, &seen)
+            });
             let name = self.name(of, sources.1, name);
             let open = OpenSpan { name, kept, began: time, arrived: now.nanos };
             self.start(sources.0, (of, rule), id, open, now);
         }
         if flags.contains(EventFlags::END) {
-            let kept = rule.map_or(NONE, |rule| self.kept.keep(rule, sent_id, params.clone()));
-            let failed = params.any(|param| self.telling.is_failure(param));
-            self.end((of, rule), id, EarlyEnd { ended: time, failed, kept, arrived: now.nanos }, now);
+            let end = EarlyEnd { ended: time, failed: false, kept: NONE, arrived: now.nanos };
+            let Some(rule) = rule else {
+                let failed = params.any(|param| self.telling.is_failure(param));
+                return self.end((of, None), id, (EarlyEnd { failed, ..end }, None), now);
+            };
+            let (mut seen, mut failed) = (Seen::of(sent_id), false);
+            rule.see(&mut seen, params, |param| failed |= self.telling.is_failure(param));
+            self.end((of, Some(rule)), id, (EarlyEnd { failed, ..end }, Some(&seen)), now);
         }
     }
 
@@ -433,7 +442,7 @@ impl Spans {
             && let Some(end) = of.early.remove(id)
         {
             if end.ended >= span.began {
-                return self.complete((of, rule), &span, &end, now, |_| {});
+                return self.complete((of, rule), &span, (&end, None), now, |_| {});
             }
             // It ended an earlier span with this id, whose START never came.
             self.orphan(of, end);
@@ -477,11 +486,20 @@ impl Spans {
         }
     }
 
-    fn end(&mut self, (of, rule): (&mut SourceSpans, Option<&Rule>), id: u64, end: EarlyEnd, now: Now) {
+    fn end(
+        &mut self,
+        (of, rule): (&mut SourceSpans, Option<&Rule>),
+        id: u64,
+        (end, seen): (EarlyEnd, Option<&Seen<'_>>),
+        now: Now,
+    ) {
         if let Some(open) = of.open.remove(id) {
             self.closed();
-            return self.complete((of, rule), &open, &end, now, Span::closed);
+            return self.complete((of, rule), &open, (&end, seen), now, Span::closed);
         }
+        // Its record goes, so what is asked for of it is kept.
+        let kept = rule.zip(seen).map_or(NONE, |(rule, seen)| self.kept.keep(rule, seen));
+        let end = EarlyEnd { kept, ..end };
         if let Some(before) = of.early.insert(id, end) {
             self.orphan(of, before);
         }
@@ -499,13 +517,13 @@ impl Spans {
         self.kept.give_back(end.kept);
     }
 
-    /// Counts a span whose both ends are there, and does this with the figures of its name.
+    /// Counts a span whose both ends are there, and does this with the figures of its name. `seen`: the END, if its record is there still.
     #[inline]
     fn complete(
         &mut self,
         (of, rule): (&mut SourceSpans, Option<&Rule>),
         open: &OpenSpan,
-        end: &EarlyEnd,
+        (end, seen): (&EarlyEnd, Option<&Seen<'_>>),
         now: Now,
         with: impl FnOnce(&mut Span),
     ) {
@@ -527,19 +545,21 @@ impl Spans {
         }
         if let Some(rule) = rule {
             let none = const { &Details::none() };
-            let kept = [open.kept, end.kept].map(|kept| self.kept.get(kept).unwrap_or(none));
-            let [start, last] = kept;
+            let kept = |kept| self.kept.get(kept).unwrap_or(none);
+            let (start, last) =
+                (kept(open.kept), seen.map_or_else(|| Last::Kept(kept(end.kept)), Last::Seen));
             if rule.has_series {
                 let span = Ended { nanos, failed: end.failed, at: end.ended, start, end: last };
                 let of = Of { source, span: inst, names: &self.names, max: self.limits.max_series };
                 self.series.ended(rule, &of, &span, When { nanos: now.nanos, half: now.half });
             }
             if self.services.config.enabled {
+                let (own, parent) = last.calls(rule);
                 let side = Side {
                     source,
-                    own: start.own.or(last.own),
-                    parent: start.parent.or(last.parent),
-                    role: if start.role == Role::Any { last.role } else { start.role },
+                    own: start.own.or(own),
+                    parent: start.parent.or(parent),
+                    role: if start.role == Role::Any { last.role() } else { start.role },
                     began: open.began,
                     ended: end.ended,
                     nanos,

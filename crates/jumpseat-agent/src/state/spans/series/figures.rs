@@ -1,6 +1,6 @@
 //! The figures of one series.
 
-use super::super::details::{Details, ShownId};
+use super::super::details::{Details, Last, ShownId};
 use super::super::exponential::{BUCKETS, OFFSET, SCALE, ZERO, bucket, middle};
 use pcp_model::Timestamp;
 
@@ -167,20 +167,21 @@ impl Figures {
 }
 
 /// A span that has ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Ended<'a> {
     pub nanos: u64,
     pub failed: bool,
     pub at: Timestamp,
     pub start: &'a Details,
-    pub end: &'a Details,
+    pub end: Last<'a>,
 }
 
 impl Ended<'_> {
     fn exemplar(&self) -> Exemplar {
         // An END says of the trace what its START has said, if it says anything.
-        let trace = if self.end.trace.is_empty() { self.start.trace } else { self.end.trace };
-        Exemplar { trace, span: self.end.span, nanos: self.nanos, ended: self.at }
+        let trace = self.end.trace();
+        let trace = if trace.is_empty() { self.start.trace } else { trace };
+        Exemplar { trace, span: self.end.span(), nanos: self.nanos, ended: self.at }
     }
 }
 
@@ -190,7 +191,8 @@ mod tests {
 
     fn end(figures: &mut Figures, nanos: u64, failed: bool, half: u64) {
         let (start, at) = (Details::default(), Timestamp::from_nanos(nanos.into()));
-        figures.ended(&Ended { nanos, failed, at, start: &start, end: &start }, half);
+        let end = Last::Kept(&start);
+        figures.ended(&Ended { nanos, failed, at, start: &start, end }, half);
     }
 
     #[test]

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::details::{Details, Rules};
+use super::super::details::{Details, Last, Rules, Seen};
 use super::*;
 use crate::config::{DimensionsConfig, MAX_DIMENSIONS};
 use crate::state::fields::Fields;
@@ -51,12 +51,24 @@ fn bench(max_per_name: u32, max_per_source: u32) -> Bench {
 impl Bench {
     /// A span that has ended, with values at its start and at its end.
     fn ended(&mut self, span: Inst, start: &[PackedParam<'_>], end: &[PackedParam<'_>], now: u64) {
-        let (mut first, mut last) = (Details::default(), Details::default());
-        self.rule.read(&mut first, text(SPAN_ID, "s"), start.iter().copied());
-        self.rule.read(&mut last, text(SPAN_ID, "s"), end.iter().copied());
+        let (mut first, mut kept) = (Details::default(), Details::default());
+        let [mut of_start, mut seen] = [(); 2].map(|()| Seen::of(text(SPAN_ID, "s")));
+        self.rule.see(&mut of_start, start.iter().copied(), |_| {});
+        self.rule.keep(&mut first, &of_start);
+        self.rule.see(&mut seen, end.iter().copied(), |_| {});
+        self.rule.keep(&mut kept, &seen);
+        // Whether it was kept or is seen makes no difference.
+        let both = [Last::Seen(&seen), Last::Kept(&kept)];
+        let [key, same] = both.map(|last| {
+            let mut key = Vec::new();
+            self.rule.key(&mut key, &first, last);
+            (key, last.trace(), last.span())
+        });
+        assert_eq!(key, same);
+        let last = both[now as usize % 2];
         let of = Of { source: 0, span, names: &self.names, max: self.max };
         let at = Timestamp::from_nanos(0);
-        let ended = Ended { nanos: 5, failed: false, at, start: &first, end: &last };
+        let ended = Ended { nanos: 5, failed: false, at, start: &first, end: last };
         self.series.ended(&self.rule, &of, &ended, When { nanos: now, half: 0 });
         self.series.take_names();
     }
