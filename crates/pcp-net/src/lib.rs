@@ -41,7 +41,7 @@ pub use passwords::{PasswordError, Passwords};
 pub use places::{Holder, gives_way};
 pub use tcp::{TcpListening, listen_tcp};
 pub use tls::{Certificate, CertificateError, CertificateFiles, TlsError, TlsSession};
-pub use tokens::{SecretHash, TokenError, TokenLine, find_token, read_tokens};
+pub use tokens::{SecretHash, TokenError, TokenLine, find_token, parse_tokens, read_tokens};
 pub use unix::{ListenError, ListenProblem, UnixListening, is_served};
 pub use who::{Identity, Who, WhoError};
 pub use worker::Worker;

@@ -75,11 +75,11 @@ pub enum TokenError {
     },
 }
 
-/// Reads a file.
+/// Reads a file: its lines, each with its number.
 ///
 /// # Errors
 /// [`TokenError`].
-pub fn read_tokens(path: &Path) -> Result<Vec<TokenLine>, TokenError> {
+pub fn read_tokens(path: &Path) -> Result<Vec<(usize, TokenLine)>, TokenError> {
     let failed = |error| TokenError::File { path: path.to_owned(), error };
     let (file, meta) =
         read_anyones(path, Links::Followed).map_err(|error| failed(io::Error::other(error.to_string())))?;
@@ -91,7 +91,7 @@ pub fn read_tokens(path: &Path) -> Result<Vec<TokenLine>, TokenError> {
     if text.len() as u64 > MAX_FILE {
         return Err(failed(io::Error::other(format!("longer than {MAX_FILE} bytes"))));
     }
-    parse(&text).map_err(|(line, problem)| TokenError::Line { path: path.to_owned(), line, problem })
+    parse_tokens(&text).map_err(|(line, problem)| TokenError::Line { path: path.to_owned(), line, problem })
 }
 
 /// The number of the token whose secret this is. How long this takes says nothing of what is wrong with it.
@@ -105,9 +105,12 @@ pub fn find_token<'a>(hashes: impl IntoIterator<Item = &'a SecretHash>, secret: 
     (found != u32::MAX).then_some(found as usize)
 }
 
-/// Lines, or the number of one and what is wrong with it.
-fn parse(text: &[u8]) -> Result<Vec<TokenLine>, (usize, String)> {
-    let mut tokens: Vec<TokenLine> = Vec::new();
+/// The same of text: lines, each with its number.
+///
+/// # Errors
+/// The number of a line, and what is wrong with it, without what is secret of it.
+pub fn parse_tokens(text: &[u8]) -> Result<Vec<(usize, TokenLine)>, (usize, String)> {
+    let mut tokens: Vec<(usize, TokenLine)> = Vec::new();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let failed = |words: String| (number + 1, words);
         let line = line.trim_ascii();
@@ -116,16 +119,16 @@ fn parse(text: &[u8]) -> Result<Vec<TokenLine>, (usize, String)> {
         }
         let line = str::from_utf8(line).map_err(|_| failed("not ASCII".to_owned()))?;
         let token = TokenLine::parse(line).map_err(failed)?;
-        if tokens.iter().any(|other| other.name == token.name) {
+        if tokens.iter().any(|(_, other)| other.name == token.name) {
             return Err(failed(format!("a second token of the name {}", token.name)));
         }
-        if tokens.iter().any(|other| other.hash == token.hash) {
+        if tokens.iter().any(|(_, other)| other.hash == token.hash) {
             return Err(failed("the same secret as that of an earlier line".to_owned()));
         }
         if tokens.len() == MAX_TOKENS {
             return Err(failed(format!("more than {MAX_TOKENS} tokens")));
         }
-        tokens.push(token);
+        tokens.push((number + 1, token));
     }
     match tokens.is_empty() {
         true => Err((1, "no token: write one a line, NAME SECRET".to_owned())),

@@ -1,7 +1,7 @@
 //! Who may send over a network: certificates and tokens of a receiver, which are read anew when their files change.
 //!
 //! * [`tls`]: the files of a certificate, as they are configured; [`tokens`]: the file of tokens, and what each of them may.
-//! * [`book`]: what is done with them, counted. `pace`: how much at a time; `fresh`: whether a file is another one than before.
+//! * [`book`]: what is done with them, counted. `pace`: how much at a time.
 //!
 //! **Invariant:** no token is in memory but while it is compared: what is kept, and compared in constant time, is what it
 //! hashes to. Neither is ever in a message.
@@ -9,7 +9,6 @@
 //! **Cost:** for each request, a SHA-256 of the token and a comparison with each of those known; once a second, one `stat` a file.
 
 pub mod book;
-mod fresh;
 mod pace;
 pub mod tls;
 pub mod tokens;
@@ -18,11 +17,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use pcp_net::Certificate;
+use pcp_net::{Certificate, Fresh};
 
 use crate::setting::InvalidKey;
 use book::TokenBook;
-use fresh::Fresh;
 use tls::TlsFiles;
 use tokens::{Token, Tokens};
 
@@ -31,8 +29,8 @@ use tokens::{Token, Tokens};
 pub(crate) struct Guard {
     /// The receiver, for messages: `otlp`.
     what: String,
-    tokens: Option<Mutex<Fresh<Tokens>>>,
-    certificate: Option<Mutex<Fresh<Certificate>>>,
+    tokens: Option<Mutex<Fresh<Tokens, InvalidKey>>>,
+    certificate: Option<Mutex<Fresh<Certificate, InvalidKey>>>,
 }
 
 impl Guard {

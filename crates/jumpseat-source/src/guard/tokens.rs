@@ -1,24 +1,15 @@
-//! The file of tokens: who may send, how much, and under which names.
+//! The file of tokens (`pcp_net::read_tokens`): who may send, how much, and under which names.
 //!
 //! ```text
-//! line   := NAME SP SECRET {SP option} | SECRET        # blank lines and lines that begin with # count for nothing
-//! SECRET := 16 to 4096 printable ASCII characters | "sha256:" 64 hexadecimal digits
 //! option := "requests=" N | "bytes=" SIZE | "in_flight=" N | "sources=" SOURCE {"," PATTERN}
 //! ```
-//!
-//! A line of one word is a token of the name `token`: a file with nothing but a secret is one of tokens.
 
-use std::fmt;
-use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pcp_files::{Links, read_anyones};
-use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
-use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
+use pcp_net::{SecretHash, TokenError, TokenLine, find_token, read_tokens};
 
 use super::book::{TokenBook, TokenCounts};
 use super::pace::Pace;
@@ -28,15 +19,6 @@ use crate::size;
 
 /// The configuration's key.
 const KEY: &str = "token_file";
-/// Shortest and longest token: shorter ones can be guessed, longer ones do not fit a head.
-const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;
-/// What is before a hash.
-const HASHED: &str = "sha256:";
-/// Longest name of a token.
-const MAX_NAME: usize = 64;
-/// Most tokens, and the longest file.
-const MAX_TOKENS: usize = 1024;
-const MAX_FILE: u64 = 1 << 20;
 /// Most sources that a token names.
 const MAX_SOURCES: usize = 64;
 /// How long to wait where others of the same token are to end first.
@@ -48,12 +30,9 @@ pub(crate) struct Tokens(Vec<Entry>);
 
 #[derive(Debug)]
 struct Entry {
-    hash: Hash,
+    hash: SecretHash,
     token: Arc<Token>,
 }
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Hash([u8; SHA256_OUTPUT_LEN]);
 
 /// A token, and what those who know it may.
 #[derive(Debug)]
@@ -100,56 +79,15 @@ impl Tokens {
     /// # Errors
     /// It cannot be read, others may read it, or a line is not of a token.
     pub(crate) fn read(path: &Path) -> Result<Tokens, InvalidKey> {
-        let invalid = |words: String| InvalidKey::other(KEY, words);
-        let (file, meta) = read_anyones(path, Links::Followed)
-            .map_err(|error| invalid(format!("cannot read it: {error}")))?;
-        if meta.mode() & 0o007 != 0 {
-            let words = format!(
-                "{}: everybody may use it (mode {:o}); chmod o=",
-                path.display(),
-                meta.mode() & 0o777
-            );
-            return Err(invalid(words));
-        }
-        let mut text = Vec::new();
-        file.take(MAX_FILE + 1)
-            .read_to_end(&mut text)
-            .map_err(|error| invalid(format!("{}: cannot read it: {error}", path.display())))?;
-        if text.len() as u64 > MAX_FILE {
-            return Err(invalid(format!("{}: longer than {MAX_FILE} bytes", path.display())));
-        }
-        Tokens::parse(&text).map_err(|(line, words)| invalid(format!("{}:{line}: {words}", path.display())))
+        let wrong = |(line, problem)| TokenError::Line { path: path.to_owned(), line, problem };
+        let tokens = read_tokens(path).and_then(|lines| Tokens::of(lines).map_err(wrong));
+        tokens.map_err(|error| InvalidKey::other(KEY, error.to_string()))
     }
 
-    /// Reads lines.
-    ///
-    /// # Errors
-    /// The number of a line, and what is wrong with it, without what is secret of it.
-    pub(crate) fn parse(text: &[u8]) -> Result<Tokens, (usize, String)> {
-        let mut tokens = Tokens::default();
-        for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
-            let failed = |words: String| (number + 1, words);
-            let line = line.trim_ascii();
-            if line.is_empty() || line.starts_with(b"#") {
-                continue;
-            }
-            let line = str::from_utf8(line).map_err(|_| failed("not ASCII".to_owned()))?;
-            let entry = Entry::parse(line).map_err(failed)?;
-            if tokens.0.iter().any(|other| other.token.name == entry.token.name) {
-                return Err(failed(format!("a second token of the name {}", entry.token.name)));
-            }
-            if tokens.0.iter().any(|other| other.hash == entry.hash) {
-                return Err(failed("the same secret as that of an earlier line".to_owned()));
-            }
-            if tokens.0.len() == MAX_TOKENS {
-                return Err(failed(format!("more than {MAX_TOKENS} tokens")));
-            }
-            tokens.0.push(entry);
-        }
-        match tokens.0.is_empty() {
-            true => Err((1, "no token: write one a line, NAME SECRET".to_owned())),
-            false => Ok(tokens),
-        }
+    /// Those of lines, or the number of one and what is wrong with it.
+    fn of(lines: Vec<(usize, TokenLine)>) -> Result<Tokens, (usize, String)> {
+        let entry = |(number, line)| Entry::of(line).map_err(|problem| (number, problem));
+        Ok(Tokens(lines.into_iter().map(entry).collect::<Result<_, _>>()?))
     }
 
     /// Has what is done with them counted by their names.
@@ -167,13 +105,8 @@ impl Tokens {
 
     /// The token of a secret. How long this takes says nothing of what is wrong with it.
     pub(crate) fn find(&self, secret: &[u8]) -> Option<Arc<Token>> {
-        let hash = Hash::of(secret);
-        let mut found = u32::MAX;
-        for (number, entry) in self.0.iter().enumerate() {
-            let same: Choice = entry.hash.0.ct_eq(&hash.0);
-            found.conditional_assign(&(number as u32), same);
-        }
-        self.0.get(found as usize).map(|entry| Arc::clone(&entry.token))
+        let found = find_token(self.0.iter().map(|entry| &entry.hash), secret)?;
+        self.0.get(found).map(|entry| Arc::clone(&entry.token))
     }
 
     /// From now on these count. One whose line is the same goes on as it is; the others are revoked.
@@ -201,61 +134,13 @@ impl Tokens {
 }
 
 impl Entry {
-    fn parse(line: &str) -> Result<Entry, String> {
-        let mut words = line.split_ascii_whitespace();
-        let first = words.next().unwrap_or_default();
-        let (name, secret) = match words.next() {
-            None => ("token", first),
-            Some(secret) => (first, secret),
-        };
-        let of_name = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
-        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(of_name) {
-            // Not shown: it may be a secret in the wrong place.
-            return Err(format!("its first word is no name: 1 to {MAX_NAME} letters, digits and ._-@"));
-        }
-        let hash = Hash::parse(secret).map_err(|words| format!("token {name}: {words}"))?;
+    fn of(line: TokenLine) -> Result<Entry, String> {
+        let name = line.name;
         let mut rules = Rules::default();
-        for option in words {
-            let Some((key, value)) = option.split_once('=') else {
-                return Err(format!("token {name}: a further word that is no option (KEY=VALUE)"));
-            };
+        for (key, value) in &line.options {
             rules.set(key, value).map_err(|words| format!("token {name}: {key}: {words}"))?;
         }
-        Ok(Entry { hash, token: Arc::new(Token::new(name, rules)) })
-    }
-}
-
-impl Hash {
-    fn of(secret: &[u8]) -> Hash {
-        let mut hash = [0; SHA256_OUTPUT_LEN];
-        hash.copy_from_slice(digest(&SHA256, secret).as_ref());
-        Hash(hash)
-    }
-
-    fn parse(word: &str) -> Result<Hash, String> {
-        if let Some(digits) = word.strip_prefix(HASHED) {
-            let mut hash = [0; SHA256_OUTPUT_LEN];
-            let is_hex =
-                digits.len() == 2 * hash.len() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-            let pairs =
-                digits.as_bytes().chunks_exact(2).map(|pair| str::from_utf8(pair).unwrap_or_default());
-            for (byte, pair) in hash.iter_mut().zip(pairs) {
-                *byte = u8::from_str_radix(pair, 16).unwrap_or_default();
-            }
-            let wrong = || format!("{HASHED} and not 64 hexadecimal digits (printf %s TOKEN | sha256sum)");
-            return is_hex.then_some(Hash(hash)).ok_or_else(wrong);
-        }
-        if !LENGTHS.contains(&word.len()) || !word.bytes().all(|byte| byte.is_ascii_graphic()) {
-            let (least, most) = (LENGTHS.start(), LENGTHS.end());
-            return Err(format!("not one word of {least} to {most} ASCII characters"));
-        }
-        Ok(Hash::of(word.as_bytes()))
-    }
-}
-
-impl fmt::Debug for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hash")
+        Ok(Entry { hash: line.hash, token: Arc::new(Token::new(&name, rules)) })
     }
 }
 
@@ -406,6 +291,10 @@ mod tests {
         Tokens::read(file.path()).map_err(|error| error.to_string())
     }
 
+    fn parse(text: &[u8]) -> Result<Tokens, (usize, String)> {
+        Tokens::of(pcp_net::parse_tokens(text)?)
+    }
+
     fn name(tokens: &Tokens, secret: &str) -> Option<String> {
         tokens.find(secret.as_bytes()).map(|token| token.name().to_owned())
     }
@@ -413,7 +302,8 @@ mod tests {
     #[test]
     fn a_file_has_tokens_by_name_and_is_not_everybodys() {
         let longest = "x".repeat(4096);
-        let hashed = Hash::of(b"told to nobody else").0.map(|byte| format!("{byte:02x}")).concat();
+        let hashed =
+            SecretHash::of(b"told to nobody else").bytes().map(|byte| format!("{byte:02x}")).concat();
         let text = format!("# who\n\nshop {SECRET} requests=10\nbank {longest}\nmill sha256:{hashed}\n");
         let tokens = read(&text, 0o640).expect("three tokens");
         for (secret, expected) in [
@@ -461,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_token_that_is_gone_or_changed_is_revoked_and_others_go_on() {
-        let parse = |text: String| Tokens::parse(text.as_bytes()).expect("tokens");
+        let parse = |text: String| parse(text.as_bytes()).expect("tokens");
         let mut tokens = parse(format!("a {SECRET}a\nb {SECRET}b in_flight=1\nc {SECRET}c"));
         let held: Vec<_> =
             ["a", "b", "c"].iter().map(|x| tokens.find(format!("{SECRET}{x}").as_bytes()).unwrap()).collect();
@@ -478,7 +368,7 @@ mod tests {
     #[test]
     fn requests_and_bytes_have_a_pace_and_what_is_under_way_a_limit() {
         let text = format!("a {SECRET} requests=2 in_flight=2\nb {SECRET}b bytes=1KiB");
-        let tokens = Tokens::parse(text.as_bytes()).expect("tokens");
+        let tokens = parse(text.as_bytes()).expect("tokens");
         let now = Instant::now();
         let of_requests = tokens.find(SECRET.as_bytes()).unwrap();
         let first = of_requests.enter(now).expect("one");
@@ -502,13 +392,13 @@ mod tests {
             lines in proptest::collection::vec("[ -~]{0,20}( [!-~]{0,70})?( (sources|bytes|requests|x)=[!-~]{0,9})?", 0..9),
         ) {
             let text = lines.join("\n");
-            match Tokens::parse(text.as_bytes()) {
+            match parse(text.as_bytes()) {
                 Ok(tokens) => {
                     for line in lines.iter().filter(|line| !line.trim_start().starts_with('#')) {
                         let mut words = line.split_ascii_whitespace();
                         let (Some(first), second) = (words.next(), words.next()) else { continue };
                         let secret = second.unwrap_or(first);
-                        let is_hash = secret.starts_with(HASHED);
+                        let is_hash = secret.starts_with("sha256:");
                         proptest::prop_assert!(is_hash || tokens.find(secret.as_bytes()).is_some());
                     }
                     proptest::prop_assert!(tokens.find(b"").is_none());
@@ -523,14 +413,14 @@ mod tests {
 
         #[test]
         fn any_bytes_do_no_harm(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
-            let _ = Tokens::parse(&bytes);
+            let _ = parse(&bytes);
         }
     }
 
     #[test]
     fn a_pass_is_for_names_and_beginnings_of_names() {
         let text = format!("a {SECRET} sources=shop,shop-*,till");
-        let token = Tokens::parse(text.as_bytes()).expect("a token").find(SECRET.as_bytes()).unwrap();
+        let token = parse(text.as_bytes()).expect("a token").find(SECRET.as_bytes()).unwrap();
         let pass = token.pass().expect("it says which");
         assert_eq!(pass.own, "shop");
         for (name, covered) in

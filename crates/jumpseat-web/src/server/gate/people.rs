@@ -210,16 +210,14 @@ pub(super) fn log_in(path: &str) -> Response {
 
 /// The tokens of a file. They have no options here: everybody who is let in may see the same.
 fn tokens_of(path: &Path) -> Result<Vec<TokenLine>, TokenError> {
-    let tokens = read_tokens(path)?;
-    let with_options = tokens.iter().position(|token| !token.options.is_empty());
-    match with_options {
-        Some(at) => Err(TokenError::Line {
-            path: path.to_owned(),
-            line: at + 1,
-            problem: format!("token {}: no options (KEY=VALUE) are known here", tokens[at].name),
-        }),
-        None => Ok(tokens),
-    }
+    let bare = |(line, token): (usize, TokenLine)| {
+        if token.options.is_empty() {
+            return Ok(token);
+        }
+        let problem = format!("token {}: no options (KEY=VALUE) are known here", token.name);
+        Err(TokenError::Line { path: path.to_owned(), line, problem })
+    };
+    read_tokens(path)?.into_iter().map(bare).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
