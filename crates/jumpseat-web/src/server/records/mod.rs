@@ -68,11 +68,17 @@ impl Records {
         let budget = (MEMORY / named.len().max(1)).max(LEAST);
         let hosts: Vec<_> =
             named.into_iter().map(|(name, spec)| Arc::new(Followed::new(&name, spec, budget))).collect();
-        let followers = hosts
-            .iter()
-            .map(|host| follow::follow(Arc::clone(host), Arc::clone(&sources), Arc::clone(&changes)))
-            .collect::<io::Result<_>>()?;
-        let (past, turns) = (Past::default(), Semaphore::new(TURNS));
+        let past = Past::default();
+        let follow = |host: &Arc<Followed>| {
+            follow::follow(
+                Arc::clone(host),
+                Arc::clone(&sources),
+                Arc::clone(&past.names),
+                Arc::clone(&changes),
+            )
+        };
+        let followers = hosts.iter().map(follow).collect::<io::Result<_>>()?;
+        let turns = Semaphore::new(TURNS);
         Ok(Records { hosts, library, past, turns, changed, _followers: followers })
     }
 

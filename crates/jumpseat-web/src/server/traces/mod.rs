@@ -136,6 +136,9 @@ impl Visitor for Names {
             return false;
         }
         let operation = record.kind().unwrap_or_default();
+        if operation.is_empty() && !is_start {
+            return false;
+        }
         let kind = record.text(name::KIND).unwrap_or_default();
         let service = &*record.origin.service;
         match self.named.get_mut(service) {
