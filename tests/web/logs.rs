@@ -228,7 +228,7 @@ fn lines_are_found_live_and_in_archives() {
     ));
     assert_eq!(
         (&health["data"]["resultType"], &health["data"]["result"]),
-        (&json!("vector"), &json!([{ "metric": {}, "value": [4, "2"] }]))
+        (&json!("vector"), &json!([{ "metric": {}, "value": [4_000_000_000_u64, "2"] }]))
     );
     assert_eq!(live.json("/loki/api/v1/status/buildinfo")["version"], "2.9.0");
     let base = archives.display().to_string();

@@ -297,3 +297,34 @@ impl Visitor for Found {
         self.looked >= MAX_LOOKED
     }
 }
+
+/// Applies the queries for lines in an expression to a record, for fuzz targets. How many of them want it.
+pub(super) fn taken(expr: &Expr, message: &str) -> usize {
+    use super::records::record::{Field, Origin};
+
+    let query = match expr {
+        Expr::Log(query) | Expr::Range { query, .. } => query,
+        Expr::Aggregate { of, .. } => return taken(of, message),
+        Expr::Binary { left, right, .. } => return taken(left, message) + taken(right, message),
+        Expr::Number(_) | Expr::Vector(_) => return 0,
+    };
+    let origin = Origin {
+        host: "host".into(),
+        metric: "metric".into(),
+        source: "source".into(),
+        service: "service".into(),
+        is_otlp: false,
+        tags: Vec::new(),
+    };
+    let text = |name: &str, value: &str| Field { name: name.into(), value: value.to_owned().into() };
+    let fields = Box::new([text("type", "t"), text("message", message), text("n", "7"), text(message, "x")]);
+    let flags = pcp_event::EventFlags::POINT;
+    let record = Record { time: 0, flags, missed: None, origin: Arc::new(origin), fields };
+    let entry = pipeline::run(query, &record);
+    if let Some(entry) = &entry {
+        let mut streams = Streams::new(true);
+        streams.push(record.time, entry);
+        debug_assert!(entry.labels().len() >= entry.stream().len(), "fields are added");
+    }
+    usize::from(entry.is_some())
+}

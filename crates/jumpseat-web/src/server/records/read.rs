@@ -37,8 +37,11 @@ const SERVICE: &str = "service.name";
 /// if it is told to, and if they were there when it began.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    known: Mutex<HashMap<(Arc<str>, Pmid), Arc<str>>>,
+    known: Mutex<Known>,
 }
+
+/// By host and field.
+type Known = HashMap<(Arc<str>, Pmid), Arc<str>>;
 
 impl Names {
     fn get(&self, host: &Arc<str>, pmid: Pmid) -> Option<Arc<str>> {
@@ -52,7 +55,7 @@ impl Names {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(Arc<str>, Pmid), Arc<str>>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -91,8 +91,7 @@ impl Parser {
     fn metric(&mut self, least: u8) -> Parsed<Expr> {
         self.deeper(|parser| {
             let mut left = parser.unary()?;
-            loop {
-                let Word::Sign(sign) = *parser.peek() else { break };
+            while let Word::Sign(sign) = *parser.peek() {
                 let Some(&(_, op, binds)) = BinaryOp::ALL.iter().find(|(known, ..)| *known == sign) else {
                     break;
                 };
