@@ -364,6 +364,8 @@ fn wrong_and_hostile_queries_are_told_in_jaegers_form() {
         (format!("/api/traces?service=a&tags={tags}"), 400),
         ("/api/traces?service=%ff".to_owned(), 400),
         ("/api/traces/0".to_owned(), 400),
+        ("/api/traces/%ff".to_owned(), 400),
+        ("/api/services/%ff/operations".to_owned(), 400),
         (format!("/api/traces/{long}"), 404),
         ("/api/traces/nobody".to_owned(), 404),
         ("/api/services/a/b/other".to_owned(), 404),

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::line::Labels;
 use super::logql::{AggregateOp, BinaryOp, Compare, Expr, Grouping, LogQuery, RangeOp};
@@ -19,6 +20,8 @@ const MAX_SERIES: usize = 1000;
 const MAX_CELLS: usize = 2_000_000;
 /// Most ranges in an expression: each goes through the records.
 const MAX_RANGES: usize = 8;
+/// After this no range is gone through any more.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The times at which values are wanted, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,13 +81,14 @@ pub(super) struct Machine<'a> {
     records: &'a Records,
     steps: Steps,
     ranges: usize,
+    began: Instant,
     /// What all walks came to.
     pub walked: Walked,
 }
 
 impl<'a> Machine<'a> {
     pub(super) fn new(records: &'a Records, steps: Steps) -> Machine<'a> {
-        Machine { records, steps, ranges: 0, walked: Walked::default() }
+        Machine { records, steps, ranges: 0, began: Instant::now(), walked: Walked::default() }
     }
 
     /// The value of an expression, which is not one for lines.
@@ -136,6 +140,9 @@ impl<'a> Machine<'a> {
         self.ranges += 1;
         if self.ranges > MAX_RANGES {
             return Err(format!("more than {MAX_RANGES} ranges in one query"));
+        }
+        if self.began.elapsed() > PATIENCE {
+            return Err("query timed out: ask for a shorter time".to_owned());
         }
         // A step has what is after its range's beginning, up to itself.
         let (first, last) =

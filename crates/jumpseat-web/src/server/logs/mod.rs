@@ -20,7 +20,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use axum::routing::{any, get};
+use axum::routing::get;
 use http::StatusCode;
 use serde::Serialize;
 
@@ -42,13 +42,15 @@ const MAX_LOOKED: u64 = 500_000;
 
 pub(super) fn routes() -> Router<Shared> {
     let v1 = Router::new()
-        .route("/query", any(query))
-        .route("/query_range", any(query_range))
-        .route("/labels", any(labels))
-        .route("/label/{name}/values", any(values))
-        .route("/series", any(series))
-        .route("/index/stats", any(stats))
-        .route("/index/volume", any(volume))
+        .route("/query", get(query).post(query))
+        .route("/query_range", get(query_range).post(query_range))
+        .route("/labels", get(labels).post(labels))
+        // As Grafana called it before.
+        .route("/label", get(labels).post(labels))
+        .route("/label/{name}/values", get(values).post(values))
+        .route("/series", get(series).post(series))
+        .route("/index/stats", get(stats).post(stats))
+        .route("/index/volume", get(volume).post(volume))
         .route("/tail", get(tail::tail))
         .route("/status/buildinfo", get(build_info));
     Router::new()

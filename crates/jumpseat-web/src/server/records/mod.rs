@@ -7,7 +7,7 @@
 //! Hosts of the command line are followed from the start on, as those who look ask for the last hour: [`MEMORY`] for all of them. What
 //! had to go, and what agents said was missed, is counted ([`Records::hosts`]).
 //!
-//! **Cost:** a query looks at each record of its window, about half a microsecond each in memory and two in an archive.
+//! **Cost:** a query looks at each record of its window; those of an archive are made for it, those in memory are shared.
 
 pub(crate) mod duration;
 pub(crate) mod follow;
