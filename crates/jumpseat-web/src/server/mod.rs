@@ -27,4 +27,8 @@ mod sources;
 mod traces;
 mod web;
 
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub use pmapi::fuzzing;
+
 pub use run::{Serving, WebError, run, start};

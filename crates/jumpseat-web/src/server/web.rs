@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
+use tower_http::compression::CompressionLayer;
 
 use super::library::Library;
 use super::pmapi::Contexts;
@@ -36,9 +38,12 @@ pub(super) type Shared = Arc<Web>;
 
 /// All routes.
 pub(super) fn router(web: Shared) -> Router {
+    // Those that answer as pmproxy does.
+    let pcp = Router::new().merge(pmapi::routes()).merge(series::routes());
+    let pcp =
+        pcp.layer(from_fn_with_state(Arc::clone(&web), pmapi::forms::forms)).layer(CompressionLayer::new());
     Router::new()
-        .merge(pmapi::routes())
-        .merge(series::routes())
+        .merge(pcp)
         .merge(traces::routes())
         .merge(logs::routes())
         .merge(page::routes())

@@ -1,0 +1,116 @@
+//! What is in a context of a client: a context on a host or an archive, and what is known of its metrics.
+
+use std::collections::HashMap;
+
+use pcp_client::{ClientError, Context, ContextKind, Fetched, StateChange};
+use pcp_model::{Desc, PmError, Pmid};
+
+use super::call::{BATCH, refused};
+use crate::server::answer::Refusal;
+
+/// Most metrics that are kept in mind.
+const MAX_KNOWN: usize = 16_384;
+
+/// A context of a client.
+pub(super) struct Session {
+    pub context: Context,
+    /// Metrics by name, so that polling the same costs nothing but the fetch.
+    known: HashMap<String, (Pmid, Desc)>,
+    /// Memory of fetches.
+    pub fetched: Fetched,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub(super) fn new(context: Context) -> Session {
+        Session { context, known: HashMap::new(), fetched: Fetched::new() }
+    }
+
+    /// Connects again if the connection was lost.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub(super) fn connected(&mut self) -> Result<(), Refusal> {
+        if self.context.is_connected() {
+            return Ok(());
+        }
+        self.forget();
+        let connected = self.context.reconnect();
+        connected.map_err(|error| Refusal::bad(format!("cannot reconnect context: {}", error.code())))
+    }
+
+    pub(super) fn is_archive(&self) -> bool {
+        self.context.kind() == ContextKind::Archive
+    }
+
+    /// Metrics may have other names and descriptors now.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    /// Metrics by their names; `None` for what is no metric, or has no descriptor.
+    ///
+    /// # Errors
+    /// Those of the source as a whole.
+    pub(super) fn metrics(&mut self, names: &[&str]) -> Result<Vec<Option<(Pmid, Desc)>>, Refusal> {
+        let new: Vec<&str> = names.iter().copied().filter(|name| !self.known.contains_key(*name)).collect();
+        if self.known.len() + new.len() > MAX_KNOWN {
+            self.known.clear();
+            return self.look_up(names);
+        }
+        if !new.is_empty() {
+            for (name, found) in new.iter().zip(self.look_up(&new)?) {
+                if let Some(found) = found {
+                    self.known.insert((*name).to_owned(), found);
+                }
+            }
+        }
+        Ok(names.iter().map(|name| self.known.get(*name).copied()).collect())
+    }
+
+    fn look_up(&mut self, names: &[&str]) -> Result<Vec<Option<(Pmid, Desc)>>, Refusal> {
+        let mut found = Vec::with_capacity(names.len());
+        for names in names.chunks(BATCH) {
+            let pmids = match self.context.lookup_names(names) {
+                Ok(pmids) => pmids,
+                Err(ClientError::Pcp(_)) => vec![None; names.len()],
+                Err(error) => return Err(refused(&error)),
+            };
+            let known: Vec<Pmid> = pmids.iter().copied().flatten().collect();
+            let mut descs = self.descs(&known)?.into_iter();
+            found.extend(pmids.into_iter().map(|pmid| {
+                let pmid = pmid?;
+                descs.next().and_then(Result::ok).map(|desc| (pmid, desc))
+            }));
+        }
+        Ok(found)
+    }
+
+    /// Descriptors, each or why there is none.
+    ///
+    /// # Errors
+    /// Those of the source as a whole.
+    pub(super) fn descs(&mut self, pmids: &[Pmid]) -> Result<Vec<Result<Desc, PmError>>, Refusal> {
+        if pmids.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.context.descs(pmids).map_err(|error| refused(&error))
+    }
+
+    /// Fetches into `fetched`.
+    ///
+    /// # Errors
+    /// Those of the source as a whole.
+    pub(super) fn fetch(&mut self, pmids: &[Pmid]) -> Result<(), ClientError> {
+        let changes = self.context.fetch(pmids, &mut self.fetched)?;
+        if changes != StateChange::default() {
+            self.forget();
+        }
+        Ok(())
+    }
+}
