@@ -117,9 +117,8 @@ impl Call {
                     one_of(&["value"])?;
                 }
             }
-            Command::Metrics => {
-                scrape::Filter::read(query)?;
-            }
+            // Its filter is told of with a context.
+            Command::Metrics => {}
         }
         Ok(())
     }
@@ -163,9 +162,9 @@ impl Call {
         self.query.get(name) == Some("true")
     }
 
-    /// A refusal of the context asked for: `/metrics` names it, as pmproxy does.
+    /// A refusal of the context asked for: all but `context` name it, as pmproxy does.
     pub(super) fn placed(&self, refusal: Refusal) -> Refusal {
-        let context = self.number.filter(|_| self.command == Command::Metrics);
+        let context = self.number.filter(|_| self.command != Command::Context);
         Refusal { context, ..refusal }
     }
 }

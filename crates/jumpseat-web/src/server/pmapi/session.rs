@@ -76,11 +76,7 @@ impl Session {
     fn look_up(&mut self, names: &[&str]) -> Result<Vec<Option<(Pmid, Desc)>>, Refusal> {
         let mut found = Vec::with_capacity(names.len());
         for names in names.chunks(BATCH) {
-            let pmids = match self.context.lookup_names(names) {
-                Ok(pmids) => pmids,
-                Err(ClientError::Pcp(_)) => vec![None; names.len()],
-                Err(error) => return Err(refused(&error)),
-            };
+            let pmids = self.pmids(names)?;
             let known: Vec<Pmid> = pmids.iter().copied().flatten().collect();
             let mut descs = self.descs(&known)?.into_iter();
             found.extend(pmids.into_iter().map(|pmid| {
@@ -89,6 +85,20 @@ impl Session {
             }));
         }
         Ok(found)
+    }
+
+    fn pmids(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>, Refusal> {
+        match self.context.lookup_names(names) {
+            Ok(pmids) => Ok(pmids),
+            Err(ClientError::Pcp(_)) => Ok(vec![None; names.len()]),
+            // Names that the protocol has no room for are none. The others may be.
+            Err(ClientError::Request(_)) if names.len() == 1 => Ok(vec![None]),
+            Err(ClientError::Request(_)) => {
+                let each = names.iter().map(|name| self.pmids(&[*name]));
+                each.map(|found| Ok(found?.into_iter().next().flatten())).collect()
+            }
+            Err(error) => Err(refused(&error)),
+        }
     }
 
     /// Descriptors, each or why there is none.
