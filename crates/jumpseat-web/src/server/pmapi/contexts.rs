@@ -324,7 +324,7 @@ fn poll_timeout(text: Option<&str>) -> Result<Duration, Refusal> {
             let seconds = parse_prefix(text.as_bytes())
                 .filter(|number| number.rest.is_empty())
                 .map(|number| number.value);
-            let patience = seconds.and_then(|seconds| {
+            let patience = seconds.filter(|seconds| !seconds.is_nan()).and_then(|seconds| {
                 Duration::try_from_secs_f64(seconds.min(MAX_POLL_TIMEOUT.as_secs_f64())).ok()
             });
             patience.ok_or_else(|| Refusal::bad("invalid timeout requested in polltime"))

@@ -1,8 +1,6 @@
 //! `/pmapi/derive`: derived metrics of a context.
 
-use pcp_client::ClientError;
-
-use super::call::{Call, Output, refused};
+use super::call::{Call, Output};
 use super::session::Session;
 use crate::server::answer::Refusal;
 
@@ -15,7 +13,7 @@ pub(super) fn derive(call: &Call, session: &mut Session, number: u32) -> Result<
         return Err(Refusal::bad("invalid derive parameters"));
     }
     match call.query.get("name") {
-        Some(name) => add(session, name, expr).map_err(Refusal::bad)?,
+        Some(name) => session.define(name, expr).map_err(Refusal::bad)?,
         None => group(session, expr)?,
     }
     Output::success(number)
@@ -38,7 +36,7 @@ fn group(session: &mut Session, text: &str) -> Result<(), Refusal> {
             )));
         }
         if !is_empty {
-            add(session, name, expr).map_err(|why| {
+            session.define(name, expr).map_err(|why| {
                 Refusal::bad(format!(
                     "failed to create derived metric \"{name}\" on line {number} from: {expr}\n{why}"
                 ))
@@ -48,14 +46,4 @@ fn group(session: &mut Session, text: &str) -> Result<(), Refusal> {
         rest = end.map_or("", |end| &rest[end + 1..]);
     }
     Ok(())
-}
-
-/// Adds one; the text of PCP's library for what is wrong.
-fn add(session: &mut Session, name: &str, expr: &str) -> Result<(), String> {
-    session.forget();
-    match session.context.add_derived(name, expr) {
-        Ok(_) => Ok(()),
-        Err(ClientError::Derived(error)) => Err(error.report(name, expr)),
-        Err(error) => Err(refused(&error).message),
-    }
 }

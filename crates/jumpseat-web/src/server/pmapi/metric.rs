@@ -81,7 +81,8 @@ pub(super) fn help_of(context: &mut Context, pmids: &[Pmid]) -> Result<Vec<Help>
         .map(|&pmid| match pmid.is_derived() {
             false => real.next().unwrap_or_default(),
             true => {
-                let mut text = |level| Some(context.text(TextTarget::Metric(pmid), level).unwrap_or_default());
+                let mut text =
+                    |level| Some(context.text(TextTarget::Metric(pmid), level).unwrap_or_default());
                 Help { one_line: text(TextLevel::OneLine), long: text(TextLevel::Help) }
             }
         })

@@ -11,6 +11,9 @@ use crate::server::answer::Refusal;
 /// Most metrics that are kept in mind.
 const MAX_KNOWN: usize = 16_384;
 
+/// Most bytes of the definitions of derived metrics of a context.
+const MAX_DEFINITIONS: usize = 1 << 18;
+
 /// A context of a client.
 pub(super) struct Session {
     pub context: Context,
@@ -18,6 +21,10 @@ pub(super) struct Session {
     known: HashMap<String, (Pmid, Desc)>,
     /// Memory of fetches.
     pub fetched: Fetched,
+    /// Names and expressions of derived metrics, as a new connection knows none of them.
+    definitions: Vec<(String, String)>,
+    /// They are not all defined, or not bound: an agent may not be there yet.
+    unbound: bool,
 }
 
 impl std::fmt::Debug for Session {
@@ -28,7 +35,13 @@ impl std::fmt::Debug for Session {
 
 impl Session {
     pub(super) fn new(context: Context) -> Session {
-        Session { context, known: HashMap::new(), fetched: Fetched::new() }
+        Session {
+            context,
+            known: HashMap::new(),
+            fetched: Fetched::new(),
+            definitions: Vec::new(),
+            unbound: false,
+        }
     }
 
     /// Connects again if the connection was lost.
@@ -36,12 +49,45 @@ impl Session {
     /// # Errors
     /// It cannot.
     pub(super) fn connected(&mut self) -> Result<(), Refusal> {
-        if self.context.is_connected() {
-            return Ok(());
+        if !self.context.is_connected() {
+            self.forget();
+            self.unbound = !self.definitions.is_empty();
+            let connected = self.context.reconnect();
+            connected.map_err(|error| Refusal::bad(format!("cannot reconnect context: {}", error.code())))?;
+        }
+        if self.unbound {
+            self.define_again();
+        }
+        Ok(())
+    }
+
+    fn define_again(&mut self) {
+        self.forget();
+        self.context.derived().reset();
+        let context = &mut self.context;
+        let defined = self.definitions.iter().map(|(name, expr)| context.add_derived(name, expr).is_ok());
+        // All of them, also behind one that fails.
+        self.unbound = defined.filter(|is_defined| !is_defined).count() > 0;
+    }
+
+    /// Defines a derived metric.
+    ///
+    /// # Errors
+    /// The text of PCP's library for what is wrong.
+    pub(super) fn define(&mut self, name: &str, expr: &str) -> Result<(), String> {
+        let held: usize = self.definitions.iter().map(|(name, expr)| name.len() + expr.len()).sum();
+        if held + name.len() + expr.len() > MAX_DEFINITIONS {
+            return Err(format!("the definitions of a context have at most {MAX_DEFINITIONS} bytes\n"));
         }
         self.forget();
-        let connected = self.context.reconnect();
-        connected.map_err(|error| Refusal::bad(format!("cannot reconnect context: {}", error.code())))
+        match self.context.add_derived(name, expr) {
+            Ok(_) => {
+                self.definitions.push((name.to_owned(), expr.to_owned()));
+                Ok(())
+            }
+            Err(ClientError::Derived(error)) => Err(error.report(name, expr)),
+            Err(error) => Err(refused(&error).message),
+        }
     }
 
     pub(super) fn is_archive(&self) -> bool {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, header};
 use pcp_client::{LabelTarget, ValuesRef};
-use pcp_model::{Desc, InDom, Inst, Label, Pmid, Timestamp};
+use pcp_model::{Desc, InDom, Inst, Label, LabelFlags, Pmid, Timestamp};
 
 use super::busy;
 use super::call::{BATCH, Call, MAX_ANSWER, Output, refused, too_long};
@@ -67,6 +67,8 @@ pub(super) struct Memory {
 pub(super) trait Page {
     /// Whether metrics of this descriptor are on it at all.
     fn takes(&self, name: &str, desc: &Desc) -> bool;
+    /// Whether it has labels that are not part of a metric's identity.
+    fn has_optional_labels(&self) -> bool;
     /// Metrics that have to be fetched in one go with what belongs to them; they are taken out of `names`.
     fn groups(&self, names: &mut Vec<String>) -> Vec<Vec<String>>;
     /// Adds a metric's values.
@@ -219,7 +221,7 @@ fn add(
     memory.look_up(session, &metrics)?;
     for (at, metric) in metrics.iter().enumerate() {
         let Some(Ok(values)) = session.fetched.set(at).map(|set| set.values) else { continue };
-        let values = memory.values(&metric.desc, values);
+        let values = memory.values(&metric.desc, values, page.has_optional_labels());
         if !values.is_empty() {
             page.add(metric, &values, session.fetched.timestamp);
         }
@@ -248,8 +250,8 @@ impl Memory {
     }
 
     /// The values of a metric with what they are of; without those whose instance has no name.
-    fn values<'a>(&'a self, desc: &Desc, values: ValuesRef<'a>) -> Vec<Value<'a>> {
-        let merged = self.labels.merged(&levels(desc), true);
+    fn values<'a>(&'a self, desc: &Desc, values: ValuesRef<'a>, optional: bool) -> Vec<Value<'a>> {
+        let merged = self.labels.merged(&levels(desc), optional);
         let common: BTreeMap<String, String> =
             merged.iter().map(|(name, value)| (text::label_name(name), text::label_value(value))).collect();
         if desc.indom == InDom::NULL {
@@ -266,7 +268,7 @@ impl Memory {
             let value = value.typed(desc.value_type).ok()?;
             let mut labels = common.clone();
             let own: &[Label] = own.get(&inst).copied().unwrap_or_default();
-            for label in own {
+            for label in own.iter().filter(|label| optional || label.flags.0 & LabelFlags::OPTIONAL == 0) {
                 labels.insert(text::label_name(&label.name), text::label_value(&label.value));
             }
             Some(Value { value, instance: Some((inst, name)), labels })

@@ -110,6 +110,8 @@ impl OpenMetrics {
             let TypedRef::Number(value) = value else { continue };
             let mut labels = labels.clone();
             let bound = labels.remove("le");
+            // It says what the instance domain is of, which sets counts and bounds apart.
+            labels.remove("indom_name");
             let histogram = self.histogram.entry(labels).or_default();
             histogram.time = time;
             match (metric.name, bound) {
@@ -180,6 +182,11 @@ impl OpenMetrics {
 impl Page for OpenMetrics {
     fn takes(&self, metric: &str, desc: &Desc) -> bool {
         desc.value_type.is_numeric() || exemplar_of(metric).is_some()
+    }
+
+    fn has_optional_labels(&self) -> bool {
+        // They are not part of what a metric is, so they are none of a series.
+        false
     }
 
     fn groups(&self, names: &mut Vec<String>) -> Vec<Vec<String>> {

@@ -37,6 +37,10 @@ impl Page for Plain {
         desc.value_type.is_numeric()
     }
 
+    fn has_optional_labels(&self) -> bool {
+        true
+    }
+
     fn groups(&self, _: &mut Vec<String>) -> Vec<Vec<String>> {
         Vec::new()
     }
