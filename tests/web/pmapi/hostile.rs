@@ -6,9 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
-use support::eventually;
+use support::{eventually, temp_dir};
 
 use super::Sample;
+use crate::replay::ARCHIVES;
 use crate::web_support::{Answer, Web};
 
 fn expect_refusal(answer: &Answer, statuses: &[u16], what: &str) {
@@ -194,4 +195,35 @@ fn contexts_are_bounded_and_come_back() {
 /// How many clients the collector has.
 fn clients(sample: &Sample) -> usize {
     sample.pmcd.run("pminfo", ["-f", "pmcd.client.start_date"]).ok().matches("inst [").count()
+}
+
+#[test]
+fn an_address_has_so_many_contexts_and_no_more() {
+    // On an archive, so that each costs little.
+    let dir = temp_dir();
+    let archive = format!("{ARCHIVES}/eventrec");
+    let web = Web::start(dir.path(), &["-a", &archive]);
+    let path = format!("/pmapi/_context?archivefile={archive}&polltimeout=600");
+    let mut stream = TcpStream::connect(("127.0.0.1", web.port)).expect("it listens");
+    let mut made = 0;
+    // On one connection, as clients do it.
+    loop {
+        stream
+            .write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())
+            .expect("it reads");
+        let mut part = [0; 2048];
+        let len = stream.read(&mut part).expect("it answers");
+        let text = String::from_utf8_lossy(&part[..len]).into_owned();
+        if !text.starts_with("HTTP/1.1 200") {
+            assert!(
+                text.starts_with("HTTP/1.1 429") && text.contains("contexts are in use from this address"),
+                "{text}"
+            );
+            assert!(text.contains("\"success\":false"), "{text}");
+            break;
+        }
+        made += 1;
+        assert!(made <= 2048, "{made}");
+    }
+    assert_eq!(made, 2048);
 }

@@ -219,8 +219,9 @@ mod tests {
 
     #[test]
     fn a_bad_choice_is_refused() {
-        let read =
-            |text| Choice::read(&Query::parse(text).expect("good")).map(|_| ()).map_err(|bad| bad.message);
+        let read = |text: &str| {
+            Choice::read(&Query::parse(text).expect("good")).map(|_| ()).map_err(|bad| bad.message)
+        };
         assert_eq!(read("match=foo"), Err("foo - invalid 'match' parameter value".to_owned()));
         assert_eq!(read("instance=abc"), Err("abc - invalid 'instance' parameter value".to_owned()));
         assert!(read("iname=(&match=regex").is_err());

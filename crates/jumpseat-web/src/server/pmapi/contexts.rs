@@ -81,7 +81,7 @@ pub(super) struct Lease {
 
 /// Where a context's metrics are from.
 enum Origin {
-    Host(HostSpec),
+    Host(Box<HostSpec>),
     Archive(Box<Glance>, moment::Place),
 }
 
@@ -269,7 +269,11 @@ impl Origin {
     fn of(web: &Shared, query: &Query) -> Result<Origin, Refusal> {
         let Some(name) = query.get("archivefile") else {
             let text = query.first(&["hostspec", "hostname"]);
-            return web.sources.allowed(text).map(Origin::Host).map_err(|error| no_source(&error));
+            return web
+                .sources
+                .allowed(text)
+                .map(|spec| Origin::Host(Box::new(spec)))
+                .map_err(|error| no_source(&error));
         };
         let glance = web.library.find(name).ok_or_else(|| {
             Refusal::bad(format!(

@@ -31,3 +31,32 @@ pub fn web_query(path: &str, parameters: &str, body: &str, accept: &str) -> bool
     let call = Call::new(target, query, posted, &headers, None, None);
     has_place && has_time && call.is_ok_and(|call| call.check().is_ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn good_requests_are_good() {
+        assert!(web_query("/pmapi/fetch", "names=a.b,c&events=true", "", "*/*"));
+        assert!(web_query("/metrics", "filter=*x&time=10min", "", "application/openmetrics-text"));
+        assert!(!web_query("/pmapi/fetch", "name%zz", "", ""));
+        assert!(!web_query("/pmapi/indom", "name=a&iname=(&match=regex", "", ""));
+    }
+
+    proptest! {
+        #[test]
+        fn any_request_is_good_or_refused(
+            command in "(context|fetch|indom|profile|derive|store|metrics|children)",
+            parameters in "((names?|iname|match|instance|filter|time|start|mode|interval|expr|polltimeout|context)=\\PC{0,40}&){0,4}",
+            body in "\\PC{0,20}",
+            accept in "\\PC{0,40}",
+        ) {
+            web_query(&format!("/pmapi/{command}"), &parameters, &body, &accept);
+            let escaped: String = parameters.bytes().map(|byte| if byte.is_ascii() { char::from(byte).to_string() } else { format!("%{byte:02x}") }).collect();
+            web_query(&format!("/pmapi/7/_{command}"), &escaped, &body, &accept);
+        }
+    }
+}

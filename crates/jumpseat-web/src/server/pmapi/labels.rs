@@ -1,5 +1,6 @@
 //! Labels of metrics, domains and instances, merged; and the identifiers that are made of them (spec `webapi.md` 5 and 9).
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use pcp_client::{Context, Found, LabelTarget, Lookup};
@@ -35,7 +36,7 @@ impl Labels {
         let mut new: Vec<LabelTarget> = Vec::new();
         for target in targets {
             // Once each, also if it comes twice.
-            if let std::collections::hash_map::Entry::Vacant(vacant) = self.levels.entry(target) {
+            if let Entry::Vacant(vacant) = self.levels.entry(target) {
                 vacant.insert(Vec::new());
                 new.push(target);
             }

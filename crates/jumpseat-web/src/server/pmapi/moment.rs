@@ -95,8 +95,10 @@ pub(super) fn is_time(text: &str) -> bool {
 }
 
 fn time(text: &str, last: Timestamp, what: &str) -> Result<Timestamp, Refusal> {
-    if let Some(time) = seconds(text) {
-        return Ok(time);
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        let bad =
+            || Refusal::bad(format!("{what}: {text} - seconds have at most nine digits behind the point"));
+        return seconds(text).ok_or_else(bad);
     }
     let time = parse_moment(text, last, &Zone::utc());
     time.map_err(|error| Refusal::bad(format!("{what}: {error}")))

@@ -81,7 +81,8 @@ mod tests {
         check(Number::I64(-7), true, "\"-7\"");
         check(Number::U32(7), true, "7");
         check(Number::Float(0.1), false, "0.1");
-        check(Number::Double(686_246.824), false, "686246.8239999999");
+        check(Number::Double(0.1 + 0.2), false, "0.3");
+        check(Number::Double(686_246.823_999_999_9), false, "686246.8239999999");
         check(Number::Double(1e300), false, "1e+300");
         check(Number::Double(f64::NAN), false, "null");
         check(Number::Float(f32::INFINITY), false, "null");

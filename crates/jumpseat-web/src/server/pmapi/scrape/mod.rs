@@ -12,6 +12,7 @@ mod openmetrics;
 mod plain;
 mod text;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -240,10 +241,9 @@ impl Memory {
         });
         self.labels.look_up(&mut session.context, targets)?;
         for metric in metrics.iter().filter(|metric| metric.desc.indom != InDom::NULL) {
-            if !self.names.contains_key(&metric.desc.indom) {
+            if let Entry::Vacant(vacant) = self.names.entry(metric.desc.indom) {
                 let all = instances(session, metric.desc.indom)?;
-                let names = all.into_iter().map(|instance| (instance.id, instance.name)).collect();
-                self.names.insert(metric.desc.indom, names);
+                vacant.insert(all.into_iter().map(|instance| (instance.id, instance.name)).collect());
             }
         }
         Ok(())
