@@ -60,7 +60,7 @@ fn bad_requests_are_refused_in_the_form_of_the_protocol() {
         "/pmapi/context?polltimeout=nan".to_owned(),
         "/pmapi/context?polltimeout=-1".to_owned(),
         "/metrics?names=none".to_owned(),
-        format!("/metrics?filter=(&match=regex&names=sample.long.one"),
+        "/metrics?filter=(&match=regex&names=sample.long.one".to_owned(),
         format!("/pmapi/context?{}", "a&".repeat(3000)).replace("a&", "a1&"),
     ] {
         let answer = web.get(&path);

@@ -1,6 +1,7 @@
 //! A request as commands take it, what they answer, and how they refuse.
 
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -12,6 +13,7 @@ use pcp_client::{ClientError, HostSpec};
 use pcp_model::PmError;
 use serde::Serialize;
 
+use super::busy;
 use super::choice::Choice;
 use super::session::Session;
 use super::target::{Command, Target};
@@ -26,6 +28,13 @@ pub(super) const MAX_ANSWER: usize = 64 << 20;
 pub(super) const MAX_METRICS: usize = 65_536;
 /// How many metrics are asked about, or fetched, at a time.
 pub(super) const BATCH: usize = 256;
+
+/// How long a request may ask its source for one thing after the other. Whoever wants the answer has given up then.
+const MAX_TIME: Duration = Duration::from_secs(60);
+
+/// When a request has to be done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline(Instant);
 
 /// A user and a password for the collector.
 #[derive(Clone, PartialEq, Eq)]
@@ -58,6 +67,22 @@ pub(super) struct Call {
 pub(super) struct Output {
     content: &'static str,
     body: Vec<u8>,
+}
+
+impl Deadline {
+    /// From now on.
+    pub(super) fn new() -> Deadline {
+        Deadline(Instant::now())
+    }
+
+    /// # Errors
+    /// It is past.
+    pub(super) fn check(self) -> Result<(), Refusal> {
+        match self.0.elapsed() > MAX_TIME {
+            true => Err(busy(format!("it takes more than {} s: ask for less", MAX_TIME.as_secs()))),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Call {
@@ -268,7 +293,7 @@ pub(super) fn credentials(web: &Shared, headers: &HeaderMap) -> Result<Option<Cr
     let Some(text) = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()) else {
         return Ok(None);
     };
-    let Some((scheme, encoded)) = text.split_once(' ') else { return Ok(None) };
+    let (scheme, encoded) = text.split_once(' ').unwrap_or((text, ""));
     if !scheme.eq_ignore_ascii_case("basic") {
         return Ok(None);
     }

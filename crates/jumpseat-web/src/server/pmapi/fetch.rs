@@ -9,7 +9,7 @@ use pcp_model::{Desc, InDom, Inst, PmError, Pmid, Timestamp, ValueType};
 use pcp_pdu::TypedRef;
 use serde::ser::{Serialize, SerializeSeq as _, Serializer};
 
-use super::call::{Call, MAX_METRICS, Output, items, refused};
+use super::call::{Call, Deadline, MAX_METRICS, Output, items, refused};
 use super::events::{JsonRecords, ParameterNames, array};
 use super::indom::identifier;
 use super::metric::Identifier;
@@ -114,7 +114,9 @@ fn by_pmid(session: &mut Session, texts: &[&str]) -> Result<Vec<Wanted>, Refusal
         .collect();
     let descs = session.descs(&pmids)?;
     let mut wanted = Vec::new();
+    let deadline = Deadline::new();
     for (pmid, desc) in pmids.into_iter().zip(descs) {
+        deadline.check()?;
         let Ok(desc) = desc else { continue };
         let name = match session.context.names_of(pmid) {
             Ok(names) => names.into_iter().next(),

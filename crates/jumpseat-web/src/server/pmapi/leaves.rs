@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use pcp_client::ClientError;
 
-use super::call::{MAX_METRICS, items, refused};
+use super::call::{Deadline, MAX_METRICS, items, refused};
 use super::session::Session;
 use crate::server::answer::Refusal;
 
@@ -20,8 +20,12 @@ pub(super) enum Found {
 /// The metrics of a list of names, each once; all for none, or an empty item, as it is in pmproxy.
 ///
 /// # Errors
-/// Those of the source as a whole; too many.
-pub(super) fn of(session: &mut Session, list: Option<&str>) -> Result<Vec<Found>, Refusal> {
+/// Those of the source as a whole; too many; the time is over.
+pub(super) fn of(
+    session: &mut Session,
+    deadline: Deadline,
+    list: Option<&str>,
+) -> Result<Vec<Found>, Refusal> {
     let list = list.unwrap_or_default();
     let names: Vec<&str> = match items(list).next() {
         None => vec![""],
@@ -33,6 +37,7 @@ pub(super) fn of(session: &mut Session, list: Option<&str>) -> Result<Vec<Found>
     let mut room = MAX_METRICS;
     let mut found = Vec::with_capacity(names.len());
     for name in names {
+        deadline.check()?;
         found.push(match session.context.traverse(name) {
             Ok(mut leaves) => {
                 // In a name space that is none, a node may be below itself.

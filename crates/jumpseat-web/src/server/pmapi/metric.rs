@@ -6,7 +6,7 @@ use pcp_client::{Context, Lookup, TextLevel, TextTarget};
 use pcp_model::{Desc, InDom, Pmid};
 use serde::ser::{Serialize, SerializeSeq as _, Serializer};
 
-use super::call::{BATCH, Call, Output, refused};
+use super::call::{BATCH, Call, Deadline, Output, refused};
 use super::labels::{Labels, levels, semantics, series_id, type_word, units};
 use super::leaves::{self, Found};
 use super::session::Session;
@@ -33,7 +33,8 @@ pub(super) fn metric(call: &Call, session: &mut Session, number: u32) -> Result<
         client: Option<&'a str>,
         metrics: Metrics<'a>,
     }
-    let found = leaves::of(session, call.query.first(&["prefix", "names", "name"]))?;
+    let deadline = Deadline::new();
+    let found = leaves::of(session, deadline, call.query.first(&["prefix", "names", "name"]))?;
     if let [Found::Nothing { name, why }] = found.as_slice() {
         return Err(Refusal::bad(format!("{name} traversal failed - {why}")));
     }
@@ -41,7 +42,7 @@ pub(super) fn metric(call: &Call, session: &mut Session, number: u32) -> Result<
     for found in found {
         match found {
             Found::Nothing { name, why } => named.push(Named::Nothing { name, message: why }),
-            Found::Leaves(names) => names_of(session, names, &mut named)?,
+            Found::Leaves(names) => names_of(session, deadline, names, &mut named)?,
         }
     }
     let mut labels = Labels::default();
@@ -55,8 +56,14 @@ pub(super) fn metric(call: &Call, session: &mut Session, number: u32) -> Result<
 }
 
 /// Looks metrics up by their names.
-fn names_of(session: &mut Session, names: Vec<String>, named: &mut Vec<Named>) -> Result<(), Refusal> {
+fn names_of(
+    session: &mut Session,
+    deadline: Deadline,
+    names: Vec<String>,
+    named: &mut Vec<Named>,
+) -> Result<(), Refusal> {
     for batch in names.chunks(BATCH) {
+        deadline.check()?;
         let texts: Vec<&str> = batch.iter().map(String::as_str).collect();
         let metrics = session.metrics(&texts)?;
         let pmids: Vec<Pmid> = metrics.iter().flatten().map(|(pmid, _)| *pmid).collect();

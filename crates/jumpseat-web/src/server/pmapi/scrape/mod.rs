@@ -6,7 +6,7 @@
 //!
 //! Which page it is, `format` says (`text` or `openmetrics`), or what the client accepts.
 //!
-//! **Bounds:** [`super::call::MAX_METRICS`], [`super::call::MAX_ANSWER`], [`MAX_TIME`].
+//! **Bounds:** [`super::call::MAX_METRICS`], [`super::call::MAX_ANSWER`], a [`Deadline`].
 
 mod openmetrics;
 mod plain;
@@ -14,14 +14,12 @@ mod text;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::time::{Duration, Instant};
 
 use http::{HeaderMap, header};
 use pcp_client::{LabelTarget, ValuesRef};
 use pcp_model::{Desc, InDom, Inst, Label, LabelFlags, Pmid, Timestamp};
 
-use super::busy;
-use super::call::{BATCH, Call, MAX_ANSWER, Output, refused, too_long};
+use super::call::{BATCH, Call, Deadline, MAX_ANSWER, Output, refused, too_long};
 use super::choice::Names;
 use super::indom::instances;
 use super::labels::{Labels, levels};
@@ -33,9 +31,6 @@ use crate::server::answer::Refusal;
 use crate::server::query::Query;
 use openmetrics::OpenMetrics;
 use plain::Plain;
-
-/// How long putting a page together may take. Who scrapes has given up then.
-const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// The form of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,8 +137,9 @@ impl Filter {
 }
 
 pub(super) fn scrape(call: &Call, session: &mut Session) -> Result<Output, Refusal> {
+    let deadline = Deadline::new();
     let filter = Filter::read(&call.query)?;
-    let mut names = names(session, call.query.first(&["names", "name", "prefix", "target"]))?;
+    let mut names = names(session, deadline, call.query.first(&["names", "name", "prefix", "target"]))?;
     names.retain(|name| !filter.leaves_out(name));
     moment::go(session, &call.query)?;
     let times = call.wants("times");
@@ -154,13 +150,10 @@ pub(super) fn scrape(call: &Call, session: &mut Session) -> Result<Output, Refus
     };
     let mut groups = page.groups(&mut names);
     groups.extend(names.chunks(BATCH).map(<[String]>::to_vec));
-    let begin = Instant::now();
     let (mode, origin) = session.context.mode();
     let mut memory = Memory::default();
     for (at, group) in groups.iter().enumerate() {
-        if begin.elapsed() > MAX_TIME {
-            return Err(busy(format!("the metrics take more than {} s: ask for less", MAX_TIME.as_secs())));
-        }
+        deadline.check()?;
         if at > 0 && session.is_archive() {
             // The whole page is of one time.
             session.context.set_mode(mode, Some(origin)).map_err(|error| refused(&error))?;
@@ -174,11 +167,11 @@ pub(super) fn scrape(call: &Call, session: &mut Session) -> Result<Output, Refus
 }
 
 /// The metrics that are asked for, each once. Unknown names are left out, unless there are no others.
-fn names(session: &mut Session, list: Option<&str>) -> Result<Vec<String>, Refusal> {
+fn names(session: &mut Session, deadline: Deadline, list: Option<&str>) -> Result<Vec<String>, Refusal> {
     let mut unknown = None;
     let mut known = HashSet::new();
     let mut names = Vec::new();
-    for found in leaves::of(session, list)? {
+    for found in leaves::of(session, deadline, list)? {
         match found {
             Found::Leaves(leaves) => {
                 names.extend(leaves.into_iter().filter(|leaf| known.insert(leaf.clone())))
