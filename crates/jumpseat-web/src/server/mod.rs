@@ -27,7 +27,6 @@ mod sources;
 mod traces;
 mod web;
 
-#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use pmapi::fuzzing;
 

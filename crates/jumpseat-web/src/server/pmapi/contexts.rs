@@ -4,7 +4,7 @@
 //! away, after which its number is unknown. So it is in real servers, and what grafana takes for the sign to begin anew.
 //!
 //! **Bounds:** [`MAX_CONTEXTS`] in all and [`MAX_OF_CLIENT`] for an address; [`AT_ONCE`] requests of one host or archive use the pool at a
-//! time, so that one that hangs leaves places for others. A context is used by one request at a time.
+//! time, and contexts are made [`CONNECTING`] at a time, so that what hangs leaves places for others. A context is used by one request at a time.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -37,6 +37,8 @@ const MAX_CONTEXTS: usize = 4096;
 const MAX_OF_CLIENT: usize = 2048;
 /// How many requests about one host or archive are done at a time.
 const AT_ONCE: usize = 8;
+/// How many contexts are made at a time: half of the pool, whatever hosts clients may name.
+const CONNECTING: usize = 32;
 /// How long a request waits for those of the same context, or of the same host.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often contexts that have expired are put away.
@@ -46,10 +48,11 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_POLL_TIMEOUT: Duration = Duration::from_secs(2 * 86_400);
 
 /// The contexts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::server) struct Contexts {
     table: Arc<Mutex<Table>>,
     sweeping: Arc<AtomicBool>,
+    connecting: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +90,11 @@ enum Origin {
 
 impl Contexts {
     pub(in crate::server) fn new() -> Contexts {
-        Contexts::default()
+        Contexts {
+            table: Arc::default(),
+            sweeping: Arc::default(),
+            connecting: Arc::new(Semaphore::new(CONNECTING)),
+        }
     }
 
     /// The context of a number.
@@ -122,9 +129,10 @@ impl Contexts {
             table.places_of(origin.key())
         };
         let place = permit(&places, "others are waiting for the same host").await?;
+        let turn = permit(&self.connecting, "others are connecting").await?;
         let sources = Arc::clone(&web.sources);
         let session = web.pool.run(move || {
-            let _place = place;
+            let _places = (place, turn);
             origin.open(&sources)
         });
         let session = session.await??;

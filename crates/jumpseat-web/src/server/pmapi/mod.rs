@@ -21,6 +21,8 @@ mod describe;
 mod events;
 mod fetch;
 pub(super) mod forms;
+#[doc(hidden)]
+pub mod fuzzing;
 mod indom;
 mod labels;
 mod leaves;
@@ -32,10 +34,6 @@ mod session;
 mod store;
 mod target;
 mod values;
-
-#[cfg(any(test, feature = "fuzzing"))]
-#[doc(hidden)]
-pub mod fuzzing;
 
 use std::net::SocketAddr;
 

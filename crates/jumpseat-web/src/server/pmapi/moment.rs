@@ -89,7 +89,6 @@ pub(super) fn go(session: &mut Session, query: &Query) -> Result<(), Refusal> {
 }
 
 /// Whether a text stands for a time.
-#[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn is_time(text: &str) -> bool {
     time(text, Timestamp::new(1_000_000_000, 0), "time").is_ok()
 }
