@@ -193,21 +193,16 @@ impl Page for OpenMetrics {
         // They are with the counters that they are of.
         names.retain(|name| exemplar_of(name).is_none());
         let mut groups = Vec::new();
-        let mut take = |whole: &[&str], names: &mut Vec<String>, others: Vec<String>| {
-            let is = |name: &String| whole.contains(&name.as_str());
-            if names.iter().any(is) {
-                let asked: Vec<String> = match others.is_empty() {
-                    true => whole.iter().map(|&name| name.to_owned()).collect(),
-                    false => names.iter().filter(|name| is(name)).cloned().collect(),
-                };
-                names.retain(|name| !is(name));
-                // Exemplars first, so that they are known when their counters come.
-                groups.push(others.into_iter().chain(asked).collect());
-            }
-        };
-        take(&HISTOGRAM, names, Vec::new());
+        // The histogram is whole or not there.
+        if take(names, &HISTOGRAM) {
+            groups.push(HISTOGRAM.map(str::to_owned).to_vec());
+        }
         for (counter, node) in COUNTERS {
-            take(&[counter], names, PARTS.iter().map(|part| format!("{node}{part}")).collect());
+            if take(names, &[counter]) {
+                // Exemplars first, so that they are known when their counter comes.
+                let parts = PARTS.iter().map(|part| format!("{node}{part}"));
+                groups.push(parts.chain([counter.to_owned()]).collect());
+            }
         }
         groups
     }
@@ -302,6 +297,13 @@ impl Exemplar {
         }
         Some(text)
     }
+}
+
+/// Takes names out. Whether any of them was there.
+fn take(names: &mut Vec<String>, which: &[&str]) -> bool {
+    let before = names.len();
+    names.retain(|name| !which.contains(&name.as_str()));
+    names.len() < before
 }
 
 /// The node and the part of an exemplar that a metric is.
