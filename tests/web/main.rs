@@ -4,6 +4,7 @@ mod gate;
 mod logs;
 mod page;
 mod pmapi;
+mod replay;
 #[allow(dead_code, reason = "each area uses a part of it")]
 #[path = "../seat/mod.rs"]
 mod seat;

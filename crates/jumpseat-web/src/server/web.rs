@@ -45,9 +45,11 @@ pub(super) type Shared = Arc<Web>;
 
 /// All routes, and what is around them: who may look, then how much a request may have, then compression.
 pub(super) fn router(web: &Shared, gate: &Arc<Gate>) -> Router {
+    // Those that answer as pmproxy does.
+    let pcp = Router::new().merge(pmapi::routes()).merge(series::routes());
+    let pcp = pcp.layer(from_fn_with_state(Arc::clone(web), pmapi::forms::forms));
     Router::new()
-        .merge(pmapi::routes())
-        .merge(series::routes())
+        .merge(pcp)
         .merge(traces::routes())
         .merge(logs::routes())
         .merge(page::routes())

@@ -1,0 +1,239 @@
+//! `/pmapi/fetch`: values of metrics.
+//!
+//! **Cost:** one fetch; names that a context has fetched before are not looked up again. Values are written from the bytes they came in.
+
+use std::collections::HashSet;
+
+use pcp_client::{ClientError, ValueRef};
+use pcp_model::{Desc, InDom, Inst, PmError, Pmid, Timestamp, ValueType};
+use pcp_pdu::TypedRef;
+use serde::ser::{Serialize, SerializeSeq as _, Serializer};
+
+use super::call::{Call, Deadline, MAX_METRICS, Output, items, refused};
+use super::events::{JsonRecords, ParameterNames, array};
+use super::indom::identifier;
+use super::metric::Identifier;
+use super::moment;
+use super::session::Session;
+use super::values::{Exact, JsonNumber, JsonText, JsonTime};
+use crate::server::answer::Refusal;
+
+/// The parameters that say what to fetch; the first that is there counts.
+pub(super) const WHAT: [&str; 4] = ["names", "name", "pmids", "pmid"];
+
+/// A metric of the answer.
+struct Wanted {
+    name: String,
+    pmid: Pmid,
+    desc: Desc,
+}
+
+pub(super) fn fetch(call: &Call, session: &mut Session, number: u32) -> Result<Output, Refusal> {
+    #[derive(serde::Serialize)]
+    struct Form<'a> {
+        context: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        client: Option<&'a str>,
+        timestamp: JsonTime,
+        values: Values<'a>,
+    }
+    #[derive(serde::Serialize)]
+    struct Micros {
+        s: i64,
+        us: u32,
+    }
+    #[derive(serde::Serialize)]
+    struct RawForm<'a> {
+        timestamp: Micros,
+        values: Values<'a>,
+    }
+    let wanted = wanted(call, session)?;
+    moment::go(session, &call.query)?;
+    let pmids: Vec<Pmid> = wanted.iter().map(|wanted| wanted.pmid).collect();
+    let time = match pmids.is_empty() {
+        true => now(session),
+        false => {
+            session.fetch(&pmids).map_err(|error| refused(&error))?;
+            session.fetched.timestamp
+        }
+    };
+    let names = match call.wants("events") {
+        true => Some(names(session, &wanted)?),
+        false => None,
+    };
+    let exact = Exact(call.wants("exact"));
+    let values = Values { wanted: &wanted, session, names: names.as_ref(), exact, raw: call.raw };
+    match call.raw {
+        true => Output::json(&RawForm { timestamp: Micros { s: time.sec, us: time.usec() }, values }),
+        false => {
+            Output::json(&Form { context: number, client: call.client(), timestamp: JsonTime(time), values })
+        }
+    }
+}
+
+/// The metrics that are asked for, each once. Unknown ones are left out of a list.
+fn wanted(call: &Call, session: &mut Session) -> Result<Vec<Wanted>, Refusal> {
+    let found = WHAT.iter().find_map(|&what| Some((what, call.query.get(what)?)));
+    let Some((what, text)) = found else { return Ok(Vec::new()) };
+    if text.is_empty() {
+        return Err(Refusal::bad(PmError::TOOSMALL.to_string()));
+    }
+    if items(text).count() > MAX_METRICS {
+        return Err(Refusal::bad(format!("more than {MAX_METRICS} metrics: ask for less")));
+    }
+    let mut known = HashSet::new();
+    let texts: Vec<&str> = match what {
+        "name" | "pmid" => vec![text],
+        _ => items(text).filter(|item| known.insert(*item)).collect(),
+    };
+    let wanted = match what {
+        "name" | "names" => by_name(session, &texts)?,
+        _ => by_pmid(session, &texts)?,
+    };
+    match what {
+        "name" | "pmid" if wanted.is_empty() => Err(Refusal::bad("bad parameters passed")),
+        _ => Ok(wanted),
+    }
+}
+
+fn by_name(session: &mut Session, names: &[&str]) -> Result<Vec<Wanted>, Refusal> {
+    let found = session.metrics(names)?;
+    let wanted = names.iter().zip(found).filter_map(|(name, found)| {
+        let (pmid, desc) = found?;
+        Some(Wanted { name: (*name).to_owned(), pmid, desc })
+    });
+    Ok(wanted.collect())
+}
+
+fn by_pmid(session: &mut Session, texts: &[&str]) -> Result<Vec<Wanted>, Refusal> {
+    let mut known = HashSet::new();
+    let pmids: Vec<Pmid> = texts
+        .iter()
+        .filter_map(|text| text.parse().ok().or_else(|| identifier(text).map(Pmid)))
+        .filter(|pmid| known.insert(*pmid))
+        .collect();
+    let descs = session.descs(&pmids)?;
+    let mut wanted = Vec::new();
+    let deadline = Deadline::new();
+    for (pmid, desc) in pmids.into_iter().zip(descs) {
+        deadline.check()?;
+        let Ok(desc) = desc else { continue };
+        let name = match session.context.names_of(pmid) {
+            Ok(names) => names.into_iter().next(),
+            Err(ClientError::Pcp(_)) => None,
+            Err(error) => return Err(refused(&error)),
+        };
+        if let Some(name) = name {
+            wanted.push(Wanted { name, pmid, desc });
+        }
+    }
+    Ok(wanted)
+}
+
+/// The time of a fetch of nothing.
+fn now(session: &Session) -> Timestamp {
+    if session.is_archive() {
+        return session.context.mode().1;
+    }
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::new(i64::try_from(now.as_secs()).unwrap_or(i64::MAX), now.subsec_nanos())
+}
+
+/// Names of the parameters of all event records that were fetched.
+fn names(session: &mut Session, wanted: &[Wanted]) -> Result<ParameterNames, Refusal> {
+    let mut names = ParameterNames::default();
+    for (at, wanted) in wanted.iter().enumerate().filter(|(_, wanted)| is_event(wanted.desc.value_type)) {
+        let Some(Ok(values)) = session.fetched.set(at).map(|set| set.values) else { continue };
+        for (_, value) in values.iter() {
+            if let ValueRef::Block(block) = value
+                && let Ok(array) = array(wanted.desc.value_type, block)
+            {
+                names.note(&array);
+            }
+        }
+    }
+    names.look_up(&mut session.context)?;
+    Ok(names)
+}
+
+fn is_event(value_type: ValueType) -> bool {
+    matches!(value_type, ValueType::Event | ValueType::HighResEvent)
+}
+
+struct Values<'a> {
+    wanted: &'a [Wanted],
+    session: &'a Session,
+    /// Of event records, if they are wanted.
+    names: Option<&'a ParameterNames>,
+    exact: Exact,
+    raw: bool,
+}
+
+struct Instances<'a> {
+    values: &'a Values<'a>,
+    at: usize,
+    desc: &'a Desc,
+}
+
+struct JsonValue<'a> {
+    value: ValueRef<'a>,
+    value_type: ValueType,
+    names: Option<&'a ParameterNames>,
+    exact: Exact,
+}
+
+impl Serialize for Values<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Form<'a> {
+            pmid: Identifier,
+            name: &'a str,
+            instances: Instances<'a>,
+        }
+        let mut seq = serializer.serialize_seq(Some(self.wanted.len()))?;
+        for (at, Wanted { name, pmid, desc }) in self.wanted.iter().enumerate() {
+            let instances = Instances { values: self, at, desc };
+            seq.serialize_element(&Form { pmid: Identifier::pmid(*pmid, self.raw), name, instances })?;
+        }
+        seq.end()
+    }
+}
+
+impl Serialize for Instances<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Form<'a> {
+            instance: Option<i64>,
+            value: JsonValue<'a>,
+        }
+        let Values { session, names, exact, raw, .. } = *self.values;
+        let is_singular = self.desc.indom == InDom::NULL;
+        let number = |inst: Inst| match is_singular {
+            true => raw.then_some(-1),
+            false => Some(i64::from(inst.cast_unsigned())),
+        };
+        let mut seq = serializer.serialize_seq(None)?;
+        if let Some(Ok(values)) = session.fetched.set(self.at).map(|set| set.values) {
+            for (inst, value) in values.iter() {
+                let value = JsonValue { value, value_type: self.desc.value_type, names, exact };
+                seq.serialize_element(&Form { instance: number(inst), value })?;
+            }
+        }
+        seq.end()
+    }
+}
+
+impl Serialize for JsonValue<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.value.typed(self.value_type) {
+            Ok(TypedRef::Number(number)) => JsonNumber(number, self.exact).serialize(serializer),
+            Ok(TypedRef::Text(text)) => JsonText(text).serialize(serializer),
+            Ok(TypedRef::Aggregate(bytes)) => JsonText(bytes).serialize(serializer),
+            Ok(TypedRef::Events(value_type, block)) => match (self.names, array(value_type, block)) {
+                (Some(names), Ok(array)) => JsonRecords::new(array, names, self.exact).serialize(serializer),
+                _ => serializer.serialize_none(),
+            },
+            _ => serializer.serialize_none(),
+        }
+    }
+}
