@@ -228,6 +228,7 @@ mod tests {
         };
         Facts {
             labels: vec![("hostname".to_owned(), "\"h\"".to_owned())],
+            later: vec![("machineid".to_owned(), "\"m\"".to_owned())],
             metrics: vec![metric("a.b"), metric("a.c")],
             indoms: vec![Domain {
                 indom: 2,

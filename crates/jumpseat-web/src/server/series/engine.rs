@@ -152,9 +152,8 @@ impl Engine {
             };
             return if ids.len() > MAX_IDS { Err(Refused::Ids) } else { Ok(ids) };
         }
-        let (values, canonical) = self.computed(expr, &mut |plans| {
-            Ok(plans.iter().map(Plan::without_values).collect())
-        })?;
+        let (values, canonical) =
+            self.computed(expr, &mut |plans| Ok(plans.iter().map(Plan::without_values).collect()))?;
         let Some(first) = values.first() else { return Ok(Vec::new()) };
         let id = Id::expression(&canonical);
         let desc = Desc { indom: functions::indom_of(&values), ..first.desc };
@@ -168,7 +167,8 @@ impl Engine {
             self.computed(expr, &mut |plans| Ok(read::read(plans, window, &mut spent)?))?;
         let is_plain = matches!(expr, Expr::Select(_));
         if !is_plain && let Some(first) = values.first() {
-            let known = Known::Expression { canonical: canonical.clone(), expr: expr.clone(), desc: first.desc };
+            let known =
+                Known::Expression { canonical: canonical.clone(), expr: expr.clone(), desc: first.desc };
             self.remembered.insert(Id::expression(&canonical), known);
         }
         let shown = |values: Values| match is_plain {
@@ -178,12 +178,7 @@ impl Engine {
         Ok(values.into_iter().map(shown).collect())
     }
 
-    fn evaluated(
-        &self,
-        expr: &Expr,
-        window: &Window,
-        spent: &mut Spent<'_>,
-    ) -> Result<Vec<Values>, Refused> {
+    fn evaluated(&self, expr: &Expr, window: &Window, spent: &mut Spent<'_>) -> Result<Vec<Values>, Refused> {
         Ok(self.computed(expr, &mut |plans| Ok(read::read(plans, window, spent)?))?.0)
     }
 
@@ -277,11 +272,10 @@ impl Engine {
         }
         let (mut found, mut failed) = (Vec::new(), None);
         for (source, labels, archive) in sources {
-            let bound = Context::archive(&archive.to_string_lossy())
-                .and_then(|mut context| {
-                    let pmid = context.add_derived(DERIVED, expression)?;
-                    context.desc(pmid)
-                });
+            let bound = Context::archive(&archive.to_string_lossy()).and_then(|mut context| {
+                let pmid = context.add_derived(DERIVED, expression)?;
+                context.desc(pmid)
+            });
             match bound {
                 Ok(desc) => found.push(Derived {
                     id: Id::metric(name, &labels, &desc),

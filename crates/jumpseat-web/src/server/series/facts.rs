@@ -4,7 +4,9 @@
 //! .meta --Archive--> Facts: metrics, instances, labels --cache--> file of facts
 //! ```
 //!
-//! Labels are those that hold at the end of the archive. Names of instances are all that an identifier ever had.
+//! Labels of the context are those at the start of the archive, as pmseries takes them, or the host's name, if there are none yet.
+//! Loggers mostly write them with the first record, a moment later: those are kept beside, for conditions of queries. All other labels
+//! are those that hold at the end. Names of instances are all that an identifier ever had.
 //!
 //! **Cost:** one walk over the metadata; in memory about the size of what is different in it.
 
@@ -13,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pcp_archive::{Archive, ArchiveError, Glance};
-use pcp_model::{Desc, InDom, Inst, LabelSet, PM_IN_NULL, Pmid, Semantics, Timestamp, Units, ValueType};
+use pcp_model::{
+    Desc, InDom, Inst, Label, LabelFlags, LabelSet, PM_IN_NULL, Pmid, Semantics, Timestamp, Units, ValueType,
+};
 use pcp_pdu::LabelTarget;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +32,8 @@ const MAX_INSTANCES: usize = 1_000_000;
 pub(super) struct Facts {
     /// Labels of the archive's context.
     pub labels: Labels,
+    /// Those that it has later on.
+    pub later: Labels,
     /// Its metrics.
     pub metrics: Vec<Metric>,
     /// Its instance domains.
@@ -107,7 +113,10 @@ impl Facts {
     fn of(archive: &Archive) -> Facts {
         let newest = Timestamp::new(i64::MAX, 0);
         let labels = |target| archive.labels(target, newest);
-        let context = labels(LabelTarget::Context);
+        let mut context = archive.labels(LabelTarget::Context, archive.label().start);
+        if context.iter().all(|set| set.labels.as_ref().is_ok_and(Vec::is_empty)) {
+            context = vec![host_only(&archive.label().host)];
+        }
         let mut sets = Sets::default();
         let mut metrics = Vec::new();
         for pmid in archive.pmids() {
@@ -153,7 +162,8 @@ impl Facts {
             known.sort();
             indoms.push(Domain { indom: indom.0, instances: known });
         }
-        Facts { labels: merged(&context), metrics, indoms, sets: sets.all }
+        let later = merged(&labels(LabelTarget::Context));
+        Facts { labels: merged(&context), later, metrics, indoms, sets: sets.all }
     }
 
     /// Whether the numbers in it are those of sets that are there: what comes from a file may say anything.
@@ -204,6 +214,13 @@ impl Sets {
             next
         })
     }
+}
+
+/// The labels of a context that has none.
+fn host_only(host: &str) -> LabelSet {
+    let value = serde_json::to_string(host).unwrap_or_default();
+    let label = Label { name: "hostname".to_owned(), value, flags: LabelFlags::default() };
+    LabelSet { inst: PM_IN_NULL, labels: Ok(vec![label]) }
 }
 
 /// The `.meta` of an archive, compressed in the way of this ending.

@@ -52,8 +52,12 @@ fn called(function: &Function, mut values: Values) -> Result<Values> {
         _ => {}
     }
     match function {
-        Function::Max(over) => grouped(values, over.is_sample(), |group| picked(group, |one, best| one > best)),
-        Function::Min(over) => grouped(values, over.is_sample(), |group| picked(group, |one, best| one < best)),
+        Function::Max(over) => {
+            grouped(values, over.is_sample(), |group| picked(group, |one, best| one > best))
+        }
+        Function::Min(over) => {
+            grouped(values, over.is_sample(), |group| picked(group, |one, best| one < best))
+        }
         Function::Sum(over) => {
             grouped(values, over.is_sample(), |group| made(group, over.is_sample(), |all| all.iter().sum()))
         }
@@ -113,12 +117,13 @@ fn rate(mut values: Values) -> Result<Values> {
         .ok_or_else(|| QueryError(format!("'{}': units {units} have no rate\n", values.name)))?;
     let mut rates = Vec::with_capacity(values.samples.len().saturating_sub(1));
     let mut before: FxHashMap<Of, f64> = FxHashMap::default();
-    let mut before_time = None;
+    let mut before_time: Option<i64> = None;
     for sample in &values.samples {
         if let Some(time) = before_time {
-            let seconds = (sample.time - time) as f64 / 1e6;
+            // From the first of the pair: which sign a rate of nothing has, clients may compare.
+            let seconds = (time - sample.time) as f64 / 1e6;
             let rate = |point: &Point| {
-                let difference = point.datum.number()? - before.get(&point.of)?;
+                let difference = before.get(&point.of)? - point.datum.number()?;
                 Some(Point { datum: Datum::Rate(difference / seconds), ..point.clone() })
             };
             let points = sample.points.iter().filter_map(rate).collect();
@@ -192,9 +197,9 @@ fn grouped(mut values: Values, by_sample: bool, take: impl Fn(Vec<Point>) -> Vec
 
 /// The point that is better than all others; the first of those that are equal.
 fn picked(group: Vec<Point>, is_better: impl Fn(f64, f64) -> bool) -> Vec<Point> {
-    let best = group.into_iter().reduce(|best, point| {
-        if is_better(number_of(&point), number_of(&best)) { point } else { best }
-    });
+    let best = group
+        .into_iter()
+        .reduce(|best, point| if is_better(number_of(&point), number_of(&best)) { point } else { best });
     best.into_iter().collect()
 }
 
@@ -253,7 +258,10 @@ fn pair(operator: Operator, mut left: Values, mut right: Values) -> Result<Value
     expect_numbers(&left)?;
     expect_numbers(&right)?;
     let bad = |what: &str| {
-        QueryError(format!("'{}' {operator} '{}': the operands' {what} do not go together\n", left.name, right.name))
+        QueryError(format!(
+            "'{}' {operator} '{}': the operands' {what} do not go together\n",
+            left.name, right.name
+        ))
     };
     if left.desc.indom != right.desc.indom {
         return Err(bad("instance domains"));
@@ -371,7 +379,11 @@ fn semantics(operator: Operator, left: Semantics, right: Semantics) -> Option<Se
 
 /// Units per second.
 fn by_time(units: Units) -> Option<Units> {
-    product(Operator::Divide, units, Units { scale_time: if units.dim_time == 0 { 3 } else { units.scale_time }, ..Units::SECOND })
+    product(
+        Operator::Divide,
+        units,
+        Units { scale_time: if units.dim_time == 0 { 3 } else { units.scale_time }, ..Units::SECOND },
+    )
 }
 
 fn product(operator: Operator, left: Units, right: Units) -> Option<Units> {

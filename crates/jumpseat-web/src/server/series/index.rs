@@ -72,6 +72,8 @@ pub(super) struct InstanceRow {
 pub(super) struct Source {
     pub id: Id,
     pub labels: u32,
+    /// Labels that its archives have later on.
+    pub later: BTreeSet<u32>,
     pub archives: Vec<PathBuf>,
 }
 
@@ -128,6 +130,8 @@ impl Index {
         let json = object(&facts.labels);
         let labels = self.label_row(&facts.labels);
         let source = self.source(Id::source(&json), labels);
+        let later = self.label_row(&facts.later);
+        self.sources[source as usize].later.insert(later);
         let sets: Vec<u32> = facts.sets.iter().map(|labels| self.label_row(labels)).collect();
         let mut metrics: Vec<MetricAt> = Vec::with_capacity(facts.metrics.len());
         for metric in &facts.metrics {
@@ -200,7 +204,7 @@ impl Index {
     fn source(&mut self, id: Id, labels: u32) -> u32 {
         let next = number(self.sources.len());
         *self.source_numbers.entry(id).or_insert_with(|| {
-            self.sources.push(Source { id, labels, archives: Vec::new() });
+            self.sources.push(Source { id, labels, later: BTreeSet::new(), archives: Vec::new() });
             next
         })
     }
@@ -209,10 +213,8 @@ impl Index {
         let json: Box<str> = object(labels).into();
         let next = number(self.labels.len());
         *self.label_numbers.entry(json).or_insert_with_key(|json| {
-            let pairs = labels
-                .iter()
-                .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
-                .collect();
+            let pairs =
+                labels.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into())).collect();
             self.labels.push(LabelRow { json: json.clone(), pairs, is_shown: false });
             next
         })
@@ -470,6 +472,7 @@ mod tests {
         let labels = vec![("hostname".to_owned(), "\"h\"".to_owned())];
         Facts {
             labels: labels.clone(),
+            later: labels.clone(),
             metrics: vec![metric("a.one", 1, u32::MAX), metric("a.many", 2, 7)],
             indoms: vec![Domain {
                 indom: 7,

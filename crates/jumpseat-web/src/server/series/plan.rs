@@ -82,7 +82,14 @@ impl Plan {
     }
 
     /// Of a derived metric, which all archives of a source may have.
-    pub(super) fn derived(index: &Index, source: Id, id: Id, name: &str, desc: Desc, expression: &str) -> Plan {
+    pub(super) fn derived(
+        index: &Index,
+        source: Id,
+        id: Id,
+        name: &str,
+        desc: Desc,
+        expression: &str,
+    ) -> Plan {
         let expression: Arc<str> = expression.into();
         let mut places = Places::default();
         let mut slices = Vec::new();

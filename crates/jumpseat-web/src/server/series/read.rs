@@ -86,7 +86,11 @@ impl<'a> Spent<'a> {
         if self.records > MAX_RECORDS {
             return Err(Limit::Records);
         }
-        if self.records.is_multiple_of(LOOK) && self.begun.elapsed() > PATIENCE { Err(Limit::Time) } else { Ok(()) }
+        if self.records.is_multiple_of(LOOK) && self.begun.elapsed() > PATIENCE {
+            Err(Limit::Time)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -110,7 +114,8 @@ pub(super) fn read(plans: &[Plan], window: &Window, spent: &mut Spent<'_>) -> Re
     }
     let overlapping: Vec<bool> = plans.iter().map(Plan::overlaps).collect();
     // Samples to have of each series, if there are that many: of those in order nothing later can count.
-    let enough = window.count.filter(|_| window.interval == 0).map(|count| count.saturating_add(window.offset));
+    let enough =
+        window.count.filter(|_| window.interval == 0).map(|count| count.saturating_add(window.offset));
     let order: Vec<_> = match window.newest_first {
         true => archives.into_iter().rev().collect(),
         false => archives.into_iter().collect(),

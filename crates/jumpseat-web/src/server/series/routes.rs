@@ -35,7 +35,11 @@ const MAX_ROWS: usize = 250_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(in super::super) fn routes() -> Router<Shared> {
-    let none = || async { Refusal::bad("no such request: see /series/ping, query, values, descs, metrics, instances, labels, sources, load") };
+    let none = || async {
+        Refusal::bad(
+            "no such request: see /series/ping, query, values, descs, metrics, instances, labels, sources, load",
+        )
+    };
     Router::new()
         .route("/series/ping", get(ping).post(ping))
         .route("/series/query", get(query).post(query))
@@ -400,7 +404,9 @@ fn ids(asked: &Query, name: &str) -> Result<Vec<Id>, Refusal> {
 /// Names, each once, that match what is asked for: all, if nothing is.
 fn matching<'a>(asked: &Query, names: impl Iterator<Item = &'a str>) -> Result<Vec<String>, Refusal> {
     let glob = match asked.get("match") {
-        Some(glob) => Some(pattern::glob(glob).map_err(|_| Refusal::bad(format!("invalid pattern \"{glob}\"")))?),
+        Some(glob) => {
+            Some(pattern::glob(glob).map_err(|_| Refusal::bad(format!("invalid pattern \"{glob}\"")))?)
+        }
         None => None,
     };
     let is_wanted = |name: &&str| glob.as_ref().is_none_or(|glob| glob.is_match(name));

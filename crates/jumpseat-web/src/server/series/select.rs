@@ -122,7 +122,9 @@ impl<'a> Test<'a> {
     fn holds(&mut self, index: &Index, row: u32) -> bool {
         let series = index.series(row);
         match self.key {
-            Key::MetricName => self.remember(series.name, |test| test.matches(index.name(series.name), false)),
+            Key::MetricName => {
+                self.remember(series.name, |test| test.matches(index.name(series.name), false))
+            }
             Key::SourceName => self.remember(series.source, |test| {
                 let names = index.source_names(index.source_at(series.source));
                 names.iter().any(|name| test.matches(name, false))
@@ -134,13 +136,20 @@ impl<'a> Test<'a> {
                     test.remember(name, |test| test.matches(index.name(name), false))
                 })
             }),
-            Key::Label(key) if series.desc.indom == InDom::NULL => {
-                self.remember(series.labels, |test| test.has_label(index, series.labels, key))
+            Key::Label(key) => {
+                let mut has = |labels: u32| self.remember(labels, |test| test.has_label(index, labels, key));
+                let later = &index.source_at(series.source).later;
+                if later.iter().any(|labels| has(*labels)) {
+                    return true;
+                }
+                if series.desc.indom == InDom::NULL {
+                    return has(series.labels);
+                }
+                self.remember_of_indom((series.source, series.desc.indom), |test| {
+                    let mut rows = index.labels_of(row).into_iter();
+                    rows.any(|labels| test.remember(labels, |test| test.has_label(index, labels, key)))
+                })
             }
-            Key::Label(key) => self.remember_of_indom((series.source, series.desc.indom), |test| {
-                let mut rows = index.labels_of(row).into_iter();
-                rows.any(|labels| test.remember(labels, |test| test.has_label(index, labels, key)))
-            }),
         }
     }
 
@@ -169,7 +178,8 @@ impl<'a> Test<'a> {
 
     /// Whether a name, or the JSON text of a label, is what is asked for.
     fn matches(&self, value: &str, is_json: bool) -> bool {
-        let quoted = if is_json { value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) } else { None };
+        let quoted =
+            if is_json { value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) } else { None };
         let bare = quoted.unwrap_or(value);
         let is_equal = || match is_json {
             // A name is never equal to a string, nor a string to a number.

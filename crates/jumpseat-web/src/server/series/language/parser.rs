@@ -17,8 +17,24 @@ const MAX_CONDITIONS: usize = 128;
 
 /// Words that are no names.
 const RESERVED: [&str; 18] = [
-    "type", "semantics", "units", "interval", "delta", "timezone", "tz", "start", "begin", "finish", "end",
-    "samples", "count", "offset", "from", "align", "alignment", "range",
+    "type",
+    "semantics",
+    "units",
+    "interval",
+    "delta",
+    "timezone",
+    "tz",
+    "start",
+    "begin",
+    "finish",
+    "end",
+    "samples",
+    "count",
+    "offset",
+    "from",
+    "align",
+    "alignment",
+    "range",
 ];
 
 /// Reads a query; `now` is what times in it are from.
@@ -74,7 +90,8 @@ type Result<T> = std::result::Result<T, QueryError>;
 impl Parser<'_> {
     fn sum(&mut self) -> Result<Part> {
         let mut left = self.product()?;
-        while let Some(operator) = self.operator(&[(Token::Plus, Operator::Add), (Token::Minus, Operator::Subtract)])
+        while let Some(operator) =
+            self.operator(&[(Token::Plus, Operator::Add), (Token::Minus, Operator::Subtract)])
         {
             left = self.combined(left, operator, Self::product)?;
         }
@@ -463,7 +480,10 @@ mod tests {
     #[test]
     fn canonical_texts_are_pmseries() {
         for (text, expected) in [
-            (" rate( disk.dev.read { hostname == \"bozo\" } [samples:3]) ", "rate(disk.dev.read{hostname==\"bozo\"})"),
+            (
+                " rate( disk.dev.read { hostname == \"bozo\" } [samples:3]) ",
+                "rate(disk.dev.read{hostname==\"bozo\"})",
+            ),
             ("topk_inst(a.b,2)", "topk_inst(a.b, 2)"),
             ("log(a.b,10)", "log(a.b,10)"),
             ("rescale(a.b,\"Kbyte/sec\")", "rescale(a.b,\"Kbyte/sec\")"),

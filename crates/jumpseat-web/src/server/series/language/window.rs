@@ -93,10 +93,13 @@ impl Items {
     pub(super) fn set(&mut self, parameter: Parameter, text: &str) -> Result<(), QueryError> {
         let place = &mut self.0[parameter as usize];
         match place {
-            Some(known) if known != text => Err(QueryError(format!(
-                "Invalid second {} requested - \"{text}\" vs \"{known}\"",
-                parameter.title()
-            ))),
+            Some(known) if known != text => {
+                let title = parameter.title();
+                // pmseries tells the interval's the other way round.
+                let (one, other) =
+                    if parameter == Parameter::Interval { (&**known, text) } else { (text, &**known) };
+                Err(QueryError(format!("Invalid second {title} requested - \"{one}\" vs \"{other}\"")))
+            }
             _ => {
                 *place = Some(text.to_owned());
                 Ok(())
