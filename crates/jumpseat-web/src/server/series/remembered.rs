@@ -21,9 +21,11 @@ pub(super) struct Remembered(Mutex<All>);
 
 #[derive(Debug, Default)]
 struct All {
-    by_id: FxHashMap<Id, Arc<Known>>,
-    /// Oldest first.
-    order: VecDeque<Id>,
+    /// With the number of the insertion.
+    by_id: FxHashMap<Id, (u64, Arc<Known>)>,
+    /// Insertions, oldest first. Of what was inserted again, only the last counts.
+    order: VecDeque<(u64, Id)>,
+    inserted: u64,
     text: usize,
 }
 
@@ -50,22 +52,24 @@ pub(super) struct Derived {
 impl Remembered {
     /// What an identifier stands for.
     pub(super) fn get(&self, id: Id) -> Option<Arc<Known>> {
-        self.all().by_id.get(&id).cloned()
+        self.all().by_id.get(&id).map(|(_, known)| Arc::clone(known))
     }
 
     /// Remembers one, as the newest.
     pub(super) fn insert(&self, id: Id, known: Known) {
         let mut all = self.all();
-        let len = known.len();
-        if let Some(before) = all.by_id.insert(id, Arc::new(known)) {
+        all.inserted += 1;
+        let (number, len) = (all.inserted, known.len());
+        if let Some((_, before)) = all.by_id.insert(id, (number, Arc::new(known))) {
             all.text -= before.len();
-            all.order.retain(|other| *other != id);
         }
         all.text += len;
-        all.order.push_back(id);
-        while all.order.len() > MAX || all.text > MAX_TEXT {
-            let Some(oldest) = all.order.pop_front() else { break };
-            if let Some(gone) = all.by_id.remove(&oldest) {
+        all.order.push_back((number, id));
+        while all.by_id.len() > MAX || all.text > MAX_TEXT || all.order.len() > 2 * MAX {
+            let Some((number, oldest)) = all.order.pop_front() else { break };
+            if all.by_id.get(&oldest).is_some_and(|(newest, _)| *newest == number)
+                && let Some((_, gone)) = all.by_id.remove(&oldest)
+            {
                 all.text -= gone.len();
             }
         }
@@ -117,6 +121,7 @@ mod tests {
         assert!(remembered.get(id(0)).is_some() && remembered.get(id(1)).is_none());
         assert!(remembered.get(id(MAX + 9)).is_some());
         remembered.insert(id(5), known(&"x".repeat(MAX_TEXT)));
-        assert_eq!((remembered.all().by_id.len(), remembered.all().text), (0, 0));
+        let all = remembered.all();
+        assert_eq!((all.by_id.len(), all.text), (0, 0));
     }
 }

@@ -80,6 +80,6 @@ mod tests {
         assert_eq!(kinds("disk.dev.read*2"), [Token::Name]);
         assert_eq!(kinds("2*disk"), [Token::Number, Token::Times, Token::Name]);
         assert_eq!(kinds("a-b"), [Token::Name, Token::Minus, Token::Name]);
-        assert_eq!(kinds("#\"x"), [Token::Bad, Token::Bad, Token::Name]);
+        assert_eq!(kinds("#\"x"), [Token::Bad, Token::Bad]);
     }
 }
