@@ -161,6 +161,11 @@ fn read(path: &Path) -> Option<Kept> {
     decoded(&bytes)
 }
 
+/// Whether bytes are a file of this kind.
+pub(super) fn is_sound(bytes: &[u8]) -> bool {
+    decoded(bytes).is_some_and(|kept| kept.facts.is_sound())
+}
+
 fn encoded(kept: &Kept) -> Option<Vec<u8>> {
     let mut bytes = Vec::from(MAGIC);
     bytes.resize(HEADER, 0);

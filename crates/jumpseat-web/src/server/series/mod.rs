@@ -18,6 +18,7 @@ mod cache;
 mod engine;
 mod facts;
 mod functions;
+pub mod fuzzing;
 mod identity;
 mod index;
 mod language;
