@@ -63,20 +63,27 @@ fn main() {
         let id = &ids[number * 7919 % ids.len()];
         format!("/series/values?finish={}&interval=60&series={id}&start={last}", last + DAY - 60)
     };
-    let search = |number: usize| format!("/series/metrics?match=*{}*", ["disk", "kernel", "mem", "e"][number % 4]);
+    let search =
+        |number: usize| format!("/series/metrics?match=*{}*", ["disk", "kernel", "mem", "e"][number % 4]);
     let count = if is_quick() { 20 } else { 100 };
     let rows = server.get(&panel(0)).matches("timestamp").count();
     assert!(rows > 1400, "a day of values: {rows}");
-    Row::new("web: a panel query (a metric, a day), 50 users: 99 of 100 within", millis(server.many(count, &panel)))
-        .goal(Goal::AtMost(200.0))
-        .print();
+    Row::new(
+        "web: a panel query (a metric, a day), 50 users: 99 of 100 within",
+        millis(server.many(count, &panel)),
+    )
+    .goal(Goal::AtMost(200.0))
+    .print();
     Row::new("web: a search for metrics, 50 users: 99 of 100 within", millis(server.many(count, &search)))
         .goal(Goal::AtMost(20.0))
         .print();
     let resident = resident_kib(server.process.id()) as f64 / 1024.0;
-    Row::new(format!("web: memory with {} archives, after the queries", hosts * DAYS), Figure::cost(resident, "MiB"))
-        .goal(Goal::AtMost(256.0))
-        .print();
+    Row::new(
+        format!("web: memory with {} archives, after the queries", hosts * DAYS),
+        Figure::cost(resident, "MiB"),
+    )
+    .goal(Goal::AtMost(256.0))
+    .print();
 }
 
 fn millis(time: Duration) -> Figure {
@@ -131,7 +138,8 @@ impl Template {
         std::fs::create_dir_all(&directory).expect("it can be made");
         let base = directory.join(format!("day{day:02}"));
         let label = LabelInfo { host: name.clone(), zone: "UTC".into(), ..LabelInfo::default() };
-        let mut archive = ArchiveWriter::create(&base, label, WriteOptions::default()).expect("nothing is there");
+        let mut archive =
+            ArchiveWriter::create(&base, label, WriteOptions::default()).expect("nothing is there");
         let start = START + day * DAY;
         let hostname =
             Label { name: "hostname".into(), value: format!("\"{name}\""), flags: LabelFlags::default() };
@@ -171,7 +179,8 @@ fn first_values(archive: &mut Archive, pmid: Pmid, desc: &Desc) -> Option<ValueS
     while let Some(Step::Record(place, after)) = archive.next(at).ok()? {
         at = after;
         let record = archive.record(place).ok()?;
-        let set = record.sets().find(|set| set.pmid == pmid).and_then(|set| set.to_values(desc.value_type).ok());
+        let set =
+            record.sets().find(|set| set.pmid == pmid).and_then(|set| set.to_values(desc.value_type).ok());
         if set.as_ref().is_some_and(|set| set.values.as_ref().is_ok_and(|values| !values.is_empty())) {
             return set;
         }

@@ -27,6 +27,6 @@ mod sources;
 mod traces;
 mod web;
 
+pub use run::{Serving, WebError, run, start};
 #[doc(hidden)]
 pub use series::fuzzing as series_fuzzing;
-pub use run::{Serving, WebError, run, start};

@@ -196,10 +196,7 @@ impl Builder {
             && let Some((facts, end)) = self.cache.load(glance, stamp)
         {
             self.progress.kept += 1;
-            if end.is_none() {
-                self.growing.insert(glance.name.clone(), Instant::now());
-            }
-            return Ok((facts, end, stamp.clone()));
+            return Ok((facts, self.end(glance, end), stamp.clone()));
         }
         let begun = Instant::now();
         let (facts, end) = Facts::read(glance)?;
@@ -210,7 +207,17 @@ impl Builder {
         if let Err(error) = self.cache.store(glance, &stamp, &facts, end) {
             tracing::debug!("{}: index not kept: {error}", glance.name.display());
         }
-        Ok((facts, Some(end), stamp))
+        Ok((facts, self.end(glance, Some(end)), stamp))
+    }
+
+    /// The end of an archive, unless somebody may be writing to it: then it is looked for when it has been at rest for a while.
+    fn end(&mut self, glance: &Glance, end: Option<Timestamp>) -> Option<Timestamp> {
+        let is_at_rest = glance.changed.elapsed().is_ok_and(|age| age > AT_REST);
+        if end.is_none() || !is_at_rest {
+            self.growing.insert(glance.name.clone(), Instant::now());
+            return None;
+        }
+        end
     }
 
     fn report(&self) {

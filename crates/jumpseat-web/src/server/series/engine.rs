@@ -1,6 +1,7 @@
 //! Queries, answered: from the index, the archives and the functions.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use pcp_client::Context;
 use pcp_derive::Registry;
@@ -11,7 +12,7 @@ use super::build::Shared;
 use super::functions;
 use super::identity::Id;
 use super::language::{self, Expr, Metric, QueryError, Selector, Window};
-use super::plan::Plan;
+use super::plan::{Plan, Planner};
 use super::read::{self, Budget, DERIVED, Limit, Spent};
 use super::remembered::{Derived, Known, Remembered};
 use super::select;
@@ -37,17 +38,27 @@ pub(super) struct Engine {
 #[derive(Debug)]
 pub(super) enum Found {
     Ids(Vec<Id>),
-    Values(Vec<Shown>),
+    Values(Shown),
+}
+
+/// Values, and what they cost for as long as they are there.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub series: Vec<ShownSeries>,
+    pub spent: Spent,
 }
 
 /// Values under the identifier that they are answered with.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ShownSeries {
     pub series: Id,
     /// Whether a metric without instances is told by its own identifier.
     pub by_metric: bool,
     pub values: Values,
 }
+
+/// How the values of plans are had.
+type Read<'a> = dyn FnMut(&[Plan]) -> Result<Vec<Values>, Refused> + 'a;
 
 /// Why a query is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,7 +85,8 @@ impl From<Refused> for Refusal {
 
 /// A selector's series, as far as they have to be known.
 enum Leaf {
-    Recorded(Vec<u32>),
+    /// By identifier: numbers of rows mean something else when the index has been built anew.
+    Recorded(Vec<Id>),
     Derived(Vec<Derived>),
 }
 
@@ -95,59 +107,56 @@ impl Engine {
     ///
     /// # Errors
     /// [`Refused`].
-    pub(super) fn values(&self, ids: &[Id], window: &Window) -> Result<Vec<Shown>, Refused> {
+    pub(super) fn values(&self, ids: &[Id], window: &Window) -> Result<Shown, Refused> {
         let mut spent = Spent::begin(&self.budget);
         let (mut plans, mut expressions): (Vec<Plan>, Vec<Arc<Known>>) = Default::default();
         {
             let index = self.shared.index();
+            let mut planner = Planner::new(&index);
             for id in ids {
                 if let Some(row) = index.series_of(*id) {
-                    plans.push(Plan::of(&index, row));
+                    plans.push(planner.of(row));
                     continue;
                 }
-                match self.remembered.get(*id) {
-                    Some(known) => match &*known {
-                        Known::Derived(derived) => plans.push(derived.plan(&index)),
+                if let Some(known) = self.remembered.get(*id) {
+                    match &*known {
+                        Known::Derived(derived) => plans.push(planner.derived(derived)),
                         Known::Expression { .. } => expressions.push(known),
-                    },
-                    None => {}
+                    }
                 }
                 if plans.len() > MAX_SERIES {
                     return Err(Refused::Series);
                 }
             }
         }
-        let mut shown: Vec<Shown> =
-            read::read(&plans, window, &mut spent)?.into_iter().map(Shown::of_metric).collect();
+        let mut series: Vec<ShownSeries> =
+            read::read(&plans, window, &mut spent)?.into_iter().map(ShownSeries::of_metric).collect();
         for known in expressions {
             if let Known::Expression { expr, canonical, .. } = &*known {
                 let values = self.evaluated(expr, window, &mut spent)?;
-                shown.extend(values.into_iter().map(|values| Shown::of_expression(canonical, values)));
+                series.extend(values.into_iter().map(|values| ShownSeries::of_expression(canonical, values)));
             }
         }
-        Ok(shown)
+        Ok(Shown { series, spent })
     }
 
     /// The operands' series of an expression.
-    pub(super) fn operands(&self, expr: &Expr) -> Vec<u32> {
-        let mut rows = Vec::new();
+    pub(super) fn operands(&self, expr: &Expr) -> Vec<Id> {
+        let mut ids = Vec::new();
         for selector in expr.selectors() {
             if let Ok(Leaf::Recorded(found)) = self.leaf(selector) {
-                rows.extend(found);
+                ids.extend(found);
             }
         }
-        rows.sort_unstable();
-        rows.dedup();
-        rows
+        ids.sort_unstable();
+        ids.dedup();
+        ids
     }
 
     fn ids(&self, expr: &Expr) -> Result<Vec<Id>, Refused> {
         if let Expr::Select(selector) = expr {
             let ids: Vec<Id> = match self.leaf(selector)? {
-                Leaf::Recorded(rows) => {
-                    let index = self.shared.index();
-                    rows.into_iter().map(|row| index.series(row).id).collect()
-                }
+                Leaf::Recorded(ids) => ids,
                 Leaf::Derived(all) => all.into_iter().map(|derived| self.remember(derived)).collect(),
             };
             return if ids.len() > MAX_IDS { Err(Refused::Ids) } else { Ok(ids) };
@@ -161,7 +170,7 @@ impl Engine {
         Ok(vec![id])
     }
 
-    fn values_of(&self, expr: &Expr, window: &Window) -> Result<Vec<Shown>, Refused> {
+    fn values_of(&self, expr: &Expr, window: &Window) -> Result<Shown, Refused> {
         let mut spent = Spent::begin(&self.budget);
         let (values, canonical) =
             self.computed(expr, &mut |plans| Ok(read::read(plans, window, &mut spent)?))?;
@@ -172,40 +181,41 @@ impl Engine {
             self.remembered.insert(Id::expression(&canonical), known);
         }
         let shown = |values: Values| match is_plain {
-            true => Shown::of_metric(values),
-            false => Shown::of_expression(&canonical, values),
+            true => ShownSeries::of_metric(values),
+            false => ShownSeries::of_expression(&canonical, values),
         };
-        Ok(values.into_iter().map(shown).collect())
+        Ok(Shown { series: values.into_iter().map(shown).collect(), spent })
     }
 
-    fn evaluated(&self, expr: &Expr, window: &Window, spent: &mut Spent<'_>) -> Result<Vec<Values>, Refused> {
+    fn evaluated(&self, expr: &Expr, window: &Window, spent: &mut Spent) -> Result<Vec<Values>, Refused> {
         Ok(self.computed(expr, &mut |plans| Ok(read::read(plans, window, spent)?))?.0)
     }
 
     /// What an expression gives of what `read` reads, and its canonical text.
-    fn computed(
-        &self,
-        expr: &Expr,
-        read: &mut dyn FnMut(&[Plan]) -> Result<Vec<Values>, Refused>,
-    ) -> Result<(Vec<Values>, String), Refused> {
+    fn computed(&self, expr: &Expr, read: &mut Read<'_>) -> Result<(Vec<Values>, String), Refused> {
         let mut counts = Vec::new();
         let mut plans: Vec<Plan> = Vec::new();
         let mut names = Vec::new();
         for selector in expr.selectors() {
             let before = plans.len();
             match self.leaf(selector)? {
-                Leaf::Recorded(rows) => {
-                    if before + rows.len() > MAX_SERIES {
+                Leaf::Recorded(ids) => {
+                    if before + ids.len() > MAX_SERIES {
                         return Err(Refused::Series);
                     }
                     let index = self.shared.index();
-                    plans.extend(rows.into_iter().map(|row| Plan::of(&index, row)));
+                    let mut planner = Planner::new(&index);
+                    let rows = ids.into_iter().filter_map(|id| index.series_of(id));
+                    plans.extend(rows.map(|row| planner.of(row)));
                 }
                 Leaf::Derived(all) => {
+                    {
+                        let index = self.shared.index();
+                        let mut planner = Planner::new(&index);
+                        plans.extend(all.iter().map(|derived| planner.derived(derived)));
+                    }
                     for derived in all {
-                        let plan = derived.plan(&self.shared.index());
                         self.remember(derived);
-                        plans.push(plan);
                     }
                 }
             }
@@ -231,17 +241,23 @@ impl Engine {
                 self.derived(selector, &name, expression, true).map(Leaf::Derived)
             }
             Some(Metric::Name(name)) => {
-                let rows = select::series_of(&self.shared.index(), selector)?;
-                let is_recorded = !rows.is_empty() || self.shared.index().series_named(name).next().is_some();
+                let ids = self.selected(selector)?;
+                let is_recorded = !ids.is_empty() || self.shared.index().series_named(name).next().is_some();
                 match self.definitions.find(name) {
                     Some(definition) if !is_recorded => {
                         self.derived(selector, name, &definition.expression, false).map(Leaf::Derived)
                     }
-                    _ => Ok(Leaf::Recorded(rows)),
+                    _ => Ok(Leaf::Recorded(ids)),
                 }
             }
-            _ => Ok(Leaf::Recorded(select::series_of(&self.shared.index(), selector)?)),
+            _ => self.selected(selector).map(Leaf::Recorded),
         }
+    }
+
+    fn selected(&self, selector: &Selector) -> Result<Vec<Id>, Refused> {
+        let index = self.shared.index();
+        let rows = select::series_of(&index, selector)?;
+        Ok(rows.into_iter().map(|row| index.series(row).id).collect())
     }
 
     /// A derived metric, in each source in whose newest archive it binds. Waits for the disk.
@@ -271,7 +287,11 @@ impl Engine {
             return Err(Refused::Series);
         }
         let (mut found, mut failed) = (Vec::new(), None);
+        let begun = Instant::now();
         for (source, labels, archive) in sources {
+            if begun.elapsed() > read::PATIENCE {
+                return Err(Limit::Time.into());
+            }
             let bound = Context::archive(&archive.to_string_lossy()).and_then(|mut context| {
                 let pmid = context.add_derived(DERIVED, expression)?;
                 context.desc(pmid)
@@ -303,12 +323,6 @@ impl Engine {
     }
 }
 
-impl Derived {
-    pub(super) fn plan(&self, index: &super::index::Index) -> Plan {
-        Plan::derived(index, self.source, self.id, &self.name, self.desc, &self.expression)
-    }
-}
-
 impl Plan {
     fn without_values(&self) -> Values {
         Values {
@@ -316,19 +330,19 @@ impl Plan {
             source: self.source,
             name: self.name.clone(),
             desc: self.desc,
-            instances: Vec::new(),
+            instances: Arc::default(),
             samples: Vec::new(),
         }
     }
 }
 
-impl Shown {
-    fn of_metric(values: Values) -> Shown {
-        Shown { series: values.id, by_metric: false, values }
+impl ShownSeries {
+    fn of_metric(values: Values) -> ShownSeries {
+        ShownSeries { series: values.id, by_metric: false, values }
     }
 
-    fn of_expression(canonical: &str, values: Values) -> Shown {
-        Shown { series: Id::expression(canonical), by_metric: true, values }
+    fn of_expression(canonical: &str, values: Values) -> ShownSeries {
+        ShownSeries { series: Id::expression(canonical), by_metric: true, values }
     }
 }
 

@@ -255,11 +255,6 @@ impl Index {
         self.archives.get(name)
     }
 
-    /// All archives, in no order.
-    pub(super) fn archives(&self) -> impl Iterator<Item = &Entry> {
-        self.archives.values()
-    }
-
     /// The number of a series.
     pub(super) fn series_of(&self, id: Id) -> Option<u32> {
         self.series_numbers.get(&id).copied().filter(|&row| self.series[row as usize].uses > 0)
@@ -320,8 +315,12 @@ impl Index {
     }
 
     pub(super) fn source_of(&self, id: Id) -> Option<&Source> {
-        let row = self.source_numbers.get(&id)?;
-        Some(&self.sources[*row as usize])
+        self.source_row(id).map(|row| self.source_at(row))
+    }
+
+    /// The number of a source.
+    pub(super) fn source_row(&self, id: Id) -> Option<u32> {
+        self.source_numbers.get(&id).copied()
     }
 
     /// All sources that there are.

@@ -1,6 +1,7 @@
 //! What is to be read for a series: which archives, and what its values are of. Taken out of the index, so that nothing of the index is
 //! held while a disk is waited for.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use pcp_model::{Desc, InDom, Inst, Pmid, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::identity::Id;
-use super::index::{Entry, Index, InstanceAt};
+use super::index::{Entry, Index, InstanceAt, MetricAt};
+use super::remembered::Derived;
 
 /// A series and where its values are.
 #[derive(Clone, Debug)]
@@ -57,55 +59,90 @@ enum Named {
     Several(Vec<(String, u32)>),
 }
 
-impl Plan {
+/// Makes plans. Series of one source and instance domain share what instances mean.
+pub(super) struct Planner<'a> {
+    index: &'a Index,
+    tables: HashMap<(u32, Vec<InDom>), Arc<Table>>,
+}
+
+/// What the instances of some domains are, in all archives of a source.
+#[derive(Debug, Default)]
+struct Table {
+    ids: Arc<[Id]>,
+    /// By where the slice of an archive is: archives share them.
+    slices: FxHashMap<usize, Arc<Instances>>,
+}
+
+impl<'a> Planner<'a> {
+    pub(super) fn new(index: &'a Index) -> Planner<'a> {
+        Planner { index, tables: HashMap::new() }
+    }
+
     /// Of a series of the index.
-    pub(super) fn of(index: &Index, row: u32) -> Plan {
-        let series = index.series(row);
-        let mut places = Places::default();
-        let mut slices: Vec<(*const InstanceAt, Arc<Instances>)> = Vec::new();
-        let mut parts: Vec<Part> = index
-            .archives_of(row)
-            .map(|(entry, metric)| {
-                let instances = places.of(index, entry, metric.indom, &mut slices);
-                Part::of(entry, What::Recorded(metric.pmid), metric.indom, instances)
-            })
-            .collect();
+    pub(super) fn of(&mut self, row: u32) -> Plan {
+        let series = self.index.series(row);
+        let archives: Vec<(&Entry, MetricAt)> = self.index.archives_of(row).collect();
+        let table = self.table(series.source, archives.iter().map(|(_, metric)| metric.indom).collect());
+        let part = |(entry, metric): (&Entry, MetricAt)| {
+            Part::of(entry, What::Recorded(metric.pmid), metric.indom, &table)
+        };
+        let mut parts: Vec<Part> = archives.into_iter().map(part).collect();
         parts.sort_by_key(|part| part.start);
         Plan {
             id: series.id,
-            source: index.source_at(series.source).id,
-            name: index.name(series.name).to_owned(),
+            source: self.index.source_at(series.source).id,
+            name: self.index.name(series.name).to_owned(),
             desc: series.desc,
-            instances: places.ids.into(),
+            instances: Arc::clone(&table.ids),
             parts,
         }
     }
 
     /// Of a derived metric, which all archives of a source may have.
-    pub(super) fn derived(
-        index: &Index,
-        source: Id,
-        id: Id,
-        name: &str,
-        desc: Desc,
-        expression: &str,
-    ) -> Plan {
-        let expression: Arc<str> = expression.into();
-        let mut places = Places::default();
-        let mut slices = Vec::new();
-        let archives = index.source_of(source).map(|source| source.archives.as_slice()).unwrap_or_default();
-        let mut parts: Vec<Part> = archives
-            .iter()
-            .filter_map(|name| index.archive(name))
-            .map(|entry| {
-                let instances = places.of(index, entry, desc.indom, &mut slices);
-                Part::of(entry, What::Derived(Arc::clone(&expression)), desc.indom, instances)
-            })
-            .collect();
-        parts.sort_by_key(|part| part.start);
-        Plan { id, source, name: name.to_owned(), desc, instances: places.ids.into(), parts }
+    pub(super) fn derived(&mut self, derived: &Derived) -> Plan {
+        let Derived { id, source, name, expression, desc } = derived;
+        let mut plan = Plan {
+            id: *id,
+            source: *source,
+            name: name.clone(),
+            desc: *desc,
+            instances: Arc::default(),
+            parts: Vec::new(),
+        };
+        let Some(row) = self.index.source_row(*source) else { return plan };
+        let expression: Arc<str> = expression.as_str().into();
+        let table = self.table(row, vec![desc.indom]);
+        let archives = self.index.source_at(row).archives.iter();
+        let part =
+            |entry: &Entry| Part::of(entry, What::Derived(Arc::clone(&expression)), desc.indom, &table);
+        plan.parts = archives.filter_map(|name| self.index.archive(name)).map(part).collect();
+        plan.parts.sort_by_key(|part| part.start);
+        plan.instances = Arc::clone(&table.ids);
+        plan
     }
 
+    fn table(&mut self, source: u32, mut indoms: Vec<InDom>) -> Arc<Table> {
+        indoms.sort_unstable();
+        indoms.dedup();
+        indoms.retain(|indom| *indom != InDom::NULL);
+        if indoms.is_empty() {
+            return Arc::default();
+        }
+        let index = self.index;
+        let make = |(source, indoms): &(u32, Vec<InDom>)| {
+            let (mut places, mut slices) = (Places::default(), FxHashMap::default());
+            let archives = index.source_at(*source).archives.iter();
+            let entries = archives.filter_map(|name| index.archive(name));
+            for slice in entries.flat_map(|entry| indoms.iter().filter_map(|indom| entry.instances(*indom))) {
+                slices.entry(slice.as_ptr().addr()).or_insert_with(|| places.of(index, slice));
+            }
+            Arc::new(Table { ids: places.ids.into(), slices })
+        };
+        Arc::clone(self.tables.entry((source, indoms)).or_insert_with_key(make))
+    }
+}
+
+impl Plan {
     /// Whether there may be records of one part among those of another.
     pub(super) fn overlaps(&self) -> bool {
         self.parts.windows(2).any(|pair| pair[0].end.is_none_or(|end| end >= pair[1].start))
@@ -113,7 +150,9 @@ impl Plan {
 }
 
 impl Part {
-    fn of(entry: &Entry, metric: What, indom: InDom, instances: Arc<Instances>) -> Part {
+    fn of(entry: &Entry, metric: What, indom: InDom, table: &Table) -> Part {
+        let slice = entry.instances(indom).and_then(|slice| table.slices.get(&slice.as_ptr().addr()));
+        let instances = slice.map(Arc::clone).unwrap_or_default();
         Part {
             archive: entry.glance.name.clone(),
             start: entry.glance.label.start,
@@ -147,17 +186,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(
-        &mut self,
-        index: &Index,
-        entry: &Entry,
-        indom: InDom,
-        slices: &mut Vec<(*const InstanceAt, Arc<Instances>)>,
-    ) -> Arc<Instances> {
-        let Some(slice) = entry.instances(indom) else { return Arc::default() };
-        if let Some((_, known)) = slices.iter().find(|(known, _)| *known == slice.as_ptr()) {
-            return Arc::clone(known);
-        }
+    fn of(&mut self, index: &Index, slice: &[InstanceAt]) -> Arc<Instances> {
         let mut named: FxHashMap<Inst, Named> = FxHashMap::default();
         for same in slice.chunk_by(|one, other| one.inst == other.inst) {
             let mut places = same.iter().map(|instance| self.place(index, instance.row));
@@ -171,9 +200,7 @@ impl Places {
             };
             named.extend(all.map(|all| (same[0].inst, all)));
         }
-        let instances = Arc::new(Instances(named));
-        slices.push((slice.as_ptr(), Arc::clone(&instances)));
-        instances
+        Arc::new(Instances(named))
     }
 
     fn place(&mut self, index: &Index, row: u32) -> u32 {

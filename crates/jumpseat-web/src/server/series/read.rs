@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -28,10 +29,10 @@ use super::values::{Datum, Of, Point, Sample, Values};
 
 /// Most values of a request, and of all requests at a time.
 pub(super) const MAX_VALUES: usize = 250_000;
-const MAX_VALUES_OF_ALL: usize = 1_500_000;
+const MAX_VALUES_OF_ALL: usize = 1_000_000;
 /// Most records a request may have looked at, and how long.
 const MAX_RECORDS: usize = 20_000_000;
-const PATIENCE: Duration = Duration::from_secs(40);
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 /// How often the time is looked at: each so many records.
 const LOOK: usize = 1024;
 
@@ -49,20 +50,21 @@ pub(super) enum Limit {
 }
 
 /// Values of all requests that are being answered.
-#[derive(Debug, Default)]
-pub(super) struct Budget(AtomicUsize);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Budget(Arc<AtomicUsize>);
 
-/// What a request has used.
-pub(super) struct Spent<'a> {
-    budget: &'a Budget,
+/// What a request has used, until its answer has been sent.
+#[derive(Debug)]
+pub(super) struct Spent {
+    budget: Budget,
     values: usize,
     records: usize,
     begun: Instant,
 }
 
-impl<'a> Spent<'a> {
-    pub(super) fn begin(budget: &'a Budget) -> Spent<'a> {
-        Spent { budget, values: 0, records: 0, begun: Instant::now() }
+impl Spent {
+    pub(super) fn begin(budget: &Budget) -> Spent {
+        Spent { budget: budget.clone(), values: 0, records: 0, begun: Instant::now() }
     }
 
     fn values(&mut self, count: usize) -> Result<(), Limit> {
@@ -94,7 +96,7 @@ impl<'a> Spent<'a> {
     }
 }
 
-impl Drop for Spent<'_> {
+impl Drop for Spent {
     fn drop(&mut self) {
         self.budget.0.fetch_sub(self.values, Ordering::Relaxed);
     }
@@ -104,7 +106,7 @@ impl Drop for Spent<'_> {
 ///
 /// # Errors
 /// [`Limit`].
-pub(super) fn read(plans: &[Plan], window: &Window, spent: &mut Spent<'_>) -> Result<Vec<Values>, Limit> {
+pub(super) fn read(plans: &[Plan], window: &Window, spent: &mut Spent) -> Result<Vec<Values>, Limit> {
     let mut all: Vec<Vec<Sample>> = plans.iter().map(|_| Vec::new()).collect();
     let mut archives: BTreeMap<(Timestamp, &Path), Vec<(usize, &Part)>> = BTreeMap::new();
     for (number, plan) in plans.iter().enumerate() {
@@ -145,7 +147,7 @@ pub(super) fn read(plans: &[Plan], window: &Window, spent: &mut Spent<'_>) -> Re
             source: plan.source,
             name: plan.name.clone(),
             desc: plan.desc,
-            instances: plan.instances.to_vec(),
+            instances: Arc::clone(&plan.instances),
             samples: sampling::select(samples, window),
         };
         spent.back(before.saturating_sub(values.len()));
@@ -197,14 +199,14 @@ fn is_in(part: &Part, window: &Window) -> bool {
 }
 
 /// Reading of one archive.
-struct Walk<'a, 'b, 'c> {
+struct Walk<'a> {
     window: &'a Window,
     enough: Option<usize>,
-    spent: &'a mut Spent<'b>,
-    all: &'c mut Vec<Vec<Sample>>,
+    spent: &'a mut Spent,
+    all: &'a mut Vec<Vec<Sample>>,
 }
 
-impl Walk<'_, '_, '_> {
+impl Walk<'_> {
     fn recorded(&mut self, name: &Path, wanted: &[(usize, &Part)]) -> Result<(), Ended> {
         let mut archive = Archive::open(&name.to_string_lossy())?;
         let mut by_pmid: FxHashMap<Pmid, Vec<Wanted<'_>>> = FxHashMap::default();
@@ -221,7 +223,7 @@ impl Walk<'_, '_, '_> {
             None => archive.first(),
         };
         // Instances whose number has several names need the archive, while a record of it is looked at: afterwards, then.
-        let mut unnamed: Vec<(usize, Sample, Vec<(Inst, Datum)>)> = Vec::new();
+        let mut unnamed: Vec<(usize, Sample, Unnamed)> = Vec::new();
         let mut left: usize = by_pmid.values().map(Vec::len).sum();
         while left > 0 {
             let Some((place, after)) = stepped(&mut archive, at, backward)? else { break };
@@ -350,6 +352,9 @@ fn stepped(
     }))
 }
 
+/// Values of instances whose number had several names: which one, the time tells.
+type Unnamed = Vec<(Inst, Datum)>;
+
 /// A series that is looked for in an archive.
 struct Wanted<'a> {
     number: usize,
@@ -360,7 +365,7 @@ struct Wanted<'a> {
 
 impl Wanted<'_> {
     /// What a record has of it; and values of instances whose number has several names.
-    fn sample(&self, time: Timestamp, set: &SetRef<'_>) -> (Sample, Vec<(Inst, Datum)>) {
+    fn sample(&self, time: Timestamp, set: &SetRef<'_>) -> (Sample, Unnamed) {
         let time = i64::try_from(time.as_nanos().div_euclid(1000)).unwrap_or(i64::MAX);
         let mut sample = Sample { time, points: Vec::new() };
         let mut odd = Vec::new();

@@ -16,14 +16,15 @@ use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::super::answer::{Refusal, json};
+use super::super::answer::{self, Refusal, json};
 use super::super::query::Query;
 use super::super::web::Shared;
-use super::engine::{self, Engine, Found, Shown};
+use super::engine::{self, Engine, Found, Shown, ShownSeries};
 use super::identity::Id;
 use super::index::{Index, LabelRow};
 use super::language::{self, Key, Value, Window};
 use super::pattern;
+use super::read::Spent;
 use super::remembered::Known;
 use super::values::{Of, Point};
 
@@ -177,11 +178,8 @@ async fn instances(State(web): State<Shared>, url: RawQuery, body: Body) -> Resp
                 _ => Vec::new(),
             };
             let index = web.series.engine.shared.index();
-            let operands = match index.series_of(id) {
-                Some(row) => vec![row],
-                None => operands,
-            };
-            for row in operands {
+            let operands = if index.series_of(id).is_some() { vec![id] } else { operands };
+            for row in operands.into_iter().filter_map(|operand| index.series_of(operand)) {
                 instance_rows(&index, id, row, &mut rows)?;
             }
             if let Some(Known::Derived(derived)) = known.as_deref()
@@ -319,7 +317,8 @@ fn labels_of(web: &Shared, asked: &Query) -> Result<Vec<LabelsRow>, Refusal> {
             rows.push(of_row(index.labels(source.labels)))?;
         }
         // What all operands have.
-        let all = operands.iter().map(|row| object_of(index.labels(index.series(*row).labels)));
+        let operands = operands.into_iter().filter_map(|operand| index.series_of(operand));
+        let all = operands.map(|row| object_of(index.labels(index.series(row).labels)));
         let common = all.reduce(|mut common, labels| {
             common.retain(|name, value| labels.get(name).is_some_and(|other| other.get() == value.get()));
             common
@@ -358,7 +357,7 @@ async fn answered(
     let done = pool
         .run(move || match work(&web, &asked) {
             // Made in the pool as well: it may be long.
-            Ok(answer) => whole(of_work.as_deref(), &answer),
+            Ok(answer) => whole(of_work.as_deref(), answer),
             Err(refusal) => refused(of_work.as_deref(), refusal),
         })
         .await;
@@ -444,7 +443,7 @@ impl<T> Rows<T> {
 enum Answer {
     Ids(Vec<Id>),
     #[serde(serialize_with = "rows_of_values")]
-    Values(Vec<Shown>),
+    Values(Shown),
     Descs(Vec<DescRow>),
     Metrics(Vec<NameRow>),
     Names(Vec<String>),
@@ -519,15 +518,15 @@ fn raw(value: &str) -> Box<RawValue> {
 }
 
 /// Rows one by one: they are many, and all of them as structures would be in memory twice.
-fn rows_of_values<S: Serializer>(all: &[Shown], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(all.iter().flat_map(|shown| {
+fn rows_of_values<S: Serializer>(all: &Shown, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.series.iter().flat_map(|shown| {
         let points = shown.values.samples.iter().flat_map(|sample| &sample.points);
         points.map(move |point| ValueRow { shown, point })
     }))
 }
 
 struct ValueRow<'a> {
-    shown: &'a Shown,
+    shown: &'a ShownSeries,
     point: &'a Point,
 }
 
@@ -552,16 +551,33 @@ impl Serialize for ValueRow<'_> {
     }
 }
 
-fn whole(client: Option<&str>, answer: &Answer) -> Response {
+/// A text that counts among what is being answered until it has been sent: however slowly a client reads.
+struct Held {
+    text: Bytes,
+    _spent: Spent,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+fn whole(client: Option<&str>, answer: Answer) -> Response {
     #[derive(Serialize)]
     struct Wrapped<'a> {
         client: &'a str,
         result: &'a Answer,
     }
-    match client {
-        Some(client) => json(StatusCode::OK, &Wrapped { client, result: answer }),
-        None => json(StatusCode::OK, answer),
-    }
+    let text = match client {
+        Some(client) => answer::text(&Wrapped { client, result: &answer }),
+        None => answer::text(&answer),
+    };
+    let text = match answer {
+        Answer::Values(shown) => Bytes::from_owner(Held { text, _spent: shown.spent }),
+        _ => text,
+    };
+    answer::json_of(StatusCode::OK, text)
 }
 
 fn refused(client: Option<&str>, refusal: Refusal) -> Response {

@@ -1,5 +1,7 @@
 //! Values of series, as they are read, selected and computed with.
 
+use std::sync::Arc;
+
 use pcp_model::{Desc, Number};
 
 use super::identity::Id;
@@ -14,7 +16,7 @@ pub(super) struct Values {
     pub name: String,
     pub desc: Desc,
     /// The instances that points count in.
-    pub instances: Vec<Id>,
+    pub instances: Arc<[Id]>,
     /// In the order in which they are answered.
     pub samples: Vec<Sample>,
 }
