@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use regex::Regex;
 use serde_json::{Value as Json, json};
-use support::{AgentSpec, PcpEnv, PrivatePmcd, eventually, temp_dir};
+use support::{AgentSpec, PcpEnv, PrivatePmcd, Process, eventually, temp_dir};
 
+use crate::seat::JUMPSEAT;
 use crate::web_support::{Answer, Web};
 
 const ARCHIVES: &str = "/var/lib/pcp/testsuite/archives";
@@ -308,6 +309,27 @@ fn an_archive_that_is_written_and_a_new_one_show_by_themselves() {
     }
     eventually("and is gone again", || (query(&web, "kernel.all.cpu.user") == json!([])).then_some(()));
     drop(logger.finish());
+}
+
+#[test]
+fn what_jumpseat_records_shows_while_it_is_recorded() {
+    let pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
+    let dir = temp_dir();
+    let base = dir.path().join("archives/own");
+    fs::create_dir_all(dir.path().join("archives")).expect("it can be made");
+    // The server is there first, and the directory is empty.
+    let below = dir.path().join("archives");
+    let web = Web::start(dir.path(), &["-a", below.to_str().expect("a text")]);
+    assert_eq!(query(&web, "sample.seconds"), json!([]));
+    let mut command = PcpEnv::new().command(JUMPSEAT);
+    command.args(["record", "-q", "-t", "100msec", "-h", &pmcd.inet()]).arg(&base).arg("sample.seconds");
+    let _recorder = Process::start(&mut command, dir.path(), "record");
+    let count = || query(&web, "sample.seconds[samples:0]").as_array().map_or(0, Vec::len);
+    let mut before = 0;
+    for _ in 0..3 {
+        before = eventually("more values show", || Some(count()).filter(|count| *count > before));
+    }
+    assert!(before > 3);
 }
 
 #[test]

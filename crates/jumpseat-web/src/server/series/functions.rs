@@ -419,3 +419,128 @@ fn scale<T: PartialEq>(left: (i8, T), right: (i8, T)) -> Option<T> {
 pub(super) fn indom_of(all: &[Values]) -> InDom {
     all.first().map_or(InDom::NULL, |values| values.desc.indom)
 }
+
+#[cfg(test)]
+mod tests {
+    use pcp_model::{Desc, Pmid};
+    use proptest::prelude::*;
+
+    use super::super::language;
+    use super::*;
+
+    fn desc(semantics: Semantics, units: Units) -> Desc {
+        Desc { pmid: Pmid(1), value_type: ValueType::U32, indom: InDom(5), semantics, units }
+    }
+
+    /// Samples a second apart, of instances in a row.
+    fn values(name: &str, desc: Desc, samples: &[&[u32]]) -> Values {
+        let point = |time: i64, place: u32, value: &u32| Point {
+            time,
+            of: Of::Instance(place),
+            datum: Datum::Number(Number::U32(*value)),
+        };
+        let sample = |(number, row): (i64, &&[u32])| {
+            let time = number * 1_000_000;
+            Sample { time, points: (0..).zip(*row).map(|(place, value)| point(time, place, value)).collect() }
+        };
+        Values {
+            id: Id::expression(name),
+            source: Id::ZERO,
+            name: name.to_owned(),
+            desc,
+            instances: [Id::expression("a"), Id::expression("b")].into(),
+            samples: (0..).zip(samples).map(sample).collect(),
+        }
+    }
+
+    fn computed(expr: &str, values: &Values) -> Result<Values> {
+        let query = language::parse(expr, Default::default())?;
+        let mut all = evaluate(&query.expr, &mut |_| Ok(vec![values.clone()]))?;
+        Ok(all.remove(0))
+    }
+
+    /// Values as texts, by sample.
+    fn texts(expr: &str, values: &Values) -> Vec<Vec<String>> {
+        let computed = computed(expr, values).unwrap_or_else(|error| panic!("{expr}: {error}"));
+        let of_sample = |sample: &Sample| sample.points.iter().map(|point| point.datum.text()).collect();
+        computed.samples.iter().map(of_sample).collect()
+    }
+
+    #[test]
+    fn functions_give_what_they_say() {
+        let gauge = values("g", desc(Semantics::Instant, Units::NONE), &[&[0, 7], &[4, 1], &[2, 9]]);
+        for (expr, expected) in [
+            ("max(g)", &[&["4", "9"][..]][..]),
+            ("min_sample(g)", &[&["0"], &["1"], &["2"]]),
+            ("sum_sample(g)", &[&["7.000000e+00"], &["5.000000e+00"], &["1.100000e+01"]]),
+            ("avg(g)", &[&["2.000000e+00", "5.666667e+00"]]),
+            ("topk_inst(g,2)", &[&["4", "9"], &["2", "7"]]),
+            ("topk_sample(g,1)", &[&["7"], &["4"], &["9"]]),
+            // Values of 0 count.
+            ("nth_percentile_inst(g,0)", &[&["0", "1"]]),
+            ("nth_percentile_inst(g,50)", &[&["2", "7"]]),
+            ("nth_percentile_inst(g,100)", &[&["4", "9"]]),
+            ("stdev_sample(g)", &[&["3.500000e+00"], &["1.500000e+00"], &["3.500000e+00"]]),
+            (
+                "g-g*3",
+                &[
+                    &["0.000000e+00", "-1.400000e+01"],
+                    &["-8.000000e+00", "-2.000000e+00"],
+                    &["-4.000000e+00", "-1.800000e+01"],
+                ],
+            ),
+            (
+                "round(g*0.5)",
+                &[
+                    &["0.000000e+00", "4.000000e+00"],
+                    &["2.000000e+00", "1.000000e+00"],
+                    &["1.000000e+00", "5.000000e+00"],
+                ],
+            ),
+        ] {
+            assert_eq!(texts(expr, &gauge), expected, "{expr}");
+        }
+        let counter = values("c", desc(Semantics::Counter, Units::COUNT), &[&[0, 7], &[4, 9]]);
+        assert_eq!(texts("rate(c)", &counter), [["4.000000", "2.000000"]]);
+        let rate = computed("rate(c)", &counter).expect("a counter").desc;
+        assert_eq!((rate.units.to_string(), rate.semantics), ("count / sec".to_owned(), Semantics::Instant));
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let counter = values("c", desc(Semantics::Counter, Units::COUNT), &[&[1, 2]]);
+        let gauge = values("g", desc(Semantics::Instant, Units::BYTE), &[&[1, 2]]);
+        assert!(computed("c*c", &counter).is_err() && computed("rate(g)", &gauge).is_err());
+        assert!(computed("rescale(g,\"sec\")", &gauge).is_err());
+        let text = Values { desc: Desc { value_type: ValueType::String, ..gauge.desc }, ..gauge.clone() };
+        for expr in ["abs(t)", "max(t)", "t+t", "t*2"] {
+            assert!(computed(expr, &text).is_err(), "{expr}");
+        }
+        let mut operands = vec![counter, gauge].into_iter();
+        let query = language::parse("a+b", Default::default()).expect("a query");
+        let sum = evaluate(&query.expr, &mut |_| Ok(operands.next().into_iter().collect()));
+        assert!(sum.is_err(), "a counter and a gauge");
+    }
+
+    proptest! {
+        /// What picks gives what was there, and the mean lies between the least and the most.
+        #[test]
+        fn picks_are_of_what_is_there(rows in prop::collection::vec([0_u32..1000, 0_u32..1000], 1..20), n in 0_u32..=100) {
+            let rows: Vec<&[u32]> = rows.iter().map(|row| &row[..]).collect();
+            let gauge = values("g", desc(Semantics::Instant, Units::NONE), &rows);
+            for over in ["inst", "sample"] {
+                let numbers = |expr: String| -> Vec<f64> {
+                    texts(&expr, &gauge).concat().iter().map(|text| text.parse().expect("a number")).collect()
+                };
+                let (least, most) = (numbers(format!("min_{over}(g)")), numbers(format!("max_{over}(g)")));
+                let picked = numbers(format!("nth_percentile_{over}(g,{n})"));
+                let means = numbers(format!("avg_{over}(g)"));
+                for (place, picked) in picked.iter().enumerate() {
+                    prop_assert!(rows.concat().iter().any(|value| f64::from(*value) == *picked));
+                    prop_assert!((least[place]..=most[place]).contains(picked));
+                    prop_assert!(least[place] - 1e-3 <= means[place] && means[place] <= most[place] + 1e-3);
+                }
+            }
+        }
+    }
+}
