@@ -32,6 +32,7 @@ pub(super) fn evaluate(
             let all = evaluate(of, leaf)?;
             all.into_iter()
                 .map(|mut values| {
+                    expect_numbers(&values)?;
                     values.desc.value_type = ValueType::Double;
                     mapped(values, |number| (number.to_f64() * by).into())
                 })
@@ -482,7 +483,7 @@ mod tests {
             ("nth_percentile_inst(g,100)", &[&["4", "9"]]),
             ("stdev_sample(g)", &[&["3.500000e+00"], &["1.500000e+00"], &["3.500000e+00"]]),
             (
-                "g-g*3",
+                "g-3*g",
                 &[
                     &["0.000000e+00", "-1.400000e+01"],
                     &["-8.000000e+00", "-2.000000e+00"],
@@ -490,7 +491,7 @@ mod tests {
                 ],
             ),
             (
-                "round(g*0.5)",
+                "round(0.5*g)",
                 &[
                     &["0.000000e+00", "4.000000e+00"],
                     &["2.000000e+00", "1.000000e+00"],
@@ -510,10 +511,10 @@ mod tests {
     fn what_does_not_go_together_is_refused() {
         let counter = values("c", desc(Semantics::Counter, Units::COUNT), &[&[1, 2]]);
         let gauge = values("g", desc(Semantics::Instant, Units::BYTE), &[&[1, 2]]);
-        assert!(computed("c*c", &counter).is_err() && computed("rate(g)", &gauge).is_err());
+        assert!(computed("c{x==1}*c", &counter).is_err() && computed("rate(g)", &gauge).is_err());
         assert!(computed("rescale(g,\"sec\")", &gauge).is_err());
         let text = Values { desc: Desc { value_type: ValueType::String, ..gauge.desc }, ..gauge.clone() };
-        for expr in ["abs(t)", "max(t)", "t+t", "t*2"] {
+        for expr in ["abs(t)", "max(t)", "t+t", "2*t"] {
             assert!(computed(expr, &text).is_err(), "{expr}");
         }
         let mut operands = vec![counter, gauge].into_iter();
