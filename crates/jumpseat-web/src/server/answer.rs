@@ -9,11 +9,20 @@ use super::pool::NotDone;
 
 /// A JSON text with its status.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    json_of(status, text(value))
+}
+
+/// The line that a value is.
+pub(super) fn text(value: &impl Serialize) -> Bytes {
     // What is sent are structures of texts and numbers: there is nothing in them that JSON does not have.
     let mut text = serde_json::to_vec(value).unwrap_or_default();
     text.extend_from_slice(b"\r\n");
-    (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], Bytes::from(text))
-        .into_response()
+    text.into()
+}
+
+/// A JSON text that is there already, with its status.
+pub(super) fn json_of(status: StatusCode, text: Bytes) -> Response {
+    (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
 }
 
 /// Why a request is refused, in the form of PMWEBAPI and of `/series`: `{"context":N,"message":"...","success":false}`.

@@ -30,3 +30,5 @@ mod traces;
 mod web;
 
 pub use run::{Serving, WebError, run, start};
+#[doc(hidden)]
+pub use series::fuzzing as series_fuzzing;

@@ -1,0 +1,277 @@
+//! `jumpseat web` on the archives of a fleet: 100 hosts, 14 days, 200 metrics a minute; with 50 users at a time. Goals: metadata of archives at
+//! 100 MB/s, 99 of 100 panel queries (one metric, one day) within 200 ms and metric searches within 20 ms, 256 MiB.
+//!
+//! Metrics, instances, texts and values are those of a real archive, of PCP's test suite. The last two days of each host have all their
+//! records, which queries read; those before have one an hour: the index does not look at records, and 1.4 GB are enough for a
+//! directory of temporary files.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use common::clock::resident_kib;
+use common::{Figure, Goal, Row, is_quick};
+use jumpseat::archive::{Archive, ArchiveWriter, LabelInfo, Step, WriteOptions};
+use jumpseat::model::{
+    Desc, InDom, Instance, Label, LabelFlags, LabelSet, PM_IN_NULL, Pmid, Timestamp, ValueSet,
+};
+use jumpseat::pdu::{Fetched, LabelTarget, TextLevel, TextTarget};
+
+const TEMPLATE: &str = "/var/lib/pcp/testsuite/archives/pcp-zeroconf";
+const METRICS: usize = 200;
+const DAYS: i64 = 14;
+const USERS: usize = 50;
+const START: i64 = 1_700_006_400;
+const DAY: i64 = 86_400;
+/// What is asked for: one of few metrics, as on dashboards.
+const ASKED: &str = "kernel.all.load";
+
+fn main() {
+    let hosts = if is_quick() { 10 } else { 100 };
+    let dir = tempfile::tempdir().expect("a directory can be made");
+    let archives = dir.path().join("archives");
+    let template = Template::read();
+    let mut metadata = 0;
+    for host in 0..hosts {
+        for day in 0..DAYS {
+            metadata += template.write(&archives, host, day);
+        }
+    }
+    let begun = Instant::now();
+    let server = Server::start(dir.path(), &archives);
+    let listening = begun.elapsed();
+    server.load(&archives);
+    let built = begun.elapsed() - listening;
+    Row::new(format!("web: start with {} archives", hosts * DAYS), millis(listening)).print();
+    let rate = metadata as f64 / 1e6 / built.as_secs_f64();
+    // As a cost of a megabyte: the table has no figure of which more is better but rates of rounds.
+    Row::new("web: index of new archives, seconds for 100 MB of metadata", Figure::cost(100.0 / rate, "s"))
+        .goal(Goal::AtMost(1.0))
+        .print();
+    println!("{metadata} bytes of metadata in {built:?}: {rate:.0} MB/s");
+    let again = Server::start(&dir.path().join("again"), &archives);
+    drop(again);
+    let ids: Vec<String> = server.strings(&format!("/series/query?expr={ASKED}"));
+    assert_eq!(ids.len(), hosts as usize, "each host has it");
+    let last = START + (DAYS - 1) * DAY;
+    let panel = |number: usize| {
+        let id = &ids[number * 7919 % ids.len()];
+        format!("/series/values?finish={}&interval=60&series={id}&start={last}", last + DAY - 60)
+    };
+    let search =
+        |number: usize| format!("/series/metrics?match=*{}*", ["disk", "kernel", "mem", "e"][number % 4]);
+    let count = if is_quick() { 4 } else { 100 };
+    let rows = server.get(&panel(0)).matches("timestamp").count();
+    assert!(rows > 1400, "a day of values: {rows}");
+    Row::new(
+        "web: a panel query (a metric, a day), 50 users: 99 of 100 within",
+        millis(server.many(count, &panel)),
+    )
+    .goal(Goal::AtMost(200.0))
+    .print();
+    Row::new("web: a search for metrics, 50 users: 99 of 100 within", millis(server.many(count, &search)))
+        .goal(Goal::AtMost(20.0))
+        .print();
+    let resident = resident_kib(server.process.id()) as f64 / 1024.0;
+    Row::new(
+        format!("web: memory with {} archives, after the queries", hosts * DAYS),
+        Figure::cost(resident, "MiB"),
+    )
+    .goal(Goal::AtMost(256.0))
+    .print();
+}
+
+fn millis(time: Duration) -> Figure {
+    Figure::cost(time.as_secs_f64() * 1e3, "ms")
+}
+
+/// What a real archive has.
+struct Template {
+    metrics: Vec<(Desc, Vec<String>, Option<String>, ValueSet)>,
+    indoms: Vec<(InDom, Vec<Instance>)>,
+}
+
+impl Template {
+    fn read() -> Template {
+        let mut archive = Archive::open(TEMPLATE).expect("PCP's test suite is installed");
+        let mut metrics: Vec<(Desc, Vec<String>, Option<String>, ValueSet)> = Vec::new();
+        let mut at = archive.first();
+        let mut found = Vec::new();
+        while let Some(step) = archive.next(at).expect("it can be read") {
+            let Step::Record(place, after) = step else { break };
+            at = after;
+            let record = archive.record(place).expect("it can be read");
+            found.extend(record.sets().map(|set| set.pmid));
+            if found.len() > 4 * METRICS {
+                break;
+            }
+        }
+        let asked = archive.lookup_name("kernel.all.load").expect("it is recorded");
+        found.insert(0, asked);
+        for pmid in found {
+            let Ok(desc) = archive.desc(pmid) else { continue };
+            let known = metrics.iter().any(|(known, ..)| known.pmid == pmid);
+            if known || !desc.value_type.is_numeric() || metrics.len() == METRICS {
+                continue;
+            }
+            let Some(values) = first_values(&mut archive, pmid, &desc) else { continue };
+            let text = archive.text(TextTarget::Metric(pmid), TextLevel::OneLine).ok();
+            metrics.push((desc, archive.names_of(pmid), text, values));
+        }
+        assert_eq!(metrics.len(), METRICS);
+        let mut indoms: Vec<InDom> = metrics.iter().map(|(desc, ..)| desc.indom).collect();
+        indoms.sort_unstable();
+        indoms.dedup();
+        let instances = |indom: InDom| Some((indom, archive.instances_ever(indom).ok()?));
+        Template { indoms: indoms.into_iter().filter_map(instances).collect(), metrics }
+    }
+
+    /// A day of a host. Bytes of its metadata.
+    fn write(&self, archives: &Path, host: i64, day: i64) -> u64 {
+        let name = format!("host{host:03}");
+        let directory = archives.join(&name);
+        std::fs::create_dir_all(&directory).expect("it can be made");
+        let base = directory.join(format!("day{day:02}"));
+        let label = LabelInfo { host: name.clone(), zone: "UTC".into(), ..LabelInfo::default() };
+        let mut archive =
+            ArchiveWriter::create(&base, label, WriteOptions::default()).expect("nothing is there");
+        let start = START + day * DAY;
+        let hostname =
+            Label { name: "hostname".into(), value: format!("\"{name}\""), flags: LabelFlags::default() };
+        let labels = [LabelSet { inst: PM_IN_NULL, labels: Ok(vec![hostname]) }];
+        archive.labels(Timestamp::new(start, 0), LabelTarget::Context, &labels);
+        for (desc, names, text, _) in &self.metrics {
+            archive.desc(desc, names).expect("described once");
+            if let Some(text) = text {
+                archive.text(TextTarget::Metric(desc.pmid), TextLevel::OneLine, text);
+            }
+        }
+        for (indom, instances) in &self.indoms {
+            archive.indom(Timestamp::new(start, 0), *indom, instances);
+        }
+        let every = if day >= DAYS - 2 { 60 } else { 3600 };
+        let mut fetched = Fetched::new();
+        for time in (start..start + DAY).step_by(every) {
+            fetched.clear();
+            fetched.timestamp = Timestamp::new(time, 0);
+            for (desc, _, _, values) in &self.metrics {
+                fetched.begin_set(desc.pmid);
+                for value in values.values.as_ref().expect("there are values") {
+                    fetched.push_value(value.inst, &value.value).expect("values of one type");
+                }
+                fetched.end_set();
+            }
+            archive.result(&fetched).expect("the disk has room");
+        }
+        drop(archive);
+        std::fs::metadata(base.with_extension("meta")).map_or(0, |about| about.len())
+    }
+}
+
+/// The first values that a metric has.
+fn first_values(archive: &mut Archive, pmid: Pmid, desc: &Desc) -> Option<ValueSet> {
+    let mut at = archive.first();
+    while let Some(Step::Record(place, after)) = archive.next(at).ok()? {
+        at = after;
+        let record = archive.record(place).ok()?;
+        let set =
+            record.sets().find(|set| set.pmid == pmid).and_then(|set| set.to_values(desc.value_type).ok());
+        if set.as_ref().is_some_and(|set| set.values.as_ref().is_ok_and(|values| !values.is_empty())) {
+            return set;
+        }
+    }
+    None
+}
+
+/// A running `jumpseat web`.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(dir: &Path, archives: &Path) -> Server {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_jumpseat-web"))
+            .args(["--listen", "127.0.0.1:0", "--cache"])
+            .arg(dir.join("cache"))
+            .arg("-a")
+            .arg(archives)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut line).expect("it says where");
+        let address = line.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
+        Server { process, address }
+    }
+
+    /// Waits until the index is there.
+    fn load(&self, archives: &Path) {
+        let path = format!("/series/load?expr={{source.path:%20%22{}%22}}", archives.display());
+        while !self.get(&path).contains("\"success\":true") {}
+    }
+
+    fn strings(&self, path: &str) -> Vec<String> {
+        let body = self.get(path);
+        body.trim().trim_matches(['[', ']']).split(',').map(|id| id.trim_matches('"').to_owned()).collect()
+    }
+
+    fn get(&self, path: &str) -> String {
+        get(&mut TcpStream::connect(&self.address).expect("it listens"), path)
+    }
+
+    /// All users ask `count` times each, one after the other; the time that 99 of 100 answers took at most.
+    fn many(&self, count: usize, path: &(impl Fn(usize) -> String + Sync)) -> Duration {
+        let times = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for user in 0..USERS {
+                let times = &times;
+                scope.spawn(move || {
+                    let mut connection = TcpStream::connect(&self.address).expect("it listens");
+                    for number in 0..count {
+                        let begun = Instant::now();
+                        let body = get(&mut connection, &path(user * count + number));
+                        assert!(body.starts_with('['), "{body}");
+                        times.lock().expect("nobody panics").push(begun.elapsed());
+                    }
+                });
+            }
+        });
+        let mut times = times.into_inner().expect("nobody panics");
+        times.sort_unstable();
+        times[times.len() * 99 / 100]
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The body of an answer, whose connection stays open.
+fn get(connection: &mut TcpStream, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    connection.write_all(request.as_bytes()).expect("it reads");
+    let mut reader = BufReader::new(connection);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("it answers");
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a number");
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("it answers");
+    String::from_utf8(body).expect("it is text")
+}

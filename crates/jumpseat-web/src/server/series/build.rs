@@ -1,0 +1,232 @@
+//! The thread that keeps the index as the archives are.
+//!
+//! **Cost:** nothing while the library says that nothing has changed. An archive that is new costs a file of facts, or its metadata
+//! if there is none; one that has grown costs its last record.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+use pcp_archive::{Archive, ArchiveError, Glance};
+use pcp_model::Timestamp;
+use rustc_hash::FxHashMap;
+
+use super::super::library::Library;
+use super::cache::Cache;
+use super::facts::{Facts, Stamp};
+use super::index::Index;
+
+/// How often to ask the library whether there is anything new.
+const EVERY: Duration = Duration::from_millis(250);
+/// An archive that has not grown for so long is taken to be whole.
+const AT_REST: Duration = Duration::from_secs(90);
+
+/// The index, for all.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    index: RwLock<Index>,
+    progress: Mutex<Progress>,
+}
+
+/// How far the index is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress {
+    /// The version of the library that it is of.
+    pub version: Option<u64>,
+    /// Archives whose metadata was read, and those whose facts were kept.
+    pub read: u64,
+    pub kept: u64,
+    /// Bytes of metadata that was read, and how long that took.
+    pub bytes: u64,
+    pub took: Duration,
+}
+
+impl Shared {
+    /// The index as it is. Not to be kept while anything is waited for.
+    pub(super) fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Index)) {
+        change(&mut self.index.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// What the thread knows.
+pub(super) struct Builder {
+    library: Arc<Library>,
+    shared: Arc<Shared>,
+    cache: Cache,
+    /// The metadata that the index is of.
+    stamps: FxHashMap<PathBuf, Stamp>,
+    /// Archives that cannot be read, until they change.
+    bad: FxHashMap<PathBuf, Glance>,
+    /// Archives that have grown, and when that was seen last.
+    growing: FxHashMap<PathBuf, Instant>,
+    progress: Progress,
+}
+
+impl Builder {
+    pub(super) fn new(library: Arc<Library>, shared: Arc<Shared>, cache: Cache) -> Builder {
+        Builder {
+            library,
+            shared,
+            cache,
+            stamps: FxHashMap::default(),
+            bad: FxHashMap::default(),
+            growing: FxHashMap::default(),
+            progress: Progress::default(),
+        }
+    }
+
+    /// Until it is told to stop.
+    pub(super) fn run(mut self, stopped: &Receiver<()>) {
+        self.cache.sweep();
+        loop {
+            let version = self.library.version();
+            if self.progress.version != Some(version) {
+                if !self.follow(stopped) {
+                    return;
+                }
+                self.progress.version = Some(version);
+                self.report();
+            }
+            self.close();
+            if stopped.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    }
+
+    /// Makes the index what the library is; false if it was told to stop on the way.
+    fn follow(&mut self, stopped: &Receiver<()>) -> bool {
+        let found = self.library.all();
+        let names: HashSet<&Path> = found.iter().map(|glance| glance.name.as_path()).collect();
+        let gone: Vec<PathBuf> =
+            self.stamps.keys().filter(|name| !names.contains(name.as_path())).cloned().collect();
+        for name in gone {
+            self.shared.change(|index| index.remove(&name));
+            self.stamps.remove(&name);
+            self.cache.forget(&name);
+        }
+        self.bad.retain(|name, _| names.contains(name.as_path()));
+        if self.shared.index().is_worn() {
+            // All facts again, most of them from files. Until then what is there answers.
+            let mut anew = Index::default();
+            for glance in found.iter() {
+                if is_told(stopped) {
+                    return false;
+                }
+                self.take(glance, |facts, end| anew.add(glance.clone(), facts, end));
+            }
+            self.shared.change(|index| *index = anew);
+            return true;
+        }
+        for glance in found.iter() {
+            if is_told(stopped) {
+                return false;
+            }
+            let shared = Arc::clone(&self.shared);
+            let known = shared.index().archive(&glance.name).map(|entry| entry.has_grown(glance));
+            match known {
+                Some(false) => {}
+                Some(true) if self.is_of(glance) => {
+                    self.growing.insert(glance.name.clone(), Instant::now());
+                    shared.change(|index| index.grown(glance.clone(), None));
+                }
+                _ => self.take(glance, |facts, end| {
+                    shared.change(|index| index.add(glance.clone(), facts, end));
+                }),
+            }
+        }
+        true
+    }
+
+    /// Finds the ends of archives that do not grow any more, so that queries for later times leave them alone.
+    fn close(&mut self) {
+        let Builder { growing, shared, .. } = self;
+        growing.retain(|name, grew| {
+            if grew.elapsed() < AT_REST {
+                return true;
+            }
+            let glance = shared.index().archive(name).map(|entry| entry.glance.clone());
+            if let Some(glance) = glance
+                && let Ok(end) = Archive::open(&name.to_string_lossy()).and_then(|mut archive| archive.end())
+            {
+                shared.change(|index| index.grown(glance, Some(end)));
+            }
+            false
+        });
+    }
+
+    /// Whether the index is of the metadata as it is now.
+    fn is_of(&self, glance: &Glance) -> bool {
+        let stamp = Stamp::of(glance);
+        stamp.is_some() && self.stamps.get(&glance.name) == stamp.as_ref()
+    }
+
+    /// Hands over what an archive says, if it can be read.
+    fn take(&mut self, glance: &Glance, take: impl FnOnce(&Facts, Option<Timestamp>)) {
+        if self.bad.get(&glance.name) == Some(glance) {
+            return;
+        }
+        match self.facts(glance) {
+            Ok((facts, end, stamp)) => {
+                take(&facts, end);
+                self.stamps.insert(glance.name.clone(), stamp);
+                self.bad.remove(&glance.name);
+            }
+            Err(error) => {
+                tracing::warn!("not in the index: {error}");
+                self.bad.insert(glance.name.clone(), glance.clone());
+            }
+        }
+    }
+
+    fn facts(&mut self, glance: &Glance) -> Result<(Facts, Option<Timestamp>, Stamp), ArchiveError> {
+        // Taken first: what changes meanwhile makes another stamp.
+        let stamp = Stamp::of(glance);
+        if let Some(stamp) = &stamp
+            && let Some((facts, end)) = self.cache.load(glance, stamp)
+        {
+            self.progress.kept += 1;
+            return Ok((facts, self.end(glance, end), stamp.clone()));
+        }
+        let begun = Instant::now();
+        let (facts, end) = Facts::read(glance)?;
+        self.progress.took += begun.elapsed();
+        self.progress.read += 1;
+        let stamp = stamp.unwrap_or_default();
+        self.progress.bytes += stamp.len;
+        if let Err(error) = self.cache.store(glance, &stamp, &facts, end) {
+            tracing::debug!("{}: index not kept: {error}", glance.name.display());
+        }
+        Ok((facts, self.end(glance, Some(end)), stamp))
+    }
+
+    /// The end of an archive, unless somebody may be writing to it: then it is looked for when it has been at rest for a while.
+    fn end(&mut self, glance: &Glance, end: Option<Timestamp>) -> Option<Timestamp> {
+        let is_at_rest = glance.changed.elapsed().is_ok_and(|age| age > AT_REST);
+        if end.is_none() || !is_at_rest {
+            self.growing.insert(glance.name.clone(), Instant::now());
+            return None;
+        }
+        end
+    }
+
+    fn report(&self) {
+        *self.shared.progress.lock().unwrap_or_else(PoisonError::into_inner) = self.progress.clone();
+        let Progress { read, kept, bytes, took, .. } = &self.progress;
+        tracing::debug!("index: {read} archives read, {kept} kept; {bytes} bytes of metadata in {took:?}");
+    }
+}
+
+fn is_told(stopped: &Receiver<()>) -> bool {
+    stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty)
+}

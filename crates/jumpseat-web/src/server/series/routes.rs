@@ -1,0 +1,602 @@
+//! The requests (spec `webapi.md` 10). Each is answered once: what was asked for, or why not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, RawQuery, State};
+use axum::response::Response;
+use axum::routing::get;
+use http::StatusCode;
+use pcp_model::Desc;
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::super::answer::{self, Refusal, json};
+use super::super::query::Query;
+use super::super::web::Shared;
+use super::engine::{self, Engine, Found, Shown, ShownSeries};
+use super::identity::Id;
+use super::index::{Index, LabelRow};
+use super::language::{self, Key, Value, Window};
+use super::pattern;
+use super::read::Spent;
+use super::remembered::Known;
+use super::values::{Of, Point};
+
+/// Longest body of a request.
+const MAX_BODY: usize = 1 << 20;
+/// Most rows of an answer of metadata.
+const MAX_ROWS: usize = 250_000;
+/// How long `load` waits for the index.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(in super::super) fn routes() -> Router<Shared> {
+    let none = || async {
+        Refusal::bad(
+            "no such request: see /series/ping, query, values, descs, metrics, instances, labels, sources, load",
+        )
+    };
+    Router::new()
+        .route("/series/ping", get(ping).post(ping))
+        .route("/series/query", get(query).post(query))
+        .route("/series/values", get(values).post(values))
+        .route("/series/descs", get(descs).post(descs))
+        .route("/series/metrics", get(metrics).post(metrics))
+        .route("/series/instances", get(instances).post(instances))
+        .route("/series/labels", get(labels).post(labels))
+        .route("/series/sources", get(sources).post(sources))
+        .route("/series/load", get(load).post(load))
+        .route("/series/{*rest}", get(none).post(none))
+        .route("/search/text", get(search).post(search))
+        .route("/search/suggest", get(search).post(search))
+        .route("/search/indom", get(search).post(search))
+        .route("/search/info", get(search).post(search))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+}
+
+type Body = Result<Bytes, BytesRejection>;
+
+async fn ping(url: RawQuery, body: Body) -> Response {
+    // The body of a ping is not looked at.
+    drop(body);
+    match asked(url, Ok(Bytes::new())) {
+        Ok(query) => success(query.get("client"), true, StatusCode::OK),
+        Err(refusal) => refused(None, refusal),
+    }
+}
+
+/// What real servers without a search module say; Grafana knows it by having nothing else in it.
+async fn search(url: RawQuery) -> Response {
+    let client = asked(url, Ok(Bytes::new())).ok();
+    success(client.as_ref().and_then(|query| query.get("client")), false, StatusCode::BAD_REQUEST)
+}
+
+async fn query(State(web): State<Shared>, url: RawQuery, body: Body) -> Response {
+    answered(web, url, body, |web, asked| {
+        let text = mandatory(asked, "expr")?;
+        Ok(match engine(web).query(text)? {
+            Found::Ids(ids) => Answer::Ids(ids),
+            Found::Values(shown) => Answer::Values(shown),
+        })
+    })
+    .await
+}
+
+async fn values(State(web): State<Shared>, url: RawQuery, body: Body) -> Response {
+    answered(web, url, body, |web, asked| {
+        let mut ids = Vec::new();
+        for text in list(asked, "series")? {
+            let id = text.parse::<Id>();
+            let id = id.map_err(|bad| Refusal::bad(format!("Invalid SID {text} near offset {}", bad.at)))?;
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        let get = |names: &[&str]| asked.first(names);
+        let window = Window::of_parameters(&get, engine::now()).map_err(|error| Refusal::bad(error.0))?;
+        Ok(Answer::Values(engine(web).values(&ids, &window)?))
+    })
+    .await
+}
+
+async fn descs(State(web): State<Shared>, url: RawQuery, body: Body) -> Response {
+    answered(web, url, body, |web, asked| {
+        let index = web.series.engine.shared.index();
+        let mut rows = Rows::new();
+        for id in ids(asked, "series")? {
+            if let Some(row) = index.series_of(id) {
+                let series = index.series(row);
+                // The newest archive's, whose numbers may be others than an older one's.
+                let newest = index.archives_of(row).max_by_key(|(entry, _)| entry.glance.label.start);
+                let desc = newest.map_or(series.desc, |(_, metric)| Desc {
+                    pmid: metric.pmid,
+                    indom: metric.indom,
+                    ..series.desc
+                });
+                rows.push(DescRow::new(id, index.source_at(series.source).id, &desc, desc.pmid.to_string()))?;
+                continue;
+            }
+            match web.series.engine.remembered.get(id).as_deref() {
+                Some(Known::Expression { desc, .. }) => {
+                    rows.push(DescRow::new(id, Id::ZERO, desc, "511.0.0".to_owned()))?;
+                }
+                Some(Known::Derived(derived)) => {
+                    let desc = &derived.desc;
+                    rows.push(DescRow::new(id, derived.source, desc, "511.0.0".to_owned()))?;
+                }
+                None => {}
+            }
+        }
+        Ok(Answer::Descs(rows.0))
+    })
+    .await
+}
+
+async fn metrics(State(web): State<Shared>, url: RawQuery, body: Body) -> Response {
+    answered(web, url, body, |web, asked| {
+        let index = web.series.engine.shared.index();
+        if asked.get("series").is_none() {
+            let names = index.metric_names().map(|(name, _)| name);
+            return Ok(Answer::Names(matching(asked, names)?));
+        }
+        let mut rows = Rows::new();
+        for id in ids(asked, "series")? {
+            let name = match index.series_of(id) {
+                Some(row) => Some(index.name(index.series(row).name).to_owned()),
+                None => web.series.engine.remembered.get(id).map(|known| match &*known {
+                    Known::Expression { canonical, .. } => canonical.clone(),
+                    Known::Derived(derived) => derived.name.clone(),
+                }),
+            };
+            if let Some(name) = name {
+                rows.push(NameRow { series: id, name })?;
+            }
+        }
+        Ok(Answer::Metrics(rows.0))
+    })
+    .await
+}
+
+async fn instances(State(web): State<Shared>, url: RawQuery, body: Body) -> Response {
+    answered(web, url, body, |web, asked| {
+        if asked.get("series").is_none() {
+            let index = web.series.engine.shared.index();
+            let names = index.all_instances().map(|instance| index.name(instance.name));
+            return Ok(Answer::Names(matching(asked, names)?));
+        }
+        let mut rows = Rows::new();
+        for id in ids(asked, "series")? {
+            let known = web.series.engine.remembered.get(id);
+            // Reads derived operands: not while the index is held.
+            let operands = match known.as_deref() {
+                Some(Known::Expression { expr, .. }) => web.series.engine.operands(expr),
+                _ => Vec::new(),
+            };
+            let index = web.series.engine.shared.index();
+            let operands = if index.series_of(id).is_some() { vec![id] } else { operands };
+            for row in operands.into_iter().filter_map(|operand| index.series_of(operand)) {
+                instance_rows(&index, id, row, &mut rows)?;
+            }
+            if let Some(Known::Derived(derived)) = known.as_deref()
+                && engine::has_instances(&derived.desc)
+                && let Some(row) = index.series_with(derived.source, derived.desc.indom)
+            {
+                instance_rows(&index, id, row, &mut rows)?;
+            }
+        }
+        Ok(Answer::Instances(rows.0))
+    })
+    .await
+}
+
+async fn labels(State(web): State<Shared>, url: RawQuery, body: Body) -> Response {
+    answered(web, url, body, |web, asked| {
+        if asked.get("series").is_some() {
+            return labels_of(web, asked).map(Answer::Labels);
+        }
+        let index = web.series.engine.shared.index();
+        let pairs = || index.shown_labels().flat_map(|labels| labels.pairs.iter());
+        let Some(names) = asked.first(&["name", "names"]) else {
+            return Ok(Answer::Names(matching(asked, pairs().map(|(name, _)| &**name))?));
+        };
+        let wanted = listed(names)?;
+        let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (name, value) in pairs().filter(|(name, _)| wanted.contains(&&**name)) {
+            found.entry(name).or_default().insert(value);
+        }
+        let of_name = |(name, values): (&str, BTreeSet<&str>)| {
+            (name.to_owned(), values.into_iter().map(raw).collect::<Vec<_>>())
+        };
+        Ok(Answer::LabelValues(found.into_iter().map(of_name).collect()))
+    })
+    .await
+}
+
+async fn sources(State(web): State<Shared>, url: RawQuery, body: Body) -> Response {
+    answered(web, url, body, |web, asked| {
+        let index = web.series.engine.shared.index();
+        if asked.get("source").is_none() {
+            if asked.is_empty() {
+                return Err(Refusal::bad("a source or a match is needed"));
+            }
+            let names: BTreeSet<String> =
+                index.sources().flat_map(|source| index.source_names(source)).collect();
+            return Ok(Answer::Names(matching(asked, names.iter().map(String::as_str))?));
+        }
+        let mut rows = Rows::new();
+        for id in ids(asked, "source")? {
+            let Some(source) = index.source_of(id) else { continue };
+            for name in index.source_names(source) {
+                rows.push(SourceRow { source: id, name })?;
+            }
+        }
+        Ok(Answer::Sources(rows.0))
+    })
+    .await
+}
+
+/// There is nothing to load: what the command line names is there, and nothing else is read. Waits until the index has it.
+async fn load(State(web): State<Shared>, url: RawQuery, body: Body) -> Response {
+    let asked = match asked(url, body) {
+        Ok(asked) => asked,
+        Err(refusal) => return refused(None, refusal),
+    };
+    let client = asked.get("client");
+    let checked = mandatory(&asked, "expr").and_then(|text| is_there(&web, text));
+    if let Err(refusal) = checked {
+        return refused(client, refusal);
+    }
+    let version = web.library.version();
+    let done = tokio::time::timeout(PATIENCE, async {
+        while web.series.engine.shared.progress().version.is_none_or(|known| known < version) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    match done.await {
+        Ok(()) => success(client, true, StatusCode::OK),
+        Err(_) => {
+            let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "archives are still being read");
+            refused(client, refusal)
+        }
+    }
+}
+
+fn is_there(web: &Shared, text: &str) -> Result<(), Refusal> {
+    let query = language::parse(text, engine::now()).map_err(|error| Refusal::bad(error.0))?;
+    let selectors = query.expr.selectors();
+    let conditions = selectors.iter().flat_map(|selector| &selector.conditions);
+    let named = conditions.filter(|(_, condition)| {
+        condition.key == Key::SourceName || condition.key == Key::Label("source.path".to_owned())
+    });
+    let mut found = false;
+    for (_, condition) in named {
+        let (Value::Text(name) | Value::Bare(name)) = &condition.value;
+        let is_known = |path: &Path| {
+            web.library.all().iter().any(|glance| {
+                glance.name == path || glance.name.starts_with(path) || glance.label.host == *name
+            })
+        };
+        if !is_known(Path::new(name)) {
+            return Err(Refusal::bad(format!("cannot open archive \"{name}\": No such file or directory")));
+        }
+        found = true;
+    }
+    if found { Ok(()) } else { Err(Refusal::bad("found no context to load")) }
+}
+
+fn labels_of(web: &Shared, asked: &Query) -> Result<Vec<LabelsRow>, Refusal> {
+    let mut rows = Rows::new();
+    for id in ids(asked, "series")? {
+        let known = web.series.engine.remembered.get(id);
+        let operands = match known.as_deref() {
+            Some(Known::Expression { expr, desc, .. }) if !engine::has_instances(desc) => {
+                web.series.engine.operands(expr)
+            }
+            _ => Vec::new(),
+        };
+        let index = web.series.engine.shared.index();
+        let of_row = |labels: &LabelRow| LabelsRow { series: id, labels: object_of(labels) };
+        if let Some(instance) = index.instance_of(id) {
+            rows.push(of_row(index.labels(instance.labels)))?;
+        }
+        // Those of a metric with instances are its instances'.
+        if let Some(row) = index.series_of(id)
+            && !engine::has_instances(&index.series(row).desc)
+        {
+            rows.push(of_row(index.labels(index.series(row).labels)))?;
+        }
+        if let Some(Known::Derived(derived)) = known.as_deref()
+            && !engine::has_instances(&derived.desc)
+            && let Some(source) = index.source_of(derived.source)
+        {
+            rows.push(of_row(index.labels(source.labels)))?;
+        }
+        // What all operands have.
+        let operands = operands.into_iter().filter_map(|operand| index.series_of(operand));
+        let all = operands.map(|row| object_of(index.labels(index.series(row).labels)));
+        let common = all.reduce(|mut common, labels| {
+            common.retain(|name, value| labels.get(name).is_some_and(|other| other.get() == value.get()));
+            common
+        });
+        if let Some(labels) = common {
+            rows.push(LabelsRow { series: id, labels })?;
+        }
+    }
+    Ok(rows.0)
+}
+
+fn instance_rows(index: &Index, id: Id, row: u32, rows: &mut Rows<InstanceRow>) -> Result<(), Refusal> {
+    let source = index.source_at(index.series(row).source).id;
+    for instance in index.instances_of(row) {
+        let about = index.instance(instance.row);
+        let name = index.name(about.name).to_owned();
+        rows.push(InstanceRow { series: id, source, instance: about.id, id: instance.inst, name })?;
+    }
+    Ok(())
+}
+
+/// Answers a request, in the pool.
+async fn answered(
+    web: Shared,
+    url: RawQuery,
+    body: Body,
+    work: impl FnOnce(&Shared, &Query) -> Result<Answer, Refusal> + Send + 'static,
+) -> Response {
+    let asked = match asked(url, body) {
+        Ok(asked) => asked,
+        Err(refusal) => return refused(None, refusal),
+    };
+    let client = asked.get("client").map(str::to_owned);
+    let pool = web.pool.clone();
+    let of_work = client.clone();
+    let done = pool
+        .run(move || match work(&web, &asked) {
+            // Made in the pool as well: it may be long.
+            Ok(answer) => whole(of_work.as_deref(), answer),
+            Err(refusal) => refused(of_work.as_deref(), refusal),
+        })
+        .await;
+    done.unwrap_or_else(|not| refused(client.as_deref(), not.into()))
+}
+
+fn engine(web: &Shared) -> &Engine {
+    &web.series.engine
+}
+
+/// The parameters of the URL, and of a body of that form.
+fn asked(RawQuery(url): RawQuery, body: Body) -> Result<Query, Refusal> {
+    let body = body.map_err(|rejection| {
+        Refusal::new(rejection.status(), format!("a body has at most {MAX_BODY} bytes"))
+    })?;
+    let body = std::str::from_utf8(&body).map_err(|_| Refusal::bad("the body is not UTF-8"))?;
+    let url = url.unwrap_or_default();
+    Query::parse(&format!("{url}&{body}")).map_err(|bad| Refusal::bad(bad.to_string()))
+}
+
+fn mandatory<'a>(asked: &'a Query, name: &str) -> Result<&'a str, Refusal> {
+    let value = asked.get(name).filter(|value| !value.is_empty());
+    value.ok_or_else(|| Refusal::bad(format!("the parameter {name} is needed, with a value")))
+}
+
+fn list<'a>(asked: &'a Query, name: &str) -> Result<Vec<&'a str>, Refusal> {
+    listed(mandatory(asked, name)?)
+}
+
+fn listed(text: &str) -> Result<Vec<&str>, Refusal> {
+    if text.is_empty() {
+        return Err(Refusal::bad("an empty list"));
+    }
+    let items: Vec<&str> = text.split(',').filter(|item| !item.is_empty()).collect();
+    if items.len() > MAX_ROWS { Err(too_many()) } else { Ok(items) }
+}
+
+/// Identifiers; what is none is unknown.
+fn ids(asked: &Query, name: &str) -> Result<Vec<Id>, Refusal> {
+    Ok(list(asked, name)?.into_iter().filter_map(|text| text.parse().ok()).collect())
+}
+
+/// Names, each once, that match what is asked for: all, if nothing is.
+fn matching<'a>(asked: &Query, names: impl Iterator<Item = &'a str>) -> Result<Vec<String>, Refusal> {
+    let glob = match asked.get("match") {
+        Some(glob) => {
+            Some(pattern::glob(glob).map_err(|_| Refusal::bad(format!("invalid pattern \"{glob}\"")))?)
+        }
+        None => None,
+    };
+    let is_wanted = |name: &&str| glob.as_ref().is_none_or(|glob| glob.is_match(name));
+    let names: BTreeSet<&str> = names.filter(is_wanted).collect();
+    if names.len() > MAX_ROWS {
+        return Err(too_many());
+    }
+    Ok(names.into_iter().map(str::to_owned).collect())
+}
+
+fn too_many() -> Refusal {
+    Refusal::bad(format!("more than {MAX_ROWS} rows: ask for less"))
+}
+
+/// Rows of an answer, in limited number.
+struct Rows<T>(Vec<T>);
+
+impl<T> Rows<T> {
+    fn new() -> Rows<T> {
+        Rows(Vec::new())
+    }
+
+    fn push(&mut self, row: T) -> Result<(), Refusal> {
+        if self.0.len() == MAX_ROWS {
+            return Err(too_many());
+        }
+        self.0.push(row);
+        Ok(())
+    }
+}
+
+/// What is answered.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Answer {
+    Ids(Vec<Id>),
+    #[serde(serialize_with = "rows_of_values")]
+    Values(Shown),
+    Descs(Vec<DescRow>),
+    Metrics(Vec<NameRow>),
+    Names(Vec<String>),
+    Instances(Vec<InstanceRow>),
+    Labels(Vec<LabelsRow>),
+    LabelValues(BTreeMap<String, Vec<Box<RawValue>>>),
+    Sources(Vec<SourceRow>),
+}
+
+#[derive(Serialize)]
+struct DescRow {
+    series: Id,
+    source: Id,
+    pmid: String,
+    indom: String,
+    semantics: &'static str,
+    #[serde(rename = "type")]
+    kind: String,
+    units: String,
+}
+
+impl DescRow {
+    fn new(series: Id, source: Id, desc: &Desc, pmid: String) -> DescRow {
+        let units = desc.units.to_string();
+        DescRow {
+            series,
+            source,
+            pmid,
+            indom: if engine::has_instances(desc) { desc.indom.to_string() } else { "none".to_owned() },
+            semantics: desc.semantics.name(),
+            kind: super::identity::type_name(desc.value_type).to_lowercase(),
+            units: if units.is_empty() { "none".to_owned() } else { units },
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct NameRow {
+    series: Id,
+    name: String,
+}
+
+#[derive(Serialize)]
+struct SourceRow {
+    source: Id,
+    name: String,
+}
+
+#[derive(Serialize)]
+struct InstanceRow {
+    series: Id,
+    source: Id,
+    instance: Id,
+    id: i32,
+    name: String,
+}
+
+#[derive(Serialize)]
+struct LabelsRow {
+    series: Id,
+    labels: BTreeMap<String, Box<RawValue>>,
+}
+
+fn object_of(labels: &LabelRow) -> BTreeMap<String, Box<RawValue>> {
+    labels.pairs.iter().map(|(name, value)| (name.to_string(), raw(value))).collect()
+}
+
+/// The JSON value of a label; what an archive has there may be none, and is a string then.
+fn raw(value: &str) -> Box<RawValue> {
+    let parsed = RawValue::from_string(value.to_owned());
+    parsed.or_else(|_| serde_json::value::to_raw_value(value)).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// Rows one by one: they are many, and all of them as structures would be in memory twice.
+fn rows_of_values<S: Serializer>(all: &Shown, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.series.iter().flat_map(|shown| {
+        let points = shown.values.samples.iter().flat_map(|sample| &sample.points);
+        points.map(move |point| ValueRow { shown, point })
+    }))
+}
+
+struct ValueRow<'a> {
+    shown: &'a ShownSeries,
+    point: &'a Point,
+}
+
+impl Serialize for ValueRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ValueRow { shown, point } = self;
+        let mut row = serializer.serialize_struct("value", 4)?;
+        row.serialize_field("series", &shown.series)?;
+        match point.of {
+            Of::Metric if shown.by_metric => row.serialize_field("instance", &shown.values.id)?,
+            Of::Metric => {}
+            Of::Instance(place) => {
+                row.serialize_field("instance", &shown.values.instances.get(place as usize))?;
+            }
+            Of::Together => row.serialize_field("instance", "")?,
+        }
+        let (millis, micros) = (point.time.div_euclid(1000), point.time.rem_euclid(1000));
+        let time = RawValue::from_string(format!("{millis}.{micros:03}"));
+        row.serialize_field("timestamp", &time.map_err(serde::ser::Error::custom)?)?;
+        row.serialize_field("value", &point.datum.text())?;
+        row.end()
+    }
+}
+
+/// A text that counts among what is being answered until it has been sent: however slowly a client reads.
+struct Held {
+    text: Bytes,
+    _spent: Spent,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+fn whole(client: Option<&str>, answer: Answer) -> Response {
+    #[derive(Serialize)]
+    struct Wrapped<'a> {
+        client: &'a str,
+        result: &'a Answer,
+    }
+    let text = match client {
+        Some(client) => answer::text(&Wrapped { client, result: &answer }),
+        None => answer::text(&answer),
+    };
+    let text = match answer {
+        Answer::Values(shown) => Bytes::from_owner(Held { text, _spent: shown.spent }),
+        _ => text,
+    };
+    answer::json_of(StatusCode::OK, text)
+}
+
+fn refused(client: Option<&str>, refusal: Refusal) -> Response {
+    #[derive(Serialize)]
+    struct Form<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        client: Option<&'a str>,
+        message: &'a str,
+        success: bool,
+    }
+    json(refusal.status, &Form { client, message: &refusal.message, success: false })
+}
+
+fn success(client: Option<&str>, success: bool, status: StatusCode) -> Response {
+    #[derive(Serialize)]
+    struct Form<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        client: Option<&'a str>,
+        success: bool,
+    }
+    json(status, &Form { client, success })
+}
