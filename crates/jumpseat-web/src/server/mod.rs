@@ -4,7 +4,7 @@
 //! listen --> gate (who may look) --> routes: pmapi | series | traces, logs | page --> Pool --> Sources: hosts, Library of archives
 //! ```
 //!
-//! * [`query`]: the parameters of a request. [`answer`]: JSON texts and refusals in the protocols' forms.
+//! * [`query`]: the parameters of a request; [`pattern`]: globs in them. [`identity`]: what series and the like are known by. [`answer`]: JSON texts and refusals in the protocols' forms.
 //! * [`sources`]: what may be looked at; [`library`]: the archives found, watched. [`pool`]: where clients' work is done, which may wait.
 //! * [`pmapi`]: PMWEBAPI and OpenMetrics. [`series`]: `/series`. [`records`]: event records of hosts and archives, for [`traces`]
 //!   (Jaeger's queries) and [`logs`] (Loki's). [`page`]: the page and what it asks.
@@ -15,10 +15,12 @@ mod answer;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gate;
+mod identity;
 mod library;
 mod listen;
 mod logs;
 mod page;
+mod pattern;
 mod pmapi;
 mod pool;
 mod query;

@@ -4,9 +4,10 @@ use pcp_client::{ClientError, LabelTarget};
 use serde::Serialize;
 
 use super::call::{Call, Output, refused};
-use super::labels::{Labels, Merged, source_id};
+use super::labels::{Labels, Merged};
 use super::session::Session;
 use crate::server::answer::Refusal;
+use crate::server::identity::Id;
 
 /// What a context is of.
 pub(super) fn context(call: &Call, session: &mut Session, number: u32) -> Result<Output, Refusal> {
@@ -34,7 +35,7 @@ pub(super) fn context(call: &Call, session: &mut Session, number: u32) -> Result
     Output::json(&Form {
         context: number,
         client: call.client(),
-        source: source_id(labels),
+        source: Id::source(&labels.text()).to_string(),
         hostspec,
         labels,
     })

@@ -119,7 +119,7 @@ impl<'a> Merged<'a> {
     }
 
     /// The object, as identifiers are made of it.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let members: Vec<String> = self.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
         format!("{{{}}}", members.join(","))
     }
@@ -138,22 +138,6 @@ impl Serialize for Merged<'_> {
         }
         map.end()
     }
-}
-
-/// The identifier of a source of metrics, of the labels of its context.
-pub(super) fn source_id(labels: &Merged<'_>) -> String {
-    sha1(&format!("{{\"series\":\"source\",\"labels\":{}}}", labels.text()))
-}
-
-/// The identifier of a metric's series, of its labels without optional ones.
-pub(super) fn series_id(name: &str, labels: &Merged<'_>, desc: &Desc) -> String {
-    let semantics = semantics(desc.semantics);
-    let units = desc.units.to_string();
-    sha1(&format!(
-        "{{\"series\":\"metric\",\"name\":\"{name}\",\"labels\":{},\"semantics\":\"{semantics}\",\"type\":\"{}\",\"units\":\"{units}\"}}",
-        labels.text(),
-        desc.value_type.name(),
-    ))
 }
 
 /// The word for semantics.
@@ -192,11 +176,6 @@ pub(super) fn units(desc: &Desc) -> String {
     if units.is_empty() { "none".to_owned() } else { units }
 }
 
-fn sha1(text: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,10 +196,5 @@ mod tests {
         merged.add(&own, false);
         let json = serde_json::to_string(&merged).expect("JSON");
         assert_eq!(json, r#"{"bad":"x","hostname":"shard","port":44321}"#);
-    }
-
-    #[test]
-    fn identifiers_are_those_of_pcp() {
-        assert_eq!(sha1("abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
     }
 }

@@ -7,10 +7,11 @@ use pcp_model::{Desc, InDom, Pmid};
 use serde::ser::{Serialize, SerializeSeq as _, Serializer};
 
 use super::call::{BATCH, Call, Deadline, Output, refused};
-use super::labels::{Labels, levels, semantics, series_id, type_word, units};
+use super::labels::{Labels, levels, semantics, type_word, units};
 use super::leaves::{self, Found};
 use super::session::Session;
 use crate::server::answer::Refusal;
+use crate::server::identity::Id;
 
 /// A help text.
 #[derive(Clone, Debug, Default)]
@@ -162,7 +163,7 @@ impl Serialize for Metrics<'_> {
                     let indom = (desc.indom != InDom::NULL).then(|| Identifier::indom(desc.indom, self.raw));
                     seq.serialize_element(&Metric {
                         name,
-                        series: series_id(name, labels, desc),
+                        series: Id::metric(name, &labels.text(), desc).to_string(),
                         pmid: Identifier::pmid(desc.pmid, self.raw),
                         indom,
                         value_type: type_word(desc.value_type),

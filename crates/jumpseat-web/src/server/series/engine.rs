@@ -10,13 +10,13 @@ use pcp_model::{Desc, InDom, Timestamp};
 use super::super::answer::Refusal;
 use super::build::Shared;
 use super::functions;
-use super::identity::Id;
 use super::language::{self, Expr, Metric, QueryError, Selector, Window};
 use super::plan::{Plan, Planner};
 use super::read::{self, Budget, DERIVED, Limit, Spent};
 use super::remembered::{Derived, Known, Remembered};
 use super::select;
 use super::values::Values;
+use crate::server::identity::Id;
 
 /// Most series of whose values a request may ask, and most identifiers of an answer.
 const MAX_SERIES: usize = 4000;

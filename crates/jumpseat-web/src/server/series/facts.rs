@@ -21,7 +21,7 @@ use pcp_model::{
 use pcp_pdu::LabelTarget;
 use serde::{Deserialize, Serialize};
 
-use super::identity::merged;
+use crate::server::identity::merged;
 
 /// Most metrics and instances of one archive: what is beyond is not found.
 const MAX_METRICS: usize = 200_000;

@@ -3,9 +3,9 @@
 use pcp_model::{Conversion, InDom, Number, Semantics, Units, UnitsVocabulary, ValueType};
 use rustc_hash::FxHashMap;
 
-use super::identity::Id;
 use super::language::{Expr, Function, Operator, QueryError, Selector};
 use super::values::{Datum, Of, Point, Sample, Values};
+use crate::server::identity::Id;
 
 type Result<T> = std::result::Result<T, QueryError>;
 

@@ -12,7 +12,7 @@ pub fn canonical(text: &str) -> Option<String> {
 
 /// Whether a glob matches a text.
 pub fn glob(pattern: &str, text: &str) -> bool {
-    super::pattern::glob(pattern).is_ok_and(|glob| glob.is_match(text))
+    crate::server::pattern::glob(pattern).is_ok_and(|glob| glob.is_match(text))
 }
 
 /// Reads a file of the index.

@@ -21,7 +21,7 @@ use pcp_model::{Desc, InDom, Inst, Pmid, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::facts::{Facts, Labels};
-use super::identity::{Id, object};
+use crate::server::identity::{Id, object};
 
 /// Most series and instances: what is beyond is not found.
 const MAX_ROWS: usize = 4_000_000;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use pcp_model::{Desc, InDom, Inst, Pmid, Timestamp};
 use rustc_hash::FxHashMap;
 
-use super::identity::Id;
 use super::index::{Entry, Index, InstanceAt, MetricAt};
 use super::remembered::Derived;
+use crate::server::identity::Id;
 
 /// A series and where its values are.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pcp_model::Desc;
 use rustc_hash::FxHashMap;
 
-use super::identity::Id;
 use super::language::Expr;
+use crate::server::identity::Id;
 
 const MAX: usize = 8192;
 const MAX_TEXT: usize = 8 << 20;

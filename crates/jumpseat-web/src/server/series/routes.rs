@@ -20,13 +20,13 @@ use super::super::answer::{self, Refusal, json};
 use super::super::query::Query;
 use super::super::web::Shared;
 use super::engine::{self, Engine, Found, Shown, ShownSeries};
-use super::identity::Id;
 use super::index::{Index, LabelRow};
 use super::language::{self, Key, Value, Window};
-use super::pattern;
 use super::read::Spent;
 use super::remembered::Known;
 use super::values::{Of, Point};
+use crate::server::identity::Id;
+use crate::server::pattern;
 
 /// Longest body of a request.
 const MAX_BODY: usize = 1 << 20;
@@ -474,7 +474,7 @@ impl DescRow {
             pmid,
             indom: if engine::has_instances(desc) { desc.indom.to_string() } else { "none".to_owned() },
             semantics: desc.semantics.name(),
-            kind: super::identity::type_name(desc.value_type).to_lowercase(),
+            kind: crate::server::identity::type_name(desc.value_type).to_lowercase(),
             units: if units.is_empty() { "none".to_owned() } else { units },
         }
     }

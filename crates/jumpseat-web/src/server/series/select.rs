@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::index::Index;
 use super::language::{Condition, Join, Key, Metric, Op, QueryError, Selector, Value};
-use super::pattern;
+use crate::server::pattern;
 
 /// The numbers of the series that a selector means, and the name that the first of them has; by identifier. Derived metrics are
 /// none of them.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pcp_model::{Desc, Number};
 
-use super::identity::Id;
+use crate::server::identity::Id;
 
 /// Values of one series, or of what an expression makes of it.
 #[derive(Clone, Debug)]
