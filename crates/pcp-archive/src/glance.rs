@@ -3,6 +3,7 @@
 //! **Cost:** one listing of the directory, and of each archive the label and the last entry of the index. Metadata is not read.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,24 @@ pub struct Glance {
 /// # Errors
 /// The directory cannot be read.
 pub fn glances(directory: &Path, known: &[Glance]) -> io::Result<Vec<Result<Glance, ArchiveError>>> {
+    glances_of(directory, known, |_| true)
+}
+
+/// The same of one archive, by its name as [`name_of`] gives it; `None`: it is not there.
+///
+/// # Errors
+/// Its directory cannot be read.
+pub fn glance_at(name: &Path, known: &[Glance]) -> io::Result<Option<Result<Glance, ArchiveError>>> {
+    let directory = name.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+    let wanted = name.file_name().and_then(OsStr::to_str);
+    Ok(glances_of(directory, known, |base| wanted == Some(base))?.pop())
+}
+
+fn glances_of(
+    directory: &Path,
+    known: &[Glance],
+    is_wanted: impl Fn(&str) -> bool,
+) -> io::Result<Vec<Result<Glance, ArchiveError>>> {
     let mut found: BTreeMap<String, Outside> = BTreeMap::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -44,6 +63,9 @@ pub fn glances(directory: &Path, known: &[Glance]) -> io::Result<Vec<Result<Glan
         let Some((base, member)) = file.to_str().and_then(|file| member_of(file, &entry.path())) else {
             continue;
         };
+        if !is_wanted(&base) {
+            continue;
+        }
         let Ok(about) = entry.metadata() else { continue };
         if !about.is_file() {
             continue;

@@ -59,7 +59,7 @@ mod volumes;
 mod write;
 
 pub use error::{ArchiveError, Attribute, Excess, Problem};
-pub use glance::{Glance, glances, name_of};
+pub use glance::{Glance, glance_at, glances, name_of};
 pub use ignored::IgnoredMarks;
 pub use index::IndexEntry;
 pub use indoms::OnDisk;

@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pcp_archive::{ArchiveError, Glance, glances};
+use pcp_archive::{ArchiveError, Glance, glance_at, glances};
 use pcp_client::{ClientError, Context};
 use pcp_net::Worker;
 
@@ -46,7 +46,7 @@ enum Root {
     /// A directory: all in it and below.
     Below(PathBuf),
     /// One archive.
-    One { directory: PathBuf, name: PathBuf },
+    One(PathBuf),
 }
 
 impl Library {
@@ -162,19 +162,22 @@ impl Root {
         }
         // Of it and of its members the name may be given.
         let archive = pcp_archive::name_of(name)?;
-        let directory = archive.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-        Ok(Root::One {
-            directory: directory.to_owned(),
-            name: directory.join(archive.file_name().unwrap_or_default()),
-        })
+        Ok(Root::One(match archive.parent() {
+            // As listings name it.
+            Some(parent) if parent == Path::new("") => Path::new(".").join(archive),
+            _ => archive,
+        }))
     }
 
     fn look(&self, known: &[Glance], found: &mut Vec<Glance>, bad: &mut Vec<String>) {
         match self {
-            Root::One { directory, name } => {
-                let of_directory = glances(directory, known).unwrap_or_default();
-                found.extend(of_directory.into_iter().flatten().filter(|glance| glance.name == *name));
-            }
+            Root::One(name) => match glance_at(name, known) {
+                Ok(Some(Ok(glance))) => found.push(glance),
+                Ok(Some(Err(error))) => bad.push(error.to_string()),
+                // It has gone, and may come back.
+                Ok(None) => {}
+                Err(error) => bad.push(format!("{}: {error}", name.display())),
+            },
             Root::Below(directory) => {
                 let mut left = vec![(directory.clone(), 0)];
                 let mut seen = 0;
