@@ -564,7 +564,10 @@ fn a_real_node_exporter_is_scraped_whole() {
     assert_eq!(found.and_then(|value| value.parse().ok()), Some(memory), "{text}");
     let about = pmcd.run("pminfo", ["-d", "jumpseat.otel.node_cpu_seconds_total"]).ok();
     assert!(about.contains("Semantics: counter  Units: sec"), "{about}");
-    let rates = pmcd
+    let mut env = pmcd.env().clone();
+    // The system's, which PCP's module is for.
+    env.set("PCP_PYTHON_PROG", "/usr/bin/python3");
+    let rates = env
         .run("pmrep", ["-h", &pmcd.inet(), "-s", "2", "-t", "1", "jumpseat.otel.node_cpu_seconds_total"])
         .ok();
     let last = rates.trim_end().lines().last().unwrap_or_default();
