@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 
 use super::library::Library;
+use super::page::Page;
 use super::pmapi::Contexts;
 use super::pool::Pool;
 use super::records::Records;
@@ -27,6 +28,8 @@ pub(super) struct Web {
     pub contexts: Contexts,
     /// What is known of the series in archives.
     pub series: Series,
+    /// What the page's requests share.
+    pub page: Page,
     /// Event records.
     pub records: Arc<Records>,
 }
