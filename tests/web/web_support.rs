@@ -87,7 +87,7 @@ impl Web {
 
 impl Answer {
     #[track_caller]
-    fn parse(bytes: &[u8]) -> Answer {
+    pub(crate) fn parse(bytes: &[u8]) -> Answer {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
         let head = String::from_utf8_lossy(&bytes[..end]);
         let mut lines = head.lines();

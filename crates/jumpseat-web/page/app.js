@@ -108,7 +108,7 @@ function drawPicker(source) {
       ...options.filter((option) => option.group === group).map(({ value, text }) => h('option', { value, text })))));
     picker.value = source;
   }
-  /** @type {HTMLElement} */ (picker.parentElement).hidden = !options.length;
+  /** @type {HTMLElement} */ (picker.parentElement).hidden = !options.length || !source;
 }
 
 picker.addEventListener('change', () => {

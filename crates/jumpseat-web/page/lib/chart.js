@@ -6,7 +6,9 @@ import { clock, number } from './format.js';
 /** @typedef {import('../types').Shown} Shown */
 
 export const COLOURS = 10;
-const HEIGHT = 190;
+const HEIGHT = 180;
+/** Steps between marks of sizes. */
+const POWERS = Array.from({ length: 80 }, (_, at) => 2 ** (at - 10));
 
 /** What all charts of a view have in common: the place of the mouse. */
 export const together = () => uPlot.sync(`charts-${Math.random()}`);
@@ -86,8 +88,8 @@ export function chart(element, { sync, zoomed, pointed }) {
       },
       scales: { x: { time: true, range: () => window }, y: { range: limits } },
       axes: [
-        { ...axis, values: (_, splits, __, ___, step) => times(splits, step), space: 90 },
-        { ...axis, values: (_, splits) => splits.map((value) => number(value, shown ? { ...shown, whole: false } : undefined)), size: 62 },
+        { ...axis, values: (_, splits, __, ___, step) => times(splits, step), space: 90, size: (_, texts) => (texts?.some((text) => text.includes('\n')) ? 44 : 28) },
+        { ...axis, values: (_, splits) => splits.map((value) => number(value, shown ? { ...shown, whole: false } : undefined)), size: 62, ...(shown?.style === 'binary' ? { incrs: POWERS } : {}) },
       ],
       hooks: {
         setSelect: [(self) => {

@@ -142,5 +142,5 @@ export function span(start, finish) {
  */
 export function ago(seconds) {
   if (seconds < 1.5) return 'just now';
-  return `${duration(Math.floor(seconds)).replace('.0s', 's')} ago`;
+  return `${seconds < 60 ? `${Math.floor(seconds)}s` : duration(seconds)} ago`;
 }

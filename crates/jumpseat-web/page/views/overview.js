@@ -58,8 +58,8 @@ function drawHosts(section, found, views) {
       h('p', { class: 'state' }, h('strong', { text: WORDS[host.state] }),
         host.since === null ? '' : ` since ${moment(host.since)}`),
       host.problem ? h('p', { class: 'problem', text: host.problem }) : null,
-      h('p', { class: 'dim' }, host.name === host.host ? '' : `${host.name} `,
-        host.archives ? `${host.archives} ${host.archives === 1 ? 'archive' : 'archives'}` : 'not recorded'),
+      h('p', { class: 'dim', text: [host.name === host.host ? '' : host.name,
+        host.archives ? `${host.archives} ${host.archives === 1 ? 'archive' : 'archives'}` : 'not recorded'].filter(Boolean).join(' · ') }),
       h('p', { class: 'links' }, ...views.map(({ view, title }) => h('a', { href: format(view, { source: host.source }), text: title }))),
     ))));
 }

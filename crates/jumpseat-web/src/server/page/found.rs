@@ -97,6 +97,11 @@ impl Found {
         }
     }
 
+    /// Instances may have other names from now on.
+    pub(super) fn forget_names(&mut self) {
+        self.names.clear();
+    }
+
     /// The name of an instance; empty for metrics without instances.
     pub(super) fn name(&self, inst: Inst) -> Arc<str> {
         match self.names.get(&inst) {

@@ -574,8 +574,12 @@ impl<'a> Sampler<'a> {
             at += 1;
         }
         if changes != StateChange::default() {
-            // An agent has come or gone: what its metrics and instances are may be another thing now.
-            self.known.clear();
+            // An agent has come or gone, or names have changed: what was not there may be there now, and instances have other names.
+            self.known.retain(|_, known| known.found.is_ok());
+            self.known
+                .values_mut()
+                .filter_map(|known| known.found.as_mut().ok())
+                .for_each(Found::forget_names);
         }
         let mut inner = self.host.inner();
         inner.set_link(Link::Up);
