@@ -42,14 +42,10 @@ impl Query {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let name = decoded(name)?;
-            if pairs.iter().any(|(known, _)| *known == name) {
-                continue;
-            }
             if pairs.len() == MAX_PAIRS {
                 return Err(BadQuery::TooMany);
             }
-            pairs.push((name.into_owned(), decoded(value)?.into_owned()));
+            pairs.push((decoded(name)?.into_owned(), decoded(value)?.into_owned()));
         }
         Ok(Query { pairs })
     }
@@ -57,6 +53,11 @@ impl Query {
     /// The value of a parameter, empty if it has none; `None` if the parameter is not there.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter that may be there several times.
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.pairs.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// The value of the first of these parameters that is there.
@@ -114,6 +115,7 @@ mod tests {
         let query = Query::parse("a=1&b=x%20y+z&a=2&c&d=p=q&&%65=%e2%82%ac").expect("good");
         let get = |name| query.get(name);
         assert_eq!(get("a"), Some("1"));
+        assert_eq!(query.all("a").collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(get("b"), Some("x y z"));
         assert_eq!(get("c"), Some(""));
         assert_eq!(get("d"), Some("p=q"));

@@ -1,17 +1,285 @@
-//! Event records of hosts and archives.
+//! Event records of hosts and archives: one place for [`super::traces`], [`super::logs`] and the page.
+//!
+//! * [`record`]: a record. [`read`]: arrays of a collector or an archive become records.
+//! * [`ring`], [`follow`]: what hosts told of lately, in memory. [`past`]: what archives have.
+//! * [`walk`]: going through both. [`spans`]: starts and ends put together. [`duration`]: times in queries.
+//!
+//! Hosts of the command line are followed from the start on, as those who look ask for the last hour: [`MEMORY`] for all of them. What
+//! had to go, and what agents said was missed, is counted ([`Records::hosts`]).
+//!
+//! **Cost:** a query looks at each record of its window, about half a microsecond each in memory and two in an archive.
 
+pub(crate) mod duration;
+pub(crate) mod follow;
+pub(crate) mod past;
+pub(crate) mod read;
+pub(crate) mod record;
+pub(crate) mod ring;
+pub(crate) mod spans;
+pub(crate) mod walk;
+
+use std::collections::{BTreeMap, BinaryHeap};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+
+use pcp_net::Worker;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
 use super::library::Library;
+use super::pool::{NotDone, Pool};
 use super::sources::Sources;
+use follow::{Followed, HostState};
+use past::Past;
+use record::Record;
+use walk::{Order, Part, Visitor, Walk, Walked, Window};
+
+/// Bytes of records of hosts in memory.
+const MEMORY: usize = 64 << 20;
+/// The least for one host.
+const LEAST: usize = 256 << 10;
+/// How many queries are answered at a time, as each may hold so many records; and how long others wait.
+const TURNS: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Event records.
-#[derive(Debug)]
-pub(super) struct Records;
+pub(crate) struct Records {
+    hosts: Vec<Arc<Followed>>,
+    library: Arc<Library>,
+    past: Past,
+    turns: Semaphore,
+    changed: watch::Receiver<u64>,
+    _followers: Vec<Worker>,
+}
 
 impl Records {
-    pub(super) fn start(_sources: Arc<Sources>, _library: Arc<Library>) -> io::Result<Records> {
-        Ok(Records)
+    /// Follows the hosts of the command line.
+    ///
+    /// # Errors
+    /// There are no threads to be had.
+    pub(super) fn start(sources: Arc<Sources>, library: Arc<Library>) -> io::Result<Records> {
+        let (changes, changed) = watch::channel(0);
+        let changes = Arc::new(changes);
+        let named: Vec<_> = sources
+            .names()
+            .filter_map(|name| Some((name.to_owned(), sources.allowed(Some(name)).ok()?)))
+            .collect();
+        let budget = (MEMORY / named.len().max(1)).max(LEAST);
+        let hosts: Vec<_> =
+            named.into_iter().map(|(name, spec)| Arc::new(Followed::new(&name, spec, budget))).collect();
+        let followers = hosts
+            .iter()
+            .map(|host| follow::follow(Arc::clone(host), Arc::clone(&sources), Arc::clone(&changes)))
+            .collect::<io::Result<_>>()?;
+        let (past, turns) = (Past::default(), Semaphore::new(TURNS));
+        Ok(Records { hosts, library, past, turns, changed, _followers: followers })
+    }
+
+    /// How it is with the hosts.
+    pub(crate) fn hosts(&self) -> Vec<HostState> {
+        self.hosts.iter().map(|host| host.state()).collect()
+    }
+
+    /// Those that are followed.
+    pub(crate) fn followed(&self) -> &[Arc<Followed>] {
+        &self.hosts
+    }
+
+    /// Tells of changes: there are new records of hosts.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.clone()
+    }
+
+    /// Does `work` with the records when it is its turn, on a thread that may wait.
+    ///
+    /// # Errors
+    /// [`NotDone`].
+    pub(crate) async fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        pool: &Pool,
+        work: impl FnOnce(&Records) -> T + Send + 'static,
+    ) -> Result<T, NotDone> {
+        let Ok(Ok(turn)) = timeout(PATIENCE, self.turns.acquire()).await else { return Err(NotDone::Busy) };
+        let records = Arc::clone(self);
+        let done = pool.run(move || work(&records)).await;
+        drop(turn);
+        done
+    }
+
+    /// Goes through all records of a window. Waits for the disk: for [`Records::ask`].
+    pub(crate) fn walk(&self, window: Window, order: Order, visitor: &mut dyn Visitor) -> Walked {
+        let mut walk = Walk::new(window, order, visitor);
+        let live: Vec<(Arc<str>, &Arc<Followed>)> =
+            self.hosts.iter().filter_map(|host| Some((host.host()?, host))).collect();
+        let mut archives: Vec<_> = self
+            .library
+            .all()
+            .iter()
+            .filter(|glance| walk.visitor.host(&glance.label.host) && past::overlaps(glance, &walk))
+            .cloned()
+            .collect();
+        archives.sort_by_key(|glance| match order {
+            Order::Newest => -past::last(glance),
+            Order::Oldest => read::nanos(glance.label.start),
+        });
+        let mut tellers: BTreeMap<&str, usize> = BTreeMap::new();
+        let names = live.iter().map(|(name, _)| &**name);
+        for name in names.chain(archives.iter().map(|glance| glance.label.host.as_str())) {
+            *tellers.entry(name).or_default() += 1;
+        }
+        let overlaps = |host: &str| tellers.get(host).is_some_and(|&tellers| tellers > 1);
+        for (name, host) in &live {
+            if !walk.visitor.host(name) {
+                continue;
+            }
+            let mut records = host.within(window.from, window.to);
+            if order == Order::Newest {
+                records.reverse();
+            }
+            let mut part = Part::new(overlaps(name));
+            if !records.into_iter().all(|record| walk.record(&mut part, record)) {
+                return walk.walked;
+            }
+        }
+        for glance in &archives {
+            let host = &glance.label.host;
+            if order == Order::Newest && walk.visitor.enough(past::last(glance)) {
+                continue;
+            }
+            self.past.walk(glance, overlaps(host), &mut walk);
+            if !walk.goes_on() {
+                break;
+            }
+        }
+        walk.walked
+    }
+
+    /// The first so many of the records of a window that are wanted, in their order.
+    pub(crate) fn select(
+        &self,
+        window: Window,
+        order: Order,
+        limit: usize,
+        host: &dyn Fn(&str) -> bool,
+        wants: &mut dyn FnMut(&Record) -> bool,
+    ) -> (Vec<Arc<Record>>, Walked) {
+        let mut first = First { order, limit, host, wants, kept: BinaryHeap::new(), turn: 0 };
+        let walked = self.walk(window, order, &mut first);
+        let mut kept = first.kept.into_vec();
+        kept.sort_unstable();
+        (kept.into_iter().map(|kept| kept.record).collect(), walked)
+    }
+}
+
+impl std::fmt::Debug for Records {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Records").field("hosts", &self.hosts.len()).finish_non_exhaustive()
+    }
+}
+
+/// Keeps the first records.
+struct First<'a> {
+    order: Order,
+    limit: usize,
+    host: &'a dyn Fn(&str) -> bool,
+    wants: &'a mut dyn FnMut(&Record) -> bool,
+    /// The last of them on top.
+    kept: BinaryHeap<Kept>,
+    turn: u64,
+}
+
+/// A record, and where it stands.
+struct Kept {
+    /// Its time, or the same before 0: the less the earlier in the order. Of one time they are as they came.
+    key: (i64, u64),
+    record: Arc<Record>,
+}
+
+impl Ord for Kept {
+    fn cmp(&self, other: &Kept) -> std::cmp::Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+impl PartialOrd for Kept {
+    fn partial_cmp(&self, other: &Kept) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Kept) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Kept {}
+
+impl First<'_> {
+    fn rank(&self, time: i64) -> i64 {
+        match self.order {
+            Order::Newest => -time.max(-i64::MAX),
+            Order::Oldest => time,
+        }
+    }
+}
+
+impl Visitor for First<'_> {
+    fn host(&self, host: &str) -> bool {
+        (self.host)(host)
+    }
+
+    fn wants(&mut self, record: &Record) -> bool {
+        !self.enough(record.time) && (self.wants)(record)
+    }
+
+    fn take(&mut self, record: Arc<Record>) {
+        self.turn += 1;
+        let key = (self.rank(record.time), self.turn);
+        self.kept.push(Kept { key, record });
+        if self.kept.len() > self.limit {
+            self.kept.pop();
+        }
+    }
+
+    fn enough(&self, time: i64) -> bool {
+        let last = self.kept.peek().filter(|_| self.kept.len() >= self.limit);
+        self.limit == 0 || last.is_some_and(|last| self.rank(time) > last.key.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pcp_event::EventFlags;
+
+    use super::record::tests::{origin, record};
+    use super::*;
+
+    #[test]
+    fn the_first_are_kept_in_their_order() {
+        let origin = origin("h", "app");
+        let times = [5, 1, 4, 9, 4, 7, 2];
+        for (order, expected) in [(Order::Newest, [9, 7, 5]), (Order::Oldest, [1, 2, 4])] {
+            let mut wants = |_: &Record| true;
+            let mut first = First {
+                order,
+                limit: 3,
+                host: &|_| true,
+                wants: &mut wants,
+                kept: BinaryHeap::new(),
+                turn: 0,
+            };
+            for ms in times {
+                let record = record(&origin, ms, EventFlags::POINT, &[]);
+                if first.wants(&record) {
+                    first.take(record);
+                }
+            }
+            let mut kept = first.kept.into_vec();
+            kept.sort_unstable();
+            let kept: Vec<i64> = kept.iter().map(|kept| kept.record.time / 1_000_000).collect();
+            assert_eq!(kept, expected);
+        }
     }
 }

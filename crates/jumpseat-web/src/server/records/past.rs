@@ -1,0 +1,127 @@
+//! The records of archives in a window: only archives that overlap it are opened, and read from its beginning or its end on.
+//!
+//! A record of an archive has the events since the one before, so those of a window may be behind its end: as far as [`LATE`].
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use pcp_archive::Glance;
+use pcp_client::{ClientError, Context, Fetched, Mode};
+use pcp_model::{PmError, Timestamp};
+
+use super::read::{Reader, nanos, readers};
+use super::walk::{Order, Part, Walk};
+use crate::server::library;
+
+/// How long after an event the record of an archive may be that has it.
+pub(crate) const LATE: Duration = Duration::from_secs(600);
+/// Archives of which it is remembered that they have no event records.
+const MAX_BARREN: usize = 100_000;
+
+/// What is known of archives.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    /// Those without event records, as they were then.
+    barren: Mutex<HashMap<PathBuf, (u64, SystemTime)>>,
+}
+
+impl Past {
+    /// Walks through an archive.
+    pub(crate) fn walk(&self, glance: &Glance, overlaps: bool, walk: &mut Walk<'_>) {
+        if self.is_barren(glance) {
+            return;
+        }
+        if let Err(error) = self.try_walk(glance, overlaps, walk) {
+            walk.problem(format!("{}: {error}", glance.name.display()));
+        }
+    }
+
+    fn try_walk(&self, glance: &Glance, overlaps: bool, walk: &mut Walk<'_>) -> Result<(), ClientError> {
+        let mut context = library::open(glance)?;
+        let readers = readers(&mut context, &Arc::from(glance.label.host.as_str()))?;
+        if readers.is_empty() {
+            let mut barren = self.barren.lock().unwrap_or_else(PoisonError::into_inner);
+            if barren.len() >= MAX_BARREN {
+                barren.clear();
+            }
+            barren.insert(glance.name.clone(), (glance.bytes, glance.changed));
+            return Ok(());
+        }
+        let mut part = Part::new(overlaps);
+        for mut reader in readers {
+            if walk_metric(&mut context, &mut reader, &mut part, walk)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_barren(&self, glance: &Glance) -> bool {
+        let barren = self.barren.lock().unwrap_or_else(PoisonError::into_inner);
+        barren.get(&glance.name) == Some(&(glance.bytes, glance.changed))
+    }
+}
+
+/// Whether an archive may have records of the window of a walk.
+pub(crate) fn overlaps(glance: &Glance, walk: &Walk<'_>) -> bool {
+    let late = i64::try_from(LATE.as_nanos()).unwrap_or(i64::MAX);
+    nanos(glance.label.start).saturating_sub(late) < walk.window.to && last(glance) >= walk.window.from
+}
+
+/// No record of an archive is of a later time.
+pub(crate) fn last(glance: &Glance) -> i64 {
+    match SystemTime::now().duration_since(glance.changed) {
+        // What stands behind the last entry of its index was written no later than its files were.
+        Ok(age) if age > LATE => nanos(glance.last).max(nanos(Timestamp::from(glance.changed))),
+        _ => i64::MAX,
+    }
+}
+
+fn walk_metric(
+    context: &mut Context,
+    reader: &mut Reader,
+    part: &mut Part,
+    walk: &mut Walk<'_>,
+) -> Result<ControlFlow<()>, ClientError> {
+    let window = walk.window.wider(LATE);
+    let (mode, origin) = match walk.order {
+        Order::Newest => (Mode::Backward, window.to),
+        // Of what is in front of the window there is nothing in it.
+        Order::Oldest => (Mode::Forward, walk.window.from),
+    };
+    context.set_mode(mode, Some(Timestamp::from_nanos(origin.into())))?;
+    let mut fetched = Fetched::new();
+    loop {
+        if walk.is_late() {
+            walk.late();
+            return Ok(ControlFlow::Break(()));
+        }
+        match context.fetch_record_of(reader.pmid, &mut fetched) {
+            Ok(()) => {}
+            Err(ClientError::Pcp(PmError::EOL)) => return Ok(ControlFlow::Continue(())),
+            Err(error) => return Err(error),
+        }
+        let sampled = nanos(fetched.timestamp);
+        let is_over = match walk.order {
+            Order::Newest => sampled < walk.window.from || walk.visitor.enough(sampled),
+            Order::Oldest => {
+                let late = i64::try_from(LATE.as_nanos()).unwrap_or(i64::MAX);
+                sampled > window.to || walk.visitor.enough(sampled.saturating_sub(late))
+            }
+        };
+        if is_over {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let Some(values) = fetched.find(reader.pmid).and_then(|set| set.values.ok()) else { continue };
+        let mut goes_on = true;
+        reader.read(context, values, &mut |record| {
+            goes_on = goes_on && walk.record(part, Arc::new(record));
+        })?;
+        if !goes_on {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+}
