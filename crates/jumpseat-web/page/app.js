@@ -4,7 +4,11 @@ import { ask, poll, words } from './lib/api.js';
 import { byId, fill, h, set } from './lib/dom.js';
 import { format, parse } from './lib/route.js';
 import { charts } from './views/charts.js';
+import { events } from './views/events.js';
+import { flame } from './views/flame.js';
 import { overview } from './views/overview.js';
+import { spans } from './views/spans.js';
+import { traces } from './views/traces.js';
 
 /** @typedef {import('./types').Hosts} Hosts */
 /** @typedef {import('./types').View} View */
@@ -14,6 +18,10 @@ import { overview } from './views/overview.js';
 const VIEWS = [
   { view: '', title: 'Overview', key: '1', make: (app) => overview(app, VIEWS.slice(1)) },
   { view: 'charts', title: 'Charts', key: '2', make: charts },
+  { view: 'events', title: 'Events', key: '3', make: events },
+  { view: 'traces', title: 'Traces', key: '4', make: traces },
+  { view: 'spans', title: 'Spans', key: '5', make: spans },
+  { view: 'flame', title: 'Flame', key: '6', make: flame },
 ];
 
 const main = byId('main');

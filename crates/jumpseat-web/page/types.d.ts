@@ -112,3 +112,138 @@ export interface View {
   keys?: [string, string][];
   close(): void;
 }
+
+export type Value = string | number | boolean;
+
+/** An event record. */
+export interface Event {
+  /** Nanoseconds since the epoch. */
+  time: string;
+  source: string;
+  missed?: number;
+  flags: ('start' | 'end' | 'point')[];
+  failed: boolean;
+  span?: string;
+  trace?: string;
+  fields: [string, Value][];
+}
+
+export interface Events {
+  start: number;
+  finish: number;
+  records: Event[];
+  total: number;
+  missed: number;
+  counts: [number, number][];
+  fields: string[];
+  next?: number;
+  gone?: number;
+  problems: string[];
+}
+
+export interface Summary {
+  id: string;
+  start: number;
+  duration: number;
+  service: string;
+  name: string;
+  spans: number;
+  errors: number;
+  services: Record<string, number>;
+  complete: boolean;
+}
+
+export interface Traces {
+  start: number;
+  finish: number;
+  traces: Summary[];
+  total: number;
+  services: Record<string, string[]>;
+  problems: string[];
+}
+
+/** A span of a waterfall; times are seconds since the start of its trace. */
+export interface Span {
+  id: string;
+  depth: number;
+  service: string;
+  host: string;
+  source: string;
+  name: string;
+  kind?: string;
+  start: number;
+  duration: number;
+  own: number;
+  failed: boolean;
+  ended: boolean;
+  children: number;
+  critical: [number, number][];
+  fields: [string, Value][];
+  points: { at: number; failed: boolean; fields: [string, Value][] }[];
+  note?: string;
+}
+
+export interface Trace {
+  id: string;
+  start: number;
+  duration: number;
+  spans: Span[];
+  left_out: number;
+  problems: string[];
+}
+
+export interface Stats {
+  count: number;
+  errors: number;
+  rate: number;
+  p50: number;
+  p95: number;
+  p99: number;
+  max: number;
+}
+
+export interface Cell {
+  column: number;
+  row: number;
+  count: number;
+  errors: number;
+  trace: string;
+  at: number;
+}
+
+export interface Heat {
+  step: number;
+  rows: number[];
+  cells: Cell[];
+  p50: (number | null)[];
+  p95: (number | null)[];
+  p99: (number | null)[];
+}
+
+export interface Spans {
+  start: number;
+  finish: number;
+  total: number;
+  names: ({ service: string; name: string } & Stats)[];
+  heat: Heat;
+  services: ({ service: string } & Stats)[];
+  calls: ({ from: string; to: string } & Stats)[];
+  problems: string[];
+}
+
+export interface Frame {
+  name: string;
+  total: number;
+  own: number;
+  count: number;
+  errors: number;
+  children: Frame[];
+}
+
+export interface Flames {
+  start: number;
+  finish: number;
+  traces: number;
+  root: Frame;
+  problems: string[];
+}

@@ -4,9 +4,10 @@ import { ask, isAbort, poll, words } from '../lib/api.js';
 import { chart, COLOURS, together } from '../lib/chart.js';
 import { complete } from '../lib/complete.js';
 import { fill, h, set } from '../lib/dom.js';
-import { clock, moment, number, span, unit } from '../lib/format.js';
-import { range, stamp } from '../lib/route.js';
+import { clock, moment, number, unit } from '../lib/format.js';
+import { range } from '../lib/route.js';
 import { join, stats, title } from '../lib/series.js';
+import { timebar } from '../lib/timebar.js';
 
 /** @typedef {import('../types').App} App */
 /** @typedef {import('../types').Samples} Samples */
@@ -19,7 +20,8 @@ const USUAL = [
   '100 - 100 * rate(kernel.all.cpu.idle) / hinv.ncpu', 'kernel.all.load', 'mem.util.used', 'disk.all.total_bytes',
   'network.interface.in.bytes', 'jumpseat.event.count', 'jumpseat.span.p95',
 ];
-const LENGTHS = /** @type {[number, string][]} */ ([[60, '1 min'], [300, '5 min'], [1800, '30 min'], [7200, '2 h'], [21600, '6 h'], [86400, '1 day'], [604800, '7 days'], [2592000, '30 days']]);
+/** The length of the window, seconds, if the address does not say. */
+const BACK = 300;
 /** @typedef {{ series: Series, line: Line, name: string, stats: ReturnType<typeof stats>, colour: number }} Coloured */
 /** @typedef {{ name: string, cell: HTMLElement, column: (number | null | undefined)[], shown: Shown | undefined, last: number | null, one: Coloured }} Row */
 
@@ -53,49 +55,21 @@ export function charts(app) {
     source: () => params.source ?? '', done: add,
   });
 
-  const lengths = h('select', { 'aria-label': 'Length of the window', onchange: () => app.go({ from: `-${lengths.value}`, to: null }) },
-    ...LENGTHS.map(([seconds, text]) => h('option', { value: seconds, text: `last ${text}` })), h('option', { value: '', text: 'chosen', disabled: true }));
-  const shift = (/** @type {number} */ by) => {
-    if (!samples) return;
-    const length = samples.finish - samples.start;
-    zoom(samples.start + by * length, samples.finish + by * length);
-  };
-  const zoom = (/** @type {number} */ from, /** @type {number} */ to) => app.go({ from: stamp(from), to: stamp(to) });
-  const out = () => {
-    if (!samples) return;
-    const { from, to, live } = range(params);
-    if (live) return app.go({ from: stamp(from * 2), to: null });
-    zoom(from - (to - from) / 2, to + (to - from) / 2);
-  };
-  const freeze = () => {
-    if (!range(params).live) return app.go({ from: `-${Math.max(1, Math.round(Number(params.to) - Number(params.from)))}`, to: null });
-    if (samples) zoom(samples.start, samples.finish);
-  };
-  const pause = h('button', { type: 'button', onclick: freeze });
   const tabled = h('button', { type: 'button', 'aria-pressed': 'false', onclick: () => app.go({ table: params.table ? null : '1' }), text: 'Table' });
   const merged = h('button', { type: 'button', 'aria-pressed': 'false', title: 'Metrics of the same unit in one chart', onclick: () => app.go({ join: params.join ? null : '1' }), text: 'Together' });
-  const when = h('p', { class: 'when', 'aria-live': 'off' });
+  const bar = timebar(app, BACK, merged, tabled);
+  const { zoom } = bar;
   const notice = h('p', { class: 'notice', role: 'alert', hidden: true });
   const grid = h('div', { class: 'panels' });
   const element = h('div', { class: 'charts' },
     h('h1', { class: 'unseen', text: 'Charts' }),
     h('form', { class: 'bar', onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); field.enter(); } },
       field.element, h('button', { type: 'submit', text: 'Add' })),
-    h('div', { class: 'bar', role: 'toolbar', 'aria-label': 'Time' },
-      lengths,
-      h('button', { type: 'button', 'aria-label': 'Back in time', title: 'Back ([)', onclick: () => shift(-0.5), text: '◀' }),
-      h('button', { type: 'button', 'aria-label': 'Forward in time', title: 'Forward (])', onclick: () => shift(0.5), text: '▶' }),
-      h('button', { type: 'button', title: 'Twice as long (-)', onclick: out, text: 'Zoom out' }),
-      pause, h('span', { class: 'gap' }), merged, tabled, when),
+    bar.element,
     notice, grid);
 
   const draw = () => {
-    const { from, live } = range(params);
-    const length = live && !params.to ? String(-from) : '';
-    lengths.value = LENGTHS.some(([seconds]) => String(seconds) === length) ? length : '';
-    pause.textContent = live ? 'Pause' : 'Live';
-    pause.title = live ? 'Stay with this window (p)' : 'Follow the newest values (p)';
-    if (!live && params.source && !params.source.startsWith('host:')) pause.textContent = 'Latest';
+    bar.draw(params, samples);
     set(tabled, { 'aria-pressed': String(Boolean(params.table)) });
     set(merged, { 'aria-pressed': String(Boolean(params.join)) });
     const host = samples?.host;
@@ -103,7 +77,6 @@ export function charts(app) {
     if (notice.textContent !== problem) notice.textContent = problem;
     notice.hidden = !problem;
     if (!samples) return;
-    when.textContent = span(samples.start, samples.finish);
     const groups = grouped(samples.series, Boolean(params.join));
     const next = new Map();
     for (const [key, series] of groups) {
@@ -124,7 +97,7 @@ export function charts(app) {
     if (!params.source) return 1;
     const asked = exprs();
     const usual = !asked.length;
-    const { from, to, live } = range(params);
+    const { from, to, live } = range(params, BACK);
     const width = Math.max(200, Math.min(1200, Math.round(grid.clientWidth / (grid.clientWidth > 1100 ? 2 : 1))));
     try {
       /** @type {Samples} */
@@ -162,17 +135,13 @@ export function charts(app) {
     key(key) {
       switch (key) {
         case 'a': field.input.focus(); break;
-        case 'p': freeze(); break;
         case 't': tabled.click(); break;
         case 'u': merged.click(); break;
-        case '[': shift(-0.5); break;
-        case ']': shift(0.5); break;
-        case '-': out(); break;
-        default: return false;
+        default: return bar.key(key);
       }
       return true;
     },
-    keys: [['a', 'add a metric or an expression'], ['p', 'pause, or follow the newest values'], ['[ ]', 'back and forward in time'], ['-', 'twice as long a time'], ['t', 'table'], ['u', 'metrics of the same unit together']],
+    keys: [['a', 'add a metric or an expression'], ['t', 'table'], ['u', 'metrics of the same unit together'], ...bar.keys],
     close() {
       poller.close();
       for (const one of panels.values()) one.close();

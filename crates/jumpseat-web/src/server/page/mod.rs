@@ -4,24 +4,33 @@
 //! browser --/--> files (in the program)
 //!         --/page/hosts, names, samples--> Source --> live: a thread a host that somebody looks at, with the last half hour
 //!                                                --> shelf: contexts on archives --> past
+//!         --/page/events, traces, trace, spans, flame--> Look --> Records (live and archives, see there)
 //! ```
 //!
 //! * [`files`]: the page itself. [`hosts`]: hosts and archives. [`names`]: completion. [`samples`]: values over time.
 //! * [`source`]: which host or archive is meant. [`lines`]: values over time, put together to so many points. [`found`]: what a name or
 //!   an expression is to a context. [`live`], [`past`]: where values come from.
+//! * [`look`]: a host and a window of records. [`events`] through a [`sift`]; [`traces`] with their [`critical`] path; [`spans`]; [`flame`].
 //!
 //! What it asks is answered as JSON; what is refused as `{"error":"..."}` with a status.
 
+mod critical;
+mod events;
 mod files;
+mod flame;
 mod found;
 mod hosts;
 mod lines;
 mod live;
+mod look;
 mod names;
 mod past;
 mod samples;
 mod shelf;
+mod sift;
 mod source;
+mod spans;
+mod traces;
 
 use std::sync::Arc;
 
@@ -57,6 +66,11 @@ pub(super) fn routes() -> Router<Shared> {
         .route("/page/hosts", get(hosts::hosts))
         .route("/page/names", get(names::names))
         .route("/page/samples", get(samples::samples))
+        .route("/page/events", get(events::events))
+        .route("/page/traces", get(traces::traces))
+        .route("/page/trace", get(traces::trace))
+        .route("/page/spans", get(spans::spans))
+        .route("/page/flame", get(spans::flames))
         .layer(CompressionLayer::new())
 }
 

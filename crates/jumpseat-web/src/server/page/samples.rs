@@ -41,7 +41,7 @@ struct Samples {
 pub(super) async fn samples(State(web): State<Shared>, query: Query) -> Result<Response, Refused> {
     let source = Source::parse(query.get("source"))?;
     let exprs = exprs(query.get("expr").unwrap_or_default())?;
-    let window = window(&query)?;
+    let window = window(&query, -300.0)?;
     let of_pool = Shared::clone(&web);
     let samples = web.pool.run(move || read(&of_pool, &source, &exprs, &window)).await??;
     Ok(json(StatusCode::OK, &samples))
@@ -64,7 +64,8 @@ fn exprs(text: &str) -> Result<Vec<String>, Refused> {
     }
 }
 
-fn window(query: &Query) -> Result<Window, Refused> {
+/// From when to when: seconds since the epoch, or, not above 0, counted back.
+pub(super) fn window(query: &Query, start: f64) -> Result<Window, Refused> {
     let number = |name: &str, default: f64| match query.get(name) {
         None => Ok(default),
         Some(text) => text
@@ -74,7 +75,7 @@ fn window(query: &Query) -> Result<Window, Refused> {
             .filter(|number: &f64| number.abs() < 1e11)
             .ok_or_else(|| Refused::bad(format!("{name}: expected seconds"))),
     };
-    let (start, finish) = (number("start", -300.0)?, number("finish", 0.0)?);
+    let (start, finish) = (number("start", start)?, number("finish", 0.0)?);
     let points = query.get("points").map_or(Ok(POINTS), str::parse);
     let points = points.map_err(|_| Refused::bad("points: expected a number"))?;
     Ok(Window { start, finish, points: points.clamp(1, MAX_POINTS) })
