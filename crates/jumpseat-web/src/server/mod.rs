@@ -12,6 +12,8 @@
 //! **Invariant:** tasks of the runtime never wait for a collector or a disk: that is done in the [`pool`], in bounded numbers and time.
 
 mod answer;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod library;
 mod listen;

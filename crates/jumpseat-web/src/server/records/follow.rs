@@ -15,7 +15,7 @@ use pcp_model::{Desc, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Value, Val
 use pcp_net::Worker;
 use tokio::sync::watch;
 
-use super::read::{Reader, readers};
+use super::read::{Names, Reader, readers};
 use super::ring::{Ring, Since};
 use crate::server::sources::{SourceError, Sources};
 
@@ -130,11 +130,13 @@ impl Followed {
 pub(crate) fn follow(
     followed: Arc<Followed>,
     sources: Arc<Sources>,
+    names: Arc<Names>,
     changed: Arc<watch::Sender<u64>>,
 ) -> io::Result<Worker> {
     let (stop, stopped) = mpsc::channel();
     let run = move || {
-        let mut follower = Follower { followed, sources, changed, stopped, positions: BTreeMap::new() };
+        let mut follower =
+            Follower { followed, sources, names, changed, stopped, positions: BTreeMap::new() };
         let mut wait = BACK_OFF[0];
         loop {
             let began = Instant::now();
@@ -154,6 +156,7 @@ pub(crate) fn follow(
 struct Follower {
     followed: Arc<Followed>,
     sources: Arc<Sources>,
+    names: Arc<Names>,
     changed: Arc<watch::Sender<u64>>,
     stopped: Receiver<()>,
     /// By metric with positions, and instance: behind the records that were taken.
@@ -180,7 +183,7 @@ impl Follower {
         let host: Arc<str> = context.host_name()?.into();
         self.followed.lock().host = Some(Arc::clone(&host));
         loop {
-            let readers = readers(&mut context, &host)?;
+            let readers = readers(&mut context, &host, &self.names)?;
             let positions = self.go_on(&mut context, &readers)?;
             {
                 let mut state = self.followed.lock();

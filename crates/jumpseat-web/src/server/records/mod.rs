@@ -7,7 +7,7 @@
 //! Hosts of the command line are followed from the start on, as those who look ask for the last hour: [`MEMORY`] for all of them. What
 //! had to go, and what agents said was missed, is counted ([`Records::hosts`]).
 //!
-//! **Cost:** a query looks at each record of its window, about half a microsecond each in memory and two in an archive.
+//! **Cost:** a query looks at each record of its window; those of an archive are made for it, those in memory are shared.
 
 pub(crate) mod duration;
 pub(crate) mod follow;
@@ -68,11 +68,17 @@ impl Records {
         let budget = (MEMORY / named.len().max(1)).max(LEAST);
         let hosts: Vec<_> =
             named.into_iter().map(|(name, spec)| Arc::new(Followed::new(&name, spec, budget))).collect();
-        let followers = hosts
-            .iter()
-            .map(|host| follow::follow(Arc::clone(host), Arc::clone(&sources), Arc::clone(&changes)))
-            .collect::<io::Result<_>>()?;
-        let (past, turns) = (Past::default(), Semaphore::new(TURNS));
+        let past = Past::default();
+        let follow = |host: &Arc<Followed>| {
+            follow::follow(
+                Arc::clone(host),
+                Arc::clone(&sources),
+                Arc::clone(&past.names),
+                Arc::clone(&changes),
+            )
+        };
+        let followers = hosts.iter().map(follow).collect::<io::Result<_>>()?;
+        let turns = Semaphore::new(TURNS);
         Ok(Records { hosts, library, past, turns, changed, _followers: followers })
     }
 

@@ -12,7 +12,7 @@ use pcp_archive::Glance;
 use pcp_client::{ClientError, Context, Fetched, Mode};
 use pcp_model::{PmError, Timestamp};
 
-use super::read::{Reader, nanos, readers};
+use super::read::{Names, Reader, nanos, readers};
 use super::walk::{Order, Part, Walk};
 use crate::server::library;
 
@@ -24,6 +24,8 @@ const MAX_BARREN: usize = 100_000;
 /// What is known of archives.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
+    /// Of hosts that are followed, too.
+    pub names: Arc<Names>,
     /// Those without event records, as they were then.
     barren: Mutex<HashMap<PathBuf, (u64, SystemTime)>>,
 }
@@ -41,7 +43,7 @@ impl Past {
 
     fn try_walk(&self, glance: &Glance, overlaps: bool, walk: &mut Walk<'_>) -> Result<(), ClientError> {
         let mut context = library::open(glance)?;
-        let readers = readers(&mut context, &Arc::from(glance.label.host.as_str()))?;
+        let readers = readers(&mut context, &Arc::from(glance.label.host.as_str()), &self.names)?;
         if readers.is_empty() {
             let mut barren = self.barren.lock().unwrap_or_else(PoisonError::into_inner);
             if barren.len() >= MAX_BARREN {

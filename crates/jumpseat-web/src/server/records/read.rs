@@ -3,7 +3,7 @@
 //! What a field and a source are called is asked for once; sources of an archive, whose names may change with time, each time.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use byteorder::NetworkEndian;
 use pcp_client::{ClientError, Context, ContextKind, LabelTarget, ValuesRef};
@@ -20,8 +20,11 @@ const MAX_NAMES: usize = 1 << 16;
 const MAX_METRICS: usize = 64;
 /// Names that are asked about at a time.
 const BATCH: usize = 4096;
-/// The same records twice: where there are those to the nanosecond, the others are left out.
-const SAME: (&str, &str) = ("jumpseat.event.highres_records", "jumpseat.event.records");
+/// The same records to the nanosecond and to the microsecond: where there are the ones, the others are left out.
+const HIGHRES: &str = "jumpseat.event.highres_records";
+const RECORDS: &str = "jumpseat.event.records";
+/// The last records, which every fetch gives anew.
+const RECENT: &str = "jumpseat.event.recent";
 /// What names of fields of jumpseat begin with.
 const FIELDS: &str = "jumpseat.field.";
 /// The label of a field with the name that its sender gave it.
@@ -29,6 +32,33 @@ const FIELD: &str = "field";
 /// The label of a source with the resource that sends to it (docs/otel-out.md).
 const RESOURCE: &str = "otel_resource";
 const SERVICE: &str = "service.name";
+
+/// Names of fields that were learnt from a host or an archive, for archives that do not have them: pmlogger records those of fields only
+/// if it is told to, and if they were there when it began.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    known: Mutex<Known>,
+}
+
+/// By host and field.
+type Known = HashMap<(Arc<str>, Pmid), Arc<str>>;
+
+impl Names {
+    fn get(&self, host: &Arc<str>, pmid: Pmid) -> Option<Arc<str>> {
+        self.lock().get(&(Arc::clone(host), pmid)).cloned()
+    }
+
+    fn insert(&self, host: &Arc<str>, pmid: Pmid, name: &Arc<str>) {
+        let mut known = self.lock();
+        if known.len() < MAX_NAMES {
+            known.insert((Arc::clone(host), pmid), Arc::clone(name));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Reads the records of one metric.
 #[derive(Debug)]
@@ -40,6 +70,7 @@ pub(crate) struct Reader {
     kind: ArrayKind,
     indom: InDom,
     host: Arc<str>,
+    names: Arc<Names>,
     fields: HashMap<Pmid, Arc<str>>,
     origins: HashMap<Inst, Arc<Origin>>,
 }
@@ -48,17 +79,21 @@ pub(crate) struct Reader {
 ///
 /// # Errors
 /// Those of the source as a whole.
-pub(crate) fn readers(context: &mut Context, host: &Arc<str>) -> Result<Vec<Reader>, ClientError> {
-    let mut names = match context.traverse("") {
+pub(crate) fn readers(
+    context: &mut Context,
+    host: &Arc<str>,
+    names: &Arc<Names>,
+) -> Result<Vec<Reader>, ClientError> {
+    let mut all = match context.traverse("") {
         Ok(names) => names,
         Err(ClientError::Pcp(_)) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     // The same metrics each time, if there are too many.
-    names.sort_unstable();
+    all.sort_unstable();
     let mut readers = Vec::new();
-    for names in names.chunks(BATCH) {
-        let texts: Vec<&str> = names.iter().map(String::as_str).collect();
+    for batch in all.chunks(BATCH) {
+        let texts: Vec<&str> = batch.iter().map(String::as_str).collect();
         let pmids = match context.lookup_names(&texts) {
             Ok(pmids) => pmids,
             Err(ClientError::Pcp(_)) => continue,
@@ -72,19 +107,18 @@ pub(crate) fn readers(context: &mut Context, host: &Arc<str>) -> Result<Vec<Read
         }
         let pmids: Vec<Pmid> = known.iter().map(|&(_, pmid)| pmid).collect();
         for ((name, _), desc) in known.iter().zip(context.descs(&pmids)?) {
-            let reader = desc.ok().and_then(|desc| Reader::new(name, &desc, host));
+            let reader = desc.ok().and_then(|desc| Reader::new(name, &desc, host, names));
             readers.extend(reader);
         }
     }
-    if readers.iter().any(|reader| *reader.metric == *SAME.0) {
-        readers.retain(|reader| *reader.metric != *SAME.1);
-    }
+    let is_highres = readers.iter().any(|reader: &Reader| *reader.metric == *HIGHRES);
+    readers.retain(|reader| *reader.metric != *RECENT && !(is_highres && *reader.metric == *RECORDS));
     readers.truncate(MAX_METRICS);
     Ok(readers)
 }
 
 impl Reader {
-    fn new(metric: &str, desc: &Desc, host: &Arc<str>) -> Option<Reader> {
+    fn new(metric: &str, desc: &Desc, host: &Arc<str>, names: &Arc<Names>) -> Option<Reader> {
         let kind = match desc.value_type {
             ValueType::Event => ArrayKind::Event,
             ValueType::HighResEvent => ArrayKind::HighRes,
@@ -96,6 +130,7 @@ impl Reader {
             kind,
             indom: desc.indom,
             host: Arc::clone(host),
+            names: Arc::clone(names),
             fields: HashMap::new(),
             origins: HashMap::new(),
         })
@@ -218,7 +253,11 @@ impl Reader {
             self.fields.clear();
         }
         let names = unless_unknown(context.names_of(pmid))?;
-        let metric = names.and_then(|names| names.into_iter().next()).unwrap_or_else(|| pmid.to_string());
+        let Some(metric) = names.and_then(|names| names.into_iter().next()) else {
+            let name = self.names.get(&self.host, pmid).unwrap_or_else(|| pmid.to_string().into());
+            self.fields.insert(pmid, Arc::clone(&name));
+            return Ok(name);
+        };
         let name = match metric.strip_prefix(FIELDS) {
             None => metric,
             Some(own) => {
@@ -230,6 +269,7 @@ impl Reader {
             }
         };
         let name: Arc<str> = name.into();
+        self.names.insert(&self.host, pmid, &name);
         self.fields.insert(pmid, Arc::clone(&name));
         Ok(name)
     }

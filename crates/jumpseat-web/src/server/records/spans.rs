@@ -84,11 +84,6 @@ impl Span {
         self.end.map_or(0, |end| end.saturating_sub(self.start).max(0))
     }
 
-    /// What kind of span it is: `server`, `client` and so on.
-    pub(crate) fn kind(&self) -> Option<Cow<'_, str>> {
-        self.records().find_map(|record| record.text(name::KIND))
-    }
-
     /// What began and what ended it.
     pub(crate) fn records(&self) -> impl Iterator<Item = &Arc<Record>> {
         self.begun.iter().chain(&self.ended)
@@ -170,37 +165,32 @@ impl Visitor for OfSpans<'_> {
     }
 }
 
+/// Host and source.
+type Teller<'a> = (&'a str, &'a str);
+
 /// Where spans are found again by the records that belong to them, many of which do not say their trace.
 #[derive(Default)]
 struct Known<'a> {
-    /// By host and source, trace and id.
-    exact: HashMap<(&'a str, &'a str, Cow<'a, str>, Cow<'a, str>), usize>,
-    /// By host and source, and id: the last one.
-    last: HashMap<(&'a str, &'a str, Cow<'a, str>), usize>,
+    /// By trace and id.
+    exact: HashMap<(Teller<'a>, Cow<'a, str>, Cow<'a, str>), usize>,
+    /// By id: the last one.
+    last: HashMap<(Teller<'a>, Cow<'a, str>), usize>,
 }
 
 impl<'a> Known<'a> {
-    fn find(
-        &self,
-        spans: &[Span],
-        origin: &'a Origin,
-        trace: &Cow<'a, str>,
-        id: &Cow<'a, str>,
-    ) -> Option<usize> {
-        let last = || self.last.get(&(&*origin.host, &*origin.source, id.clone())).copied();
-        match trace.is_empty() {
-            true => last(),
-            false => {
-                let exact = self.exact.get(&(&*origin.host, &*origin.source, trace.clone(), id.clone()));
-                exact.copied().or_else(|| last().filter(|&at| spans[at].trace.is_empty()))
-            }
+    fn find(&self, spans: &[Span], of: Teller<'a>, trace: Cow<'a, str>, id: Cow<'a, str>) -> Option<usize> {
+        if trace.is_empty() {
+            return self.last.get(&(of, id)).copied();
         }
+        let exact = self.exact.get(&(of, trace, id.clone()));
+        let last = || self.last.get(&(of, id)).filter(|&&at| spans[at].trace.is_empty());
+        exact.or_else(last).copied()
     }
 
-    fn insert(&mut self, at: usize, origin: &'a Origin, trace: Cow<'a, str>, id: Cow<'a, str>) {
-        self.last.insert((&origin.host, &origin.source, id.clone()), at);
+    fn insert(&mut self, at: usize, of: Teller<'a>, trace: Cow<'a, str>, id: Cow<'a, str>) {
+        self.last.insert((of, id.clone()), at);
         if !trace.is_empty() {
-            self.exact.insert((&origin.host, &origin.source, trace, id), at);
+            self.exact.insert((of, trace, id), at);
         }
     }
 }
@@ -230,7 +220,8 @@ pub(crate) fn paired(records: &[Arc<Record>]) -> Vec<Span> {
         let Some(id) = record.span_id() else { continue };
         let (start, end) = (record.flags.contains(EventFlags::START), record.flags.contains(EventFlags::END));
         let trace = record.trace_id().unwrap_or_default();
-        let at = known.find(&spans, origin, &trace, &id);
+        let of: Teller<'_> = (&origin.host, &origin.source);
+        let at = known.find(&spans, of, trace.clone(), id.clone());
         if !start && !end {
             if let Some(span) = at.and_then(|at| spans.get_mut(at))
                 && span.points.len() < MAX_POINTS
@@ -239,8 +230,10 @@ pub(crate) fn paired(records: &[Arc<Record>]) -> Vec<Span> {
             }
             continue;
         }
-        let at =
-            at.filter(|&at| !(start && spans[at].begun.is_some()) && !(end && spans[at].ended.is_some()));
+        let at = at.filter(|&at| {
+            let is_another = (start && spans[at].begun.is_some()) || (end && spans[at].ended.is_some());
+            !is_another
+        });
         let at = at.unwrap_or_else(|| {
             spans.push(fresh(record, &id));
             spans.len() - 1
@@ -248,7 +241,7 @@ pub(crate) fn paired(records: &[Arc<Record>]) -> Vec<Span> {
         if spans[at].trace.is_empty() {
             spans[at].trace = trace.clone().into_owned();
         }
-        known.insert(at, origin, trace, id);
+        known.insert(at, of, trace, id);
         take(&mut spans[at], record, start, end);
     }
     for span in &mut spans {
@@ -453,7 +446,7 @@ pub(crate) mod tests {
         let told: Vec<_> =
             spans.iter().map(|s| (s.name.as_str(), s.duration() / 1_000_000, s.failed)).collect();
         assert_eq!(told, [("checkout", 90, false), ("order", 70, false), ("charge", 50, true)]);
-        assert_eq!((spans[2].points.len(), spans[0].kind().as_deref()), (1, Some("server")));
+        assert_eq!(spans[2].points.len(), 1);
         assert_eq!((traces[0].spans[0].end, traces[0].spans[0].duration()), (None, 0));
     }
 

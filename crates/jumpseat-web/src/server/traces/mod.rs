@@ -12,8 +12,10 @@ mod show;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -34,6 +36,8 @@ const MAX_NAMED: u64 = 250_000;
 const MAX_OPERATIONS: usize = 20_000;
 /// Where a trace is looked for, if nobody says when it was: so long ago, the next if it is not there.
 const HOUR: i64 = 3_600_000_000_000;
+/// And how long, at most, before it is looked for farther back.
+const PATIENCE: Duration = Duration::from_secs(10);
 const PASTS: [i64; 3] = [HOUR, 24 * HOUR, i64::MAX];
 
 pub(super) fn routes() -> Router<Shared> {
@@ -56,7 +60,8 @@ async fn services(State(web): State<Shared>) -> Answer {
     Ok(Envelope::of(services).into_response())
 }
 
-async fn operations_of(State(web): State<Shared>, Path(rest): Path<String>) -> Answer {
+async fn operations_of(State(web): State<Shared>, rest: InPath) -> Answer {
+    let rest = in_path(rest)?;
     let service =
         rest.strip_suffix("/operations").ok_or_else(|| Wrong::not_found("no such path"))?.to_owned();
     let named = web.records.ask(&web.pool, named).await?;
@@ -93,7 +98,8 @@ async fn search(State(web): State<Shared>, RawQuery(text): RawQuery) -> Answer {
     Ok(Envelope::of(traces).into_response())
 }
 
-async fn trace(State(web): State<Shared>, Path(id): Path<String>, RawQuery(text): RawQuery) -> Answer {
+async fn trace(State(web): State<Shared>, id: InPath, RawQuery(text): RawQuery) -> Answer {
+    let id = in_path(id)?;
     let query = params(text)?;
     let window = window(&query)?;
     let id = same(&id);
@@ -112,6 +118,13 @@ async fn dependencies(State(web): State<Shared>, RawQuery(text): RawQuery) -> An
     let window = ask::dependencies(&query)?;
     let calls = web.records.ask(&web.pool, move |records| calls(records, window)).await?;
     Ok(Envelope::of(calls).into_response())
+}
+
+/// A part of the path, if it is text.
+type InPath = Result<Path<String>, PathRejection>;
+
+fn in_path(part: InPath) -> Result<String, Wrong> {
+    part.map(|Path(text)| text).map_err(|refused| Wrong::bad(refused.body_text()))
 }
 
 /// Services with their operations, and of what kind these are.
@@ -136,6 +149,9 @@ impl Visitor for Names {
             return false;
         }
         let operation = record.kind().unwrap_or_default();
+        if operation.is_empty() && !is_start {
+            return false;
+        }
         let kind = record.text(name::KIND).unwrap_or_default();
         let service = &*record.origin.service;
         match self.named.get_mut(service) {
@@ -183,7 +199,11 @@ fn by_ids(records: &Records, window: Option<Window>, ids: &[String]) -> Vec<form
             PASTS.iter().map(past).collect()
         }
     };
+    let began = Instant::now();
     for window in windows {
+        if began.elapsed() > PATIENCE {
+            break;
+        }
         let mut found = records.spans(window, ids);
         if found.spans.is_empty() {
             continue;

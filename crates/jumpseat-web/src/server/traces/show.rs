@@ -146,8 +146,11 @@ fn tag_of_span(field: &Field, record: &Record) -> Option<Tag> {
         name::STATUS => match &*value().to_ascii_lowercase() {
             "ok" => Tag::text("otel.status_code", "OK"),
             "error" => Tag::text("otel.status_code", "ERROR"),
+            "unset" if record.origin.is_otlp => return None,
             _ => tag(field, record),
         },
+        // It is made of the status.
+        name::SEVERITY if record.origin.is_otlp => return None,
         name::MESSAGE if record.get(name::STATUS).is_some() => Tag::text("otel.status_description", value()),
         name::SCOPE => Tag::text("otel.scope.name", value()),
         name::SCOPE_VERSION => Tag::text("otel.scope.version", value()),
