@@ -4,6 +4,7 @@ mod charts;
 mod events;
 mod files;
 mod overview;
+mod spans;
 
 use crate::browser::Browser;
 use crate::web_support::Web;

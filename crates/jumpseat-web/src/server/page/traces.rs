@@ -18,7 +18,7 @@ use super::look::{Look, cut, duration, nanos, secs, text, whole};
 use crate::server::answer::json;
 use crate::server::query::Query;
 use crate::server::records::Records;
-use crate::server::records::record::Record;
+use crate::server::records::record::{Record, name};
 use crate::server::records::spans::{self, Span, Trace, same};
 use crate::server::records::walk::Window;
 use crate::server::web::Shared;
@@ -278,7 +278,7 @@ fn waterfall(trace: &Trace, problems: Vec<String>) -> Whole {
             host: span.origin.host.to_string(),
             source: span.origin.source.to_string(),
             name: span.name.clone(),
-            kind: span.kind().map(Into::into),
+            kind: span.records().find_map(|record| record.text(name::KIND)).map(Into::into),
             start: since(span.start),
             duration: secs(span.duration()),
             own: secs(critical::own(&extents, at)),
