@@ -103,7 +103,7 @@ impl Browser {
     #[track_caller]
     pub(crate) fn texts(&self, selector: &str) -> Vec<String> {
         let script = format!(
-            "return [...document.querySelectorAll({})].map((one) => one.innerText)",
+            "return [...document.querySelectorAll({})].map((one) => one.innerText ?? one.textContent)",
             quoted(selector)
         );
         let texts = self.run(&script);

@@ -83,7 +83,8 @@ export function duration(seconds) {
   if (size < 3600) return pair(60, 1, 'm', 's');
   if (size < 86400) return pair(3600, 60, 'h', 'm');
   if (size < 8.64e6) return pair(86400, 3600, 'd', 'h');
-  return `${(seconds / 86400).toFixed(0)}d`;
+  if (size < 8.64e9) return `${(seconds / 86400).toFixed(0)}d`;
+  return `${(seconds / 86400).toExponential(0).replace('e+', 'e')}d`;
 }
 
 /**

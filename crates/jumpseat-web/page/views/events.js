@@ -1,6 +1,7 @@
 // Event records, as they come, and those of the past.
 
 import { ask, isAbort, poll, words } from '../lib/api.js';
+import { advance } from '../lib/density.js';
 import { fill, h, set, svg } from '../lib/dom.js';
 import { both, test } from '../lib/filter.js';
 import { clock, moment } from '../lib/format.js';
@@ -91,7 +92,7 @@ export function events(app) {
     const seconds = Number(nanos / 1000000000n);
     const add = (/** @type {string} */ name, /** @type {string | number | boolean} */ value) => {
       const wanted = both(params.filter ?? '', test(name, value));
-      return h('button', { type: 'button', class: 'quiet', title: `Only with ${name} ${value}`, 'aria-label': `Only records with this ${name}`, onclick: () => app.go({ filter: wanted }), text: '＋' });
+      return h('button', { type: 'button', class: 'quiet', title: `Only with ${name} ${value}`, 'aria-label': `Only records with this ${name}`, onclick: () => app.go({ filter: wanted }), text: '+' });
     };
     const one = (/** @type {string} */ name, /** @type {string | number | boolean} */ value, addable = true) => h('div', {}, h('dt', { text: name }), h('dd', {}, String(value), addable ? add(name, value) : null));
     fill(detail,
@@ -283,31 +284,4 @@ export function events(app) {
  */
 function cell(kind, text) {
   return h('span', { role: 'gridcell', class: kind, text, title: text });
-}
-
-/**
- * Moves counts on to a later window, with what came.
- * @param {Events} found
- * @param {number} start
- * @param {number} finish
- * @param {Event[]} came
- */
-export function advance(found, start, finish, came) {
-  const parts = found.counts.length;
-  const step = (finish - start) / Math.max(1, parts);
-  const gone = Math.floor((start - found.start) / step);
-  if (gone > 0 && parts) {
-    found.counts = [...found.counts.slice(gone), ...Array.from({ length: Math.min(gone, parts) }, () => /** @type {[number, number]} */ ([0, 0]))];
-    found.start += gone * step;
-    found.finish = found.start + parts * step;
-  }
-  for (const record of came) {
-    if (record.missed !== undefined) continue;
-    const at = Math.min(parts - 1, Math.floor((Number(BigInt(record.time) / 1000n) / 1e6 - found.start) / step));
-    const count = found.counts[at];
-    if (count) {
-      count[0] += 1;
-      if (record.failed) count[1] += 1;
-    }
-  }
 }

@@ -62,7 +62,7 @@ function search(app) {
   const service = h('select', { 'aria-label': 'Service', onchange: () => app.go({ service: service.value, name: null }) });
   const name = h('select', { 'aria-label': 'Name', onchange: () => app.go({ name: name.value }) });
   const text = h('input', { type: 'search', 'aria-label': 'Text', placeholder: 'Text in any field of a span' });
-  const min = h('input', { type: 'text', 'aria-label': 'Least duration', placeholder: 'At least, as 200ms', class: 'short' });
+  const min = h('input', { type: 'text', 'aria-label': 'Least duration', placeholder: 'least: 200ms', class: 'short' });
   const failed = h('input', { type: 'checkbox', id: 'failed', onchange: () => app.go({ failed: failed.checked ? '1' : null }) });
   const sort = h('select', { 'aria-label': 'Order', onchange: () => app.go({ sort: sort.value }) },
     h('option', { value: '', text: 'newest first' }), h('option', { value: 'slowest', text: 'slowest first' }));
@@ -262,7 +262,7 @@ function waterfall(app) {
     if (span.start + span.duration > whole * 0.86) text.style.right = `calc(100% - ${share(span.start)} + 6px)`;
     else text.style.left = `calc(${share(span.start + span.duration)} + 6px)`;
     if (span.start < whole * 0.14 && span.start + span.duration > whole * 0.86) {
-      text.style.right = '6px';
+      text.style.right = `calc(100% - ${share(span.start + span.duration)} + 6px)`;
       text.classList.add('within');
     }
     const label = h('span', { class: 'label', role: 'gridcell' });

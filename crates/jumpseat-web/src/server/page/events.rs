@@ -23,7 +23,7 @@ use crate::server::answer::json;
 use crate::server::query::Query;
 use crate::server::records::Records;
 use crate::server::records::record::{self, Record, name};
-use crate::server::records::walk::{Order, Visitor, Window};
+use crate::server::records::walk::{Order, Visitor};
 use crate::server::web::Shared;
 
 /// Most records of an answer, and how many there are if nobody says.
@@ -195,7 +195,8 @@ fn find(records: &Records, question: &Question, mut sift: Sift) -> Events {
         counts: vec![[0; 2]; PARTS],
         total: 0,
         missed: 0,
-        window: look.window(),
+        start: look.start,
+        finish: look.finish,
         names: BTreeSet::new(),
         fields: Vec::new(),
     };
@@ -231,7 +232,8 @@ fn missed<'a>(records: impl Iterator<Item = &'a Record>) -> u64 {
 
 /// Counts records by time.
 struct Counting {
-    window: Window,
+    start: f64,
+    finish: f64,
     counts: Vec<[u32; 2]>,
     total: u64,
     missed: u64,
@@ -246,8 +248,8 @@ impl Counting {
             return;
         }
         self.total += 1;
-        let share = secs(record.time - self.window.from) / secs(self.window.to - self.window.from);
-        if let Some(count) = self.counts.get_mut((share * PARTS as f64) as usize) {
+        let share = (secs(record.time) - self.start) / (self.finish - self.start);
+        if let Some(count) = self.counts.get_mut(((share * PARTS as f64) as usize).min(PARTS - 1)) {
             count[0] += 1;
             count[1] += u32::from(record.is_failure());
         }

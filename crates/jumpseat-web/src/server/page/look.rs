@@ -22,6 +22,8 @@ pub(super) struct Look {
     /// Seconds since the epoch.
     pub start: f64,
     pub finish: f64,
+    /// Whether it goes to the end: what happens meanwhile, and what the index of an archive does not know yet, is in it.
+    open: bool,
 }
 
 impl Look {
@@ -53,15 +55,15 @@ impl Look {
         if window.start >= window.finish {
             return Err(Refused::bad("start: not before finish"));
         }
-        // What happens now, and what the index of an archive does not know yet, is in a window that goes to the end.
         let open = query.get("finish").is_none_or(|text| text.parse().is_ok_and(|back: f64| back == 0.0));
-        let finish = window.finish + if open { 5.0 } else { 0.0 };
-        Ok(Look { host, start: window.start, finish })
+        Ok(Look { host, start: window.start, finish: window.finish, open })
     }
 
     /// The window in nanoseconds.
     pub(super) fn window(&self) -> Window {
-        Window { from: nanos(self.start), to: nanos(self.finish) }
+        const AFTER: f64 = 5.0;
+        let finish = if self.open { self.finish + AFTER } else { self.finish };
+        Window { from: nanos(self.start), to: nanos(finish) }
     }
 
     /// Whether a host is the one that is looked at.
