@@ -102,7 +102,7 @@ function drawPicker(source) {
   if (!hosts) return;
   const recorded = [...new Set(hosts.archives.map((archive) => archive.host))].sort();
   const options = [
-    ...hosts.hosts.map((host) => ({ group: 'Hosts', value: host.source, text: host.host && host.host !== host.name ? `${host.host} (${host.name})` : host.name })),
+    ...hosts.hosts.map((host) => ({ group: 'Hosts', value: host.source, text: (host.host && host.host !== host.name ? `${host.host} (${host.name})` : host.name) + (host.state === 'down' ? ', down' : '') })),
     ...recorded.map((host) => ({ group: 'Recorded', value: `recorded:${host}`, text: `${host}, archives` })),
   ];
   if (source && !options.some(({ value }) => value === source)) {

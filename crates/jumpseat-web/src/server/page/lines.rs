@@ -170,11 +170,6 @@ impl Cells {
         Cells { start, step, cells: Vec::new() }
     }
 
-    /// How many points there are.
-    pub(super) fn len(&self) -> usize {
-        self.cells.len()
-    }
-
     /// A value, or that there is none since the last.
     pub(super) fn push(&mut self, time: f64, value: Option<f64>) {
         let after = time - self.start;

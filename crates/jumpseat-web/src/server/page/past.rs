@@ -5,14 +5,14 @@
 //!
 //! **Cost:** of a window at most [`MAX_RECORDS`] records or [`OVERSAMPLED`] samples a point.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use pcp_client::{Context, Fetched, Mode, SetRef};
-use pcp_model::Inst;
+use pcp_model::{Inst, PmError};
 
 use super::found::Found;
-use super::lines::{Cells, Last, Series, Shown, Window, seconds, timestamp};
+use super::lines::{Cells, Last, Series, Shown, Text, Window, seconds, timestamp};
 
 /// Most records that are read.
 const MAX_RECORDS: usize = 100_000;
@@ -22,44 +22,42 @@ const MAX_TIME: Duration = Duration::from_secs(5);
 const OVERSAMPLED: usize = 2;
 /// The shortest time between two of them.
 const LEAST_STEP: f64 = 0.1;
-/// Most points of all series.
+/// Most points of all series, and most instances that are remembered as left out.
 const MAX_CELLS: usize = 250_000;
 
 /// Reads metrics and expressions between two times. Waits for the disk: for the pool only.
 pub(super) fn read(context: &mut Context, exprs: &[String], window: &Window) -> Vec<Series> {
-    let mut room = MAX_CELLS;
-    let mut parts: Vec<Result<Part, Series>> = (0..)
+    // Each row may get a point, and a gap, in each part of the window.
+    let rows = (MAX_CELLS / window.points.max(1)).max(1);
+    let mut room = rows;
+    let mut parts: Vec<Result<Part, String>> = (0..)
         .zip(exprs)
-        .map(|(number, expr)| match Found::find(context, expr, number) {
-            Ok(found) => Ok(Part::new(expr, found)),
-            Err(error) => Err(Series::failed(expr, error)),
-        })
+        .map(|(number, expr)| Found::find(context, expr, number).map(|found| Part::new(expr, found)))
         .collect();
     // One walk over the records for all metrics; what is interpolated another one.
-    let all = |parts: &mut Vec<Result<Part, Series>>, which: fn(&Part) -> bool| -> Vec<usize> {
-        (0..parts.len()).filter(|&at| parts[at].as_ref().is_ok_and(which)).collect()
+    let is_recorded = |part: &Part| !part.found.derived && part.found.is_numeric();
+    let all = |recorded: bool| -> Vec<usize> {
+        let is_one =
+            |part: &Result<Part, String>| part.as_ref().is_ok_and(|part| is_recorded(part) == recorded);
+        (0..parts.len()).filter(|&at| is_one(&parts[at])).collect()
     };
-    let recorded = all(&mut parts, |part| !part.found.derived && part.found.is_numeric());
-    let mut interpolated = all(&mut parts, |part| part.found.derived || !part.found.is_numeric());
-    if !recorded.is_empty() {
-        let begin = Mode::Forward;
-        if !walk(context, &mut parts, &recorded, begin, window, &mut room) {
-            for &at in &recorded {
-                if let Ok(part) = &mut parts[at] {
-                    part.begin_anew();
-                }
-            }
-            room = MAX_CELLS;
-            interpolated.extend(recorded);
-            interpolated.sort_unstable();
-        }
+    let (recorded, mut interpolated) = (all(true), all(false));
+    if !recorded.is_empty() && !walk(context, &mut parts, &recorded, Mode::Forward, window, &mut room) {
+        parts.iter_mut().flatten().for_each(Part::begin_anew);
+        room = rows;
+        interpolated.extend(recorded);
+        interpolated.sort_unstable();
     }
     if !interpolated.is_empty() {
         let step = ((window.finish - window.start) / (window.points * OVERSAMPLED) as f64).max(LEAST_STEP);
         let step = Mode::Interpolate { step: (step * 1e9) as i64 };
         walk(context, &mut parts, &interpolated, step, window, &mut room);
     }
-    parts.into_iter().map(|part| part.map_or_else(|failed| failed, Part::series)).collect()
+    let series = |(expr, part): (&String, Result<Part, String>)| match part {
+        Ok(part) => part.series(),
+        Err(error) => Series::failed(expr, error),
+    };
+    exprs.iter().zip(parts).map(series).collect()
 }
 
 /// A metric while it is read.
@@ -67,8 +65,8 @@ struct Part {
     expr: String,
     found: Found,
     rows: BTreeMap<Inst, (Last, Cells)>,
-    left_out: std::collections::BTreeSet<Inst>,
-    texts: Vec<super::lines::Text>,
+    left_out: BTreeSet<Inst>,
+    texts: Vec<Text>,
     error: Option<String>,
     interpolated: bool,
 }
@@ -76,7 +74,7 @@ struct Part {
 /// Reads samples of some parts to the end of the window. False if there are too many.
 fn walk(
     context: &mut Context,
-    parts: &mut [Result<Part, Series>],
+    parts: &mut [Result<Part, String>],
     which: &[usize],
     mode: Mode,
     window: &Window,
@@ -111,7 +109,7 @@ fn walk(
             return false;
         }
         if is_late {
-            done = Err(pcp_model::PmError::TIMEOUT.into());
+            done = Err(PmError::TIMEOUT.into());
             break;
         }
         for (set, &at) in which.iter().enumerate() {
@@ -140,7 +138,7 @@ impl Part {
             expr: expr.to_owned(),
             found,
             rows: BTreeMap::new(),
-            left_out: Default::default(),
+            left_out: BTreeSet::new(),
             texts: Vec::new(),
             error: None,
             interpolated: false,
@@ -166,17 +164,18 @@ impl Part {
         for (inst, raw) in numbers {
             if !self.rows.contains_key(&inst) {
                 if *room == 0 {
-                    self.left_out.insert(inst);
+                    if self.left_out.len() < MAX_CELLS {
+                        self.left_out.insert(inst);
+                    }
                     continue;
                 }
+                *room -= 1;
                 self.rows.insert(inst, (Last::default(), Cells::new(window.start, step)));
             }
             let Some((last, cells)) = self.rows.get_mut(&inst) else { continue };
             let shown = last.shown(&self.found.measure, time, raw);
             if time >= window.start {
-                let before = cells.len();
                 cells.push(time, shown);
-                *room = room.saturating_sub(cells.len() - before);
             }
         }
     }
