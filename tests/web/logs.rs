@@ -4,8 +4,10 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value as Json, json};
-use support::{eventually, temp_dir, wait_until};
+use support::{AgentSpec, PrivatePmcd, eventually, temp_dir, wait_until};
 
 use crate::traces::{Host, escaped, now, recorded, web_on};
 use crate::web_support::{Answer, Web};
@@ -418,4 +420,82 @@ fn wrong_and_hostile_queries_are_told_in_lokis_form() {
         let rate = web.get(&format!("/loki/api/v1/{}{more}", query("sum(rate({}[1000y]))")));
         assert!(matches!(rate.status, 200 | 400), "{more}: {}", rate.text());
     }
+}
+
+#[test]
+fn an_agent_that_is_killed_is_followed_on_with_each_record_once() {
+    let dir = temp_dir();
+    let mut host = Host::start("web1");
+    let web = web_on(dir.path(), &[&host], &[]);
+    let query = format!("/loki/api/v1/query_range?limit=5000&query={}", escaped(r#"{source="app"}"#));
+    let found = || -> Vec<String> {
+        let answer = web.json(&query);
+        let streams = answer["data"]["result"].as_array().expect("a list").iter();
+        let values = streams.flat_map(|stream| stream["values"].as_array().expect("a list"));
+        let mut texts: Vec<String> =
+            values.map(|value| value[1].as_str().expect("a line").to_owned()).collect();
+        texts.sort_unstable();
+        texts
+    };
+    let mut expected = Vec::new();
+    for round in 0..3 {
+        let texts: Vec<String> = (0..200).map(|n| format!("round {round} line {n:03}")).collect();
+        let lines: String = texts.iter().map(|text| format!("{{\"message\":\"{text}\"}}\n")).collect();
+        host.seat.feed(["--source", "app"], &lines).ok();
+        expected.extend(texts);
+        let mut last = Vec::new();
+        let came = wait_until(Duration::from_secs(30), || {
+            last = found();
+            (last == expected).then_some(())
+        });
+        assert!(
+            came.is_some(),
+            "round {round}: {} of {}\n{}",
+            last.len(),
+            expected.len(),
+            web.get("/records/hosts").text()
+        );
+        kill_agent(&mut host.pmcd);
+        host.pmcd.wait_ready("jumpseat");
+    }
+}
+
+/// Kills the agent as a crash would, and waits until pmcd has started it again.
+fn kill_agent(pmcd: &mut PrivatePmcd) {
+    let pid = |pmcd: &PrivatePmcd| pmcd.value("jumpseat.self.pid")?.parse::<i32>().ok();
+    let before = eventually("the agent's process", || pid(pmcd));
+    kill(Pid::from_raw(before), Signal::SIGKILL).expect("it lives");
+    eventually("pmcd to notice", || (pid(pmcd) != Some(before)).then_some(()));
+    // It starts an agent again by itself, but not one that has died a moment ago.
+    if pid(pmcd).is_none() {
+        pmcd.reconfigure();
+    }
+    eventually("pmcd to start it again", || pid(pmcd));
+}
+
+#[test]
+fn event_records_of_any_agent_are_lines() {
+    let dir = temp_dir();
+    let pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
+    let web = Web::start(dir.path(), &["-h", &pmcd.inet()]);
+    let query = format!(
+        "/loki/api/v1/query_range?query={}",
+        escaped(r#"{metric="sample.event.records",level="unknown"} |= "sample.event.param_string""#)
+    );
+    let text = eventually("a line", || {
+        let answer = web.json(&query);
+        answer["data"]["result"][0]["values"][0][1].as_str().map(str::to_owned)
+    });
+    assert!(text.contains("sample.event.param_string=\"fetch #"), "{text}");
+    let missed = format!(
+        "/loki/api/v1/query_range?query={}",
+        escaped(r#"{type="missed",level="warning"} | json | missed > 0"#)
+    );
+    let missed = eventually("a missed record", || {
+        let answer = web.json(&missed);
+        answer["data"]["result"][0]["values"][0][1].as_str().map(str::to_owned)
+    });
+    assert!(missed.contains(" records missed missed="), "{missed}");
+    let told = web.json("/records/hosts");
+    assert!(told["hosts"][0]["missed"].as_u64() > Some(0), "{told}");
 }

@@ -119,18 +119,20 @@ pub(crate) fn is_failure(record: &EventRecord) -> bool {
 /// All spans of which there are records, in the order of their first record.
 pub(crate) fn spans(events: &Events) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
-    let mut known: HashMap<(&str, &str, &str), usize> = HashMap::new();
+    // By source, trace and id; and by source and id alone, as ends and what is within need not say their trace.
+    let mut known: HashMap<(&str, Option<&str>, &str), usize> = HashMap::new();
     for Shown { stream, record, .. } in &events.newest {
         let (start, end) = (record.flags.contains(EventFlags::START), record.flags.contains(EventFlags::END));
         let Some(id) = field(record, "span_id").filter(|_| start || end) else { continue };
-        let key = (&**stream, field(record, "trace_id").unwrap_or_default(), id);
+        let trace = field(record, "trace_id");
         // An id that begins again is another span.
-        let at = known.get(&key).copied().filter(|&at| !start || spans[at].begun.is_none());
+        let at =
+            known.get(&(&**stream, trace, id)).copied().filter(|&at| !start || spans[at].begun.is_none());
         let at = at.unwrap_or_else(|| {
             spans.push(new(stream, record, id));
-            known.insert(key, spans.len() - 1);
             spans.len() - 1
         });
+        known.extend([trace, None].map(|trace| ((&**stream, trace, id), at)));
         if let Some(span) = spans.get_mut(at) {
             take(span, record, start, end);
         }
@@ -318,6 +320,24 @@ pub(crate) mod tests {
         assert_eq!((traces[1].sources(), traces[1].failed()), (3, 1));
         assert!((traces[1].duration() - 0.09).abs() < 1e-9);
         assert_eq!(traces[0].spans[0].span.duration(), None);
+    }
+
+    #[test]
+    fn ends_that_do_not_say_their_trace_end_the_last_span_of_their_id() {
+        let start = |ms, trace| {
+            record(ms, EventFlags::START, &[("type", "x"), ("trace_id", trace), ("span_id", "1")])
+        };
+        let end = |ms| record(ms, EventFlags::END, &[("span_id", "1")]);
+        let traces = traces(&events(&[("a", vec![start(0, "t1"), end(5), start(10, "t2"), end(17)])]));
+        let told: Vec<_> =
+            traces.iter().map(|trace| (trace.id.as_str(), trace.spans.len(), trace.duration())).collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        for ((id, spans, duration), (expected, seconds)) in
+            told.into_iter().zip([("t2", 0.007), ("t1", 0.005)])
+        {
+            assert_eq!((id, spans), (expected, 1));
+            assert!((duration - seconds).abs() < 1e-9);
+        }
     }
 
     #[test]

@@ -271,8 +271,10 @@ impl Found {
             looked: 0,
             walked: Walked::default(),
         };
-        let walked = records.walk(window, Order::Newest, &mut found);
-        found.walked = walked;
+        found.walked = records.walk(window, Order::Newest, &mut found);
+        if found.looked >= MAX_LOOKED && found.walked.cut.is_none() {
+            found.walked.cut = Some("more records than are looked at for labels: ask for a shorter time");
+        }
         found
     }
 }

@@ -25,6 +25,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const MANY: usize = 1000;
 /// How often to look for metrics of event records anew, besides when the collector says that something has changed.
 const LOOK: Duration = Duration::from_secs(60);
+/// The same while those are gone that there were.
+const AGAIN: Duration = Duration::from_secs(3);
 /// The first and the longest time between two attempts to connect again.
 const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 /// Where to begin.
@@ -182,6 +184,7 @@ impl Follower {
         let mut context = self.sources.connect(&self.followed.spec)?;
         let host: Arc<str> = context.host_name()?.into();
         self.followed.lock().host = Some(Arc::clone(&host));
+        let mut had_any = false;
         loop {
             let readers = readers(&mut context, &host, &self.names)?;
             let positions = self.go_on(&mut context, &readers)?;
@@ -190,8 +193,10 @@ impl Follower {
                 state.metrics = readers.iter().map(|reader| Arc::clone(&reader.metric)).collect();
                 state.error = None;
             }
+            had_any |= !readers.is_empty();
             let is_over = match readers.is_empty() {
-                true => self.is_stopped(LOOK),
+                // An agent that was there is started again, mostly.
+                true => self.is_stopped(if had_any { AGAIN } else { LOOK }),
                 false => self.poll(&mut context, readers, positions)?,
             };
             if is_over {

@@ -39,6 +39,8 @@ use walk::{Order, Part, Visitor, Walk, Walked, Window};
 const MEMORY: usize = 64 << 20;
 /// The least for one host.
 const LEAST: usize = 256 << 10;
+/// Most bytes of records that a query keeps.
+const MAX_KEPT: usize = 32 << 20;
 /// How many queries are answered at a time, as each may hold so many records; and how long others wait.
 const TURNS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -170,8 +172,11 @@ impl Records {
         host: &dyn Fn(&str) -> bool,
         wants: &mut dyn FnMut(&Record) -> bool,
     ) -> (Vec<Arc<Record>>, Walked) {
-        let mut first = First { order, limit, host, wants, kept: BinaryHeap::new(), turn: 0 };
-        let walked = self.walk(window, order, &mut first);
+        let mut first = First::new(order, limit, host, wants);
+        let mut walked = self.walk(window, order, &mut first);
+        if first.limit < limit {
+            walked.cut = Some("more bytes of records than one answer has: ask for fewer");
+        }
         let mut kept = first.kept.into_vec();
         kept.sort_unstable();
         (kept.into_iter().map(|kept| kept.record).collect(), walked)
@@ -187,11 +192,13 @@ impl std::fmt::Debug for Records {
 /// Keeps the first records.
 struct First<'a> {
     order: Order,
+    /// As many as there are, once these are too many bytes.
     limit: usize,
     host: &'a dyn Fn(&str) -> bool,
     wants: &'a mut dyn FnMut(&Record) -> bool,
     /// The last of them on top.
     kept: BinaryHeap<Kept>,
+    bytes: usize,
     turn: u64,
 }
 
@@ -222,7 +229,16 @@ impl PartialEq for Kept {
 
 impl Eq for Kept {}
 
-impl First<'_> {
+impl<'a> First<'a> {
+    fn new(
+        order: Order,
+        limit: usize,
+        host: &'a dyn Fn(&str) -> bool,
+        wants: &'a mut dyn FnMut(&Record) -> bool,
+    ) -> First<'a> {
+        First { order, limit, host, wants, kept: BinaryHeap::new(), bytes: 0, turn: 0 }
+    }
+
     fn rank(&self, time: i64) -> i64 {
         match self.order {
             Order::Newest => -time.max(-i64::MAX),
@@ -243,9 +259,14 @@ impl Visitor for First<'_> {
     fn take(&mut self, record: Arc<Record>) {
         self.turn += 1;
         let key = (self.rank(record.time), self.turn);
+        self.bytes += record.bytes();
         self.kept.push(Kept { key, record });
-        if self.kept.len() > self.limit {
-            self.kept.pop();
+        if self.bytes > MAX_KEPT {
+            self.limit = self.limit.min(self.kept.len() - 1).max(1);
+        }
+        while self.kept.len() > self.limit {
+            let gone = self.kept.pop();
+            self.bytes -= gone.map_or(0, |gone| gone.record.bytes());
         }
     }
 
@@ -268,14 +289,7 @@ mod tests {
         let times = [5, 1, 4, 9, 4, 7, 2];
         for (order, expected) in [(Order::Newest, [9, 7, 5]), (Order::Oldest, [1, 2, 4])] {
             let mut wants = |_: &Record| true;
-            let mut first = First {
-                order,
-                limit: 3,
-                host: &|_| true,
-                wants: &mut wants,
-                kept: BinaryHeap::new(),
-                turn: 0,
-            };
+            let mut first = First::new(order, 3, &|_| true, &mut wants);
             for ms in times {
                 let record = record(&origin, ms, EventFlags::POINT, &[]);
                 if first.wants(&record) {
@@ -287,5 +301,19 @@ mod tests {
             let kept: Vec<i64> = kept.iter().map(|kept| kept.record.time / 1_000_000).collect();
             assert_eq!(kept, expected);
         }
+    }
+    #[test]
+    fn what_is_kept_is_bounded_in_bytes() {
+        let origin = origin("h", "app");
+        let large = "x".repeat(1 << 20);
+        let mut wants = |_: &Record| true;
+        let mut first = First::new(Order::Newest, 5000, &|_| true, &mut wants);
+        for ms in 0..100 {
+            first.take(record(&origin, ms, EventFlags::POINT, &[("message", &large)]));
+        }
+        assert!(first.bytes <= MAX_KEPT && first.limit < 33);
+        assert_eq!(first.kept.len(), first.limit);
+        assert!(first.kept.iter().all(|kept| kept.record.time >= 69 * 1_000_000), "the newest stay");
+        assert!(first.enough(0) && !first.enough(i64::MAX));
     }
 }

@@ -24,6 +24,8 @@ use super::walk::{Order, Visitor, Walked, Window};
 
 /// Most records of spans that a query takes.
 const MAX_RECORDS: usize = 200_000;
+/// Most bytes of them.
+const MAX_BYTES: usize = 64 << 20;
 /// Most points of one span.
 const MAX_POINTS: usize = 1024;
 /// Most spans between one and the topmost above it.
@@ -119,10 +121,10 @@ impl Records {
     /// All spans of which there are records in and around a window, of all traces or of those that are named ([`same`]). Those that
     /// began outside of the window are among them. Waits for the disk: for [`Records::ask`].
     pub(crate) fn spans(&self, window: Window, traces: &[String]) -> Spans {
-        let mut all = OfSpans { traces, records: Vec::new() };
+        let mut all = OfSpans { traces, records: Vec::new(), bytes: 0 };
         // The newest first: what is beyond the limit is what is oldest.
         let mut walked = self.walk(window.wider(AROUND), Order::Newest, &mut all);
-        if all.records.len() >= MAX_RECORDS && walked.cut.is_none() {
+        if all.is_full() && walked.cut.is_none() {
             walked.cut = Some("more records of spans than are taken for one query: ask for a shorter time");
         }
         let mut records = all.records;
@@ -139,11 +141,18 @@ impl Records {
 struct OfSpans<'a> {
     traces: &'a [String],
     records: Vec<Arc<Record>>,
+    bytes: usize,
+}
+
+impl OfSpans<'_> {
+    fn is_full(&self) -> bool {
+        self.records.len() >= MAX_RECORDS || self.bytes >= MAX_BYTES
+    }
 }
 
 impl Visitor for OfSpans<'_> {
     fn wants(&mut self, record: &Record) -> bool {
-        if self.records.len() >= MAX_RECORDS {
+        if self.is_full() {
             return false;
         }
         if record.missed.is_some() {
@@ -157,11 +166,12 @@ impl Visitor for OfSpans<'_> {
     }
 
     fn take(&mut self, record: Arc<Record>) {
+        self.bytes += record.bytes();
         self.records.push(record);
     }
 
     fn enough(&self, _: i64) -> bool {
-        self.records.len() >= MAX_RECORDS
+        self.is_full()
     }
 }
 

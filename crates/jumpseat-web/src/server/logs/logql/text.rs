@@ -72,6 +72,12 @@ impl Display for Stage {
             }
             Stage::Fields(Format::Json) => f.write_str("| json"),
             Stage::Fields(Format::Logfmt) => f.write_str("| logfmt"),
+            // Alone, a label of this name would be a stage.
+            Stage::Filter(filter @ (Filter::Text(Matcher { name, .. }) | Filter::Number { name, .. }))
+                if name == "json" || name == "logfmt" =>
+            {
+                write!(f, "| ({filter})")
+            }
             Stage::Filter(filter) => write!(f, "| {filter}"),
             Stage::Drop(names) => write!(f, "| drop {}", names.join(", ")),
             Stage::Keep(names) => write!(f, "| keep {}", names.join(", ")),
@@ -145,8 +151,10 @@ mod tests {
     use super::*;
 
     fn name() -> impl Strategy<Value = String> {
-        prop::sample::select(vec!["host", "source", "level", "a_b", "json", "drop", "_x9"])
-            .prop_map(str::to_owned)
+        prop::sample::select(vec![
+            "host", "source", "level", "a_b", "json", "logfmt", "drop", "_x9", "or", "by", "vector",
+        ])
+        .prop_map(str::to_owned)
     }
 
     fn pattern(op: MatchOp) -> impl Strategy<Value = Pattern> {
