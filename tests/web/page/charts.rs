@@ -113,39 +113,32 @@ fn names_are_completed_and_views_chosen_with_keys() {
 
 #[test]
 fn an_archive_shows_rates_as_val_does_and_is_zoomed_into() {
-    let pmcd = PrivatePmcd::with([AgentSpec::sample()]).start();
-    let logger = pmcd.record(&["sample.rapid", "sample.bin"], Duration::from_millis(100));
-    let volume = logger.archive().base().with_extension("0");
-    support::eventually("some records", || (std::fs::metadata(&volume).ok()?.len() > 12_000).then_some(()));
-    let archive = logger.finish();
-    let base = archive.base().to_str().expect("ASCII");
+    // Of PCP's test suite: three hours, a sample each 15 seconds.
+    let archive = "/var/lib/pcp/testsuite/archives/kenj-pc-1";
     let dir = temp_dir();
-    let web = Web::start(dir.path(), &["-a", base]);
-    let path = format!("charts?source=archive:{base}&expr=sample.rapid&from=-30");
-    let browser = at(&web, &path);
+    let web = Web::start(dir.path(), &["-a", archive]);
+    let browser = at(&web, &format!("charts?source=archive:{archive}&expr=disk.all.total&from=-3600"));
     browser.wait("a line", "document.querySelectorAll('.legend tbody tr').length === 1");
     browser.keys("t");
     browser.wait("a table", "!document.querySelector('.values').hidden");
-    let mut shown: Vec<f64> =
-        browser.texts(".values tbody td").iter().filter_map(|text| number(text)).collect();
-    // The newest is first; the first of a counter is no rate.
-    shown.reverse();
-    let printed = PcpEnv::new().run(JUMPSEAT, ["val", "-U", base, "sample.rapid"]).ok();
+    // The newest is first.
+    let shown: Vec<f64> = browser.texts(".values tbody td").iter().filter_map(|text| number(text)).collect();
+    let printed = PcpEnv::new().run(JUMPSEAT, ["val", "-U", archive, "disk.all.total"]).ok();
     let expected: Vec<f64> =
         printed.lines().filter_map(|line| line.split_whitespace().nth(1)?.parse().ok()).collect();
-    assert!(expected.len() > 10, "{printed}");
-    assert_eq!(shown.len(), expected.len(), "{shown:?}\n{printed}");
-    for (&shown, &expected) in shown.iter().zip(&expected) {
+    // But for the first, which is no rate.
+    assert!((238..=240).contains(&shown.len()) && expected.len() > 700, "{}: {printed}", shown.len());
+    for (&shown, &expected) in shown.iter().zip(expected.iter().rev()) {
         assert_near(shown, expected);
     }
     browser.keys("t");
     browser.wait("a chart", "document.querySelector('.u-over')");
     let length = "(() => { const p = new URLSearchParams(location.hash.split('?')[1]); return p.get('to') - p.get('from'); })()";
     browser.drag(".u-over", 0.5, 0.98);
-    browser.wait("half of it", &format!("Math.abs({length} - 14.4) < 1"));
+    browser.wait("half of it", &format!("Math.abs({length} - 1728) < 60"));
     let before = browser.run(&format!("return {length}")).as_f64().expect("seconds");
     browser.keys("-");
-    browser.wait("twice as long", &format!("Math.abs({length} - {}) < 0.1", 2.0 * before));
+    browser.wait("twice as long", &format!("Math.abs({length} - {}) < 1", 2.0 * before));
     browser.wait("the time", "document.querySelector('.when').innerText.includes('–')");
     assert_quiet(&browser);
 }

@@ -320,6 +320,7 @@ function waterfall(app) {
   };
 
   const poller = poll(async (signal) => {
+    if (!params.id) return 1;
     try {
       trace = await ask('/page/trace', { id: params.id, at: params.at }, signal);
       error.hidden = true;
