@@ -1,5 +1,6 @@
 //! `jumpseat web`, as browsers, Grafana and Prometheus use it: the real program, real collectors and archives.
 
+mod browser;
 mod gate;
 mod logs;
 mod page;

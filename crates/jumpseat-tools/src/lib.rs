@@ -23,6 +23,8 @@ mod events;
 pub mod fuzzing;
 mod info;
 mod later;
+pub mod measure;
+pub mod operand;
 mod probe;
 mod sampling;
 mod store;

@@ -5,7 +5,6 @@
 //! **Cost:** for each look a listing of the directories and a `stat` a file; files that have not changed are not opened
 //! (`pcp_archive::glances`).
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -79,18 +78,6 @@ impl Library {
     /// What cannot be read, and why.
     pub(super) fn problems(&self) -> Arc<[String]> {
         Arc::clone(&self.state().bad)
-    }
-
-    /// The archives of each host, by start.
-    pub(super) fn by_host(&self) -> BTreeMap<String, Vec<Glance>> {
-        let mut hosts: BTreeMap<String, Vec<Glance>> = BTreeMap::new();
-        for glance in self.all().iter() {
-            hosts.entry(glance.label.host.clone()).or_default().push(glance.clone());
-        }
-        for archives in hosts.values_mut() {
-            archives.sort_by_key(|glance| glance.label.start);
-        }
-        hosts
     }
 
     /// The archive of this name, if it is one of these: nothing else is ever opened.

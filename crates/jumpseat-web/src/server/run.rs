@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use super::gate::Gate;
 use super::library::{self, Library};
 use super::listen;
+use super::page::Page;
 use super::pmapi::Contexts;
 use super::pool::Pool;
 use super::records::Records;
@@ -100,6 +101,7 @@ pub fn start(args: &WebArgs) -> Result<Serving, WebError> {
     let web = Arc::new(Web {
         args: args.clone(),
         pool,
+        page: Page::new(Arc::clone(&sources)),
         contexts: Contexts::new(),
         series: Series::open(args, Arc::clone(&library))?,
         sources,

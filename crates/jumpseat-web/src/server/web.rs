@@ -11,6 +11,7 @@ use tower_http::compression::CompressionLayer;
 
 use super::gate::{self, Gate};
 use super::library::Library;
+use super::page::Page;
 use super::pmapi::Contexts;
 use super::pool::Pool;
 use super::records::Records;
@@ -36,6 +37,8 @@ pub(super) struct Web {
     pub contexts: Contexts,
     /// What is known of the series in archives.
     pub series: Series,
+    /// What the page's requests share.
+    pub page: Page,
     /// Event records.
     pub records: Arc<Records>,
 }

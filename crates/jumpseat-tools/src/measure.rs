@@ -1,4 +1,4 @@
-//! What values of a metric become on the screen: rates per second, base units, short numbers.
+//! What values of a metric become on a screen, a terminal's or a page's: rates per second, base units, short numbers.
 //!
 //! Rates are those of `pmval(1)`: the difference of two values over the time between them; of counters of time
 //! it is the utilization, shown in percent. Every number is at most [`WIDTH`] columns wide.
@@ -6,24 +6,27 @@
 use pcp_model::{Conversion, Desc, Semantics, Units, UnitsVocabulary, ValueType};
 
 /// Most columns that a number takes.
-pub(crate) const WIDTH: usize = 7;
+pub const WIDTH: usize = 7;
 
 /// How the values of a metric are shown.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Measure {
+pub struct Measure {
     /// Values are shown as their rate of change.
     pub rate: bool,
     /// The unit of what is shown.
     pub unit: String,
     /// Whether values of instances add up to something.
     pub additive: bool,
-    style: Style,
-    whole: bool,
+    /// How numbers are written.
+    pub style: Style,
+    /// Whether they are whole ones.
+    pub whole: bool,
     conversion: Option<Conversion>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Style {
+/// How a number is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
     /// With k, M, G, ... for powers of 1000.
     Decimal,
     /// With K, M, G, ... for powers of 1024.
@@ -36,7 +39,7 @@ enum Style {
 
 impl Measure {
     /// How values of a metric with this descriptor are shown.
-    pub(crate) fn of(desc: &Desc) -> Measure {
+    pub fn of(desc: &Desc) -> Measure {
         let is_event = matches!(desc.value_type, ValueType::Event | ValueType::HighResEvent);
         let base = Units { scale_space: 0, scale_time: 3, scale_count: 0, ..desc.units };
         // Scales that have no length are shown in the metric's own unit.
@@ -71,12 +74,12 @@ impl Measure {
     }
 
     /// A value in the unit that is shown.
-    pub(crate) fn convert(&self, value: f64) -> f64 {
+    pub fn convert(&self, value: f64) -> f64 {
         self.conversion.map_or(value, |conversion| conversion.f64(value))
     }
 
     /// A number, without its unit.
-    pub(crate) fn text(&self, value: f64) -> String {
+    pub fn text(&self, value: f64) -> String {
         match self.style {
             _ if !value.is_finite() => if value.is_nan() { "nan" } else { "inf" }.to_owned(),
             Style::Decimal => scaled(value, 1000.0, "kMGTPEZY", self.whole),
@@ -89,7 +92,7 @@ impl Measure {
 }
 
 /// A number that has no unit.
-pub(crate) fn plain(value: f64) -> String {
+pub fn plain(value: f64) -> String {
     scaled(value, 1000.0, "kMGTPEZY", false)
 }
 
@@ -121,7 +124,7 @@ fn scaled(value: f64, step: f64, suffixes: &str, whole: bool) -> String {
 }
 
 /// A time in three digits with a unit, longer ones in two units.
-pub(crate) fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     const MINUTE: f64 = 60.0;
     const HOUR: f64 = 3_600.0;
     const DAY: f64 = 86_400.0;

@@ -4,7 +4,7 @@ use pcp_derive::is_name;
 
 /// A metric by its name, or an expression with a name for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Operand {
+pub enum Operand {
     /// A metric, or all below a name.
     Metric(String),
     /// A derived metric.
@@ -17,7 +17,7 @@ pub(crate) enum Operand {
 }
 
 /// What is shown if nothing is asked for, of what the collector has. Of the CPUs there are [`shares`] before them.
-pub(crate) const USUAL: [&str; 11] = [
+pub const USUAL: [&str; 11] = [
     "load=kernel.all.load[1 minute]",
     "mem.util.used",
     "mem.util.available",
@@ -32,7 +32,7 @@ pub(crate) const USUAL: [&str; 11] = [
 ];
 
 /// What a host's CPUs do, in percent of all of them: busy is whatever is not idle, so that nothing can hide from it.
-pub(crate) fn shares(cpus: u32) -> Vec<Operand> {
+pub fn shares(cpus: u32) -> Vec<Operand> {
     let of = if cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
     let idle = Operand::Expression {
         name: format!("{BUSY}{of}"),
@@ -48,18 +48,18 @@ pub(crate) fn shares(cpus: u32) -> Vec<Operand> {
 }
 
 /// What the name of the share of time in which CPUs are not idle begins with.
-pub(crate) const BUSY: &str = "busy % of ";
+pub const BUSY: &str = "busy % of ";
 
 impl Operand {
     /// What it is called on the screen.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         match self {
             Operand::Metric(name) | Operand::Expression { name, .. } => name,
         }
     }
 
     /// `METRIC`, `NAME=EXPRESSION` or an expression, which is its own name.
-    pub(crate) fn parse(text: &str) -> Operand {
+    pub fn parse(text: &str) -> Operand {
         let text = text.trim();
         if let Some((name, expression)) = text.split_once('=')
             && is_name(name.trim_end())
