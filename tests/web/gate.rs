@@ -102,7 +102,7 @@ fn who_guesses_has_to_wait() {
     let web = Web::start(dir.path(), &["--tokens", &tokens]);
     let guess = || web.ask("GET", NOWHERE, &[("Authorization", "Bearer wrong wrong wrong")], b"");
     let answers: Vec<_> = (0..40).map(|_| guess()).collect();
-    assert!(answers.iter().take(10).all(|answer| answer.status == 401));
+    assert!(answers.iter().take(20).all(|answer| answer.status == 401));
     let last = answers.last().expect("some");
     assert_eq!(last.status, 429);
     assert!(last.header("retry-after").is_some());
@@ -137,6 +137,46 @@ fn a_certificate_is_read_again_when_it_changes() {
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+}
+
+#[test]
+fn pages_that_may_read_are_told_so() {
+    let dir = temp_dir();
+    let web = Web::start(dir.path(), &["--allow-origin", "https://grafana.example.com"]);
+    let origin = ("Origin", "https://grafana.example.com");
+    for path in ["/api/services", "/loki/api/v1/labels", "/pmapi/children?hostspec=local:", NOWHERE] {
+        let answer = web.ask("GET", path, &[origin], b"");
+        assert_eq!(answer.header("access-control-allow-origin"), Some(origin.1), "{path}");
+        let first = web.ask("OPTIONS", path, &[origin, ("Access-Control-Request-Method", "GET")], b"");
+        assert_eq!(
+            (first.status, first.header("access-control-allow-origin")),
+            (200, Some(origin.1)),
+            "{path}"
+        );
+    }
+    assert_eq!(web.get("/api/services").header("access-control-allow-origin"), None);
+}
+
+#[test]
+fn clients_that_read_nothing_are_closed() {
+    let dir = temp_dir();
+    let web = Web::start(dir.path(), &["-a", "/var/lib/pcp/testsuite/archives"]);
+    let path = "/pmapi/metric?archivefile=/var/lib/pcp/testsuite/archives/pcp-zeroconf";
+    assert_eq!(web.get(path).status, 200, "{}", web.get(path).text());
+    let mut lazy: Vec<TcpStream> = Vec::new();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(("127.0.0.1", web.port)).expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        // More than the system takes for who does not read.
+        stream.write_all(request.repeat(20).as_bytes()).expect("written");
+        lazy.push(stream);
+    }
+    let is_closed = |stream: &mut TcpStream| {
+        stream.set_nonblocking(true).expect("ours");
+        stream.write_all(b"\r\n").is_err()
+    };
+    eventually("they are closed", || lazy.iter_mut().all(is_closed).then_some(()));
+    assert_eq!(web.get(path).status, 200);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
@@ -26,6 +27,8 @@ const MAX_CONNECTIONS: usize = 4096;
 const MAX_CONNECTIONS_OF_ONE: usize = 256;
 /// How long a client may take for the head of a request, and be idle between two.
 const HEAD: Duration = Duration::from_secs(30);
+/// How long a client may read nothing of what is written to it.
+const WRITE: Duration = Duration::from_secs(10);
 /// How long a client may take to agree on encryption.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Most bytes of a head, URL included.
@@ -105,7 +108,9 @@ async fn connection(
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
         .half_close(false);
-    let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE));
+    let connection = http.serve_connection(TokioIo::new(Box::pin(stream)), service).with_upgrades();
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         // What ends a connection is the client's affair.

@@ -88,13 +88,13 @@ pub fn start(args: &WebArgs) -> Result<Serving, WebError> {
     let pool = Pool::new();
     let library = Arc::new(Library::open(&args.archives)?);
     let sources = Sources::new(&args.hosts, !library.is_empty(), args.any_host)
-        .map_err(|error| WebError::Host { host: args.hosts.join(", "), error })?;
+        .map_err(|error| WebError::Host { host: without_secrets(&args.hosts), error })?;
     let listeners = listen::bind(&args.listen)
         .map_err(|error| WebError::Listen { address: args.listen.clone(), error })?;
     let addresses: Result<Vec<SocketAddr>, io::Error> =
         listeners.iter().map(|one| one.local_addr()).collect();
     let addresses = addresses?;
-    let gate = Arc::new(Gate::open(args, &addresses, &pool)?);
+    let gate = Arc::new(Gate::open(args, &addresses)?);
     let watching = if library.is_empty() { None } else { Some(library::watch(&library)?) };
     let sources = Arc::new(sources);
     let records = Arc::new(Records::start(Arc::clone(&sources), Arc::clone(&library))?);
@@ -122,6 +122,12 @@ pub fn start(args: &WebArgs) -> Result<Serving, WebError> {
     }
     drop(inside);
     Ok(Serving { addresses, encrypted: gate.encrypts(), stop, _watch: watching, runtime: Some(runtime) })
+}
+
+/// Hosts for a message: what is behind a `?` may be a password.
+fn without_secrets(hosts: &[String]) -> String {
+    let hosts: Vec<&str> = hosts.iter().filter_map(|host| host.split('?').next()).collect();
+    hosts.join(", ")
 }
 
 /// `jumpseat web`: serves until it is told to end.

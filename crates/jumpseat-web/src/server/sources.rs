@@ -1,9 +1,18 @@
 //! Hosts that may be looked at: those of the command line, or any if it says so.
+//!
+//! **Invariant:** what a client says of a host chooses one of the command line, and may add who asks and for which container; where
+//! that host is, and how the connection is encrypted, is what the command line says.
 
-use pcp_client::{ClientError, Context, HostOptions, HostPorts, HostSpec, HostSpecError, PMCD_PORT, Place};
+use pcp_client::{
+    ClientError, Context, HostAttributes, HostOptions, HostPorts, HostSpec, HostSpecError, PMCD_PORT, Place,
+    Security,
+};
 
 /// The collector of this machine.
 const HERE: &str = "local:";
+/// Longest specification of a client, and most ports in it: each is tried.
+const MAX_SPEC: usize = 512;
+const MAX_PORTS: usize = 4;
 /// Names of this machine.
 const LOCALHOST: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
@@ -21,6 +30,9 @@ pub(super) enum SourceError {
     /// The specification is none.
     #[error(transparent)]
     Spec(#[from] HostSpecError),
+    /// Nobody needs one as long as this.
+    #[error("a host specification has {MAX_SPEC} bytes at most, and {MAX_PORTS} ports")]
+    TooLong,
     /// It is none of those named on the command line.
     #[error(
         "{0} is not among the hosts that may be looked at: start jumpseat web with -h {0}, or --any-host"
@@ -47,24 +59,36 @@ impl Sources {
         Ok(Sources { hosts: hosts?, any, options: HostOptions::from_env().0 })
     }
 
-    /// The hosts, as they are named on the command line.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.hosts.iter().map(|(text, _)| text.as_str())
+    /// The hosts of the command line, without what is only between it and the collector (who logs in, with which password).
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.hosts.iter().map(|(_, spec)| match &spec.attributes.container {
+            Some(container) => format!("{}?container={container}", shown(&spec.place)),
+            None => shown(&spec.place),
+        })
     }
 
     /// What a client's host specification means, if it may look there; the first host without one.
     ///
     /// # Errors
-    /// [`SourceError::Spec`], [`SourceError::NotAllowed`], [`SourceError::NoHost`].
+    /// [`SourceError::Spec`], [`SourceError::TooLong`], [`SourceError::NotAllowed`], [`SourceError::NoHost`].
     pub(super) fn allowed(&self, text: Option<&str>) -> Result<HostSpec, SourceError> {
         let Some(text) = text else {
             return self.hosts.first().map(|(_, spec)| spec.clone()).ok_or(SourceError::NoHost);
         };
-        let spec: HostSpec = text.parse()?;
-        let wanted = place(&spec.place);
-        let is_known =
-            self.any || self.hosts.iter().any(|(known, spec)| known == text || place(&spec.place) == wanted);
-        if is_known { Ok(spec) } else { Err(SourceError::NotAllowed(text.to_owned())) }
+        if text.len() > MAX_SPEC {
+            return Err(SourceError::TooLong);
+        }
+        let asked: HostSpec = text.parse()?;
+        if matches!(&asked.place, Place::Inet { host, .. } if host.ports.len() > MAX_PORTS) {
+            return Err(SourceError::TooLong);
+        }
+        let wanted = place(&asked.place);
+        let known = self.hosts.iter().find(|(known, spec)| known == text || place(&spec.place) == wanted);
+        match known {
+            Some((_, spec)) => Ok(joined(spec, asked)),
+            None if self.any => Ok(asked),
+            None => Err(SourceError::NotAllowed(text.to_owned())),
+        }
     }
 
     /// A context on a host that may be looked at; see [`Sources::allowed`]. Waits for its answer: for the pool only.
@@ -73,6 +97,43 @@ impl Sources {
     /// [`SourceError`].
     pub(super) fn connect(&self, spec: &HostSpec) -> Result<Context, SourceError> {
         Ok(Context::host_with(spec, &self.options)?)
+    }
+}
+
+/// The host of the command line, for who asks.
+fn joined(known: &HostSpec, asked: HostSpec) -> HostSpec {
+    let mut spec = known.clone();
+    spec.security = match (known.security, asked.security) {
+        (Security::Enforced, _) | (_, Security::Enforced) => Security::Enforced,
+        (Security::Relaxed, _) | (_, Security::Relaxed) => Security::Relaxed,
+        (Security::Plain, Security::Plain) => Security::Plain,
+    };
+    let HostAttributes { container, userauth, username, password, realm, method, .. } = asked.attributes;
+    if container.is_some() {
+        spec.attributes.container = container;
+    }
+    if username.is_some() || userauth.is_some() {
+        let attributes = &mut spec.attributes;
+        (attributes.username, attributes.password, attributes.userauth) = (username, password, userauth);
+        (attributes.realm, attributes.method) = (realm, method);
+    }
+    spec
+}
+
+/// A place as people write it.
+fn shown(place: &Place) -> String {
+    let host = |host: &HostPorts| {
+        let name = if host.host.contains(':') { format!("[{}]", host.host) } else { host.host.clone() };
+        let ports: Vec<String> = host.ports.iter().map(u16::to_string).collect();
+        if ports.is_empty() { name } else { format!("{name}:{}", ports.join(",")) }
+    };
+    match place {
+        Place::Inet { host: of, proxy: Some(proxy) } => format!("{}@{}", host(of), host(proxy)),
+        Place::Inet { host: of, proxy: None } => host(of),
+        Place::Socket { path: None, .. } => HERE.to_owned(),
+        Place::Socket { path: Some(path), or_localhost } => {
+            format!("{}{}", if *or_localhost { HERE } else { "unix:" }, path.display())
+        }
     }
 }
 
@@ -93,8 +154,7 @@ fn here() -> Place {
 }
 
 fn is_here(host: &HostPorts) -> bool {
-    LOCALHOST.contains(&host.host.to_ascii_lowercase().as_str())
-        && host.ports.iter().all(|&port| port == PMCD_PORT)
+    LOCALHOST.contains(&host.host.to_ascii_lowercase().as_str()) && matches!(host.ports[..], [] | [PMCD_PORT])
 }
 
 fn host_ports(host: &HostPorts) -> HostPorts {
@@ -135,6 +195,29 @@ mod tests {
         assert!(two.allowed(Some("web2")).is_err() && two.allowed(Some("localhost")).is_err());
         assert!(sources(&["web1"], true).allowed(Some("localhost")).is_ok());
         assert_eq!(two.allowed(None).expect("the first"), "web1".parse().expect("good"));
+    }
+
+    #[test]
+    fn a_client_chooses_a_host_and_no_more() {
+        let spec = "pcps://web1?container=one&username=op&password=secret";
+        let one = sources(&[spec], false);
+        let found = one
+            .allowed(Some("pcp://WEB1?username=ann&password=hers&container=two"))
+            .expect("it is that host");
+        assert_eq!(found.security, Security::Enforced, "encryption is not the client's to leave out");
+        assert_eq!(found.place, spec.parse::<HostSpec>().expect("good").place);
+        let who = (found.attributes.username.as_deref(), found.attributes.password.as_deref());
+        assert_eq!(who, (Some("ann"), Some("hers")));
+        assert_eq!(found.attributes.container.as_deref(), Some("two"));
+        let plain = one.allowed(Some("web1")).expect("it is that host");
+        assert_eq!(plain, spec.parse().expect("good"));
+        assert_eq!(one.names().collect::<Vec<_>>(), ["web1?container=one"], "no secret is shown");
+        let many = format!("localhost:44321{}", ",44321".repeat(4));
+        assert!(matches!(sources(&[], true).allowed(Some(&many)), Err(SourceError::TooLong)));
+        assert!(matches!(one.allowed(Some(&"x".repeat(600))), Err(SourceError::TooLong)));
+        for text in ["local:", "web1:4321", "[::1]:44321", "unix:/run/x", "web1:1,2@proxy:3"] {
+            assert_eq!(sources(&[text], false).names().collect::<Vec<_>>(), [text]);
+        }
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use http::{StatusCode, Uri};
 use tower_http::compression::CompressionLayer;
 
-use super::gate::{self, Gate};
+use super::gate::{self, Gate, Unsent};
 use super::library::Library;
 use super::page::Page;
 use super::pmapi::Contexts;
@@ -48,6 +48,7 @@ pub(super) type Shared = Arc<Web>;
 
 /// All routes, and what is around them: who may look, then how much a request may have, then compression.
 pub(super) fn router(web: &Shared, gate: &Arc<Gate>) -> Router {
+    let unsent = Arc::new(Unsent::default());
     // Those that answer as pmproxy does.
     let pcp = Router::new().merge(pmapi::routes()).merge(series::routes());
     let pcp = pcp.layer(from_fn_with_state(Arc::clone(web), pmapi::forms::forms));
@@ -58,6 +59,7 @@ pub(super) fn router(web: &Shared, gate: &Arc<Gate>) -> Router {
         .merge(page::routes())
         .fallback(nothing)
         .with_state(Arc::clone(web))
+        .layer(from_fn(move |request, next| gate::charge(Arc::clone(&unsent), request, next)))
         .layer(CompressionLayer::new())
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(from_fn_with_state(Arc::clone(gate), gate::check))

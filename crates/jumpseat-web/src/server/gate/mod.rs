@@ -5,7 +5,8 @@
 //! ```
 //!
 //! * [`names`]: by which names browsers come, and from which pages: against DNS rebinding and requests that pages of others make.
-//! * [`people`]: passwords and tokens. [`turns`]: how much at a time. [`form`]: refusals as the protocol asked has them.
+//! * [`people`]: passwords and tokens. [`turns`]: how much at a time; [`hold`]: until it has been sent. [`form`]: refusals as the
+//!   protocol asked has them.
 //!
 //! Beyond this machine the server listens only with a certificate and passwords or tokens, unless it is told that it is `--insecure`.
 //!
@@ -15,6 +16,7 @@
 //! a second of a thread of the pool.
 
 mod form;
+mod hold;
 mod names;
 mod people;
 mod turns;
@@ -27,14 +29,14 @@ use std::time::{Duration, Instant};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::StatusCode;
+use http::{Method, StatusCode, header};
 use pcp_net::{Certificate, CertificateError, CertificateFiles, Fresh};
 use tokio::time::timeout;
 
-use super::pool::Pool;
 use super::run::WebError;
 use crate::WebArgs;
 pub(super) use form::refusal;
+pub(super) use hold::{Unsent, charge};
 use names::Names;
 use people::{Known, People};
 pub(super) use turns::Turns;
@@ -52,7 +54,6 @@ pub(super) struct Gate {
     names: Names,
     people: People,
     turns: Arc<Turns>,
-    pool: Pool,
 }
 
 impl Gate {
@@ -60,7 +61,7 @@ impl Gate {
     ///
     /// # Errors
     /// What is wrong with them, or what is missing for where it listens.
-    pub(super) fn open(args: &WebArgs, addresses: &[SocketAddr], pool: &Pool) -> Result<Gate, WebError> {
+    pub(super) fn open(args: &WebArgs, addresses: &[SocketAddr]) -> Result<Gate, WebError> {
         let certificate = match (&args.certificate, &args.key) {
             (Some(certificate), Some(key)) => {
                 Some(Mutex::new(certificate_of(certificate.clone(), key.clone())?))
@@ -79,13 +80,7 @@ impl Gate {
             )));
         }
         let names = Names::new(&args.listen, addresses, &args.allow_name, &args.allow_origin)?;
-        Ok(Gate {
-            certificate,
-            names,
-            people,
-            turns: Turns::new(MAX_REQUESTS, MAX_REQUESTS_OF_ONE),
-            pool: pool.clone(),
-        })
+        Ok(Gate { certificate, names, people, turns: Turns::new(MAX_REQUESTS, MAX_REQUESTS_OF_ONE) })
     }
 
     /// Whether connections are encrypted.
@@ -121,24 +116,39 @@ fn certificate_of(
 /// The layer around all routes.
 pub(super) async fn check(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
     if let Err(why) = gate.names.check(&request, gate.encrypts()) {
         return refusal(&path, StatusCode::FORBIDDEN, &why);
     }
-    // What a browser asks on its own, before it shows who asks.
-    let asks_first = request.method() == http::Method::OPTIONS;
-    let who =
-        if asks_first { Known::Yes } else { gate.people.who(request.headers(), peer, &gate.pool).await };
-    match who {
-        Known::Yes => {}
-        Known::No => return people::log_in(&path),
-        Known::Later(wait) => return form::later(&path, "too many failed attempts to log in", wait),
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let asks_first = request.method() == Method::OPTIONS;
+    let mut answer = gate.admit(&path, asks_first, request, next).await;
+    if let Some(origin) = origin {
+        names::may_read(origin, asks_first && !is_of_pcp(&path), &mut answer);
     }
-    let Some(_turn) = gate.turns.take(peer) else {
-        return form::later(&path, "too many requests at once", Duration::from_secs(1));
-    };
-    match timeout(LIMIT, next.run(request)).await {
-        Ok(answer) => answer,
-        Err(_) => refusal(&path, StatusCode::GATEWAY_TIMEOUT, "this takes too long: ask for less"),
+    answer
+}
+
+/// Whether pmproxy has this path, too: its form of CORS is that of `pmapi`.
+fn is_of_pcp(path: &str) -> bool {
+    ["/pmapi/", "/series/", "/metrics"].iter().any(|begin| path.starts_with(begin))
+}
+
+impl Gate {
+    /// Lets in who may, when there is a turn. `asks_first`: what a browser asks on its own, before it shows who asks.
+    async fn admit(&self, path: &str, asks_first: bool, request: Request, next: Next) -> Response {
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
+        let who = if asks_first { Known::Yes } else { self.people.who(request.headers(), peer).await };
+        match who {
+            Known::Yes => {}
+            Known::No => return people::log_in(path),
+            Known::Later(wait) => return form::later(path, "too many attempts to log in", wait),
+        }
+        let Some(turn) = self.turns.take(peer) else {
+            return form::later(path, "too many requests at once", Duration::from_secs(1));
+        };
+        match timeout(LIMIT, next.run(request)).await {
+            Ok(answer) => hold::until_sent(answer, turn),
+            Err(_) => refusal(path, StatusCode::GATEWAY_TIMEOUT, "this takes too long: ask for less"),
+        }
     }
 }

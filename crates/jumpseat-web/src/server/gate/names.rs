@@ -6,7 +6,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::{HeaderMap, Method, Request, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
 
 use super::super::run::WebError;
 
@@ -105,6 +106,24 @@ impl Names {
         let host = host.to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host);
         self.names.iter().any(|name| name == host) || is_address(host)
+    }
+}
+
+/// Lets the page that asks read the answer. `first`: it asks whether it may.
+pub(super) fn may_read(origin: HeaderValue, first: bool, answer: &mut Response) {
+    if first {
+        *answer = StatusCode::OK.into_response();
+        let headers = answer.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
+        headers.insert(
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            HeaderValue::from_static("Authorization, Content-Type"),
+        );
+    }
+    let headers = answer.headers_mut();
+    if !headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
     }
 }
 

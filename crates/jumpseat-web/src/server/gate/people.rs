@@ -1,10 +1,10 @@
 //! Passwords and tokens: who asks.
 //!
 //! A password is judged in a tenth of a second of a thread; what was right is known for [`REMEMBER`], by what it hashes to, as clients
-//! send it with each request. Failures are counted by address, and beyond [`MAX_FAILURES`] in [`PERIOD`] nothing is judged any more.
+//! send it with each request. Failures are counted by address, and beyond [`MAX_ATTEMPTS`] in [`PERIOD`] nothing is judged any more.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use pcp_net::{Fresh, PasswordError, Passwords, SecretHash, TokenError, TokenLine, find_token, read_tokens};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
-use super::super::pool::Pool;
 use super::super::run::WebError;
 use super::form;
 
@@ -26,8 +26,10 @@ const REMEMBER: Duration = Duration::from_secs(300);
 const MAX_REMEMBERED: usize = 1024;
 /// Passwords that are judged at a time: each is a processor's.
 const JUDGES: usize = 2;
+/// How long a password waits to be judged.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Failures of an address in a period.
-const MAX_FAILURES: u32 = 20;
+const MAX_ATTEMPTS: u32 = 20;
 const PERIOD: Duration = Duration::from_secs(60);
 /// Addresses that are counted.
 const MAX_ADDRESSES: usize = 4096;
@@ -38,8 +40,9 @@ pub(super) struct People {
     passwords: Option<Arc<Mutex<Fresh<Passwords, PasswordError>>>>,
     tokens: Option<Mutex<Fresh<Vec<TokenLine>, TokenError>>>,
     remembered: Mutex<HashMap<Remembered, Instant>>,
-    failures: Mutex<HashMap<IpAddr, (u32, Instant)>>,
-    judges: Semaphore,
+    /// Attempts that have failed or are being judged.
+    attempts: Mutex<HashMap<IpAddr, (u32, Instant)>>,
+    judges: Arc<Semaphore>,
 }
 
 /// A user and a password that was right.
@@ -70,8 +73,8 @@ impl People {
             passwords: passwords.transpose()?.map(|fresh| Arc::new(Mutex::new(fresh))),
             tokens: tokens.transpose()?.map(Mutex::new),
             remembered: Mutex::default(),
-            failures: Mutex::default(),
-            judges: Semaphore::new(JUDGES),
+            attempts: Mutex::default(),
+            judges: Arc::new(Semaphore::new(JUDGES)),
         })
     }
 
@@ -81,20 +84,31 @@ impl People {
     }
 
     /// Who asks, by what he sends: `Bearer SECRET`, or `Basic` with user and password, or name and secret of a token.
-    pub(super) async fn who(&self, headers: &HeaderMap, peer: Option<IpAddr>, pool: &Pool) -> Known {
+    pub(super) async fn who(&self, headers: &HeaderMap, peer: Option<IpAddr>) -> Known {
         if self.is_everybody() {
             return Known::Yes;
         }
         let now = Instant::now();
         let Some(shown) = Shown::of(headers) else { return Known::No };
-        if let Some(wait) = self.wait(peer, now) {
-            return Known::Later(wait);
-        }
-        if self.is_token(&shown, now) || self.is_password(&shown, now, pool).await {
+        // What costs nothing to find is never refused for what others have tried from there.
+        if self.is_token(&shown, now) || self.is_remembered(&shown, now) {
             return Known::Yes;
         }
-        self.failed(peer, now);
-        Known::No
+        let peer = peer.map(network);
+        if let Some(wait) = self.attempt(peer, now) {
+            return Known::Later(wait);
+        }
+        match self.judge(&shown, now).await {
+            Some(false) => Known::No,
+            Some(true) => {
+                self.was_none(peer);
+                Known::Yes
+            }
+            None => {
+                self.was_none(peer);
+                Known::Later(PATIENCE)
+            }
+        }
     }
 
     fn is_token(&self, shown: &Shown, now: Instant) -> bool {
@@ -112,8 +126,9 @@ impl People {
         found.is_some_and(named)
     }
 
-    async fn is_password(&self, shown: &Shown, now: Instant, pool: &Pool) -> bool {
-        let (Some(passwords), Some(user)) = (&self.passwords, &shown.user) else { return false };
+    /// Whether it is a password that was right not long ago.
+    fn is_remembered(&self, shown: &Shown, now: Instant) -> bool {
+        let (Some(passwords), Some(key)) = (&self.passwords, shown.remembered()) else { return false };
         // Somebody's password may have been changed.
         if let Some(new) = lock(passwords).renew(now) {
             lock(&self.remembered).clear();
@@ -121,20 +136,30 @@ impl People {
                 tracing::warn!("{error}");
             }
         }
-        let key = shown.remembered(user);
-        if lock(&self.remembered).get(&key).is_some_and(|&since| now.duration_since(since) < REMEMBER) {
-            return true;
-        }
-        let Ok(_judge) = self.judges.acquire().await else { return false };
+        lock(&self.remembered).get(&key).is_some_and(|&since| now.duration_since(since) < REMEMBER)
+    }
+
+    /// Whether it is a password; `None`: that cannot be told now.
+    async fn judge(&self, shown: &Shown, now: Instant) -> Option<bool> {
+        let (Some(passwords), Some(user), Some(key)) = (&self.passwords, &shown.user, shown.remembered())
+        else {
+            return Some(false);
+        };
+        let judge = timeout(PATIENCE, Arc::clone(&self.judges).acquire_owned()).await;
+        let Ok(Ok(judge)) = judge else { return None };
         let (file, user, password) = (lock(passwords).value().clone(), user.clone(), shown.secret.clone());
-        let judged = pool.run(move || file.verify(&user, &password)).await;
-        let is_right = match judged {
+        // Beside the pool, which others may have filled.
+        let judged = tokio::task::spawn_blocking(move || {
+            let _judge = judge;
+            file.verify(&user, &password)
+        });
+        let is_right = match judged.await {
             Ok(Ok(is_right)) => is_right,
             Ok(Err(error)) => {
                 tracing::warn!("{error}");
-                false
+                return None;
             }
-            Err(_) => false,
+            Err(_) => return None,
         };
         if is_right {
             let mut remembered = lock(&self.remembered);
@@ -143,31 +168,45 @@ impl People {
             }
             remembered.insert(key, now);
         }
-        is_right
+        Some(is_right)
     }
 
-    /// How long an address has to wait that has failed too often.
-    fn wait(&self, peer: Option<IpAddr>, now: Instant) -> Option<Duration> {
-        let failures = lock(&self.failures);
-        let (count, since) = failures.get(&peer?)?;
-        let passed = now.duration_since(*since);
-        (*count >= MAX_FAILURES && passed < PERIOD).then(|| PERIOD - passed)
-    }
-
-    fn failed(&self, peer: Option<IpAddr>, now: Instant) {
-        let Some(peer) = peer else { return };
-        let mut failures = lock(&self.failures);
-        if failures.len() >= MAX_ADDRESSES && !failures.contains_key(&peer) {
-            failures.retain(|_, (_, since)| now.duration_since(*since) < PERIOD);
-            if failures.len() >= MAX_ADDRESSES {
-                return;
+    /// Counts an attempt, before it is known what comes of it: many at once are many. How long to wait if there were too many.
+    fn attempt(&self, peer: Option<IpAddr>, now: Instant) -> Option<Duration> {
+        let peer = peer?;
+        let mut attempts = lock(&self.attempts);
+        if attempts.len() >= MAX_ADDRESSES && !attempts.contains_key(&peer) {
+            attempts.retain(|_, (_, since)| now.duration_since(*since) < PERIOD);
+            if attempts.len() >= MAX_ADDRESSES {
+                return Some(PERIOD);
             }
         }
-        let (count, since) = failures.entry(peer).or_insert((0, now));
-        if now.duration_since(*since) >= PERIOD {
+        let (count, since) = attempts.entry(peer).or_insert((0, now));
+        let passed = now.duration_since(*since);
+        if passed >= PERIOD {
             (*count, *since) = (0, now);
+        } else if *count >= MAX_ATTEMPTS {
+            return Some(PERIOD - passed);
         }
         *count += 1;
+        None
+    }
+
+    /// It was no failure.
+    fn was_none(&self, peer: Option<IpAddr>) {
+        if let Some(peer) = peer
+            && let Some((count, _)) = lock(&self.attempts).get_mut(&peer)
+        {
+            *count = count.saturating_sub(1);
+        }
+    }
+}
+
+/// Whose address it is: of version 6 a customer has a whole network.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !(u128::MAX >> 64))),
+        address => address,
     }
 }
 
@@ -193,8 +232,9 @@ impl Shown {
         Some(Shown { user: Some(user.to_owned()), secret: secret.to_owned() })
     }
 
-    fn remembered(&self, user: &str) -> Remembered {
-        Remembered(SecretHash::of(format!("{user}\0{}", self.secret).as_bytes()).bytes())
+    fn remembered(&self) -> Option<Remembered> {
+        let user = self.user.as_ref()?;
+        Some(Remembered(SecretHash::of(format!("{user}\0{}", self.secret).as_bytes()).bytes()))
     }
 }
 

@@ -114,7 +114,7 @@ fn look(web: &Web) -> Hosts {
     Hosts {
         version: env!("CARGO_PKG_VERSION"),
         now: seconds(now.into()),
-        hosts: web.sources.names().map(host).collect(),
+        hosts: web.sources.names().map(|name| host(&name)).collect(),
         archives: archives.into_iter().map(archive).collect(),
         left_out,
         problems: web.library.problems().to_vec(),

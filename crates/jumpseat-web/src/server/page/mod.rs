@@ -105,7 +105,7 @@ impl From<NotDone> for Refused {
 impl From<SourceError> for Refused {
     fn from(error: SourceError) -> Refused {
         let status = match error {
-            SourceError::Spec(_) => StatusCode::BAD_REQUEST,
+            SourceError::Spec(_) | SourceError::TooLong => StatusCode::BAD_REQUEST,
             SourceError::NotAllowed(_) | SourceError::NoHost => StatusCode::FORBIDDEN,
             SourceError::Client(_) => StatusCode::BAD_GATEWAY,
         };

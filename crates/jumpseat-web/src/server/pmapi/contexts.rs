@@ -323,7 +323,7 @@ fn no_source(error: &SourceError) -> Refusal {
     match error {
         SourceError::Client(error) => Refusal::bad(format!("cannot connect to PMCD: {}", error.code())),
         SourceError::NotAllowed(_) => Refusal::new(StatusCode::FORBIDDEN, error.to_string()),
-        SourceError::Spec(_) | SourceError::NoHost => Refusal::bad(error.to_string()),
+        SourceError::Spec(_) | SourceError::TooLong | SourceError::NoHost => Refusal::bad(error.to_string()),
     }
 }
 

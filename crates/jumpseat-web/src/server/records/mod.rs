@@ -65,7 +65,7 @@ impl Records {
         let changes = Arc::new(changes);
         let named: Vec<_> = sources
             .names()
-            .filter_map(|name| Some((name.to_owned(), sources.allowed(Some(name)).ok()?)))
+            .filter_map(|name| sources.allowed(Some(&name)).ok().map(|spec| (name, spec)))
             .collect();
         let budget = (MEMORY / named.len().max(1)).max(LEAST);
         let hosts: Vec<_> =
