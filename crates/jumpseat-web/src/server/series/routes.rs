@@ -246,9 +246,12 @@ async fn load(State(web): State<Shared>, url: RawQuery, body: Body) -> Response 
         Ok(asked) => asked,
         Err(refusal) => return refused(None, refusal),
     };
-    let client = asked.get("client");
-    let checked = mandatory(&asked, "expr").and_then(|text| is_there(&web, text));
-    if let Err(refusal) = checked {
+    let client = asked.get("client").map(str::to_owned);
+    let client = client.as_deref();
+    // A query has zones in it, which are on the disk: not on the runtime.
+    let of_pool = Shared::clone(&web);
+    let checked = web.pool.run(move || mandatory(&asked, "expr").and_then(|text| is_there(&of_pool, text)));
+    if let Err(refusal) = checked.await.unwrap_or_else(|not| Err(not.into())) {
         return refused(client, refusal);
     }
     let version = web.library.version();
