@@ -1,6 +1,6 @@
 //! The requests (spec `webapi.md` 10). Each is answered once: what was asked for, or why not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use serde_json::value::RawValue;
 use super::super::answer::{self, Refusal, json};
 use super::super::query::Query;
 use super::super::web::Shared;
-use super::engine::{self, Engine, Found, Shown, ShownSeries};
+use super::engine::{self, Engine, Found, Refused, Shown, ShownSeries};
 use super::index::{Index, LabelRow};
 use super::language::{self, Key, Value, Window};
-use super::read::Spent;
+use super::read::{Limit, MAX_SERIES, Spent};
 use super::remembered::Known;
 use super::values::{Of, Point};
 use crate::server::identity::Id;
@@ -32,6 +32,8 @@ use crate::server::pattern;
 const MAX_BODY: usize = 1 << 20;
 /// Most rows of an answer of metadata.
 const MAX_ROWS: usize = 250_000;
+/// Most identifiers, or names, that a request lists; those that are there twice count twice.
+const MAX_LISTED: usize = MAX_SERIES;
 /// How long `load` waits for the index.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -89,11 +91,11 @@ async fn query(State(web): State<Shared>, url: RawQuery, body: Body) -> Response
 
 async fn values(State(web): State<Shared>, url: RawQuery, body: Body) -> Response {
     answered(web, url, body, |web, asked| {
-        let mut ids = Vec::new();
+        let (mut ids, mut known) = (Vec::new(), HashSet::new());
         for text in list(asked, "series")? {
             let id = text.parse::<Id>();
             let id = id.map_err(|bad| Refusal::bad(format!("Invalid SID {text} near offset {}", bad.at)))?;
-            if !ids.contains(&id) {
+            if known.insert(id) {
                 ids.push(id);
             }
         }
@@ -170,16 +172,19 @@ async fn instances(State(web): State<Shared>, url: RawQuery, body: Body) -> Resp
             return Ok(Answer::Names(matching(asked, names)?));
         }
         let mut rows = Rows::new();
+        let mut spent = Spent::begin(&engine(web).budget);
         for id in ids(asked, "series")? {
+            limited(spent.time())?;
             let known = web.series.engine.remembered.get(id);
             // Reads derived operands: not while the index is held.
             let operands = match known.as_deref() {
-                Some(Known::Expression { expr, .. }) => web.series.engine.operands(expr),
+                Some(Known::Expression { expr, .. }) => limited(engine(web).operands(expr, &mut spent))?,
                 _ => Vec::new(),
             };
             let index = web.series.engine.shared.index();
             let operands = if index.series_of(id).is_some() { vec![id] } else { operands };
             for row in operands.into_iter().filter_map(|operand| index.series_of(operand)) {
+                limited(spent.time())?;
                 instance_rows(&index, id, row, &mut rows)?;
             }
             if let Some(Known::Derived(derived)) = known.as_deref()
@@ -294,11 +299,13 @@ fn is_there(web: &Shared, text: &str) -> Result<(), Refusal> {
 
 fn labels_of(web: &Shared, asked: &Query) -> Result<Vec<LabelsRow>, Refusal> {
     let mut rows = Rows::new();
+    let mut spent = Spent::begin(&engine(web).budget);
     for id in ids(asked, "series")? {
+        limited(spent.time())?;
         let known = web.series.engine.remembered.get(id);
         let operands = match known.as_deref() {
             Some(Known::Expression { expr, desc, .. }) if !engine::has_instances(desc) => {
-                web.series.engine.operands(expr)
+                limited(engine(web).operands(expr, &mut spent))?
             }
             _ => Vec::new(),
         };
@@ -320,12 +327,16 @@ fn labels_of(web: &Shared, asked: &Query) -> Result<Vec<LabelsRow>, Refusal> {
             rows.push(of_row(index.labels(source.labels)))?;
         }
         // What all operands have.
-        let operands = operands.into_iter().filter_map(|operand| index.series_of(operand));
-        let all = operands.map(|row| object_of(index.labels(index.series(row).labels)));
-        let common = all.reduce(|mut common, labels| {
-            common.retain(|name, value| labels.get(name).is_some_and(|other| other.get() == value.get()));
-            common
-        });
+        let mut common: Option<BTreeMap<String, Box<RawValue>>> = None;
+        for row in operands.into_iter().filter_map(|operand| index.series_of(operand)) {
+            limited(spent.time())?;
+            let labels = object_of(index.labels(index.series(row).labels));
+            match &mut common {
+                Some(common) => common
+                    .retain(|name, value| labels.get(name).is_some_and(|other| other.get() == value.get())),
+                None => common = Some(labels),
+            }
+        }
         if let Some(labels) = common {
             rows.push(LabelsRow { series: id, labels })?;
         }
@@ -394,11 +405,14 @@ fn listed(text: &str) -> Result<Vec<&str>, Refusal> {
     if text.is_empty() {
         return Err(Refusal::bad("an empty list"));
     }
-    let items: Vec<&str> = text.split(',').filter(|item| !item.is_empty()).collect();
-    if items.len() > MAX_ROWS { Err(too_many()) } else { Ok(items) }
+    let items: Vec<&str> = text.split(',').filter(|item| !item.is_empty()).take(MAX_LISTED + 1).collect();
+    if items.len() > MAX_LISTED {
+        return Err(Refusal::bad(format!("more than {MAX_LISTED} in a list: ask for fewer")));
+    }
+    Ok(items)
 }
 
-/// Identifiers; what is none is unknown.
+/// Identifiers; what is none is unknown. One that is there twice is answered twice, as pmproxy does.
 fn ids(asked: &Query, name: &str) -> Result<Vec<Id>, Refusal> {
     Ok(list(asked, name)?.into_iter().filter_map(|text| text.parse().ok()).collect())
 }
@@ -417,6 +431,10 @@ fn matching<'a>(asked: &Query, names: impl Iterator<Item = &'a str>) -> Result<V
         return Err(too_many());
     }
     Ok(names.into_iter().map(str::to_owned).collect())
+}
+
+fn limited<T>(done: Result<T, Limit>) -> Result<T, Refusal> {
+    done.map_err(|limit| Refused::Limit(limit).into())
 }
 
 fn too_many() -> Refusal {
@@ -602,4 +620,20 @@ fn success(client: Option<&str>, success: bool, status: StatusCode) -> Response 
         success: bool,
     }
     json(status, &Form { client, success })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_limited_and_what_is_no_identifier_is_unknown() {
+        let one = "b2d8247efe39e8b95394f04c0e4f508cbaf3d7ee";
+        let listed =
+            |count| Query::parse(&format!("series=x,{}", format!("{one},").repeat(count))).expect("good");
+        assert_eq!(ids(&listed(2), "series").expect("few").len(), 2, "twice, as pmproxy does");
+        assert_eq!(ids(&listed(MAX_LISTED - 1), "series").expect("just").len(), MAX_LISTED - 1);
+        let refusal = ids(&listed(MAX_LISTED), "series").expect_err("too many");
+        assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
+    }
 }
