@@ -209,11 +209,8 @@ async fn labels(State(web): State<Shared>, url: RawQuery, body: Body) -> Respons
         let Some(names) = asked.first(&["name", "names"]) else {
             return Ok(Answer::Names(matching(asked, pairs().map(|(name, _)| &**name))?));
         };
-        let wanted = listed(names)?;
-        let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for (name, value) in pairs().filter(|(name, _)| wanted.contains(&&**name)) {
-            found.entry(name).or_default().insert(value);
-        }
+        let wanted: HashSet<&str> = listed(names)?.into_iter().collect();
+        let found = values_of(&wanted, pairs().map(|(name, value)| (&**name, &**value)))?;
         let of_name = |(name, values): (&str, BTreeSet<&str>)| {
             (name.to_owned(), values.into_iter().map(raw).collect::<Vec<_>>())
         };
@@ -426,11 +423,28 @@ fn matching<'a>(asked: &Query, names: impl Iterator<Item = &'a str>) -> Result<V
         None => None,
     };
     let is_wanted = |name: &&str| glob.as_ref().is_none_or(|glob| glob.is_match(name));
-    let names: BTreeSet<&str> = names.filter(is_wanted).collect();
-    if names.len() > MAX_ROWS {
-        return Err(too_many());
+    let mut found = BTreeSet::new();
+    for name in names.filter(is_wanted) {
+        if found.insert(name) && found.len() > MAX_ROWS {
+            return Err(too_many());
+        }
     }
-    Ok(names.into_iter().map(str::to_owned).collect())
+    Ok(found.into_iter().map(str::to_owned).collect())
+}
+
+/// The values of wanted labels, each once.
+fn values_of<'a>(
+    wanted: &HashSet<&str>,
+    pairs: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<BTreeMap<&'a str, BTreeSet<&'a str>>, Refusal> {
+    let (mut found, mut count) = (BTreeMap::<_, BTreeSet<_>>::new(), 0);
+    for (name, value) in pairs.filter(|(name, _)| wanted.contains(name)) {
+        count += usize::from(found.entry(name).or_default().insert(value));
+        if count > MAX_ROWS {
+            return Err(too_many());
+        }
+    }
+    Ok(found)
 }
 
 fn limited<T>(done: Result<T, Limit>) -> Result<T, Refusal> {
@@ -635,5 +649,27 @@ mod tests {
         assert_eq!(ids(&listed(MAX_LISTED - 1), "series").expect("just").len(), MAX_LISTED - 1);
         let refusal = ids(&listed(MAX_LISTED), "series").expect_err("too many");
         assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
+    }
+
+    #[test]
+    fn names_and_values_of_labels_are_limited_while_they_are_collected() {
+        let texts: Vec<String> = (0..=MAX_ROWS).map(|n| n.to_string()).collect();
+        let most = || texts[..MAX_ROWS].iter().map(String::as_str);
+        let none = Query::default();
+        // What is there again is no row more, and beyond the limit nothing is looked at.
+        let again = matching(&none, most().chain(most())).expect("just");
+        assert_eq!(again.len(), MAX_ROWS);
+        assert!(
+            matching(&none, texts.iter().map(String::as_str).chain(std::iter::repeat_with(|| panic!())))
+                .is_err()
+        );
+
+        let wanted = HashSet::from(["one", "other"]);
+        let of = |name: &'static str| move |value| (name, value);
+        let one = most().map(of("one"));
+        let unwanted = texts.iter().map(String::as_str).map(of("unwanted"));
+        let found = values_of(&wanted, one.clone().chain(one.clone()).chain(unwanted)).expect("just");
+        assert_eq!(found["one"].len(), MAX_ROWS);
+        assert!(values_of(&wanted, one.chain([("other", "value")])).is_err(), "values of all names count");
     }
 }
