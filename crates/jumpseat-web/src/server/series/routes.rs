@@ -252,7 +252,8 @@ async fn load(State(web): State<Shared>, url: RawQuery, body: Body) -> Response 
     let client = client.as_deref();
     // A query has zones in it, which are on the disk: not on the runtime.
     let of_pool = Shared::clone(&web);
-    let checked = web.pool.run(move || mandatory(&asked, "expr").and_then(|text| is_there(&of_pool, text)));
+    let check = move || mandatory(&asked, "expr").and_then(|text| is_there(&of_pool, text));
+    let checked = web.series.turns.run(&web.pool, check);
     if let Err(refusal) = checked.await.unwrap_or_else(|not| Err(not.into())) {
         return refused(client, refusal);
     }
@@ -363,16 +364,14 @@ async fn answered(
         Err(refusal) => return refused(None, refusal),
     };
     let client = asked.get("client").map(str::to_owned);
-    let pool = web.pool.clone();
     let of_work = client.clone();
-    let done = pool
-        .run(move || match work(&web, &asked) {
-            // Made in the pool as well: it may be long.
-            Ok(answer) => whole(of_work.as_deref(), answer),
-            Err(refusal) => refused(of_work.as_deref(), refusal),
-        })
-        .await;
-    done.unwrap_or_else(|not| refused(client.as_deref(), not.into()))
+    let of_pool = Shared::clone(&web);
+    let done = web.series.turns.run(&web.pool, move || match work(&of_pool, &asked) {
+        // Made in the pool as well: it may be long.
+        Ok(answer) => whole(of_work.as_deref(), answer),
+        Err(refusal) => refused(of_work.as_deref(), refusal),
+    });
+    done.await.unwrap_or_else(|not| refused(client.as_deref(), not.into()))
 }
 
 fn engine(web: &Shared) -> &Engine {
