@@ -490,6 +490,7 @@ fn requests_that_nobody_should_send_are_refused_and_cost_nobody_else() {
         &format!("/series/values?series={READ}&start=0&interval=-1"),
         &format!("/series/values?series={READ}&start=nonsense"),
         "/series/labels?names=",
+        &format!("/series/descs?series={}", "0,".repeat(4001)),
         "/series/nothing",
         "/search/text?query=x",
     ] {
@@ -506,6 +507,11 @@ fn requests_that_nobody_should_send_are_refused_and_cost_nobody_else() {
     {
         web.json(&format!("/series/values?series={READ}&{window}"));
     }
+    // A file is no zone: reading this one would not end.
+    for zone in ["zone=/dev/zero", "timezone=:/dev/zero"] {
+        web.json(&format!("/series/values?series={READ}&start=2010-01-01&{zone}"));
+    }
+    query(&web, "sample.byte_ctr[start:\"2010-01-01\",timezone:\"/dev/zero\"]");
     // In nobody's way: what is asked for is answered.
     assert_eq!(query(&web, "sample.byte_ctr"), json!([BYTES]));
 }

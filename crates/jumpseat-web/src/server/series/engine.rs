@@ -1,7 +1,6 @@
 //! Queries, answered: from the index, the archives and the functions.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use pcp_client::Context;
 use pcp_derive::Registry;
@@ -12,14 +11,13 @@ use super::build::Shared;
 use super::functions;
 use super::language::{self, Expr, Metric, QueryError, Selector, Window};
 use super::plan::{Plan, Planner};
-use super::read::{self, Budget, DERIVED, Limit, Spent};
+use super::read::{self, Budget, DERIVED, Limit, MAX_SERIES, Spent};
 use super::remembered::{Derived, Known, Remembered};
 use super::select;
 use super::values::Values;
 use crate::server::identity::Id;
 
-/// Most series of whose values a request may ask, and most identifiers of an answer.
-const MAX_SERIES: usize = 4000;
+/// Most identifiers of an answer.
 const MAX_IDS: usize = 250_000;
 /// Most sources that a derived metric is looked for in.
 const MAX_SOURCES: usize = 1000;
@@ -58,7 +56,7 @@ pub(super) struct ShownSeries {
 }
 
 /// How the values of plans are had.
-type Read<'a> = dyn FnMut(&[Plan]) -> Result<Vec<Values>, Refused> + 'a;
+type Read = fn(&[Plan], &Window, &mut Spent) -> Result<Vec<Values>, Limit>;
 
 /// Why a query is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,8 +65,6 @@ pub(super) enum Refused {
     Query(#[from] QueryError),
     #[error(transparent)]
     Limit(#[from] Limit),
-    #[error("more than {MAX_SERIES} series: ask for fewer")]
-    Series,
     #[error("more than {MAX_IDS} series: ask for fewer")]
     Ids,
 }
@@ -114,6 +110,10 @@ impl Engine {
             let index = self.shared.index();
             let mut planner = Planner::new(&index);
             for id in ids {
+                if plans.len() + expressions.len() > MAX_SERIES {
+                    return Err(Limit::Series.into());
+                }
+                spent.time()?;
                 if let Some(row) = index.series_of(*id) {
                     plans.push(planner.of(row));
                     continue;
@@ -124,45 +124,54 @@ impl Engine {
                         Known::Expression { .. } => expressions.push(known),
                     }
                 }
-                if plans.len() > MAX_SERIES {
-                    return Err(Refused::Series);
-                }
             }
         }
+        spent.series(plans.len())?;
         let mut series: Vec<ShownSeries> =
             read::read(&plans, window, &mut spent)?.into_iter().map(ShownSeries::of_metric).collect();
         for known in expressions {
             if let Known::Expression { expr, canonical, .. } = &*known {
-                let values = self.evaluated(expr, window, &mut spent)?;
+                let (values, _) = self.computed(expr, window, &mut spent, read::read)?;
                 series.extend(values.into_iter().map(|values| ShownSeries::of_expression(canonical, values)));
             }
         }
         Ok(Shown { series, spent })
     }
 
-    /// The operands' series of an expression.
-    pub(super) fn operands(&self, expr: &Expr) -> Vec<Id> {
+    /// The operands' series of an expression. For the pool.
+    ///
+    /// # Errors
+    /// A limit: what is wrong with a selector only has no series.
+    pub(super) fn operands(&self, expr: &Expr, spent: &mut Spent) -> Result<Vec<Id>, Limit> {
         let mut ids = Vec::new();
         for selector in expr.selectors() {
-            if let Ok(Leaf::Recorded(found)) = self.leaf(selector) {
-                ids.extend(found);
+            spent.time()?;
+            match self.leaf(selector, spent) {
+                Ok(Leaf::Recorded(found)) => ids.extend(found),
+                Err(Refused::Limit(limit)) => return Err(limit),
+                Ok(Leaf::Derived(_)) | Err(_) => {}
+            }
+            // More it did not have when it was remembered.
+            if ids.len() > MAX_SERIES {
+                return Err(Limit::Series);
             }
         }
         ids.sort_unstable();
         ids.dedup();
-        ids
+        Ok(ids)
     }
 
     fn ids(&self, expr: &Expr) -> Result<Vec<Id>, Refused> {
+        let mut spent = Spent::begin(&self.budget);
         if let Expr::Select(selector) = expr {
-            let ids: Vec<Id> = match self.leaf(selector)? {
+            let ids: Vec<Id> = match self.leaf(selector, &spent)? {
                 Leaf::Recorded(ids) => ids,
                 Leaf::Derived(all) => all.into_iter().map(|derived| self.remember(derived)).collect(),
             };
             return if ids.len() > MAX_IDS { Err(Refused::Ids) } else { Ok(ids) };
         }
-        let (values, canonical) =
-            self.computed(expr, &mut |plans| Ok(plans.iter().map(Plan::without_values).collect()))?;
+        let without_values: Read = |plans, _, _| Ok(plans.iter().map(Plan::without_values).collect());
+        let (values, canonical) = self.computed(expr, &Window::default(), &mut spent, without_values)?;
         let Some(first) = values.first() else { return Ok(Vec::new()) };
         let id = Id::expression(&canonical);
         let desc = Desc { indom: functions::indom_of(&values), ..first.desc };
@@ -172,8 +181,7 @@ impl Engine {
 
     fn values_of(&self, expr: &Expr, window: &Window) -> Result<Shown, Refused> {
         let mut spent = Spent::begin(&self.budget);
-        let (values, canonical) =
-            self.computed(expr, &mut |plans| Ok(read::read(plans, window, &mut spent)?))?;
+        let (values, canonical) = self.computed(expr, window, &mut spent, read::read)?;
         let is_plain = matches!(expr, Expr::Select(_));
         if !is_plain && let Some(first) = values.first() {
             let known =
@@ -187,28 +195,30 @@ impl Engine {
         Ok(Shown { series: values.into_iter().map(shown).collect(), spent })
     }
 
-    fn evaluated(&self, expr: &Expr, window: &Window, spent: &mut Spent) -> Result<Vec<Values>, Refused> {
-        Ok(self.computed(expr, &mut |plans| Ok(read::read(plans, window, spent)?))?.0)
-    }
-
     /// What an expression gives of what `read` reads, and its canonical text.
-    fn computed(&self, expr: &Expr, read: &mut Read<'_>) -> Result<(Vec<Values>, String), Refused> {
+    fn computed(
+        &self,
+        expr: &Expr,
+        window: &Window,
+        spent: &mut Spent,
+        read: Read,
+    ) -> Result<(Vec<Values>, String), Refused> {
         let mut counts = Vec::new();
         let mut plans: Vec<Plan> = Vec::new();
         let mut names = Vec::new();
         for selector in expr.selectors() {
             let before = plans.len();
-            match self.leaf(selector)? {
+            spent.time()?;
+            match self.leaf(selector, spent)? {
                 Leaf::Recorded(ids) => {
-                    if before + ids.len() > MAX_SERIES {
-                        return Err(Refused::Series);
-                    }
+                    spent.series(ids.len())?;
                     let index = self.shared.index();
                     let mut planner = Planner::new(&index);
                     let rows = ids.into_iter().filter_map(|id| index.series_of(id));
                     plans.extend(rows.map(|row| planner.of(row)));
                 }
                 Leaf::Derived(all) => {
+                    spent.series(all.len())?;
                     {
                         let index = self.shared.index();
                         let mut planner = Planner::new(&index);
@@ -222,7 +232,7 @@ impl Engine {
             names.push((selector, plans.get(before).map(|plan| plan.name.clone())));
             counts.push(plans.len() - before);
         }
-        let mut all = read(&plans)?.into_iter();
+        let mut all = read(&plans, window, spent)?.into_iter();
         let mut counts = counts.into_iter();
         // Leaves come in the order of the selectors.
         let mut leaf = |_: &Selector| Ok(all.by_ref().take(counts.next().unwrap_or_default()).collect());
@@ -234,18 +244,18 @@ impl Engine {
     }
 
     /// The series of a selector: those that were recorded, or a derived metric's.
-    fn leaf(&self, selector: &Selector) -> Result<Leaf, Refused> {
+    fn leaf(&self, selector: &Selector, spent: &Spent) -> Result<Leaf, Refused> {
         match &selector.metric {
             Some(Metric::Derived(expression)) => {
                 let name = format!("derived({expression})");
-                self.derived(selector, &name, expression, true).map(Leaf::Derived)
+                self.derived(selector, &name, expression, true, spent).map(Leaf::Derived)
             }
             Some(Metric::Name(name)) => {
                 let ids = self.selected(selector)?;
                 let is_recorded = !ids.is_empty() || self.shared.index().series_named(name).next().is_some();
                 match self.definitions.find(name) {
                     Some(definition) if !is_recorded => {
-                        self.derived(selector, name, &definition.expression, false).map(Leaf::Derived)
+                        self.derived(selector, name, &definition.expression, false, spent).map(Leaf::Derived)
                     }
                     _ => Ok(Leaf::Recorded(ids)),
                 }
@@ -267,6 +277,7 @@ impl Engine {
         name: &str,
         expression: &str,
         is_clients: bool,
+        spent: &Spent,
     ) -> Result<Vec<Derived>, Refused> {
         let mut sources = Vec::new();
         {
@@ -284,14 +295,11 @@ impl Engine {
             }
         }
         if sources.len() > MAX_SOURCES {
-            return Err(Refused::Series);
+            return Err(Limit::Series.into());
         }
         let (mut found, mut failed) = (Vec::new(), None);
-        let begun = Instant::now();
         for (source, labels, archive) in sources {
-            if begun.elapsed() > read::PATIENCE {
-                return Err(Limit::Time.into());
-            }
+            spent.time()?;
             let bound = Context::archive(&archive.to_string_lossy()).and_then(|mut context| {
                 let pmid = context.add_derived(DERIVED, expression)?;
                 context.desc(pmid)

@@ -9,7 +9,8 @@
 //! * [`facts`], [`cache`], [`index`], [`build`]: which series there are, kept as the archives are by a thread of its own.
 //! * [`language`]: queries and windows. [`select`]: which series a selector means. [`plan`]: what to read for a series; [`read`]: reads
 //!   it; [`values`], [`sampling`], [`functions`]: what is made of it. [`remembered`]: expressions that have an identifier.
-//! * [`engine`] puts these together; [`routes`]: requests and answers.
+//! * [`engine`] puts these together; [`routes`]: requests and answers; [`turns`]: how many
+//!   of them work at a time.
 //!
 //! **Invariant:** the index is never held while a disk is waited for. All work of a request is limited: rows, values, records, time.
 
@@ -27,6 +28,7 @@ mod remembered;
 mod routes;
 mod sampling;
 mod select;
+mod turns;
 mod values;
 
 use std::io;
@@ -39,6 +41,7 @@ use pcp_net::Worker;
 use self::build::{Builder, Shared};
 use self::cache::Cache;
 use self::engine::Engine;
+use self::turns::Turns;
 use super::library::Library;
 use crate::WebArgs;
 
@@ -48,6 +51,7 @@ pub(super) use self::routes::routes;
 #[derive(Debug)]
 pub(super) struct Series {
     engine: Engine,
+    turns: Turns,
     _builder: Option<Worker>,
 }
 
@@ -65,7 +69,7 @@ impl Series {
             budget: Default::default(),
             definitions: definitions(),
         };
-        Ok(Series { engine, _builder: builder })
+        Ok(Series { engine, turns: Turns::default(), _builder: builder })
     }
 }
 

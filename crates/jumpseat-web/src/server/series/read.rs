@@ -32,9 +32,11 @@ pub(super) const MAX_VALUES: usize = 250_000;
 const MAX_VALUES_OF_ALL: usize = 1_000_000;
 /// Most records a request may have looked at, and how long.
 const MAX_RECORDS: usize = 20_000_000;
-pub(super) const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(40);
 /// How often the time is looked at: each so many records.
-const LOOK: usize = 1024;
+const LOOK: usize = 64;
+/// Most series of whose values a request may ask.
+pub(super) const MAX_SERIES: usize = 4000;
 
 /// Why values cannot be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +45,8 @@ pub(super) enum Limit {
     Values,
     #[error("too many records to look through: ask for a shorter time or fewer series")]
     Records,
+    #[error("more than {MAX_SERIES} series: ask for fewer")]
+    Series,
     #[error("it takes too long: ask for a shorter time or fewer series")]
     Time,
     #[error("the server is busy with other requests: try again later")]
@@ -59,12 +63,24 @@ pub(super) struct Spent {
     budget: Budget,
     values: usize,
     records: usize,
+    series: usize,
     begun: Instant,
 }
 
 impl Spent {
     pub(super) fn begin(budget: &Budget) -> Spent {
-        Spent { budget: budget.clone(), values: 0, records: 0, begun: Instant::now() }
+        Spent { budget: budget.clone(), values: 0, records: 0, series: 0, begun: Instant::now() }
+    }
+
+    /// Whether there is time left: to be asked before each piece of work that may take long.
+    pub(super) fn time(&self) -> Result<(), Limit> {
+        if self.begun.elapsed() > PATIENCE { Err(Limit::Time) } else { Ok(()) }
+    }
+
+    /// Series to be read, of the request and of all expressions in it.
+    pub(super) fn series(&mut self, count: usize) -> Result<(), Limit> {
+        self.series = self.series.saturating_add(count);
+        if self.series > MAX_SERIES { Err(Limit::Series) } else { Ok(()) }
     }
 
     fn values(&mut self, count: usize) -> Result<(), Limit> {
@@ -88,11 +104,7 @@ impl Spent {
         if self.records > MAX_RECORDS {
             return Err(Limit::Records);
         }
-        if self.records.is_multiple_of(LOOK) && self.begun.elapsed() > PATIENCE {
-            Err(Limit::Time)
-        } else {
-            Ok(())
-        }
+        if self.records.is_multiple_of(LOOK) { self.time() } else { Ok(()) }
     }
 }
 
@@ -123,6 +135,7 @@ pub(super) fn read(plans: &[Plan], window: &Window, spent: &mut Spent) -> Result
         false => archives.into_iter().collect(),
     };
     for ((_, archive), mut wanted) in order {
+        spent.time()?;
         // What has enough already, unless an older archive may have later records.
         wanted.retain(|(number, _)| {
             overlapping[*number] || enough.is_none_or(|enough| all[*number].len() < enough)
@@ -131,6 +144,8 @@ pub(super) fn read(plans: &[Plan], window: &Window, spent: &mut Spent) -> Result
             wanted.into_iter().partition(|(_, part)| matches!(part.metric, What::Derived(_)));
         let mut walk = Walk { window, enough, spent, all: &mut all };
         for (number, part) in derived {
+            // Opens the archive anew.
+            walk.spent.time()?;
             tolerated(archive, walk.derived(number, part))?;
         }
         if !recorded.is_empty() {
@@ -228,8 +243,8 @@ impl Walk<'_> {
         while left > 0 {
             let Some((place, after)) = stepped(&mut archive, at, backward)? else { break };
             at = after;
-            let Some(place) = place else { continue };
             self.spent.record()?;
+            let Some(place) = place else { continue };
             let record = archive.record(place)?;
             let time = record.timestamp;
             if self.is_behind(time) {
@@ -403,5 +418,59 @@ fn datum(value: Result<TypedRef<'_>, PmError>) -> Option<Datum> {
         }
         // Records are no values: those who ask for them find them elsewhere.
         TypedRef::Events(..) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn late(budget: &Budget) -> Option<Spent> {
+        let mut spent = Spent::begin(budget);
+        spent.begun = spent.begun.checked_sub(PATIENCE + Duration::from_secs(1))?;
+        Some(spent)
+    }
+
+    #[test]
+    fn a_request_that_has_no_time_left_reads_no_archive() {
+        let part = Part {
+            archive: "/no/such/archive".into(),
+            start: Timestamp::new(1, 0),
+            end: None,
+            metric: What::Derived("x".into()),
+            indom: pcp_model::InDom::NULL,
+            instances: Arc::default(),
+        };
+        let plan = Plan {
+            id: crate::server::identity::Id::ZERO,
+            source: crate::server::identity::Id::ZERO,
+            name: "x".to_owned(),
+            desc: pcp_model::Desc {
+                pmid: Pmid::new(1, 0, 0),
+                value_type: ValueType::U64,
+                indom: pcp_model::InDom::NULL,
+                semantics: pcp_model::Semantics::Counter,
+                units: Default::default(),
+            },
+            instances: Arc::default(),
+            parts: vec![part],
+        };
+        let budget = Budget::default();
+        // An archive that is not there has no values.
+        let mut spent = Spent::begin(&budget);
+        assert!(read(std::slice::from_ref(&plan), &Window::default(), &mut spent).is_ok());
+        if let Some(mut spent) = late(&budget) {
+            assert_eq!(read(&[plan], &Window::default(), &mut spent).err(), Some(Limit::Time));
+            let looked = (0..LOOK).try_for_each(|_| spent.record());
+            assert_eq!(looked, Err(Limit::Time));
+        }
+    }
+
+    #[test]
+    fn series_of_all_expressions_of_a_request_count() {
+        let mut spent = Spent::begin(&Budget::default());
+        assert_eq!(spent.series(MAX_SERIES - 1), Ok(()));
+        assert_eq!(spent.series(1), Ok(()));
+        assert_eq!(spent.series(1), Err(Limit::Series));
     }
 }

@@ -1,6 +1,6 @@
 //! The requests (spec `webapi.md` 10). Each is answered once: what was asked for, or why not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use serde_json::value::RawValue;
 use super::super::answer::{self, Refusal, json};
 use super::super::query::Query;
 use super::super::web::Shared;
-use super::engine::{self, Engine, Found, Shown, ShownSeries};
+use super::engine::{self, Engine, Found, Refused, Shown, ShownSeries};
 use super::index::{Index, LabelRow};
 use super::language::{self, Key, Value, Window};
-use super::read::Spent;
+use super::read::{Limit, MAX_SERIES, Spent};
 use super::remembered::Known;
 use super::values::{Of, Point};
 use crate::server::identity::Id;
@@ -32,6 +32,8 @@ use crate::server::pattern;
 const MAX_BODY: usize = 1 << 20;
 /// Most rows of an answer of metadata.
 const MAX_ROWS: usize = 250_000;
+/// Most identifiers, or names, that a request lists; those that are there twice count twice.
+const MAX_LISTED: usize = MAX_SERIES;
 /// How long `load` waits for the index.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -89,11 +91,11 @@ async fn query(State(web): State<Shared>, url: RawQuery, body: Body) -> Response
 
 async fn values(State(web): State<Shared>, url: RawQuery, body: Body) -> Response {
     answered(web, url, body, |web, asked| {
-        let mut ids = Vec::new();
+        let (mut ids, mut known) = (Vec::new(), HashSet::new());
         for text in list(asked, "series")? {
             let id = text.parse::<Id>();
             let id = id.map_err(|bad| Refusal::bad(format!("Invalid SID {text} near offset {}", bad.at)))?;
-            if !ids.contains(&id) {
+            if known.insert(id) {
                 ids.push(id);
             }
         }
@@ -170,16 +172,19 @@ async fn instances(State(web): State<Shared>, url: RawQuery, body: Body) -> Resp
             return Ok(Answer::Names(matching(asked, names)?));
         }
         let mut rows = Rows::new();
+        let mut spent = Spent::begin(&engine(web).budget);
         for id in ids(asked, "series")? {
+            limited(spent.time())?;
             let known = web.series.engine.remembered.get(id);
             // Reads derived operands: not while the index is held.
             let operands = match known.as_deref() {
-                Some(Known::Expression { expr, .. }) => web.series.engine.operands(expr),
+                Some(Known::Expression { expr, .. }) => limited(engine(web).operands(expr, &mut spent))?,
                 _ => Vec::new(),
             };
             let index = web.series.engine.shared.index();
             let operands = if index.series_of(id).is_some() { vec![id] } else { operands };
             for row in operands.into_iter().filter_map(|operand| index.series_of(operand)) {
+                limited(spent.time())?;
                 instance_rows(&index, id, row, &mut rows)?;
             }
             if let Some(Known::Derived(derived)) = known.as_deref()
@@ -204,11 +209,8 @@ async fn labels(State(web): State<Shared>, url: RawQuery, body: Body) -> Respons
         let Some(names) = asked.first(&["name", "names"]) else {
             return Ok(Answer::Names(matching(asked, pairs().map(|(name, _)| &**name))?));
         };
-        let wanted = listed(names)?;
-        let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for (name, value) in pairs().filter(|(name, _)| wanted.contains(&&**name)) {
-            found.entry(name).or_default().insert(value);
-        }
+        let wanted: HashSet<&str> = listed(names)?.into_iter().collect();
+        let found = values_of(&wanted, pairs().map(|(name, value)| (&**name, &**value)))?;
         let of_name = |(name, values): (&str, BTreeSet<&str>)| {
             (name.to_owned(), values.into_iter().map(raw).collect::<Vec<_>>())
         };
@@ -246,9 +248,13 @@ async fn load(State(web): State<Shared>, url: RawQuery, body: Body) -> Response 
         Ok(asked) => asked,
         Err(refusal) => return refused(None, refusal),
     };
-    let client = asked.get("client");
-    let checked = mandatory(&asked, "expr").and_then(|text| is_there(&web, text));
-    if let Err(refusal) = checked {
+    let client = asked.get("client").map(str::to_owned);
+    let client = client.as_deref();
+    // A query has zones in it, which are on the disk: not on the runtime.
+    let of_pool = Shared::clone(&web);
+    let check = move || mandatory(&asked, "expr").and_then(|text| is_there(&of_pool, text));
+    let checked = web.series.turns.run(&web.pool, check);
+    if let Err(refusal) = checked.await.unwrap_or_else(|not| Err(not.into())) {
         return refused(client, refusal);
     }
     let version = web.library.version();
@@ -291,11 +297,13 @@ fn is_there(web: &Shared, text: &str) -> Result<(), Refusal> {
 
 fn labels_of(web: &Shared, asked: &Query) -> Result<Vec<LabelsRow>, Refusal> {
     let mut rows = Rows::new();
+    let mut spent = Spent::begin(&engine(web).budget);
     for id in ids(asked, "series")? {
+        limited(spent.time())?;
         let known = web.series.engine.remembered.get(id);
         let operands = match known.as_deref() {
             Some(Known::Expression { expr, desc, .. }) if !engine::has_instances(desc) => {
-                web.series.engine.operands(expr)
+                limited(engine(web).operands(expr, &mut spent))?
             }
             _ => Vec::new(),
         };
@@ -317,12 +325,16 @@ fn labels_of(web: &Shared, asked: &Query) -> Result<Vec<LabelsRow>, Refusal> {
             rows.push(of_row(index.labels(source.labels)))?;
         }
         // What all operands have.
-        let operands = operands.into_iter().filter_map(|operand| index.series_of(operand));
-        let all = operands.map(|row| object_of(index.labels(index.series(row).labels)));
-        let common = all.reduce(|mut common, labels| {
-            common.retain(|name, value| labels.get(name).is_some_and(|other| other.get() == value.get()));
-            common
-        });
+        let mut common: Option<BTreeMap<String, Box<RawValue>>> = None;
+        for row in operands.into_iter().filter_map(|operand| index.series_of(operand)) {
+            limited(spent.time())?;
+            let labels = object_of(index.labels(index.series(row).labels));
+            match &mut common {
+                Some(common) => common
+                    .retain(|name, value| labels.get(name).is_some_and(|other| other.get() == value.get())),
+                None => common = Some(labels),
+            }
+        }
         if let Some(labels) = common {
             rows.push(LabelsRow { series: id, labels })?;
         }
@@ -352,16 +364,14 @@ async fn answered(
         Err(refusal) => return refused(None, refusal),
     };
     let client = asked.get("client").map(str::to_owned);
-    let pool = web.pool.clone();
     let of_work = client.clone();
-    let done = pool
-        .run(move || match work(&web, &asked) {
-            // Made in the pool as well: it may be long.
-            Ok(answer) => whole(of_work.as_deref(), answer),
-            Err(refusal) => refused(of_work.as_deref(), refusal),
-        })
-        .await;
-    done.unwrap_or_else(|not| refused(client.as_deref(), not.into()))
+    let of_pool = Shared::clone(&web);
+    let done = web.series.turns.run(&web.pool, move || match work(&of_pool, &asked) {
+        // Made in the pool as well: it may be long.
+        Ok(answer) => whole(of_work.as_deref(), answer),
+        Err(refusal) => refused(of_work.as_deref(), refusal),
+    });
+    done.await.unwrap_or_else(|not| refused(client.as_deref(), not.into()))
 }
 
 fn engine(web: &Shared) -> &Engine {
@@ -391,11 +401,14 @@ fn listed(text: &str) -> Result<Vec<&str>, Refusal> {
     if text.is_empty() {
         return Err(Refusal::bad("an empty list"));
     }
-    let items: Vec<&str> = text.split(',').filter(|item| !item.is_empty()).collect();
-    if items.len() > MAX_ROWS { Err(too_many()) } else { Ok(items) }
+    let items: Vec<&str> = text.split(',').filter(|item| !item.is_empty()).take(MAX_LISTED + 1).collect();
+    if items.len() > MAX_LISTED {
+        return Err(Refusal::bad(format!("more than {MAX_LISTED} in a list: ask for fewer")));
+    }
+    Ok(items)
 }
 
-/// Identifiers; what is none is unknown.
+/// Identifiers; what is none is unknown. One that is there twice is answered twice, as pmproxy does.
 fn ids(asked: &Query, name: &str) -> Result<Vec<Id>, Refusal> {
     Ok(list(asked, name)?.into_iter().filter_map(|text| text.parse().ok()).collect())
 }
@@ -409,11 +422,32 @@ fn matching<'a>(asked: &Query, names: impl Iterator<Item = &'a str>) -> Result<V
         None => None,
     };
     let is_wanted = |name: &&str| glob.as_ref().is_none_or(|glob| glob.is_match(name));
-    let names: BTreeSet<&str> = names.filter(is_wanted).collect();
-    if names.len() > MAX_ROWS {
-        return Err(too_many());
+    let mut found = BTreeSet::new();
+    for name in names.filter(is_wanted) {
+        if found.insert(name) && found.len() > MAX_ROWS {
+            return Err(too_many());
+        }
     }
-    Ok(names.into_iter().map(str::to_owned).collect())
+    Ok(found.into_iter().map(str::to_owned).collect())
+}
+
+/// The values of wanted labels, each once.
+fn values_of<'a>(
+    wanted: &HashSet<&str>,
+    pairs: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<BTreeMap<&'a str, BTreeSet<&'a str>>, Refusal> {
+    let (mut found, mut count) = (BTreeMap::<_, BTreeSet<_>>::new(), 0);
+    for (name, value) in pairs.filter(|(name, _)| wanted.contains(name)) {
+        count += usize::from(found.entry(name).or_default().insert(value));
+        if count > MAX_ROWS {
+            return Err(too_many());
+        }
+    }
+    Ok(found)
+}
+
+fn limited<T>(done: Result<T, Limit>) -> Result<T, Refusal> {
+    done.map_err(|limit| Refused::Limit(limit).into())
 }
 
 fn too_many() -> Refusal {
@@ -599,4 +633,42 @@ fn success(client: Option<&str>, success: bool, status: StatusCode) -> Response 
         success: bool,
     }
     json(status, &Form { client, success })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_limited_and_what_is_no_identifier_is_unknown() {
+        let one = "b2d8247efe39e8b95394f04c0e4f508cbaf3d7ee";
+        let listed =
+            |count| Query::parse(&format!("series=x,{}", format!("{one},").repeat(count))).expect("good");
+        assert_eq!(ids(&listed(2), "series").expect("few").len(), 2, "twice, as pmproxy does");
+        assert_eq!(ids(&listed(MAX_LISTED - 1), "series").expect("just").len(), MAX_LISTED - 1);
+        let refusal = ids(&listed(MAX_LISTED), "series").expect_err("too many");
+        assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
+    }
+
+    #[test]
+    fn names_and_values_of_labels_are_limited_while_they_are_collected() {
+        let texts: Vec<String> = (0..=MAX_ROWS).map(|n| n.to_string()).collect();
+        let most = || texts[..MAX_ROWS].iter().map(String::as_str);
+        let none = Query::default();
+        // What is there again is no row more, and beyond the limit nothing is looked at.
+        let again = matching(&none, most().chain(most())).expect("just");
+        assert_eq!(again.len(), MAX_ROWS);
+        assert!(
+            matching(&none, texts.iter().map(String::as_str).chain(std::iter::repeat_with(|| panic!())))
+                .is_err()
+        );
+
+        let wanted = HashSet::from(["one", "other"]);
+        let of = |name: &'static str| move |value| (name, value);
+        let one = most().map(of("one"));
+        let unwanted = texts.iter().map(String::as_str).map(of("unwanted"));
+        let found = values_of(&wanted, one.clone().chain(one.clone()).chain(unwanted)).expect("just");
+        assert_eq!(found["one"].len(), MAX_ROWS);
+        assert!(values_of(&wanted, one.chain([("other", "value")])).is_err(), "values of all names count");
+    }
 }

@@ -133,7 +133,7 @@ impl Window {
         now: Timestamp,
         query: bool,
     ) -> Result<Window, QueryError> {
-        let zone = get(Parameter::Zone).map_or_else(Zone::local, Zone::new);
+        let zone = get(Parameter::Zone).map_or_else(Zone::local, Zone::named);
         let time = |parameter: Parameter| {
             let parsed = get(parameter).map(|text| moment(text, now, &zone)).transpose();
             let what = if query { "time" } else { parameter.title() };
@@ -211,6 +211,9 @@ mod tests {
         };
         assert_eq!(start("UTC"), Some(1_262_170_740_000_000_000));
         assert_eq!(start("EST5"), Some((1_262_170_740 + 5 * 3600) * 1_000_000_000));
+        // A file is no zone: reading this one would not end.
+        assert_eq!(start("/dev/zero"), start("UTC"));
+        assert_eq!(start(":/dev/zero"), start("UTC"));
     }
 
     #[test]
