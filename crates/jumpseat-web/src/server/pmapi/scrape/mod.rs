@@ -6,7 +6,7 @@
 //!
 //! Which page it is, `format` says (`text` or `openmetrics`), or what the client accepts.
 //!
-//! **Bounds:** [`super::call::MAX_METRICS`], [`super::call::MAX_ANSWER`], a [`Deadline`].
+//! **Bounds:** [`super::call::MAX_METRICS`], [`super::call::MAX_ANSWER`], also within a metric, a [`Deadline`].
 
 mod openmetrics;
 mod plain;
@@ -67,11 +67,15 @@ pub(super) trait Page {
     fn has_optional_labels(&self) -> bool;
     /// Metrics that have to be fetched in one go with what belongs to them; they are taken out of `names`.
     fn groups(&self, names: &mut Vec<String>) -> Vec<Vec<String>>;
-    /// Adds a metric's values.
+    /// Adds a metric's values, until the page [is too long](Page::is_too_long).
     fn add(&mut self, metric: &Metric<'_>, values: &[Value<'_>], time: Timestamp);
     /// Everything that was fetched at a time was added.
     fn end_of_group(&mut self);
     fn len(&self) -> usize;
+    /// Whether it has more than [`MAX_ANSWER`] bytes: it is none then, and nothing more is added.
+    fn is_too_long(&self) -> bool {
+        self.len() > MAX_ANSWER
+    }
     fn finish(self: Box<Self>) -> Output;
 }
 
@@ -159,9 +163,6 @@ pub(super) fn scrape(call: &Call, session: &mut Session) -> Result<Output, Refus
             session.context.set_mode(mode, Some(origin)).map_err(|error| refused(&error))?;
         }
         add(session, group, &mut memory, &mut *page)?;
-        if page.len() > MAX_ANSWER {
-            return Err(too_long());
-        }
     }
     Ok(page.finish())
 }
@@ -215,13 +216,18 @@ fn add(
     memory.look_up(session, &metrics)?;
     for (at, metric) in metrics.iter().enumerate() {
         let Some(Ok(values)) = session.fetched.set(at).map(|set| set.values) else { continue };
-        let values = memory.values(&metric.desc, values, page.has_optional_labels());
+        let values = memory.values(&metric.desc, values, page.has_optional_labels())?;
         if !values.is_empty() {
             page.add(metric, &values, session.fetched.timestamp);
+            expect_room(page)?;
         }
     }
     page.end_of_group();
-    Ok(())
+    expect_room(page)
+}
+
+fn expect_room(page: &dyn Page) -> Result<(), Refusal> {
+    if page.is_too_long() { Err(too_long()) } else { Ok(()) }
 }
 
 impl Memory {
@@ -243,16 +249,24 @@ impl Memory {
     }
 
     /// The values of a metric with what they are of; without those whose instance has no name.
-    fn values<'a>(&'a self, desc: &Desc, values: ValuesRef<'a>, optional: bool) -> Vec<Value<'a>> {
+    ///
+    /// # Errors
+    /// Their labels alone are longer than an answer.
+    fn values<'a>(
+        &'a self,
+        desc: &Desc,
+        values: ValuesRef<'a>,
+        optional: bool,
+    ) -> Result<Vec<Value<'a>>, Refusal> {
         let merged = self.labels.merged(&levels(desc), optional);
         let common: BTreeMap<String, String> =
             merged.iter().map(|(name, value)| (text::label_name(name), text::label_value(value))).collect();
         if desc.indom == InDom::NULL {
             let value = values.iter().next().and_then(|(_, value)| value.typed(desc.value_type).ok());
-            return value
+            return Ok(value
                 .into_iter()
                 .map(|value| Value { value, instance: None, labels: common.clone() })
-                .collect();
+                .collect());
         }
         let own = self.labels.by_instance(desc.indom);
         let names = self.names.get(&desc.indom);
@@ -266,8 +280,18 @@ impl Memory {
             }
             Some(Value { value, instance: Some((inst, name)), labels })
         };
-        values.iter().filter_map(of_instance).collect()
+        bounded(values.iter().filter_map(of_instance), MAX_ANSWER)
     }
+}
+
+/// Values whose labels have at most so many bytes.
+fn bounded<'a>(values: impl Iterator<Item = Value<'a>>, most: usize) -> Result<Vec<Value<'a>>, Refusal> {
+    let mut held = 0;
+    let each = values.map(|value| {
+        held += value.labels.iter().map(|(name, text)| name.len() + text.len()).sum::<usize>();
+        if held > most { Err(too_long()) } else { Ok(value) }
+    });
+    each.collect()
 }
 
 #[cfg(test)]
@@ -289,6 +313,38 @@ mod tests {
             ("application/openmetrics-text;q=x", false),
         ] {
             assert_eq!(prefers_openmetrics(accept), is, "{accept}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_noticed_within_a_metric() {
+        let value = || Value {
+            value: pcp_pdu::TypedRef::Number(pcp_model::Number::U32(1)),
+            instance: Some((1, "one")),
+            labels: BTreeMap::from([("a".to_owned(), "x".repeat(1 << 20))]),
+        };
+        assert!(bounded((0..10).map(|_| value()), 11 << 20).is_ok_and(|values| values.len() == 10));
+        let mut taken = 0;
+        let refused = bounded((0..).map(|_| value()).inspect(|_| taken += 1), 5 << 20);
+        assert_eq!((refused.map(|_| ()), taken), (Err(too_long()), 5));
+        let desc = Desc {
+            pmid: Pmid::new(29, 0, 1),
+            value_type: pcp_model::ValueType::U32,
+            indom: InDom::new(29, 1),
+            semantics: pcp_model::Semantics::Instant,
+            units: pcp_model::Units::default(),
+        };
+        let metric = Metric { name: "sample.x", desc, one_line: None };
+        let values: Vec<Value<'_>> = (0..40).map(|_| value()).collect();
+        let mut pages: [Box<dyn Page>; 2] =
+            [Box::new(Plain::new('_', false)), Box::new(OpenMetrics::new(false))];
+        for page in &mut pages {
+            page.add(&metric, &values, Timestamp::default());
+            assert!(expect_room(&**page).is_ok());
+            let more = Metric { name: "sample.y", desc, one_line: None };
+            page.add(&more, &values, Timestamp::default());
+            assert_eq!(expect_room(&**page), Err(too_long()));
+            assert!(page.len() < MAX_ANSWER + (2 << 20), "{}", page.len());
         }
     }
 }
