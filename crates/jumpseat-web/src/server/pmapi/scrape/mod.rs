@@ -4,6 +4,9 @@
 //! names --leaves, filter--> BATCH at a time: one fetch, labels, texts, instances --> Page: plain (pmproxy's) | OpenMetrics 1.0
 //! ```
 //!
+//! Of an archive the whole page is of one time: interpolated values of each group at the same one; of records, one record that is fetched whole,
+//! and the next page has the next.
+//!
 //! Which page it is, `format` says (`text` or `openmetrics`), or what the client accepts.
 //!
 //! **Bounds:** [`super::call::MAX_METRICS`], [`super::call::MAX_ANSWER`], also within a metric, a [`Deadline`].
@@ -16,7 +19,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use http::{HeaderMap, header};
-use pcp_client::{LabelTarget, ValuesRef};
+use pcp_client::{LabelTarget, Mode, ValuesRef};
 use pcp_model::{Desc, InDom, Inst, Label, LabelFlags, Pmid, Timestamp};
 
 use super::call::{BATCH, Call, Deadline, MAX_ANSWER, Output, refused, too_long};
@@ -57,6 +60,12 @@ pub(super) struct Metric<'a> {
 pub(super) struct Memory {
     labels: Labels,
     names: HashMap<InDom, HashMap<Inst, String>>,
+}
+
+/// A record of an archive that was fetched for a whole page.
+struct Record {
+    /// The places of metrics in the fetch.
+    sets: HashMap<Pmid, usize>,
 }
 
 /// A page that is being put together.
@@ -156,13 +165,18 @@ pub(super) fn scrape(call: &Call, session: &mut Session) -> Result<Output, Refus
     groups.extend(names.chunks(BATCH).map(<[String]>::to_vec));
     let (mode, origin) = session.context.mode();
     let mut memory = Memory::default();
+    let record = match mode {
+        // For each group the next record would be another one.
+        Mode::Forward | Mode::Backward => Some(Record::fetch(session, &groups, deadline, &*page)?),
+        _ => None,
+    };
     for (at, group) in groups.iter().enumerate() {
         deadline.check()?;
-        if at > 0 && session.is_archive() {
+        if at > 0 && session.is_archive() && record.is_none() {
             // The whole page is of one time.
             session.context.set_mode(mode, Some(origin)).map_err(|error| refused(&error))?;
         }
-        add(session, group, &mut memory, &mut *page)?;
+        add(session, group, record.as_ref(), &mut memory, &mut *page)?;
     }
     Ok(page.finish())
 }
@@ -188,34 +202,78 @@ fn names(session: &mut Session, deadline: Deadline, list: Option<&str>) -> Resul
     }
 }
 
-/// Fetches metrics and puts them on a page.
-fn add(
+/// The metrics that there are, and that a page takes.
+fn taken<'a>(
     session: &mut Session,
-    names: &[String],
-    memory: &mut Memory,
-    page: &mut dyn Page,
-) -> Result<(), Refusal> {
+    names: &'a [String],
+    page: &dyn Page,
+) -> Result<Vec<Metric<'a>>, Refusal> {
     let texts: Vec<&str> = names.iter().map(String::as_str).collect();
     let found = session.metrics(&texts)?;
-    let mut metrics: Vec<Metric<'_>> = texts
-        .iter()
+    Ok(texts
+        .into_iter()
         .zip(found)
         .filter_map(|(name, found)| found.map(|(_, desc)| Metric { name, desc, one_line: None }))
         .filter(|metric| page.takes(metric.name, &metric.desc))
-        .collect();
+        .collect())
+}
+
+impl Record {
+    /// Fetches the next record that has any metric of the page, and all that it has of them.
+    fn fetch(
+        session: &mut Session,
+        groups: &[Vec<String>],
+        deadline: Deadline,
+        page: &dyn Page,
+    ) -> Result<Record, Refusal> {
+        let mut pmids = Vec::new();
+        let mut sets = HashMap::new();
+        for group in groups {
+            deadline.check()?;
+            for metric in taken(session, group, page)? {
+                if let Entry::Vacant(vacant) = sets.entry(metric.desc.pmid) {
+                    vacant.insert(pmids.len());
+                    pmids.push(metric.desc.pmid);
+                }
+            }
+        }
+        if !pmids.is_empty() {
+            session.fetch(&pmids).map_err(|error| refused(&error))?;
+        }
+        Ok(Record { sets })
+    }
+}
+
+/// Puts metrics on a page: of the record that was fetched, or fetches them.
+fn add(
+    session: &mut Session,
+    names: &[String],
+    record: Option<&Record>,
+    memory: &mut Memory,
+    page: &mut dyn Page,
+) -> Result<(), Refusal> {
+    let mut metrics = taken(session, names, page)?;
     if metrics.is_empty() {
         page.end_of_group();
         return Ok(());
     }
     let pmids: Vec<Pmid> = metrics.iter().map(|metric| metric.desc.pmid).collect();
-    session.fetch(&pmids).map_err(|error| refused(&error))?;
+    if record.is_none() {
+        session.fetch(&pmids).map_err(|error| refused(&error))?;
+    }
     let mut helps = help_of(&mut session.context, &pmids)?.into_iter();
     for metric in &mut metrics {
         metric.one_line = helps.next().and_then(|help| help.one_line).filter(|text| !text.is_empty());
     }
     memory.look_up(session, &metrics)?;
     for (at, metric) in metrics.iter().enumerate() {
-        let Some(Ok(values)) = session.fetched.set(at).map(|set| set.values) else { continue };
+        let at = match record {
+            Some(record) => record.sets.get(&metric.desc.pmid).copied(),
+            None => Some(at),
+        };
+        let Some(Ok(values)) = at.and_then(|at| session.fetched.set(at)).map(|set| set.values) else {
+            continue;
+        };
         let values = memory.values(&metric.desc, values, page.has_optional_labels())?;
         if !values.is_empty() {
             page.add(metric, &values, session.fetched.timestamp);
