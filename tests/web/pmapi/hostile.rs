@@ -72,6 +72,11 @@ fn bad_requests_are_refused_in_the_form_of_the_protocol() {
         }
         expect_refusal(&answer, &[400, 414], &shown);
     }
+    // Images on pages of others.
+    let image = format!("/pmapi/{number}/store?name=sample.long.write_me&value=99");
+    for header in [("Referer", "http://evil.example/"), ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)")] {
+        expect_refusal(&web.ask("GET", &image, &[header], b""), &[403], header.0);
+    }
     // Parameters beyond all measure, and bodies.
     let pairs: String = (0..1500).map(|n| format!("{n:x}&")).collect();
     expect_refusal(&web.get(&format!("/pmapi/context?{pairs}")), &[400], "many parameters");
