@@ -171,6 +171,44 @@ fn archives_are_read_while_they_grow_and_only_those_that_were_named() {
     }
 }
 
+#[test]
+fn a_page_of_records_is_one_record_and_the_next_page_the_next() {
+    let dir = temp_dir();
+    // With more metrics than are fetched at a time, in records of some of them each.
+    let archive = format!("{ARCHIVES}/all-irix-6.5.25");
+    let web = Web::start(dir.path(), &["-a", &archive]);
+    let make = || {
+        let path = format!("/pmapi/context?archivefile={archive}&mode=forward&polltimeout=60");
+        web.json(&path)["context"].clone()
+    };
+    let (records, pages) = (make(), make());
+    let metrics = web.json(&format!("/pmapi/{records}/metric"))["metrics"].clone();
+    let numbers = metrics.as_array().expect("metrics").iter();
+    let numbers = numbers.filter(|metric| {
+        matches!(metric["type"].as_str(), Some("32" | "u32" | "64" | "u64" | "float" | "double"))
+    });
+    let names: Vec<&str> = numbers.map(|metric| metric["name"].as_str().expect("a name")).collect();
+    assert!(names.len() > 1000, "{}", names.len());
+    let body = format!("names={}", names.join(","));
+    let mut with_values = 0;
+    for _ in 0..10 {
+        let record = web.ask("POST", &format!("/pmapi/{records}/fetch"), &[], body.as_bytes()).json();
+        let seconds = record["timestamp"].as_f64().expect("a time");
+        let page = web.get(&format!("/metrics?context={pages}&times=true"));
+        assert_eq!(page.status, 200, "{}", page.text());
+        let text = page.text();
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let times: Vec<&str> = lines.filter_map(|line| Some(line.rsplit_once(' ')?.1)).collect();
+        // Some records have nothing but errors.
+        with_values += usize::from(!times.is_empty());
+        for time in times {
+            let time: f64 = time.parse().expect("a time");
+            assert!((time / 1000.0 - seconds).abs() < 0.002, "{time} {seconds}");
+        }
+    }
+    assert!(with_values >= 5, "{with_values}");
+}
+
 fn values_of_one(answer: &Json) -> u64 {
     answer["values"][0]["instances"][0]["value"].as_u64().unwrap_or_default()
 }

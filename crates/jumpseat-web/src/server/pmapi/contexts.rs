@@ -3,8 +3,12 @@
 //! A context that was not used for its polltimeout has expired: the next use is told so, and a task that looks every [`SWEEP`] puts it
 //! away, after which its number is unknown. So it is in real servers, and what grafana takes for the sign to begin anew.
 //!
-//! **Bounds:** [`MAX_CONTEXTS`] in all and [`MAX_OF_CLIENT`] for an address; [`AT_ONCE`] requests of one host or archive use the pool at a
-//! time, and contexts are made [`CONNECTING`] at a time, so that what hangs leaves places for others. A context is used by one request at a time.
+//! **Bounds:** [`MAX_CONTEXTS`] in all, [`MAX_OF_CLIENT`] for an address, [`MAX_OF_HOST`] on a host, as each is a connection there, and
+//! [`MAX_ON_ARCHIVES`] on archives, as each holds metadata. [`AT_ONCE`] requests of one host or archive use the pool at a time, and contexts are
+//! made [`CONNECTING`] at a time, [`CONNECTING_TO_ONE`] on one, so that what hangs leaves places for others. A context is used by one request at
+//! a time.
+//!
+//! **Cost:** to make a context, a look at those that there are, twice, once they may be too many.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -35,17 +39,27 @@ use crate::server::web::Shared;
 const MAX_CONTEXTS: usize = 4096;
 /// Most contexts of clients at one address. Behind it there may be a proxy, with many.
 const MAX_OF_CLIENT: usize = 2048;
+/// Most contexts on one host, each of which is a connection to its collector: a thousand clients that poll it, and some more.
+const MAX_OF_HOST: usize = 1100;
+/// Most contexts on archives, each of which holds the metadata of one (tens of megabytes), and most of clients at one address that is not
+/// of this machine.
+const MAX_ON_ARCHIVES: usize = 64;
+const MAX_ON_ARCHIVES_OF_CLIENT: usize = 16;
+/// Most bytes of what a host is called by.
+const MAX_KEY: usize = 1024;
 /// How many requests about one host or archive are done at a time.
 const AT_ONCE: usize = 8;
 /// How many contexts are made at a time: half of the pool, whatever hosts clients may name.
 const CONNECTING: usize = 32;
+/// How many contexts on one host or archive are made at a time: hosts that hang leave places for the others.
+const CONNECTING_TO_ONE: usize = 2;
 /// How long a request waits for those of the same context, or of the same host.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often contexts that have expired are put away.
 const SWEEP: Duration = Duration::from_secs(2);
 /// A context's patience if nothing is said of it, and the longest.
 const POLL_TIMEOUT: Duration = Duration::from_secs(5);
-const MAX_POLL_TIMEOUT: Duration = Duration::from_secs(2 * 86_400);
+const MAX_POLL_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The contexts.
 #[derive(Debug)]
@@ -59,7 +73,17 @@ pub(in crate::server) struct Contexts {
 struct Table {
     by_number: HashMap<u32, Arc<WebContext>>,
     /// Places of hosts and archives, by what they are.
-    places: HashMap<String, Weak<Semaphore>>,
+    places: HashMap<String, Weak<Places>>,
+}
+
+/// The places of one host or archive.
+#[derive(Debug)]
+struct Places {
+    is_archive: bool,
+    /// For requests.
+    at_once: Arc<Semaphore>,
+    /// For those that make a context.
+    connecting: Arc<Semaphore>,
 }
 
 /// A context.
@@ -71,7 +95,7 @@ struct WebContext {
     last: Mutex<Instant>,
     /// One request at a time.
     turn: Arc<Semaphore>,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     /// Only ever locked with `turn` taken: nobody waits for it.
     session: Mutex<Session>,
 }
@@ -123,16 +147,22 @@ impl Contexts {
         if let (Origin::Host(spec), Some(credentials)) = (&mut origin, &call.credentials) {
             credentials.add_to(spec);
         }
-        let places = {
+        let (key, is_archive) = (origin.key()?, matches!(origin, Origin::Archive(..)));
+        let (places, room) = {
             let mut table = locked(&self.table);
-            table.expect_room(call.peer)?;
-            table.places_of(origin.key())
+            let places = table.places_of(key, is_archive);
+            let room = table.expect_room(call.peer, &places);
+            (places, room)
         };
-        let place = permit(&places, "others are waiting for the same host").await?;
+        // Puts the places away, too, if there will be no context.
+        self.sweep();
+        room?;
+        let first = permit(&places.connecting, "others are connecting to the same host").await?;
+        let place = permit(&places.at_once, "others are waiting for the same host").await?;
         let turn = permit(&self.connecting, "others are connecting").await?;
         let sources = Arc::clone(&web.sources);
         let session = web.pool.run(move || {
-            let _places = (place, turn);
+            let _places = (first, place, turn);
             origin.open(&sources)
         });
         let session = session.await??;
@@ -140,14 +170,14 @@ impl Contexts {
         let last = Mutex::new(Instant::now());
         let mut table = locked(&self.table);
         // Others may have come meanwhile.
-        table.expect_room(call.peer)?;
+        table.expect_room(call.peer, &places)?;
         let number = table.free_number()?;
         let session = Mutex::new(session);
         let context = WebContext { number, peer: call.peer, patience, last, turn, places, session };
         let context = Arc::new(context);
         table.by_number.insert(number, Arc::clone(&context));
         drop(table);
-        self.sweep();
+        // It has not ended: there were the places.
         Ok(Lease { context })
     }
 
@@ -163,8 +193,7 @@ impl Contexts {
                 let Some(table) = table.upgrade() else { return };
                 let mut table = locked(&table);
                 let gone = table.expired(Instant::now());
-                table.places.retain(|_, places| places.strong_count() > 0);
-                let is_empty = table.by_number.is_empty();
+                let is_empty = table.by_number.is_empty() && table.places.is_empty();
                 if is_empty {
                     sweeping.store(false, Ordering::Release);
                 }
@@ -180,23 +209,17 @@ impl Contexts {
 }
 
 impl Table {
-    fn expect_room(&self, peer: Option<IpAddr>) -> Result<(), Refusal> {
-        let now = Instant::now();
-        let alive = || self.by_number.values().filter(|context| !context.has_expired(now));
+    /// Whether a client may have one more context on a host or an archive.
+    fn expect_room(&self, peer: Option<IpAddr>, places: &Arc<Places>) -> Result<(), Refusal> {
         // Counting costs, so only when it may be tight.
-        if self.by_number.len() >= MAX_CONTEXTS && alive().count() >= MAX_CONTEXTS {
-            return Err(busy(format!("{MAX_CONTEXTS} contexts are in use: try again later")));
+        let least = if places.is_archive { MAX_ON_ARCHIVES_OF_CLIENT } else { MAX_OF_HOST };
+        if self.by_number.len() < least {
+            return Ok(());
         }
-        let of_peer = || alive().filter(|context| context.peer == peer).count();
-        if self.by_number.len() >= MAX_OF_CLIENT && of_peer() >= MAX_OF_CLIENT {
-            return Err(Refusal::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                format!(
-                    "{MAX_OF_CLIENT} contexts are in use from this address: use them again by their numbers"
-                ),
-            ));
-        }
-        Ok(())
+        let now = Instant::now();
+        let alive = self.by_number.values().filter(|context| !context.has_expired(now));
+        Count::of(alive.map(|context| (context.peer, &context.places)), peer, places)
+            .expect_room(peer, places)
     }
 
     /// A random number of 31 bits that nobody has.
@@ -212,16 +235,16 @@ impl Table {
         }
     }
 
-    fn places_of(&mut self, key: String) -> Arc<Semaphore> {
+    fn places_of(&mut self, key: String, is_archive: bool) -> Arc<Places> {
         if let Some(places) = self.places.get(&key).and_then(Weak::upgrade) {
             return places;
         }
-        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let places = Arc::new(Places::new(is_archive));
         self.places.insert(key, Arc::downgrade(&places));
         places
     }
 
-    /// Takes out what has expired.
+    /// Takes out what has expired, and places that nobody has.
     fn expired(&mut self, now: Instant) -> Vec<Arc<WebContext>> {
         let gone: Vec<u32> = self
             .by_number
@@ -229,7 +252,72 @@ impl Table {
             .filter(|context| context.has_expired(now))
             .map(|context| context.number)
             .collect();
+        self.places.retain(|_, places| places.strong_count() > 0);
         gone.iter().filter_map(|number| self.by_number.remove(number)).collect()
+    }
+}
+
+impl Places {
+    fn new(is_archive: bool) -> Places {
+        Places {
+            is_archive,
+            at_once: Arc::new(Semaphore::new(AT_ONCE)),
+            connecting: Arc::new(Semaphore::new(CONNECTING_TO_ONE)),
+        }
+    }
+}
+
+/// How many contexts there are beside a new one.
+#[derive(Debug, Default)]
+struct Count {
+    all: usize,
+    of_client: usize,
+    /// On the same host or archive.
+    of_source: usize,
+    on_archives: usize,
+    on_archives_of_client: usize,
+}
+
+impl Count {
+    fn of<'a>(
+        contexts: impl Iterator<Item = (Option<IpAddr>, &'a Arc<Places>)>,
+        peer: Option<IpAddr>,
+        places: &Arc<Places>,
+    ) -> Count {
+        let mut count = Count::default();
+        for (of, at) in contexts {
+            count.all += 1;
+            count.of_client += usize::from(of == peer);
+            count.of_source += usize::from(Arc::ptr_eq(at, places));
+            count.on_archives += usize::from(at.is_archive);
+            count.on_archives_of_client += usize::from(at.is_archive && of == peer);
+        }
+        count
+    }
+
+    fn expect_room(&self, peer: Option<IpAddr>, places: &Places) -> Result<(), Refusal> {
+        let of_client = |most: usize, what: &str| {
+            let message = format!(
+                "{most} contexts{what} are in use from this address: use them again by their numbers"
+            );
+            Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, message))
+        };
+        let in_all =
+            |most: usize, what: &str| Err(busy(format!("{most} contexts{what} are in use: try again later")));
+        if self.all >= MAX_CONTEXTS {
+            return in_all(MAX_CONTEXTS, "");
+        }
+        if self.of_client >= MAX_OF_CLIENT {
+            return of_client(MAX_OF_CLIENT, "");
+        }
+        if !places.is_archive {
+            return if self.of_source >= MAX_OF_HOST { in_all(MAX_OF_HOST, " on this host") } else { Ok(()) };
+        }
+        let is_far = peer.is_some_and(|peer| !peer.to_canonical().is_loopback());
+        if is_far && self.on_archives_of_client >= MAX_ON_ARCHIVES_OF_CLIENT {
+            return of_client(MAX_ON_ARCHIVES_OF_CLIENT, " on archives");
+        }
+        if self.on_archives >= MAX_ON_ARCHIVES { in_all(MAX_ON_ARCHIVES, " on archives") } else { Ok(()) }
     }
 }
 
@@ -261,7 +349,7 @@ impl Lease {
     ) -> Result<T, Refusal> {
         let context = self.context;
         let turn = permit(&context.turn, "another request is using this context").await?;
-        let place = permit(&context.places, "others are waiting for the same host").await?;
+        let place = permit(&context.places.at_once, "others are waiting for the same host").await?;
         let done = pool.run(move || {
             // A panic of another request leaves a context that says so itself, if it is broken.
             let done = work(&mut locked(&context.session));
@@ -291,11 +379,17 @@ impl Origin {
         Ok(Origin::Archive(Box::new(glance), moment::Place::read(query)?))
     }
 
-    /// What has places of its own in the pool.
-    fn key(&self) -> String {
+    /// What has places of its own in the pool: a host by where it is alone, whoever asks.
+    ///
+    /// # Errors
+    /// A host whose name no host has.
+    fn key(&self) -> Result<String, Refusal> {
         match self {
-            Origin::Host(spec) => format!("{:?}", spec.place),
-            Origin::Archive(glance, _) => glance.name.to_string_lossy().into_owned(),
+            Origin::Host(spec) => {
+                let key = format!("{:?}", spec.place);
+                if key.len() > MAX_KEY { Err(Refusal::bad("the host's name is too long")) } else { Ok(key) }
+            }
+            Origin::Archive(glance, _) => Ok(glance.name.to_string_lossy().into_owned()),
         }
     }
 
@@ -364,12 +458,58 @@ mod tests {
         let seconds = |text| poll_timeout(Some(text)).map(|patience| patience.as_secs_f64());
         assert_eq!(poll_timeout(None), Ok(POLL_TIMEOUT));
         for (text, wanted) in
-            [("5", 5.0), ("0.5", 0.5), ("1e1", 10.0), ("", 0.0), ("inf", 172_800.0), ("1e300", 172_800.0)]
+            [("5", 5.0), ("0.5", 0.5), ("1e1", 10.0), ("", 0.0), ("inf", 3600.0), ("1e300", 3600.0)]
         {
             assert_eq!(seconds(text), Ok(wanted), "{text}");
         }
         for text in ["abc", "5s", "-1", "nan", " "] {
             assert!(seconds(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn contexts_are_so_many_and_no_more() {
+        let (host, other) = (Arc::new(Places::new(false)), Arc::new(Places::new(false)));
+        let (archive, second) = (Arc::new(Places::new(true)), Arc::new(Places::new(true)));
+        let here = Some(IpAddr::from([127, 0, 0, 1]));
+        let (near, far) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
+        let asked = |held: &[(usize, Option<IpAddr>, &Arc<Places>)], peer, places: &Arc<Places>| {
+            let held = held.iter().flat_map(|(count, of, at)| std::iter::repeat_n((*of, *at), *count));
+            let answer = Count::of(held, peer, places).expect_room(peer, places);
+            answer.map_or_else(|refusal| refusal.status.as_u16(), |()| 200)
+        };
+        // A host takes a thousand clients that poll it.
+        assert_eq!(asked(&[(1099, near, &host)], far, &host), 200);
+        assert_eq!(asked(&[(1099, near, &host), (1, here, &host)], far, &host), 503);
+        assert_eq!(asked(&[(1100, near, &host)], near, &other), 200);
+        assert_eq!(asked(&[(1100, near, &host), (948, near, &other)], near, &other), 429);
+        assert_eq!(asked(&[(1100, near, &host), (948, near, &other)], far, &other), 200);
+        // Archives hold much.
+        assert_eq!(asked(&[(1100, near, &host), (15, near, &archive)], near, &second), 200);
+        assert_eq!(asked(&[(16, near, &archive)], near, &second), 429);
+        assert_eq!(asked(&[(16, near, &archive)], far, &second), 200);
+        assert_eq!(asked(&[(63, here, &archive)], here, &archive), 200);
+        assert_eq!(asked(&[(32, here, &archive), (32, here, &second)], here, &archive), 503);
+        assert_eq!(asked(&[(64, here, &archive)], here, &host), 200);
+    }
+
+    #[test]
+    fn places_go_when_nobody_has_them() {
+        let mut table = Table::default();
+        let first = table.places_of("one".to_owned(), false);
+        assert!(Arc::ptr_eq(&first, &table.places_of("one".to_owned(), false)), "one host, the same places");
+        drop(table.places_of("two".to_owned(), false));
+        table.expired(Instant::now());
+        assert_eq!(table.places.keys().collect::<Vec<_>>(), ["one"]);
+        drop(first);
+        table.expired(Instant::now());
+        assert!(table.places.is_empty());
+    }
+
+    #[test]
+    fn a_host_is_where_it_is_and_its_name_has_an_end() {
+        let key = |text: &str| Origin::Host(Box::new(text.parse().expect("a host"))).key();
+        assert_eq!(key("pcp://web1"), key("web1"));
+        assert!(key("web1") != key("web2") && key(&"x".repeat(MAX_KEY)).is_err());
     }
 }

@@ -73,6 +73,9 @@ async fn serve(State(web): State<Shared>, request: Request<Body>) -> Response {
 async fn answer(web: &Shared, request: Request<Body>) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     let target = Target::parse(parts.uri.path()).ok_or_else(|| Refusal::bad("no handler for URL"))?;
+    if target.command == Command::Store && parts.method != Method::POST {
+        store::expect_no_foreign_page(&parts.uri, &parts.headers)?;
+    }
     let client = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
     let credentials = call::credentials(web, &parts.headers)?;
     let text = parts.uri.query().unwrap_or_default();

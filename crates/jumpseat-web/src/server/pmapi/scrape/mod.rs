@@ -4,9 +4,12 @@
 //! names --leaves, filter--> BATCH at a time: one fetch, labels, texts, instances --> Page: plain (pmproxy's) | OpenMetrics 1.0
 //! ```
 //!
+//! Of an archive the whole page is of one time: interpolated values of each group at the same one; of records, one record that is fetched whole,
+//! and the next page has the next.
+//!
 //! Which page it is, `format` says (`text` or `openmetrics`), or what the client accepts.
 //!
-//! **Bounds:** [`super::call::MAX_METRICS`], [`super::call::MAX_ANSWER`], a [`Deadline`].
+//! **Bounds:** [`super::call::MAX_METRICS`], [`super::call::MAX_ANSWER`], also within a metric, a [`Deadline`].
 
 mod openmetrics;
 mod plain;
@@ -16,7 +19,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use http::{HeaderMap, header};
-use pcp_client::{LabelTarget, ValuesRef};
+use pcp_client::{LabelTarget, Mode, ValuesRef};
 use pcp_model::{Desc, InDom, Inst, Label, LabelFlags, Pmid, Timestamp};
 
 use super::call::{BATCH, Call, Deadline, MAX_ANSWER, Output, refused, too_long};
@@ -59,6 +62,12 @@ pub(super) struct Memory {
     names: HashMap<InDom, HashMap<Inst, String>>,
 }
 
+/// A record of an archive that was fetched for a whole page.
+struct Record {
+    /// The places of metrics in the fetch.
+    sets: HashMap<Pmid, usize>,
+}
+
 /// A page that is being put together.
 pub(super) trait Page {
     /// Whether metrics of this descriptor are on it at all.
@@ -67,11 +76,15 @@ pub(super) trait Page {
     fn has_optional_labels(&self) -> bool;
     /// Metrics that have to be fetched in one go with what belongs to them; they are taken out of `names`.
     fn groups(&self, names: &mut Vec<String>) -> Vec<Vec<String>>;
-    /// Adds a metric's values.
+    /// Adds a metric's values, until the page [is too long](Page::is_too_long).
     fn add(&mut self, metric: &Metric<'_>, values: &[Value<'_>], time: Timestamp);
     /// Everything that was fetched at a time was added.
     fn end_of_group(&mut self);
     fn len(&self) -> usize;
+    /// Whether it has more than [`MAX_ANSWER`] bytes: it is none then, and nothing more is added.
+    fn is_too_long(&self) -> bool {
+        self.len() > MAX_ANSWER
+    }
     fn finish(self: Box<Self>) -> Output;
 }
 
@@ -152,16 +165,18 @@ pub(super) fn scrape(call: &Call, session: &mut Session) -> Result<Output, Refus
     groups.extend(names.chunks(BATCH).map(<[String]>::to_vec));
     let (mode, origin) = session.context.mode();
     let mut memory = Memory::default();
+    let record = match mode {
+        // For each group the next record would be another one.
+        Mode::Forward | Mode::Backward => Some(Record::fetch(session, &groups, deadline, &*page)?),
+        _ => None,
+    };
     for (at, group) in groups.iter().enumerate() {
         deadline.check()?;
-        if at > 0 && session.is_archive() {
+        if at > 0 && session.is_archive() && record.is_none() {
             // The whole page is of one time.
             session.context.set_mode(mode, Some(origin)).map_err(|error| refused(&error))?;
         }
-        add(session, group, &mut memory, &mut *page)?;
-        if page.len() > MAX_ANSWER {
-            return Err(too_long());
-        }
+        add(session, group, record.as_ref(), &mut memory, &mut *page)?;
     }
     Ok(page.finish())
 }
@@ -187,41 +202,90 @@ fn names(session: &mut Session, deadline: Deadline, list: Option<&str>) -> Resul
     }
 }
 
-/// Fetches metrics and puts them on a page.
-fn add(
+/// The metrics that there are, and that a page takes.
+fn taken<'a>(
     session: &mut Session,
-    names: &[String],
-    memory: &mut Memory,
-    page: &mut dyn Page,
-) -> Result<(), Refusal> {
+    names: &'a [String],
+    page: &dyn Page,
+) -> Result<Vec<Metric<'a>>, Refusal> {
     let texts: Vec<&str> = names.iter().map(String::as_str).collect();
     let found = session.metrics(&texts)?;
-    let mut metrics: Vec<Metric<'_>> = texts
-        .iter()
+    Ok(texts
+        .into_iter()
         .zip(found)
         .filter_map(|(name, found)| found.map(|(_, desc)| Metric { name, desc, one_line: None }))
         .filter(|metric| page.takes(metric.name, &metric.desc))
-        .collect();
+        .collect())
+}
+
+impl Record {
+    /// Fetches the next record that has any metric of the page, and all that it has of them.
+    fn fetch(
+        session: &mut Session,
+        groups: &[Vec<String>],
+        deadline: Deadline,
+        page: &dyn Page,
+    ) -> Result<Record, Refusal> {
+        let mut pmids = Vec::new();
+        let mut sets = HashMap::new();
+        for group in groups {
+            deadline.check()?;
+            for metric in taken(session, group, page)? {
+                if let Entry::Vacant(vacant) = sets.entry(metric.desc.pmid) {
+                    vacant.insert(pmids.len());
+                    pmids.push(metric.desc.pmid);
+                }
+            }
+        }
+        if !pmids.is_empty() {
+            session.fetch(&pmids).map_err(|error| refused(&error))?;
+        }
+        Ok(Record { sets })
+    }
+}
+
+/// Puts metrics on a page: of the record that was fetched, or fetches them.
+fn add(
+    session: &mut Session,
+    names: &[String],
+    record: Option<&Record>,
+    memory: &mut Memory,
+    page: &mut dyn Page,
+) -> Result<(), Refusal> {
+    let mut metrics = taken(session, names, page)?;
     if metrics.is_empty() {
         page.end_of_group();
         return Ok(());
     }
     let pmids: Vec<Pmid> = metrics.iter().map(|metric| metric.desc.pmid).collect();
-    session.fetch(&pmids).map_err(|error| refused(&error))?;
+    if record.is_none() {
+        session.fetch(&pmids).map_err(|error| refused(&error))?;
+    }
     let mut helps = help_of(&mut session.context, &pmids)?.into_iter();
     for metric in &mut metrics {
         metric.one_line = helps.next().and_then(|help| help.one_line).filter(|text| !text.is_empty());
     }
     memory.look_up(session, &metrics)?;
     for (at, metric) in metrics.iter().enumerate() {
-        let Some(Ok(values)) = session.fetched.set(at).map(|set| set.values) else { continue };
-        let values = memory.values(&metric.desc, values, page.has_optional_labels());
+        let at = match record {
+            Some(record) => record.sets.get(&metric.desc.pmid).copied(),
+            None => Some(at),
+        };
+        let Some(Ok(values)) = at.and_then(|at| session.fetched.set(at)).map(|set| set.values) else {
+            continue;
+        };
+        let values = memory.values(&metric.desc, values, page.has_optional_labels())?;
         if !values.is_empty() {
             page.add(metric, &values, session.fetched.timestamp);
+            expect_room(page)?;
         }
     }
     page.end_of_group();
-    Ok(())
+    expect_room(page)
+}
+
+fn expect_room(page: &dyn Page) -> Result<(), Refusal> {
+    if page.is_too_long() { Err(too_long()) } else { Ok(()) }
 }
 
 impl Memory {
@@ -243,16 +307,24 @@ impl Memory {
     }
 
     /// The values of a metric with what they are of; without those whose instance has no name.
-    fn values<'a>(&'a self, desc: &Desc, values: ValuesRef<'a>, optional: bool) -> Vec<Value<'a>> {
+    ///
+    /// # Errors
+    /// Their labels alone are longer than an answer.
+    fn values<'a>(
+        &'a self,
+        desc: &Desc,
+        values: ValuesRef<'a>,
+        optional: bool,
+    ) -> Result<Vec<Value<'a>>, Refusal> {
         let merged = self.labels.merged(&levels(desc), optional);
         let common: BTreeMap<String, String> =
             merged.iter().map(|(name, value)| (text::label_name(name), text::label_value(value))).collect();
         if desc.indom == InDom::NULL {
             let value = values.iter().next().and_then(|(_, value)| value.typed(desc.value_type).ok());
-            return value
+            return Ok(value
                 .into_iter()
                 .map(|value| Value { value, instance: None, labels: common.clone() })
-                .collect();
+                .collect());
         }
         let own = self.labels.by_instance(desc.indom);
         let names = self.names.get(&desc.indom);
@@ -266,8 +338,18 @@ impl Memory {
             }
             Some(Value { value, instance: Some((inst, name)), labels })
         };
-        values.iter().filter_map(of_instance).collect()
+        bounded(values.iter().filter_map(of_instance), MAX_ANSWER)
     }
+}
+
+/// Values whose labels have at most so many bytes.
+fn bounded<'a>(values: impl Iterator<Item = Value<'a>>, most: usize) -> Result<Vec<Value<'a>>, Refusal> {
+    let mut held = 0;
+    let each = values.map(|value| {
+        held += value.labels.iter().map(|(name, text)| name.len() + text.len()).sum::<usize>();
+        if held > most { Err(too_long()) } else { Ok(value) }
+    });
+    each.collect()
 }
 
 #[cfg(test)]
@@ -289,6 +371,38 @@ mod tests {
             ("application/openmetrics-text;q=x", false),
         ] {
             assert_eq!(prefers_openmetrics(accept), is, "{accept}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_noticed_within_a_metric() {
+        let value = || Value {
+            value: pcp_pdu::TypedRef::Number(pcp_model::Number::U32(1)),
+            instance: Some((1, "one")),
+            labels: BTreeMap::from([("a".to_owned(), "x".repeat(1 << 20))]),
+        };
+        assert!(bounded((0..10).map(|_| value()), 11 << 20).is_ok_and(|values| values.len() == 10));
+        let mut taken = 0;
+        let refused = bounded((0..).map(|_| value()).inspect(|_| taken += 1), 5 << 20);
+        assert_eq!((refused.map(|_| ()), taken), (Err(too_long()), 5));
+        let desc = Desc {
+            pmid: Pmid::new(29, 0, 1),
+            value_type: pcp_model::ValueType::U32,
+            indom: InDom::new(29, 1),
+            semantics: pcp_model::Semantics::Instant,
+            units: pcp_model::Units::default(),
+        };
+        let metric = Metric { name: "sample.x", desc, one_line: None };
+        let values: Vec<Value<'_>> = (0..40).map(|_| value()).collect();
+        let mut pages: [Box<dyn Page>; 2] =
+            [Box::new(Plain::new('_', false)), Box::new(OpenMetrics::new(false))];
+        for page in &mut pages {
+            page.add(&metric, &values, Timestamp::default());
+            assert!(expect_room(&**page).is_ok());
+            let more = Metric { name: "sample.y", desc, one_line: None };
+            page.add(&more, &values, Timestamp::default());
+            assert_eq!(expect_room(&**page), Err(too_long()));
+            assert!(page.len() < MAX_ANSWER + (2 << 20), "{}", page.len());
         }
     }
 }

@@ -147,6 +147,9 @@ impl OpenMetrics {
             let count = ("_count", None, all.to_string());
             let sum = histogram.sum.map(|sum| ("_sum", None, float(sum, |sum| sum.to_string())));
             for (ending, bound, value) in lines.chain([count]).chain(sum) {
+                if self.is_too_long() {
+                    return;
+                }
                 self.out.push_str(SPANS);
                 self.out.push_str(ending);
                 let bound = bound.map(|bound| ("le", bound.as_str()));
@@ -225,6 +228,9 @@ impl Page for OpenMetrics {
         self.head(&family, if is_counter { "counter" } else { "gauge" }, unit, help);
         let node = COUNTERS.iter().find(|(counter, _)| *counter == metric.name).map(|(_, node)| *node);
         for Value { value, instance, labels: known } in values {
+            if self.is_too_long() {
+                return;
+            }
             let TypedRef::Number(value) = value else { continue };
             self.out.push_str(&family);
             if is_counter {

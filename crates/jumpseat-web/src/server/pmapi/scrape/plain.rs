@@ -15,7 +15,7 @@ use pcp_pdu::TypedRef;
 
 use super::text::{escaped, labels, name, number};
 use super::{Metric, Page, Value};
-use crate::server::pmapi::call::Output;
+use crate::server::pmapi::call::{MAX_ANSWER, Output};
 use crate::server::pmapi::labels::{semantics, type_word, units};
 use crate::server::pmapi::values::{DOUBLE_DIGITS, FLOAT_DIGITS};
 
@@ -65,6 +65,9 @@ impl Page for Plain {
         let kind = if desc.semantics == Semantics::Counter { "counter" } else { "gauge" };
         let _ = writeln!(out, "# TYPE {name} {kind}");
         for Value { value, instance, labels: known } in values {
+            if out.len() > MAX_ANSWER {
+                return;
+            }
             let TypedRef::Number(value) = value else { continue };
             let mut known = known.clone();
             if let Some((inst, name)) = instance {
