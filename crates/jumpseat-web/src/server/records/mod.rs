@@ -50,7 +50,7 @@ pub(crate) struct Records {
     hosts: Vec<Arc<Followed>>,
     library: Arc<Library>,
     past: Past,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
     changed: watch::Receiver<u64>,
     _followers: Vec<Worker>,
 }
@@ -80,7 +80,7 @@ impl Records {
             )
         };
         let followers = hosts.iter().map(follow).collect::<io::Result<_>>()?;
-        let turns = Semaphore::new(TURNS);
+        let turns = Arc::new(Semaphore::new(TURNS));
         Ok(Records { hosts, library, past, turns, changed, _followers: followers })
     }
 
@@ -99,7 +99,8 @@ impl Records {
         self.changed.clone()
     }
 
-    /// Does `work` with the records when it is its turn, on a thread that may wait.
+    /// Does `work` with the records when it is its turn, on a thread that may wait. The turn lasts as long as the work, also if nobody
+    /// waits for it any more.
     ///
     /// # Errors
     /// [`NotDone`].
@@ -108,11 +109,14 @@ impl Records {
         pool: &Pool,
         work: impl FnOnce(&Records) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
-        let Ok(Ok(turn)) = timeout(PATIENCE, self.turns.acquire()).await else { return Err(NotDone::Busy) };
+        let turn = timeout(PATIENCE, Arc::clone(&self.turns).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return Err(NotDone::Busy) };
         let records = Arc::clone(self);
-        let done = pool.run(move || work(&records)).await;
-        drop(turn);
-        done
+        pool.run(move || {
+            let _turn = turn;
+            work(&records)
+        })
+        .await
     }
 
     /// Goes through all records of a window. Waits for the disk: for [`Records::ask`].
@@ -302,6 +306,37 @@ mod tests {
             assert_eq!(kept, expected);
         }
     }
+
+    /// Records of nothing.
+    fn none() -> Arc<Records> {
+        let sources = Sources::new(&[], true, false).expect("no hosts");
+        let library = Library::open(&[]).expect("no archives");
+        Arc::new(Records::start(Arc::new(sources), Arc::new(library)).expect("no threads"))
+    }
+
+    #[tokio::test]
+    async fn a_turn_lasts_as_long_as_its_work() {
+        let (records, pool) = (none(), Pool::new());
+        let (began, has_begun) = tokio::sync::oneshot::channel();
+        let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
+        let work = move |_: &Records| {
+            began.send(()).expect("the test waits");
+            let _ = goes_on.recv();
+        };
+        let asking = tokio::spawn({
+            let (records, pool) = (Arc::clone(&records), pool.clone());
+            async move { records.ask(&pool, work).await }
+        });
+        has_begun.await.expect("it begins");
+        asking.abort();
+        assert!(asking.await.is_err_and(|error| error.is_cancelled()), "its client is gone");
+        assert_eq!(records.turns.available_permits(), TURNS - 1, "its work is not");
+        go_on.send(()).expect("it still waits");
+        let all = u32::try_from(TURNS).expect("a few");
+        let turns = timeout(Duration::from_secs(10), records.turns.acquire_many(all)).await;
+        assert!(turns.is_ok_and(|turns| turns.is_ok()), "its turn is over");
+    }
+
     #[test]
     fn what_is_kept_is_bounded_in_bytes() {
         let origin = origin("h", "app");
