@@ -5,12 +5,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use super::line::Labels;
 use super::logql::{AggregateOp, BinaryOp, Compare, Expr, Grouping, LogQuery, RangeOp};
 use super::pipeline;
-use crate::server::records::Records;
+use crate::server::records::Turn;
 use crate::server::records::record::Record;
 use crate::server::records::walk::{Order, Visitor, Walked, Window};
 
@@ -20,8 +19,6 @@ const MAX_SERIES: usize = 1000;
 const MAX_CELLS: usize = 2_000_000;
 /// Most ranges in an expression: each goes through the records.
 const MAX_RANGES: usize = 8;
-/// After this no range is gone through any more.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The times at which values are wanted, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,17 +75,16 @@ pub(super) enum Value {
 
 /// Computes.
 pub(super) struct Machine<'a> {
-    records: &'a Records,
+    turn: &'a Turn<'a>,
     steps: Steps,
     ranges: usize,
-    began: Instant,
     /// What all walks came to.
     pub walked: Walked,
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn new(records: &'a Records, steps: Steps) -> Machine<'a> {
-        Machine { records, steps, ranges: 0, began: Instant::now(), walked: Walked::default() }
+    pub(super) fn new(turn: &'a Turn<'a>, steps: Steps) -> Machine<'a> {
+        Machine { turn, steps, ranges: 0, walked: Walked::default() }
     }
 
     /// The value of an expression, which is not one for lines.
@@ -141,7 +137,7 @@ impl<'a> Machine<'a> {
         if self.ranges > MAX_RANGES {
             return Err(format!("more than {MAX_RANGES} ranges in one query"));
         }
-        if self.began.elapsed() > PATIENCE {
+        if self.turn.is_over() {
             return Err("query timed out: ask for a shorter time".to_owned());
         }
         // A step has what is after its range's beginning, up to itself.
@@ -153,7 +149,7 @@ impl<'a> Machine<'a> {
         let steps = Steps { start: first, ..self.steps };
         let mut counts =
             Counts { query, grouping, steps, range, is_bytes, series: HashMap::new(), refused: None };
-        let walked = self.records.walk(window, Order::Newest, &mut counts);
+        let walked = self.turn.walk(window, Order::Newest, &mut counts);
         if let Some(refused) = counts.refused {
             return Err(refused);
         }

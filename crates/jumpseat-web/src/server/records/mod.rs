@@ -2,7 +2,8 @@
 //!
 //! * [`record`]: a record. [`read`]: arrays of a collector or an archive become records.
 //! * [`ring`], [`follow`]: what hosts told of lately, in memory. [`past`]: what archives have.
-//! * [`walk`]: going through both. [`spans`]: starts and ends put together. [`duration`]: times in queries.
+//! * [`walk`]: going through both, as often as a query has to in its [`Turn`]. [`spans`]: starts and ends put together. [`duration`]: times
+//!   in queries.
 //!
 //! Hosts of the command line are followed from the start on, as those who look ask for the last hour: [`MEMORY`] for all of them. What
 //! had to go, and what agents said was missed, is counted ([`Records::hosts`]).
@@ -21,7 +22,7 @@ pub(crate) mod walk;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pcp_net::Worker;
 use tokio::sync::{Semaphore, watch};
@@ -44,6 +45,15 @@ const MAX_KEPT: usize = 32 << 20;
 /// How many queries are answered at a time, as each may hold so many records; and how long others wait.
 const TURNS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long all walks of a query may take.
+const MAX_TIME: Duration = Duration::from_secs(20);
+
+/// A query that looks at the records.
+pub(crate) struct Turn<'a> {
+    pub(crate) records: &'a Records,
+    /// Then its walks end.
+    until: Instant,
+}
 
 /// Event records.
 pub(crate) struct Records {
@@ -107,24 +117,32 @@ impl Records {
     pub(crate) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
         pool: &Pool,
-        work: impl FnOnce(&Records) -> T + Send + 'static,
+        work: impl FnOnce(&Turn<'_>) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
         let turn = timeout(PATIENCE, Arc::clone(&self.turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(NotDone::Busy) };
         let records = Arc::clone(self);
         pool.run(move || {
             let _turn = turn;
-            work(&records)
+            work(&Turn { records: &records, until: Instant::now() + MAX_TIME })
         })
         .await
     }
+}
 
-    /// Goes through all records of a window. Waits for the disk: for [`Records::ask`].
+impl Turn<'_> {
+    /// Whether there is no time for another walk.
+    pub(crate) fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// Goes through all records of a window.
     pub(crate) fn walk(&self, window: Window, order: Order, visitor: &mut dyn Visitor) -> Walked {
-        let mut walk = Walk::new(window, order, visitor);
+        let mut walk = Walk::new(window, order, self.until, visitor);
+        let records = self.records;
         let live: Vec<(Arc<str>, &Arc<Followed>)> =
-            self.hosts.iter().filter_map(|host| Some((host.host()?, host))).collect();
-        let mut archives: Vec<_> = self
+            records.hosts.iter().filter_map(|host| Some((host.host()?, host))).collect();
+        let mut archives: Vec<_> = records
             .library
             .all()
             .iter()
@@ -145,12 +163,12 @@ impl Records {
             if !walk.visitor.host(name) {
                 continue;
             }
-            let mut records = host.within(window.from, window.to);
+            let mut of_host = host.within(window.from, window.to);
             if order == Order::Newest {
-                records.reverse();
+                of_host.reverse();
             }
             let mut part = Part::new(overlaps(name));
-            if !records.into_iter().all(|record| walk.record(&mut part, record)) {
+            if !of_host.into_iter().all(|record| walk.record(&mut part, record)) {
                 return walk.walked;
             }
         }
@@ -159,10 +177,10 @@ impl Records {
             if order == Order::Newest && walk.visitor.enough(past::last(glance)) {
                 continue;
             }
-            self.past.walk(glance, overlaps(host), &mut walk);
-            if !walk.goes_on() {
+            if !walk.goes_on() || walk.is_late() {
                 break;
             }
+            records.past.walk(glance, overlaps(host), &mut walk);
         }
         walk.walked
     }
@@ -319,7 +337,7 @@ mod tests {
         let (records, pool) = (none(), Pool::new());
         let (began, has_begun) = tokio::sync::oneshot::channel();
         let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
-        let work = move |_: &Records| {
+        let work = move |_: &Turn<'_>| {
             began.send(()).expect("the test waits");
             let _ = goes_on.recv();
         };

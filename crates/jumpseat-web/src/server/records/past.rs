@@ -1,5 +1,8 @@
 //! The records of archives in a window: only archives that overlap it are opened, and read from its beginning or its end on.
 //!
+//! What has no event records is passed over by the archive's reader itself, which is a fraction of the time, in an archive that is read to
+//! its end soon anyway ([`SOON`]). In a larger one it is passed over here, so that there is an end in time, and at the window's edge.
+//!
 //! A record of an archive has the events since the one before, so those of a window may be behind its end: as far as [`LATE`].
 
 use std::collections::HashMap;
@@ -18,6 +21,8 @@ use crate::server::library;
 
 /// How long after an event the record of an archive may be that has it.
 pub(crate) const LATE: Duration = Duration::from_secs(600);
+/// Bytes of an archive that takes no time to speak of.
+const SOON: u64 = 32 << 20;
 /// Archives of which it is remembered that they have no event records.
 const MAX_BARREN: usize = 100_000;
 
@@ -53,8 +58,9 @@ impl Past {
             return Ok(());
         }
         let mut part = Part::new(overlaps);
+        let is_soon = glance.bytes <= SOON;
         for mut reader in readers {
-            if walk_metric(&mut context, &mut reader, &mut part, walk)?.is_break() {
+            if walk_metric(&mut context, &mut reader, &mut part, walk, is_soon)?.is_break() {
                 break;
             }
         }
@@ -87,6 +93,7 @@ fn walk_metric(
     reader: &mut Reader,
     part: &mut Part,
     walk: &mut Walk<'_>,
+    is_soon: bool,
 ) -> Result<ControlFlow<()>, ClientError> {
     let window = walk.window.wider(LATE);
     let (mode, origin) = match walk.order {
@@ -98,10 +105,13 @@ fn walk_metric(
     let mut fetched = Fetched::new();
     loop {
         if walk.is_late() {
-            walk.late();
             return Ok(ControlFlow::Break(()));
         }
-        match context.fetch_record_of(reader.pmid, &mut fetched) {
+        let next = match is_soon {
+            true => context.fetch_record_of(reader.pmid, &mut fetched),
+            false => context.fetch_record(&mut fetched),
+        };
+        match next {
             Ok(()) => {}
             Err(ClientError::Pcp(PmError::EOL)) => return Ok(ControlFlow::Continue(())),
             Err(error) => return Err(error),
