@@ -72,9 +72,7 @@ async fn query_range(State(web): State<Shared>, request: Request) -> Answer {
         return web.records.ask(&web.pool, move |turn| range(turn, &expr, steps)).await?;
     };
     let (limit, order) = (ask::limit(&params)?, ask::order(&params)?);
-    web.records
-        .ask(&web.pool, move |turn| Ok(lines(turn, &query, window, limit, order, categorized)))
-        .await?
+    web.records.ask(&web.pool, move |turn| Ok(lines(turn, &query, window, limit, order, categorized))).await?
 }
 
 async fn query(State(web): State<Shared>, request: Request) -> Answer {

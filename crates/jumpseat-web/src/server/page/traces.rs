@@ -159,7 +159,7 @@ fn summary(trace: &Trace) -> Summary {
     Summary {
         id: trace.id.clone(),
         start: secs(trace.start()),
-        duration: secs(end(trace) - trace.start()),
+        duration: secs(end(trace).saturating_sub(trace.start())),
         service: top.map_or_else(String::new, |span| span.origin.service.to_string()),
         name: top.map_or_else(String::new, |span| span.name.clone()),
         spans: trace.spans.len(),
@@ -259,7 +259,7 @@ fn waterfall(trace: &Trace, problems: Vec<String>) -> Whole {
         .collect();
     let order = critical::order(&extents);
     let found = critical::path(&extents);
-    let since = |time: i64| secs(time - begin);
+    let since = |time: i64| secs(time.saturating_sub(begin));
     let row = |&(at, depth): &(usize, usize)| {
         let span = &trace.spans[at];
         let mut of_span: Vec<(String, Json)> = Vec::new();
@@ -306,7 +306,7 @@ fn waterfall(trace: &Trace, problems: Vec<String>) -> Whole {
     Whole {
         id: trace.id.clone(),
         start: secs(begin),
-        duration: secs(end(trace) - begin),
+        duration: secs(end(trace).saturating_sub(begin)),
         spans: order.iter().take(MAX_SPANS).map(row).collect(),
         left_out: order.len().saturating_sub(MAX_SPANS),
         problems,

@@ -124,15 +124,7 @@ impl<'a> Walk<'a> {
         until: Instant,
         visitor: &'a mut dyn Visitor,
     ) -> Walk<'a> {
-        Walk {
-            window,
-            order,
-            visitor,
-            walked: Walked::default(),
-            until,
-            taken: 0,
-            seen: HashMap::new(),
-        }
+        Walk { window, order, visitor, walked: Walked::default(), until, taken: 0, seen: HashMap::new() }
     }
 
     /// The next record. False if that was the last.
