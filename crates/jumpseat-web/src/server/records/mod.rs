@@ -124,9 +124,14 @@ impl Records {
         let records = Arc::clone(self);
         pool.run(move || {
             let _turn = turn;
-            work(&Turn { records: &records, until: Instant::now() + MAX_TIME })
+            work(&records.turn())
         })
         .await
+    }
+
+    /// A turn that begins now.
+    fn turn(&self) -> Turn<'_> {
+        Turn { records: self, until: Instant::now() + MAX_TIME }
     }
 }
 
@@ -299,7 +304,9 @@ impl Visitor for First<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::path::PathBuf;
+
     use pcp_event::EventFlags;
 
     use super::record::tests::{origin, record};
@@ -325,16 +332,21 @@ mod tests {
         }
     }
 
-    /// Records of nothing.
-    fn none() -> Arc<Records> {
+    /// Does something with records that are of no host.
+    pub(crate) fn with_none<T>(work: impl FnOnce(&Turn<'_>) -> T) -> T {
+        work(&of_archives(&[]).turn())
+    }
+
+    /// The records of archives.
+    fn of_archives(archives: &[PathBuf]) -> Arc<Records> {
         let sources = Sources::new(&[], true, false).expect("no hosts");
-        let library = Library::open(&[]).expect("no archives");
+        let library = Library::open(archives).expect("archives");
         Arc::new(Records::start(Arc::new(sources), Arc::new(library)).expect("no threads"))
     }
 
     #[tokio::test]
     async fn a_turn_lasts_as_long_as_its_work() {
-        let (records, pool) = (none(), Pool::new());
+        let (records, pool) = (of_archives(&[]), Pool::new());
         let (began, has_begun) = tokio::sync::oneshot::channel();
         let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
         let work = move |_: &Turn<'_>| {
