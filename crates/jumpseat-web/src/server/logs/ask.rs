@@ -107,7 +107,7 @@ fn moment(text: &str) -> Option<i64> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds.is_finite() && seconds.abs() < i64::MAX as f64 / 1e9 => {
             let whole = seconds.floor();
-            Some(whole as i64 * SECOND + ((seconds - whole) * 1e9).round() as i64)
+            (whole as i64).checked_mul(SECOND)?.checked_add(((seconds - whole) * 1e9).round() as i64)
         }
         Ok(_) => None,
         Err(_) => rfc3339(text),
@@ -183,6 +183,10 @@ mod tests {
             ("2023-11-14", None),
             ("NaN", None),
             ("1e300", None),
+            ("-9223372036.5", None),
+            ("-9223372036", Some(-9_223_372_036_000_000_000)),
+            ("9223372036.9", None),
+            ("-92233720368.5", None),
             ("é23-11-14T22:13:20Z", None),
             ("now", None),
         ] {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Number;
 
 use super::line::Labels;
@@ -80,7 +80,22 @@ pub(super) struct Categories {
 #[derive(Serialize)]
 pub(super) struct Row {
     metric: Labels,
-    values: Vec<Point>,
+    values: Points,
+}
+
+/// The values of a series, which are made text one after the other as they are written.
+struct Points {
+    values: Vec<Option<f64>>,
+    steps: Steps,
+}
+
+impl Serialize for Points {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let points = self.values.iter().enumerate();
+        serializer.collect_seq(
+            points.filter_map(|(at, value)| Some((seconds(self.steps.at(at)), shown((*value)?)))),
+        )
+    }
 }
 
 /// A series with one value.
@@ -144,10 +159,8 @@ impl Streams {
 /// Series with their values at each step.
 pub(super) fn matrix(series: Vec<Series>, steps: Steps) -> Vec<Row> {
     let row = |series: Series| {
-        let points = series.values.into_iter().enumerate();
-        let values: Vec<Point> =
-            points.filter_map(|(at, value)| Some((seconds(steps.at(at)), shown(value?)))).collect();
-        (!values.is_empty()).then_some(Row { metric: series.labels, values })
+        let has_any = series.values.iter().any(Option::is_some);
+        has_any.then_some(Row { metric: series.labels, values: Points { values: series.values, steps } })
     };
     series.into_iter().filter_map(row).collect()
 }

@@ -5,23 +5,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use super::line::Labels;
 use super::logql::{AggregateOp, BinaryOp, Compare, Expr, Grouping, LogQuery, RangeOp};
 use super::pipeline;
-use crate::server::records::Records;
+use crate::server::records::Turn;
 use crate::server::records::record::Record;
 use crate::server::records::walk::{Order, Visitor, Walked, Window};
 
-/// Most steps, as Loki has it, and most series; most numbers of both.
+/// Most steps, as Loki has it, and most series of a range; most values of all series in a query.
 pub(super) const MAX_STEPS: i64 = 11_000;
 const MAX_SERIES: usize = 1000;
-const MAX_CELLS: usize = 2_000_000;
+const MAX_CELLS: usize = 250_000;
 /// Most ranges in an expression: each goes through the records.
 const MAX_RANGES: usize = 8;
-/// After this no range is gone through any more.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The times at which values are wanted, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,17 +75,18 @@ pub(super) enum Value {
 
 /// Computes.
 pub(super) struct Machine<'a> {
-    records: &'a Records,
+    turn: &'a Turn<'a>,
     steps: Steps,
     ranges: usize,
-    began: Instant,
+    /// How many more values there may be.
+    cells: usize,
     /// What all walks came to.
     pub walked: Walked,
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn new(records: &'a Records, steps: Steps) -> Machine<'a> {
-        Machine { records, steps, ranges: 0, began: Instant::now(), walked: Walked::default() }
+    pub(super) fn new(turn: &'a Turn<'a>, steps: Steps) -> Machine<'a> {
+        Machine { turn, steps, ranges: 0, cells: MAX_CELLS, walked: Walked::default() }
     }
 
     /// The value of an expression, which is not one for lines.
@@ -99,7 +97,7 @@ impl<'a> Machine<'a> {
         match expr {
             Expr::Log(_) => Err("lines are not numbers".to_owned()),
             Expr::Number(number) => Ok(Value::Number(*number)),
-            Expr::Vector(number) => Ok(Value::Series(vec![self.everywhere(*number)])),
+            Expr::Vector(number) => Ok(Value::Series(vec![self.everywhere(*number)?])),
             Expr::Range { op, query, range, offset } => {
                 self.range(*op, query, *range, *offset, None).map(Value::Series)
             }
@@ -125,8 +123,9 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn everywhere(&self, number: f64) -> Series {
-        Series { labels: Labels::new(), values: vec![Some(number); self.steps.number] }
+    fn everywhere(&mut self, number: f64) -> Result<Series, String> {
+        self.cells = self.cells.checked_sub(self.steps.number).ok_or_else(too_many)?;
+        Ok(Series { labels: Labels::new(), values: vec![Some(number); self.steps.number] })
     }
 
     fn range(
@@ -141,7 +140,7 @@ impl<'a> Machine<'a> {
         if self.ranges > MAX_RANGES {
             return Err(format!("more than {MAX_RANGES} ranges in one query"));
         }
-        if self.began.elapsed() > PATIENCE {
+        if self.turn.is_over() {
             return Err("query timed out: ask for a shorter time".to_owned());
         }
         // A step has what is after its range's beginning, up to itself.
@@ -151,12 +150,21 @@ impl<'a> Machine<'a> {
             Window { from: first.saturating_sub(range).saturating_add(1), to: last.saturating_add(1) };
         let is_bytes = matches!(op, RangeOp::BytesOverTime | RangeOp::BytesRate);
         let steps = Steps { start: first, ..self.steps };
-        let mut counts =
-            Counts { query, grouping, steps, range, is_bytes, series: HashMap::new(), refused: None };
-        let walked = self.records.walk(window, Order::Newest, &mut counts);
+        let mut counts = Counts {
+            query,
+            grouping,
+            steps,
+            range,
+            is_bytes,
+            series: HashMap::new(),
+            cells: self.cells,
+            refused: None,
+        };
+        let walked = self.turn.walk(window, Order::Newest, &mut counts);
         if let Some(refused) = counts.refused {
             return Err(refused);
         }
+        self.cells = counts.cells;
         self.walked.looked += walked.looked;
         self.walked.bytes += walked.bytes;
         self.walked.cut = self.walked.cut.or(walked.cut);
@@ -192,6 +200,8 @@ struct Counts<'a> {
     is_bytes: bool,
     /// How many lines, and how much, more than at the step before; one more step than there are.
     series: HashMap<Labels, Vec<(i64, i64)>>,
+    /// How many more values there may be.
+    cells: usize,
     refused: Option<String>,
 }
 
@@ -217,18 +227,22 @@ impl Visitor for Counts<'_> {
                 labels
             }
         };
-        if !self.series.contains_key(&labels)
-            && (self.series.len() >= MAX_SERIES
-                || (self.series.len() + 1) * (self.steps.number + 1) > MAX_CELLS)
-        {
-            let most = self.series.len();
+        let Some((from, to)) = places(self.steps, self.range, record.time) else { return };
+        let is_new = !self.series.contains_key(&labels);
+        if is_new && self.series.len() >= MAX_SERIES {
             self.refused = Some(format!(
-                "maximum of series ({most}) reached for a single query; consider reducing query cardinality by adding more specific stream selectors, reducing the time range, or aggregating results with functions like sum(), count() or topk()"
+                "maximum of series ({MAX_SERIES}) reached for a single query; consider reducing query cardinality by adding more specific stream selectors, reducing the time range, or aggregating results with functions like sum(), count() or topk()"
             ));
             return;
         }
+        if is_new {
+            let Some(cells) = self.cells.checked_sub(self.steps.number) else {
+                self.refused = Some(too_many());
+                return;
+            };
+            self.cells = cells;
+        }
         let amount = if self.is_bytes { i64::try_from(entry.line().len()).unwrap_or(i64::MAX) } else { 1 };
-        let Some((from, to)) = places(self.steps, self.range, record.time) else { return };
         let changes = self.series.entry(labels).or_insert_with(|| vec![(0, 0); self.steps.number + 1]);
         for (place, sign) in [(from, 1), (to, -1)] {
             if let Some(change) = changes.get_mut(place) {
@@ -240,6 +254,12 @@ impl Visitor for Counts<'_> {
     fn enough(&self, _: i64) -> bool {
         self.refused.is_some()
     }
+}
+
+fn too_many() -> String {
+    format!(
+        "more than {MAX_CELLS} values in one query: ask with a longer step, for a shorter time, or for fewer series by more specific stream selectors or functions like sum()"
+    )
 }
 
 /// The first step whose range has a time, and the first after it that has not; `None` if none has.
@@ -362,7 +382,12 @@ fn arithmetic(op: BinaryOp, one: f64, other: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use pcp_event::EventFlags;
+
+    use super::super::logql::parse;
     use super::*;
+    use crate::server::records::record::tests::{origin, record};
+    use crate::server::records::tests::with_none;
 
     #[test]
     fn a_time_is_in_the_ranges_of_its_steps() {
@@ -394,6 +419,43 @@ mod tests {
         assert!(Steps::new(i64::MIN, i64::MAX, 1).is_err());
         assert!(Steps::new(0, 1, 0).is_err());
         assert_eq!(Steps::new(5, 5, i64::MAX).map(|steps| steps.number), Ok(1));
+    }
+
+    #[test]
+    fn the_values_of_all_parts_of_a_query_are_bounded_together() {
+        let steps = Steps { start: 0, step: 1, number: MAX_STEPS as usize };
+        let most = MAX_CELLS / steps.number;
+        let sum = |parts: usize| {
+            let expr = parse(&vec!["vector(1)"; parts].join(" + ")).expect("good");
+            with_none(|turn| Machine::new(turn, steps).value(&expr))
+        };
+        let Ok(Value::Series(series)) = sum(most) else { panic!("one series") };
+        assert_eq!(series[0].values[0], Some(most as f64));
+        assert_eq!(sum(most + 1), Err(too_many()));
+    }
+
+    #[test]
+    fn the_values_of_a_range_are_bounded() {
+        let Expr::Range { query, .. } = parse("count_over_time({}[1s])").expect("good") else {
+            panic!("a range")
+        };
+        let steps = Steps { start: 0, step: 1_000_000_000, number: 10 };
+        let mut counts = Counts {
+            query: &query,
+            grouping: None,
+            steps,
+            range: steps.step,
+            is_bytes: false,
+            series: HashMap::new(),
+            cells: 25,
+            refused: None,
+        };
+        for (name, cells) in [("a", 15), ("b", 5), ("a", 5)] {
+            counts.take(record(&origin(name, "app"), 1, EventFlags::POINT, &[]));
+            assert_eq!((counts.cells, &counts.refused), (cells, &None), "{name}");
+        }
+        counts.take(record(&origin("c", "app"), 1, EventFlags::POINT, &[]));
+        assert_eq!((counts.series.len(), counts.refused), (2, Some(too_many())));
     }
 
     #[test]

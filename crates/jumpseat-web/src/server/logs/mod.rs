@@ -25,7 +25,7 @@ use http::StatusCode;
 use serde::Serialize;
 
 use super::answer::json;
-use super::records::Records;
+use super::records::Turn;
 use super::records::read::nanos;
 use super::records::record::Record;
 use super::records::walk::{Order, Visitor, Walked, Window};
@@ -69,12 +69,10 @@ async fn query_range(State(web): State<Shared>, request: Request) -> Answer {
     let window = ask::window(&params, now())?;
     let Expr::Log(query) = expr else {
         let steps = ask::steps(&params, window)?;
-        return web.records.ask(&web.pool, move |records| range(records, &expr, steps)).await?;
+        return web.records.ask(&web.pool, move |turn| range(turn, &expr, steps)).await?;
     };
     let (limit, order) = (ask::limit(&params)?, ask::order(&params)?);
-    web.records
-        .ask(&web.pool, move |records| Ok(lines(records, &query, window, limit, order, categorized)))
-        .await?
+    web.records.ask(&web.pool, move |turn| Ok(lines(turn, &query, window, limit, order, categorized))).await?
 }
 
 async fn query(State(web): State<Shared>, request: Request) -> Answer {
@@ -85,13 +83,13 @@ async fn query(State(web): State<Shared>, request: Request) -> Answer {
         return Err(Wrong::bad(told));
     }
     let time = ask::time(&params, "time")?.unwrap_or_else(now);
-    web.records.ask(&web.pool, move |records| instant(records, &expr, time)).await?
+    web.records.ask(&web.pool, move |turn| instant(turn, &expr, time)).await?
 }
 
 async fn labels(State(web): State<Shared>, request: Request) -> Answer {
     let params = ask::params(request).await?;
     let (window, queries) = (ask::window(&params, now())?, selectors(&params, &["query"])?);
-    let found = web.records.ask(&web.pool, move |records| Found::of(records, window, queries)).await?;
+    let found = web.records.ask(&web.pool, move |turn| Found::of(turn, window, queries)).await?;
     let names: BTreeSet<&str> =
         found.streams.iter().flat_map(|labels| labels.keys().map(String::as_str)).collect();
     Ok(success(names, &found.walked))
@@ -103,7 +101,7 @@ async fn values(State(web): State<Shared>, Path(name): Path<String>, request: Re
     if !LABELS.contains(&name.as_str()) {
         return Ok(success([(); 0], &Walked::default()));
     }
-    let found = web.records.ask(&web.pool, move |records| Found::of(records, window, queries)).await?;
+    let found = web.records.ask(&web.pool, move |turn| Found::of(turn, window, queries)).await?;
     let values: BTreeSet<&str> =
         found.streams.iter().filter_map(|labels| labels.get(&name).map(String::as_str)).collect();
     Ok(success(values, &found.walked))
@@ -116,7 +114,7 @@ async fn series(State(web): State<Shared>, request: Request) -> Answer {
         return Err(Wrong::bad("0 matcher groups supplied"));
     }
     let window = ask::window(&params, now())?;
-    let found = web.records.ask(&web.pool, move |records| Found::of(records, window, queries)).await?;
+    let found = web.records.ask(&web.pool, move |turn| Found::of(turn, window, queries)).await?;
     Ok(success(&found.streams, &found.walked))
 }
 
@@ -130,7 +128,7 @@ async fn stats(State(web): State<Shared>, request: Request) -> Answer {
     }
     let params = ask::params(request).await?;
     let (window, queries) = (ask::window(&params, now())?, selectors(&params, &["query"])?);
-    let found = web.records.ask(&web.pool, move |records| Found::of(records, window, queries)).await?;
+    let found = web.records.ask(&web.pool, move |turn| Found::of(turn, window, queries)).await?;
     let streams = found.streams.len();
     Ok(json(StatusCode::OK, &Form { streams, chunks: streams, bytes: found.bytes, entries: found.entries }))
 }
@@ -151,8 +149,8 @@ async fn volume(State(web): State<Shared>, request: Request) -> Answer {
     let grouping = Some(logql::Grouping { without: false, names: named });
     let sum = Expr::Aggregate { op: logql::AggregateOp::Sum, param: 0.0, grouping, of: Box::new(bytes) };
     web.records
-        .ask(&web.pool, move |records| {
-            let mut machine = Machine::new(records, steps);
+        .ask(&web.pool, move |turn| {
+            let mut machine = Machine::new(turn, steps);
             let Value::Series(mut series) = machine.value(&sum).map_err(Wrong::bad)? else {
                 return Err(Wrong::bad("no series"));
             };
@@ -207,7 +205,7 @@ fn now() -> i64 {
 }
 
 fn lines(
-    records: &Records,
+    turn: &Turn<'_>,
     query: &LogQuery,
     window: Window,
     limit: usize,
@@ -215,7 +213,7 @@ fn lines(
     categorized: bool,
 ) -> Response {
     let (found, walked) =
-        records.select(window, order, limit, &|host| pipeline::wants_host(query, host), &mut |record| {
+        turn.select(window, order, limit, &|host| pipeline::wants_host(query, host), &mut |record| {
             pipeline::run(query, record).is_some()
         });
     let mut streams = Streams::new(categorized);
@@ -227,8 +225,8 @@ fn lines(
     success(data("streams", streams.done(), &walked, categorized), &walked)
 }
 
-fn range(records: &Records, expr: &Expr, steps: Steps) -> Answer {
-    let mut machine = Machine::new(records, steps);
+fn range(turn: &Turn<'_>, expr: &Expr, steps: Steps) -> Answer {
+    let mut machine = Machine::new(turn, steps);
     let series = match machine.value(expr).map_err(Wrong::bad)? {
         Value::Series(series) => series,
         Value::Number(number) => {
@@ -238,8 +236,8 @@ fn range(records: &Records, expr: &Expr, steps: Steps) -> Answer {
     Ok(success(data("matrix", form::matrix(series, steps), &machine.walked, false), &machine.walked))
 }
 
-fn instant(records: &Records, expr: &Expr, time: i64) -> Answer {
-    let mut machine = Machine::new(records, Steps { start: time, step: 1, number: 1 });
+fn instant(turn: &Turn<'_>, expr: &Expr, time: i64) -> Answer {
+    let mut machine = Machine::new(turn, Steps { start: time, step: 1, number: 1 });
     Ok(match machine.value(expr).map_err(Wrong::bad)? {
         Value::Series(series) => {
             success(data("vector", form::vector(series, time), &machine.walked, false), &machine.walked)
@@ -262,7 +260,7 @@ struct Found {
 
 impl Found {
     /// Those that any of the queries wants, or all.
-    fn of(records: &Records, window: Window, queries: Vec<LogQuery>) -> Found {
+    fn of(turn: &Turn<'_>, window: Window, queries: Vec<LogQuery>) -> Found {
         let mut found = Found {
             queries,
             streams: BTreeSet::new(),
@@ -271,7 +269,7 @@ impl Found {
             looked: 0,
             walked: Walked::default(),
         };
-        found.walked = records.walk(window, Order::Newest, &mut found);
+        found.walked = turn.walk(window, Order::Newest, &mut found);
         if found.looked >= MAX_LOOKED && found.walked.cut.is_none() {
             found.walked.cut = Some("more records than are looked at for labels: ask for a shorter time");
         }

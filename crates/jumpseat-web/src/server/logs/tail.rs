@@ -98,7 +98,7 @@ async fn serve(
     _place: OwnedSemaphorePermit,
 ) {
     let mut changes = web.records.changes();
-    let first = web.records.ask(&web.pool, move |records| begin(records, query, limit, from)).await;
+    let first = web.records.ask(&web.pool, move |turn| begin(turn.records, query, limit, from)).await;
     let Ok((mut tail, told)) = first else { return };
     if !send(&mut socket, &told).await {
         return;

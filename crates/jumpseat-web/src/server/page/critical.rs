@@ -54,9 +54,9 @@ pub(super) fn own(extents: &[Extent], at: usize) -> i64 {
         .filter(|(from, to)| from < to)
         .collect();
     parts.sort_unstable();
-    let (mut own, mut until) = (span.end - span.start, span.start);
+    let (mut own, mut until) = (span.end.saturating_sub(span.start), span.start);
     for (from, to) in parts {
-        own -= (to - from.max(until)).max(0);
+        own = own.saturating_sub(to.saturating_sub(from.max(until)).max(0));
         until = until.max(to);
     }
     own
@@ -66,7 +66,8 @@ pub(super) fn own(extents: &[Extent], at: usize) -> i64 {
 pub(super) fn path(extents: &[Extent]) -> Vec<Vec<(i64, i64)>> {
     let (top, below) = children(extents);
     let mut found = vec![Vec::new(); extents.len()];
-    let Some(first) = top.into_iter().max_by_key(|&at| extents[at].end - extents[at].start) else {
+    let Some(first) = top.into_iter().max_by_key(|&at| extents[at].end.saturating_sub(extents[at].start))
+    else {
         return found;
     };
     // A span, and the time until which what is before is looked for in it.

@@ -21,7 +21,7 @@ use super::look::{Look, cut, secs, text, whole};
 use super::sift::Sift;
 use crate::server::answer::json;
 use crate::server::query::Query;
-use crate::server::records::Records;
+use crate::server::records::Turn;
 use crate::server::records::record::{self, Record, name};
 use crate::server::records::walk::{Order, Visitor};
 use crate::server::web::Shared;
@@ -151,11 +151,11 @@ pub(super) async fn events(State(web): State<Shared>, query: Query) -> Result<Re
         since: whole(&query, "since")?,
         name: query.get("source").unwrap_or_default().trim_start_matches("host:").to_owned(),
     };
-    let events = web.records.ask(&web.pool, move |records| find(records, &question, sift)).await?;
+    let events = web.records.ask(&web.pool, move |turn| find(turn, &question, sift)).await?;
     Ok(json(StatusCode::OK, &events))
 }
 
-fn find(records: &Records, question: &Question, mut sift: Sift) -> Events {
+fn find(turn: &Turn<'_>, question: &Question, mut sift: Sift) -> Events {
     let look = &question.look;
     let mut events = Events {
         start: look.start,
@@ -169,7 +169,7 @@ fn find(records: &Records, question: &Question, mut sift: Sift) -> Events {
         gone: 0,
         problems: Vec::new(),
     };
-    let followed = records.followed().iter().find(|followed| followed.name == question.name);
+    let followed = turn.records.followed().iter().find(|followed| followed.name == question.name);
     if let Some(since) = question.since {
         let Some(followed) = followed else { return events };
         let came = followed.since(since, MAX_TAIL);
@@ -212,10 +212,10 @@ fn find(records: &Records, question: &Question, mut sift: Sift) -> Events {
         // All of them are looked at, to be counted.
         true => {
             let mut all = All { limit: question.limit, host: &host, wants: &mut wants, kept: Vec::new() };
-            let walked = records.walk(window, Order::Newest, &mut all);
+            let walked = turn.walk(window, Order::Newest, &mut all);
             (all.newest(), walked)
         }
-        false => records.select(window, Order::Newest, question.limit + skip, &host, &mut wants),
+        false => turn.select(window, Order::Newest, question.limit + skip, &host, &mut wants),
     };
     events.records = found.iter().skip(skip).map(|record| Shown::of(record)).collect();
     if counts {

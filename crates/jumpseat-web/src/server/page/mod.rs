@@ -39,7 +39,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
 use serde::Serialize;
-use tower_http::compression::CompressionLayer;
 
 use super::answer::json;
 use super::pool::NotDone;
@@ -71,7 +70,6 @@ pub(super) fn routes() -> Router<Shared> {
         .route("/page/trace", get(traces::trace))
         .route("/page/spans", get(spans::spans))
         .route("/page/flame", get(spans::flames))
-        .layer(CompressionLayer::new())
 }
 
 /// Why the page gets no answer.

@@ -14,7 +14,7 @@ use super::flame::{Frame, flame};
 use super::look::{Look, cut, secs, text};
 use crate::server::answer::json;
 use crate::server::query::Query;
-use crate::server::records::Records;
+use crate::server::records::Turn;
 use crate::server::records::spans::{self, Span};
 use crate::server::web::Shared;
 
@@ -123,7 +123,7 @@ impl Question {
 
 pub(super) async fn spans(State(web): State<Shared>, query: Query) -> Result<Response, Refused> {
     let question = Question::of(&web, &query)?;
-    let spans = web.records.ask(&web.pool, move |records| find(records, &question)).await?;
+    let spans = web.records.ask(&web.pool, move |turn| find(turn, &question)).await?;
     Ok(json(StatusCode::OK, &spans))
 }
 
@@ -138,13 +138,13 @@ struct Flames {
 
 pub(super) async fn flames(State(web): State<Shared>, query: Query) -> Result<Response, Refused> {
     let question = Question::of(&web, &query)?;
-    let flames = web.records.ask(&web.pool, move |records| burn(records, &question)).await?;
+    let flames = web.records.ask(&web.pool, move |turn| burn(turn, &question)).await?;
     Ok(json(StatusCode::OK, &flames))
 }
 
-fn burn(records: &Records, question: &Question) -> Flames {
+fn burn(turn: &Turn<'_>, question: &Question) -> Flames {
     let window = question.look.window();
-    let found = records.spans(window, &[]);
+    let found = turn.spans(window, &[]);
     let mut traces = spans::traces(found.spans);
     traces.retain(|trace| {
         window.has(trace.start())
@@ -160,10 +160,10 @@ fn burn(records: &Records, question: &Question) -> Flames {
     }
 }
 
-fn find(records: &Records, question: &Question) -> Spans {
+fn find(turn: &Turn<'_>, question: &Question) -> Spans {
     let look = &question.look;
     let window = look.window();
-    let found = records.spans(window, &[]);
+    let found = turn.spans(window, &[]);
     let parents = spans::parents(&found.spans);
     let seconds = look.finish - look.start;
     let mut by_name: BTreeMap<(&str, &str), Durations> = BTreeMap::new();

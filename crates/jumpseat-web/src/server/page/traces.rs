@@ -17,7 +17,7 @@ use super::events::fields;
 use super::look::{Look, cut, duration, nanos, secs, text, whole};
 use crate::server::answer::json;
 use crate::server::query::Query;
-use crate::server::records::Records;
+use crate::server::records::Turn;
 use crate::server::records::record::{Record, name};
 use crate::server::records::spans::{self, Span, Trace, same};
 use crate::server::records::walk::Window;
@@ -89,13 +89,13 @@ pub(super) async fn traces(State(web): State<Shared>, query: Query) -> Result<Re
         slowest: query.get("sort") == Some("slowest"),
         limit: whole(&query, "limit")?.unwrap_or(TRACES).min(MAX_TRACES),
     };
-    let traces = web.records.ask(&web.pool, move |records| list(records, &search)).await?;
+    let traces = web.records.ask(&web.pool, move |turn| list(turn, &search)).await?;
     Ok(json(StatusCode::OK, &traces))
 }
 
-fn list(records: &Records, search: &Search) -> Traces {
+fn list(turn: &Turn<'_>, search: &Search) -> Traces {
     let window = search.look.window();
-    let found = records.spans(window, &[]);
+    let found = turn.spans(window, &[]);
     let mut services: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for span in &found.spans {
         services.entry(span.origin.service.to_string()).or_default().insert(span.name.clone());
@@ -159,7 +159,7 @@ fn summary(trace: &Trace) -> Summary {
     Summary {
         id: trace.id.clone(),
         start: secs(trace.start()),
-        duration: secs(end(trace) - trace.start()),
+        duration: secs(end(trace).saturating_sub(trace.start())),
         service: top.map_or_else(String::new, |span| span.origin.service.to_string()),
         name: top.map_or_else(String::new, |span| span.name.clone()),
         spans: trace.spans.len(),
@@ -220,7 +220,7 @@ pub(super) async fn trace(State(web): State<Shared>, query: Query) -> Result<Res
     let id = text(&query, "id")?.map(|id| same(&id)).filter(|id| !id.is_empty());
     let id = id.ok_or_else(|| Refused::bad("id: expected the id of a trace"))?;
     let at = query.get("at").and_then(|at| at.parse().ok()).filter(|at: &f64| at.is_finite() && *at > 0.0);
-    let found = web.records.ask(&web.pool, move |records| whole_trace(records, &id, at)).await?;
+    let found = web.records.ask(&web.pool, move |turn| whole_trace(turn, &id, at)).await?;
     let found = found.ok_or_else(|| Refused {
         status: StatusCode::NOT_FOUND,
         error: "there are no records of this trace (any more)".to_owned(),
@@ -228,13 +228,16 @@ pub(super) async fn trace(State(web): State<Shared>, query: Query) -> Result<Res
     Ok(json(StatusCode::OK, &found))
 }
 
-fn whole_trace(records: &Records, id: &str, at: Option<f64>) -> Option<Whole> {
+fn whole_trace(turn: &Turn<'_>, id: &str, at: Option<f64>) -> Option<Whole> {
     let now =
         i64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos()).ok()?;
     let near = at.map(|at| Window { from: nanos(at - AROUND), to: nanos(at + AROUND) });
     let past = PASTS.iter().map(|back| Window { from: now.saturating_sub(*back), to: i64::MAX });
     for window in near.into_iter().chain(past) {
-        let found = records.spans(window, &[id.to_owned()]);
+        if turn.is_over() {
+            break;
+        }
+        let found = turn.spans(window, &[id.to_owned()]);
         if let Some(trace) = spans::traces(found.spans).into_iter().next() {
             return Some(waterfall(&trace, cut(&found.walked)));
         }
@@ -256,7 +259,7 @@ fn waterfall(trace: &Trace, problems: Vec<String>) -> Whole {
         .collect();
     let order = critical::order(&extents);
     let found = critical::path(&extents);
-    let since = |time: i64| secs(time - begin);
+    let since = |time: i64| secs(time.saturating_sub(begin));
     let row = |&(at, depth): &(usize, usize)| {
         let span = &trace.spans[at];
         let mut of_span: Vec<(String, Json)> = Vec::new();
@@ -303,7 +306,7 @@ fn waterfall(trace: &Trace, problems: Vec<String>) -> Whole {
     Whole {
         id: trace.id.clone(),
         start: secs(begin),
-        duration: secs(end(trace) - begin),
+        duration: secs(end(trace).saturating_sub(begin)),
         spans: order.iter().take(MAX_SPANS).map(row).collect(),
         left_out: order.len().saturating_sub(MAX_SPANS),
         problems,

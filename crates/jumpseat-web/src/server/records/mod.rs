@@ -2,7 +2,8 @@
 //!
 //! * [`record`]: a record. [`read`]: arrays of a collector or an archive become records.
 //! * [`ring`], [`follow`]: what hosts told of lately, in memory. [`past`]: what archives have.
-//! * [`walk`]: going through both. [`spans`]: starts and ends put together. [`duration`]: times in queries.
+//! * [`walk`]: going through both, as often as a query has to in its [`Turn`]. [`spans`]: starts and ends put together. [`duration`]: times
+//!   in queries.
 //!
 //! Hosts of the command line are followed from the start on, as those who look ask for the last hour: [`MEMORY`] for all of them. What
 //! had to go, and what agents said was missed, is counted ([`Records::hosts`]).
@@ -21,7 +22,7 @@ pub(crate) mod walk;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pcp_net::Worker;
 use tokio::sync::{Semaphore, watch};
@@ -44,13 +45,22 @@ const MAX_KEPT: usize = 32 << 20;
 /// How many queries are answered at a time, as each may hold so many records; and how long others wait.
 const TURNS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long all walks of a query may take.
+const MAX_TIME: Duration = Duration::from_secs(20);
+
+/// A query that looks at the records.
+pub(crate) struct Turn<'a> {
+    pub(crate) records: &'a Records,
+    /// Then its walks end.
+    until: Instant,
+}
 
 /// Event records.
 pub(crate) struct Records {
     hosts: Vec<Arc<Followed>>,
     library: Arc<Library>,
     past: Past,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
     changed: watch::Receiver<u64>,
     _followers: Vec<Worker>,
 }
@@ -80,7 +90,7 @@ impl Records {
             )
         };
         let followers = hosts.iter().map(follow).collect::<io::Result<_>>()?;
-        let turns = Semaphore::new(TURNS);
+        let turns = Arc::new(Semaphore::new(TURNS));
         Ok(Records { hosts, library, past, turns, changed, _followers: followers })
     }
 
@@ -99,28 +109,45 @@ impl Records {
         self.changed.clone()
     }
 
-    /// Does `work` with the records when it is its turn, on a thread that may wait.
+    /// Does `work` with the records when it is its turn, on a thread that may wait. The turn lasts as long as the work, also if nobody
+    /// waits for it any more.
     ///
     /// # Errors
     /// [`NotDone`].
     pub(crate) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
         pool: &Pool,
-        work: impl FnOnce(&Records) -> T + Send + 'static,
+        work: impl FnOnce(&Turn<'_>) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
-        let Ok(Ok(turn)) = timeout(PATIENCE, self.turns.acquire()).await else { return Err(NotDone::Busy) };
+        let turn = timeout(PATIENCE, Arc::clone(&self.turns).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return Err(NotDone::Busy) };
         let records = Arc::clone(self);
-        let done = pool.run(move || work(&records)).await;
-        drop(turn);
-        done
+        pool.run(move || {
+            let _turn = turn;
+            work(&records.turn())
+        })
+        .await
     }
 
-    /// Goes through all records of a window. Waits for the disk: for [`Records::ask`].
+    /// A turn that begins now.
+    fn turn(&self) -> Turn<'_> {
+        Turn { records: self, until: Instant::now() + MAX_TIME }
+    }
+}
+
+impl Turn<'_> {
+    /// Whether there is no time for another walk.
+    pub(crate) fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// Goes through all records of a window.
     pub(crate) fn walk(&self, window: Window, order: Order, visitor: &mut dyn Visitor) -> Walked {
-        let mut walk = Walk::new(window, order, visitor);
+        let mut walk = Walk::new(window, order, self.until, visitor);
+        let records = self.records;
         let live: Vec<(Arc<str>, &Arc<Followed>)> =
-            self.hosts.iter().filter_map(|host| Some((host.host()?, host))).collect();
-        let mut archives: Vec<_> = self
+            records.hosts.iter().filter_map(|host| Some((host.host()?, host))).collect();
+        let mut archives: Vec<_> = records
             .library
             .all()
             .iter()
@@ -141,12 +168,12 @@ impl Records {
             if !walk.visitor.host(name) {
                 continue;
             }
-            let mut records = host.within(window.from, window.to);
+            let mut of_host = host.within(window.from, window.to);
             if order == Order::Newest {
-                records.reverse();
+                of_host.reverse();
             }
             let mut part = Part::new(overlaps(name));
-            if !records.into_iter().all(|record| walk.record(&mut part, record)) {
+            if !of_host.into_iter().all(|record| walk.record(&mut part, record)) {
                 return walk.walked;
             }
         }
@@ -155,10 +182,10 @@ impl Records {
             if order == Order::Newest && walk.visitor.enough(past::last(glance)) {
                 continue;
             }
-            self.past.walk(glance, overlaps(host), &mut walk);
-            if !walk.goes_on() {
+            if !walk.goes_on() || walk.is_late() {
                 break;
             }
+            records.past.walk(glance, overlaps(host), &mut walk);
         }
         walk.walked
     }
@@ -277,7 +304,9 @@ impl Visitor for First<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::path::PathBuf;
+
     use pcp_event::EventFlags;
 
     use super::record::tests::{origin, record};
@@ -302,6 +331,42 @@ mod tests {
             assert_eq!(kept, expected);
         }
     }
+
+    /// Does something with records that are of no host.
+    pub(crate) fn with_none<T>(work: impl FnOnce(&Turn<'_>) -> T) -> T {
+        work(&of_archives(&[]).turn())
+    }
+
+    /// The records of archives.
+    fn of_archives(archives: &[PathBuf]) -> Arc<Records> {
+        let sources = Sources::new(&[], true, false).expect("no hosts");
+        let library = Library::open(archives).expect("archives");
+        Arc::new(Records::start(Arc::new(sources), Arc::new(library)).expect("no threads"))
+    }
+
+    #[tokio::test]
+    async fn a_turn_lasts_as_long_as_its_work() {
+        let (records, pool) = (of_archives(&[]), Pool::new());
+        let (began, has_begun) = tokio::sync::oneshot::channel();
+        let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
+        let work = move |_: &Turn<'_>| {
+            began.send(()).expect("the test waits");
+            let _ = goes_on.recv();
+        };
+        let asking = tokio::spawn({
+            let (records, pool) = (Arc::clone(&records), pool.clone());
+            async move { records.ask(&pool, work).await }
+        });
+        has_begun.await.expect("it begins");
+        asking.abort();
+        assert!(asking.await.is_err_and(|error| error.is_cancelled()), "its client is gone");
+        assert_eq!(records.turns.available_permits(), TURNS - 1, "its work is not");
+        go_on.send(()).expect("it still waits");
+        let all = u32::try_from(TURNS).expect("a few");
+        let turns = timeout(Duration::from_secs(10), records.turns.acquire_many(all)).await;
+        assert!(turns.is_ok_and(|turns| turns.is_ok()), "its turn is over");
+    }
+
     #[test]
     fn what_is_kept_is_bounded_in_bytes() {
         let origin = origin("h", "app");

@@ -1,5 +1,8 @@
 //! The records of archives in a window: only archives that overlap it are opened, and read from its beginning or its end on.
 //!
+//! What has no event records is passed over by the archive's reader itself, which is a fraction of the time, in an archive that is read to
+//! its end soon anyway ([`SOON`]). In a larger one it is passed over here, so that there is an end in time, and at the window's edge.
+//!
 //! A record of an archive has the events since the one before, so those of a window may be behind its end: as far as [`LATE`].
 
 use std::collections::HashMap;
@@ -18,6 +21,8 @@ use crate::server::library;
 
 /// How long after an event the record of an archive may be that has it.
 pub(crate) const LATE: Duration = Duration::from_secs(600);
+/// Bytes of an archive that takes no time to speak of.
+const SOON: u64 = 32 << 20;
 /// Archives of which it is remembered that they have no event records.
 const MAX_BARREN: usize = 100_000;
 
@@ -53,8 +58,9 @@ impl Past {
             return Ok(());
         }
         let mut part = Part::new(overlaps);
+        let is_soon = glance.bytes <= SOON;
         for mut reader in readers {
-            if walk_metric(&mut context, &mut reader, &mut part, walk)?.is_break() {
+            if walk_metric(&mut context, &mut reader, &mut part, walk, is_soon)?.is_break() {
                 break;
             }
         }
@@ -87,6 +93,7 @@ fn walk_metric(
     reader: &mut Reader,
     part: &mut Part,
     walk: &mut Walk<'_>,
+    is_soon: bool,
 ) -> Result<ControlFlow<()>, ClientError> {
     let window = walk.window.wider(LATE);
     let (mode, origin) = match walk.order {
@@ -98,10 +105,13 @@ fn walk_metric(
     let mut fetched = Fetched::new();
     loop {
         if walk.is_late() {
-            walk.late();
             return Ok(ControlFlow::Break(()));
         }
-        match context.fetch_record_of(reader.pmid, &mut fetched) {
+        let next = match is_soon {
+            true => context.fetch_record_of(reader.pmid, &mut fetched),
+            false => context.fetch_record(&mut fetched),
+        };
+        match next {
             Ok(()) => {}
             Err(ClientError::Pcp(PmError::EOL)) => return Ok(ControlFlow::Continue(())),
             Err(error) => return Err(error),
@@ -124,6 +134,105 @@ fn walk_metric(
         })?;
         if !goes_on {
             return Ok(ControlFlow::Break(()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Instant;
+
+    use byteorder::NetworkEndian;
+    use pcp_archive::{ArchiveWriter, LabelInfo, WriteOptions, glance_at};
+    use pcp_event::{ArrayKind, EventArray, EventFlags};
+    use pcp_model::{Desc, InDom, PM_IN_NULL, Pmid, Semantics, Units, Value, ValueType};
+
+    use super::super::record::Record;
+    use super::super::walk::{Visitor, Walked, Window};
+    use super::*;
+
+    const BEGIN: i64 = 1_700_000_000;
+
+    struct All(Vec<i64>);
+
+    impl Visitor for All {
+        fn wants(&mut self, _: &Record) -> bool {
+            true
+        }
+
+        fn take(&mut self, record: Arc<Record>) {
+            self.0.push(record.time / 1_000_000_000 - BEGIN);
+        }
+    }
+
+    /// An archive of 3000 seconds, in two of which there were events.
+    fn archive(base: &Path) -> Glance {
+        let label = LabelInfo { host: "h".to_owned(), zone: "UTC".to_owned(), ..LabelInfo::default() };
+        let mut writer = ArchiveWriter::create(base, label, WriteOptions::default()).expect("new");
+        let desc = |item, value_type| Desc {
+            pmid: Pmid::new(60, 1, item),
+            value_type,
+            indom: InDom::NULL,
+            semantics: Semantics::Instant,
+            units: Units::default(),
+        };
+        let (number, events) = (desc(1, ValueType::I32), desc(2, ValueType::HighResEvent));
+        writer.desc(&number, &["a.number"]).expect("good");
+        writer.desc(&events, &["a.records"]).expect("good");
+        let mut fetched = Fetched::new();
+        for second in 0..3000 {
+            fetched.clear();
+            fetched.timestamp = Timestamp::new(BEGIN + second, 0);
+            let mut push = |desc: &Desc, value: Value| {
+                fetched.begin_set(desc.pmid);
+                fetched.push_value(PM_IN_NULL, &value).expect("fits");
+                fetched.end_set();
+            };
+            push(&number, Value::I32(7));
+            if [1500, 2500].contains(&second) {
+                let mut array = EventArray::<NetworkEndian>::new(ArrayKind::HighRes);
+                array.add_record(Timestamp::new(BEGIN + second, 0), EventFlags::POINT).expect("fits");
+                push(&events, Value::HighResEvent(array.into_bytes().into()));
+            }
+            writer.result(&fetched).expect("written");
+        }
+        writer.flush().expect("written");
+        glance_at(base, &[]).expect("a directory").expect("there").expect("an archive")
+    }
+
+    fn walked(glance: &Glance, order: Order, within: [i64; 2], until: Instant) -> (Vec<i64>, Walked) {
+        let mut all = All(Vec::new());
+        let [from, to] = within.map(|second| (BEGIN + second) * 1_000_000_000);
+        let mut walk = Walk::new(Window { from, to }, order, until, &mut all);
+        Past::default().walk(glance, false, &mut walk);
+        let walked = walk.walked;
+        (all.0, walked)
+    }
+
+    #[test]
+    fn large_and_small_archives_are_walked_through_alike_and_not_when_it_is_late() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut glance = archive(&dir.path().join("archive"));
+        let now = Instant::now();
+        for bytes in [1, u64::MAX] {
+            glance.bytes = bytes;
+            let later = now + Duration::from_secs(60);
+            for (order, within, expected) in [
+                (Order::Oldest, [0, 3000], vec![1500, 2500]),
+                (Order::Newest, [0, 3000], vec![2500, 1500]),
+                (Order::Newest, [1000, 2000], vec![1500]),
+                (Order::Oldest, [1000, 1100], vec![]),
+            ] {
+                let (times, walked) = walked(&glance, order, within, later);
+                assert_eq!(
+                    (times, walked.cut, walked.problems),
+                    (expected, None, vec![]),
+                    "{bytes} {within:?}"
+                );
+            }
+            let (times, walked) = walked(&glance, Order::Oldest, [0, 3000], now);
+            assert!(times.is_empty() && walked.cut.is_some_and(|cut| cut.contains("too long")));
         }
     }
 }

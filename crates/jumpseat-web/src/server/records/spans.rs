@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use pcp_event::EventFlags;
 
-use super::Records;
+use super::Turn;
 use super::record::{Origin, Record, name, whole};
 use super::walk::{Order, Visitor, Walked, Window};
 
@@ -117,9 +117,9 @@ pub(crate) fn same(id: &str) -> String {
     id.trim_start_matches('0').to_ascii_lowercase()
 }
 
-impl Records {
+impl Turn<'_> {
     /// All spans of which there are records in and around a window, of all traces or of those that are named ([`same`]). Those that
-    /// began outside of the window are among them. Waits for the disk: for [`Records::ask`].
+    /// began outside of the window are among them.
     pub(crate) fn spans(&self, window: Window, traces: &[String]) -> Spans {
         let mut all = OfSpans { traces, records: Vec::new(), bytes: 0 };
         // The newest first: what is beyond the limit is what is oldest.

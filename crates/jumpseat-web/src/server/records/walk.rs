@@ -9,7 +9,9 @@
 //! A host's records that are in memory and in an archive, or in two archives, come once: of records that are equal, times to the
 //! microsecond, as many come as the one source has that has most of them.
 //!
-//! **Invariant:** a walk ends: after so many records looked at or wanted, or so long a time. [`Walked::cut`] says so then.
+//! **Invariant:** a walk ends: after so many records looked at or wanted, or at a time, which is one for all walks of a query. It is looked
+//! at every 1024 records, before an archive is opened, and each time that something was read of it ([`super::past`]). [`Walked::cut`] says
+//! so then.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -20,9 +22,8 @@ use pcp_model::Value;
 
 use super::record::Record;
 
-/// Most records that are looked at for one query, and how long that may take.
+/// Most records that are looked at in one walk.
 const MAX_LOOKED: u64 = 2_000_000;
-const MAX_TIME: Duration = Duration::from_secs(20);
 /// Most records that one query takes.
 const MAX_TAKEN: u64 = 1_000_000;
 
@@ -93,7 +94,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) order: Order,
     pub(crate) visitor: &'a mut dyn Visitor,
     pub(crate) walked: Walked,
-    began: Instant,
+    until: Instant,
     taken: u64,
     /// By the host and what a record is: how many were taken.
     seen: HashMap<u64, u32>,
@@ -116,17 +117,14 @@ impl Part {
 }
 
 impl<'a> Walk<'a> {
-    /// One that begins now.
-    pub(crate) fn new(window: Window, order: Order, visitor: &'a mut dyn Visitor) -> Walk<'a> {
-        Walk {
-            window,
-            order,
-            visitor,
-            walked: Walked::default(),
-            began: Instant::now(),
-            taken: 0,
-            seen: HashMap::new(),
-        }
+    /// One that begins now, and ends at a time.
+    pub(crate) fn new(
+        window: Window,
+        order: Order,
+        until: Instant,
+        visitor: &'a mut dyn Visitor,
+    ) -> Walk<'a> {
+        Walk { window, order, visitor, walked: Walked::default(), until, taken: 0, seen: HashMap::new() }
     }
 
     /// The next record. False if that was the last.
@@ -162,7 +160,7 @@ impl<'a> Walk<'a> {
             Some("more records than are looked at for one query: ask for a shorter time")
         } else if self.taken >= MAX_TAKEN {
             Some("more records than one query takes: ask for a shorter time")
-        } else if self.walked.looked.is_multiple_of(1024) && self.is_late() {
+        } else if self.walked.looked.is_multiple_of(1024) && Instant::now() >= self.until {
             Some(LATE)
         } else {
             None
@@ -170,14 +168,13 @@ impl<'a> Walk<'a> {
         self.walked.cut.is_none()
     }
 
-    /// Whether it took too long.
-    pub(crate) fn is_late(&self) -> bool {
-        self.began.elapsed() > MAX_TIME
-    }
-
-    /// It took too long.
-    pub(crate) fn late(&mut self) {
-        self.walked.cut = Some(LATE);
+    /// Whether it took too long. It is cut then.
+    pub(crate) fn is_late(&mut self) -> bool {
+        let is_late = Instant::now() >= self.until;
+        if is_late {
+            self.walked.cut.get_or_insert(LATE);
+        }
+        is_late
     }
 
     /// An archive cannot be read.
@@ -235,7 +232,8 @@ mod tests {
         let origin = origin("h", "app");
         let at = |ms| record(&origin, ms, EventFlags::POINT, &[("message", "hello")]);
         let mut all = All(Vec::new());
-        let mut walk = Walk::new(Window { from: 0, to: i64::MAX }, Order::Oldest, &mut all);
+        let until = Instant::now() + Duration::from_secs(60);
+        let mut walk = Walk::new(Window { from: 0, to: i64::MAX }, Order::Oldest, until, &mut all);
         for part in [vec![1, 2, 2, 3], vec![2, 3, 4], vec![2, 2, 2]] {
             let mut of = Part::new(true);
             assert!(part.into_iter().all(|ms| walk.record(&mut of, at(ms))));

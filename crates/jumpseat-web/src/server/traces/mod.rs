@@ -12,7 +12,6 @@ mod show;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::rejection::PathRejection;
@@ -21,7 +20,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use pcp_event::EventFlags;
 
-use super::records::Records;
+use super::records::Turn;
 use super::records::record::{Record, name};
 use super::records::spans::{self, Span, Trace, same};
 use super::records::walk::{Order, Visitor, Window};
@@ -36,8 +35,6 @@ const MAX_NAMED: u64 = 250_000;
 const MAX_OPERATIONS: usize = 20_000;
 /// Where a trace is looked for, if nobody says when it was: so long ago, the next if it is not there.
 const HOUR: i64 = 3_600_000_000_000;
-/// And how long, at most, before it is looked for farther back.
-const PATIENCE: Duration = Duration::from_secs(10);
 const PASTS: [i64; 3] = [HOUR, 24 * HOUR, i64::MAX];
 
 pub(super) fn routes() -> Router<Shared> {
@@ -90,11 +87,11 @@ async fn search(State(web): State<Shared>, RawQuery(text): RawQuery) -> Answer {
     let ids: Vec<String> = query.all("traceID").map(same).take(ask::MAX_TRACES).collect();
     if !ids.is_empty() {
         let window = window(&query)?;
-        let traces = web.records.ask(&web.pool, move |records| by_ids(records, window, &ids)).await?;
+        let traces = web.records.ask(&web.pool, move |turn| by_ids(turn, window, &ids)).await?;
         return Ok(Envelope::of(traces).into_response());
     }
     let search = Search::of(&query)?;
-    let traces = web.records.ask(&web.pool, move |records| found(records, &search)).await?;
+    let traces = web.records.ask(&web.pool, move |turn| found(turn, &search)).await?;
     Ok(Envelope::of(traces).into_response())
 }
 
@@ -106,7 +103,7 @@ async fn trace(State(web): State<Shared>, id: InPath, RawQuery(text): RawQuery) 
     if id.is_empty() {
         return Err(Wrong::bad("a trace's id is not zero"));
     }
-    let traces = web.records.ask(&web.pool, move |records| by_ids(records, window, &[id])).await?;
+    let traces = web.records.ask(&web.pool, move |turn| by_ids(turn, window, &[id])).await?;
     match traces.is_empty() {
         true => Err(Wrong::not_found("trace not found")),
         false => Ok(Envelope::of(traces).into_response()),
@@ -116,7 +113,7 @@ async fn trace(State(web): State<Shared>, id: InPath, RawQuery(text): RawQuery) 
 async fn dependencies(State(web): State<Shared>, RawQuery(text): RawQuery) -> Answer {
     let query = params(text)?;
     let window = ask::dependencies(&query)?;
-    let calls = web.records.ask(&web.pool, move |records| calls(records, window)).await?;
+    let calls = web.records.ask(&web.pool, move |turn| calls(turn, window)).await?;
     Ok(Envelope::of(calls).into_response())
 }
 
@@ -183,14 +180,14 @@ impl Visitor for Names {
     }
 }
 
-fn named(records: &Records) -> Named {
+fn named(turn: &Turn<'_>) -> Named {
     let mut names = Names::default();
-    records.walk(Window { from: i64::MIN, to: i64::MAX }, Order::Newest, &mut names);
+    turn.walk(Window { from: i64::MIN, to: i64::MAX }, Order::Newest, &mut names);
     names.named
 }
 
 /// The traces of these ids, in a window or wherever they are.
-fn by_ids(records: &Records, window: Option<Window>, ids: &[String]) -> Vec<form::Trace> {
+fn by_ids(turn: &Turn<'_>, window: Option<Window>, ids: &[String]) -> Vec<form::Trace> {
     let windows = match window {
         Some(window) => vec![window],
         None => {
@@ -199,12 +196,11 @@ fn by_ids(records: &Records, window: Option<Window>, ids: &[String]) -> Vec<form
             PASTS.iter().map(past).collect()
         }
     };
-    let began = Instant::now();
     for window in windows {
-        if began.elapsed() > PATIENCE {
+        if turn.is_over() {
             break;
         }
-        let mut found = records.spans(window, ids);
+        let mut found = turn.spans(window, ids);
         if found.spans.is_empty() {
             continue;
         }
@@ -213,7 +209,12 @@ fn by_ids(records: &Records, window: Option<Window>, ids: &[String]) -> Vec<form
         let last = found.spans.iter().filter_map(|span| span.end).max().unwrap_or(first);
         let whole = Window { from: first.min(window.from), to: last.saturating_add(1).max(window.to) };
         if whole != window && window.from != i64::MIN {
-            found = records.spans(whole, ids);
+            let again = turn.spans(whole, ids);
+            match again.spans.len() < found.spans.len() {
+                // There was no time for it.
+                true => found.walked.cut = again.walked.cut,
+                false => found = again,
+            }
         }
         return shown(spans::traces(found.spans), found.walked.cut);
     }
@@ -221,8 +222,8 @@ fn by_ids(records: &Records, window: Option<Window>, ids: &[String]) -> Vec<form
 }
 
 /// The traces with a span that is searched for, the newest first.
-fn found(records: &Records, search: &Search) -> Vec<form::Trace> {
-    let found = records.spans(search.window, &[]);
+fn found(turn: &Turn<'_>, search: &Search) -> Vec<form::Trace> {
+    let found = turn.spans(search.window, &[]);
     let wanted: HashSet<String> =
         found.spans.iter().filter(|span| is_wanted(span, search)).map(|span| same(&span.trace)).collect();
     let mut traces = spans::traces(found.spans);
@@ -266,8 +267,8 @@ fn shown(traces: Vec<Trace>, cut: Option<&'static str>) -> Vec<form::Trace> {
 }
 
 /// Which services call which, by spans whose parents are of another service.
-fn calls(records: &Records, window: Window) -> Vec<form::Dependency> {
-    let spans = records.spans(window, &[]).spans;
+fn calls(turn: &Turn<'_>, window: Window) -> Vec<form::Dependency> {
+    let spans = turn.spans(window, &[]).spans;
     let parents = spans::parents(&spans);
     let mut calls: HashMap<(&str, &str), u64> = HashMap::new();
     for (span, parent) in spans.iter().zip(parents) {
