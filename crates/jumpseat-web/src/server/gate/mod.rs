@@ -122,8 +122,11 @@ pub(super) async fn check(State(gate): State<Arc<Gate>>, request: Request, next:
     let origin = request.headers().get(header::ORIGIN).cloned();
     let asks_first = request.method() == Method::OPTIONS;
     let mut answer = gate.admit(&path, asks_first, request, next).await;
-    if let Some(origin) = origin {
-        names::may_read(origin, asks_first && !is_of_pcp(&path), &mut answer);
+    // What a browser asks first of those, pmapi answers.
+    if let Some(origin) = origin
+        && !(asks_first && is_of_pcp(&path))
+    {
+        names::may_read(origin, asks_first, &mut answer);
     }
     answer
 }
