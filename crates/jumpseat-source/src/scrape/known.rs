@@ -30,7 +30,7 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use super::config::ScrapeConfig;
 use super::exposition::{self, Exemplar, Format, Lines, Meta, Tail, Wrong, is_meta, series_end};
 use super::stats::Refusal;
-use super::target::Target;
+use super::target::{Target, head};
 use crate::series::{
     Kind, LabelText, Labels, Metric, MetricId, Number, Part, Refused, Series, SeriesId, Session, encode,
 };
@@ -196,8 +196,7 @@ impl Owner {
             }
         }
         let job = if job.is_empty() { "unknown" } else { job };
-        let head = if instance.is_empty() { job.to_owned() } else { format!("{job}@{instance}") };
-        let mut labels = Labels::new(&head, &identity);
+        let mut labels = Labels::new(&head(job, instance), &identity);
         labels.push_about("job", job.into());
         if !instance.is_empty() {
             labels.push_about("instance", instance.into());

@@ -7,8 +7,8 @@
 //! is forgotten at once.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -30,7 +30,7 @@ use super::exposition::Format;
 use super::fetch::{Ask, Body, Connection, Fault, Shared, fetch};
 use super::known::{Known, Outcome, Owner};
 use super::stats::{Failure, Refusal, ScrapeStats, TargetStats};
-use super::target::{self, Listed, Target};
+use super::target::{self, Chosen, Identity, Left, Listed, Target};
 use crate::outlet::Outlet;
 use crate::series::Series;
 use crate::start::StartError;
@@ -163,8 +163,8 @@ struct Table {
     job: Rc<Job>,
     file: Option<File>,
     listed: Listed,
-    /// How many it names besides its targets.
-    left_out: usize,
+    /// What it names besides its targets, as was told in the log.
+    left: Left,
     targets: BTreeMap<String, Running>,
 }
 
@@ -264,7 +264,7 @@ impl Scraper {
                     job: Rc::new(job),
                     file: None,
                     listed: Listed::default(),
-                    left_out: 0,
+                    left: Left::default(),
                     targets: BTreeMap::new(),
                 });
             }
@@ -278,11 +278,9 @@ impl Scraper {
             );
             self.end(table);
         }
-        for mut table in tables {
-            table.read(&self.site.shared.stats);
-            self.update(&mut table, &counted);
-            self.tables.push(table);
-        }
+        tables.iter_mut().for_each(|table| table.read(&self.site.shared.stats));
+        self.update_all(&mut tables, &counted);
+        self.tables = tables;
     }
 
     /// Looks at files, and at tasks, which only a panic ends. Whether there are other targets now.
@@ -296,28 +294,41 @@ impl Scraper {
         for table in &mut tables {
             if table.is_stale() {
                 table.read(&self.site.shared.stats);
-                self.update(table, &BTreeMap::new());
                 is_changed = true;
             }
+        }
+        if is_changed {
+            self.update_all(&mut tables, &BTreeMap::new());
+        }
+        for table in &mut tables {
             for running in table.targets.values_mut().filter(|running| running.task.is_finished()) {
                 tracing::error!(target = running.target.url, "scraping a target broke, and begins anew");
                 running.task = begin(&self.site, &table.job, running);
             }
         }
         self.tables = tables;
-        let left_out = self.tables.iter().map(|table| table.left_out).sum::<usize>() as u64;
+        let left_out = self.tables.iter().map(Table::left_out).sum::<usize>() as u64;
         self.site.shared.stats.left_out.store(left_out, Ordering::Relaxed);
         is_changed
     }
 
-    /// Has the targets of a table be those that it names. `counted`: what was told so far of targets that have ended.
-    fn update(&mut self, table: &mut Table, counted: &BTreeMap<String, Arc<TargetStats>>) {
-        let (wanted, beyond) = target::all(&table.job.config, &table.listed);
-        if beyond > 0 {
-            let name = &table.job.config.name;
-            tracing::warn!(scrape = name, beyond, "targets are left out: there are more than max_targets");
+    /// Has the targets of all tables be those that they name. Of targets that would have the same series, the first is asked. `counted`: what
+    /// was told so far of targets that have ended.
+    fn update_all(&mut self, tables: &mut [Table], counted: &BTreeMap<String, Arc<TargetStats>>) {
+        let mut taken = BTreeSet::new();
+        for table in tables {
+            self.update(table, &mut taken, counted);
         }
-        table.left_out = beyond + table.listed.wrong;
+    }
+
+    fn update(
+        &mut self,
+        table: &mut Table,
+        taken: &mut BTreeSet<Identity>,
+        counted: &BTreeMap<String, Arc<TargetStats>>,
+    ) {
+        let Chosen { targets: wanted, left } = target::all(&table.job.config, &table.listed, taken);
+        table.leave(left);
         let by_url: BTreeMap<&str, &Target> = wanted.iter().map(|target| (&*target.url, target)).collect();
         let is_wanted = |running: &Running| by_url.get(&*running.target.url) == Some(&&running.target);
         let urls: Vec<String> = table
@@ -400,6 +411,26 @@ impl Scraper {
 }
 
 impl Table {
+    /// How many targets it names besides those that are asked.
+    fn left_out(&self) -> usize {
+        self.left.beyond + self.left.alike + self.listed.wrong
+    }
+
+    /// Tells in the log what is left out, if that is something else than before.
+    fn leave(&mut self, left: Left) {
+        let before = std::mem::replace(&mut self.left, left);
+        let (name, Left { beyond, alike, first }) = (&self.job.config.name, &self.left);
+        if *beyond > 0 && *beyond != before.beyond {
+            tracing::warn!(scrape = name, beyond, "targets are left out: there are more than max_targets");
+        }
+        if let Some(first) = first
+            && (alike, first) != (&before.alike, before.first.as_ref().unwrap_or(&String::new()))
+        {
+            let what = "targets are left out: others have the same job, instance and labels";
+            tracing::warn!(scrape = name, alike, "{what}; give them a label. The first of them: {first}");
+        }
+    }
+
     /// Whether its file is another one than was read.
     fn is_stale(&self) -> bool {
         let Some(path) = &self.job.config.targets_file else { return false };
