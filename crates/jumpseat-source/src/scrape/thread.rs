@@ -544,11 +544,7 @@ impl Turns {
         if begun.saturating_duration_since(due) >= LATE {
             self.stats.late.fetch_add(1, Ordering::Relaxed);
         }
-        let limit = self.job.config.limit();
-        let scraped = match timeout(limit, self.scrape()).await {
-            Ok(scraped) => scraped,
-            Err(_) => Err(Fault::new(Failure::Timeout, format!("no whole answer within {limit:?}"))),
-        };
+        let scraped = self.scrape().await;
         self.stats.took(begun.elapsed());
         match scraped {
             Ok(outcome) => self.succeeded(&outcome),
@@ -559,9 +555,11 @@ impl Turns {
 
     async fn scrape(&mut self) -> Result<Outcome, Fault> {
         let ask = self.job.ask(self.target.is_secure)?;
-        let max = self.job.config.max_body;
-        let (format, body) =
-            fetch(&self.site.shared, &mut self.kept, &self.target, &self.stats, &ask, max).await?;
+        let (max, limit) = (self.job.config.max_body, self.job.config.limit());
+        let answer = fetch(&self.site.shared, &mut self.kept, &self.target, &self.stats, &ask, max);
+        let slow = |_| Fault::new(Failure::Timeout, format!("no whole answer within {limit:?}"));
+        // An agent that is behind makes no target slow: to take the answer in has its own patience.
+        let (format, body) = timeout(limit, answer).await.map_err(slow)??;
         let outcome = self.take(format, &body).await?;
         match outcome.first.filter(|_| outcome.is_garbage()) {
             Some((line, column, what)) => {
