@@ -574,6 +574,10 @@ impl Turns {
     async fn take(&self, format: Format, body: &Body) -> Result<Outcome, Fault> {
         let mut before = self.known.borrow().bytes();
         let mut pass = self.known.borrow_mut().begin(&body.bytes, format);
+        // Where families have changed, all are set aside.
+        let begun = self.known.borrow().bytes();
+        self.memory(before, begun);
+        before = begun;
         let mut until = Instant::now() + PATIENCE;
         loop {
             let Some(mut session) = self.site.series.begin() else {
