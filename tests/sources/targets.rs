@@ -433,15 +433,22 @@ fn a_target_behind_tls_and_a_token_is_scraped_and_the_token_is_nowhere() {
     wait(&endpoint, "jumpseat.scrape.up", &name("good"), "0");
     secret("token", "open-sesame-2\n");
     wait(&endpoint, "jumpseat.scrape.up", &name("good"), "1");
-    // A file that all may read is no secret.
+    // A file that all may read is no secret: the one before stays. Without a file nobody is asked.
     fs::set_permissions(dir.path().join("token"), fs::Permissions::from_mode(0o644)).expect("ours");
     secret("token.new", "open-sesame-2\n");
     fs::set_permissions(dir.path().join("token.new"), fs::Permissions::from_mode(0o644)).expect("ours");
     fs::rename(dir.path().join("token.new"), dir.path().join("token")).expect("ours");
     eventually("a token that is no secret", || {
+        endpoint.process.text().contains("with what the files said before").then_some(())
+    });
+    wait(&endpoint, "jumpseat.scrape.up", &name("good"), "1");
+    fs::remove_file(dir.path().join("token")).expect("ours");
+    eventually("a token that is gone", || {
         (of(&endpoint, "jumpseat.scrape.failed.setup").get(&name("good"))? != "0").then_some(())
     });
 
+    secret("token", "open-sesame-2\n");
+    fs::set_permissions(dir.path().join("token"), fs::Permissions::from_mode(0o644)).expect("ours");
     reload(&mut endpoint, 1);
     let config =
         PcpEnv::new().run(crate::seat::JUMPSEAT, ["config", "show", seat.config().to_str().expect("text")]);

@@ -173,13 +173,15 @@ struct Job {
     config: ScrapeConfig,
     /// Series of all of them.
     count: Rc<Cell<usize>>,
-    /// What the files said, when they were read, and which they were.
-    ask: RefCell<Option<Asking>>,
+    /// What the files said, when they were read, and which they were: for http, and for https.
+    ask: RefCell<[Option<Asking>; 2]>,
 }
 
 struct Asking {
-    ask: Rc<Ask>,
-    is_secure: bool,
+    /// Or why nobody can be asked.
+    ask: Result<Rc<Ask>, String>,
+    /// Whether the files as they are cannot be used.
+    is_broken: bool,
     looked: Instant,
     stamps: Vec<Option<Stamp>>,
 }
@@ -458,27 +460,41 @@ impl Table {
 }
 
 impl Job {
-    /// How its targets are asked now.
+    /// How its targets are asked now. Files that break change nothing, for none of them, until they can be used again; where one is gone, no
+    /// target is asked.
     ///
     /// # Errors
-    /// A file with a secret or certificates cannot be used.
+    /// A file with a secret or certificates is gone, or could not be used from the beginning.
     fn ask(&self, is_secure: bool) -> Result<Rc<Ask>, Fault> {
-        let mut known = self.ask.borrow_mut();
-        if let Some(asking) = known.as_mut().filter(|asking| asking.is_secure || !is_secure) {
-            if asking.looked.elapsed() < FILES {
-                return Ok(Rc::clone(&asking.ask));
-            }
-            asking.looked = Instant::now();
-            if asking.stamps == self.stamps() {
-                return Ok(Rc::clone(&asking.ask));
+        let mut slots = self.ask.borrow_mut();
+        let slot = &mut slots[usize::from(is_secure)];
+        if slot.as_ref().is_none_or(|asking| asking.looked.elapsed() >= FILES) {
+            *slot = Some(self.look(is_secure, slot.take()));
+        }
+        let ask = slot.as_ref().map_or(Err(String::new()), |asking| asking.ask.clone());
+        ask.map_err(|why| Fault::new(Failure::Setup, why))
+    }
+
+    /// Looks at the files.
+    fn look(&self, is_secure: bool, before: Option<Asking>) -> Asking {
+        // Before they are read: what changes meanwhile is read again.
+        let (stamps, looked) = (self.stamps(), Instant::now());
+        let (kept, was_broken) = match before {
+            Some(before) if before.stamps == stamps && !before.is_broken => return Asking { looked, ..before },
+            Some(before) => (before.ask.ok(), before.is_broken),
+            None => (None, false),
+        };
+        match Ask::new(&self.config, is_secure) {
+            Ok(ask) => Asking { ask: Ok(Rc::new(ask)), is_broken: false, looked, stamps },
+            Err(why) => {
+                let kept = kept.filter(|_| stamps.iter().all(Option::is_some));
+                if kept.is_some() && !was_broken {
+                    let name = &self.config.name;
+                    tracing::warn!(scrape = name, "targets are asked with what the files said before: {why}");
+                }
+                Asking { ask: kept.ok_or(why), is_broken: true, looked, stamps }
             }
         }
-        // Before they are read: what changes meanwhile is read again.
-        let stamps = self.stamps();
-        let ask = Ask::new(&self.config, is_secure).map_err(|why| Fault::new(Failure::Setup, why))?;
-        let ask = Rc::new(ask);
-        *known = Some(Asking { ask: Rc::clone(&ask), is_secure, looked: Instant::now(), stamps });
-        Ok(ask)
     }
 
     fn stamps(&self) -> Vec<Option<Stamp>> {
@@ -694,6 +710,34 @@ const _: () = assert!(Refusal::Limit as usize + 1 == Refusal::ALL.len());
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_that_breaks_is_kept_and_one_that_is_gone_fails_all() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = tempfile::NamedTempFile::new().expect("temporary file");
+        let write = |text: &str| std::fs::write(file.path(), text).expect("ours");
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(file.path(), mode).expect("ours");
+        let config = ScrapeConfig { token_file: Some(file.path().to_owned()), ..ScrapeConfig::default() };
+        let job = Job { config, count: Rc::default(), ask: RefCell::default() };
+        write("");
+        let none = job.look(false, None);
+        assert!(none.ask.is_err() && none.is_broken);
+        write("one");
+        let one = job.look(false, Some(none));
+        let ask = one.ask.clone().expect("a secret");
+        // As often as it is looked at, until it can be used.
+        write("");
+        let broken = job.look(false, Some(one));
+        let broken = job.look(false, Some(broken));
+        assert!(broken.is_broken && broken.ask.as_ref().is_ok_and(|kept| Rc::ptr_eq(kept, &ask)));
+        write("two");
+        let two = job.look(false, Some(broken));
+        assert!(!two.is_broken && two.ask.as_ref().is_ok_and(|other| !Rc::ptr_eq(other, &ask)));
+        drop(file);
+        let gone = job.look(false, Some(two));
+        assert!(gone.is_broken && gone.ask.is_err());
+    }
 
     #[test]
     fn turns_are_spread_and_the_first_comes_soon() {
