@@ -281,7 +281,7 @@ impl Scraper {
             self.end(table);
         }
         tables.iter_mut().for_each(|table| table.read(&self.site.shared.stats));
-        self.update_all(&mut tables, &counted);
+        self.update_all(&mut tables, &mut counted);
         self.tables = tables;
     }
 
@@ -300,7 +300,7 @@ impl Scraper {
             }
         }
         if is_changed {
-            self.update_all(&mut tables, &BTreeMap::new());
+            self.update_all(&mut tables, &mut BTreeMap::new());
         }
         for table in &mut tables {
             for running in table.targets.values_mut().filter(|running| running.task.is_finished()) {
@@ -316,7 +316,7 @@ impl Scraper {
 
     /// Has the targets of all tables be those that they name. Of targets that would have the same series, the first is asked. `counted`: what
     /// was told so far of targets that have ended.
-    fn update_all(&mut self, tables: &mut [Table], counted: &BTreeMap<String, Arc<TargetStats>>) {
+    fn update_all(&mut self, tables: &mut [Table], counted: &mut BTreeMap<String, Arc<TargetStats>>) {
         let mut taken = BTreeSet::new();
         for table in tables {
             self.update(table, &mut taken, counted);
@@ -327,7 +327,7 @@ impl Scraper {
         &mut self,
         table: &mut Table,
         taken: &mut BTreeSet<Identity>,
-        counted: &BTreeMap<String, Arc<TargetStats>>,
+        counted: &mut BTreeMap<String, Arc<TargetStats>>,
     ) {
         let Chosen { targets: wanted, left } = target::all(&table.job.config, &table.listed, taken);
         table.leave(left);
@@ -340,6 +340,7 @@ impl Scraper {
             .map(|(url, _)| url.clone())
             .collect();
         for running in urls.iter().filter_map(|url| table.targets.remove(url)) {
+            counted.insert(running.stats.name.clone(), Arc::clone(&running.stats));
             self.orphans.push(Rc::clone(&running.known));
         }
         let mut targets = std::mem::take(&mut table.targets);
