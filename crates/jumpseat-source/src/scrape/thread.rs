@@ -165,6 +165,8 @@ struct Table {
     listed: Listed,
     /// What it names besides its targets, as was told in the log.
     left: Left,
+    /// Whether numbers of its targets could not be kept, so that some are missing.
+    is_unsettled: bool,
     targets: BTreeMap<String, Running>,
 }
 
@@ -267,6 +269,7 @@ impl Scraper {
                     file: None,
                     listed: Listed::default(),
                     left: Left::default(),
+                    is_unsettled: false,
                     targets: BTreeMap::new(),
                 });
             }
@@ -298,6 +301,7 @@ impl Scraper {
                 table.read(&self.site.shared.stats);
                 is_changed = true;
             }
+            is_changed |= table.is_unsettled;
         }
         if is_changed {
             self.update_all(&mut tables, &mut BTreeMap::new());
@@ -344,6 +348,7 @@ impl Scraper {
             self.orphans.push(Rc::clone(&running.known));
         }
         let mut targets = std::mem::take(&mut table.targets);
+        let mut added = Vec::new();
         for target in wanted {
             let Entry::Vacant(place) = targets.entry(target.url.clone()) else { continue };
             let name = target.name(&table.job.config.name);
@@ -378,11 +383,18 @@ impl Scraper {
             let known = Rc::new(RefCell::new(known));
             let mut running = Running { target, stats, known, task: spawn_local(async {}) };
             running.task = begin(&self.site, &table.job, &running);
+            added.push(place.key().clone());
             place.insert(running);
         }
-        if let Err(error) = self.ids.settle() {
-            tracing::error!("targets are not asked, as their numbers cannot be kept: {error}");
-            targets.clear();
+        let settled = self.ids.settle();
+        let was_unsettled = std::mem::replace(&mut table.is_unsettled, settled.is_err() && !added.is_empty());
+        if let Err(error) = settled {
+            if !was_unsettled {
+                tracing::error!("new targets are not asked yet, as their numbers cannot be kept: {error}");
+            }
+            for running in added.iter().filter_map(|url| targets.remove(url)) {
+                self.orphans.push(Rc::clone(&running.known));
+            }
         }
         table.targets = targets;
     }
