@@ -365,20 +365,19 @@ impl Scraper {
                     continue;
                 }
             };
-            let before = counted.get(&name);
-            let before =
-                before.filter(|stats| (&stats.job, &stats.instance) == (&target.job, &target.instance));
-            let stats = before.cloned().unwrap_or_else(|| {
-                let (job, instance) = (target.job.clone(), target.instance.clone());
-                Arc::new(TargetStats {
+            let stats = match counted.get(&name) {
+                Some(stats) if (&stats.job, &stats.instance) == (&target.job, &target.instance) => {
+                    Arc::clone(stats)
+                }
+                before => Arc::new(TargetStats {
                     inst,
                     name,
-                    job,
-                    instance,
+                    job: target.job.clone(),
+                    instance: target.instance.clone(),
                     url: target.url.clone(),
-                    ..TargetStats::default()
-                })
-            });
+                    ..before.map(|before| before.counts()).unwrap_or_default()
+                }),
+            };
             let known = Known::new(Owner::of(&target, &table.job.config, &table.job.count));
             let known = Rc::new(RefCell::new(known));
             let mut running = Running { target, stats, known, task: spawn_local(async {}) };
@@ -493,7 +492,9 @@ impl Job {
         // Before they are read: what changes meanwhile is read again.
         let (stamps, looked) = (self.stamps(), Instant::now());
         let (kept, was_broken) = match before {
-            Some(before) if before.stamps == stamps && !before.is_broken => return Asking { looked, ..before },
+            Some(before) if before.stamps == stamps && !before.is_broken => {
+                return Asking { looked, ..before };
+            }
             Some(before) => (before.ask.ok(), before.is_broken),
             None => (None, false),
         };
