@@ -93,13 +93,19 @@ impl Targets {
         fs::rename(path.with_extension("new"), path).expect("the test's directory");
     }
 
-    /// A table for some of the files.
+    /// A table for some of the files. Those behind the first have an instance of their own: their paths.
     fn table(&self, name: &str, paths: &[&str], more: &str) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let host = if self.tls.is_some() { "localhost" } else { "127.0.0.1" };
-        let urls: Vec<String> =
-            paths.iter().map(|path| format!("{scheme}://{host}:{}/{path}", self.port)).collect();
-        format!("[[scrape]]\nname = {name:?}\ntargets = {urls:?}\ninterval = \"300ms\"\n{more}\n")
+        let url = |path: &str| format!("{scheme}://{host}:{}/{path}", self.port);
+        let lines: Vec<String> =
+            paths[1..].iter().map(|path| format!("{} instance={path}\n", url(path))).collect();
+        let list = format!("{name}.list");
+        self.write(&list, lines.concat());
+        let (urls, list) = ([url(paths[0])], self.dir.path().join(list));
+        format!(
+            "[[scrape]]\nname = {name:?}\ntargets = {urls:?}\ntargets_file = {list:?}\ninterval = \"300ms\"\n{more}\n"
+        )
     }
 
     fn instance(&self, table: &str, path: &str) -> String {
@@ -158,7 +164,7 @@ fn both_formats_become_metrics_with_units_labels_and_numbers_that_stay() {
         pmcd.run("pminfo", ["-f", "jumpseat.otel", "jumpseat.otel_exemplar"]).ok()
     };
     let text = both(&pmcd);
-    let instance = |labels: &str| format!("shop@127.0.0.1:{}{{{labels}}}", targets.port);
+    let here = format!("127.0.0.1:{}", targets.port);
     let of_path = "env=test,method=GET,path=/api/v1";
     for (metric, labels, value) in [
         ("otel.shop_orders_total", "env=test,item=green%20tea,paid=yes", "3"),
@@ -186,8 +192,9 @@ fn both_formats_become_metrics_with_units_labels_and_numbers_that_stay() {
             .split("\n\n")
             .find(|part| part.trim_start().lines().next() == Some(&format!("jumpseat.{metric}")));
         let found = values(part.unwrap_or_default());
+        let from = if metric.contains(".shop_") { &*here } else { "open.om.gz" };
         assert_eq!(
-            found.get(&instance(labels)).map(String::as_str),
+            found.get(&format!("shop@{from}{{{labels}}}")).map(String::as_str),
             Some(value),
             "{metric} {labels}: {text}"
         );
@@ -426,15 +433,22 @@ fn a_target_behind_tls_and_a_token_is_scraped_and_the_token_is_nowhere() {
     wait(&endpoint, "jumpseat.scrape.up", &name("good"), "0");
     secret("token", "open-sesame-2\n");
     wait(&endpoint, "jumpseat.scrape.up", &name("good"), "1");
-    // A file that all may read is no secret.
+    // A file that all may read is no secret: the one before stays. Without a file nobody is asked.
     fs::set_permissions(dir.path().join("token"), fs::Permissions::from_mode(0o644)).expect("ours");
     secret("token.new", "open-sesame-2\n");
     fs::set_permissions(dir.path().join("token.new"), fs::Permissions::from_mode(0o644)).expect("ours");
     fs::rename(dir.path().join("token.new"), dir.path().join("token")).expect("ours");
     eventually("a token that is no secret", || {
+        endpoint.process.text().contains("with what the files said before").then_some(())
+    });
+    wait(&endpoint, "jumpseat.scrape.up", &name("good"), "1");
+    fs::remove_file(dir.path().join("token")).expect("ours");
+    eventually("a token that is gone", || {
         (of(&endpoint, "jumpseat.scrape.failed.setup").get(&name("good"))? != "0").then_some(())
     });
 
+    secret("token", "open-sesame-2\n");
+    fs::set_permissions(dir.path().join("token"), fs::Permissions::from_mode(0o644)).expect("ours");
     reload(&mut endpoint, 1);
     let config =
         PcpEnv::new().run(crate::seat::JUMPSEAT, ["config", "show", seat.config().to_str().expect("text")]);

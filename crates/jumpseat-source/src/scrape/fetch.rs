@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
     HeaderValue, USER_AGENT,
@@ -43,6 +43,8 @@ const MAX_HEADERS: usize = 100;
 const MAX_HELD: usize = 256 << 20;
 /// Bytes that are decompressed before others have a turn.
 const CHUNK: usize = 128 * 1024;
+/// Members of an answer that is compressed, of which each may be empty.
+const MAX_MEMBERS: usize = 1024;
 /// Names that are looked up at the same time, each in a thread: the system's way to do that waits.
 const LOOKUPS: usize = 8;
 /// What the agent can read.
@@ -267,18 +269,27 @@ async fn read(
 }
 
 async fn inflate(shared: &Rc<Shared>, packed: &Body, max: usize) -> Result<Body, Fault> {
-    let mut decoder = MultiGzDecoder::new(&packed.bytes[..]);
+    let wrong = |what: &str| Fault::new(Failure::Compression, what);
     let mut chunk = vec![0; CHUNK.min(max + 1)];
     let mut body = Body::new(shared);
-    loop {
-        let read = decoder.read(&mut chunk);
-        let read = read.map_err(|_| Fault::new(Failure::Compression, "not what gzip writes"))?;
-        if read == 0 {
+    let mut rest = &packed.bytes[..];
+    for _ in 0..MAX_MEMBERS {
+        let mut member = GzDecoder::new(rest);
+        loop {
+            let read = member.read(&mut chunk).map_err(|_| wrong("not what gzip writes"))?;
+            // Behind a member, too: it may have been an empty one.
+            yield_now().await;
+            if read == 0 {
+                break;
+            }
+            body.add(&chunk[..read], max, " decompressed")?;
+        }
+        rest = member.into_inner();
+        if rest.is_empty() {
             return Ok(body);
         }
-        body.add(&chunk[..read], max, " decompressed")?;
-        yield_now().await;
     }
+    Err(wrong("more than 1024 members of gzip"))
 }
 
 async fn connect(shared: &Rc<Shared>, target: &Target, ask: &Ask) -> Result<Connection, Fault> {
@@ -339,4 +350,39 @@ where
 fn failed(what: &str, error: &hyper::Error) -> Fault {
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
     Fault::new(Failure::Protocol, format!("{what}: {error}{cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn inflated(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+        let shared = Rc::new(Shared::new(&Arc::default()));
+        let mut packed = Body::new(&shared);
+        packed.add(bytes, 1 << 20, "").expect("room");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let body = runtime.block_on(inflate(&shared, &packed, 1 << 20));
+        body.map(|body| body.bytes.clone()).map_err(|fault| fault.failure)
+    }
+
+    fn member(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text).expect("memory");
+        encoder.finish().expect("memory")
+    }
+
+    #[test]
+    fn members_are_one_answer_and_not_without_end() {
+        let two = [member(b"a 1\n"), member(b""), member(b"b 2\n")].concat();
+        assert_eq!(inflated(&two).as_deref(), Ok(&b"a 1\nb 2\n"[..]));
+        assert_eq!(inflated(&member(b"").repeat(MAX_MEMBERS)), Ok(Vec::new()));
+        for wrong in [&member(b"").repeat(MAX_MEMBERS + 1)[..], &two[..two.len() - 1], b"", b"a 1\n"] {
+            assert_eq!(inflated(wrong), Err(Failure::Compression));
+        }
+    }
 }

@@ -30,7 +30,7 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use super::config::ScrapeConfig;
 use super::exposition::{self, Exemplar, Format, Lines, Meta, Tail, Wrong, is_meta, series_end};
 use super::stats::Refusal;
-use super::target::Target;
+use super::target::{Target, head};
 use crate::series::{
     Kind, LabelText, Labels, Metric, MetricId, Number, Part, Refused, Series, SeriesId, Session, encode,
 };
@@ -196,8 +196,7 @@ impl Owner {
             }
         }
         let job = if job.is_empty() { "unknown" } else { job };
-        let head = if instance.is_empty() { job.to_owned() } else { format!("{job}@{instance}") };
-        let mut labels = Labels::new(&head, &identity);
+        let mut labels = Labels::new(&head(job, instance), &identity);
         labels.push_about("job", job.into());
         if !instance.is_empty() {
             labels.push_about("instance", instance.into());
@@ -282,9 +281,8 @@ impl Known {
 
     fn set_aside(&mut self) {
         self.count(|count| count.saturating_sub(self.entries.len()));
-        let exemplars = |entry: &Entry| entry.exemplar.as_ref().map(|exemplar| exemplar.0);
-        self.stale.extend(self.entries.iter().filter_map(exemplars));
-        self.stale.extend(self.entries.drain(..).map(|entry| entry.series));
+        self.stale.extend(self.entries.iter().flat_map(Entry::all));
+        self.entries.clear();
         self.index.clear();
         self.bytes = 0;
     }
@@ -323,13 +321,12 @@ impl Known {
         let epoch = self.epoch;
         let entries = self.entries.iter().filter(|entry| entry.seen == epoch);
         // Two ways to write a series, or to say what it is, may be one series.
-        let there: FxHashSet<SeriesId> = entries.map(|entry| entry.series).collect();
+        let there: FxHashSet<SeriesId> = entries.flat_map(Entry::all).collect();
         let before = self.entries.len();
         let mut gone = std::mem::take(&mut self.stale);
         self.entries.retain(|entry| {
             if entry.seen != epoch {
-                gone.push(entry.series);
-                gone.extend(entry.exemplar.as_ref().map(|exemplar| exemplar.0));
+                gone.extend(entry.all());
             }
             entry.seen == epoch
         });
@@ -341,6 +338,14 @@ impl Known {
         for (at, entry) in entries.iter().enumerate() {
             self.index.insert_unique(hash(&entry.key), at as u32, |at| hash(&entries[*at as usize].key));
         }
+    }
+}
+
+impl Entry {
+    /// Its series, and that of its exemplars.
+    fn all(&self) -> impl Iterator<Item = SeriesId> + use<> {
+        let exemplar = self.exemplar.as_ref().map(|exemplar| exemplar.0);
+        [Some(self.series), exemplar].into_iter().flatten()
     }
 }
 

@@ -160,6 +160,24 @@ impl TargetStats {
         self.scrapes.load(Ordering::Relaxed) > 0
     }
 
+    /// What has been counted so far, for the same target with other labels.
+    pub(super) fn counts(&self) -> TargetStats {
+        let copy = |count: &AtomicU64| AtomicU64::new(count.load(Ordering::Relaxed));
+        TargetStats {
+            bytes: copy(&self.bytes),
+            scrapes: copy(&self.scrapes),
+            late: copy(&self.late),
+            skipped: copy(&self.skipped),
+            connections: copy(&self.connections),
+            failed: self.failed.each_ref().map(copy),
+            refused: self.refused.each_ref().map(copy),
+            up: copy(&self.up),
+            duration: copy(&self.duration),
+            samples: copy(&self.samples),
+            ..TargetStats::default()
+        }
+    }
+
     pub(super) fn tell(&self, problem: String) {
         // Who reads it sees the one or the other. What is the same needs no memory.
         if **self.problem.load() != problem {
@@ -177,5 +195,20 @@ impl ScrapeStats {
         targets.sort_by_key(|target| target.inst);
         self.targets.store(Arc::new(targets));
         self.generation.fetch_add(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_outlive_other_labels() {
+        let before = TargetStats { instance: "a".into(), ..TargetStats::default() };
+        before.scrapes.store(7, Ordering::Relaxed);
+        before.failed[Failure::Setup as usize].store(2, Ordering::Relaxed);
+        let after = TargetStats { instance: "b".into(), ..before.counts() };
+        assert!(after.was_scraped() && after.instance == "b");
+        assert_eq!(after.failed[Failure::Setup as usize].load(Ordering::Relaxed), 2);
     }
 }

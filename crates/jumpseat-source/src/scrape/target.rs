@@ -102,6 +102,13 @@ impl Target {
         Ok(Target { url, is_secure, host, port, authority: named, path, job, instance, labels })
     }
 
+    /// What its series are told apart by from those of others.
+    pub(super) fn identity(&self) -> Identity {
+        let labels = self.labels.iter().filter(|(_, value)| !value.is_empty());
+        let labels = labels.map(|(name, value)| (name.clone(), value.clone())).collect();
+        (head(&self.job, &self.instance), labels)
+    }
+
     /// What tells it from all other targets, for ever.
     pub fn name(&self, table: &str) -> String {
         format!("{table}@{}", self.url)
@@ -113,6 +120,15 @@ impl Target {
         hasher.write(self.name(table).as_bytes());
         hasher.finish()
     }
+}
+
+/// What series of a target are told apart by from those of others: [`head`], and the labels that are not empty.
+pub(super) type Identity = (String, Vec<(String, String)>);
+
+/// What the names of a target's series begin with.
+pub(super) fn head(job: &str, instance: &str) -> String {
+    let job = if job.is_empty() { "unknown" } else { job };
+    if instance.is_empty() { job.to_owned() } else { format!("{job}@{instance}") }
 }
 
 /// Checks a label of the configuration.
@@ -152,22 +168,48 @@ impl Listed {
     }
 }
 
-/// All targets of a table: those of `listed`, too; each once, and no more than there may be.
-pub(super) fn all(config: &ScrapeConfig, listed: &Listed) -> (Vec<Target>, usize) {
+/// The targets of a table, and what of those that it names is left out.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    /// Those that are asked.
+    pub targets: Vec<Target>,
+    /// What is not.
+    pub left: Left,
+}
+
+/// Targets that could be asked, and are not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// How many there are beyond `max_targets`.
+    pub beyond: usize,
+    /// How many would have the series of another target.
+    pub alike: usize,
+    /// The address of the first of these.
+    pub first: Option<String>,
+}
+
+/// All targets of a table: those of `listed`, too; each once, and no more than there may be. `taken`: what series of other tables' targets are
+/// told apart by; theirs are added.
+pub(super) fn all(config: &ScrapeConfig, listed: &Listed, taken: &mut BTreeSet<Identity>) -> Chosen {
     let own = config.targets.iter().filter_map(|text| Target::parse(text, config).ok());
-    let (mut seen, mut beyond) = (BTreeSet::new(), 0);
-    let mut targets = Vec::new();
+    let (mut seen, mut chosen) = (BTreeSet::new(), Chosen::default());
+    let Chosen { targets, left } = &mut chosen;
     for target in own.chain(listed.targets.iter().cloned()) {
         if !seen.insert(target.url.clone()) {
             continue;
         }
-        if targets.len() < config.max_targets as usize {
+        let identity = target.identity();
+        if taken.contains(&identity) {
+            left.alike += 1;
+            left.first.get_or_insert(target.url);
+        } else if targets.len() < config.max_targets as usize {
+            taken.insert(identity);
             targets.push(target);
         } else {
-            beyond += 1;
+            left.beyond += 1;
         }
     }
-    (targets, beyond)
+    chosen
 }
 
 /// Reads a file of targets. A line that is wrong costs no other one.
@@ -271,9 +313,29 @@ mod tests {
     fn each_is_asked_once_and_no_more_than_there_may_be() {
         let config = ScrapeConfig { targets: vec!["a:1".into(), "b:1".into()], max_targets: 3, ..config() };
         let listed = listed("http://a:1/metrics\nc:1\nd:1\n", &config).expect("lines");
-        let (targets, beyond) = all(&config, &listed);
-        let urls: Vec<&str> = targets.iter().map(|target| &*target.authority).collect();
-        assert_eq!((urls, beyond), (vec!["a:1", "b:1", "c:1"], 1));
+        let chosen = all(&config, &listed, &mut BTreeSet::new());
+        let urls: Vec<&str> = chosen.targets.iter().map(|target| &*target.authority).collect();
+        assert_eq!((urls, chosen.left.beyond), (vec!["a:1", "b:1", "c:1"], 1));
+    }
+
+    #[test]
+    fn no_two_have_the_same_series() {
+        let text =
+            "h:1/m\nh:1/m/cadvisor\nh:1/probe?module=a module=a\nh:1/probe?module=b module=b\nh:1/x empty=\n";
+        let paths = |chosen: &Chosen| -> Vec<String> {
+            chosen.targets.iter().map(|target| target.path.clone()).collect()
+        };
+        let mut taken = BTreeSet::new();
+        let chosen = all(&config(), &listed(text, &config()).expect("lines"), &mut taken);
+        assert_eq!(paths(&chosen), ["/m", "/probe?module=a", "/probe?module=b"]);
+        let first = Some("http://h:1/m/cadvisor".to_owned());
+        assert_eq!(chosen.left, Left { beyond: 0, alike: 2, first });
+        // Nor of another table.
+        let other = ScrapeConfig { name: "other".into(), targets: vec!["h:1".into()], ..config() };
+        let more = listed("h:1/y job=node\nh:1/z job=node rack=7\n", &other).expect("lines");
+        let chosen = all(&other, &more, &mut taken);
+        assert_eq!(paths(&chosen), ["/metrics", "/z"]);
+        assert_eq!(chosen.left.alike, 1);
     }
 
     #[test]

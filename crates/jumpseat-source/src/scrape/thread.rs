@@ -7,8 +7,8 @@
 //! is forgotten at once.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -30,7 +30,7 @@ use super::exposition::Format;
 use super::fetch::{Ask, Body, Connection, Fault, Shared, fetch};
 use super::known::{Known, Outcome, Owner};
 use super::stats::{Failure, Refusal, ScrapeStats, TargetStats};
-use super::target::{self, Listed, Target};
+use super::target::{self, Chosen, Identity, Left, Listed, Target};
 use crate::outlet::Outlet;
 use crate::series::Series;
 use crate::start::StartError;
@@ -163,8 +163,10 @@ struct Table {
     job: Rc<Job>,
     file: Option<File>,
     listed: Listed,
-    /// How many it names besides its targets.
-    left_out: usize,
+    /// What it names besides its targets, as was told in the log.
+    left: Left,
+    /// Whether numbers of its targets could not be kept, so that some are missing.
+    is_unsettled: bool,
     targets: BTreeMap<String, Running>,
 }
 
@@ -173,13 +175,15 @@ struct Job {
     config: ScrapeConfig,
     /// Series of all of them.
     count: Rc<Cell<usize>>,
-    /// What the files said, when they were read, and which they were.
-    ask: RefCell<Option<Asking>>,
+    /// What the files said, when they were read, and which they were: for http, and for https.
+    ask: RefCell<[Option<Asking>; 2]>,
 }
 
 struct Asking {
-    ask: Rc<Ask>,
-    is_secure: bool,
+    /// Or why nobody can be asked.
+    ask: Result<Rc<Ask>, String>,
+    /// Whether the files as they are cannot be used.
+    is_broken: bool,
     looked: Instant,
     stamps: Vec<Option<Stamp>>,
 }
@@ -264,7 +268,8 @@ impl Scraper {
                     job: Rc::new(job),
                     file: None,
                     listed: Listed::default(),
-                    left_out: 0,
+                    left: Left::default(),
+                    is_unsettled: false,
                     targets: BTreeMap::new(),
                 });
             }
@@ -278,11 +283,9 @@ impl Scraper {
             );
             self.end(table);
         }
-        for mut table in tables {
-            table.read(&self.site.shared.stats);
-            self.update(&mut table, &counted);
-            self.tables.push(table);
-        }
+        tables.iter_mut().for_each(|table| table.read(&self.site.shared.stats));
+        self.update_all(&mut tables, &mut counted);
+        self.tables = tables;
     }
 
     /// Looks at files, and at tasks, which only a panic ends. Whether there are other targets now.
@@ -296,28 +299,42 @@ impl Scraper {
         for table in &mut tables {
             if table.is_stale() {
                 table.read(&self.site.shared.stats);
-                self.update(table, &BTreeMap::new());
                 is_changed = true;
             }
+            is_changed |= table.is_unsettled;
+        }
+        if is_changed {
+            self.update_all(&mut tables, &mut BTreeMap::new());
+        }
+        for table in &mut tables {
             for running in table.targets.values_mut().filter(|running| running.task.is_finished()) {
                 tracing::error!(target = running.target.url, "scraping a target broke, and begins anew");
                 running.task = begin(&self.site, &table.job, running);
             }
         }
         self.tables = tables;
-        let left_out = self.tables.iter().map(|table| table.left_out).sum::<usize>() as u64;
+        let left_out = self.tables.iter().map(Table::left_out).sum::<usize>() as u64;
         self.site.shared.stats.left_out.store(left_out, Ordering::Relaxed);
         is_changed
     }
 
-    /// Has the targets of a table be those that it names. `counted`: what was told so far of targets that have ended.
-    fn update(&mut self, table: &mut Table, counted: &BTreeMap<String, Arc<TargetStats>>) {
-        let (wanted, beyond) = target::all(&table.job.config, &table.listed);
-        if beyond > 0 {
-            let name = &table.job.config.name;
-            tracing::warn!(scrape = name, beyond, "targets are left out: there are more than max_targets");
+    /// Has the targets of all tables be those that they name. Of targets that would have the same series, the first is asked. `counted`: what
+    /// was told so far of targets that have ended.
+    fn update_all(&mut self, tables: &mut [Table], counted: &mut BTreeMap<String, Arc<TargetStats>>) {
+        let mut taken = BTreeSet::new();
+        for table in tables {
+            self.update(table, &mut taken, counted);
         }
-        table.left_out = beyond + table.listed.wrong;
+    }
+
+    fn update(
+        &mut self,
+        table: &mut Table,
+        taken: &mut BTreeSet<Identity>,
+        counted: &mut BTreeMap<String, Arc<TargetStats>>,
+    ) {
+        let Chosen { targets: wanted, left } = target::all(&table.job.config, &table.listed, taken);
+        table.leave(left);
         let by_url: BTreeMap<&str, &Target> = wanted.iter().map(|target| (&*target.url, target)).collect();
         let is_wanted = |running: &Running| by_url.get(&*running.target.url) == Some(&&running.target);
         let urls: Vec<String> = table
@@ -327,9 +344,11 @@ impl Scraper {
             .map(|(url, _)| url.clone())
             .collect();
         for running in urls.iter().filter_map(|url| table.targets.remove(url)) {
+            counted.insert(running.stats.name.clone(), Arc::clone(&running.stats));
             self.orphans.push(Rc::clone(&running.known));
         }
         let mut targets = std::mem::take(&mut table.targets);
+        let mut added = Vec::new();
         for target in wanted {
             let Entry::Vacant(place) = targets.entry(target.url.clone()) else { continue };
             let name = target.name(&table.job.config.name);
@@ -346,29 +365,35 @@ impl Scraper {
                     continue;
                 }
             };
-            let before = counted.get(&name);
-            let before =
-                before.filter(|stats| (&stats.job, &stats.instance) == (&target.job, &target.instance));
-            let stats = before.cloned().unwrap_or_else(|| {
-                let (job, instance) = (target.job.clone(), target.instance.clone());
-                Arc::new(TargetStats {
+            let stats = match counted.get(&name) {
+                Some(stats) if (&stats.job, &stats.instance) == (&target.job, &target.instance) => {
+                    Arc::clone(stats)
+                }
+                before => Arc::new(TargetStats {
                     inst,
                     name,
-                    job,
-                    instance,
+                    job: target.job.clone(),
+                    instance: target.instance.clone(),
                     url: target.url.clone(),
-                    ..TargetStats::default()
-                })
-            });
+                    ..before.map(|before| before.counts()).unwrap_or_default()
+                }),
+            };
             let known = Known::new(Owner::of(&target, &table.job.config, &table.job.count));
             let known = Rc::new(RefCell::new(known));
             let mut running = Running { target, stats, known, task: spawn_local(async {}) };
             running.task = begin(&self.site, &table.job, &running);
+            added.push(place.key().clone());
             place.insert(running);
         }
-        if let Err(error) = self.ids.settle() {
-            tracing::error!("targets are not asked, as their numbers cannot be kept: {error}");
-            targets.clear();
+        let settled = self.ids.settle();
+        let was_unsettled = std::mem::replace(&mut table.is_unsettled, settled.is_err() && !added.is_empty());
+        if let Err(error) = settled {
+            if !was_unsettled {
+                tracing::error!("new targets are not asked yet, as their numbers cannot be kept: {error}");
+            }
+            for running in added.iter().filter_map(|url| targets.remove(url)) {
+                self.orphans.push(Rc::clone(&running.known));
+            }
         }
         table.targets = targets;
     }
@@ -400,6 +425,26 @@ impl Scraper {
 }
 
 impl Table {
+    /// How many targets it names besides those that are asked.
+    fn left_out(&self) -> usize {
+        self.left.beyond + self.left.alike + self.listed.wrong
+    }
+
+    /// Tells in the log what is left out, if that is something else than before.
+    fn leave(&mut self, left: Left) {
+        let before = std::mem::replace(&mut self.left, left);
+        let (name, Left { beyond, alike, first }) = (&self.job.config.name, &self.left);
+        if *beyond > 0 && *beyond != before.beyond {
+            tracing::warn!(scrape = name, beyond, "targets are left out: there are more than max_targets");
+        }
+        if let Some(first) = first
+            && (alike, first) != (&before.alike, before.first.as_ref().unwrap_or(&String::new()))
+        {
+            let what = "targets are left out: others have the same job, instance and labels";
+            tracing::warn!(scrape = name, alike, "{what}; give them a label. The first of them: {first}");
+        }
+    }
+
     /// Whether its file is another one than was read.
     fn is_stale(&self) -> bool {
         let Some(path) = &self.job.config.targets_file else { return false };
@@ -427,27 +472,43 @@ impl Table {
 }
 
 impl Job {
-    /// How its targets are asked now.
+    /// How its targets are asked now. Files that break change nothing, for none of them, until they can be used again; where one is gone, no
+    /// target is asked.
     ///
     /// # Errors
-    /// A file with a secret or certificates cannot be used.
+    /// A file with a secret or certificates is gone, or could not be used from the beginning.
     fn ask(&self, is_secure: bool) -> Result<Rc<Ask>, Fault> {
-        let mut known = self.ask.borrow_mut();
-        if let Some(asking) = known.as_mut().filter(|asking| asking.is_secure || !is_secure) {
-            if asking.looked.elapsed() < FILES {
-                return Ok(Rc::clone(&asking.ask));
+        let mut slots = self.ask.borrow_mut();
+        let slot = &mut slots[usize::from(is_secure)];
+        if slot.as_ref().is_none_or(|asking| asking.looked.elapsed() >= FILES) {
+            *slot = Some(self.look(is_secure, slot.take()));
+        }
+        let ask = slot.as_ref().map_or(Err(String::new()), |asking| asking.ask.clone());
+        ask.map_err(|why| Fault::new(Failure::Setup, why))
+    }
+
+    /// Looks at the files.
+    fn look(&self, is_secure: bool, before: Option<Asking>) -> Asking {
+        // Before they are read: what changes meanwhile is read again.
+        let (stamps, looked) = (self.stamps(), Instant::now());
+        let (kept, was_broken) = match before {
+            Some(before) if before.stamps == stamps && !before.is_broken => {
+                return Asking { looked, ..before };
             }
-            asking.looked = Instant::now();
-            if asking.stamps == self.stamps() {
-                return Ok(Rc::clone(&asking.ask));
+            Some(before) => (before.ask.ok(), before.is_broken),
+            None => (None, false),
+        };
+        match Ask::new(&self.config, is_secure) {
+            Ok(ask) => Asking { ask: Ok(Rc::new(ask)), is_broken: false, looked, stamps },
+            Err(why) => {
+                let kept = kept.filter(|_| stamps.iter().all(Option::is_some));
+                if kept.is_some() && !was_broken {
+                    let name = &self.config.name;
+                    tracing::warn!(scrape = name, "targets are asked with what the files said before: {why}");
+                }
+                Asking { ask: kept.ok_or(why), is_broken: true, looked, stamps }
             }
         }
-        // Before they are read: what changes meanwhile is read again.
-        let stamps = self.stamps();
-        let ask = Ask::new(&self.config, is_secure).map_err(|why| Fault::new(Failure::Setup, why))?;
-        let ask = Rc::new(ask);
-        *known = Some(Asking { ask: Rc::clone(&ask), is_secure, looked: Instant::now(), stamps });
-        Ok(ask)
     }
 
     fn stamps(&self) -> Vec<Option<Stamp>> {
@@ -513,11 +574,7 @@ impl Turns {
         if begun.saturating_duration_since(due) >= LATE {
             self.stats.late.fetch_add(1, Ordering::Relaxed);
         }
-        let limit = self.job.config.limit();
-        let scraped = match timeout(limit, self.scrape()).await {
-            Ok(scraped) => scraped,
-            Err(_) => Err(Fault::new(Failure::Timeout, format!("no whole answer within {limit:?}"))),
-        };
+        let scraped = self.scrape().await;
         self.stats.took(begun.elapsed());
         match scraped {
             Ok(outcome) => self.succeeded(&outcome),
@@ -528,9 +585,11 @@ impl Turns {
 
     async fn scrape(&mut self) -> Result<Outcome, Fault> {
         let ask = self.job.ask(self.target.is_secure)?;
-        let max = self.job.config.max_body;
-        let (format, body) =
-            fetch(&self.site.shared, &mut self.kept, &self.target, &self.stats, &ask, max).await?;
+        let (max, limit) = (self.job.config.max_body, self.job.config.limit());
+        let answer = fetch(&self.site.shared, &mut self.kept, &self.target, &self.stats, &ask, max);
+        let slow = |_| Fault::new(Failure::Timeout, format!("no whole answer within {limit:?}"));
+        // An agent that is behind makes no target slow: to take the answer in has its own patience.
+        let (format, body) = timeout(limit, answer).await.map_err(slow)??;
         let outcome = self.take(format, &body).await?;
         match outcome.first.filter(|_| outcome.is_garbage()) {
             Some((line, column, what)) => {
@@ -545,6 +604,10 @@ impl Turns {
     async fn take(&self, format: Format, body: &Body) -> Result<Outcome, Fault> {
         let mut before = self.known.borrow().bytes();
         let mut pass = self.known.borrow_mut().begin(&body.bytes, format);
+        // Where families have changed, all are set aside.
+        let begun = self.known.borrow().bytes();
+        self.memory(before, begun);
+        before = begun;
         let mut until = Instant::now() + PATIENCE;
         loop {
             let Some(mut session) = self.site.series.begin() else {
@@ -661,6 +724,34 @@ const _: () = assert!(Refusal::Limit as usize + 1 == Refusal::ALL.len());
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_that_breaks_is_kept_and_one_that_is_gone_fails_all() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = tempfile::NamedTempFile::new().expect("temporary file");
+        let write = |text: &str| std::fs::write(file.path(), text).expect("ours");
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(file.path(), mode).expect("ours");
+        let config = ScrapeConfig { token_file: Some(file.path().to_owned()), ..ScrapeConfig::default() };
+        let job = Job { config, count: Rc::default(), ask: RefCell::default() };
+        write("");
+        let none = job.look(false, None);
+        assert!(none.ask.is_err() && none.is_broken);
+        write("one");
+        let one = job.look(false, Some(none));
+        let ask = one.ask.clone().expect("a secret");
+        // As often as it is looked at, until it can be used.
+        write("");
+        let broken = job.look(false, Some(one));
+        let broken = job.look(false, Some(broken));
+        assert!(broken.is_broken && broken.ask.as_ref().is_ok_and(|kept| Rc::ptr_eq(kept, &ask)));
+        write("two");
+        let two = job.look(false, Some(broken));
+        assert!(!two.is_broken && two.ask.as_ref().is_ok_and(|other| !Rc::ptr_eq(other, &ask)));
+        drop(file);
+        let gone = job.look(false, Some(two));
+        assert!(gone.is_broken && gone.ask.is_err());
+    }
 
     #[test]
     fn turns_are_spread_and_the_first_comes_soon() {

@@ -179,6 +179,9 @@ fn each_type_of_openmetrics_becomes_what_it_is() {
     let outcome = bench.take(&body.replace("0.5 1520879607", "0.6 1520879608"), Format::OpenMetrics);
     assert_eq!((outcome.samples, bench.made), (10, made));
     assert!(bench.told()[0].ends_with("value=0.6 time=1520879608.789"), "{:?}", bench.told());
+    // Nor is it gone where another family is what has changed.
+    bench.take(&body.replace("# TYPE u unknown", "# TYPE u gauge"), Format::OpenMetrics);
+    assert_eq!(bench.told(), expected);
 }
 
 #[test]
