@@ -89,6 +89,8 @@ pub(crate) struct Series {
     pub service: Option<String>,
     /// Name and version of its scope.
     pub scope: [String; 2],
+    /// Those of its points. Where there is no resource, with what labels alone tell of its instance: who it is of, as `job` and
+    /// `instance` of what was scraped.
     pub attributes: Vec<(String, Json)>,
     point: Point,
 }
@@ -274,6 +276,7 @@ impl Read {
             let base = series::Parsed { head: name.to_owned(), pairs: Vec::new() };
             return Read { base, series, bound: f64::NAN };
         };
+        let in_name: Vec<String> = parsed.pairs.iter().map(|(key, _)| series::label(key)).collect();
         let mut bound = f64::NAN;
         let of_bound = match form {
             Form::Bucket | Form::ExponentialBucket => Some(series::BOUND),
@@ -317,7 +320,35 @@ impl Read {
         if let Some(Json::String(version)) = label(series::SCOPE_VERSION) {
             scope[1] = version;
         }
+        if resource.is_none() {
+            let is_told = |name: &str| {
+                name == series::RESOURCE_NAMES
+                    || name == series::label(series::SCOPE_VERSION)
+                    || in_name.iter().any(|known| known == name)
+            };
+            let others = labels.iter().filter(|label| !is_told(&label.name));
+            attributes
+                .extend(others.filter_map(|label| {
+                    Some((label.name.clone(), serde_json::from_str(&label.value).ok()?))
+                }));
+        }
         Read { base, series: Series { resource, service, scope, attributes, ..Series::default() }, bound }
+    }
+}
+
+impl Series {
+    /// The service of one without a resource, unless its attributes tell the same.
+    pub(crate) fn untold_service(&self) -> Option<&str> {
+        let service = self.service.as_deref().filter(|_| self.resource.is_none())?;
+        let told = |name: &str| self.attributes.iter().find(|(known, _)| known == name)?.1.as_str();
+        let tells = |namespace: &str, name: &str, instance: &str| {
+            let namespace = told(namespace).map_or_else(String::new, |text| format!("{text}/"));
+            let instance = told(instance).map_or_else(String::new, |text| format!("@{text}"));
+            told(name).is_some_and(|name| format!("{namespace}{name}{instance}") == service)
+        };
+        let is_told =
+            tells("", "job", "instance") || tells("service_namespace", "service_name", "service_instance_id");
+        (!is_told).then_some(service)
     }
 }
 
@@ -413,5 +444,44 @@ fn help(source: &mut Source, at: usize) -> String {
     match text.rsplit_once(PUSHED_AS) {
         Some((help, _)) => help.to_owned(),
         None => source.one_line(at).trim().to_owned(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use pcp_model::LabelFlags;
+
+    use super::*;
+
+    /// A series as it is read from an instance with labels of its own.
+    pub(crate) fn series(name: &str, labels: &[(&str, &str)]) -> Series {
+        let label = |&(name, value): &(&str, &str)| Label {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            flags: LabelFlags::default(),
+        };
+        let labels: Vec<Label> = labels.iter().map(label).collect();
+        Read::of(name, &labels, Form::Gauge).series
+    }
+
+    #[test]
+    fn without_a_resource_labels_and_service_tell_whose_it_is() {
+        let scraped = series(
+            "node@a:9100{cpu=0}",
+            &[("cpu", "\"0\""), ("instance", "\"a:9100\""), ("job", "\"node\"")],
+        );
+        let told: Vec<(&str, &str)> = scraped
+            .attributes
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str().unwrap_or_default()))
+            .collect();
+        assert_eq!(told, [("cpu", "0"), ("instance", "a:9100"), ("job", "node")]);
+        assert_eq!((scraped.untold_service(), scraped.service.as_deref()), (None, Some("node@a:9100")));
+        let bare = series("node@a:9100{cpu=0}", &[]);
+        assert_eq!(bare.untold_service(), Some("node@a:9100"));
+        let large = series("shop{k=v}", &[("service_name", "\"shop\""), ("otel_scope_version", "\"1\"")]);
+        assert_eq!((large.untold_service(), large.scope[1].as_str(), large.attributes.len()), (None, "1", 2));
+        let with_resource = series("shop{k=v}", &[("otel_resource_names", "\"k\""), ("x", "1")]);
+        assert_eq!((with_resource.attributes.len(), with_resource.untold_service()), (0, None));
     }
 }
