@@ -181,10 +181,12 @@ impl Pushed {
             let Some((series, bound)) = self.place(source, at, inst, time) else { continue };
             let Some(Some(metric)) = self.metrics.get(at) else { continue };
             let Series { point, .. } = &mut self.series[series];
-            if point.is_empty() {
+            let was_empty = point.is_empty();
+            point.set(metric.form, bound, number);
+            // A bucket or quantile without a bound is none.
+            if was_empty && !point.is_empty() {
                 self.open.push(series);
             }
-            point.set(metric.form, bound, number);
         }
     }
 
