@@ -14,7 +14,7 @@
 
 use jumpseat_wire::series::{self, Form};
 use pcp_client::{TextLevel, TextTarget, ValuesRef};
-use pcp_model::{Desc, InDom, Inst, Label, Number, Timestamp, Units};
+use pcp_model::{Desc, InDom, Inst, Label, Number, Semantics, Timestamp, Units};
 use pcp_pdu::TypedRef;
 use rustc_hash::FxHashMap;
 use serde_json::Value as Json;
@@ -113,7 +113,7 @@ pub(crate) struct Point {
 
 impl Pushed {
     /// Finds those that came from elsewhere. A part of a histogram or summary whose buckets or quantiles are not exported is a
-    /// metric of PCP as any other.
+    /// metric of PCP as any other; so is one of a histogram whose counts may fall, as what is exported are cumulative ones.
     pub(crate) fn new(source: &mut Source) -> Pushed {
         let about: Vec<Option<About>> = (0..source.metrics.len()).map(|at| About::of(source, at)).collect();
         let mut families: Vec<Family> = Vec::new();
@@ -127,6 +127,7 @@ impl Pushed {
         for (at, own) in about.iter().enumerate() {
             let metric = own.as_ref().and_then(|own| {
                 let kind = match own.form {
+                    Form::Bucket | Form::ExponentialBucket | Form::Count if !own.only_grows => return None,
                     Form::Gauge => Kind::Gauge,
                     Form::Counter => Kind::Counter,
                     Form::UpDownCounter => Kind::UpDownCounter,
@@ -233,6 +234,7 @@ struct About {
     name: String,
     unit: String,
     form: Form,
+    only_grows: bool,
 }
 
 impl About {
@@ -247,12 +249,15 @@ impl About {
             serde_json::from_str(&label.value).ok()
         };
         let form = Form::from_word(&text(series::KIND)?)?;
-        Some(About { name: text(series::NAME)?, unit: text(series::UNIT).unwrap_or_default(), form })
+        let only_grows = desc.semantics == Semantics::Counter;
+        let unit = text(series::UNIT).unwrap_or_default();
+        Some(About { name: text(series::NAME)?, unit, form, only_grows })
     }
 
     /// What has such parts and nothing else has.
     fn shape(&self) -> Option<Kind> {
         match self.form {
+            Form::Bucket | Form::ExponentialBucket if !self.only_grows => None,
             Form::Bucket => Some(Kind::Histogram),
             Form::ExponentialBucket => Some(Kind::Exponential),
             Form::Quantile => Some(Kind::Summary),
@@ -464,6 +469,25 @@ pub(crate) mod tests {
         };
         let labels: Vec<Label> = labels.iter().map(label).collect();
         Read::of(name, &labels, Form::Gauge).series
+    }
+
+    #[test]
+    fn histograms_whose_counts_may_fall_are_none_here() {
+        let about = |form, only_grows| About { name: String::new(), unit: String::new(), form, only_grows };
+        assert_eq!(about(Form::Bucket, true).shape(), Some(Kind::Histogram));
+        assert_eq!(about(Form::Bucket, false).shape(), None);
+        assert_eq!(about(Form::ExponentialBucket, false).shape(), None);
+        assert_eq!(about(Form::Quantile, false).shape(), Some(Kind::Summary));
+    }
+
+    #[test]
+    fn buckets_without_bounds_leave_a_point_empty() {
+        let mut point = Point::default();
+        point.set(Form::Bucket, f64::NAN, Number::U64(3));
+        point.set(Form::Quantile, f64::NAN, Number::Double(3.0));
+        assert!(point.is_empty());
+        point.set(Form::Bucket, f64::INFINITY, Number::U64(3));
+        assert!(!point.is_empty());
     }
 
     #[test]
