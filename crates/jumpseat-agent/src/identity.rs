@@ -328,7 +328,7 @@ mod tests {
             "otel",
         ];
         assert_eq!(clusters, kept);
-        let indoms = [1, 2, 3, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20]
+        let indoms = [1, 2, 3, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 18, 20]
             .map(|serial| indom_name(serial).expect("one of ours"));
         let kept = [
             "per source",
@@ -344,6 +344,7 @@ mod tests {
             "per source, span and values of dimensions",
             "per calling and called source",
             "per objective",
+            "per token of receivers",
             "per target",
         ];
         assert_eq!(indoms, kept);

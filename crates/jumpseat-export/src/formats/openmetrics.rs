@@ -218,7 +218,14 @@ impl Family {
                 add(&[(name.to_owned(), text.as_str().into())]);
             }
         }
-        add(&series.attributes);
+        match series.untold_service() {
+            None => add(&series.attributes),
+            Some(service) => {
+                let mut attributes = vec![("service.name".to_owned(), Json::from(service))];
+                attributes.extend_from_slice(&series.attributes);
+                add(&attributes);
+            }
+        }
         let set = label_text(&labels);
         let mut out = Vec::new();
         let mut line = |ending: &str, more: Option<(&str, f64)>, value: String| {
@@ -471,6 +478,29 @@ mod tests {
             heads,
             ["m{instname=\"a\"}", "m{instname=\"a\"}", "m{instname=\"b\"}", "m{instname=\"b\"}"]
         );
+    }
+
+    #[test]
+    fn one_metric_of_two_targets_is_two_series() {
+        let came = pushed::Family {
+            name: "load1".to_owned(),
+            unit: String::new(),
+            help: String::new(),
+            kind: pushed::Kind::Gauge,
+            units: Units::NONE,
+        };
+        let mut family = Family::returned(&came, &BTreeMap::new());
+        let point = Point { value: Some(Number::Double(0.5)), ..Point::default() };
+        for target in ["\"a:9100\"", "\"b:9100\""] {
+            let name = format!("node@{}", target.trim_matches('"'));
+            let labels = [("instance", target), ("job", "\"node\"")];
+            family.point(&pushed::tests::series(&name, &labels), &point, None);
+            family.point(&pushed::tests::series(&name, &[]), &point, None);
+        }
+        let text = String::from_utf8(family.lines.concat()).expect("text");
+        let expected = "load1{instance=\"a:9100\",job=\"node\"} 0.5\nload1{service_name=\"node@a:9100\"} 0.5\n\
+                        load1{instance=\"b:9100\",job=\"node\"} 0.5\nload1{service_name=\"node@b:9100\"} 0.5\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

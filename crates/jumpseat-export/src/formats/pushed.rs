@@ -14,7 +14,7 @@
 
 use jumpseat_wire::series::{self, Form};
 use pcp_client::{TextLevel, TextTarget, ValuesRef};
-use pcp_model::{Desc, InDom, Inst, Label, Number, Timestamp, Units};
+use pcp_model::{Desc, InDom, Inst, Label, Number, Semantics, Timestamp, Units};
 use pcp_pdu::TypedRef;
 use rustc_hash::FxHashMap;
 use serde_json::Value as Json;
@@ -89,6 +89,8 @@ pub(crate) struct Series {
     pub service: Option<String>,
     /// Name and version of its scope.
     pub scope: [String; 2],
+    /// Those of its points. Where there is no resource, with what labels alone tell of its instance: who it is of, as `job` and
+    /// `instance` of what was scraped.
     pub attributes: Vec<(String, Json)>,
     point: Point,
 }
@@ -111,7 +113,7 @@ pub(crate) struct Point {
 
 impl Pushed {
     /// Finds those that came from elsewhere. A part of a histogram or summary whose buckets or quantiles are not exported is a
-    /// metric of PCP as any other.
+    /// metric of PCP as any other; so is one of a histogram whose counts may fall, as what is exported are cumulative ones.
     pub(crate) fn new(source: &mut Source) -> Pushed {
         let about: Vec<Option<About>> = (0..source.metrics.len()).map(|at| About::of(source, at)).collect();
         let mut families: Vec<Family> = Vec::new();
@@ -125,6 +127,7 @@ impl Pushed {
         for (at, own) in about.iter().enumerate() {
             let metric = own.as_ref().and_then(|own| {
                 let kind = match own.form {
+                    Form::Bucket | Form::ExponentialBucket | Form::Count if !own.only_grows => return None,
                     Form::Gauge => Kind::Gauge,
                     Form::Counter => Kind::Counter,
                     Form::UpDownCounter => Kind::UpDownCounter,
@@ -179,10 +182,12 @@ impl Pushed {
             let Some((series, bound)) = self.place(source, at, inst, time) else { continue };
             let Some(Some(metric)) = self.metrics.get(at) else { continue };
             let Series { point, .. } = &mut self.series[series];
-            if point.is_empty() {
+            let was_empty = point.is_empty();
+            point.set(metric.form, bound, number);
+            // A bucket or quantile without a bound is none.
+            if was_empty && !point.is_empty() {
                 self.open.push(series);
             }
-            point.set(metric.form, bound, number);
         }
     }
 
@@ -229,6 +234,7 @@ struct About {
     name: String,
     unit: String,
     form: Form,
+    only_grows: bool,
 }
 
 impl About {
@@ -243,12 +249,15 @@ impl About {
             serde_json::from_str(&label.value).ok()
         };
         let form = Form::from_word(&text(series::KIND)?)?;
-        Some(About { name: text(series::NAME)?, unit: text(series::UNIT).unwrap_or_default(), form })
+        let only_grows = desc.semantics == Semantics::Counter;
+        let unit = text(series::UNIT).unwrap_or_default();
+        Some(About { name: text(series::NAME)?, unit, form, only_grows })
     }
 
     /// What has such parts and nothing else has.
     fn shape(&self) -> Option<Kind> {
         match self.form {
+            Form::Bucket | Form::ExponentialBucket if !self.only_grows => None,
             Form::Bucket => Some(Kind::Histogram),
             Form::ExponentialBucket => Some(Kind::Exponential),
             Form::Quantile => Some(Kind::Summary),
@@ -274,6 +283,7 @@ impl Read {
             let base = series::Parsed { head: name.to_owned(), pairs: Vec::new() };
             return Read { base, series, bound: f64::NAN };
         };
+        let in_name: Vec<String> = parsed.pairs.iter().map(|(key, _)| series::label(key)).collect();
         let mut bound = f64::NAN;
         let of_bound = match form {
             Form::Bucket | Form::ExponentialBucket => Some(series::BOUND),
@@ -317,7 +327,35 @@ impl Read {
         if let Some(Json::String(version)) = label(series::SCOPE_VERSION) {
             scope[1] = version;
         }
+        if resource.is_none() {
+            let is_told = |name: &str| {
+                name == series::RESOURCE_NAMES
+                    || name == series::label(series::SCOPE_VERSION)
+                    || in_name.iter().any(|known| known == name)
+            };
+            let others = labels.iter().filter(|label| !is_told(&label.name));
+            attributes
+                .extend(others.filter_map(|label| {
+                    Some((label.name.clone(), serde_json::from_str(&label.value).ok()?))
+                }));
+        }
         Read { base, series: Series { resource, service, scope, attributes, ..Series::default() }, bound }
+    }
+}
+
+impl Series {
+    /// The service of one without a resource, unless its attributes tell the same.
+    pub(crate) fn untold_service(&self) -> Option<&str> {
+        let service = self.service.as_deref().filter(|_| self.resource.is_none())?;
+        let told = |name: &str| self.attributes.iter().find(|(known, _)| known == name)?.1.as_str();
+        let tells = |namespace: &str, name: &str, instance: &str| {
+            let namespace = told(namespace).map_or_else(String::new, |text| format!("{text}/"));
+            let instance = told(instance).map_or_else(String::new, |text| format!("@{text}"));
+            told(name).is_some_and(|name| format!("{namespace}{name}{instance}") == service)
+        };
+        let is_told =
+            tells("", "job", "instance") || tells("service_namespace", "service_name", "service_instance_id");
+        (!is_told).then_some(service)
     }
 }
 
@@ -413,5 +451,63 @@ fn help(source: &mut Source, at: usize) -> String {
     match text.rsplit_once(PUSHED_AS) {
         Some((help, _)) => help.to_owned(),
         None => source.one_line(at).trim().to_owned(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use pcp_model::LabelFlags;
+
+    use super::*;
+
+    /// A series as it is read from an instance with labels of its own.
+    pub(crate) fn series(name: &str, labels: &[(&str, &str)]) -> Series {
+        let label = |&(name, value): &(&str, &str)| Label {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            flags: LabelFlags::default(),
+        };
+        let labels: Vec<Label> = labels.iter().map(label).collect();
+        Read::of(name, &labels, Form::Gauge).series
+    }
+
+    #[test]
+    fn histograms_whose_counts_may_fall_are_none_here() {
+        let about = |form, only_grows| About { name: String::new(), unit: String::new(), form, only_grows };
+        assert_eq!(about(Form::Bucket, true).shape(), Some(Kind::Histogram));
+        assert_eq!(about(Form::Bucket, false).shape(), None);
+        assert_eq!(about(Form::ExponentialBucket, false).shape(), None);
+        assert_eq!(about(Form::Quantile, false).shape(), Some(Kind::Summary));
+    }
+
+    #[test]
+    fn buckets_without_bounds_leave_a_point_empty() {
+        let mut point = Point::default();
+        point.set(Form::Bucket, f64::NAN, Number::U64(3));
+        point.set(Form::Quantile, f64::NAN, Number::Double(3.0));
+        assert!(point.is_empty());
+        point.set(Form::Bucket, f64::INFINITY, Number::U64(3));
+        assert!(!point.is_empty());
+    }
+
+    #[test]
+    fn without_a_resource_labels_and_service_tell_whose_it_is() {
+        let scraped = series(
+            "node@a:9100{cpu=0}",
+            &[("cpu", "\"0\""), ("instance", "\"a:9100\""), ("job", "\"node\"")],
+        );
+        let told: Vec<(&str, &str)> = scraped
+            .attributes
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str().unwrap_or_default()))
+            .collect();
+        assert_eq!(told, [("cpu", "0"), ("instance", "a:9100"), ("job", "node")]);
+        assert_eq!((scraped.untold_service(), scraped.service.as_deref()), (None, Some("node@a:9100")));
+        let bare = series("node@a:9100{cpu=0}", &[]);
+        assert_eq!(bare.untold_service(), Some("node@a:9100"));
+        let large = series("shop{k=v}", &[("service_name", "\"shop\""), ("otel_scope_version", "\"1\"")]);
+        assert_eq!((large.untold_service(), large.scope[1].as_str(), large.attributes.len()), (None, "1", 2));
+        let with_resource = series("shop{k=v}", &[("otel_resource_names", "\"k\""), ("x", "1")]);
+        assert_eq!((with_resource.attributes.len(), with_resource.untold_service()), (0, None));
     }
 }

@@ -53,6 +53,8 @@ pub struct TokenBook {
 struct Names {
     ids: IdMap,
     known: Vec<Known>,
+    /// Those that could not get a number yet: at most as many as may have one.
+    unnumbered: Vec<(String, Arc<TokenCounts>)>,
 }
 
 /// A name of tokens that count, or did.
@@ -71,24 +73,34 @@ impl TokenBook {
     pub(crate) fn load(dir: Option<&Path>, domain: u16) -> Result<TokenBook, IdsError> {
         let path = dir.map(|dir| dir.join(InDom::new(domain, TOKEN_SERIAL).to_string()));
         let ids = IdMap::load(path.as_deref(), MAX_NAMES - 1)?;
-        let names = Mutex::new(Names { ids, known: Vec::new() });
+        let names = Mutex::new(Names { ids, known: Vec::new(), unnumbered: Vec::new() });
         Ok(TokenBook { names, generation: AtomicU64::new(0) })
     }
 
-    /// Where it is counted what is done with tokens of a name. The number of one that is new is on disk before anybody is told of it.
+    /// Where it is counted what is done with tokens of a name. The number of one that is new is on disk before anybody is told of it;
+    /// if that fails it counts untold, and the next call tries again.
     pub(crate) fn counts(&self, name: &str) -> Arc<TokenCounts> {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = names.known.iter().find(|known| known.name == name) {
             return Arc::clone(&known.counts);
         }
-        let counts: Arc<TokenCounts> = Arc::default();
+        let waits = names.unnumbered.iter().position(|(known, _)| known == name);
+        let counts = waits.map_or_else(Arc::default, |at| Arc::clone(&names.unnumbered[at].1));
         match names.ids.get_or_add(name) {
             Ok(id) => {
                 let known = Known { id, name: name.to_owned(), counts: Arc::clone(&counts) };
                 names.known.push(known);
+                if let Some(at) = waits {
+                    names.unnumbered.swap_remove(at);
+                }
                 self.generation.fetch_add(1, Ordering::Release);
             }
-            Err(error) => tracing::warn!("what token {name} does is not told: {error}"),
+            Err(error) => {
+                tracing::warn!("what token {name} does is not told: {error}");
+                if waits.is_none() && names.unnumbered.len() < MAX_NAMES as usize {
+                    names.unnumbered.push((name.to_owned(), Arc::clone(&counts)));
+                }
+            }
         }
         counts
     }
@@ -153,5 +165,29 @@ mod tests {
         let book = TokenBook::load(Some(dir.path()), 400).expect("two names");
         book.counts("mill");
         assert_eq!(book.since(0).expect("one").1[0].id, 1, "of those that count now only");
+    }
+
+    #[test]
+    fn what_counts_before_it_has_a_number_is_told_once_it_has() {
+        let book = TokenBook::load(None, 400).expect("in memory");
+        for n in 0..MAX_NAMES {
+            book.counts(&n.to_string());
+        }
+        let (generation, known) = book.since(0).expect("as many as may be");
+        assert_eq!(known.len(), MAX_NAMES as usize);
+        let early = book.counts("shop");
+        early.records(2, 1);
+        assert!(Arc::ptr_eq(&early, &book.counts("shop")), "one for all receivers");
+        assert!(book.since(generation).is_none());
+        // There is room again.
+        let other = TokenBook::load(None, 400).expect("in memory");
+        let mut names = book.names.into_inner().expect("nobody else");
+        names.ids = other.names.into_inner().expect("nobody else").ids;
+        let book = TokenBook { names: Mutex::new(names), generation: AtomicU64::new(generation) };
+        assert!(Arc::ptr_eq(&early, &book.counts("shop")));
+        let (_, known) = book.since(generation).expect("one more");
+        let last = known.last().expect("many");
+        assert_eq!((last.name.as_str(), last.counts.records.load(Ordering::Relaxed)), ("shop", 2));
+        assert!(book.names.into_inner().expect("nobody else").unnumbered.is_empty());
     }
 }

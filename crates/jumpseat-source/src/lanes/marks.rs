@@ -7,7 +7,7 @@
 //! Those that wait for the decision about their traces leave in the order in which they came: the mark ends before the first.
 //!
 //! **Bounds.** A thread knows at most [`MAX_STREAMS`] streams, and of one user [`MAX_OF_ONE`]: those that nobody uses and that
-//! were used longest ago are forgotten first.
+//! were used longest ago are forgotten first, but for those of which records wait: who sends these again would be believed.
 //!
 //! **Cost:** two hash look-ups a numbered record, one comparison for all others.
 
@@ -69,11 +69,12 @@ impl Streams {
         }
     }
 
-    /// Opens a stream of somebody's. What is forgotten instead is given to `forget`.
+    /// Opens a stream of somebody's. What is forgotten instead is given to `forget`; nothing is that `waits`.
     pub(super) fn open(
         &mut self,
         name: &[u8],
         owner: Taker,
+        waits: impl Fn(StreamId) -> bool,
         forget: impl FnOnce(StreamId),
     ) -> Result<StreamId, TooManyStreams> {
         self.turn += 1;
@@ -84,7 +85,7 @@ impl Streams {
             stream.used = self.turn;
             return Ok(*id);
         }
-        if let Some(gone) = self.to_forget(owner)? {
+        if let Some(gone) = self.to_forget(owner, waits)? {
             self.by_id.remove(&gone).and_then(|stream| self.by_name.remove(&stream.name));
             forget(gone);
         }
@@ -111,7 +112,11 @@ impl Streams {
     }
 
     /// What has to go for one more of this user, if anything has to.
-    fn to_forget(&self, owner: Taker) -> Result<Option<StreamId>, TooManyStreams> {
+    fn to_forget(
+        &self,
+        owner: Taker,
+        waits: impl Fn(StreamId) -> bool,
+    ) -> Result<Option<StreamId>, TooManyStreams> {
         let theirs = self.by_id.values().filter(|stream| stream.owner.is_some()).count();
         let own = self.by_id.values().filter(|stream| stream.owner == Some(owner)).count();
         if own < MAX_OF_ONE && theirs < MAX_STREAMS {
@@ -119,8 +124,11 @@ impl Streams {
         }
         let unused = self.by_id.iter().filter(|(_, stream)| stream.owner.is_some() && stream.users == 0);
         let candidates = unused.filter(|(_, stream)| own < MAX_OF_ONE || stream.owner == Some(owner));
-        let oldest = candidates.min_by_key(|(_, stream)| stream.used);
-        oldest.map(|(id, _)| Some(*id)).ok_or(TooManyStreams)
+        let mut candidates: Vec<(u64, StreamId)> =
+            candidates.map(|(id, stream)| (stream.used, *id)).collect();
+        candidates.sort_unstable();
+        let oldest = candidates.into_iter().find(|(_, id)| !waits(*id));
+        oldest.map(|(_, id)| Some(id)).ok_or(TooManyStreams)
     }
 }
 
@@ -475,18 +483,34 @@ mod tests {
     #[test]
     fn one_user_cannot_have_the_streams_of_others_forgotten() {
         let mut streams = Streams::default();
-        let kept = streams.open(b"kept", Taker::User(1), |_| ()).expect("the first");
+        let kept = streams.open(b"kept", Taker::User(1), |_| false, |_| ()).expect("the first");
         streams.close(kept);
         for n in 0..5_000u32 {
-            let id = streams.open(&n.to_be_bytes(), Taker::User(2), |gone| assert_ne!(gone, kept));
+            let id = streams.open(&n.to_be_bytes(), Taker::User(2), |_| false, |gone| assert_ne!(gone, kept));
             streams.close(id.expect("others are not used"));
         }
         assert_eq!((streams.by_id.len(), streams.by_name.len()), (1 + MAX_OF_ONE, 1 + MAX_OF_ONE));
-        assert_eq!(streams.open(b"kept", Taker::User(1), |_| ()), Ok(kept));
+        assert_eq!(streams.open(b"kept", Taker::User(1), |_| false, |_| ()), Ok(kept));
         for n in 0..MAX_OF_ONE as u32 {
-            streams.open(&n.to_be_bytes(), Taker::User(3), |_| ()).expect("as many as are allowed");
+            streams
+                .open(&n.to_be_bytes(), Taker::User(3), |_| false, |_| ())
+                .expect("as many as are allowed");
         }
-        assert_eq!(streams.open(b"more", Taker::User(3), |_| ()), Err(TooManyStreams));
+        assert_eq!(streams.open(b"more", Taker::User(3), |_| false, |_| ()), Err(TooManyStreams));
+    }
+
+    #[test]
+    fn what_waits_is_not_forgotten() {
+        let mut streams = Streams::default();
+        let ids: Vec<StreamId> = (0..MAX_OF_ONE as u32)
+            .map(|n| streams.open(&n.to_be_bytes(), Taker::User(1), |_| false, |_| ()).expect("room"))
+            .collect();
+        ids.iter().for_each(|id| streams.close(*id));
+        let all = streams.open(b"more", Taker::User(1), |_| true, |_| panic!("all of them wait"));
+        assert_eq!(all, Err(TooManyStreams));
+        let mut gone = None;
+        streams.open(b"more", Taker::User(1), |id| id == ids[0], |id| gone = Some(id)).expect("one goes");
+        assert_eq!(gone, Some(ids[1]), "the oldest that does not wait");
     }
 
     #[test]

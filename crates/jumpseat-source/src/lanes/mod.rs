@@ -339,9 +339,17 @@ impl Lanes {
     /// As many of the sender's as there may be are in use.
     pub fn open_stream(&mut self, name: &[u8]) -> Result<StreamId, TooManyStreams> {
         let Lanes { lanes, names, streams, .. } = self;
-        streams.open(name, names.taker, |gone| {
+        // A lane that is not marked has no record left to hand over.
+        let waits = |lanes: &[Lane], stream| {
+            let mut marked = lanes.iter().filter(|lane| lane.account.is_marked);
+            marked.any(|lane| lane.account.marks.unsettled(stream).is_some())
+        };
+        let mut gone = None;
+        let opened = streams.open(name, names.taker, |stream| waits(lanes, stream), |id| gone = Some(id));
+        if let Some(gone) = gone {
             lanes.iter_mut().for_each(|lane| lane.account.marks.forget(gone));
-        })
+        }
+        opened
     }
 
     /// A stream is not used any more by who opened it.

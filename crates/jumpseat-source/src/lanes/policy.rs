@@ -140,9 +140,9 @@ impl Policy {
                         account.marks.wait(numbered);
                     }
                     batch.truncate(batch.len() - 1);
-                    while self.queue.as_mut().is_some_and(|queue| queue.is_over()) {
-                        self.let_go(true, batch, account, outbox);
-                    }
+                    while self.queue.as_mut().is_some_and(|queue| queue.is_over())
+                        && self.let_go((true, false), batch, account, outbox)
+                    {}
                     return Verdict::Gone;
                 }
             }
@@ -221,7 +221,7 @@ impl Policy {
         let is_by_tail = self.settings.is_by_tail();
         // Where the core does not take what leaves, it waits here, but for the last time.
         while (everything || !outbox.is_stuck())
-            && self.let_go(everything || !is_by_tail, batch, account, outbox)
+            && self.let_go((everything || !is_by_tail, everything), batch, account, outbox)
         {}
         if !is_by_tail && self.queue.as_ref().is_some_and(|queue| queue.is_empty()) {
             self.queue = None;
@@ -229,22 +229,29 @@ impl Policy {
         self.release_in_order(everything, batch, account, outbox);
     }
 
-    /// Lets go of the first record of the queue, or loss, if it is decided or is to be. False: there was none.
+    /// Lets go of the first record of the queue, or loss, if it is decided or is to be. False: there was none, or a loss has to wait
+    /// until the core takes what came before it, but for the `last` time.
     fn let_go(
         &mut self,
-        forced: bool,
+        (forced, last): (bool, bool),
         batch: &mut Batch,
         account: &mut LaneAccount,
         outbox: &mut Outbox,
     ) -> bool {
+        if self.queue.as_ref().is_some_and(|queue| queue.begins_with_loss()) {
+            self.release_in_order(true, batch, account, outbox);
+            outbox.hand_over(batch, account);
+            // A delivery tells its loss before its records.
+            if !batch.is_empty() && !last {
+                return false;
+            }
+        }
         outbox.provide(batch, account);
         let Some(leaves) = self.queue.as_mut().and_then(|queue| queue.next(forced, batch)) else {
             return false;
         };
         let numbered = match leaves {
             Leaves::Loss(loss) => {
-                self.release_in_order(true, batch, account, outbox);
-                outbox.hand_over(batch, account);
                 account.add_loss(loss);
                 outbox.mark(account);
                 return true;

@@ -39,7 +39,7 @@ pub(super) struct Queue {
     spare: Option<Vec<u8>>,
     /// Bytes of `chunks` that wait.
     live: usize,
-    /// Bytes that have come since they were swept.
+    /// Bytes that have come since they were swept, with those of their places.
     unswept: usize,
 }
 
@@ -145,7 +145,8 @@ impl Queue {
     /// Whether more waits than may. Memory of what is dropped by now is given back first.
     pub(super) fn is_over(&mut self) -> bool {
         let is_over = |queue: &Queue| !queue.is_empty() && queue.tail.is_over(queue.gate.held().bytes());
-        if is_over(self) && self.unswept > self.live / 4 {
+        // Places of what was dropped stay, and are looked at by each sweep: of these, too, a quarter has come since the last one.
+        if is_over(self) && self.unswept > (self.live + self.places.len() * PLACE as usize) / 4 {
             self.sweep();
         }
         is_over(self)
@@ -183,9 +184,15 @@ impl Queue {
         Some(leaves)
     }
 
+    /// Whether a loss is what came first.
+    pub(super) fn begins_with_loss(&self) -> bool {
+        self.places.front().is_some_and(|place| matches!(place.what, What::Loss(_)))
+    }
+
     fn push(&mut self, place: Place) {
         let (bytes, records) = (u64::from(place.len) + PLACE, !matches!(place.what, What::Loss(_)));
         self.places.push_back(place);
+        self.unswept += PLACE as usize;
         self.tail.held().add(bytes, records.into());
         self.gate.held().add(bytes, records.into());
     }
@@ -503,6 +510,27 @@ mod tests {
         let sums = tail.sums();
         assert_eq!((sums.early, sums.late, sums.untracked, sums.open), (0, 0, 0, 0));
         assert_eq!((sums.dropped, sums.failed), (dropped_traces, TRACES / 7));
+    }
+
+    #[test]
+    fn places_of_what_was_dropped_are_not_swept_again_and_again() {
+        let mut bench = Bench::new(1, 1 << 20);
+        let (mut sweeps, mut records) = (0, 0);
+        for trace in (1..1_000).filter(|trace| !key(*trace).is_sampled(4)) {
+            for step in 0..20 {
+                let span = SpanEnd { is_start: step == 0, id: 5, has_parent: false, nanos: Some(0) };
+                let span = [0, 19].contains(&step).then_some(span);
+                let before = bench.queues[0].unswept;
+                bench.offer(0, trace, false, span, 10);
+                sweeps += u32::from(bench.queues[0].unswept < before);
+                records += 1;
+            }
+            // Over after its grace, a second.
+            bench.tail.pass(400);
+        }
+        assert_eq!(bench.tail.sums().untracked, 0);
+        assert!(records > 10_000 && (1..=records / 200).contains(&sweeps), "{sweeps} of {records}");
+        bench.finish();
     }
 
     #[test]

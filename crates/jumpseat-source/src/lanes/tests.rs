@@ -321,6 +321,52 @@ fn losses_numbers_and_the_order_of_times_wait_for_their_turn_behind_a_trace() {
 }
 
 #[test]
+fn a_loss_waits_while_the_core_does_not_take_what_came_before_it() {
+    let (mut lanes, deliveries, _) = lanes(1);
+    lanes.hold();
+    let lane = lanes.source(b"app").expect("source");
+    let tail = Arc::clone(lanes.registry().tail());
+    let settings = Settings { sample: 1_000_000, sample_by: SampleBy::Tail, ..Settings::default() };
+    lanes.registry().gate(0).set(settings);
+    write(&mut lanes, lane, 1, 10);
+    lanes.flush();
+    traced(&mut lanes, lane, "good", "info", 11);
+    write(&mut lanes, lane, 1, 12);
+    lanes.missed(lane, 3, Timestamp::new(13, 0));
+    tail.pass(10_000);
+    lanes.flush();
+    assert!(lanes.is_stuck() && lanes.is_pending());
+    let mut told = Vec::new();
+    while let Ok(delivery) = deliveries.try_recv() {
+        let times: Vec<i64> = delivery.batch.iter().map(|record| record_time(record).sec).collect();
+        told.push((times, delivery.missed.map(|loss| loss.count)));
+        lanes.flush();
+    }
+    lanes.flush();
+    told.extend(deliveries.try_iter().map(|last| (vec![], last.missed.map(|loss| loss.count))));
+    assert_eq!(told, [(vec![10], None), (vec![12], None), (vec![], Some(3))]);
+}
+
+#[test]
+fn a_stream_of_which_records_wait_is_not_forgotten() {
+    let ([mut web, _db], [lane, _], _deliveries) = two_threads();
+    web.set_taker(Taker::User(1));
+    let stream = web.open_stream(b"first").expect("room");
+    let first = Numbered { stream, number: 1 };
+    assert!(!web.is_there(lane, first));
+    web.number(first);
+    traced(&mut web, lane, "good", "info", 1);
+    web.flush();
+    web.close_stream(stream);
+    for n in 0..2 * MAX_OF_ONE as u32 {
+        let other = web.open_stream(&n.to_be_bytes()).expect("others are not used");
+        web.close_stream(other);
+    }
+    assert_eq!(web.open_stream(b"first"), Ok(stream));
+    assert!(web.is_there(lane, first), "who sends it again is told so");
+}
+
+#[test]
 fn times_that_cannot_be_are_counted_and_flagged_if_asked() {
     let (mut lanes, deliveries, _) = lanes(1000);
     let lane = lanes.source(b"app").expect("source");

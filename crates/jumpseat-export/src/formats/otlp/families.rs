@@ -376,6 +376,8 @@ fn coarsest(bounds: &[f64]) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use opentelemetry_proto::tonic::metrics::v1::{MetricsData, metric};
+
     use super::*;
 
     #[test]
@@ -395,6 +397,46 @@ mod tests {
         assert_eq!(positive.bucket_counts[2047], 1);
         assert_eq!(coarsest(&[0.0, 2.0, 8.0]), 0);
         assert_eq!(coarsest(&[-(0.25_f64.exp2()), 2.0]), 2);
+    }
+
+    #[test]
+    fn one_metric_of_two_targets_is_two_series() {
+        let family = Family {
+            name: "load1".to_owned(),
+            unit: String::new(),
+            help: String::new(),
+            kind: Kind::Gauge,
+            units: pcp_model::Units::NONE,
+        };
+        let mut groups = Groups {
+            heads: vec![Vec::new()],
+            kinds: vec![Kind::Gauge],
+            host: Vec::new(),
+            all: Vec::new(),
+            by_origin: FxHashMap::default(),
+            series: Vec::new(),
+            generation: 0,
+            points: 0,
+            bytes: 0,
+        };
+        let point = Point { value: Some(pcp_model::Number::Double(0.5)), ..Point::default() };
+        for (number, target) in ["a:9100", "b:9100"].into_iter().enumerate() {
+            let labels = [("instance", format!("\"{target}\"")), ("job", "\"node\"".to_owned())];
+            let labels = labels.each_ref().map(|(name, value)| (*name, value.as_str()));
+            let series = crate::formats::pushed::tests::series(&format!("node@{target}"), &labels);
+            groups.push((&family, 0), number, &series, &point, 1);
+        }
+        let (body, points) = groups.take().expect("two points");
+        let sent = MetricsData::decode(body.as_slice()).expect("encoded");
+        let mut told = Vec::new();
+        for resource in &sent.resource_metrics {
+            let Some(metric::Data::Gauge(gauge)) = &resource.scope_metrics[0].metrics[0].data else {
+                panic!("a gauge")
+            };
+            told.extend(gauge.data_points.iter().map(|point| point.attributes.clone()));
+        }
+        let expected = |target: &str| vec![text("instance", target), text("job", "node")];
+        assert_eq!((points, told), (2, vec![expected("a:9100"), expected("b:9100")]));
     }
 
     #[test]
