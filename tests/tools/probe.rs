@@ -122,6 +122,11 @@ fn metrics_of_an_agent_that_was_killed() {
         pmcd.wait_ready("jumpseat");
         let pid = pmcd.value("jumpseat.self.pid").expect("it is ready");
         pmcd.run("kill", ["-KILL", &pid]).ok();
+        // Its end of the pipe is closed then.
+        support::eventually("its end", || {
+            let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            (state.is_empty() || state.contains(") Z ")).then_some(())
+        });
         let output = pmcd.run(program, words);
         (output.status.code(), output.stdout, output.stderr)
     };

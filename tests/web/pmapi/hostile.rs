@@ -159,12 +159,11 @@ fn a_host_that_does_not_answer_costs_others_nothing() {
     let sample = Sample::start(&args);
     let port = sample.web.port;
     // More than the pool has places, and more than contexts are made at a time.
-    for host in hosts.iter().cycle().take(100).cloned() {
+    for host in hosts.iter().cycle().take(100) {
+        let request = format!("GET /pmapi/context?hostspec={host} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         thread::spawn(move || {
             let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-            let _ = stream.write_all(
-                format!("GET /pmapi/context?hostspec={host} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes(),
-            );
+            let _ = stream.write_all(request.as_bytes());
             let _ = stream.read(&mut [0; 1024]);
         });
     }
