@@ -50,7 +50,7 @@ pub struct WebArgs {
     /// Name by which browsers reach this server, besides localhost and that of --listen; may be given again
     #[arg(long, value_name = "NAME")]
     pub allow_name: Vec<String>,
-    /// Origin whose pages may read from here (https://grafana.example.com), or * for all; may be given again
+    /// Origin whose pages may read from here (`https://grafana.example.com`), or * for all; may be given again
     #[arg(long, value_name = "ORIGIN")]
     pub allow_origin: Vec<String>,
     /// Directory for indexes of archives [default: $XDG_CACHE_HOME/jumpseat, or ~/.cache/jumpseat]

@@ -4,7 +4,7 @@
 //! DOMAIN.18    ID TIME NAME      the number of a name, for ever; the secret is nowhere
 //! ```
 //!
-//! **Bounded:** [`MAX_NAMES`] names ever have a number; tokens of further names are not told of.
+//! **Bounded:** `MAX_NAMES` names ever have a number; tokens of further names are not told of.
 
 use std::fmt;
 use std::path::Path;

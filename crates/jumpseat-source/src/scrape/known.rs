@@ -17,7 +17,7 @@
 //! answer meant: if what the families are has changed, all series are looked up anew.
 //!
 //! **Cost:** a sample at its place of the last time is a comparison of bytes, a number and [`Session::set`]; one elsewhere is a hash more.
-//! The whole way of a sample, HTTP included, is 0.22 microseconds (`benches/scrape.rs`). The first of a series is taken apart, which allocates. Work is done in portions ([`Pass::step`]), as the session keeps others out.
+//! The whole way of a sample, HTTP included, is 0.22 microseconds (`benches/scrape.rs`). The first of a series is taken apart, which allocates. Work is done in portions (`Pass::step`), as the session keeps others out.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Tail sampling: which traces are kept, decided over all sources when all that is likely to be known of a trace is known.
 //!
-//! One [`Tail`] is shared by the lanes of all threads. A lane tells it each record of a trace ([`Tail::note`]), which a queue of
+//! One [`Tail`] is shared by the lanes of all threads. A lane tells it each record of a trace (`Tail::note`), which a queue of
 //! its own holds until the trace is decided (`lanes/queue`), and asks for the decision when it is the record's turn
-//! ([`Tail::settle`]). A trace is
+//! (`Tail::settle`). A trace is
 //!
 //! * **kept at once** when a record of it tells of a failure, or when its spans take as long together as `slow` says;
 //! * **decided by its id** as soon as its root has ended, no span of it is open, and nothing of it has come for `grace`; else at the end of
@@ -12,12 +12,12 @@
 //! * **decided early**, by its id as well, when a queue is full or ends (`early`).
 //!
 //! **Invariant:** what is decided stays so for as long as the trace is known: records of it that come later share its fate. Known it
-//! is while records of it wait, then for [`REMEMBERED`] windows, if there is room for so many traces.
+//! is while records of it wait, then for `REMEMBERED` windows, if there is room for so many traces.
 //!
-//! **Bounds:** [`TailConfig::memory`] for the records that wait ([`Tail::is_over`]), and a trace for each [`BYTES_A_TRACE`] bytes of it. A
+//! **Bounds:** [`TailConfig::memory`] for the records that wait (`Tail::is_over`), and a trace for each `BYTES_A_TRACE` bytes of it. A
 //! trace that finds no place is decided by its id, record by record (`untracked`); those that fail are kept.
 //!
-//! **Cost:** a lock that one of [`SHARDS`] threads' records want at the same time, and a look-up, when a record comes and when it
+//! **Cost:** a lock that one of `SHARDS` threads' records want at the same time, and a look-up, when a record comes and when it
 //! leaves. No allocation once the tables have grown.
 
 mod config;
