@@ -122,11 +122,6 @@ fn metrics_of_an_agent_that_was_killed() {
         pmcd.wait_ready("jumpseat");
         let pid = pmcd.value("jumpseat.self.pid").expect("it is ready");
         pmcd.run("kill", ["-KILL", &pid]).ok();
-        // Its end of the pipe is closed then.
-        support::eventually("its end", || {
-            let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            (state.is_empty() || state.contains(") Z ")).then_some(())
-        });
         let output = pmcd.run(program, words);
         (output.status.code(), output.stdout, output.stderr)
     };
@@ -137,8 +132,13 @@ fn metrics_of_an_agent_that_was_killed() {
         ("pminfo", "info", "-df jumpseat.self.pid"),
     ] {
         let words: Vec<&str> = words.split(' ').collect();
-        let theirs = said(tool, &words);
-        assert!(format!("{theirs:?}").contains("Try again"), "{theirs:?}");
-        assert_eq!(said(seat::JUMPSEAT, &[&[ours], &words[..]].concat()), theirs, "{tool} {words:?}");
+        // pmcd's answer depends on what it meets first, the request or the end of the agent: this one is compared.
+        let in_time = |program: &str, words: &[&str]| {
+            let mut all = (0..6).map(|_| said(program, words));
+            let found = all.find(|said| format!("{said:?}").contains("Try again"));
+            found.unwrap_or_else(|| panic!("{program} {words:?} never says that it is to be tried again"))
+        };
+        let theirs = in_time(tool, &words);
+        assert_eq!(in_time(seat::JUMPSEAT, &[&[ours], &words[..]].concat()), theirs, "{tool} {words:?}");
     }
 }
