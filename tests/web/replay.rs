@@ -33,15 +33,17 @@ pub(crate) struct Outcome {
     pub failed: Vec<(String, String)>,
 }
 
-/// The cases of these groups, but for those of one real server's crashes, which are requests like all others.
-pub(crate) fn cases(groups: &[&str]) -> Vec<Case> {
+/// The cases about series of archives, or all others.
+pub(crate) fn cases(of_series: bool) -> Vec<Case> {
     let file = support::repository().join("tests/data/web/cases.ndjson.gz");
     let file = std::fs::File::open(file).expect("it is in the repository");
     let mut text = String::new();
     flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("text");
     // The first line tells the format.
     let cases = text.lines().skip(1).map(|line| Case(serde_json::from_str(line).expect("JSON")));
-    cases.filter(|case| groups.contains(&case.text("group"))).collect()
+    let is_of_series =
+        |case: &Case| ["/series", "/search"].iter().any(|path| case.text("path").starts_with(path));
+    cases.filter(|case| is_of_series(case) == of_series).collect()
 }
 
 /// Asks all of it; `corrected` changes what is wanted by the rules for known defects that cases are not marked with.
