@@ -1,10 +1,12 @@
 //! The jumpseat agent in a test: its configuration, its line in pmcd.conf, and events for it.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{AgentSpec, Output, PcpEnv, PmnsSource, Process, eventually, free_port, user};
+use support::{AgentSpec, Output, PcpEnv, PmnsSource, PrivatePmcd, Process, eventually, free_port, user};
 
 /// The agent's program.
 pub(crate) const PMDA: &str = env!("CARGO_BIN_EXE_pmdajumpseat");
@@ -226,4 +228,17 @@ impl Endpoint {
         all.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         PcpEnv::new().run(program, all)
     }
+}
+
+/// Kills the agent as a crash would, and waits until pmcd has started it again.
+pub(crate) fn kill_agent(pmcd: &mut PrivatePmcd) {
+    let pid = |pmcd: &PrivatePmcd| pmcd.value("jumpseat.self.pid")?.parse::<i32>().ok();
+    let before = eventually("the agent's process", || pid(pmcd));
+    kill(Pid::from_raw(before), Signal::SIGKILL).expect("it lives");
+    eventually("pmcd to notice", || (pid(pmcd) != Some(before)).then_some(()));
+    // It starts an agent again by itself, but not one that has died a moment ago.
+    if pid(pmcd).is_none() {
+        pmcd.reconfigure();
+    }
+    eventually("pmcd to start it again", || pid(pmcd));
 }

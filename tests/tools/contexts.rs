@@ -8,8 +8,8 @@ use std::time::Duration;
 use support::random::Random;
 use support::{LoggerRun, PrivatePmcd, Process, eventually};
 
-use super::positions::{Item, items, kill_agent};
-use crate::seat::{JUMPSEAT, Seat, Transport};
+use super::positions::{Item, items};
+use crate::seat::{JUMPSEAT, Seat, Transport, kill_agent};
 
 const METRICS: [&str; 2] = ["jumpseat.event.records", "jumpseat.event.highres_records"];
 /// How often the agent is killed.

@@ -17,11 +17,10 @@ use jumpseat::event::{ArrayKind, ArrayReader, Param};
 use jumpseat::model::{Pmid, ValueType};
 use jumpseat::pdu::ValueRef;
 use jumpseat::recorder::{Recorder, label_of};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use support::{Output, PcpEnv, PrivatePmcd, Process, eventually, records, temp_dir, whole_records};
 
-use crate::seat::{JUMPSEAT, Seat, Transport};
+use crate::seat::{JUMPSEAT, Seat, Transport, kill_agent};
 
 const METRICS: [&str; 2] = ["jumpseat.event.records", "jumpseat.event.highres_records"];
 
@@ -326,19 +325,6 @@ fn what_was_fetched_and_not_written_is_fetched_again() {
         assert_eq!(items(&base, metric), all, "{metric}");
         assert_eq!(items(&base.replace("/b", "/a"), metric).len(), 20);
     }
-}
-
-/// Kills the agent as a crash would, and waits until pmcd has started it again.
-pub(crate) fn kill_agent(pmcd: &mut PrivatePmcd) {
-    let pid = |pmcd: &PrivatePmcd| pmcd.value("jumpseat.self.pid")?.parse::<i32>().ok();
-    let before = eventually("the agent's process", || pid(pmcd));
-    kill(Pid::from_raw(before), Signal::SIGKILL).expect("it lives");
-    eventually("pmcd to notice", || (pid(pmcd) != Some(before)).then_some(()));
-    // It starts an agent again by itself, but not one that has died a moment ago.
-    if pid(pmcd).is_none() {
-        pmcd.reconfigure();
-    }
-    eventually("pmcd to start it again", || pid(pmcd));
 }
 
 #[test]

@@ -4,11 +4,10 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::{Value as Json, json};
 use support::{AgentSpec, PrivatePmcd, eventually, temp_dir, wait_until};
 
+use crate::seat::kill_agent;
 use crate::traces::{Host, escaped, now, recorded, web_on};
 use crate::web_support::{Answer, Web};
 
@@ -458,19 +457,6 @@ fn an_agent_that_is_killed_is_followed_on_with_each_record_once() {
         kill_agent(&mut host.pmcd);
         host.pmcd.wait_ready("jumpseat");
     }
-}
-
-/// Kills the agent as a crash would, and waits until pmcd has started it again.
-fn kill_agent(pmcd: &mut PrivatePmcd) {
-    let pid = |pmcd: &PrivatePmcd| pmcd.value("jumpseat.self.pid")?.parse::<i32>().ok();
-    let before = eventually("the agent's process", || pid(pmcd));
-    kill(Pid::from_raw(before), Signal::SIGKILL).expect("it lives");
-    eventually("pmcd to notice", || (pid(pmcd) != Some(before)).then_some(()));
-    // It starts an agent again by itself, but not one that has died a moment ago.
-    if pid(pmcd).is_none() {
-        pmcd.reconfigure();
-    }
-    eventually("pmcd to start it again", || pid(pmcd));
 }
 
 #[test]

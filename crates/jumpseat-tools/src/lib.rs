@@ -5,7 +5,7 @@
 //! way, the source of metrics, and output. Nothing in `tool` knows a tool.
 //!
 //! Programs call a tool by [`called`]. Other commands take from here what has to be the same everywhere: definitions of
-//! derived metrics, archives, event records as text.
+//! derived metrics, archives, event records as text, names and units for Prometheus ([`exposition`]).
 
 /// Writes a line to standard error, as `eprintln!` does, which however ends the program where that cannot be written to: a
 /// full disk, a terminal that is gone. Then nobody is left to tell, and the work goes on.
@@ -19,6 +19,7 @@ macro_rules! complain {
 
 pub mod definitions;
 mod events;
+pub mod exposition;
 #[doc(hidden)]
 pub mod fuzzing;
 mod info;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How often to look.
@@ -19,8 +19,25 @@ pub struct Fresh<T, E> {
     value: T,
 }
 
-/// What tells that a file is another one.
-type Stamp = (u64, u64, u64, i64, i64, i64, i64);
+/// What tells that a file is another one, or says something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    file: (u64, u64, u64),
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// That of the file at a path; `None`: it is not there.
+    pub fn of(path: &Path) -> Option<Stamp> {
+        let meta = std::fs::metadata(path).ok()?;
+        Some(Stamp {
+            file: (meta.dev(), meta.ino(), meta.len()),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        })
+    }
+}
 
 impl<T, E> Fresh<T, E> {
     /// Reads them.
@@ -77,12 +94,7 @@ impl<T: fmt::Debug, E> fmt::Debug for Fresh<T, E> {
 }
 
 fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
-    let stamp = |path: &PathBuf| {
-        let meta = std::fs::metadata(path).ok()?;
-        let (modified, changed) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
-        Some((meta.dev(), meta.ino(), meta.len(), modified.0, modified.1, changed.0, changed.1))
-    };
-    paths.iter().map(stamp).collect()
+    paths.iter().map(|path| Stamp::of(path)).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@
 //!   [`PeerCredentials`]: who is at the other end.
 //! * [`Who`]: users, groups and hosts, as a configuration names them.
 //! * [`Certificate`]: what a listener proves itself with; [`TlsSession`]: one encrypted connection, without any I/O.
-//!   [`Passwords`]: who may log in, in a file. [`read_tokens`]: which secrets let programs in. [`Fresh`]: files that are read again.
+//!   [`Passwords`]: who may log in, in a file. [`read_tokens`]: which secrets let programs in. [`Fresh`], [`Stamp`]: files that are
+//!   read again.
 //! * [`Worker`]: a thread that ends when it is dropped; with [`Life`], one that is started again when it breaks.
 //! * [`Limiter`]: a flood of bad input must not become a flood of log lines.
 //!
@@ -33,7 +34,7 @@ mod worker;
 
 pub use accept::{PeerCredentials, next_connection};
 pub use fill::{Fill, Level};
-pub use fresh::Fresh;
+pub use fresh::{Fresh, Stamp};
 pub use keep::{FileId, Keep, Kept, Spot};
 pub use kept::{End, Life, Restarts};
 pub use limiter::Limiter;

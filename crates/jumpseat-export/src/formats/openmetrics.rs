@@ -21,8 +21,9 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use jumpseat_tools::complain;
+use jumpseat_tools::exposition::{self, base_unit, family_name, push_escaped, push_labels};
 use jumpseat_wire::series;
-use pcp_model::{Label, Number, Semantics, Timestamp, Units, ValueType};
+use pcp_model::{Label, Number, Semantics, Timestamp, ValueType};
 use pcp_pdu::TypedRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value as Json;
@@ -133,7 +134,9 @@ impl Format for OpenMetrics {
             let Family { name, kind, unit, help, lines, .. } = family;
             let out = &mut self.output.buffer;
             // Memory takes everything.
-            let _ = writeln!(out, "# HELP {name} {}", escaped(help, false));
+            let mut text = String::new();
+            push_escaped(help, true, &mut text);
+            let _ = writeln!(out, "# HELP {name} {text}");
             let _ = writeln!(out, "# TYPE {name} {}", kind.word());
             if let Some(unit) = unit {
                 let _ = writeln!(out, "# UNIT {name} {unit}");
@@ -207,7 +210,7 @@ impl Family {
             let mut own: BTreeMap<String, String> = BTreeMap::new();
             for (name, value) in pairs {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                let known = own.entry(sanitized(name)).or_default();
+                let known = own.entry(exposition::name(name, '_')).or_default();
                 *known = if known.is_empty() { text } else { format!("{known};{text}") };
             }
             labels.extend(own);
@@ -335,21 +338,6 @@ impl Kind {
     }
 }
 
-/// The unit that the format has for times and sizes, and what values become it by.
-fn base_unit(units: Units) -> (Option<&'static str>, Option<f64>) {
-    /// Seconds of nanoseconds to hours.
-    const TIMES: [f64; 6] = [1e-9, 1e-6, 1e-3, 1.0, 60.0, 3600.0];
-    let not_one = |factor: f64| (factor != 1.0).then_some(factor);
-    match (units.dim_space, units.dim_time, units.dim_count) {
-        (1, 0, 0) => (Some("bytes"), not_one(1024_f64.powi(units.scale_space.into()))),
-        (0, 1, 0) => match TIMES.get(usize::from(units.scale_time)) {
-            Some(factor) => (Some("seconds"), not_one(*factor)),
-            None => (None, None),
-        },
-        _ => (None, None),
-    }
-}
-
 /// The labels of the host.
 fn host_labels(source: &mut Source) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
@@ -357,37 +345,10 @@ fn host_labels(source: &mut Source) -> BTreeMap<String, String> {
     labels
 }
 
-/// The name of a family, which ends with its unit.
-fn family_name(name: &str, unit: Option<&str>) -> String {
-    let mut name = sanitized(name);
-    for ending in ["_total", "_info"] {
-        // The format's own, which comes back on the line of what it belongs to.
-        if let Some(rest) = name.strip_suffix(ending) {
-            name.truncate(rest.len());
-        }
-    }
-    if let Some(unit) = unit
-        && !name.ends_with(&format!("_{unit}"))
-    {
-        name.push('_');
-        name.push_str(unit);
-    }
-    name
-}
-
 /// Labels in braces; nothing for none.
 fn label_text(labels: &BTreeMap<String, String>) -> String {
     let mut text = String::new();
-    for (name, value) in labels {
-        text.push(if text.is_empty() { '{' } else { ',' });
-        text.push_str(name);
-        text.push_str("=\"");
-        text.push_str(&escaped(value, true));
-        text.push('"');
-    }
-    if !text.is_empty() {
-        text.push('}');
-    }
+    push_labels(labels.iter().map(|(name, value)| (name.as_str(), value.as_str())), &mut text);
     text
 }
 
@@ -423,37 +384,17 @@ fn float(value: f64) -> String {
     }
 }
 
-/// A name of letters, digits and underscores, that does not begin with a digit.
-fn sanitized(name: &str) -> String {
-    let legal = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    let first = if name.starts_with(|c: char| c.is_ascii_digit()) { "_" } else { "" };
-    first.chars().chain(name.chars().map(legal)).collect()
-}
-
 /// Adds a label of PCP's. Text loses its quotes, all other values are JSON as they are.
 fn add_label(labels: &mut BTreeMap<String, String>, label: &Label) {
     let value = serde_json::from_str::<String>(&label.value).unwrap_or_else(|_| label.value.clone());
-    labels.insert(sanitized(&label.name), value);
-}
-
-/// Text as it is written in HELP, or in quotes.
-fn escaped(text: &str, quoted: bool) -> String {
-    let text = text.replace('\\', "\\\\").replace('\n', "\\n");
-    if quoted { text.replace('"', "\\\"") } else { text }
+    labels.insert(exposition::name(&label.name, '_'), value);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use pcp_model::Units;
 
-    #[test]
-    fn units_become_the_formats_own() {
-        assert_eq!(base_unit(Units::MILLISECOND), (Some("seconds"), Some(1e-3)));
-        assert_eq!(base_unit(Units::BYTE), (Some("bytes"), None));
-        assert_eq!(base_unit(Units::dimension(1, 0, 0, 1, 0, 0)), (Some("bytes"), Some(1024.0)));
-        assert_eq!(base_unit(Units::COUNT), (None, None));
-        assert_eq!(base_unit(Units::dimension(1, -1, 0, 1, 3, 0)), (None, None));
-    }
+    use super::*;
 
     #[test]
     fn samples_of_a_label_set_stand_together() {
@@ -501,14 +442,6 @@ mod tests {
         let expected = "load1{instance=\"a:9100\",job=\"node\"} 0.5\nload1{service_name=\"node@a:9100\"} 0.5\n\
                         load1{instance=\"b:9100\",job=\"node\"} 0.5\nload1{service_name=\"node@b:9100\"} 0.5\n";
         assert_eq!(text, expected);
-    }
-
-    #[test]
-    fn names_and_texts_are_escaped() {
-        assert_eq!(sanitized("kernel.all.cpu-user"), "kernel_all_cpu_user");
-        assert_eq!(sanitized("3com.x"), "_3com_x");
-        assert_eq!(escaped("a\"b\\c\nd", true), "a\\\"b\\\\c\\nd");
-        assert_eq!(escaped("a\"b\\c\nd", false), "a\"b\\\\c\\nd");
     }
 
     #[test]

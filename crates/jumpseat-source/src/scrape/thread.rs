@@ -10,8 +10,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 use pcp_ids::{IdMap, IdsError};
 use pcp_model::InDom;
-use pcp_net::{End, Life, Limiter, Worker};
+use pcp_net::{End, Life, Limiter, Stamp, Worker};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinHandle, LocalSet, spawn_local, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -187,9 +185,6 @@ struct Asking {
     looked: Instant,
     stamps: Vec<Option<Stamp>>,
 }
-
-/// What tells that a file is another one: device, inode, size, time of change in seconds and nanoseconds.
-type Stamp = (u64, u64, u64, i64, i64);
 
 /// A file of targets as it was read last.
 struct File {
@@ -448,13 +443,13 @@ impl Table {
     /// Whether its file is another one than was read.
     fn is_stale(&self) -> bool {
         let Some(path) = &self.job.config.targets_file else { return false };
-        self.file.as_ref().is_none_or(|file| file.stamp != stamp(path))
+        self.file.as_ref().is_none_or(|file| file.stamp != Stamp::of(path))
     }
 
     /// Reads its file. One that cannot be read leaves the targets as they are.
     fn read(&mut self, stats: &ScrapeStats) {
         let Some(path) = &self.job.config.targets_file else { return };
-        self.file = Some(File { stamp: stamp(path) });
+        self.file = Some(File { stamp: Stamp::of(path) });
         match target::read(path, &self.job.config) {
             Ok(listed) => {
                 if let Some(first) = &listed.first {
@@ -512,13 +507,8 @@ impl Job {
     }
 
     fn stamps(&self) -> Vec<Option<Stamp>> {
-        self.config.paths().iter().map(|path| stamp(path)).collect()
+        self.config.paths().iter().map(|path| Stamp::of(path)).collect()
     }
-}
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    let meta = std::fs::metadata(path).ok()?;
-    Some((meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()))
 }
 
 /// Has a target have its turns.

@@ -1,11 +1,10 @@
 // Where the time of spans goes: a flame graph.
 
-import { ask, isAbort, poll, words } from '../lib/api.js';
 import { fill, h, set } from '../lib/dom.js';
+import { follow } from '../lib/follow.js';
 import { duration, number } from '../lib/format.js';
 import { blocks } from '../lib/frames.js';
 import { hue } from '../lib/names.js';
-import { range } from '../lib/route.js';
 import { BACK, timebar } from '../lib/timebar.js';
 
 /** @typedef {import('../types').App} App */
@@ -109,20 +108,17 @@ export function flame(app) {
     next.focus();
   });
 
-  const poller = poll(async (signal) => {
-    if (!params.source) return 1;
-    const { from, to, live } = range(params, BACK);
-    try {
-      found = await ask('/page/flame', { source: params.source, start: from, finish: to, service: params.service }, signal);
-      trouble = '';
-    } catch (failure) {
-      if (isAbort(failure)) throw failure;
-      trouble = words(failure);
+  const poller = follow({
+    params: () => params,
+    back: BACK,
+    every: 5,
+    path: '/page/flame',
+    wanted: ({ service }) => ({ service }),
+    show(/** @type {Flames | null} */ answer, text) {
+      found = answer ?? found;
+      trouble = text;
       draw();
-      return live ? 5 : null;
-    }
-    draw();
-    return live && params.source.startsWith('host:') ? 5 : null;
+    },
   });
 
   return {

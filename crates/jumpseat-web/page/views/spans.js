@@ -1,11 +1,11 @@
 // How long spans take: names, a heat map over time with quantiles, and which services call which.
 
-import { ask, isAbort, poll, words } from '../lib/api.js';
 import { fill, h, set, svg } from '../lib/dom.js';
+import { follow } from '../lib/follow.js';
 import { clock, duration, number } from '../lib/format.js';
 import { layers } from '../lib/layers.js';
 import { hue } from '../lib/names.js';
-import { format, range } from '../lib/route.js';
+import { format } from '../lib/route.js';
 import { BACK, timebar } from '../lib/timebar.js';
 import { chip, choices } from './traces.js';
 
@@ -191,21 +191,18 @@ export function spans(app) {
       h('tbody', {}, ...all.map((call) => h('tr', {}, h('td', { text: call.from }), h('td', { text: call.to }), ...numbers(call))))));
   };
 
-  const poller = poll(async (signal) => {
-    if (!params.source) return 1;
-    const { from, to, live } = range(params, BACK);
-    try {
-      found = await ask('/page/spans', { source: params.source, start: from, finish: to, service: params.service, name: params.name }, signal);
-      trouble = '';
-    } catch (failure) {
-      if (isAbort(failure)) throw failure;
-      trouble = words(failure);
-      draw();
-      return live ? 5 : null;
-    }
-    // A cell that somebody looks at is not taken away.
-    if (!heat.matches(':focus-within')) draw();
-    return live && params.source.startsWith('host:') ? 5 : null;
+  const poller = follow({
+    params: () => params,
+    back: BACK,
+    every: 5,
+    path: '/page/spans',
+    wanted: ({ service, name }) => ({ service, name }),
+    show(/** @type {Spans | null} */ answer, text) {
+      found = answer ?? found;
+      trouble = text;
+      // A cell that somebody looks at is not taken away.
+      if (text || !heat.matches(':focus-within')) draw();
+    },
   });
 
   return {

@@ -2,10 +2,11 @@
 
 import { ask, isAbort, poll, words } from '../lib/api.js';
 import { fill, h, set } from '../lib/dom.js';
+import { follow } from '../lib/follow.js';
 import { clock, duration, moment } from '../lib/format.js';
 import { list } from '../lib/list.js';
 import { hue } from '../lib/names.js';
-import { format, range } from '../lib/route.js';
+import { format } from '../lib/route.js';
 import { BACK, timebar } from '../lib/timebar.js';
 
 /** @typedef {import('../types').App} App */
@@ -109,20 +110,17 @@ function search(app) {
     }));
   };
 
-  const poller = poll(async (signal) => {
-    if (!params.source) return 1;
-    const { from, to, live } = range(params, BACK);
-    try {
-      found = await ask('/page/traces', { source: params.source, start: from, finish: to, ...Object.fromEntries(SEARCH.map((name) => [name, params[name]])) }, signal);
-      trouble = '';
-    } catch (failure) {
-      if (isAbort(failure)) throw failure;
-      trouble = words(failure);
+  const poller = follow({
+    params: () => params,
+    back: BACK,
+    every: 3,
+    path: '/page/traces',
+    wanted: (now) => Object.fromEntries(SEARCH.map((name) => [name, now[name]])),
+    show(/** @type {Traces | null} */ answer, text) {
+      found = answer ?? found;
+      trouble = text;
       draw();
-      return live ? 5 : null;
-    }
-    draw();
-    return live && params.source.startsWith('host:') ? 3 : null;
+    },
   });
 
   return {

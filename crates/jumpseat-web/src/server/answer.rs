@@ -49,11 +49,7 @@ impl Refusal {
 
 impl From<NotDone> for Refusal {
     fn from(not: NotDone) -> Refusal {
-        let status = match not {
-            NotDone::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            NotDone::Broken => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Refusal::new(status, not.to_string())
+        Refusal::new(not.status(), not.to_string())
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pcp_model::{Desc, LabelFlags, LabelSet, ValueType};
+use pcp_model::{Desc, LabelFlags, LabelSet};
 use serde::{Serialize, Serializer};
 use sha1::{Digest, Sha1};
 
@@ -34,7 +34,7 @@ impl Id {
     /// A metric of a source.
     pub(super) fn metric(name: &str, labels: &str, desc: &Desc) -> Id {
         let units = desc.units.to_string();
-        let (semantics, kind) = (desc.semantics.name(), type_name(desc.value_type));
+        let (semantics, kind) = (desc.semantics.name(), desc.value_type.name());
         Id::of(&[
             "{\"series\":\"metric\",\"name\":\"",
             name,
@@ -134,28 +134,9 @@ pub(super) fn object(labels: &[(String, String)]) -> String {
     text
 }
 
-/// The name of a type, as it is hashed.
-pub(super) fn type_name(value_type: ValueType) -> &'static str {
-    match value_type {
-        ValueType::I32 => "32",
-        ValueType::U32 => "U32",
-        ValueType::I64 => "64",
-        ValueType::U64 => "U64",
-        ValueType::Float => "FLOAT",
-        ValueType::Double => "DOUBLE",
-        ValueType::String => "STRING",
-        ValueType::Aggregate => "AGGREGATE",
-        ValueType::AggregateStatic => "AGGREGATE_STATIC",
-        ValueType::Event => "EVENT",
-        ValueType::HighResEvent => "HIGHRES_EVENT",
-        ValueType::NoSupport => "NO_SUPPORT",
-        ValueType::Unknown => "???",
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use pcp_model::{InDom, Pmid, Semantics, Units};
+    use pcp_model::{InDom, Pmid, Semantics, Units, ValueType};
 
     use super::*;
 

@@ -4,7 +4,8 @@
 //! listen --> gate (who may look) --> routes: pmapi | series | traces, logs | page --> Pool --> Sources: hosts, Library of archives
 //! ```
 //!
-//! * [`query`]: the parameters of a request; [`pattern`]: globs in them. [`identity`]: what series and the like are known by. [`answer`]: JSON texts and refusals in the protocols' forms.
+//! * [`query`]: the parameters of a request; [`pattern`]: globs in them. [`identity`]: what series and the like are known by; [`words`] for
+//!   descriptors. [`answer`]: JSON texts and refusals in the protocols' forms.
 //! * [`sources`]: what may be looked at; [`library`]: the archives found, watched. [`pool`]: where clients' work is done, which may wait.
 //! * [`pmapi`]: PMWEBAPI and OpenMetrics. [`series`]: `/series`. [`records`]: event records of hosts and archives, for [`traces`]
 //!   (Jaeger's queries) and [`logs`] (Loki's). [`page`]: the page and what it asks.
@@ -30,6 +31,7 @@ mod series;
 mod sources;
 mod traces;
 mod web;
+mod words;
 
 pub use run::{Serving, WebError, run, start};
 #[doc(hidden)]

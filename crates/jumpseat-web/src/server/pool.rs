@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -26,6 +27,16 @@ pub(super) enum NotDone {
     /// A defect of this program: the work panicked.
     #[error("internal error")]
     Broken,
+}
+
+impl NotDone {
+    /// Its status where the protocol has none of its own for it.
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            NotDone::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            NotDone::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
 }
 
 impl Pool {

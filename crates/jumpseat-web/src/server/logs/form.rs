@@ -216,8 +216,9 @@ impl From<ParseError> for Wrong {
 impl From<NotDone> for Wrong {
     fn from(not: NotDone) -> Wrong {
         let status = match not {
+            // As Loki says it.
             NotDone::Busy => StatusCode::TOO_MANY_REQUESTS,
-            NotDone::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+            not => not.status(),
         };
         Wrong { status, message: not.to_string() }
     }

@@ -48,6 +48,7 @@ static FILES: &[File] = &[
     file!(JS, "lib/density.js"),
     file!(JS, "lib/dom.js"),
     file!(JS, "lib/filter.js"),
+    file!(JS, "lib/follow.js"),
     file!(JS, "lib/format.js"),
     file!(JS, "lib/frames.js"),
     file!(JS, "lib/layers.js"),

@@ -92,11 +92,7 @@ impl Refused {
 
 impl From<NotDone> for Refused {
     fn from(not: NotDone) -> Refused {
-        let status = match not {
-            NotDone::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            NotDone::Broken => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Refused { status, error: not.to_string() }
+        Refused { status: not.status(), error: not.to_string() }
     }
 }
 

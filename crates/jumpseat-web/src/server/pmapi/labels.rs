@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use pcp_client::{Context, Found, LabelTarget, Lookup};
-use pcp_model::{Desc, InDom, Inst, Label, LabelFlags, LabelSet, Pmid, Semantics, ValueType};
+use pcp_model::{Desc, InDom, Inst, Label, LabelFlags, LabelSet, Pmid};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::value::RawValue;
 
@@ -138,42 +138,6 @@ impl Serialize for Merged<'_> {
         }
         map.end()
     }
-}
-
-/// The word for semantics.
-pub(super) fn semantics(semantics: Semantics) -> &'static str {
-    match semantics {
-        Semantics::Counter => "counter",
-        Semantics::Instant => "instant",
-        Semantics::Discrete => "discrete",
-        #[allow(unreachable_patterns, reason = "the enumeration may grow")]
-        _ => "???",
-    }
-}
-
-/// The word for a type in answers of PMWEBAPI.
-pub(super) fn type_word(value_type: ValueType) -> &'static str {
-    match value_type {
-        ValueType::I32 => "32",
-        ValueType::U32 => "u32",
-        ValueType::I64 => "64",
-        ValueType::U64 => "u64",
-        ValueType::Float => "float",
-        ValueType::Double => "double",
-        ValueType::String => "string",
-        ValueType::Aggregate => "aggregate",
-        ValueType::AggregateStatic => "aggregate_static",
-        ValueType::Event => "event",
-        ValueType::HighResEvent => "highres_event",
-        ValueType::NoSupport => "unsupported",
-        _ => "unknown",
-    }
-}
-
-/// Units as answers have them: `none` for none.
-pub(super) fn units(desc: &Desc) -> String {
-    let units = desc.units.to_string();
-    if units.is_empty() { "none".to_owned() } else { units }
 }
 
 #[cfg(test)]

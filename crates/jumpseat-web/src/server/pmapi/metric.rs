@@ -7,11 +7,12 @@ use pcp_model::{Desc, InDom, Pmid};
 use serde::ser::{Serialize, SerializeSeq as _, Serializer};
 
 use super::call::{BATCH, Call, Deadline, Output, refused};
-use super::labels::{Labels, levels, semantics, type_word, units};
+use super::labels::{Labels, levels};
 use super::leaves::{self, Found};
 use super::session::Session;
 use crate::server::answer::Refusal;
 use crate::server::identity::Id;
+use crate::server::words::{type_word, units};
 
 /// A help text.
 #[derive(Clone, Debug, Default)]
@@ -167,7 +168,7 @@ impl Serialize for Metrics<'_> {
                         pmid: Identifier::pmid(desc.pmid, self.raw),
                         indom,
                         value_type: type_word(desc.value_type),
-                        sem: semantics(desc.semantics),
+                        sem: desc.semantics.name(),
                         units: units(desc),
                         labels,
                         one_line: help.one_line.as_deref(),

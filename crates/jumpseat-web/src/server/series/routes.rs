@@ -27,6 +27,7 @@ use super::remembered::Known;
 use super::values::{Of, Point};
 use crate::server::identity::Id;
 use crate::server::pattern;
+use crate::server::words::{type_word, units};
 
 /// Longest body of a request.
 const MAX_BODY: usize = 1 << 20;
@@ -495,21 +496,20 @@ struct DescRow {
     indom: String,
     semantics: &'static str,
     #[serde(rename = "type")]
-    kind: String,
+    kind: &'static str,
     units: String,
 }
 
 impl DescRow {
     fn new(series: Id, source: Id, desc: &Desc, pmid: String) -> DescRow {
-        let units = desc.units.to_string();
         DescRow {
             series,
             source,
             pmid,
             indom: if engine::has_instances(desc) { desc.indom.to_string() } else { "none".to_owned() },
             semantics: desc.semantics.name(),
-            kind: crate::server::identity::type_name(desc.value_type).to_lowercase(),
-            units: if units.is_empty() { "none".to_owned() } else { units },
+            kind: type_word(desc.value_type),
+            units: units(desc),
         }
     }
 }

@@ -186,11 +186,7 @@ impl Wrong {
 
 impl From<NotDone> for Wrong {
     fn from(not: NotDone) -> Wrong {
-        let status = match not {
-            NotDone::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            NotDone::Broken => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Wrong { status, message: not.to_string() }
+        Wrong { status: not.status(), message: not.to_string() }
     }
 }
 

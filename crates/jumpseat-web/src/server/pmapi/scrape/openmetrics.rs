@@ -20,10 +20,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 
-use pcp_model::{Desc, Inst, Number, Semantics, Timestamp, Units};
+use jumpseat_tools::exposition::{base_unit, family_name, push_escaped, push_labels};
+use pcp_model::{Desc, Inst, Number, Semantics, Timestamp};
 use pcp_pdu::TypedRef;
 
-use super::text::{escaped, float, labels, name, number};
+use super::text::{float, number};
 use super::{Metric, Page, Value};
 use crate::server::pmapi::call::Output;
 
@@ -91,7 +92,7 @@ impl OpenMetrics {
         }
         let _ = write!(out, "# HELP {family} ");
         // Quotes, too, unlike in the older format.
-        escaped(help, true, out);
+        push_escaped(help, true, out);
         out.push('\n');
     }
 
@@ -154,7 +155,7 @@ impl OpenMetrics {
                 self.out.push_str(ending);
                 let bound = bound.map(|bound| ("le", bound.as_str()));
                 let known = known.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-                labels(bound.into_iter().chain(known), &mut self.out);
+                push_labels(bound.into_iter().chain(known), &mut self.out);
                 let _ = write!(self.out, " {value}");
                 self.time(histogram.time);
                 self.out.push('\n');
@@ -218,7 +219,7 @@ impl Page for OpenMetrics {
             return self.add_exemplar(node, part, values);
         }
         let (unit, factor) = base_unit(metric.desc.units);
-        let family = family(metric.name, unit);
+        let family = family_name(metric.name, unit);
         // Another metric has the name already, in one spelling or another.
         if !self.families.insert(family.clone()) {
             return;
@@ -240,7 +241,7 @@ impl Page for OpenMetrics {
             if let Some((_, name)) = instance {
                 known.entry("instname".to_owned()).or_insert_with(|| (*name).to_owned());
             }
-            labels(known.iter().map(|(name, value)| (name.as_str(), value.as_str())), &mut self.out);
+            push_labels(known.iter().map(|(name, value)| (name.as_str(), value.as_str())), &mut self.out);
             let text = match factor {
                 Some(factor) => float(value.to_f64() * factor, |value| value.to_string()),
                 // A float has its own shortest text.
@@ -296,7 +297,7 @@ impl Exemplar {
             return None;
         }
         let mut text = String::from(" # ");
-        labels(known.into_iter(), &mut text);
+        push_labels(known.into_iter(), &mut text);
         let _ = write!(text, " {seconds}");
         if let Some(time) = self.time.filter(|time| time.is_finite()) {
             let _ = write!(text, " {time}");
@@ -315,38 +316,6 @@ fn take(names: &mut Vec<String>, which: &[&str]) -> bool {
 /// The node and the part of an exemplar that a metric is.
 fn exemplar_of(metric: &str) -> Option<(&'static str, &str)> {
     COUNTERS.iter().find_map(|(_, node)| Some((*node, metric.strip_prefix(node)?)))
-}
-
-/// The name of a metric's family: with its unit, without what the format puts behind it.
-fn family(metric: &str, unit: Option<&str>) -> String {
-    let mut name = name(metric, '_');
-    for ending in ["_total", "_info"] {
-        if let Some(rest) = name.strip_suffix(ending) {
-            name.truncate(rest.len());
-        }
-    }
-    if let Some(unit) = unit
-        && !name.ends_with(&format!("_{unit}"))
-    {
-        name.push('_');
-        name.push_str(unit);
-    }
-    name
-}
-
-/// The unit that the format has for times and sizes, and what values become it by.
-fn base_unit(units: Units) -> (Option<&'static str>, Option<f64>) {
-    /// Seconds of nanoseconds to hours.
-    const TIMES: [f64; 6] = [1e-9, 1e-6, 1e-3, 1.0, 60.0, 3600.0];
-    let not_one = |factor: f64| (factor != 1.0).then_some(factor);
-    match (units.dim_space, units.dim_time, units.dim_count) {
-        (1, 0, 0) => (Some("bytes"), not_one(1024_f64.powi(units.scale_space.into()))),
-        (0, 1, 0) => match TIMES.get(usize::from(units.scale_time)) {
-            Some(factor) => (Some("seconds"), not_one(*factor)),
-            None => (None, None),
-        },
-        _ => (None, None),
-    }
 }
 
 /// The bound that a label says.
@@ -371,16 +340,6 @@ fn integer(number: Number) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn families_have_their_units() {
-        assert_eq!(family("disk.dev.read_bytes", Some("bytes")), "disk_dev_read_bytes");
-        assert_eq!(family("kernel.all.cpu.user", Some("seconds")), "kernel_all_cpu_user_seconds");
-        assert_eq!(family("x.total", None), "x");
-        assert_eq!(base_unit(Units::MILLISECOND), (Some("seconds"), Some(1e-3)));
-        assert_eq!(base_unit(Units::BYTE), (Some("bytes"), None));
-        assert_eq!(base_unit(Units::COUNT), (None, None));
-    }
 
     #[test]
     fn exemplars_are_as_long_as_the_format_lets_them() {

@@ -9,15 +9,16 @@
 
 use std::fmt::Write as _;
 
+use jumpseat_tools::exposition::{name, push_escaped, push_labels};
 use pcp_model::c_number::general;
 use pcp_model::{Desc, Number, Semantics, Timestamp};
 use pcp_pdu::TypedRef;
 
-use super::text::{escaped, labels, name, number};
+use super::text::number;
 use super::{Metric, Page, Value};
 use crate::server::pmapi::call::{MAX_ANSWER, Output};
-use crate::server::pmapi::labels::{semantics, type_word, units};
 use crate::server::pmapi::values::{DOUBLE_DIGITS, FLOAT_DIGITS};
+use crate::server::words::{type_word, units};
 
 pub(super) struct Plain {
     out: String,
@@ -48,7 +49,7 @@ impl Page for Plain {
     fn add(&mut self, metric: &Metric<'_>, values: &[Value<'_>], time: Timestamp) {
         let (desc, out) = (&metric.desc, &mut self.out);
         let name = name(metric.name, self.joint);
-        let (sem, units) = (semantics(desc.semantics), units(desc));
+        let (sem, units) = (desc.semantics.name(), units(desc));
         // Memory takes everything.
         let _ = match self.joint {
             '_' => {
@@ -59,7 +60,7 @@ impl Page for Plain {
         };
         if let Some(text) = &metric.one_line {
             let _ = write!(out, "# HELP {name} ");
-            escaped(text, false, out);
+            push_escaped(text, false, out);
             out.push('\n');
         }
         let kind = if desc.semantics == Semantics::Counter { "counter" } else { "gauge" };
@@ -75,7 +76,7 @@ impl Page for Plain {
                 known.entry("instid".to_owned()).or_insert_with(|| inst.cast_unsigned().to_string());
             }
             out.push_str(&name);
-            labels(known.iter().map(|(name, value)| (name.as_str(), value.as_str())), out);
+            push_labels(known.iter().map(|(name, value)| (name.as_str(), value.as_str())), out);
             let digits = if matches!(value, Number::Float(_)) { FLOAT_DIGITS } else { DOUBLE_DIGITS };
             let _ = write!(out, " {}", number(*value, |value| general(value, digits)));
             if self.times {
