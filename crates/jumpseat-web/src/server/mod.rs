@@ -6,7 +6,8 @@
 //!
 //! * [`query`]: the parameters of a request; [`pattern`]: globs in them. [`identity`]: what series and the like are known by; [`words`] for
 //!   descriptors. [`answer`]: JSON texts and refusals in the protocols' forms.
-//! * [`sources`]: what may be looked at; [`library`]: the archives found, watched. [`pool`]: where clients' work is done, which may wait.
+//! * [`sources`]: what may be looked at; [`library`]: the archives found, watched. [`pool`]: where clients' work is done, which may wait;
+//!   [`share`]: a part of it.
 //! * [`pmapi`]: PMWEBAPI and OpenMetrics. [`series`]: `/series`. [`records`]: event records of hosts and archives, for [`traces`]
 //!   (Jaeger's queries) and [`logs`] (Loki's). [`page`]: the page and what it asks.
 //!
@@ -28,6 +29,7 @@ mod query;
 mod records;
 mod run;
 mod series;
+mod share;
 mod sources;
 mod traces;
 mod web;

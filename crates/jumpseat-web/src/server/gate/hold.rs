@@ -24,20 +24,20 @@ pub(in super::super) struct Unsent(AtomicU64);
 
 /// Some of them.
 #[derive(Debug)]
-struct Share {
+struct Charge {
     unsent: Arc<Unsent>,
     bytes: u64,
 }
 
 impl Unsent {
-    fn take(self: &Arc<Unsent>, bytes: u64) -> Option<Share> {
+    fn take(self: &Arc<Unsent>, bytes: u64) -> Option<Charge> {
         let fits = |held: u64| held.checked_add(bytes).filter(|all| *all <= MAX_BYTES);
         let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits);
-        taken.ok().map(|_| Share { unsent: Arc::clone(self), bytes })
+        taken.ok().map(|_| Charge { unsent: Arc::clone(self), bytes })
     }
 }
 
-impl Drop for Share {
+impl Drop for Charge {
     fn drop(&mut self) {
         self.unsent.0.fetch_sub(self.bytes, Ordering::AcqRel);
     }
@@ -52,7 +52,7 @@ pub(in super::super) async fn charge(unsent: Arc<Unsent>, request: Request, next
         return answer;
     }
     match unsent.take(bytes) {
-        Some(share) => until_sent(answer, share),
+        Some(charged) => until_sent(answer, charged),
         None => form::refusal(
             &path,
             StatusCode::SERVICE_UNAVAILABLE,

@@ -25,11 +25,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pcp_net::Worker;
-use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
+use tokio::sync::watch;
 
 use super::library::Library;
 use super::pool::{NotDone, Pool};
+use super::share::Share;
 use super::sources::Sources;
 use follow::{Followed, HostState};
 use past::Past;
@@ -60,7 +60,7 @@ pub(crate) struct Records {
     hosts: Vec<Arc<Followed>>,
     library: Arc<Library>,
     past: Past,
-    turns: Arc<Semaphore>,
+    turns: Share,
     changed: watch::Receiver<u64>,
     _followers: Vec<Worker>,
 }
@@ -90,7 +90,7 @@ impl Records {
             )
         };
         let followers = hosts.iter().map(follow).collect::<io::Result<_>>()?;
-        let turns = Arc::new(Semaphore::new(TURNS));
+        let turns = Share::new(TURNS, PATIENCE);
         Ok(Records { hosts, library, past, turns, changed, _followers: followers })
     }
 
@@ -119,14 +119,8 @@ impl Records {
         pool: &Pool,
         work: impl FnOnce(&Turn<'_>) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
-        let turn = timeout(PATIENCE, Arc::clone(&self.turns).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else { return Err(NotDone::Busy) };
         let records = Arc::clone(self);
-        pool.run(move || {
-            let _turn = turn;
-            work(&records.turn())
-        })
-        .await
+        self.turns.run(pool, move || work(&records.turn())).await
     }
 
     /// A turn that begins now.
@@ -360,11 +354,13 @@ pub(crate) mod tests {
         has_begun.await.expect("it begins");
         asking.abort();
         assert!(asking.await.is_err_and(|error| error.is_cancelled()), "its client is gone");
-        assert_eq!(records.turns.available_permits(), TURNS - 1, "its work is not");
+        assert_eq!(records.turns.free(), TURNS - 1, "its work is not");
         go_on.send(()).expect("it still waits");
-        let all = u32::try_from(TURNS).expect("a few");
-        let turns = timeout(Duration::from_secs(10), records.turns.acquire_many(all)).await;
-        assert!(turns.is_ok_and(|turns| turns.is_ok()), "its turn is over");
+        let until = Instant::now() + Duration::from_secs(10);
+        while records.turns.free() < TURNS && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(records.turns.free(), TURNS, "its turn is over");
     }
 
     #[test]

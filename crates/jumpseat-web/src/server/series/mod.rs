@@ -5,12 +5,10 @@
 //! request --> routes --> engine: language --> select in the index --> plan --> read --> sampling --> functions --> rows
 //! ```
 //!
-//! * [`identity`]: identifiers. [`pattern`]: globs and regular expressions of clients.
 //! * [`facts`], [`cache`], [`index`], [`build`]: which series there are, kept as the archives are by a thread of its own.
 //! * [`language`]: queries and windows. [`select`]: which series a selector means. [`plan`]: what to read for a series; [`read`]: reads
 //!   it; [`values`], [`sampling`], [`functions`]: what is made of it. [`remembered`]: expressions that have an identifier.
-//! * [`engine`] puts these together; [`routes`]: requests and answers; [`turns`]: how many
-//!   of them work at a time.
+//! * [`engine`] puts these together; [`routes`]: requests and answers, so many at a time.
 //!
 //! **Invariant:** the index is never held while a disk is waited for. All work of a request is limited: rows, values, records, time.
 
@@ -28,12 +26,12 @@ mod remembered;
 mod routes;
 mod sampling;
 mod select;
-mod turns;
 mod values;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use pcp_derive::{Dialect, Registry};
 use pcp_net::Worker;
@@ -41,17 +39,22 @@ use pcp_net::Worker;
 use self::build::{Builder, Shared};
 use self::cache::Cache;
 use self::engine::Engine;
-use self::turns::Turns;
 use super::library::Library;
+use super::share::Share;
 use crate::WebArgs;
 
 pub(super) use self::routes::routes;
+
+/// Most places of the pool that these requests have together: a quarter of them. What they ask for may take long.
+const TURNS: usize = 16;
+/// How long a request waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is known of the series in archives.
 #[derive(Debug)]
 pub(super) struct Series {
     engine: Engine,
-    turns: Turns,
+    turns: Share,
     _builder: Option<Worker>,
 }
 
@@ -69,7 +72,7 @@ impl Series {
             budget: Default::default(),
             definitions: definitions(),
         };
-        Ok(Series { engine, turns: Turns::default(), _builder: builder })
+        Ok(Series { engine, turns: Share::new(TURNS, PATIENCE), _builder: builder })
     }
 }
 

@@ -297,7 +297,7 @@ impl Exemplar {
             return None;
         }
         let mut text = String::from(" # ");
-        push_labels(known.into_iter(), &mut text);
+        push_labels(known, &mut text);
         let _ = write!(text, " {seconds}");
         if let Some(time) = self.time.filter(|time| time.is_finite()) {
             let _ = write!(text, " {time}");

@@ -1,4 +1,4 @@
-//! How many requests of `/series` work at a time: what they ask for may take long, and other requests need places of the pool too.
+//! A share of the pool: requests that may take long have so many places together, and all others have the rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,24 +6,27 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::server::pool::{NotDone, Pool};
+use super::pool::{NotDone, Pool};
 
-/// Most places of the pool that these requests have together: a quarter of them.
-const TURNS: usize = 16;
-/// How long a request waits for its turn.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Turns in the pool.
+/// Places in the pool.
 #[derive(Clone, Debug)]
-pub(super) struct Turns(Arc<Semaphore>);
-
-impl Default for Turns {
-    fn default() -> Turns {
-        Turns(Arc::new(Semaphore::new(TURNS)))
-    }
+pub(super) struct Share {
+    places: Arc<Semaphore>,
+    patience: Duration,
 }
 
-impl Turns {
+impl Share {
+    /// So many places, and how long a request waits for one.
+    pub(super) fn new(places: usize, patience: Duration) -> Share {
+        Share { places: Arc::new(Semaphore::new(places)), patience }
+    }
+
+    /// How many places nobody has.
+    #[cfg(test)]
+    pub(super) fn free(&self) -> usize {
+        self.places.available_permits()
+    }
+
     /// Does `work` in the pool when it is its turn. The turn lasts as long as the work does, also if nobody waits for it any more.
     ///
     /// # Errors
@@ -33,16 +36,7 @@ impl Turns {
         pool: &Pool,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotDone> {
-        self.run_within(PATIENCE, pool, work).await
-    }
-
-    async fn run_within<T: Send + 'static>(
-        &self,
-        patience: Duration,
-        pool: &Pool,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, NotDone> {
-        let turn = timeout(patience, Arc::clone(&self.0).acquire_owned()).await;
+        let turn = timeout(self.patience, Arc::clone(&self.places).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(NotDone::Busy) };
         pool.run(move || {
             let _turn = turn;
@@ -58,9 +52,11 @@ mod tests {
 
     use super::*;
 
+    const TURNS: usize = 16;
+
     #[tokio::test]
     async fn a_request_too_many_waits_and_others_have_the_pool() {
-        let (pool, turns) = (Pool::new(), Turns::default());
+        let (pool, turns) = (Pool::new(), Share::new(TURNS, Duration::from_secs(10)));
         let (begun, has_begun) = mpsc::channel();
         let mut ends = Vec::new();
         for _ in 0..TURNS {
@@ -79,12 +75,12 @@ mod tests {
             }
             waiting.abort();
         }
-        let soon = Duration::from_millis(20);
-        assert_eq!(turns.run_within(soon, &pool, || 7).await, Err(NotDone::Busy));
+        let hasty = Share { patience: Duration::from_millis(20), ..turns.clone() };
+        assert_eq!(hasty.run(&pool, || 7).await, Err(NotDone::Busy));
         assert_eq!(pool.run(|| 7).await, Ok(7), "what is no such request is not in its way");
         ends.clear();
         assert_eq!(turns.run(&pool, || 7).await, Ok(7));
         assert_eq!(turns.run(&pool, || panic!("as a test")).await, Err::<(), _>(NotDone::Broken));
-        assert_eq!(turns.0.available_permits(), TURNS, "no turn is lost");
+        assert_eq!(turns.free(), TURNS, "no turn is lost");
     }
 }
