@@ -119,3 +119,39 @@ fn a_hundred_thousand_records_scroll_and_those_lost_are_marked() {
     assert!(slow.as_f64().expect("milliseconds") < 2_000.0, "{slow}");
     assert_quiet(&browser);
 }
+
+/// Of one time, the last that came is the first, whether they were there or came meanwhile; and none comes twice or never.
+#[test]
+fn records_of_one_time_stay_in_their_order() {
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), "");
+    let endpoint = seat.serve([]);
+    let web = Web::start(dir.path(), &["-h", &endpoint.host()]);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let feed = |numbers: std::ops::Range<usize>| {
+        let line = |n| format!("{{\"time\":{},\"message\":\"n{n}\"}}\n", now.as_secs());
+        seat.feed([], &numbers.map(line).collect::<String>()).ok();
+    };
+    let messages = |answer: &serde_json::Value| -> Vec<String> {
+        let records = answer["records"].as_array().expect("a list");
+        let field =
+            |field: &serde_json::Value| (field[0] == "message").then(|| field[1].as_str().map(str::to_owned));
+        let message = |record: &serde_json::Value| record["fields"].as_array()?.iter().find_map(field)?;
+        records.iter().map(|record| message(record).expect("a message")).collect()
+    };
+    let newest_first =
+        |numbers: std::ops::Range<usize>| -> Vec<String> { numbers.rev().map(|n| format!("n{n}")).collect() };
+    let path = format!("/page/events?source=host:{}", endpoint.host());
+    feed(0..40);
+    let first = support::eventually("the records", || {
+        let answer = web.json(&path);
+        (messages(&answer).len() == 40).then_some(answer)
+    });
+    assert_eq!(messages(&first), newest_first(0..40));
+    feed(40..80);
+    support::eventually("all records", || (messages(&web.json(&path)).len() == 80).then_some(()));
+    let came = web.json(&format!("{path}&since={}", first["next"]));
+    assert_eq!(messages(&came), newest_first(40..80));
+    let next = &came["next"];
+    assert_eq!(messages(&web.json(&format!("{path}&since={next}"))), newest_first(0..0));
+}

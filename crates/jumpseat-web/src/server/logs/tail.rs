@@ -163,7 +163,7 @@ fn begin(records: &Records, query: LogQuery, limit: usize, from: i64) -> (Tail, 
     let mut next = Vec::new();
     let mut newest: Vec<Arc<Record>> = Vec::new();
     for host in records.followed() {
-        let (of_host, number) = host.until_now(from);
+        let (of_host, number) = host.within(from, i64::MAX);
         next.push(number);
         newest.extend(of_host.into_iter().filter(|record| pipeline::run(&query, record).is_some()));
     }

@@ -173,8 +173,13 @@ fn find(turn: &Turn<'_>, question: &Question, mut sift: Sift) -> Events {
     if let Some(since) = question.since {
         let Some(followed) = followed else { return events };
         let came = followed.since(since, MAX_TAIL);
-        let mut kept: Vec<_> =
-            came.records.iter().filter(|record| record.missed.is_some() || sift.passes(record)).collect();
+        // The last that came first, also of those of one time.
+        let mut kept: Vec<_> = came
+            .records
+            .iter()
+            .rev()
+            .filter(|record| record.missed.is_some() || sift.passes(record))
+            .collect();
         events.total = kept.len() as u64;
         events.missed = missed(kept.iter().map(|record| &***record));
         kept.sort_by_key(|record| std::cmp::Reverse(record.time));
@@ -183,8 +188,6 @@ fn find(turn: &Turn<'_>, question: &Question, mut sift: Sift) -> Events {
         (events.next, events.gone) = (Some(came.next), came.gone);
         return events;
     }
-    // Before the walk: what comes meanwhile comes twice rather than never, and the page knows it by its time.
-    events.next = followed.map(|followed| followed.until_now(i64::MAX).1);
     let mut window = look.window();
     let skip = question.before.map_or(0, |(time, skip)| {
         window.to = window.to.min(time.saturating_add(1));
@@ -222,6 +225,10 @@ fn find(turn: &Turn<'_>, question: &Question, mut sift: Sift) -> Events {
         (events.total, events.missed) = (counting.total, counting.missed);
         (events.counts, events.fields) = (counting.counts, counting.fields);
     }
+    events.next = followed.map(|followed| {
+        // A host that was not walked through has not told its name yet: none of its records is known.
+        walked.next.get(&followed.name).copied().unwrap_or_default()
+    });
     events.problems = cut(&walked);
     events
 }

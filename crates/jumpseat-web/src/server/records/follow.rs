@@ -104,20 +104,15 @@ impl Followed {
         self.lock().host.clone()
     }
 
-    /// Its records in a window.
-    pub(crate) fn within(&self, from: i64, to: i64) -> Vec<Arc<super::record::Record>> {
-        self.lock().ring.within(from, to)
+    /// Its records in a window, in the order in which they came, and the number of the next one that comes.
+    pub(crate) fn within(&self, from: i64, to: i64) -> (Vec<Arc<super::record::Record>>, u64) {
+        let state = self.lock();
+        (state.ring.within(from, to), state.ring.next())
     }
 
-    /// Its records since a number.
+    /// Its records since a number, in the order in which they came.
     pub(crate) fn since(&self, number: u64, most: usize) -> Since {
         self.lock().ring.since(number, most)
-    }
-
-    /// Its records in a window, and the number of the next one.
-    pub(crate) fn until_now(&self, from: i64) -> (Vec<Arc<super::record::Record>>, u64) {
-        let state = self.lock();
-        (state.ring.within(from, i64::MAX), state.ring.next())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

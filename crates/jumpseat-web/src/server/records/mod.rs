@@ -162,7 +162,8 @@ impl Turn<'_> {
             if !walk.visitor.host(name) {
                 continue;
             }
-            let mut of_host = host.within(window.from, window.to);
+            let (mut of_host, next) = host.within(window.from, window.to);
+            walk.walked.next.insert(host.name.clone(), next);
             if order == Order::Newest {
                 of_host.reverse();
             }

@@ -86,6 +86,8 @@ pub(crate) struct Walked {
     pub cut: Option<&'static str>,
     /// Archives that could not be read, and why; the first few.
     pub problems: Vec<String>,
+    /// By the name of a host that is followed: the number of the next of its records, of which the walk knows nothing.
+    pub next: HashMap<String, u64>,
 }
 
 /// A walk on its way.
