@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use pcp_derive::Pattern;
 use pcp_model::InDom;
 use regex::Regex;
 use rustc_hash::FxHashMap;
@@ -85,12 +86,27 @@ struct Test<'a> {
     op: Op,
     text: &'a str,
     is_bare: bool,
-    pattern: Option<Regex>,
+    pattern: Option<Texts>,
     number: Option<f64>,
     /// By number of a name, a row of labels, or a source.
     known: FxHashMap<u32, bool>,
     /// By source and instance domain.
     known_of_indom: HashMap<(u32, InDom), bool>,
+}
+
+/// Which texts are meant.
+enum Texts {
+    Glob(Regex),
+    Extended(Pattern),
+}
+
+impl Texts {
+    fn is_match(&self, text: &str) -> bool {
+        match self {
+            Texts::Glob(glob) => glob.is_match(text),
+            Texts::Extended(pattern) => pattern.is_match(text),
+        }
+    }
 }
 
 impl<'a> Test<'a> {
@@ -100,11 +116,11 @@ impl<'a> Test<'a> {
             Value::Bare(text) => (text.as_str(), true),
         };
         let pattern = match condition.op {
-            Op::Like => Some(glob_of(text)?),
-            Op::Match | Op::NoMatch => Some(
-                pattern::regex(text)
+            Op::Like => Some(Texts::Glob(glob_of(text)?)),
+            Op::Match | Op::NoMatch => Some(Texts::Extended(
+                Pattern::new(text)
                     .map_err(|_| QueryError(format!("invalid regular expression \"{text}\"")))?,
-            ),
+            )),
             _ => None,
         };
         Ok(Test {
