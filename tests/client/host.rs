@@ -10,7 +10,7 @@ use jumpseat::client::{
     ClientError, Context, Fetched, Found, HostOptions, LabelTarget, Lookup, StateChange, TextLevel,
     TextTarget,
 };
-use jumpseat::model::{InDom, LabelSet, PmError, Pmid, Value, ValueSet};
+use jumpseat::model::{InDom, LabelSet, PmError, Pmid, Value, ValueSet, ValueType};
 use jumpseat::pdu::{ErrorPdu, Pdu};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use support::{
@@ -314,6 +314,32 @@ fn long_requests_are_split_and_longer_ones_refused() {
     let most: Vec<Pmid> = pmids.into_iter().take(16_000).collect();
     context.fetch(&most, &mut fetched).unwrap();
     assert_eq!(fetched.len(), most.len());
+}
+
+/// One request for the names of many definitions, and one for what they are: not a handful for each.
+#[test]
+fn what_many_definitions_need_is_asked_in_few_requests() {
+    let pmcd = sample();
+    let mut context = host(&format!("127.0.0.1:{}", pmcd.port()), &patient()).unwrap();
+    let registry = context.registry().clone();
+    let names: Vec<String> = (0..200).map(|n| format!("few.n{n}")).collect();
+    for (n, name) in names.iter().enumerate() {
+        registry
+            .write()
+            .unwrap()
+            .register(name, &format!("sample.long.ten + {n} * sample.long.one"))
+            .unwrap();
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let pmids: Vec<Pmid> = context.lookup_names(&names).unwrap().into_iter().flatten().collect();
+    let sent = |context: &Context| context.pdu_counts().sent.iter().sum::<u64>();
+    let before = sent(&context);
+    let mut fetched = Fetched::new();
+    context.fetch(&pmids, &mut fetched).unwrap();
+    let asked = sent(&context) - before;
+    assert!(asked < 30, "{asked} requests");
+    let last = fetched.sets().last().unwrap().values.unwrap().iter().next().unwrap().1;
+    assert_eq!(last.to_value(ValueType::I32).unwrap(), Value::I32(209));
 }
 
 #[test]

@@ -5,13 +5,13 @@
 //! ```
 //!
 //! Real metrics win over derived ones of the same name. Nothing is cached but what the engine knows about
-//! definitions: each call asks the source. A fetch of real metrics only costs no more than the provider's.
+//! definitions, and for a moment what it is about to ask: each call asks the source. A fetch of real metrics only costs no more than the provider's.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::counts::PduCounts;
-use super::derived::{Metrics, Operands};
+use super::derived::{Ahead, Metrics, Operands};
 use super::error::{ClientError, Result};
 use super::namespace::{NameSpace, NamedProvider};
 use super::provider::{self, Child, ContextKind, FetchRequest, Found, Lookup, Mode, Provider, Recording};
@@ -29,6 +29,8 @@ pub struct Context {
     profile_version: u64,
     registry: SharedRegistry,
     derived: DerivedContext,
+    /// What definitions that are not bound yet are about to ask.
+    ahead: Ahead,
     fetch: Prepared,
     /// Something was started and is not over.
     pending: bool,
@@ -57,6 +59,7 @@ impl Context {
             profile_version: 0,
             registry,
             derived: DerivedContext::new(),
+            ahead: Ahead::default(),
             fetch: Prepared::default(),
             pending: false,
         }
@@ -67,7 +70,8 @@ impl Context {
     #[must_use]
     pub fn with_names(self, names: Arc<NameSpace>) -> Context {
         let provider = self.provider.with_names(names);
-        Context { provider, fetch: Prepared::default(), derived: DerivedContext::new(), ..self }
+        let (fetch, derived, ahead) = (Prepared::default(), DerivedContext::new(), Ahead::default());
+        Context { provider, fetch, derived, ahead, ..self }
     }
 
     /// Leaves names out that the archive has no metrics for, where there are names from a file
@@ -208,7 +212,7 @@ impl Context {
         let derived: Vec<(String, Pmid)> =
             derived.names(name).map(|(name, pmid)| (name.to_string(), pmid)).collect();
         let recorded = self.provider.kind() == ContextKind::Archive;
-        let mut metrics = Metrics::new(&mut self.provider, &self.profile);
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile, &mut self.ahead);
         let mut attached = self.derived.attach(&registry, &mut metrics);
         let all = recorded && registry.dialect().level < Level::V721;
         let bound = |(name, pmid): (String, Pmid)| (all || attached.meta(pmid).is_ok()).then_some(name);
@@ -250,7 +254,7 @@ impl Context {
         let real = if real.is_empty() { Vec::new() } else { self.provider.descs(&real)? };
         let mut real = real.into_iter();
         let registry = registry::snapshot(&self.registry);
-        let mut metrics = Metrics::new(&mut self.provider, &self.profile);
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile, &mut self.ahead);
         let mut attached = self.derived.attach(&registry, &mut metrics);
         let desc = |&pmid: &Pmid| match pmid.is_derived() {
             false => real.next().unwrap_or(Err(PmError::IPC)),
@@ -378,7 +382,7 @@ impl Context {
         self.expect_idle()?;
         self.fetch.valid = false;
         let registry = registry::snapshot(&self.registry);
-        let mut metrics = Metrics::new(&mut self.provider, &self.profile);
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile, &mut self.ahead);
         let added = self.derived.attach(&registry, &mut metrics).add(name, expression);
         added.map_err(|error| ClientError::Derived(Box::new(error)))
     }
@@ -458,6 +462,7 @@ impl Context {
         self.prepare(pmids);
         let wanted = if self.fetch.derived { &self.fetch.expanded } else { &self.fetch.request };
         let (profile, profile_version) = (&self.profile, self.profile_version);
+        self.ahead.clear();
         self.provider.start_fetch(FetchRequest { pmids: wanted, profile, profile_version })?;
         self.pending = true;
         Ok(())
@@ -504,6 +509,7 @@ impl Context {
         // that was under way has lost its answer.
         self.fetch = Prepared::default();
         self.derived.reset();
+        self.ahead.clear();
         self.pending = false;
         self.provider.start_reconnect()?;
         self.pending = true;
@@ -619,7 +625,7 @@ impl Context {
         fetch.derived = true;
         fetch.valid = true;
         fetch.expanded.clone_from(&fetch.request);
-        let mut metrics = Metrics::new(&mut self.provider, &self.profile);
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile, &mut self.ahead);
         self.derived.attach(&registry, &mut metrics).expand(&mut fetch.expanded);
         fetch.places.clear();
         for (at, &pmid) in fetch.expanded.iter().enumerate() {
@@ -637,7 +643,7 @@ impl Context {
             return Ok(());
         }
         let fetch = &self.fetch;
-        let mut metrics = Metrics::new(&mut self.provider, &self.profile).at(out.timestamp);
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile, &mut self.ahead).at(out.timestamp);
         // As definitions stood when the fetch was prepared: what has been defined since was not asked about.
         let mut attached = self.derived.attach_as_is(&mut metrics);
         attached.begin_fetch();

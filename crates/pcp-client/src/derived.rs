@@ -1,25 +1,77 @@
 //! A context's metrics as the expression engine sees them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 use super::namespace::NamedProvider;
+use super::provider::ContextKind;
 use pcp_derive::{Column, Meta, MetricSource, OperandValues, Values};
 use pcp_model::{InDom, Inst, Instance, PmError, Pmid, Profile, Timestamp, Value, ValueType};
 use pcp_pdu::{Fetched, ValueRef};
+
+/// How long an answer that was asked for ahead may wait for its question.
+const AHEAD: Duration = Duration::from_secs(1);
+
+/// What a host has said about names that definitions are about to ask about (one request for many of them, which each costs
+/// nearly as much alone). Gone after a second, and when a fetch has told what is new.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    pmids: HashMap<String, Option<Pmid>>,
+    metas: HashMap<Pmid, Result<Meta, PmError>>,
+    asked: Option<Instant>,
+}
+
+impl Ahead {
+    pub(crate) fn clear(&mut self) {
+        if self.asked.take().is_some() {
+            self.pmids.clear();
+            self.metas.clear();
+        }
+    }
+
+    fn forget_old(&mut self) {
+        if self.asked.is_some_and(|asked| asked.elapsed() > AHEAD) {
+            self.clear();
+        }
+    }
+
+    /// What cannot be had is asked for again, one by one, by whoever needs it.
+    fn ask(&mut self, provider: &mut NamedProvider, names: &[&str]) -> crate::Result<()> {
+        self.asked = Some(Instant::now());
+        let names: Vec<&str> = names.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let pmids = provider.lookup_names(&names)?;
+        self.pmids.extend(names.iter().map(|&name| name.to_owned()).zip(pmids.iter().copied()));
+        let mut new: Vec<Pmid> =
+            pmids.into_iter().flatten().filter(|pmid| !self.metas.contains_key(pmid)).collect();
+        new.sort_unstable();
+        new.dedup();
+        if !new.is_empty() {
+            let descs = provider.descs(&new)?;
+            self.metas.extend(new.into_iter().zip(descs.into_iter().map(|desc| desc.map(Meta::from))));
+        }
+        Ok(())
+    }
+}
 
 /// Metadata and instances, asked of the provider when the engine needs them. Instance domains are asked for
 /// once in the life of this value: that of one fetch.
 pub(super) struct Metrics<'a> {
     provider: &'a mut NamedProvider,
     profile: &'a Profile,
+    ahead: &'a mut Ahead,
     /// The time of the sample that is computed: an archive's own place has gone on.
     sample: Option<Timestamp>,
     instances: HashMap<InDom, Vec<Instance>>,
 }
 
 impl<'a> Metrics<'a> {
-    pub(crate) fn new(provider: &'a mut NamedProvider, profile: &'a Profile) -> Metrics<'a> {
-        Metrics { provider, profile, sample: None, instances: HashMap::new() }
+    pub(crate) fn new(
+        provider: &'a mut NamedProvider,
+        profile: &'a Profile,
+        ahead: &'a mut Ahead,
+    ) -> Metrics<'a> {
+        ahead.forget_old();
+        Metrics { provider, profile, ahead, sample: None, instances: HashMap::new() }
     }
 
     /// Those of the time of a sample.
@@ -43,13 +95,26 @@ impl<'a> Metrics<'a> {
 
 impl MetricSource for Metrics<'_> {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
+        if let Some(&pmid) = self.ahead.pmids.get(name) {
+            return pmid.ok_or(PmError::NAME);
+        }
         let pmids = self.provider.lookup_names(&[name]).map_err(|error| error.code())?;
         pmids.first().copied().flatten().ok_or(PmError::NAME)
     }
 
     fn meta(&mut self, pmid: Pmid) -> Result<Meta, PmError> {
+        if let Some(&meta) = self.ahead.metas.get(&pmid) {
+            return meta;
+        }
         let descs = self.provider.descs(&[pmid]).map_err(|error| error.code())?;
         descs.into_iter().next().ok_or(PmError::IPC)?.map(Meta::from)
+    }
+
+    fn expect(&mut self, names: &[&str]) {
+        // What is in this process answers one by one as fast.
+        if self.provider.kind() == ContextKind::Host && names.len() > 1 {
+            let _ = self.ahead.ask(self.provider, names);
+        }
     }
 
     /// The whole name wins; else the first word of one, as agents and archives have it.

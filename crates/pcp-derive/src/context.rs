@@ -2,7 +2,9 @@
 //! `derived-language.md` 2.3 and 8.1, `derived-eval.md` 2 and 3).
 //!
 //! A context takes the registry's definitions over when it is refreshed, binds them one by one the first
-//! time they are asked about, and keeps their history. Lookups by name and PMID are hash lookups.
+//! time they are asked about, and keeps their history. Lookups by name and PMID are hash lookups. What a
+//! definition names is asked of the source together with what the next ones name: of one definition at first,
+//! then of twice as many as the time before.
 //!
 //! What needs metrics (binding and fetching) is asked of a context that is [attached](DerivedContext::attach)
 //! to a source of them for that time; all else of the context itself.
@@ -28,6 +30,8 @@ const MAX_NESTING: usize = 64;
 /// The first PMID of a context's own definitions, and the flag they carry.
 const FIRST_OWN: (u16, u16) = (2047, 1023);
 const OWN_FLAG: u32 = 1 << 31;
+/// Definitions whose names are asked about together, at most.
+const MAX_AHEAD: usize = 1024;
 
 /// A derived metric in a context.
 #[derive(Debug)]
@@ -37,6 +41,8 @@ struct Metric {
     state: State,
     /// Hidden by a definition of the context's own with the same name.
     masked: bool,
+    /// The source has been told to expect its names.
+    expected: bool,
 }
 
 #[derive(Debug)]
@@ -100,6 +106,8 @@ pub struct DerivedContext {
     messages: Vec<String>,
     /// What is being bound, outermost first.
     binding: Vec<Pmid>,
+    /// Definitions whose names the source was told to expect the last time.
+    ahead: usize,
 }
 
 /// Definitions, names and texts, as of the last refresh.
@@ -259,7 +267,8 @@ impl DerivedContext {
             if !present.contains(&definition.pmid) {
                 let masked = self.own.contains(&definition.name);
                 let (definition, scope) = (definition.clone(), Scope::Global);
-                self.metrics.push(Metric { definition, scope, state: State::Unbound, masked });
+                let state = State::Unbound;
+                self.metrics.push(Metric { definition, scope, state, masked, expected: false });
             }
         }
     }
@@ -340,7 +349,7 @@ impl Attached<'_> {
         context.by_name.insert(definition.name.clone(), at);
         context.by_pmid.insert(pmid, at);
         let (scope, state) = (Scope::Context, State::Unbound);
-        context.metrics.push(Metric { definition, scope, state, masked: false });
+        context.metrics.push(Metric { definition, scope, state, masked: false, expected: false });
         self.bind(at);
         match self.state(at) {
             Some(State::Broken(error)) if error.add_text(self.context.dialect.level).is_some() => {
@@ -433,6 +442,10 @@ impl Attached<'_> {
         if !matches!(metric.state, State::Unbound) {
             return;
         }
+        if !metric.expected {
+            self.look_ahead(at);
+        }
+        let Some(metric) = self.context.metrics.get_mut(at) else { return };
         // Seen by definitions within this one: who meets it is part of a cycle.
         metric.state = State::Binding;
         let (definition, scope) = (metric.definition.clone(), metric.scope);
@@ -442,6 +455,24 @@ impl Attached<'_> {
         if let Some(metric) = self.context.metrics.get_mut(at) {
             metric.state = state;
         }
+    }
+
+    /// Tells the source which names this definition asks about, and those after it, as whoever asks about one mostly asks
+    /// about others. Each definition once.
+    fn look_ahead(&mut self, at: usize) {
+        let many = (2 * self.context.ahead).clamp(1, MAX_AHEAD);
+        self.context.ahead = many;
+        let (before, from) = self.context.metrics.split_at_mut_checked(at).unwrap_or_default();
+        let next = from.iter_mut().chain(before);
+        let next = next.filter(|metric| matches!(metric.state, State::Unbound) && !metric.expected);
+        let mut names: Vec<&str> = Vec::new();
+        for metric in next.take(many) {
+            metric.expected = true;
+            let definition = &*metric.definition;
+            names.push(&definition.name);
+            names.extend(definition.tree.nodes().iter().filter_map(|node| node.kind.name()));
+        }
+        self.source.expect(&names);
     }
 
     fn bound(&mut self, definition: &Definition, scope: Scope) -> State {

@@ -20,6 +20,12 @@ pub trait MetricSource {
     /// Why there is none.
     fn meta(&mut self, pmid: Pmid) -> Result<Meta, PmError>;
 
+    /// These names, and the metadata of the metrics that have them, are about to be asked about: a source that is far away
+    /// may ask for all of them at once.
+    fn expect(&mut self, names: &[&str]) {
+        let _ = names;
+    }
+
     /// The instance of a name (`pmLookupInDom(3)`).
     ///
     /// # Errors

@@ -113,6 +113,16 @@ impl Kind {
         operands.into_iter().flatten()
     }
 
+    /// The metric that the node names, as an operand or for its metadata.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Kind::Metric(name) | Kind::Defined(name) => Some(name),
+            Kind::Constant(constant) => constant.tags.as_ref()?.meta.as_deref(),
+            Kind::NoValue(tags) => tags.meta.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The same with operands moved to other places of another tree.
     pub(super) fn relocated(&self, places: &[NodeId]) -> Kind {
         let mut kind = self.clone();

@@ -1,5 +1,7 @@
 //! Identity of definitions in contexts, nested definitions, and what survives changes of the registry.
 
+use std::collections::HashSet;
+
 use pcp_derive::{
     AddError, BindErrorKind, Column, DerivedContext, Dialect, HelpKind, Level, Meta, MetricSource,
     OperandValues, Registry, Values,
@@ -172,4 +174,48 @@ fn names_are_listed_by_whole_words() {
     };
     assert_eq!(names(&mut context, "a.b"), ["a.b.c", "a.b"]);
     assert_eq!(names(&mut context, ""), ["a.b.c", "a.bc", "a.b", "z"]);
+}
+
+/// Metrics as above; what was to be expected, and whether what was asked about had been.
+#[derive(Default)]
+struct FarAway {
+    batches: Vec<usize>,
+    expected: HashSet<String>,
+    surprises: Vec<String>,
+}
+
+impl MetricSource for FarAway {
+    fn expect(&mut self, names: &[&str]) {
+        self.batches.push(names.len());
+        self.expected.extend(names.iter().map(|&name| name.to_owned()));
+    }
+
+    fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
+        if !self.expected.contains(name) {
+            self.surprises.push(name.to_owned());
+        }
+        Metrics.pmid(name)
+    }
+
+    fn meta(&mut self, pmid: Pmid) -> Result<Meta, PmError> {
+        Metrics.meta(pmid)
+    }
+}
+
+#[test]
+fn sources_are_told_what_will_be_asked_in_growing_batches() {
+    let mut registry = Registry::new(Dialect::default());
+    let texts = ["m.b * m.b", "mkconst(1, meta=m.a)", "defined(no.such) ? m.a : m.b", "d.n0", "-m.b"];
+    let metric = |n: usize| registry.register(&format!("d.n{n}"), texts[n % texts.len()]).unwrap();
+    let pmids: Vec<Pmid> = (0..20).map(metric).collect();
+    let mut source = FarAway::default();
+    let mut context = DerivedContext::new();
+    // Also backwards, and each of them once.
+    for pmid in [&pmids[5..], &pmids[..5]].concat().into_iter().rev() {
+        context.attach(&registry, &mut source).meta(pmid).unwrap();
+    }
+    assert_eq!(source.surprises, Vec::<String>::new());
+    let names: usize = (0..20).map(|n| [3, 2, 4, 2, 2][n % 5]).sum();
+    assert_eq!(source.batches.iter().sum::<usize>(), names);
+    assert_eq!(source.batches.len(), 5, "of 1, 2, 4, 8 and the 5 that are left: {:?}", source.batches);
 }
