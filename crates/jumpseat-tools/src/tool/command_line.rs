@@ -161,7 +161,7 @@ impl<O: Copy> CommandLine<O> {
             Standard::ArchiveList => self.add_archive(argument, "only one of hosts or archives allowed"),
             Standard::ArchiveFolio => self.refuse_folio(&argument),
             Standard::Container => self.common.container = Some(argument),
-            Standard::Debug if debug::is_valid(&argument) => {}
+            Standard::Debug if debug::set(&argument) => {}
             Standard::Debug => {
                 self.complain(&format!("unrecognized debug options specification ({argument})"));
             }
