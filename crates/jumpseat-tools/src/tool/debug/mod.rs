@@ -69,6 +69,9 @@ const OLD: usize = 28;
 /// One that is a bit of these numbers, too.
 const DESPERATE: (&str, u32) = ("desperate", 30);
 
+/// The variable that says which are set.
+const VARIABLE: &str = "PCP_DEBUG";
+
 /// What of another option is shown with one.
 const IMPLIED: (&str, &str) = ("attr", "auth");
 
@@ -83,6 +86,15 @@ pub(super) fn set(spec: &str) -> bool {
         sink::listen();
     }
     true
+}
+
+/// Sets the options that the environment asks for (`PCP_DEBUG`), for programs that have no command line like PCP's. One
+/// that is none is told and ignored.
+pub fn debug_environment() {
+    let Ok(spec) = std::env::var(VARIABLE) else { return };
+    if !set(&spec) {
+        complain!("Error: ${VARIABLE}={spec} is not valid, ignored");
+    }
 }
 
 /// Whether a specification is names or numbers with commas between.
