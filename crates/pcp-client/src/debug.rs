@@ -153,9 +153,9 @@ pub(super) fn looked_up(names: &[&str], found: &Result<Vec<Option<Pmid>>>) {
                 Some(pmid) => format!("{name} = {pmid};"),
                 None => format!("{name}: not known;"),
             });
-            trace!(target: "pcp::pmns", "look-up of {} names: {}", pmids.len(), listed(each, SHOWN));
+            trace!(target: "pcp::pmns", "looked up {}: {}", pmids.len(), listed(each, SHOWN));
         }
-        Err(error) => trace!(target: "pcp::pmns", "look-up of {}: {error}", listed(names, SHOWN)),
+        Err(error) => trace!(target: "pcp::pmns", "looked up {}: {error}", listed(names, SHOWN)),
     }
 }
 
