@@ -559,7 +559,6 @@ impl Context {
     /// # Errors
     /// As [`Context::reconnect`].
     pub fn start_reconnect(&mut self) -> Result<()> {
-        trace!(target: "pcp::context", "connect again: derived metrics are bound anew");
         // Another collector may answer now: what was bound to the metrics of the last one holds no longer, and a fetch
         // that was under way has lost its answer.
         self.fetch = Prepared::default();
