@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+use super::debug;
 use super::namespace::NamedProvider;
 use super::provider::ContextKind;
 use pcp_derive::{Column, Meta, MetricSource, OperandValues, Values};
@@ -39,7 +40,9 @@ impl Ahead {
     fn ask(&mut self, provider: &mut NamedProvider, names: &[&str]) -> crate::Result<()> {
         self.asked = Some(Instant::now());
         let names: Vec<&str> = names.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-        let pmids = provider.lookup_names(&names)?;
+        let found = provider.lookup_names(&names);
+        debug::looked_up(&names, &found);
+        let pmids = found?;
         self.pmids.extend(names.iter().map(|&name| name.to_owned()).zip(pmids.iter().copied()));
         let mut new: Vec<Pmid> =
             pmids.into_iter().flatten().filter(|pmid| !self.metas.contains_key(pmid)).collect();
@@ -98,7 +101,9 @@ impl MetricSource for Metrics<'_> {
         if let Some(&pmid) = self.ahead.pmids.get(name) {
             return pmid.ok_or(PmError::NAME);
         }
-        let pmids = self.provider.lookup_names(&[name]).map_err(|error| error.code())?;
+        let found = self.provider.lookup_names(&[name]);
+        debug::looked_up(&[name], &found);
+        let pmids = found.map_err(|error| error.code())?;
         pmids.first().copied().flatten().ok_or(PmError::NAME)
     }
 
