@@ -15,9 +15,8 @@ use support::{AgentSpec, SAMPLE_PMDA, eventually, temp_dir, user};
 /// A context on agents by lines as in pmcd.conf, under the sample agent's names as `one` (domain 29) and `two` (domain 30), and
 /// what was told of faults.
 fn context(dir: &Path, conf: &str) -> (Context, Arc<Mutex<Vec<String>>>) {
-    let names = [("one", "29"), ("two", "30")].map(|(name, domain)| {
-        AgentSpec::sample_pmns(name).text.replace("SAMPLE:", &format!("{domain}:"))
-    });
+    let names = [("one", "29"), ("two", "30")]
+        .map(|(name, domain)| AgentSpec::sample_pmns(name).text.replace("SAMPLE:", &format!("{domain}:")));
     let file = dir.join("root");
     let text = names.concat();
     let text: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
@@ -56,7 +55,7 @@ fn results_of_several_agents_come_in_the_order_asked_for() {
     assert_eq!((ids[0], ids[2]), (Some(Pmid::new(30, 0, 11)), None));
     let mut ids: Vec<Pmid> = ids.into_iter().flatten().collect();
     // Nobody's, an unknown one, and one a second time.
-    ids.extend([Pmid::new(77, 0, 0), Pmid::new(29, 9, 9), ids[0]]);
+    ids.extend([Pmid::new(77, 0, 0), Pmid::new(29, 0, 54), ids[0]]);
     let mut fetched = Fetched::new();
     for _ in 0..3 {
         context.fetch(&ids, &mut fetched).unwrap();

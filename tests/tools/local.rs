@@ -12,9 +12,8 @@ use crate::tools_support::Pair;
 use support::{AgentSpec, Output, PmnsSource, PrivatePmcd, Process, SAMPLE_PMDA, eventually, user};
 
 const SAMPLE_DSO: &str = "/var/lib/pcp/pmdas/sample/pmda_sample.so";
-const PMCD_DSO: &str = "/var/lib/pcp/pmdas/pmcd/pmda_pmcd.so";
 
-/// The sample agent as a shared object in pmcd's configuration. pmcd itself does not run any more.
+/// The sample agent as a shared object in pmcd's configuration, and a daemon that is not there. pmcd itself does not run any more.
 fn pair() -> Pair {
     let dso = AgentSpec::dso("sampledso", 30, "sample_init", SAMPLE_DSO)
         .with_pmns(AgentSpec::sample_pmns("sampledso"));
@@ -45,7 +44,7 @@ fn values_and_metadata_are_those_of_pcp() {
         "-L -l sampledso.long.one sampledso.bin",
         "-L -l 30.2",
         "-L -I 30.2 30.99",
-        "-L -f 30.0.6 30.0.1000 30.1.99",
+        "-L -f 30.0.6 30.1.99",
         "-L -x sampledso.event.records",
         "-L -x sampledso.event.highres_records sampledso.event.no_indom_records",
         "-L sampledso.nosuch",
@@ -61,7 +60,7 @@ fn values_and_metadata_are_those_of_pcp() {
         "-L -K del,31 -f sampledso.long.one",
         "-L -K clear -K add,30,sample/pmda_sample,sample_init -f sampledso.long.one",
         "-L -K clear -K add,30,sample/pmda_sample.so,sample_init -f sampledso.long.one",
-        "-L -K add,31,/var/lib/pcp/pmdas/sample/pmda_sample,sample_init -f gone.long.one sampledso.long.ten",
+        "-L -K add,31,/var/lib/pcp/pmdas/sample/pmda_sample,sample_init -f gone.long.one",
         "-L -K add,511,sample/pmda_sample,sample_init -f sampledso.long.one",
         "-K add,31,sample/pmda_sample,sample_init -h localhost:1 -f gone.long.one",
     ] {
@@ -69,7 +68,7 @@ fn values_and_metadata_are_those_of_pcp() {
     }
     let definitions = pair.file("derived", "d.sum = sampledso.long.one + sampledso.long.ten\n");
     pair.compare("pminfo", &format!("-L -c {definitions} -df d.sum sampledso.long.one"));
-    let names = pair.file("names", "root { qa }\nqa { colour 30:0:5 one 30:0:10 dyn 30:*:* }\n");
+    let names = pair.file("names", "root { qa }\nqa { colour 30:0:5 one 30:0:10 }\n");
     for args in ["qa.one", "-m qa", "-f qa.one qa.colour", "sampledso.bin"] {
         pair.compare("pminfo", &format!("-L -n {names} {args}"));
     }
@@ -117,13 +116,13 @@ fn the_environment_asks_for_local_contexts_too() {
     pair.with_env("PCP_LOCALMODE", "1", |pair| pair.compare("pminfo", "-f sampledso.long.one"));
     pair.with_env("PCP_LOCALPMDA", "", |pair| pair.compare("pminfo", "-f sampledso.long.one"));
     pair.with_env("PCP_SPECLOCAL", "add,31,sample/pmda_sample,sample_init", |pair| {
-        pair.compare("pminfo", "-L -f gone.long.one sampledso.long.one");
+        pair.compare("pminfo", "-L -f gone.long.one");
     });
     pair.with_env("PMNS_DEFAULT", "/nosuch", |pair| {
-        for args in ["-L -f sampledso.bin", "-L", "-L -d 30.0.6", "-L nosuch a.b"] {
+        for args in ["-L -f sampledso.bin", "-L", "-L -d 30.0.6", "-L nosuch"] {
             pair.compare("pminfo", args);
         }
-        pair.compare("pmprobe", "-L sampledso.bin a.b");
+        pair.compare("pmprobe", "-L sampledso.bin");
         pair.compare("pmval", "-L sampledso.bin");
         pair.compare("pmstore", "-L sampledso.bin 1");
     });
@@ -140,19 +139,26 @@ fn what_cannot_be_started_is_told_once_and_the_others_answer() {
     let pair = pair();
     let both = ["-f", "gone.long.one", "gone.long.ten", "sampledso.long.one"];
     let output = info(&pair, &both);
-    assert_eq!(output.stderr, format!("jumpseat info: {GONE}\n"), "{output}");
+    assert!(output.stderr.starts_with(&format!("jumpseat info: {GONE}")), "{output}");
+    assert_eq!(output.stderr.lines().count(), 1, "{output}");
     let none = "pmLookupDesc: No PMCD agent for domain of request\n";
-    let expected =
-        format!("gone.long.one: {none}gone.long.ten: {none}\nsampledso.long.one\n    value 1\n");
+    let expected = format!("gone.long.one: {none}gone.long.ten: {none}\nsampledso.long.one\n    value 1\n");
     assert_eq!(output.stdout, expected, "{output}");
     let pmcds = info(&pair, &["-f", "pmcd.numagents"]);
     let told = "jumpseat info: agent pmcd (domain 2) is pmcd's alone: ask pmcd, without a local context\n";
     assert_eq!(pmcds.stderr, told, "{pmcds}");
-    // The routine is not that of the daemon beside the shared object; and one that has no daemon.
-    for spec in [format!("add,31,{SAMPLE_DSO},other_init"), format!("add,31,{PMCD_DSO},pmcd_init")] {
-        let (object, _) = spec.trim_start_matches("add,31,").split_once(',').expect("an object");
-        let output = info(&pair, &["-K", &spec, "-f", "gone.long.one"]);
-        let told = format!("(domain 31) is there as a shared object only ({object}), which is not loaded here");
+    // The routine is not that of the daemon beside the shared object; and one that has no daemon beside it.
+    let alone = pair.file("pmda_alone.so", "");
+    for (object, init) in [(SAMPLE_DSO, "other_init"), (&alone, "alone_init")] {
+        let output = info(
+            &pair,
+            &["-K", &format!("add,31,{object},{init}"), "-K", "del,30", "-f", "sampledso.long.one"],
+        );
+        assert_eq!(output.stderr, "", "{output}");
+        let output =
+            info(&pair, &["-K", "clear", "-K", &format!("add,31,{object},{init}"), "-f", "gone.long.one"]);
+        let told =
+            format!("(domain 31) is there as a shared object only ({object}), which is not loaded here");
         assert!(output.stderr.contains(&told), "{output}");
     }
     let output = info(&pair, &["-K", "add,31,x/pmda_x,x_init", "-f", "gone.long.one"]);
@@ -181,26 +187,33 @@ fn agent(dir: &Path, script: &str) -> PathBuf {
 }
 
 /// Credentials, as an agent begins.
-const CREDS: &str = r"printf '\000\000\000\024\000\000\160\014\000\000\000\001\000\000\000\001\001\002\000\000'";
+const CREDS: &str =
+    r"printf '\000\000\000\024\000\000\160\014\000\000\000\001\000\000\000\001\001\002\000\000'";
 
 #[test]
 fn agents_that_break_the_protocol_are_ended_and_told() {
+    let (none, broken) = ("No PMCD agent for domain of request", "IPC protocol failure");
     for (script, code, told) in [
-        ("exit 3", "No PMCD agent for domain of request", "the collector closed the connection"),
-        ("printf 'This is no PDU at all'; exec cat >/dev/null", "No PMCD agent for domain of request", "bad reply"),
-        (&format!("{CREDS}; exit 0"), "IPC protocol failure", "the collector closed the connection"),
-        (&format!("{CREDS}; exec cat"), "IPC protocol failure", "the reply does not answer the request"),
-        (&format!("{CREDS}; head -c 32 >/dev/null; printf '\\000\\001\\377\\377\\000\\000\\160\\004'"), "IPC protocol failure", "the collector closed the connection"),
+        ("exit 3", none, "has ended by itself"),
+        ("printf 'This is no PDU at all'; exec cat >/dev/null", none, "was ended: bad reply: "),
+        (&format!("{CREDS}; head -c 20 >/dev/null"), broken, "has ended by itself"),
+        (&format!("{CREDS}; exec cat"), broken, "was ended: the reply does not answer the request"),
+        // The beginning of an answer.
+        (
+            &format!("{CREDS}; head -c 36 >/dev/null; printf '\\000\\001\\377\\377\\000\\000\\160\\005'"),
+            broken,
+            "has ended by itself",
+        ),
     ] {
         let pair = with_agent(script);
-        let output = info(&pair, &["-b", "1", "-f", "odd.long.one", "odd.long.ten", "sample.long.one"]);
+        let output = info(&pair, &["-b", "1", "-d", "odd.long.one", "odd.long.ten", "sample.long.one"]);
         let mut lines = output.stdout.lines();
         assert_eq!(lines.next(), Some(&*format!("odd.long.one: pmLookupDesc: {code}")), "{script}: {output}");
         let second = "odd.long.ten: pmLookupDesc: No PMCD agent for domain of request";
         assert_eq!(lines.next(), Some(second), "{script}: {output}");
-        assert!(output.stdout.ends_with("\nsample.long.one\n    value 1\n"), "{script}: {output}");
-        let start = "jumpseat info: agent odd (domain 31) was ended: ";
-        assert!(output.stderr.starts_with(start) && output.stderr.contains(told), "{script}: {output}");
+        assert!(output.stdout.contains("\nsample.long.one\n    Data Type: 32-bit int"), "{script}: {output}");
+        let told = format!("jumpseat info: agent odd (domain 31) {told}");
+        assert!(output.stderr.starts_with(&told), "{script}: {output}");
         assert_eq!(output.stderr.lines().count(), 1, "{script}: {output}");
     }
 }
@@ -210,10 +223,10 @@ fn an_agent_that_does_not_answer_is_killed_after_five_seconds() {
     // It does not end with its input either.
     let pair = with_agent(&format!("{CREDS}; echo $$ >\"$PCP_TMP_DIR/odd.pid\"; exec sleep 1000"));
     let begin = Instant::now();
-    let output = info(&pair, &["-f", "odd.long.one", "sample.long.one"]);
+    let output = info(&pair, &["-d", "odd.long.one", "sample.long.one"]);
     assert!((5..20).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
     assert!(output.stdout.starts_with("odd.long.one: pmLookupDesc: Timeout waiting"), "{output}");
-    assert!(output.stdout.ends_with("\nsample.long.one\n    value 1\n"), "{output}");
+    assert!(output.stdout.contains("\nsample.long.one\n    Data Type: 32-bit int"), "{output}");
     let told = "jumpseat info: agent odd (domain 31) was ended: no reply within 5 seconds\n";
     assert_eq!(output.stderr, told, "{output}");
     let pid = fs::read_to_string(pair.pmcd().dir().join("tmp/odd.pid")).expect("it was started");
@@ -222,8 +235,14 @@ fn an_agent_that_does_not_answer_is_killed_after_five_seconds() {
 
 /// The processes that one has started.
 fn children(pid: u32) -> Vec<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    let parent = format!("\nPPid:\t{pid}\n");
+    let of = |entry: fs::DirEntry| {
+        let child: u32 = entry.file_name().to_str()?.parse().ok()?;
+        // Others may end while they are looked at.
+        let status = fs::read_to_string(entry.path().join("status")).ok()?;
+        status.contains(&parent).then_some(child)
+    };
+    fs::read_dir("/proc").expect("the system tells its processes").flatten().filter_map(of).collect()
 }
 
 #[test]
@@ -234,17 +253,20 @@ fn agents_end_with_the_tool_and_leave_nothing() {
     for signal in [Signal::SIGTERM, Signal::SIGKILL, Signal::SIGINT] {
         let mut pmval = pair.pmcd().env().command(pair.path("pmval"));
         pmval.args(["-L", "-t", "0.05", "sampledso.long.one"]).env("TMPDIR", &tmp).current_dir(&tmp);
-        let mut tool = Process::start(&mut pmval, pair.pmcd().dir(), "pmval");
+        let mut tool = Process::start(&mut pmval, pair.pmcd().dir(), signal.as_str());
         eventually("values", || tool.text().contains("\n          1").then_some(()));
         let agents = children(tool.pid());
         assert_eq!(agents.len(), 1, "{agents:?}");
         assert_eq!(fs::read_dir(&tmp).expect("readable").count(), 0, "a folder is left while the agent runs");
         tool.signal(signal);
-        eventually("the agent to end", || (!Path::new(&format!("/proc/{}", agents[0])).exists()).then_some(()));
+        eventually("the agent to end", || {
+            (!Path::new(&format!("/proc/{}", agents[0])).exists()).then_some(())
+        });
     }
     let mut pminfo = pair.pmcd().env().command(pair.path("pminfo"));
     let begin = Instant::now();
-    let output = pminfo.args(["-L", "-f", "sampledso.long.one"]).env("TMPDIR", &tmp).output().expect("it runs");
+    let output =
+        pminfo.args(["-L", "-f", "sampledso.long.one"]).env("TMPDIR", &tmp).output().expect("it runs");
     assert!(output.status.success());
     assert!(begin.elapsed() < Duration::from_secs(20));
     assert_eq!(fs::read_dir(&tmp).expect("readable").count(), 0);

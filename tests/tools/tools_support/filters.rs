@@ -64,7 +64,9 @@ pub(crate) const FILTERS: &[Filter] = &[
     Filter {
         name: "help of the sample agent's shared object",
         reason: "libpcp complains that PCP does not install it; nothing is loaded here",
-        apply: |text| replace(text, r"(?m)^[^\n]*pmdaInit: PMDA sample DSO: Unable to open help text[^\n]*\n", ""),
+        apply: |text| {
+            replace(text, r"(?m)^[^\n]*pmdaInit: PMDA sample DSO: Unable to open help text[^\n]*\n", "")
+        },
     },
     Filter {
         name: "moving values",

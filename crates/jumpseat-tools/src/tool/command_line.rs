@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use pcp_client::{Duplicates, LocalAgents, NameSpace};
+use pcp_client::{Duplicates, NameSpace};
 use pcp_derive::{Dialect, Level};
 use pcp_model::PmError;
 use pcp_model::time::parse_interval;
@@ -15,6 +15,7 @@ use super::common::{Common, Zone};
 use super::derived::Definitions;
 use super::getopt::{Getopt, Next};
 use super::messages::{Messages, error_text};
+use super::source::local_agents;
 use super::table::{Meaning, Standard, Tool};
 use super::{conf, debug, environ, usage};
 
@@ -186,7 +187,7 @@ impl<O: Copy> CommandLine<O> {
                 None => self.complain("-s requires a positive numeric argument"),
             },
             Standard::SpecLocal => {
-                let agents = self.common.local_agents.get_or_insert_with(LocalAgents::installed);
+                let agents = self.common.local_agents.get_or_insert_with(|| local_agents(&self.call));
                 if let Err(why) = agents.specify(&argument) {
                     self.complain(&format!("pmSpecLocalPMDA failed: {why}"));
                 }

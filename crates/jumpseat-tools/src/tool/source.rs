@@ -77,9 +77,15 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
     })
 }
 
+/// The agents that the tool may start, before specifications. By PCP's names they are those that PCP has in local contexts.
+pub(super) fn local_agents(call: &Call) -> LocalAgents {
+    let agents = LocalAgents::installed();
+    if call.pcp { agents.of_libpcp() } else { agents }
+}
+
 /// A context on agents that the tool starts by itself.
 fn local(call: &Call, common: &Common) -> Context {
-    let agents = common.local_agents.clone().unwrap_or_else(LocalAgents::installed);
+    let agents = common.local_agents.clone().unwrap_or_else(|| local_agents(call));
     let names = common.names.clone().or_else(|| match NameSpace::installed() {
         Ok(names) => Some(Arc::new(names)),
         Err(error) => {
@@ -87,13 +93,8 @@ fn local(call: &Call, common: &Common) -> Context {
             None
         }
     });
-    let call = call.clone();
-    let tell = move |fault: &LocalFault| {
-        // By PCP's names nothing is said of those that are no agents of local contexts there either.
-        if !(call.pcp && matches!(fault, LocalFault::Pmcds { .. })) {
-            complain!("{}: {fault}", call.name);
-        }
-    };
+    let name = call.name.clone();
+    let tell = move |fault: &LocalFault| complain!("{name}: {fault}");
     Context::local_agents(agents, names, Box::new(tell))
 }
 

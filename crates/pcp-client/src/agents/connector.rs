@@ -62,7 +62,12 @@ impl Connector for AgentConnector {
         let mut line = Line::new(Socket::Unix(stream));
         line.set_limit(self.options.request_timeout);
         let limit = self.options.request_timeout;
-        Ok(Box::new(AgentConnecting { line: Some(line), stage: Stage::Creds, notready: self.notready, limit }))
+        Ok(Box::new(AgentConnecting {
+            line: Some(line),
+            stage: Stage::Creds,
+            notready: self.notready,
+            limit,
+        }))
     }
 }
 

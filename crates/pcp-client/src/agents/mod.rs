@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::context::Context;
+use super::error::ClientError;
 use super::namespace::{Duplicates, NameSpace, NameSpaceError};
 use super::options::configured;
 use super::registry::global_registry;
@@ -78,16 +79,27 @@ pub enum LocalFault {
         /// Why not.
         error: std::io::Error,
     },
-    /// It was started, did not do what an agent does, and was ended.
-    #[error("agent {name} (domain {domain}) was ended: {error}")]
+    /// It was started, and did not do what an agent does.
+    #[error("agent {name} (domain {domain}) {what}")]
     Ended {
         /// What it is called.
         name: String,
         /// Its domain.
         domain: u16,
         /// What it did.
-        error: super::ClientError,
+        what: String,
     },
+}
+
+impl LocalFault {
+    /// Of an agent whose connection failed.
+    fn ended(name: &str, domain: u16, error: &ClientError) -> LocalFault {
+        let what = match error {
+            ClientError::Closed | ClientError::Io(_) => "has ended by itself".to_owned(),
+            error => format!("was ended: {error}"),
+        };
+        LocalFault::Ended { name: name.to_owned(), domain, what }
+    }
 }
 
 /// Who is told of faults of agents.

@@ -131,7 +131,7 @@ impl AgentsProvider {
                 Ok(())
             }
             Err(error) => {
-                self.end(domain, error);
+                self.end(domain, &error);
                 Err(PmError::NOAGENT.into())
             }
         }
@@ -152,19 +152,19 @@ impl AgentsProvider {
             ClientError::Timeout(_) => PmError::TIMEOUT,
             _ => PmError::IPC,
         };
-        self.end(domain, error);
+        self.end(domain, &error);
         Err(code.into())
     }
 
     /// Ends an agent that is of no more use.
-    fn end(&mut self, domain: u16, error: ClientError) {
+    fn end(&mut self, domain: u16, error: &ClientError) {
         let ended = self.started.insert(domain, None);
         let Some(Started { wire, process, .. }) = ended.flatten() else { return };
         self.counts = self.counts.plus(&wire.pdu_counts());
         drop(wire);
         process.kill();
-        let name = self.agents.find(domain).map_or_else(String::new, |agent| agent.name.clone());
-        (self.tell)(&LocalFault::Ended { name, domain, error });
+        let name = self.agents.find(domain).map_or("", |agent| &agent.name);
+        (self.tell)(&LocalFault::ended(name, domain, error));
     }
 
     /// Goes on with a part of a fetch. True when it is done.
@@ -235,8 +235,7 @@ fn start(agents: &LocalAgents, agent: &Agent) -> std::result::Result<Started, Lo
     let (process, stream) = Process::start(&program).map_err(fault)?;
     let connector = AgentConnector::new(stream, program.notready, LIMIT);
     let mut wire = WireProvider::new(Box::new(connector));
-    let ended = |error| LocalFault::Ended { name: agent.name.clone(), domain: agent.domain, error };
-    wire.start_reconnect().map_err(ended)?;
+    wire.start_reconnect().map_err(|error| LocalFault::ended(&agent.name, agent.domain, &error))?;
     Ok(Started { wire, process, busy: false })
 }
 
@@ -415,10 +414,13 @@ impl Provider for AgentsProvider {
     }
 
     fn descs(&mut self, pmids: &[Pmid]) -> Result<Vec<std::result::Result<Desc, PmError>>> {
-        let mut desc = |&pmid: &Pmid| {
-            let descs = self.ask(pmid.domain(), |wire| wire.descs(&[pmid])).map_err(|error| error.code())?;
-            descs.into_iter().next().unwrap_or(Err(PmError::IPC))
+        // An error in the place of a descriptor is an answer as well: the agent may not be ready.
+        let one = |wire: &mut WireProvider, pmid| {
+            let desc = wire.descs(&[pmid])?.pop();
+            desc.unwrap_or(Err(PmError::IPC)).map_err(ClientError::Pcp)
         };
+        let mut desc =
+            |&pmid: &Pmid| self.ask(pmid.domain(), |wire| one(wire, pmid)).map_err(|error| error.code());
         Ok(pmids.iter().map(|pmid| desc(pmid)).collect())
     }
 
@@ -518,7 +520,8 @@ impl Drop for AgentsProvider {
             drop(wire);
             process
         };
-        let _processes: Vec<Process> = self.started.drain().filter_map(|(_, agent)| agent.map(told)).collect();
+        let _processes: Vec<Process> =
+            self.started.drain().filter_map(|(_, agent)| agent.map(told)).collect();
     }
 }
 

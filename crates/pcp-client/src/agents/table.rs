@@ -10,6 +10,7 @@
 //! A shared object `DIR/pmda_NAME.so` whose routine is `NAME_init` has a daemon beside it, `DIR/pmdaNAME`, which takes its domain by
 //! `-d`. One whose routine is called otherwise is another agent than that daemon.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::LocalFault;
@@ -123,6 +124,13 @@ impl LocalAgents {
         LocalAgents { agents, dir: dir.to_owned() }
     }
 
+    /// Without those that libpcp does not have in local contexts: daemons but that of the operating system.
+    #[must_use]
+    pub fn of_libpcp(mut self) -> LocalAgents {
+        self.agents.retain(Agent::is_libpcps);
+        self
+    }
+
     /// Changes the table by a specification.
     ///
     /// # Errors
@@ -197,7 +205,9 @@ impl LocalAgents {
         let (name, domain) = (agent.name.clone(), agent.domain);
         let (object, init) = match &agent.how {
             // It is there for pmcd: another one would take its socket away.
-            How::Pipe { .. } if (name.as_str(), domain) == ROOT => return Err(LocalFault::Pmcds { name, domain }),
+            How::Pipe { .. } if (name.as_str(), domain) == ROOT => {
+                return Err(LocalFault::Pmcds { name, domain });
+            }
             How::Pipe { words, notready } => {
                 return Ok(Program { words: words.clone(), notready: *notready });
             }
@@ -212,9 +222,9 @@ impl LocalAgents {
                 (init.strip_suffix("_init") == Some(own)).then(|| object.with_file_name(format!("pmda{own}")))
             }
             // The daemon itself may be named as well.
-            None => Some(object.clone()),
+            None => (base == file).then(|| object.clone()),
         };
-        if let Some(daemon) = daemon.filter(|daemon| daemon.is_file()) {
+        if let Some(daemon) = daemon.filter(|daemon| is_program(daemon)) {
             let words = vec![daemon.to_string_lossy().into_owned(), "-d".to_owned(), domain.to_string()];
             return Ok(Program { words, notready: false });
         }
@@ -265,6 +275,11 @@ impl Agent {
             How::Socket => false,
         }
     }
+}
+
+/// Whether it is a file that can be run.
+fn is_program(file: &Path) -> bool {
+    file.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 /// Lines, with those put together that a backslash at the end continues.
@@ -347,6 +362,8 @@ late 9 pipe binary /x
         let linux = agents.program(agents.find(60).unwrap()).unwrap();
         assert_eq!((linux.words, linux.notready), (vec!["/pmdas/linux/pmdalinux".to_owned()], false));
         assert!(agents.find(9).is_none());
+        let domains: Vec<u16> = agents.of_libpcp().agents.iter().map(|agent| agent.domain).collect();
+        assert_eq!(domains, [60, 4]);
     }
 
     #[test]
@@ -402,13 +419,17 @@ late 9 pipe binary /x
     #[test]
     fn the_daemon_beside_an_object_is_started() {
         let dir = tempfile::tempdir().unwrap();
-        let file = |name: &str| {
+        let file = |name: &str, mode| {
             let path = dir.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(&path, "").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             path.to_str().unwrap().to_owned()
         };
-        let (daemon, object, only) = (file("x/pmdax"), file("x/pmda_x.so"), file("o/pmda_o.so"));
+        let (daemon, object) = (file("x/pmdax", 0o755), file("x/pmda_x.so", 0o755));
+        let (only, copy) = (file("o/pmda_o.so", 0o644), file("o/copy.so", 0o755));
+        // It cannot be run.
+        file("o/pmdao", 0o644);
         let program = |spec: &str| {
             let mut agents = LocalAgents::of_conf("", dir.path());
             agents.specify(spec).unwrap();
@@ -418,8 +439,10 @@ late 9 pipe binary /x
         for object in ["x/pmda_x", "x/pmda_x.so", &object, "x/pmdax", &daemon] {
             assert_eq!(program(&format!("add,30,{object},x_init")).unwrap(), expected, "{object}");
         }
-        // The first is another agent than the daemon beside it.
-        for (spec, object) in [("x/pmda_x,y_init", &object), ("o/pmda_o,o_init", &only)] {
+        // The first is another agent than the daemon beside it; the last is not run for being named as a whole.
+        for (spec, object) in
+            [("x/pmda_x,y_init", &object), ("o/pmda_o,o_init", &only), ("o/copy.so,x_init", &copy)]
+        {
             let told = program(&format!("add,30,{spec}")).unwrap_err().to_string();
             assert!(told.contains(&format!("is there as a shared object only ({object})")), "{told}");
         }
