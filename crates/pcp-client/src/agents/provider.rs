@@ -421,7 +421,7 @@ impl Provider for AgentsProvider {
         };
         let mut desc =
             |&pmid: &Pmid| self.ask(pmid.domain(), |wire| one(wire, pmid)).map_err(|error| error.code());
-        Ok(pmids.iter().map(|pmid| desc(pmid)).collect())
+        Ok(pmids.iter().map(desc).collect())
     }
 
     fn instances(&mut self, indom: InDom) -> Result<Vec<Instance>> {
