@@ -419,7 +419,7 @@ impl Provider for AgentsProvider {
             let desc = wire.descs(&[pmid])?.pop();
             desc.unwrap_or(Err(PmError::IPC)).map_err(ClientError::Pcp)
         };
-        let mut desc =
+        let desc =
             |&pmid: &Pmid| self.ask(pmid.domain(), |wire| one(wire, pmid)).map_err(|error| error.code());
         Ok(pmids.iter().map(desc).collect())
     }
