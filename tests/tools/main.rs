@@ -12,6 +12,7 @@ mod flat;
 mod generate;
 mod info;
 mod json;
+mod local;
 mod meant;
 mod names;
 mod options;

@@ -240,6 +240,8 @@ impl Context {
     fn find_metrics(&mut self, name: &str) -> Result<Vec<String>> {
         let real = match self.provider.traverse(name) {
             Err(error) if !matches!(error, ClientError::Pcp(_)) => return Err(error),
+            // Without any names there is nothing that definitions could be in front of or behind.
+            Err(error @ ClientError::Pcp(PmError::NOPMNS)) => return Err(error),
             real => real,
         };
         let registry = registry::snapshot(&self.registry);

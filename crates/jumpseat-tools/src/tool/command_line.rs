@@ -14,8 +14,8 @@ use super::call::Call;
 use super::common::{Common, Zone};
 use super::derived::Definitions;
 use super::getopt::{Getopt, Next};
-use super::local::LocalAgents;
 use super::messages::{Messages, error_text};
+use super::source::local_agents;
 use super::table::{Meaning, Standard, Tool};
 use super::{conf, debug, environ, usage};
 
@@ -25,7 +25,6 @@ pub(crate) struct CommandLine<O: 'static> {
     call: Call,
     words: Getopt<O>,
     common: Common,
-    local_agents: LocalAgents,
     definitions: Definitions,
     messages: Messages,
     /// Whether the command line is wrong.
@@ -56,8 +55,6 @@ pub(crate) struct Ready {
     pub definitions: Definitions,
     /// What follows the options.
     pub operands: Vec<String>,
-    /// What the tool says it cannot do where agents cannot be loaded.
-    pub local_failure: &'static str,
 }
 
 impl<O: Copy> CommandLine<O> {
@@ -71,7 +68,6 @@ impl<O: Copy> CommandLine<O> {
             words: Getopt::new(tool, &call, words),
             call,
             common: Common::default(),
-            local_agents: LocalAgents::default(),
             definitions,
             messages: Messages::default(),
             wrong: false,
@@ -153,8 +149,8 @@ impl<O: Copy> CommandLine<O> {
         if ends {
             return Err(ExitCode::from(u8::from(!self.version)));
         }
-        let CommandLine { tool, call, common, definitions, words, .. } = self;
-        Ok(Ready { call, common, definitions, operands: words.operands(), local_failure: tool.local_failure })
+        let CommandLine { call, common, definitions, words, .. } = self;
+        Ok(Ready { call, common, definitions, operands: words.operands() })
     }
 
     fn standard(&mut self, option: Standard, argument: String) {
@@ -194,7 +190,8 @@ impl<O: Copy> CommandLine<O> {
                 None => self.complain("-s requires a positive numeric argument"),
             },
             Standard::SpecLocal => {
-                if let Err(why) = self.local_agents.specify(&argument) {
+                let agents = self.common.local_agents.get_or_insert_with(|| local_agents(&self.call));
+                if let Err(why) = agents.specify(&argument) {
                     self.complain(&format!("pmSpecLocalPMDA failed: {why}"));
                 }
             }

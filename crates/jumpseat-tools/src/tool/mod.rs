@@ -18,7 +18,6 @@ mod harmless;
 mod inquiry;
 mod instances;
 pub(crate) mod json;
-mod local;
 mod messages;
 mod out;
 pub(crate) mod record;
