@@ -390,3 +390,23 @@ fn a_descriptor_among_many_that_fails() {
     }
     assert_eq!(said("6.0.3", "-v"), format!("sample.bad.unknown: pmLookupDesc: {error}\n"));
 }
+
+/// Since 6.3 white space of texts may be printed as blanks.
+#[test]
+fn texts_on_one_line() {
+    let mut pair = Pair::new(PrivatePmcd::with([AgentSpec::sample()]).start());
+    pair.pmcd().run("pmstore", ["sample.string.write_me", "two\nlines"]).ok();
+    pair.env_set("PCP_SQUASH_NEWLINES", "1");
+    for (level, text) in [("6.0.3", "two\nlines"), ("6.3.8", "two lines"), ("7.2.1", "two lines")] {
+        pair.set_level(level);
+        let value = format!("\"{text}\"");
+        let shown = pair.ours("pminfo", "-f sample.string.write_me").ok();
+        assert_eq!(shown, format!("\nsample.string.write_me\n    value {value}\n"), "{level}");
+        assert!(pair.ours("pmval", "-s 1 sample.string.write_me").ok().contains(&value), "{level}");
+        assert!(pair.ours("pmprobe", "-v sample.string.write_me").ok().contains(&value), "{level}");
+        pair.env_unset();
+    }
+    pair.compare("pminfo", "-f sample.string.write_me");
+    pair.compare("pmval", "-s 1 sample.string.write_me");
+    pair.finish();
+}

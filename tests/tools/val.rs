@@ -100,6 +100,11 @@ fn cases() -> Vec<(String, Compare)> {
         add(&format!("-h @ -t 0.02 {options} --derived=%definitions d"), All);
     }
     add("-h @ -t 0.02 -s 3 sample.bogus_bin", All);
+    // What nobody has values of, by another name.
+    for metric in ["event.missed", "al"] {
+        add(&format!("-h @ -t 0.02 -s 2 --derived=%definitions {metric}"), All);
+        add(&format!("-h @ -t 0.02 -s 2 -r --derived=%definitions {metric}"), All);
+    }
     // Counters that stand still, and those that do not.
     let still = [
         "sample.long.bin_ctr",
@@ -291,7 +296,8 @@ impl World {
                      {\"severity\":\"error\",\"time\":\"2026-11-22T01:02:04Z\",\"f\":-1.5,\"yes\":true}\n";
         seat.feed([], lines).ok();
         let definitions = pmcd.dir().join("definitions");
-        std::fs::write(definitions, "d = delta(sample.scramble.bin)\n").expect("the directory is the test's");
+        std::fs::write(definitions, "d = delta(sample.scramble.bin)\nal = event.missed\n")
+            .expect("the directory is the test's");
         World { pmcd, seat }
     }
 

@@ -329,7 +329,7 @@ impl Probe {
                 values::print(
                     value,
                     desc.value_type,
-                    values::print_options(1),
+                    values::print_options(1, self.call.level),
                     &self.inquiry.clock,
                     &mut self.text,
                 );

@@ -204,7 +204,7 @@ impl Store<'_> {
                     self.report(&desc, inst, old, out);
                     let now = match now {
                         Some(now) => self.text(now, desc.value_type),
-                        None => owned_text(&new),
+                        None => owned_text(&new, self.call.level),
                     };
                     put!(out, " new value={now}\n");
                 }
@@ -296,7 +296,8 @@ impl Store<'_> {
     fn text(&self, value: Option<ValueRef<'_>>, value_type: ValueType) -> String {
         let Some(value) = value else { return "\"(none)\"".to_owned() };
         let mut text = Vec::new();
-        values::print(value, value_type, values::print_options(1), &self.clock, &mut text);
+        let options = values::print_options(1, self.call.level);
+        values::print(value, value_type, options, &self.clock, &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 }
@@ -314,9 +315,9 @@ fn value_of(fetched: &Fetched, inst: Inst) -> Option<ValueRef<'_>> {
 }
 
 /// A value that was stored, as it is printed.
-fn owned_text(value: &Value) -> String {
+fn owned_text(value: &Value, level: Level) -> String {
     let mut text = Vec::new();
-    value.print(values::print_options(1), &mut text);
+    value.print(values::print_options(1, level), &mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 

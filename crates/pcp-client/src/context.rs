@@ -18,8 +18,8 @@ use super::provider::{self, Child, ContextKind, FetchRequest, Found, Lookup, Mod
 use super::registry::{self, SharedRegistry};
 use super::traversal::merged;
 use super::waiting::Waiting;
-use pcp_derive::{Answer, Column, DerivedContext, HelpKind, Level};
-use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
+use pcp_derive::{Answer, Column, DerivedContext, HelpKind};
+use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, Level, PmError, Pmid, Profile, Timestamp, ValueSet};
 use pcp_pdu::{Fetched, LabelTarget, StateChange, TextLevel, TextTarget};
 
 /// A context on a source of metrics.

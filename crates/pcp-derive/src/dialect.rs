@@ -46,8 +46,8 @@ impl Dialect {
 }
 
 impl Default for Dialect {
-    /// The rules of 6.3.8 with everything newer and everything beyond PCP.
+    /// The rules of the newest release with everything beyond PCP.
     fn default() -> Dialect {
-        Dialect { beyond_pcp: true, ..Dialect::portable() }
+        Dialect::at(Level::default())
     }
 }

@@ -187,7 +187,8 @@ impl Info {
             }
         }
         let mut text = b"value ".to_vec();
-        values::print(value, metric.value_type(), values::print_options(1), &self.inquiry.clock, &mut text);
+        let options = values::print_options(1, self.call.level);
+        values::print(value, metric.value_type(), options, &self.inquiry.clock, &mut text);
         text.push(b'\n');
         self.inquiry.out.bytes(&text);
         true

@@ -87,7 +87,7 @@ fn print_record(
                         line.extend_from_slice(format!("[{hex}]").as_bytes());
                     }
                     other => {
-                        let squash = values::print_options(1);
+                        let squash = values::print_options(1, level);
                         records::value(other).print(PrintOptions { width: 1, ..squash }, &mut line);
                     }
                 }

@@ -15,7 +15,7 @@ use super::subject::Subject;
 use super::table::{Shown, Table, TimedValues, default_width};
 use super::trace::Trace;
 use super::{header, record_lines};
-use crate::tool::put;
+use crate::tool::{put, values};
 
 /// Where samples go.
 pub(super) enum Sink {
@@ -53,7 +53,8 @@ impl Sink {
         }
         let (desc, style) = (subject.desc, Style::of(&subject.ready.call));
         let width = wanted.width.unwrap_or(default_width(desc.value_type));
-        let table = || Table::new(desc, schedule.rated, width, wanted.precision, subject.columns(), style);
+        let form = values::print_options(width, subject.ready.call.level);
+        let table = || Table::new(desc, schedule.rated, form, wanted.precision, subject.columns(), style);
         if wanted.json && subject.has_events() {
             return Ok(Sink::Flat(Box::new(Flat::new(&wanted.metric, desc))));
         }
