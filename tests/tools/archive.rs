@@ -420,6 +420,10 @@ fn derived_metrics() {
         archives.compare("pmprobe", [format!("-a @{archive}")]);
     }
     archives.pair.env_unset();
+    // What nobody has values of, by another name. (pmprobe prints what was in memory.)
+    let missed = archives.pair.file("missed.conf", "my.missed = event.missed\n");
+    let forms = ["", "-r", "-r -t 2"].map(|form| format!("-a @gap {form} -s 3 --derived={missed} my.missed"));
+    archives.compare("pmval", forms);
     archives.compare(
         "pminfo",
         [format!("-c {definitions} -f -a @gap my.twice my.sum"), format!("-c {definitions} -a @gap")],

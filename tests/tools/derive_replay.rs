@@ -53,7 +53,9 @@ fn evaluation() {
 /// Random patterns and instance names, with what glibc's `regcomp` and `regexec` say.
 #[test]
 fn patterns() {
+    check("pattern-cases.ndjson", "6.0.3");
     check("pattern-cases.ndjson", "6.3.8");
+    check("pattern-cases.ndjson", "7.2.1");
 }
 
 /// What comparing random definitions with PCP has found (`crates/pcp-derive/tests/it/differential`).
@@ -61,4 +63,5 @@ fn patterns() {
 fn found_by_comparing() {
     check("found-cases.ndjson", "6.0.3");
     check("found-cases.ndjson", "6.3.8");
+    check("found-cases.ndjson", "7.2.1");
 }

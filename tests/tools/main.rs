@@ -12,6 +12,7 @@ mod flat;
 mod generate;
 mod info;
 mod json;
+mod level;
 mod local;
 mod meant;
 mod names;

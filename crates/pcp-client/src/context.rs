@@ -19,8 +19,8 @@ use super::provider::{self, Child, ContextKind, FetchRequest, Found, Lookup, Mod
 use super::registry::{self, SharedRegistry};
 use super::traversal::merged;
 use super::waiting::Waiting;
-use pcp_derive::{Answer, Column, DerivedContext, HelpKind, Level};
-use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
+use pcp_derive::{Answer, Column, DerivedContext, HelpKind};
+use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, Level, PmError, Pmid, Profile, Timestamp, ValueSet};
 use pcp_pdu::{Fetched, LabelTarget, StateChange, TextLevel, TextTarget};
 use tracing::trace;
 
@@ -178,7 +178,7 @@ impl Context {
     }
 
     /// The nodes right below a name, the root's for an empty one (`pmGetChildrenStatus(3)`). Those of derived
-    /// metrics come last.
+    /// metrics come last; as PCP has it since 7.1 only of those that bind.
     ///
     /// # Errors
     /// `PM_ERR_NAME`.
@@ -195,14 +195,23 @@ impl Context {
             Err(error) if !matches!(error, ClientError::Pcp(_)) => return Err(error),
             real => real,
         };
-        let derived = self.derived.refresh(&registry::snapshot(&self.registry));
+        let registry = registry::snapshot(&self.registry);
+        let derived = self.derived.refresh(&registry);
+        let derived: Vec<(String, Pmid)> =
+            derived.names(name).map(|(name, pmid)| (name.to_string(), pmid)).collect();
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile, &mut self.ahead);
+        let mut attached = self.derived.attach(&registry, &mut metrics);
+        let all = registry.dialect().level < Level::V721;
         let mut children = match &real {
             Ok(children) => children.clone(),
             Err(_) => Vec::new(),
         };
         let below = if name.is_empty() { 0 } else { name.len() + 1 };
         let mut found = false;
-        for (full, _) in derived.names(name) {
+        for (full, pmid) in derived {
+            if !all && attached.meta(pmid).is_err() {
+                continue;
+            }
             found = true;
             let Some(rest) = full.get(below..) else { continue };
             let (node, leaf) = rest.split_once('.').map_or((rest, true), |(node, _)| (node, false));

@@ -505,10 +505,16 @@ fn decide_guards(tree: &Tree, nodes: &mut [BoundNode]) {
             Some(Selection::No) => yes,
             None => continue,
         };
-        if nodes[at].active
-            && let Some(nodes) = nodes.get_mut(tree.below(dead))
-        {
-            nodes.iter_mut().for_each(|node| node.active = false);
+        if !nodes[at].active {
+            continue;
+        }
+        let below = tree.nodes()[tree.below(dead)].iter();
+        for (node, below) in below.zip(&mut nodes[tree.below(dead)]) {
+            below.active = false;
+            // PCP says what it is when it checks it, which it does not do here.
+            if matches!(node.kind, Kind::Defined(_)) {
+                below.meta = Meta::unknown();
+            }
         }
     }
 }

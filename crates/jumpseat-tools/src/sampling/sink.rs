@@ -15,7 +15,7 @@ use super::subject::Subject;
 use super::table::{Shown, Table, TimedValues, default_width};
 use super::trace::Trace;
 use super::{header, record_lines};
-use crate::tool::put;
+use crate::tool::{put, values};
 
 /// Where samples go.
 pub(super) enum Sink {
@@ -53,13 +53,14 @@ impl Sink {
         }
         let (desc, style) = (subject.desc, Style::of(&subject.ready.call));
         let width = wanted.width.unwrap_or(default_width(desc.value_type));
-        let table = || Table::new(desc, schedule.rated, width, wanted.precision, subject.columns(), style);
+        let form = values::print_options(width, subject.ready.call.level);
+        let table = || Table::new(desc, schedule.rated, form, wanted.precision, subject.columns(), style);
         if wanted.json && subject.has_events() {
             return Ok(Sink::Flat(Box::new(Flat::new(&wanted.metric, desc))));
         }
         if wanted.json {
             let table = table();
-            let lines = JsonLines::new(&wanted.metric, &subject.host, desc, schedule.rated, table);
+            let lines = JsonLines::new(&wanted.metric, subject, schedule.rated, table);
             return Ok(Sink::Json(Box::new(lines)));
         }
         // A metric that the agent has on other platforms only.
@@ -84,7 +85,7 @@ impl Sink {
         }
         let table = table();
         // It is put out now: the first sample may be long in coming.
-        header::print(subject, &wanted.metric, schedule, style);
+        header::print(subject, wanted, schedule, style);
         subject.out.flush();
         Ok(if subject.has_events() {
             Sink::Records(RecordNames::default())

@@ -9,7 +9,7 @@ use super::rate::{self, number as as_number};
 use super::real::{self, real};
 use super::style::Style;
 use super::subject::all_instances;
-use crate::tool::{Clock, Out, put, values};
+use crate::tool::{Clock, Out, put};
 
 /// The columns, and the sample that rates start from.
 pub(super) struct Table {
@@ -88,11 +88,11 @@ impl TimedValues {
 }
 
 impl Table {
-    /// With the columns to begin with.
+    /// With the columns to begin with, each as wide as values are to be printed.
     pub(super) fn new(
         desc: Desc,
         rated: bool,
-        width: usize,
+        squash: PrintOptions,
         precision: Option<usize>,
         columns: Columns,
         style: Style,
@@ -102,9 +102,9 @@ impl Table {
             counter: desc.semantics == Semantics::Counter,
             rated,
             wraps: std::env::var_os("PCP_COUNTER_WRAP").is_some(),
-            width,
+            width: squash.width,
             precision,
-            squash: values::print_options(width),
+            squash,
             style,
             columns,
             begun: false,
@@ -235,7 +235,8 @@ impl Table {
         unknown.sort_by_key(|(inst, _)| *inst);
         for (inst, value) in unknown {
             let mut text = Vec::new();
-            print_value(value, values::print_options(1), |seconds| clock.utc_offset(seconds), &mut text);
+            let options = PrintOptions { width: 1, ..self.squash };
+            print_value(value, options, |seconds| clock.utc_offset(seconds), &mut text);
             let text = String::from_utf8_lossy(&text);
             put!(out, "Warning: value={text}, but instance={inst} is unknown\n");
         }

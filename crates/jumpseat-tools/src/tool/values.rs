@@ -1,7 +1,7 @@
 //! Values as the tools print them.
 
 use pcp_event::print_value;
-use pcp_model::{PrintOptions, UntypedValue, ValueType};
+use pcp_model::{Level, PrintOptions, UntypedValue, ValueType};
 use pcp_pdu::ValueRef;
 
 use super::clock::Clock;
@@ -32,7 +32,8 @@ fn raw(value: ValueRef<'_>) -> UntypedValue<'_> {
     }
 }
 
-/// How strings are printed: on one line, where `PCP_SQUASH_NEWLINES` is set.
-pub(crate) fn print_options(width: usize) -> PrintOptions {
-    PrintOptions { width, squash_newlines: std::env::var_os("PCP_SQUASH_NEWLINES").is_some() }
+/// How strings are printed: on one line, where `PCP_SQUASH_NEWLINES` is set, which 6.0 does not know.
+pub(crate) fn print_options(width: usize, level: Level) -> PrintOptions {
+    let squash_newlines = level >= Level::V638 && std::env::var_os("PCP_SQUASH_NEWLINES").is_some();
+    PrintOptions { width, squash_newlines }
 }
