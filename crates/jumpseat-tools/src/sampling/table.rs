@@ -9,7 +9,7 @@ use super::rate::{self, number as as_number};
 use super::real::{self, real};
 use super::style::Style;
 use super::subject::all_instances;
-use crate::tool::{Clock, Out, put, values};
+use crate::tool::{Clock, Out, put};
 
 /// The columns, and the sample that rates start from.
 pub(super) struct Table {
