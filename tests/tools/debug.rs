@@ -370,7 +370,7 @@ fn a_password_is_never_shown() {
             "attr: the collector can: ",
             "attr: wished for: ",
             &format!("user Some({user:?})"),
-            "tls: encrypted: ",
+            "tls: encrypted: TLSv1_",
             "auth: mechanisms offered: \"",
             "PLAIN",
             &format!("auth: PLAIN: name and password of {user:?} are sent\n"),

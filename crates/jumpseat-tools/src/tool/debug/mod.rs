@@ -7,7 +7,7 @@ mod sink;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names of debug options up to 7.2.1, in the order of `pmdbg -l`.
+/// Names of debug options up to 6.3.8, in the order of `pmdbg -l`.
 const NAMES: [&str; 53] = [
     "pdu",
     "fetch",
