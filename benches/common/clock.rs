@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 
 /// Of the thread that asks.
 pub(crate) fn thread_cpu() -> Duration {
@@ -24,6 +26,13 @@ pub(crate) fn cpu_of(name: &str) -> Duration {
 pub(crate) fn process_cpu(pid: u32) -> Duration {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").flatten();
     tasks.map(|task| run_time(&task.path())).sum()
+}
+
+/// Of a process, with threads that have ended.
+pub(crate) fn whole_cpu(pid: u32) -> Duration {
+    let pid = Pid::from_raw(i32::try_from(pid).expect("pids are small"));
+    let clock = clock_getcpuclockid(pid).expect("it lives");
+    Duration::from(clock_gettime(clock).expect("the clock is there"))
 }
 
 /// Of the children of this process that have ended.

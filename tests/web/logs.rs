@@ -207,6 +207,40 @@ fn expect_lines(web: &Web, at: u64) {
     let volume =
         web.json(&format!("/loki/api/v1/index/volume?query={}&{window}", escaped(r#"{host=~".+"}"#)));
     assert_eq!(volume["data"]["result"].as_array().map(Vec::len), Some(2), "{volume}");
+
+    // What Logs Drilldown asks for.
+    let detected =
+        |path: &str, query: &str| web.json(&format!("/loki/api/v1/{path}?query={}&{window}", escaped(query)));
+    let labels = detected("detected_labels", r#"{source="app"}"#);
+    let cardinality = |all: &Json, name: &str| {
+        let all = all.as_array().expect("a list");
+        all.iter().find(|one| one["label"] == name).map(|one| one["cardinality"].clone())
+    };
+    let labels = &labels["detectedLabels"];
+    assert_eq!((cardinality(labels, "type"), cardinality(labels, "host")), (Some(json!(2)), Some(json!(1))));
+    let fields = detected("detected_fields", r#"{source="app"}"#);
+    let field = |name: &str| fields["fields"].as_array()?.iter().find(|field| field["label"] == name);
+    let known = |kind: &str, cardinality: u32, name: &str| {
+        let wanted =
+            json!({ "label": name, "type": kind, "cardinality": cardinality, "parsers": ["logfmt"] });
+        assert_eq!(field(name), Some(&wanted), "{fields}");
+    };
+    known("string", 3, "user");
+    known("int", 1, "n");
+    known("duration", 1, "took");
+    assert_eq!(fields["limit"], 1000);
+    let users = detected("detected_field/user/values", r#"{source="app"}"#);
+    assert_eq!(users, json!({ "values": ["ann", "bob", "bob b"], "limit": 1000 }));
+    let none = detected("detected_fields", r#"{source="nobody"}"#);
+    assert_eq!(none, json!({ "fields": [], "limit": 1000 }));
+    assert_eq!(detected("patterns", r#"{source="app"}"#), json!({ "status": "success", "data": [] }));
+    let limits = web.json("/loki/api/v1/drilldown-limits");
+    assert_eq!(
+        (&limits["pattern_ingester_enabled"], &limits["limits"]["volume_enabled"]),
+        (&json!(false), &json!(true))
+    );
+    let bad = web.get(&format!("/loki/api/v1/detected_fields?query={}", escaped("{")));
+    assert_eq!(bad.status, 400, "{}", bad.text());
 }
 
 #[test]

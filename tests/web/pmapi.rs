@@ -7,6 +7,7 @@ mod hostile;
 mod logins;
 mod peers;
 mod prometheus;
+mod sharing;
 
 use std::fs;
 use std::os::unix::fs::symlink;

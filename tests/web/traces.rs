@@ -371,6 +371,9 @@ fn wrong_and_hostile_queries_are_told_in_jaegers_form() {
         ("/api/services/a/b/other".to_owned(), 404),
         ("/api/operations".to_owned(), 400),
         ("/api/dependencies".to_owned(), 400),
+        // As Jaeger without a store for metrics.
+        ("/api/metrics/latencies?service=shop&quantile=0.95".to_owned(), 501),
+        ("/api/metrics/minstep".to_owned(), 501),
         ("/api/dependencies?endTs=-9223372036854775808&lookback=9223372036854775807".to_owned(), 200),
     ] {
         let answer = web.get(&path);

@@ -146,9 +146,9 @@ pub(super) fn member_of(file: &str, path: &Path) -> Option<(String, MemberOf)> {
 fn base_of(name: &Path) -> PathBuf {
     let Some(file) = name.file_name().and_then(OsStr::to_str) else { return name.to_owned() };
     let exists = |suffix: &str| name.with_file_name(format!("{file}{suffix}")).is_file();
-    let member = exists("") || SUFFIXES.iter().any(|(suffix, _)| exists(suffix));
+    let is_member = || exists("") || SUFFIXES.iter().any(|(suffix, _)| exists(suffix));
     match strip(file) {
-        Some((base, _)) if member => name.with_file_name(base),
+        Some((base, _)) if is_member() => name.with_file_name(base),
         _ => name.to_owned(),
     }
 }

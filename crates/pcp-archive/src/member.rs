@@ -1,8 +1,8 @@
 //! The bytes of one member of an archive, by their place in the uncompressed file.
 //!
-//! Cost: a window of [`WINDOW`] bytes (more while a longer record is looked at), which moves with the
-//! reader in either direction; memory grows with bytes that are really there, never on the word of a
-//! length field. Compressed members add what [`Packed`] keeps.
+//! Cost: a window of [`FIRST`] bytes, which doubles with each move up to [`WINDOW`] (more while a longer record is looked at), and
+//! moves with the reader in either direction: who looks at a label only reads no more than that. Memory grows with bytes that are
+//! really there, never on the word of a length field. Compressed members add what [`Packed`] keeps.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,8 @@ use super::error::{ArchiveError, Excess, Problem};
 use super::files::{Compression, Member};
 use super::packed::Packed;
 
-/// Bytes read at once.
+/// Bytes read at once, at first, and most.
+const FIRST: usize = 8 * 1024;
 const WINDOW: usize = 256 * 1024;
 /// How far the window grows before it is seen whether there are more bytes.
 const STEP: usize = 1024 * 1024;
@@ -33,6 +34,8 @@ pub(super) struct MemberReader {
     raw: Raw,
     /// What a compressed file may take.
     justified: Option<u64>,
+    /// How much the next move reads.
+    ahead: usize,
     /// Where the window starts.
     start: u64,
     window: Vec<u8>,
@@ -85,7 +88,8 @@ impl MemberReader {
                 packed => format!("compressed ({packed:?})"),
             },
         );
-        Ok(MemberReader { member: member.clone(), raw, justified, start: 0, window: Vec::new(), filled: 0 })
+        let (member, window) = (member.clone(), Vec::new());
+        Ok(MemberReader { member, raw, justified, ahead: FIRST, start: 0, window, filled: 0 })
     }
 
     /// The file.
@@ -194,9 +198,16 @@ impl MemberReader {
     fn fill(&mut self, at: u64, len: usize) -> io::Result<()> {
         let end = at.saturating_add(len as u64);
         let backward = at < self.start;
+        let ahead = self.ahead;
+        self.ahead = (2 * ahead).min(WINDOW);
         // Going backward the window ends with what was asked for: what comes next lies in front of it.
-        self.start = if backward { end.saturating_sub(WINDOW as u64).min(at) } else { at };
-        let want = if backward { (end - self.start) as usize } else { len.max(WINDOW) };
+        self.start = if backward { end.saturating_sub(ahead as u64).min(at) } else { at };
+        let mut want = if backward { (end - self.start) as usize } else { len.max(ahead) };
+        if let Raw::Plain(file) = &self.raw {
+            // No memory for what is not there, yet: who asks again is told anew.
+            let left = file.metadata()?.len().saturating_sub(self.start);
+            want = want.min(usize::try_from(left).unwrap_or(usize::MAX));
+        }
         self.filled = 0;
         // One huge record must not hold its memory for as long as the archive is open.
         if self.window.len() > 8 * WINDOW && want <= WINDOW {

@@ -92,6 +92,12 @@ impl<'a> Record<'a> {
         self.sets.is_empty()
     }
 
+    /// The value set at a place in the record's order.
+    #[inline]
+    pub fn set(&self, at: usize) -> Option<SetRef<'a>> {
+        self.sets.get(at)
+    }
+
     /// The value sets in the record's order.
     #[inline]
     pub fn sets(&self) -> impl ExactSizeIterator<Item = SetRef<'a>> + use<'a> {

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::counts::PduCounts;
 use super::debug;
@@ -28,6 +29,7 @@ use tracing::trace;
 pub struct Context {
     provider: NamedProvider,
     profile: Profile,
+    /// 0 of the first one, which all contexts have; others are nobody else's.
     profile_version: u64,
     registry: SharedRegistry,
     derived: DerivedContext,
@@ -111,6 +113,19 @@ impl Context {
     /// The provider, for what only its kind has.
     pub fn provider(&mut self) -> &mut dyn Provider {
         &mut *self.provider
+    }
+
+    /// Exchanges the sources of two contexts, with their connections: so many contexts on one collector can take turns on few
+    /// connections. Profiles, and derived metrics as they are bound, stay where they are; so both sources have to be of the same
+    /// metrics.
+    ///
+    /// # Errors
+    /// [`ClientError::Busy`] while something is under way in one of them.
+    pub fn swap_source(&mut self, other: &mut Context) -> Result<()> {
+        self.expect_idle()?;
+        other.expect_idle()?;
+        std::mem::swap(&mut self.provider, &mut other.provider);
+        Ok(())
     }
 
     /// The definitions that the context shares with others.
@@ -415,7 +430,7 @@ impl Context {
     /// # Errors
     /// `PM_ERR_PROFILESPEC` for a list without a domain.
     pub fn add_profile(&mut self, indom: InDom, instances: &[Inst]) -> Result<()> {
-        self.profile_version += 1;
+        self.profile_version = new_version();
         self.profile.add(indom, instances)?;
         trace!(target: "pcp::profile", "instances wanted: {}", debug::wanted(&self.profile));
         Ok(())
@@ -426,7 +441,7 @@ impl Context {
     /// # Errors
     /// `PM_ERR_PROFILESPEC` for a list without a domain.
     pub fn delete_profile(&mut self, indom: InDom, instances: &[Inst]) -> Result<()> {
-        self.profile_version += 1;
+        self.profile_version = new_version();
         self.profile.delete(indom, instances)?;
         trace!(target: "pcp::profile", "instances wanted: {}", debug::wanted(&self.profile));
         Ok(())
@@ -737,6 +752,12 @@ impl Context {
         }
         Ok(())
     }
+}
+
+/// The version of a profile that differs from all others in this program: a source that changes hands has the profile of another context.
+fn new_version() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// Appends a computed set; in place of values that do not fit into a result stands the reason.

@@ -1,6 +1,7 @@
 //! The page, as people use it in a real browser: real collectors, archives of them, keys and colours.
 
 mod charts;
+mod contrast;
 mod events;
 mod files;
 mod overview;

@@ -18,7 +18,7 @@ use crate::web_support::Web;
 /// payment        charge    20 ... 50
 /// web          render             70 .. 90
 /// ```
-fn feed(seat: &Seat, traces: u64) {
+pub(super) fn feed(seat: &Seat, traces: u64) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_nanos() as u64 - 5_000_000_000;
     for source in ["web", "orders", "payment"] {
         let mut lines: Vec<(u64, String)> = Vec::new();

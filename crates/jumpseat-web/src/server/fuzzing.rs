@@ -2,6 +2,7 @@
 
 use super::logs::logql;
 use super::logs::taken;
+pub use super::page::fuzzing::page_query;
 pub use super::pmapi::fuzzing::web_query;
 
 /// Reads a query of LogQL, and applies it to a record with this message. Whether it is a query; what is written of it is the same query.

@@ -60,6 +60,16 @@ impl Id {
         Id::of(&["{\"series\":\"expr\",\"expr\":\"", canonical, "\"}"])
     }
 
+    /// Its 40 digits.
+    pub(super) fn digits(self) -> [u8; 2 * LEN] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0; 2 * LEN];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
+            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        text
+    }
+
     fn of(parts: &[&str]) -> Id {
         let mut hash = Sha1::new();
         parts.iter().for_each(|part| hash.update(part));
@@ -85,7 +95,7 @@ impl FromStr for Id {
 
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 

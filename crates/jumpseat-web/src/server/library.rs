@@ -2,14 +2,14 @@
 //!
 //! A thread looks at them every [`EVERY`]: new archives, new volumes and growth show without a restart.
 //!
-//! **Cost:** for each look a listing of the directories and a `stat` a file; files that have not changed are not opened
-//! (`pcp_archive::glances`).
+//! **Cost:** for each look a listing of the directories and a `stat` a file (0.1 s for 1400 archives); files that have not changed are not
+//! opened (`pcp_archive::glances`). Where that takes long, looks are as much rarer: a fiftieth of the time at most.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pcp_archive::{ArchiveError, Glance, glance_at, glances};
 use pcp_client::{ClientError, Context};
@@ -17,6 +17,8 @@ use pcp_net::Worker;
 
 /// How often to look.
 pub(super) const EVERY: Duration = Duration::from_secs(2);
+/// So many times as long as a look has taken nobody looks.
+const SHARE: u32 = 50;
 /// How deep below a directory of the command line archives are looked for.
 const MAX_DEPTH: usize = 8;
 /// Most archives, and most directories.
@@ -135,8 +137,11 @@ pub(super) fn watch(library: &Arc<Library>) -> io::Result<Worker> {
     let (stop, stopped) = mpsc::channel::<()>();
     let library = Arc::clone(library);
     let run = move || {
-        while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+        let mut pause = EVERY;
+        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            let begun = Instant::now();
             library.look();
+            pause = EVERY.max(SHARE * begun.elapsed());
         }
     };
     Worker::spawn("jumpseat-look", move || stop.send(()).is_ok(), run)

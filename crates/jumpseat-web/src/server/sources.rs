@@ -3,10 +3,14 @@
 //! **Invariant:** what a client says of a host chooses one of the command line, and may add who asks and for which container; where
 //! that host is, and how the connection is encrypted, is what the command line says.
 
+use std::net::IpAddr;
+
 use pcp_client::{
     ClientError, Context, HostAttributes, HostOptions, HostPorts, HostSpec, HostSpecError, PMCD_PORT, Place,
     Security,
 };
+
+use super::answer::Refusal;
 
 /// The collector of this machine.
 const HERE: &str = "local:";
@@ -41,6 +45,9 @@ pub(super) enum SourceError {
     /// There is no host: only archives were named.
     #[error("no host was named: start jumpseat web with -h HOST")]
     NoHost,
+    /// Too many have a connection of their own.
+    #[error("{}", .0.message)]
+    Busy(Refusal),
     /// It cannot be reached.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -91,6 +98,14 @@ impl Sources {
         }
     }
 
+    /// A context on such a host, without a connection yet.
+    ///
+    /// # Errors
+    /// As [`Sources::connect`].
+    pub(super) fn unconnected(&self, spec: &HostSpec) -> Result<Context, ClientError> {
+        Context::host_unconnected(spec, &self.options)
+    }
+
     /// A context on a host that may be looked at; see [`Sources::allowed`]. Waits for its answer: for the pool only.
     ///
     /// # Errors
@@ -137,8 +152,9 @@ fn shown(place: &Place) -> String {
     }
 }
 
-/// A place, so that names of the same one are equal: the socket of this machine, and its port, are one collector.
-fn place(place: &Place) -> Place {
+/// A place, so that names of the same one are equal: the socket of this machine, and its port, are one collector. What only a look-up
+/// of names could tell is not known.
+pub(super) fn place(place: &Place) -> Place {
     match place {
         Place::Socket { path: None, .. } => here(),
         Place::Inet { host, proxy } if proxy.is_none() && is_here(host) => here(),
@@ -154,12 +170,20 @@ fn here() -> Place {
 }
 
 fn is_here(host: &HostPorts) -> bool {
-    LOCALHOST.contains(&host.host.to_ascii_lowercase().as_str()) && matches!(host.ports[..], [] | [PMCD_PORT])
+    LOCALHOST.contains(&name(&host.host).as_str()) && matches!(host.ports[..], [] | [PMCD_PORT])
+}
+
+/// A host's name as it is told apart from others: an address in its usual form, a name in small letters and without the last point.
+fn name(host: &str) -> String {
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().to_string(),
+        Err(_) => host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase(),
+    }
 }
 
 fn host_ports(host: &HostPorts) -> HostPorts {
     let ports = if host.ports.is_empty() { vec![PMCD_PORT] } else { host.ports.clone() };
-    HostPorts { host: host.host.to_ascii_lowercase(), ports }
+    HostPorts { host: name(&host.host), ports }
 }
 
 #[cfg(test)]
@@ -178,6 +202,21 @@ mod tests {
             ["local:", "localhost", "127.0.0.1", "pcp://127.0.0.1", "localhost:44321", "LOCALHOST", "unix:"]
         {
             assert!(here.allowed(Some(text)).is_ok(), "{text}");
+        }
+        let spelled = |text: &str| place(&text.parse::<HostSpec>().expect("a host").place);
+        for (one, other) in [
+            ("web1", "WEB1.:44321"),
+            ("[::1]", "localhost"),
+            ("[2001:db8:0::1]", "[2001:DB8::0001]:44321"),
+            ("[::ffff:192.0.2.1]", "192.0.2.1"),
+            ("a@b", "A@B.:44321"),
+        ] {
+            assert_eq!(spelled(one), spelled(other), "{one}, {other}");
+        }
+        for (one, other) in
+            [("web1", "web2"), ("web1", "web1:4321"), ("192.0.2.1", "192.0.2.2"), ("a", "a@b")]
+        {
+            assert_ne!(spelled(one), spelled(other), "{one}, {other}");
         }
         for text in ["localhost:4321", "unix:/run/other", "example.com", "localhost@proxy"] {
             assert!(matches!(here.allowed(Some(text)), Err(SourceError::NotAllowed(_))), "{text}");

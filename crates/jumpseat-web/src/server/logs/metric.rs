@@ -15,7 +15,7 @@ use crate::server::records::walk::{Order, Visitor, Walked, Window};
 
 /// Most steps, as Loki has it, and most series of a range; most values of all series in a query.
 pub(super) const MAX_STEPS: i64 = 11_000;
-const MAX_SERIES: usize = 1000;
+pub(super) const MAX_SERIES: usize = 1000;
 const MAX_CELLS: usize = 250_000;
 /// Most ranges in an expression: each goes through the records.
 const MAX_RANGES: usize = 8;

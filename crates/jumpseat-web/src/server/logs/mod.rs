@@ -2,11 +2,12 @@
 //!
 //! * [`ask`]: parameters. [`form`]: what is answered. [`logql`]: the language.
 //! * [`line`]: what line and labels a record has. [`pipeline`]: which lines a query wants. [`metric`]: how many there are.
-//! * [`tail`]: lines as they come.
+//! * [`detect`]: which fields there are. [`tail`]: lines as they come.
 //!
 //! Streams are told apart by host, source, metric, type, level and severity; the trace and the span of a line are structured metadata.
 
 mod ask;
+mod detect;
 mod form;
 mod line;
 pub(crate) mod logql;
@@ -30,11 +31,14 @@ use super::records::read::nanos;
 use super::records::record::Record;
 use super::records::walk::{Order, Visitor, Walked, Window};
 use super::web::Shared;
+use detect::{Fields, LabelsForm};
 use form::{CATEGORIZED, FLAGS, Streams, Wrong, data, success};
 use line::{LABELS, Labels};
 use logql::{Expr, LogQuery, parse, parse::parse_log};
 use metric::{Machine, Steps, Value};
 
+/// Grafana asks which of Loki's features there are: those of this version, more or less.
+const VERSION: &str = "2.9.0";
 /// Most streams that are told of, and most values of a label.
 const MAX_STREAMS: usize = 10_000;
 /// Most records that are looked at for values of labels and for streams.
@@ -51,6 +55,11 @@ pub(super) fn routes() -> Router<Shared> {
         .route("/series", get(series).post(series))
         .route("/index/stats", get(stats).post(stats))
         .route("/index/volume", get(volume).post(volume))
+        .route("/detected_labels", get(detected_labels).post(detected_labels))
+        .route("/detected_fields", get(detected_fields).post(detected_fields))
+        .route("/detected_field/{name}/values", get(detected_values).post(detected_values))
+        .route("/patterns", get(patterns).post(patterns))
+        .route("/drilldown-limits", get(drilldown))
         .route("/tail", get(tail::tail))
         .route("/status/buildinfo", get(build_info));
     Router::new()
@@ -164,6 +173,79 @@ async fn volume(State(web): State<Shared>, request: Request) -> Answer {
         .await?
 }
 
+async fn detected_labels(State(web): State<Shared>, request: Request) -> Answer {
+    let params = ask::params(request).await?;
+    let (window, queries) = (ask::window(&params, now())?, selectors(&params, &["query"])?);
+    let found = web.records.ask(&web.pool, move |turn| Found::of(turn, window, queries)).await?;
+    Ok(json(StatusCode::OK, &LabelsForm::of(&found.streams)))
+}
+
+async fn detected_fields(State(web): State<Shared>, request: Request) -> Answer {
+    let params = ask::params(request).await?;
+    let (_, limit) = detect::limits(&params)?;
+    let fields = detected(&web, &params).await?;
+    Ok(json(StatusCode::OK, &fields.form(limit)))
+}
+
+async fn detected_values(State(web): State<Shared>, Path(name): Path<String>, request: Request) -> Answer {
+    let params = ask::params(request).await?;
+    let (_, limit) = detect::limits(&params)?;
+    let fields = detected(&web, &params).await?;
+    Ok(json(StatusCode::OK, &fields.values(&name, limit)))
+}
+
+async fn detected(web: &Shared, params: &super::query::Query) -> Result<Fields, Wrong> {
+    let (window, query, (lines, _)) =
+        (ask::window(params, now())?, detect::query(params)?, detect::limits(params)?);
+    let fields = web.records.ask(&web.pool, move |turn| {
+        let (found, _) = turn.select(
+            window,
+            Order::Newest,
+            lines,
+            &|host| pipeline::wants_host(&query, host),
+            &mut |record| pipeline::run(&query, record).is_some(),
+        );
+        Fields::of(&query, &found)
+    });
+    Ok(fields.await?)
+}
+
+/// Patterns of lines, which nobody collects here.
+async fn patterns(request: Request) -> Answer {
+    let params = ask::params(request).await?;
+    parse_log(ask::text(&params, "query").unwrap_or_default())?;
+    ask::window(&params, now())?;
+    Ok(success([(); 0], &Walked::default()))
+}
+
+/// What Grafana's *Logs Drilldown* may ask for.
+async fn drilldown() -> Response {
+    #[derive(Serialize)]
+    struct Limits {
+        discover_service_name: [&'static str; 1],
+        log_level_fields: [&'static str; 1],
+        max_entries_limit_per_query: usize,
+        retention_period: &'static str,
+        volume_enabled: bool,
+        volume_max_series: usize,
+    }
+    #[derive(Serialize)]
+    struct Form {
+        limits: Limits,
+        pattern_ingester_enabled: bool,
+        version: &'static str,
+    }
+    let limits = Limits {
+        discover_service_name: ["source"],
+        log_level_fields: ["level"],
+        max_entries_limit_per_query: ask::MAX_LINES,
+        retention_period: "0s",
+        volume_enabled: true,
+        volume_max_series: metric::MAX_SERIES,
+    };
+    json(StatusCode::OK, &Form { limits, pattern_ingester_enabled: false, version: VERSION })
+}
+
 async fn build_info() -> Response {
     #[derive(Serialize)]
     struct Form {
@@ -171,8 +253,7 @@ async fn build_info() -> Response {
         revision: &'static str,
         branch: &'static str,
     }
-    // Grafana asks which of Loki's features there are: those of this version, more or less.
-    json(StatusCode::OK, &Form { version: "2.9.0", revision: env!("CARGO_PKG_VERSION"), branch: "jumpseat" })
+    json(StatusCode::OK, &Form { version: VERSION, revision: env!("CARGO_PKG_VERSION"), branch: "jumpseat" })
 }
 
 /// How it is with the hosts whose records are followed.
@@ -302,26 +383,13 @@ impl Visitor for Found {
 
 /// Applies the queries for lines in an expression to a record, for fuzz targets. How many of them want it.
 pub(super) fn taken(expr: &Expr, message: &str) -> usize {
-    use super::records::record::{Field, Origin};
-
     let query = match expr {
         Expr::Log(query) | Expr::Range { query, .. } => query,
         Expr::Aggregate { of, .. } => return taken(of, message),
         Expr::Binary { left, right, .. } => return taken(left, message) + taken(right, message),
         Expr::Number(_) | Expr::Vector(_) => return 0,
     };
-    let origin = Origin {
-        host: "host".into(),
-        metric: "metric".into(),
-        source: "source".into(),
-        service: "service".into(),
-        is_otlp: false,
-        tags: Vec::new(),
-    };
-    let text = |name: &str, value: &str| Field { name: name.into(), value: value.to_owned().into() };
-    let fields = Box::new([text("type", "t"), text("message", message), text("n", "7"), text(message, "x")]);
-    let flags = pcp_event::EventFlags::POINT;
-    let record = Record { time: 0, flags, missed: None, origin: Arc::new(origin), fields };
+    let record = Record::of_message(message);
     let entry = pipeline::run(query, &record);
     if let Some(entry) = &entry {
         let mut streams = Streams::new(true);

@@ -19,6 +19,8 @@ mod events;
 mod files;
 mod flame;
 mod found;
+#[doc(hidden)]
+pub(super) mod fuzzing;
 mod hosts;
 mod lines;
 mod live;
@@ -101,6 +103,7 @@ impl From<SourceError> for Refused {
         let status = match error {
             SourceError::Spec(_) | SourceError::TooLong => StatusCode::BAD_REQUEST,
             SourceError::NotAllowed(_) | SourceError::NoHost => StatusCode::FORBIDDEN,
+            SourceError::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             SourceError::Client(_) => StatusCode::BAD_GATEWAY,
         };
         Refused { status, error: error.to_string() }

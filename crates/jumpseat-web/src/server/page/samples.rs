@@ -47,7 +47,8 @@ pub(super) async fn samples(State(web): State<Shared>, query: Query) -> Result<R
     Ok(json(StatusCode::OK, &samples))
 }
 
-fn exprs(text: &str) -> Result<Vec<String>, Refused> {
+/// Metrics and expressions, each once, a line each.
+pub(super) fn exprs(text: &str) -> Result<Vec<String>, Refused> {
     let mut exprs: Vec<String> = Vec::new();
     for expr in text.lines().map(str::trim).filter(|expr| !expr.is_empty()) {
         if expr.len() > MAX_EXPR {

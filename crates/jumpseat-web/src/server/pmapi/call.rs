@@ -153,6 +153,7 @@ impl Call {
     /// # Errors
     /// Why not.
     pub(super) fn run(&self, session: &mut Session, number: u32, may_store: bool) -> Result<Output, Refusal> {
+        session.begin();
         let was_connected = session.context.is_connected();
         let mut done = session.connected().and_then(|()| self.once(session, number, may_store));
         // The request that hits the loss of a connection is the one that finds out.
@@ -160,6 +161,7 @@ impl Call {
         {
             done = session.connected().and_then(|()| self.once(session, number, may_store));
         }
+        session.end();
         done.map_err(|refusal| Refusal { context: Some(number), ..refusal })
     }
 

@@ -3,8 +3,8 @@
 //! A context that was not used for its polltimeout has expired: the next use is told so, and a task that looks every [`SWEEP`] puts it
 //! away, after which its number is unknown. So it is in real servers, and what grafana takes for the sign to begin anew.
 //!
-//! **Bounds:** [`MAX_CONTEXTS`] in all, [`MAX_OF_CLIENT`] for an address, [`MAX_OF_HOST`] on a host, as each is a connection there, and
-//! [`MAX_ON_ARCHIVES`] on archives, as each holds metadata. [`AT_ONCE`] requests of one host or archive use the pool at a time, and contexts are
+//! **Bounds:** [`MAX_CONTEXTS`] in all, [`MAX_OF_CLIENT`] for an address, [`MAX_OF_HOST`] on a host, which share connections
+//! ([`super::connections`]), and [`MAX_ON_ARCHIVES`] on archives, as each holds metadata. [`AT_ONCE`] requests of one host or archive use the pool at a time, and contexts are
 //! made [`CONNECTING`] at a time, [`CONNECTING_TO_ONE`] on one, so that what hangs leaves places for others. A context is used by one request at
 //! a time.
 //!
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use pcp_archive::Glance;
-use pcp_client::HostSpec;
+use pcp_client::{Context, HostSpec};
 use pcp_model::c_number::parse_prefix;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -26,20 +26,21 @@ use tokio::time::timeout;
 
 use super::busy;
 use super::call::Call;
+use super::connections::Connections;
 use super::moment;
 use super::session::Session;
 use crate::server::answer::Refusal;
 use crate::server::library;
 use crate::server::pool::Pool;
 use crate::server::query::Query;
-use crate::server::sources::{SourceError, Sources};
+use crate::server::sources::{self, SourceError, Sources};
 use crate::server::web::Shared;
 
 /// Most contexts.
 const MAX_CONTEXTS: usize = 4096;
 /// Most contexts of clients at one address. Behind it there may be a proxy, with many.
 const MAX_OF_CLIENT: usize = 2048;
-/// Most contexts on one host, each of which is a connection to its collector: a thousand clients that poll it, and some more.
+/// Most contexts on one host: a thousand clients that poll it, and some more.
 const MAX_OF_HOST: usize = 1100;
 /// Most contexts on archives, each of which holds the metadata of one (tens of megabytes), and most of clients at one address that is not
 /// of this machine.
@@ -80,6 +81,7 @@ struct Table {
 #[derive(Debug)]
 struct Places {
     is_archive: bool,
+    connections: Arc<Connections>,
     /// For requests.
     at_once: Arc<Semaphore>,
     /// For those that make a context.
@@ -160,10 +162,10 @@ impl Contexts {
         let first = permit(&places.connecting, "others are connecting to the same host").await?;
         let place = permit(&places.at_once, "others are waiting for the same host").await?;
         let turn = permit(&self.connecting, "others are connecting").await?;
-        let sources = Arc::clone(&web.sources);
+        let (sources, connections) = (Arc::clone(&web.sources), Arc::clone(&places.connections));
         let session = web.pool.run(move || {
             let _places = (first, place, turn);
-            origin.open(&sources)
+            origin.open(sources, connections)
         });
         let session = session.await??;
         let turn = Arc::new(Semaphore::new(1));
@@ -193,13 +195,14 @@ impl Contexts {
                 let Some(table) = table.upgrade() else { return };
                 let mut table = locked(&table);
                 let gone = table.expired(Instant::now());
+                let closed = table.unused(Instant::now());
                 let is_empty = table.by_number.is_empty() && table.places.is_empty();
                 if is_empty {
                     sweeping.store(false, Ordering::Release);
                 }
                 drop(table);
                 // Connections are closed outside of the lock.
-                drop(gone);
+                drop((gone, closed));
                 if is_empty {
                     return;
                 }
@@ -244,6 +247,12 @@ impl Table {
         places
     }
 
+    /// Connections that nobody has used for a while.
+    fn unused(&self, now: Instant) -> Vec<Context> {
+        let places = self.places.values().filter_map(Weak::upgrade);
+        places.flat_map(|places| places.connections.too_old(now)).collect()
+    }
+
     /// Takes out what has expired, and places that nobody has.
     fn expired(&mut self, now: Instant) -> Vec<Arc<WebContext>> {
         let gone: Vec<u32> = self
@@ -261,6 +270,7 @@ impl Places {
     fn new(is_archive: bool) -> Places {
         Places {
             is_archive,
+            connections: Arc::default(),
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
             connecting: Arc::new(Semaphore::new(CONNECTING_TO_ONE)),
         }
@@ -386,7 +396,7 @@ impl Origin {
     fn key(&self) -> Result<String, Refusal> {
         match self {
             Origin::Host(spec) => {
-                let key = format!("{:?}", spec.place);
+                let key = format!("{:?}", sources::place(&spec.place));
                 if key.len() > MAX_KEY { Err(Refusal::bad("the host's name is too long")) } else { Ok(key) }
             }
             Origin::Archive(glance, _) => Ok(glance.name.to_string_lossy().into_owned()),
@@ -394,11 +404,10 @@ impl Origin {
     }
 
     /// Connects, or reads metadata.
-    fn open(self, sources: &Sources) -> Result<Session, Refusal> {
+    fn open(self, sources: Arc<Sources>, connections: Arc<Connections>) -> Result<Session, Refusal> {
         match self {
             Origin::Host(spec) => {
-                let context = sources.connect(&spec).map_err(|error| no_source(&error))?;
-                Ok(Session::new(context))
+                Session::on_host(*spec, sources, connections).map_err(|error| no_source(&error))
             }
             Origin::Archive(glance, place) => {
                 let context = library::open(&glance);
@@ -415,6 +424,7 @@ impl Origin {
 /// Why there is no context, in the words of a real server where it has some.
 fn no_source(error: &SourceError) -> Refusal {
     match error {
+        SourceError::Busy(refusal) => refusal.clone(),
         SourceError::Client(error) => Refusal::bad(format!("cannot connect to PMCD: {}", error.code())),
         SourceError::NotAllowed(_) => Refusal::new(StatusCode::FORBIDDEN, error.to_string()),
         SourceError::Spec(_) | SourceError::TooLong | SourceError::NoHost => Refusal::bad(error.to_string()),
@@ -422,7 +432,7 @@ fn no_source(error: &SourceError) -> Refusal {
 }
 
 /// The patience of a context: seconds as `strtod(3)` reads them.
-fn poll_timeout(text: Option<&str>) -> Result<Duration, Refusal> {
+pub(super) fn poll_timeout(text: Option<&str>) -> Result<Duration, Refusal> {
     match text {
         None => Ok(POLL_TIMEOUT),
         Some("") => Ok(Duration::ZERO),
@@ -509,7 +519,7 @@ mod tests {
     #[test]
     fn a_host_is_where_it_is_and_its_name_has_an_end() {
         let key = |text: &str| Origin::Host(Box::new(text.parse().expect("a host"))).key();
-        assert_eq!(key("pcp://web1"), key("web1"));
+        assert_eq!(key("pcp://web1"), key("WEB1.:44321"));
         assert!(key("web1") != key("web2") && key(&"x".repeat(MAX_KEY)).is_err());
     }
 }

@@ -7,6 +7,7 @@ use super::choice::{Choice, Names};
 use super::moment::Place;
 use super::target::Target;
 use crate::server::query::Query;
+use crate::server::sources::{Sources, place};
 
 /// Reads a request: path, parameters, a body, what is accepted. Whether all of it is good.
 pub fn web_query(path: &str, parameters: &str, body: &str, accept: &str) -> bool {
@@ -28,8 +29,14 @@ pub fn web_query(path: &str, parameters: &str, body: &str, accept: &str) -> bool
     }
     let has_place = Place::read(&query).is_ok();
     let has_time = query.get("time").is_none_or(super::moment::is_time);
+    let host = query.first(&["hostspec", "hostname"]);
+    let has_host = Sources::new(&[], true, true).is_ok_and(|any| match any.allowed(host) {
+        Ok(spec) => place(&place(&spec.place)) == place(&spec.place),
+        Err(_) => host.is_none(),
+    });
+    let has_timeout = super::contexts::poll_timeout(query.get("polltimeout")).is_ok();
     let call = Call::new(target, query, posted, &headers, None, None);
-    has_place && has_time && call.is_ok_and(|call| call.check().is_ok())
+    has_place && has_time && has_host && has_timeout && call.is_ok_and(|call| call.check().is_ok())
 }
 
 #[cfg(test)]
@@ -42,6 +49,9 @@ mod tests {
     fn good_requests_are_good() {
         assert!(web_query("/pmapi/fetch", "names=a.b,c&events=true", "", "*/*"));
         assert!(web_query("/metrics", "filter=*x&time=10min", "", "application/openmetrics-text"));
+        assert!(web_query("/pmapi/context", "hostspec=pcp://WEB1.:44321&polltimeout=10", "", ""));
+        assert!(!web_query("/pmapi/context", "hostspec=::::", "", ""));
+        assert!(!web_query("/pmapi/context", "polltimeout=x", "", ""));
         assert!(!web_query("/pmapi/fetch", "name%zz", "", ""));
         assert!(!web_query("/pmapi/indom", "name=a&iname=(&match=regex", "", ""));
     }
@@ -50,7 +60,7 @@ mod tests {
         #[test]
         fn any_request_is_good_or_refused(
             command in "(context|fetch|indom|profile|derive|store|metrics|children)",
-            parameters in "((names?|iname|match|instance|filter|time|start|mode|interval|expr|polltimeout|context)=\\PC{0,40}&){0,4}",
+            parameters in "((names?|iname|match|instance|filter|time|start|mode|interval|expr|polltimeout|hostspec|context)=\\PC{0,40}&){0,4}",
             body in "\\PC{0,20}",
             accept in "\\PC{0,40}",
         ) {

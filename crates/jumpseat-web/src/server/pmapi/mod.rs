@@ -6,7 +6,7 @@
 //!
 //! * [`forms`]: what all answers have in common with pmproxy's: methods, headers for other origins.
 //! * [`target`]: what a path asks for. [`call`]: a request as commands take it, and how they answer or refuse.
-//! * [`contexts`]: contexts of clients, by number, until they expire. [`session`]: what is in one.
+//! * [`contexts`]: contexts of clients, by number, until they expire. [`session`]: what is in one. [`connections`]: those to a host, which they share.
 //! * Commands: [`describe`] (context, children), [`metric`], [`indom`], [`fetch`], [`profile`], [`derive`], [`store`]; [`scrape`]: `/metrics`.
 //! * What they share: [`labels`] (and identifiers), [`leaves`] (metrics by names), [`choice`] (instances by name, pattern, number), [`values`], [`events`],
 //!   [`moment`] (times of archives).
@@ -15,6 +15,7 @@
 
 mod call;
 mod choice;
+mod connections;
 mod contexts;
 mod derive;
 mod describe;

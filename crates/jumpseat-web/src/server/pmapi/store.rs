@@ -33,6 +33,8 @@ pub(super) fn store(call: &Call, session: &mut Session, number: u32, may: bool) 
     }
     let values = chosen.into_iter().map(|inst| InstanceValue { inst, value: value.clone() });
     let set = ValueSet { pmid, values: Ok(values.collect()) };
+    // Some agents keep what was stored for each client.
+    session.keep_connection()?;
     session.context.store(&[set]).map_err(|error| failed(error.code()))?;
     Output::success(number)
 }

@@ -85,6 +85,22 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// A record for fuzz targets: with a field of each kind, and one that is called as its message.
+    pub(crate) fn of_message(message: &str) -> Record {
+        let origin = Origin {
+            host: "host".into(),
+            metric: "metric".into(),
+            source: "source".into(),
+            service: "service".into(),
+            is_otlp: false,
+            tags: Vec::new(),
+        };
+        let text = |name: &str, value: &str| Field { name: name.into(), value: value.to_owned().into() };
+        let fields =
+            Box::new([text("type", "t"), text("message", message), text("n", "7"), text(message, "x")]);
+        Record { time: 0, flags: EventFlags::POINT, missed: None, origin: Arc::new(origin), fields }
+    }
+
     /// The first value of a field.
     pub(crate) fn get(&self, name: &str) -> Option<&Value> {
         self.fields.iter().find(|field| *field.name == *name).map(|field| &field.value)

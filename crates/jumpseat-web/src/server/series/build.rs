@@ -230,3 +230,68 @@ impl Builder {
 fn is_told(stopped: &Receiver<()>) -> bool {
     stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use pcp_archive::{ArchiveWriter, LabelInfo, WriteOptions};
+    use pcp_client::Fetched;
+    use pcp_model::{Desc, InDom, Pmid, Semantics, Units, Value, ValueType};
+
+    use super::*;
+
+    fn write(directory: &Path, number: u16) {
+        let label = LabelInfo { host: "h".to_owned(), zone: "UTC".to_owned(), ..LabelInfo::default() };
+        let base = directory.join(format!("a{number}"));
+        let mut archive =
+            ArchiveWriter::create(&base, label, WriteOptions::default()).expect("nothing is there");
+        let pmid = Pmid::new(60, 0, number);
+        let desc = Desc {
+            pmid,
+            value_type: ValueType::U32,
+            indom: InDom::NULL,
+            semantics: Semantics::Instant,
+            units: Units::NONE,
+        };
+        archive.desc(&desc, &[format!("m.n{number}")]).expect("described once");
+        let mut fetched = Fetched::new();
+        fetched.timestamp = Timestamp::new(1_700_000_000 + i64::from(number), 0);
+        fetched.begin_set(pmid);
+        fetched.push_value(pcp_model::PM_IN_NULL, &Value::U32(7)).expect("one value");
+        fetched.end_set();
+        archive.result(&fetched).expect("the disk has room");
+    }
+
+    /// Opens the directory anew, as the library's own thread looks only now and then.
+    fn followed(mut builder: Builder, directory: &Path) -> Builder {
+        let (_stop, stopped) = mpsc::channel();
+        builder.library = Arc::new(Library::open(&[directory.to_owned()]).expect("it is there"));
+        assert!(builder.follow(&stopped));
+        builder
+    }
+
+    #[test]
+    fn an_index_that_is_worn_is_built_anew() {
+        let dir = tempfile::tempdir().expect("a directory can be made");
+        (0..70).for_each(|number| write(dir.path(), number));
+        let library = Arc::new(Library::open(&[dir.path().to_owned()]).expect("it is there"));
+        let builder = Builder::new(library, Arc::default(), Cache::open(None).0);
+        let builder = followed(builder, dir.path());
+        assert_eq!(builder.shared.index().all_series().count(), 70);
+        for number in 0..66 {
+            for end in ["meta", "index", "0"] {
+                std::fs::remove_file(dir.path().join(format!("a{number}.{end}"))).expect("it was written");
+            }
+        }
+        let read = builder.progress.read;
+        let builder = followed(builder, dir.path());
+        let index = builder.shared.index();
+        assert!(!index.is_worn());
+        let mut names: Vec<&str> = index.metric_names().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["m.n66", "m.n67", "m.n68", "m.n69"]);
+        assert_eq!(index.all_series().max(), Some(3), "rows of what has gone are gone");
+        assert_eq!(builder.progress.read - read, 4, "there is no cache: all that are left were read again");
+    }
+}

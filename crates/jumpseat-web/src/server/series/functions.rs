@@ -463,7 +463,12 @@ mod tests {
     /// Values as texts, by sample.
     fn texts(expr: &str, values: &Values) -> Vec<Vec<String>> {
         let computed = computed(expr, values).unwrap_or_else(|error| panic!("{expr}: {error}"));
-        let of_sample = |sample: &Sample| sample.points.iter().map(|point| point.datum.text()).collect();
+        let text = |point: &Point| {
+            let mut text = Vec::new();
+            point.datum.print(&mut text);
+            String::from_utf8(text).expect("it is text")
+        };
+        let of_sample = |sample: &Sample| sample.points.iter().map(text).collect();
         computed.samples.iter().map(of_sample).collect()
     }
 

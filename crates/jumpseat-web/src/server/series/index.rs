@@ -510,4 +510,27 @@ mod tests {
         assert_eq!((index.all_series().count(), index.metric_names().count()), (0, 0));
         assert_eq!((index.metric_slices.len(), index.instance_slices.len()), (0, 0));
     }
+
+    #[test]
+    fn an_index_of_which_much_was_removed_is_worn() {
+        let mut index = Index::default();
+        let change = |index: &mut Index, count: i64| {
+            for _ in 0..count {
+                index.add(glance("/grows", 1), &facts(&["x"]), None);
+            }
+        };
+        change(&mut index, 65);
+        assert!(!index.is_worn(), "taken in anew 64 times");
+        change(&mut index, 1);
+        assert!(index.is_worn());
+        // The more archives there are, the longer it lasts.
+        for day in 0..50 {
+            index.add(glance(&format!("/{day}"), day), &facts(&["x"]), None);
+        }
+        assert!(!index.is_worn());
+        change(&mut index, 2 * 51 - 65);
+        assert!(!index.is_worn());
+        change(&mut index, 1);
+        assert!(index.is_worn());
+    }
 }

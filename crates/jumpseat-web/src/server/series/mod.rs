@@ -8,7 +8,7 @@
 //! * [`facts`], [`cache`], [`index`], [`build`]: which series there are, kept as the archives are by a thread of its own.
 //! * [`language`]: queries and windows. [`select`]: which series a selector means. [`plan`]: what to read for a series; [`read`]: reads
 //!   it; [`values`], [`sampling`], [`functions`]: what is made of it. [`remembered`]: expressions that have an identifier.
-//! * [`engine`] puts these together; [`routes`]: requests and answers, so many at a time.
+//! * [`engine`] puts these together; [`routes`]: requests and answers, so many at a time; [`rows`]: values as text.
 //!
 //! **Invariant:** the index is never held while a disk is waited for. All work of a request is limited: rows, values, records, time.
 
@@ -24,6 +24,7 @@ mod plan;
 mod read;
 mod remembered;
 mod routes;
+mod rows;
 mod sampling;
 mod select;
 mod values;

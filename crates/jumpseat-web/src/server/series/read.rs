@@ -7,8 +7,8 @@
 //! **Invariant:** work is limited: records that are looked at, values that are kept, and time. What reaches a limit is refused, not
 //! cut. An archive that cannot be read, or not on, gives what could be read.
 //!
-//! **Cost:** of each archive with records in the window its metadata and the records in the window; one walk for all its metrics. The
-//! newest samples are looked for from the end.
+//! **Cost:** of each archive with records in the window its metadata and the records in the window; one walk for all its metrics, which
+//! are looked up in a record only if they are not where they were in the one before. The newest samples are looked for from the end.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use pcp_archive::{Archive, ArchiveError, Direction, Place, Step};
+use pcp_archive::{Archive, ArchiveError, Direction, Place, Record, Step};
 use pcp_client::{ClientError, Context, Fetched, Mode};
 use pcp_model::{Inst, PmError, Pmid, Timestamp, ValueType};
 use pcp_pdu::{SetRef, TypedRef};
@@ -224,12 +224,12 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn recorded(&mut self, name: &Path, wanted: &[(usize, &Part)]) -> Result<(), Ended> {
         let mut archive = Archive::open(&name.to_string_lossy())?;
-        let mut by_pmid: FxHashMap<Pmid, Vec<Wanted<'_>>> = FxHashMap::default();
+        let mut by_pmid: FxHashMap<Pmid, Metric<'_>> = FxHashMap::default();
         for (number, part) in wanted {
             let What::Recorded(pmid) = part.metric else { continue };
             let Ok(desc) = archive.desc(pmid) else { continue };
             let wanted = Wanted { number: *number, part, kind: desc.value_type, left: self.enough };
-            by_pmid.entry(pmid).or_default().push(wanted);
+            by_pmid.entry(pmid).or_default().wanted.push(wanted);
         }
         let backward = self.window.newest_first;
         let mut at = match self.window.start {
@@ -239,7 +239,7 @@ impl Walk<'_> {
         };
         // Instances whose number has several names need the archive, while a record of it is looked at: afterwards, then.
         let mut unnamed: Vec<(usize, Sample, Unnamed)> = Vec::new();
-        let mut left: usize = by_pmid.values().map(Vec::len).sum();
+        let mut left: usize = by_pmid.values().map(|metric| metric.wanted.len()).sum();
         while left > 0 {
             let Some((place, after)) = stepped(&mut archive, at, backward)? else { break };
             at = after;
@@ -253,9 +253,17 @@ impl Walk<'_> {
             if self.is_before(time) || time.as_nanos() <= 0 {
                 continue;
             }
-            for set in record.sets() {
-                let Some(all) = by_pmid.get_mut(&set.pmid) else { continue };
-                for wanted in all.iter_mut().filter(|wanted| wanted.left != Some(0)) {
+            if !by_pmid.iter().all(|(pmid, metric)| metric.is_in(*pmid, &record)) {
+                by_pmid.values_mut().for_each(|metric| metric.at = None);
+                for (at, set) in record.sets().enumerate() {
+                    if let Some(metric) = by_pmid.get_mut(&set.pmid) {
+                        metric.at.get_or_insert(at);
+                    }
+                }
+            }
+            for metric in by_pmid.values_mut() {
+                let Some(set) = metric.at.and_then(|at| record.set(at)) else { continue };
+                for wanted in metric.wanted.iter_mut().filter(|wanted| wanted.left != Some(0)) {
                     let (sample, odd) = wanted.sample(time, &set);
                     if sample.points.is_empty() && odd.is_empty() {
                         continue;
@@ -369,6 +377,21 @@ fn stepped(
 
 /// Values of instances whose number had several names: which one, the time tells.
 type Unnamed = Vec<(Inst, Datum)>;
+
+/// A metric that is looked for in an archive.
+#[derive(Default)]
+struct Metric<'a> {
+    /// Which set of the last record was its: records mostly are alike.
+    at: Option<usize>,
+    wanted: Vec<Wanted<'a>>,
+}
+
+impl Metric<'_> {
+    /// Whether its set is where it was in the record before.
+    fn is_in(&self, pmid: Pmid, record: &Record<'_>) -> bool {
+        self.at.and_then(|at| record.set(at)).is_some_and(|set| set.pmid == pmid)
+    }
+}
 
 /// A series that is looked for in an archive.
 struct Wanted<'a> {

@@ -12,19 +12,18 @@ use axum::response::Response;
 use axum::routing::get;
 use http::StatusCode;
 use pcp_model::Desc;
-use serde::ser::SerializeStruct as _;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::super::answer::{self, Refusal, json};
 use super::super::query::Query;
 use super::super::web::Shared;
-use super::engine::{self, Engine, Found, Refused, Shown, ShownSeries};
+use super::engine::{self, Engine, Found, Refused, Shown};
 use super::index::{Index, LabelRow};
 use super::language::{self, Key, Value, Window};
 use super::read::{Limit, MAX_SERIES, Spent};
 use super::remembered::Known;
-use super::values::{Of, Point};
+use super::rows;
 use crate::server::identity::Id;
 use crate::server::pattern;
 use crate::server::words::{type_word, units};
@@ -477,7 +476,7 @@ impl<T> Rows<T> {
 #[serde(untagged)]
 enum Answer {
     Ids(Vec<Id>),
-    #[serde(serialize_with = "rows_of_values")]
+    #[serde(skip)]
     Values(Shown),
     Descs(Vec<DescRow>),
     Metrics(Vec<NameRow>),
@@ -551,40 +550,6 @@ fn raw(value: &str) -> Box<RawValue> {
     parsed.or_else(|_| serde_json::value::to_raw_value(value)).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// Rows one by one: they are many, and all of them as structures would be in memory twice.
-fn rows_of_values<S: Serializer>(all: &Shown, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(all.series.iter().flat_map(|shown| {
-        let points = shown.values.samples.iter().flat_map(|sample| &sample.points);
-        points.map(move |point| ValueRow { shown, point })
-    }))
-}
-
-struct ValueRow<'a> {
-    shown: &'a ShownSeries,
-    point: &'a Point,
-}
-
-impl Serialize for ValueRow<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ValueRow { shown, point } = self;
-        let mut row = serializer.serialize_struct("value", 4)?;
-        row.serialize_field("series", &shown.series)?;
-        match point.of {
-            Of::Metric if shown.by_metric => row.serialize_field("instance", &shown.values.id)?,
-            Of::Metric => {}
-            Of::Instance(place) => {
-                row.serialize_field("instance", &shown.values.instances.get(place as usize))?;
-            }
-            Of::Together => row.serialize_field("instance", "")?,
-        }
-        let (millis, micros) = (point.time.div_euclid(1000), point.time.rem_euclid(1000));
-        let time = RawValue::from_string(format!("{millis}.{micros:03}"));
-        row.serialize_field("timestamp", &time.map_err(serde::ser::Error::custom)?)?;
-        row.serialize_field("value", &point.datum.text())?;
-        row.end()
-    }
-}
-
 /// A text that counts among what is being answered until it has been sent: however slowly a client reads.
 struct Held {
     text: Bytes,
@@ -603,13 +568,13 @@ fn whole(client: Option<&str>, answer: Answer) -> Response {
         client: &'a str,
         result: &'a Answer,
     }
-    let text = match client {
-        Some(client) => answer::text(&Wrapped { client, result: &answer }),
-        None => answer::text(&answer),
-    };
-    let text = match answer {
-        Answer::Values(shown) => Bytes::from_owner(Held { text, _spent: shown.spent }),
-        _ => text,
+    let text = match (answer, client) {
+        (Answer::Values(shown), _) => {
+            let text = rows::text(client, &shown.series).into();
+            Bytes::from_owner(Held { text, _spent: shown.spent })
+        }
+        (answer, Some(client)) => answer::text(&Wrapped { client, result: &answer }),
+        (answer, None) => answer::text(&answer),
     };
     answer::json_of(StatusCode::OK, text)
 }

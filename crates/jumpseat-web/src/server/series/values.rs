@@ -1,5 +1,6 @@
 //! Values of series, as they are read, selected and computed with.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use pcp_model::{Desc, Number};
@@ -68,16 +69,13 @@ impl Datum {
         }
     }
 
-    /// As it is answered.
-    pub(super) fn text(&self) -> String {
+    /// Appends it as it is answered.
+    pub(super) fn print(&self, out: &mut Vec<u8>) {
         match self {
-            Datum::Number(number) => {
-                let mut text = Vec::new();
-                pcp_model::Value::from(*number).print_short(&mut text);
-                String::from_utf8_lossy(&text).into_owned()
-            }
-            Datum::Rate(rate) => format!("{rate:.6}"),
-            Datum::Text(text) => text.to_string(),
+            Datum::Number(number) => pcp_model::Value::from(*number).print_short(out),
+            // Writing to memory does not fail.
+            Datum::Rate(rate) => drop(write!(out, "{rate:.6}")),
+            Datum::Text(text) => out.extend_from_slice(text.as_bytes()),
         }
     }
 }

@@ -18,6 +18,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use http::StatusCode;
 use pcp_event::EventFlags;
 
 use super::records::Turn;
@@ -46,6 +47,7 @@ pub(super) fn routes() -> Router<Shared> {
         .route("/api/traces", get(search))
         .route("/api/traces/{id}", get(trace))
         .route("/api/dependencies", get(dependencies))
+        .route("/api/metrics/{*rest}", get(no_metrics))
 }
 
 /// The handlers' answers.
@@ -115,6 +117,14 @@ async fn dependencies(State(web): State<Shared>, RawQuery(text): RawQuery) -> An
     let window = ask::dependencies(&query)?;
     let calls = web.records.ask(&web.pool, move |turn| calls(turn, window)).await?;
     Ok(Envelope::of(calls).into_response())
+}
+
+/// Rates of spans over time, which Jaeger has from another store: what it says where there is none. They are metrics of PCP here.
+async fn no_metrics() -> Wrong {
+    Wrong {
+        status: StatusCode::NOT_IMPLEMENTED,
+        message: "metrics querying is currently disabled".to_owned(),
+    }
 }
 
 /// A part of the path, if it is text.

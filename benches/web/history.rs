@@ -1,21 +1,17 @@
-//! `jumpseat web` on the archives of a fleet: 100 hosts, 14 days, 200 metrics a minute; with 50 users at a time. Goals: metadata of archives at
-//! 100 MB/s, 99 of 100 panel queries (one metric, one day) within 200 ms and metric searches within 20 ms, 256 MiB.
+//! The archives of a fleet: 100 hosts, 14 days, 200 metrics a minute; with 50 users at a time. Goals: metadata of archives at 100 MB/s, 99 of 100
+//! panel queries (one metric, one day) within 200 ms and metric searches within 20 ms, 256 MiB.
 //!
 //! Metrics, instances, texts and values are those of a real archive, of PCP's test suite. The last two days of each host have all their
 //! records, which queries read; those before have one an hour: the index does not look at records, and 1.4 GB are enough for a
 //! directory of temporary files.
 
-mod common;
-
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use common::clock::resident_kib;
-use common::{Figure, Goal, Row, is_quick};
+use crate::common::clock::resident_kib;
+use crate::common::{Figure, Goal, Row, is_quick};
+use crate::server::{Client, Server};
 use jumpseat::archive::{Archive, ArchiveWriter, LabelInfo, Step, WriteOptions};
 use jumpseat::model::{
     Desc, InDom, Instance, Label, LabelFlags, LabelSet, PM_IN_NULL, Pmid, Timestamp, ValueSet,
@@ -31,7 +27,7 @@ const DAY: i64 = 86_400;
 /// What is asked for: one of few metrics, as on dashboards.
 const ASKED: &str = "kernel.all.load";
 
-fn main() {
+pub(crate) fn run() {
     let hosts = if is_quick() { 10 } else { 100 };
     let dir = tempfile::tempdir().expect("a directory can be made");
     let archives = dir.path().join("archives");
@@ -43,9 +39,9 @@ fn main() {
         }
     }
     let begun = Instant::now();
-    let server = Server::start(dir.path(), &archives);
+    let server = start(dir.path(), &archives);
     let listening = begun.elapsed();
-    server.load(&archives);
+    load(&server, &archives);
     let built = begun.elapsed() - listening;
     Row::new(format!("web: start with {} archives", hosts * DAYS), millis(listening)).print();
     let rate = metadata as f64 / 1e6 / built.as_secs_f64();
@@ -54,9 +50,9 @@ fn main() {
         .goal(Goal::AtMost(1.0))
         .print();
     println!("{metadata} bytes of metadata in {built:?}: {rate:.0} MB/s");
-    let again = Server::start(&dir.path().join("again"), &archives);
-    drop(again);
-    let ids: Vec<String> = server.strings(&format!("/series/query?expr={ASKED}"));
+    let mut client = server.client();
+    let ids = client.get(&format!("/series/query?expr={ASKED}"));
+    let ids: Vec<String> = serde_json::from_str(&ids).expect("identifiers");
     assert_eq!(ids.len(), hosts as usize, "each host has it");
     let last = START + (DAYS - 1) * DAY;
     let panel = |number: usize| {
@@ -66,24 +62,58 @@ fn main() {
     let search =
         |number: usize| format!("/series/metrics?match=*{}*", ["disk", "kernel", "mem", "e"][number % 4]);
     let count = if is_quick() { 4 } else { 100 };
-    let rows = server.get(&panel(0)).matches("timestamp").count();
+    let rows = client.get(&panel(0)).matches("timestamp").count();
     assert!(rows > 1400, "a day of values: {rows}");
     Row::new(
         "web: a panel query (a metric, a day), 50 users: 99 of 100 within",
-        millis(server.many(count, &panel)),
+        millis(many(&server, count, &panel)),
     )
     .goal(Goal::AtMost(200.0))
     .print();
-    Row::new("web: a search for metrics, 50 users: 99 of 100 within", millis(server.many(count, &search)))
+    Row::new("web: a search for metrics, 50 users: 99 of 100 within", millis(many(&server, count, &search)))
         .goal(Goal::AtMost(20.0))
         .print();
-    let resident = resident_kib(server.process.id()) as f64 / 1024.0;
+    let resident = resident_kib(server.pid()) as f64 / 1024.0;
     Row::new(
         format!("web: memory with {} archives, after the queries", hosts * DAYS),
         Figure::cost(resident, "MiB"),
     )
     .goal(Goal::AtMost(256.0))
     .print();
+}
+
+fn start(dir: &Path, archives: &Path) -> Server {
+    let archives = archives.to_str().expect("temporary paths are UTF-8");
+    Server::start(&support::PcpEnv::new(), dir, &["-a", archives])
+}
+
+/// Waits until the index is there.
+fn load(server: &Server, archives: &Path) {
+    let path = format!("/series/load?expr={{source.path:%20%22{}%22}}", archives.display());
+    let mut client = server.client();
+    while !client.get(&path).contains("\"success\":true") {}
+}
+
+/// All users ask `count` times each, one after the other; the time that 99 of 100 answers took at most.
+fn many(server: &Server, count: usize, path: &(impl Fn(usize) -> String + Sync)) -> Duration {
+    let times = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for user in 0..USERS {
+            let times = &times;
+            scope.spawn(move || {
+                let mut client: Client = server.client();
+                for number in 0..count {
+                    let begun = Instant::now();
+                    let body = client.get(&path(user * count + number));
+                    assert!(body.starts_with('['), "{body}");
+                    times.lock().expect("nobody panics").push(begun.elapsed());
+                }
+            });
+        }
+    });
+    let mut times = times.into_inner().expect("nobody panics");
+    times.sort_unstable();
+    times[times.len() * 99 / 100]
 }
 
 fn millis(time: Duration) -> Figure {
@@ -186,92 +216,4 @@ fn first_values(archive: &mut Archive, pmid: Pmid, desc: &Desc) -> Option<ValueS
         }
     }
     None
-}
-
-/// A running `jumpseat web`.
-struct Server {
-    process: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(dir: &Path, archives: &Path) -> Server {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_jumpseat-web"))
-            .args(["--listen", "127.0.0.1:0", "--cache"])
-            .arg(dir.join("cache"))
-            .arg("-a")
-            .arg(archives)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut line).expect("it says where");
-        let address = line.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
-        Server { process, address }
-    }
-
-    /// Waits until the index is there.
-    fn load(&self, archives: &Path) {
-        let path = format!("/series/load?expr={{source.path:%20%22{}%22}}", archives.display());
-        while !self.get(&path).contains("\"success\":true") {}
-    }
-
-    fn strings(&self, path: &str) -> Vec<String> {
-        let body = self.get(path);
-        body.trim().trim_matches(['[', ']']).split(',').map(|id| id.trim_matches('"').to_owned()).collect()
-    }
-
-    fn get(&self, path: &str) -> String {
-        get(&mut TcpStream::connect(&self.address).expect("it listens"), path)
-    }
-
-    /// All users ask `count` times each, one after the other; the time that 99 of 100 answers took at most.
-    fn many(&self, count: usize, path: &(impl Fn(usize) -> String + Sync)) -> Duration {
-        let times = Mutex::new(Vec::new());
-        std::thread::scope(|scope| {
-            for user in 0..USERS {
-                let times = &times;
-                scope.spawn(move || {
-                    let mut connection = TcpStream::connect(&self.address).expect("it listens");
-                    for number in 0..count {
-                        let begun = Instant::now();
-                        let body = get(&mut connection, &path(user * count + number));
-                        assert!(body.starts_with('['), "{body}");
-                        times.lock().expect("nobody panics").push(begun.elapsed());
-                    }
-                });
-            }
-        });
-        let mut times = times.into_inner().expect("nobody panics");
-        times.sort_unstable();
-        times[times.len() * 99 / 100]
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// The body of an answer, whose connection stays open.
-fn get(connection: &mut TcpStream, path: &str) -> String {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    connection.write_all(request.as_bytes()).expect("it reads");
-    let mut reader = BufReader::new(connection);
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).expect("it answers");
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().expect("a number");
-        }
-        if line.trim().is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).expect("it answers");
-    String::from_utf8(body).expect("it is text")
 }

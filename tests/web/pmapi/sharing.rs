@@ -1,0 +1,124 @@
+//! Contexts on one host that share connections to it: what each of them has of its own, and how few connections there are.
+
+use serde_json::{Value as Json, json};
+use support::{eventually, temp_dir};
+
+use super::Sample;
+use super::events::start;
+use super::hostile::clients;
+use crate::web_support::Web;
+
+fn context(web: &Web) -> Json {
+    web.json("/pmapi/context?polltimeout=120")["context"].clone()
+}
+
+fn values(web: &Web, context: &Json, query: &str) -> Vec<(Json, Json)> {
+    let answer = web.json(&format!("/pmapi/{context}/fetch?{query}"));
+    let instances = answer["values"][0]["instances"].as_array().expect("instances").clone();
+    instances.into_iter().map(|one| (one["instance"].clone(), one["value"].clone())).collect()
+}
+
+#[test]
+fn many_contexts_take_turns_on_few_connections() {
+    let sample = Sample::start(&["-h", "local:", "--allow-store"]);
+    let web = &sample.web;
+    let before = clients(&sample);
+    let contexts: Vec<Json> = (0..100).map(|_| context(web)).collect();
+    std::thread::scope(|scope| {
+        for part in contexts.chunks(10) {
+            scope.spawn(move || {
+                for context in part.iter().chain(part) {
+                    assert_eq!(values(web, context, "names=sample.long.hundred")[0].1, 100);
+                }
+            });
+        }
+    });
+    // As many as requests of one host at a time.
+    let now = clients(&sample);
+    assert!(now <= before + 8, "{before} and then {now}");
+
+    // Each has its own instances, in turn over one connection.
+    let (one, other) = (&contexts[0], &contexts[1]);
+    for (context, instance) in [(one, "bin-100"), (other, "bin-300")] {
+        for expr in ["del".to_owned(), format!("add&iname={instance}")] {
+            web.json(&format!("/pmapi/{context}/profile?expr={expr}&name=sample.bin"));
+        }
+    }
+    for _ in 0..3 {
+        assert_eq!(values(web, one, "names=sample.bin"), [(json!(100), json!(100))]);
+        assert_eq!(values(web, other, "names=sample.bin"), [(json!(300), json!(300))]);
+        assert_eq!(values(web, &contexts[2], "names=sample.bin").len(), 9);
+    }
+
+    // Its own derived metrics, and what they remember.
+    web.json(&format!("/pmapi/{one}/derive?name=my.delta&expr=delta(sample.seconds)"));
+    let unknown = web.json(&format!("/pmapi/{other}/fetch?names=my.delta"));
+    assert_eq!(unknown["values"], json!([]));
+    values(web, one, "names=my.delta");
+    for context in &contexts {
+        values(web, context, "names=sample.long.one");
+    }
+    assert_eq!(values(web, one, "names=my.delta").len(), 1, "it knows the sample before");
+
+    // Who stores has a connection of its own, as agents may tell clients apart.
+    let shared = clients(&sample);
+    for context in &contexts[..5] {
+        web.json(&format!("/pmapi/{context}/store?name=sample.write_me&value=7"));
+    }
+    values(web, &contexts[9], "names=sample.long.one");
+    let with_own = clients(&sample);
+    assert!(with_own >= 5 && with_own <= shared + 6, "{shared} and then {with_own}");
+
+    // Nobody needs them any more.
+    eventually("connections that nobody uses are closed", || (clients(&sample) <= before + 6).then_some(()));
+    assert_eq!(values(web, &contexts[50], "names=sample.long.one")[0].1, 1, "it connects again");
+}
+
+#[test]
+fn a_lost_connection_is_lost_for_all_and_each_defines_its_metrics_again() {
+    let mut sample = Sample::start(&[]);
+    let contexts: Vec<Json> = (0..10).map(|_| context(&sample.web)).collect();
+    for context in &contexts {
+        sample
+            .web
+            .json(&format!("/pmapi/{context}/derive?name=my.sum&expr=sample.long.one%2Bsample.long.ten"));
+        assert_eq!(values(&sample.web, context, "names=my.sum")[0].1, 11);
+    }
+    sample.pmcd.restart();
+    for context in &contexts {
+        assert_eq!(values(&sample.web, context, "names=my.sum")[0].1, 11);
+    }
+    sample.pmcd.stop();
+    let answer = sample.web.get(&format!("/pmapi/{}/fetch?names=sample.long.one", contexts[0]));
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert!(answer.text().contains("cannot reconnect context"), "{}", answer.text());
+    sample.pmcd.start_again();
+    eventually("it is connected again", || {
+        let answer = sample.web.get(&format!("/pmapi/{}/fetch?names=my.sum", contexts[1]));
+        (answer.status == 200).then_some(())
+    });
+}
+
+#[test]
+fn each_context_has_all_event_records_beside_others_on_the_same_host() {
+    let dir = temp_dir();
+    let (_pmcd, seat, web) = start("", dir.path(), &[]);
+    let contexts: Vec<Json> = (0..3).map(|_| context(&web)).collect();
+    let fetch = |context: &Json| {
+        let answer = web.json(&format!("/pmapi/{context}/fetch?names=jumpseat.event.records&events=true"));
+        let instances = answer["values"][0]["instances"].as_array().cloned().unwrap_or_default();
+        instances.iter().map(|one| one["value"].as_array().map_or(0, Vec::len)).sum::<usize>()
+    };
+    for context in &contexts {
+        assert_eq!(fetch(context), 0, "from here on");
+    }
+    seat.feed(["--source", "app"], &"{\"message\":\"x\"}\n".repeat(20)).ok();
+    for context in &contexts {
+        let mut found = 0;
+        eventually("all records", || {
+            found += fetch(context);
+            (found == 20).then_some(())
+        });
+        assert_eq!(fetch(context), 0, "each once");
+    }
+}
