@@ -16,7 +16,7 @@ fn sides(archive: &str) -> Sides {
     Sides::over(FetchGroup::with_options(context, options), &format!("create\t2\t={path}"), |_| ())
 }
 
-/// Registrations of `fetchgroup.md` 18.1, and mistakes.
+/// Registrations of `docs/pcp/fetchgroup.md` 18.1, and mistakes.
 fn dyninsts() -> Vec<Registration> {
     vec![
         item("disk.dev.read", Some("sda"), None, 5),

@@ -1,4 +1,4 @@
-//! Counters to rates (spec `tools.md` 5.4 and 5.6).
+//! Counters to rates (`docs/pcp/tools.md` 5.4 and 5.6).
 
 use pcp_model::{Timestamp, Units, Value, ValueType};
 
