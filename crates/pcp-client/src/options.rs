@@ -1,4 +1,4 @@
-//! Options of a connection, and what the environment says about them (`PCPIntro(1)`, ENVIRONMENT; 
+//! Options of a connection, and what the environment says about them (`PCPIntro(1)`, ENVIRONMENT;
 //! `docs/pcp/fetchgroup.md` 21 and 22, `docs/pcp/wire.md` 21).
 
 use std::ffi::OsString;
