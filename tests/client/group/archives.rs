@@ -87,13 +87,14 @@ fn registrations_on_the_way_keep_the_place() {
     let context = Context::archive(&format!("{ARCHIVES}/dyninsts")).unwrap();
     let mut group = FetchGroup::new(context);
     let used = group.item::<u64>("mem.util.used", None, "instant").unwrap();
+    let (_, start) = group.context().mode();
     let (mut times, mut values) = (Vec::new(), Vec::new());
     for fetch in 0..6 {
         group.fetch().unwrap();
         times.push(group.timestamp().unwrap());
         // The number of the second, where the record has the metric.
         if let Ok(value) = group.value(used) {
-            values.push((value as i64, times[fetch].sec - times[0].sec));
+            values.push((value as i64, times[fetch].sec - start.sec));
         }
         if fetch > 1 {
             assert!(group.item::<f64>("disk.dev.read", Some("no such disk"), "instant").is_err());

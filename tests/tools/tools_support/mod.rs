@@ -74,6 +74,11 @@ impl Pair {
         pair
     }
 
+    /// For a host that replays records: as archives, and what both print is the same to the last digit.
+    pub(crate) fn of_replays(pmcd: PrivatePmcd) -> Pair {
+        Pair { recorded: true, ..Pair::new(pmcd) }
+    }
+
     pub(crate) fn pmcd(&self) -> &PrivatePmcd {
         &self.pmcd
     }
