@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::generate::Batch;
-use super::known::{self, Excuse, NOT_OF_64, RULE, UNDEFINED};
+use super::known::{self, Excuse, NOT_OF_64, NOVALUE_FIRST, RULE, UNDEFINED};
 use super::oracle::ZERO;
 
 /// What came of a definition.
@@ -69,7 +69,11 @@ fn let_off(
             return Some((NOT_OF_64, RULE));
         }
         let excuse = excuses.iter().find(|excuse| excuse.why != NOT_OF_64)?;
-        return defined_part_is_same(&sets, &ours).then_some((excuse.why, UNDEFINED));
+        let same = match excuse.why == NOVALUE_FIRST {
+            true => selected_part_is_same(&sets, &ours),
+            false => defined_part_is_same(&sets, &ours),
+        };
+        return same.then_some((excuse.why, UNDEFINED));
     }
     known::rule(batch, k, &sets[0], &ours, excuses)
 }
@@ -124,6 +128,20 @@ fn defined_part_is_same(theirs: &[Set], ours: &Set) -> bool {
         reached = next;
     }
     reached.contains(&ours.values.len())
+}
+
+/// Of a ternary with `novalue()` libpcp leaves the positions unset that this is selected for, and cuts the list by their
+/// number: we have as many values, in its order those that it has, and those that it cut off.
+fn selected_part_is_same(theirs: &[Set], ours: &Set) -> bool {
+    let first = &theirs[0];
+    if theirs.iter().any(|set| set.values.len() != first.values.len()) {
+        return false;
+    }
+    let agreed =
+        (0..first.values.len()).filter(|&at| theirs.iter().all(|set| set.values[at] == first.values[at]));
+    let mut rest = ours.values.iter();
+    ours.count == first.count
+        && agreed.map(|at| first.values[at]).all(|value| rest.any(|other| *other == value))
 }
 
 fn told(batch: &Batch, k: usize, theirs: &[&str], ours: &str) -> String {
