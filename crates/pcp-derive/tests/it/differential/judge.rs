@@ -68,12 +68,12 @@ fn let_off(
         if excuses.iter().any(|excuse| excuse.why == NOT_OF_64) && sets.get(ZERO) == Some(&ours) {
             return Some((NOT_OF_64, RULE));
         }
-        let excuse = excuses.iter().find(|excuse| excuse.why != NOT_OF_64)?;
-        let same = match excuse.why == NOVALUE_FIRST {
-            true => selected_part_is_same(&sets, &ours),
-            false => defined_part_is_same(&sets, &ours),
+        let same = |excuse: &&Excuse| match excuse.why {
+            NOT_OF_64 => false,
+            NOVALUE_FIRST => selected_part_is_same(&sets, &ours),
+            _ => defined_part_is_same(&sets, &ours),
         };
-        return same.then_some((excuse.why, UNDEFINED));
+        return excuses.iter().find(same).map(|excuse| (excuse.why, UNDEFINED));
     }
     known::rule(batch, k, &sets[0], &ours, excuses)
 }

@@ -21,7 +21,7 @@ const MOST: [(&str, &str, usize); 21] = [
     (RULE, ENCODING, 8),
     (RULE, REPEATED, 23),
     (RULE, TERNARY_OF_NO_NUMBERS, 14),
-    (RULE, HISTORY_OF_LIST, 8),
+    (RULE, HISTORY_OF_LIST, 9),
     (CRASH, NOT_OF_NO_NUMBER, 24),
     (CRASH, TERNARY_OF_NO_NUMBERS, 54),
     (CRASH, INSTANCE_OF_EXPRESSION, 14),
@@ -204,7 +204,9 @@ pub(super) fn rule(
             INDOMS.iter().position(|&serial| metric.is_set() && metric.indom.serial() == serial)
         })?;
         let ids: Vec<Inst> = ours.values.iter().filter_map(|(id, _)| id.parse().ok()).collect();
-        let still = |value: &str| ["0", "f00000000", "d0000000000000000", "nan"].contains(&value);
+        let still = |value: &str| {
+            ["0", "f00000000", "d0000000000000000", "d8000000000000000", "nan"].contains(&value)
+        };
         let right = ids == common(serial) && ours.values.iter().all(|(_, value)| still(value));
         return right.then_some(()).and_then(|()| why(HISTORY_OF_LIST));
     }
