@@ -13,6 +13,13 @@ pub(crate) use support::CPeer;
 pub(crate) const ORACLE: &str = "tests/c/archive_oracle.c";
 const SUITE: &str = "/var/lib/pcp/testsuite";
 
+/// libpcp to compare archives with: the installed one, or that of the PCP where the command in
+/// `JUMPSEAT_ARCHIVE_PREFIX` runs others (in a container, say). That must see this repository, the target directory and
+/// PCP's test suite under the same paths.
+pub(crate) fn oracle() -> CPeer {
+    CPeer::start_behind(&std::env::var("JUMPSEAT_ARCHIVE_PREFIX").unwrap_or_default(), ORACLE)
+}
+
 /// The base names of all archives in a directory of PCP's test suite, sorted.
 ///
 /// # Panics

@@ -2,6 +2,7 @@
  * Oracle of the archive tests: what libpcp says about an archive. One line in, one line out; texts in hex.
  *
  *   open NAME                    label, or "err CODE"
+ *   version                      libpcp's
  *   end                          seconds nanoseconds
  *   names                        name=pmid ... in the order of traversal
  *   desc PMID                    type indom semantics units name,name,...
@@ -333,6 +334,8 @@ int main(void)
             label_sets(sts, sets);
             if (sts > 0)
                 pmFreeLabelSets(sets, sts);
+        } else if (strcmp(line, "version") == 0) {
+            puts(pmGetConfig("PCP_VERSION"));
         } else if (strcmp(line, "mode") == 0) {
             long long words[5] = { 0 };
             sscanf(rest, "%lld %lld %lld %lld %lld", &words[0], &words[1], &words[2], &words[3], &words[4]);

@@ -6,10 +6,11 @@
  * definitions, runs it in a child of its own (a fresh process state, and libpcp may crash on some), and
  * answers with lines. The clock that libpcp reads is the batch's.
  *
- * usage: derive_oracle AGENT.so PMNS PERTURB
+ * usage: derive_oracle AGENT.so PMNS FILL
  *
- * PERTURB fills memory that is allocated or freed with a byte (MALLOC_PERTURB_), so that answers that
- * differ between two fillings are seen to depend on memory contents.
+ * FILL is a byte that all memory is filled with when it is allocated and when it is freed, and that follows each
+ * block, so that answers that differ between two fillings are seen to depend on memory contents: on what was never
+ * set, on what was released, on what lies behind the end of a list.
  *
  * input:
  *   inst SERIAL SAMPLE ID NAME        metric ITEM TYPE SERIAL|-1 SEMANTICS UNITS(six numbers) ERROR
@@ -41,6 +42,81 @@ void derive_oracle_init(pmdaInterface *dp) { derive_oracle_agent(dp); }
 #define MAX_DEFS 256
 #define MAX_LIST 512
 #define MAX_LINE (1 << 20)
+
+/* ---- memory: libpcp's malloc() is this one, as it is the program's ---- */
+
+#define MARGIN 320
+/* lengths that libpcp takes from what was never set can be huge: of such blocks only the beginning is filled */
+#define FILLED (1 << 20)
+
+extern void *__libc_malloc(size_t);
+extern void __libc_free(void *);
+
+static int fill;
+
+struct block { void *from; size_t size; };
+
+static struct block *block_of(void *p)
+{
+	return (struct block *)p - 1;
+}
+
+static void fill_block(void *p, size_t size)
+{
+	memset(p, fill, size + MARGIN < FILLED ? size + MARGIN : FILLED);
+}
+
+void *memalign(size_t alignment, size_t size)
+{
+	size_t at = alignment < sizeof(struct block) ? sizeof(struct block) : alignment;
+	char *from, *p;
+
+	if (size > SIZE_MAX / 2 || (from = __libc_malloc(size + 2 * at + MARGIN)) == NULL)
+		return NULL;
+	p = (char *)(((uintptr_t)from + sizeof(struct block) + at - 1) & ~(at - 1));
+	*block_of(p) = (struct block){ from, size };
+	fill_block(p, size);
+	return p;
+}
+
+void *malloc(size_t size) { return memalign(sizeof(struct block), size); }
+void *aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
+void *valloc(size_t size) { return memalign(4096, size); }
+size_t malloc_usable_size(void *p) { return p ? block_of(p)->size : 0; }
+
+int posix_memalign(void **p, size_t alignment, size_t size)
+{
+	return (*p = memalign(alignment, size)) ? 0 : ENOMEM;
+}
+
+void *calloc(size_t count, size_t size)
+{
+	void *p = size && count > SIZE_MAX / 2 / size ? NULL : malloc(count * size);
+
+	return p ? memset(p, 0, count * size) : NULL;
+}
+
+void free(void *p)
+{
+	void *from;
+
+	if (p == NULL)
+		return;
+	from = block_of(p)->from;
+	fill_block(p, block_of(p)->size);
+	__libc_free(from);
+}
+
+void *realloc(void *old, size_t size)
+{
+	void *p = malloc(size);
+
+	if (p && old) {
+		memcpy(p, old, block_of(old)->size < size ? block_of(old)->size : size);
+		free(old);
+	}
+	return p;
+}
 
 struct instance { int serial, sample, id; char *name; };
 struct value { int id, len; char *bytes; };
@@ -513,13 +589,9 @@ int main(int argc, char **argv)
 	int sts;
 
 	if (argc != 4)
-		die("usage: derive_oracle AGENT.so PMNS PERTURB");
-	if (getenv("MALLOC_PERTURB_") == NULL) {
-		setenv("MALLOC_PERTURB_", argv[3], 1);
-		setenv("PCP_DERIVED_CONFIG", "", 1);
-		execv("/proc/self/exe", argv);
-		die("exec");
-	}
+		die("usage: derive_oracle AGENT.so PMNS FILL");
+	fill = atoi(argv[3]);
+	setenv("PCP_DERIVED_CONFIG", "", 1);
 	if ((sts = pmLoadASCIINameSpace(argv[2], 0)) < 0)
 		die("%s: %s", argv[2], pmErrStr(sts));
 	pmSpecLocalPMDA("clear");

@@ -22,7 +22,7 @@ pub(crate) struct Block {
 pub(crate) fn documents() -> Vec<String> {
     let root = repository();
     let mut found = vec!["README.md".to_owned()];
-    for folder in ["docs", "docs/sources", "docs/web"] {
+    for folder in ["docs", "docs/pcp", "docs/sources", "docs/web"] {
         let entries = fs::read_dir(root.join(folder)).expect("a folder of ours");
         let paths = entries.map(|entry| entry.expect("an entry of it").path());
         let pages = paths.filter(|path| path.extension().is_some_and(|extension| extension == "md"));

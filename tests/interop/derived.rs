@@ -1,6 +1,8 @@
 //! `jumpseat.derived`: definitions over the agent's own metrics, under pmcd and PCP's tools.
 
 use crate::seat::{SOURCE, Seat, Transport};
+use jumpseat::client::{Context, Fetched};
+use jumpseat::model::{Pmid, Value, ValueType};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -126,30 +128,76 @@ Derived: 2 * jumpseat.control.recent
     assert!(one.contains(&name) && !one.contains(&format!("{SOURCE}/a")), "{one}");
 }
 
+/// A client that asks for what was received, and what is derived from it.
+struct Watcher {
+    context: Context,
+    pmids: [Pmid; 3],
+    fetched: Fetched,
+}
+
+impl Watcher {
+    fn new(pmcd: &PrivatePmcd) -> Watcher {
+        let mut context = Context::host(&pmcd.inet()).expect("the collector is there");
+        let pmids = ["jumpseat.source.received", "jumpseat.derived.fresh", "jumpseat.derived.pace"]
+            .map(|name| context.pmid(name).expect("the agent has it"));
+        Watcher { context, pmids, fetched: Fetched::new() }
+    }
+
+    /// The first value of each, of one fetch.
+    fn look(&mut self) -> [Option<f64>; 3] {
+        self.context.fetch(&self.pmids, &mut self.fetched).expect("the collector answers");
+        // A difference of 64-bit counters is a double.
+        let types = [ValueType::U64, ValueType::Double, ValueType::Double];
+        let mut values = [None; 3];
+        for ((set, value_type), value) in self.fetched.sets().zip(types).zip(&mut values) {
+            let first = set.values.expect("no error").get(0);
+            *value = first.map(|(_, first)| match first.to_value(value_type).expect("of this type") {
+                Value::U64(number) => number as f64,
+                Value::Double(number) => number,
+                other => panic!("{other:?}"),
+            });
+        }
+        values
+    }
+}
+
 #[test]
 fn each_client_sees_its_own_intervals_and_takes_its_history_along() {
     let setting =
-        Setting::start("elapsed = delta(jumpseat.self.uptime)\npace = rate(jumpseat.self.uptime)\n");
+        Setting::start("fresh = delta(jumpseat.source.received)\npace = rate(jumpseat.self.uptime)\n");
     let pmcd = &setting.pmcd;
-    let quick = pmcd.spawn("pmval", ["-t", "0.1", "jumpseat.derived.elapsed"], "quick");
-    eventually("the quick client to run", || (samples(&quick.stdout()).0.len() > 3).then_some(()));
-    let slow = pmcd.run("pmval", ["-t", "1.5", "-s", "3", "jumpseat.derived.elapsed"]).ok();
-    let (values, absent) = samples(&slow);
-    assert_eq!((values.len(), absent), (2, 1), "{slow}");
-    // Milliseconds. Had the quick client's fetches counted these would be at most its interval. A busy machine may
-    // delay a sample, and the next interval is shorter then.
-    assert!(values.iter().all(|value| *value >= 600.0), "{slow}");
-    let (values, absent) = samples(&quick.stdout());
-    let mut sorted = values.clone();
-    sorted.sort_by(f64::total_cmp);
-    assert!(values.len() > 10 && absent == 1 && sorted[values.len() / 2] < 700.0, "{}", quick.stdout());
+    setting.seat.feed([], "{\"type\":\"a\"}\n").ok();
+    let (mut quick, mut slow) = (Watcher::new(pmcd), Watcher::new(pmcd));
+    let mut seen = [&mut quick, &mut slow].map(|watcher| {
+        let first = watcher.look();
+        assert_eq!((first[1], first[2]), (None, None), "there is nothing before the first fetch");
+        first[0].expect("a count")
+    });
+    let mut look = |which: usize, watcher: &mut Watcher| {
+        let [received, fresh, _] = watcher.look();
+        let (received, fresh) = (received.expect("a count"), fresh.expect("a difference"));
+        assert_eq!(fresh, received - seen[which], "since this client's own last fetch");
+        seen[which] = received;
+        (received, fresh)
+    };
+    let mut total = 1.0;
+    for round in 1..=5 {
+        for _ in 0..4 {
+            setting.seat.feed([], &"{\"type\":\"a\"}\n".repeat(round)).ok();
+            total += round as f64;
+            eventually("what was fed to be counted", || (look(0, &mut quick).0 == total).then_some(()));
+        }
+        // All of the round: what the quick one has fetched meanwhile makes no difference.
+        assert_eq!(look(1, &mut slow), (total, 4.0 * round as f64));
+    }
     // A second each second, whatever the interval: the time of the fetch is that of the operands.
-    let pace = pmcd.run("pmval", ["-t", "0.3", "-s", "6", "jumpseat.derived.pace"]).ok();
-    let (values, _) = samples(&pace);
-    assert!(values.len() == 5 && values.iter().all(|value| (0.9..1.1).contains(value)), "{pace}");
+    eventually("an interval that is long against a millisecond", || {
+        let pace = quick.look()[2].expect("a rate");
+        (pace - 1.0).abs().le(&0.02).then_some(())
+    });
 
     assert_ne!(pmcd.value("jumpseat.self.memory.history").as_deref(), Some("0"));
-    drop(quick);
+    drop((quick, slow));
     eventually("the history of clients that are gone to be freed", || {
         (pmcd.value("jumpseat.self.memory.history")? == "0").then_some(())
     });

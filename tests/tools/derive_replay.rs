@@ -16,8 +16,10 @@ fn check(file: &str, release: &str) {
         count.and_then(|count| count.trim().parse().ok()).unwrap_or_else(|| panic!("{file}: {out}{errors}"))
     };
     let (passed, failed) = (count("passed"), count("failed"));
+    // What depends on memory contents at that release passes nothing: a twentieth at most.
+    let cases = std::fs::read_to_string(&path).unwrap().lines().count() as u64;
     assert!(
-        replayed.status.success() && failed == 0 && passed > 0,
+        replayed.status.success() && failed == 0 && passed + 1 >= cases - cases / 20,
         "{file} at {release}: {passed} passed, {failed} failed\n{out}{errors}"
     );
 }

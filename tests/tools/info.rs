@@ -144,7 +144,7 @@ fn derived_metrics() {
         });
     }
     pair.finish();
-    // `-r` is of 6.3.8, and so not in the tool that is compared with (spec `tools.md` 4.6).
+    // `-r` is of 6.3.8, and so not in the tool that is compared with (`docs/pcp/tools.md` 4.6).
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod archive;
 mod archive_own;
+mod collector;
 mod config;
 mod contexts;
 mod debug;
@@ -20,6 +21,7 @@ mod options;
 mod positions;
 mod probe;
 mod record;
+mod replayed;
 #[allow(dead_code, reason = "each area uses a part of it")]
 #[path = "../seat/mod.rs"]
 mod seat;

@@ -1,5 +1,7 @@
 //! The map of the parts is what the manifests say, and what was promised of them holds.
 
+mod pages;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -303,7 +305,7 @@ fn no_package_needs_files_outside_it() {
 /// The documents for people, with their texts.
 fn documents() -> Vec<(PathBuf, String)> {
     let root = support::repository();
-    let folders = [root.clone(), root.join("docs"), root.join("docs/sources")];
+    let folders = [root.clone(), root.join("docs"), root.join("docs/pcp"), root.join("docs/sources")];
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder of ours"));
     files
         .map(|entry| entry.expect("an entry of it").path())

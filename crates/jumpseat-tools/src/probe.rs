@@ -1,4 +1,4 @@
-//! `jumpseat probe`, which stands in for `pmprobe(1)`: how many values metrics have, and which (spec `tools.md` 7).
+//! `jumpseat probe`, which stands in for `pmprobe(1)`: how many values metrics have, and which (`docs/pcp/tools.md` 7).
 
 use std::process::ExitCode;
 

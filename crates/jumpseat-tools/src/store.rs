@@ -1,4 +1,4 @@
-//! `jumpseat store`, which stands in for `pmstore(1)`: changes a metric's value (spec `tools.md` 8).
+//! `jumpseat store`, which stands in for `pmstore(1)`: changes a metric's value (`docs/pcp/tools.md` 8).
 
 use std::process::ExitCode;
 

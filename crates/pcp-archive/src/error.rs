@@ -1,4 +1,4 @@
-//! What can be wrong with an archive, where, and which code PCP has for it (spec `archive.md` 17).
+//! What can be wrong with an archive, where, and which code PCP has for it (`docs/pcp/archive.md` 17).
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use pcp_model::Timestamp;
 
-/// The stamps of archive versions 2 and 3 (spec `archive.md` 3).
+/// The stamps of archive versions 2 and 3 (`docs/pcp/archive.md` 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stamp {
     /// Seconds and microseconds, 32 bits each.

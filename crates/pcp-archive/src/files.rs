@@ -1,4 +1,4 @@
-//! Which files an archive consists of (spec `archive.md` 1 and 2).
+//! Which files an archive consists of (`docs/pcp/archive.md` 1 and 2).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! The temporal index: where in the volumes which time is (spec `archive.md` 6).
+//! The temporal index: where in the volumes which time is (`docs/pcp/archive.md` 6).
 //!
 //! ```text
 //! V2 entry  stamp 8  | volume u32 | meta offset u32 | data offset u32

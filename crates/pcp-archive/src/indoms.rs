@@ -1,4 +1,4 @@
-//! Instance domains over time (spec `archive.md` 5.2, 5.3, 9.2).
+//! Instance domains over time (`docs/pcp/archive.md` 5.2, 5.3, 9.2).
 //!
 //! Each record is kept as it came: a full list, or what was added and deleted. A domain at a time is put
 //! together when it is asked for, and the last one put together is kept, so that going forward in time

@@ -1,4 +1,4 @@
-//! Values at any time, from the recorded ones around it (spec `archive.md` 14; the nearest value of PCP 6.3.8).
+//! Values at any time, from the recorded ones around it (`docs/pcp/archive.md` 14; the nearest value of PCP 6.3.8).
 //!
 //! Time runs along the direction of travel here: backward, times are negated, so that one code serves both.
 //! What was read ahead of the time asked for is queued, per instance, so that each record is read once however

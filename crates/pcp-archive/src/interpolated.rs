@@ -1,4 +1,4 @@
-//! One value out of the two around it, by type and semantics (spec `archive.md` 14.3 and 14.4).
+//! One value out of the two around it, by type and semantics (`docs/pcp/archive.md` 14.3 and 14.4).
 
 use pcp_model::{Desc, Inst, PmError, Semantics, ValueType};
 use pcp_pdu::{Fetched, ValueRef};

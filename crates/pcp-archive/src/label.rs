@@ -1,4 +1,4 @@
-//! The label record in front of every file (spec `archive.md` 4).
+//! The label record in front of every file (`docs/pcp/archive.md` 4).
 //!
 //! ```text
 //! V2  0 len 132 | 4 magic | 8 pid | 12 start 8 | 20 volume | 24 host 64  | 88 zone 40   | 128 len

@@ -1,4 +1,4 @@
-//! Labels over time (spec `archive.md` 5.4, 9.3).
+//! Labels over time (`docs/pcp/archive.md` 5.4, 9.3).
 //!
 //! ```text
 //! set   := inst i32 | length u32 | JSON | nlabels i32 (below 0: an error) | nlabels x label

@@ -1,5 +1,5 @@
-//! Everything in the `.meta` files: descriptors, names, instance domains, labels, help text (spec
-//! `archive.md` 5 and 9).
+//! Everything in the `.meta` files: descriptors, names, instance domains, labels, help text (
+//! `docs/pcp/archive.md` 5 and 9).
 //!
 //! ```text
 //! record := len | type | body | len        types: 1 DESC, 2 INDOM_V2, 3 LABEL_V2, 4 TEXT, 5 INDOM,

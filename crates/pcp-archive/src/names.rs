@@ -1,4 +1,4 @@
-//! The name space of an archive, built from the names in the descriptors (spec `archive.md` 9.1).
+//! The name space of an archive, built from the names in the descriptors (`docs/pcp/archive.md` 9.1).
 //!
 //! Children are listed last inserted first, at every level, as PCP does.
 

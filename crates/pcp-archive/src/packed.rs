@@ -1,4 +1,4 @@
-//! Compressed members, decoded piece by piece as they are read (spec `archive.md` 2).
+//! Compressed members, decoded piece by piece as they are read (`docs/pcp/archive.md` 2).
 //!
 //! Decoding goes forward. A jump back starts again at the nearest seek point in front: an xz block or a
 //! zstd frame, or the start of the file. The last [`KEPT`] pieces stay in memory, so that reading backward

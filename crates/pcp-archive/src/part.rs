@@ -1,4 +1,4 @@
-//! One archive: its files, opened and checked; where in its volumes which time is (spec `archive.md` 8
+//! One archive: its files, opened and checked; where in its volumes which time is (`docs/pcp/archive.md` 8
 //! and 11).
 
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ impl Part {
     /// Opens an archive and adds its metadata to what there is.
     ///
     /// # Errors
-    /// In the order of spec `archive.md` 8. `host`: that of the archives before it.
+    /// In the order of `docs/pcp/archive.md` 8. `host`: that of the archives before it.
     pub(crate) fn open(
         name: &Path,
         host: Option<&str>,

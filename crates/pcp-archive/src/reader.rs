@@ -1,5 +1,5 @@
 //! An archive, or several of one host in a row, as one series of records with one set of metadata
-//! (spec `archive.md` 9, 10 and 12).
+//! (`docs/pcp/archive.md` 9, 10 and 12).
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! A record of a data volume (spec `archive.md` 7).
+//! A record of a data volume (`docs/pcp/archive.md` 7).
 //!
 //! ```text
 //! record := len | stamp | numpmid | sets | blocks | len

@@ -1,4 +1,4 @@
-//! Fetching from an archive: forward, backward, or at times between the records (spec `archive.md` 13, 14.1).
+//! Fetching from an archive: forward, backward, or at times between the records (`docs/pcp/archive.md` 13, 14.1).
 
 use rustc_hash::FxHashMap;
 

@@ -1,4 +1,4 @@
-//! Contexts on archives (spec `archive.md` 9, 13 to 15).
+//! Contexts on archives (`docs/pcp/archive.md` 9, 13 to 15).
 
 use super::context::Context;
 use super::error::Result;

@@ -1,4 +1,4 @@
-//! The beginning of a connection (spec `wire.md` 4 and 16).
+//! The beginning of a connection (`docs/pcp/wire.md` 4 and 16).
 //!
 //! ```text
 //! collector: ERROR, what it can do --> client: CREDS, what it wants

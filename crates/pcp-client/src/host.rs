@@ -1,4 +1,4 @@
-//! Contexts on a host's collector: which addresses are tried, in which order, and how (spec `fetchgroup.md` 21).
+//! Contexts on a host's collector: which addresses are tried, in which order, and how (`docs/pcp/fetchgroup.md` 21).
 //!
 //! ```text
 //! specification, options --> attempts: (address, pmcd behind a proxy?), ... --> socket [--> proxy] --> handshake

@@ -217,7 +217,7 @@ impl Line {
     }
 
     /// From here on, everything is encrypted. What was said before must have been taken: whoever can put bytes into
-    /// the connection before it is encrypted could have them taken for the collector's (spec `wire.md` 4.2).
+    /// the connection before it is encrypted could have them taken for the collector's (`docs/pcp/wire.md` 4.2).
     ///
     /// # Errors
     /// The peer has said more than it was asked.

@@ -1,5 +1,5 @@
-//! Options of a connection, and what the environment says about them (`PCPIntro(1)`, ENVIRONMENT; spec
-//! `fetchgroup.md` 21 and 22, `wire.md` 21).
+//! Options of a connection, and what the environment says about them (`PCPIntro(1)`, ENVIRONMENT;
+//! `docs/pcp/fetchgroup.md` 21 and 22, `docs/pcp/wire.md` 21).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Host specifications, `pcp://host:port@proxy?attributes` (`PCPIntro(1)`; spec `fetchgroup.md` 20).
+//! Host specifications, `pcp://host:port@proxy?attributes` (`PCPIntro(1)`; `docs/pcp/fetchgroup.md` 20).
 //!
 //! ```text
 //! spec     = [ "pcp:" | "pcps:" ] hostlist [ "?" attrs | "/" ignored ]

@@ -1,4 +1,4 @@
-//! TLS towards collectors: who is trusted is in PCP's own configuration file (`pmcd(1)`, FILES; spec `wire.md` 4.2).
+//! TLS towards collectors: who is trusted is in PCP's own configuration file (`pmcd(1)`, FILES; `docs/pcp/wire.md` 4.2).
 //!
 //! ```text
 //! tls-ca-cert-file = FILE      certificates of authorities; PCP never takes the system's

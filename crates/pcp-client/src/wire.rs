@@ -1,5 +1,5 @@
 //! A provider that speaks PCP's protocol over some connection: what hosts and in-process agents have in common
-//! (spec `wire.md` 5, 9 to 18).
+//! (`docs/pcp/wire.md` 5, 9 to 18).
 //!
 //! One request is under way at a time, or some that go out together and are answered in their order. Replies say nothing about the request they answer, so a connection on which
 //! anything went wrong is closed at once: a reply that is late could otherwise be taken for the answer to the next

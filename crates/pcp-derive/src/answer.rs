@@ -1,5 +1,5 @@
-//! The answer to a fetch: which metrics are computed, and which the source has answered itself (spec
-//! `derived-eval.md` 2 and 3). Every fetch goes through here: those of client contexts, of the agent, and of
+//! The answer to a fetch: which metrics are computed, and which the source has answered itself (
+//! `docs/pcp/derived-eval.md` 2 and 3). Every fetch goes through here: those of client contexts, of the agent, and of
 //! recorded cases that are replayed.
 
 use std::collections::HashMap;

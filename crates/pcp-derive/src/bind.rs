@@ -1,4 +1,4 @@
-//! Binding: from a syntax tree to the metadata of every node (spec `derived-language.md` 8).
+//! Binding: from a syntax tree to the metadata of every node (`docs/pcp/derived-language.md` 8).
 //!
 //! Three passes over the nodes, each a loop: operands are looked up, guards that are known already
 //! decide which sides of ternaries count, and the type rules run. No pass depends on the depth of the

@@ -1,4 +1,4 @@
-//! Configuration files (`pmLoadDerivedConfig(3)`, spec `derived-language.md` 4).
+//! Configuration files (`pmLoadDerivedConfig(3)`, `docs/pcp/derived-language.md` 4).
 //!
 //! Reads text that somebody else got hold of; one bad line does not hurt the others.
 

@@ -1,5 +1,5 @@
-//! Derived metrics as one context sees them: identity, binding and evaluation (spec
-//! `derived-language.md` 2.3 and 8.1, `derived-eval.md` 2 and 3).
+//! Derived metrics as one context sees them: identity, binding and evaluation (
+//! `docs/pcp/derived-language.md` 2.3 and 8.1, `docs/pcp/derived-eval.md` 2 and 3).
 //!
 //! A context takes the registry's definitions over when it is refreshed, binds them one by one the first
 //! time they are asked about, and keeps their history. Lookups by name and PMID are hash lookups. What a

@@ -1,4 +1,4 @@
-//! Instance domains declared equivalent (`PCP_INDOM_CONFIG`, spec `derived-language.md` 8.13).
+//! Instance domains declared equivalent (`PCP_INDOM_CONFIG`, `docs/pcp/derived-language.md` 8.13).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! Text to tokens (spec `derived-language.md` 5).
+//! Text to tokens (`docs/pcp/derived-language.md` 5).
 //!
 //! The regular part is logos'; what depends on the context (function words before `(`, patterns
 //! inside `matchinst`) and the quoted tokens are done here. Each byte is looked at once.

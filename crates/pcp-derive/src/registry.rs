@@ -1,4 +1,4 @@
-//! Definitions that hold in every context (spec `derived-language.md` 2 and 3, `derived-eval.md` 2).
+//! Definitions that hold in every context (`docs/pcp/derived-language.md` 2 and 3, `docs/pcp/derived-eval.md` 2).
 
 use rustc_hash::FxHashMap as HashMap;
 use std::fmt::{self, Write};

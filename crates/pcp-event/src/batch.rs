@@ -243,7 +243,7 @@ pub struct RecordWriter<'a> {
 
 impl<'a> RecordWriter<'a> {
     /// Adds a parameter. `pmid` must have a name and a descriptor of this type, or archives break
-    /// (spec `events.md` 3.11). A record that grows beyond [`MAX_RECORD`] is refused at commit;
+    /// (`docs/pcp/events.md` 3.11). A record that grows beyond [`MAX_RECORD`] is refused at commit;
     /// [`RecordWriter::room`] tells beforehand.
     #[inline(always)] // so that length and count stay in registers from parameter to parameter
     pub fn param(&mut self, pmid: Pmid, value: Param<'_>) {

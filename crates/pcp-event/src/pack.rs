@@ -1,4 +1,4 @@
-//! The packed layout of event arrays, and the one place that writes it (spec `events.md` 1).
+//! The packed layout of event arrays, and the one place that writes it (`docs/pcp/events.md` 1).
 //!
 //! ```text
 //! array   := header word (4) | nrecords (4) | record*

@@ -2,7 +2,7 @@
 //!
 //! [`ArrayReader::new`] walks the array once and checks everything; records and parameters can then be
 //! iterated without errors. The checks are those of `pmUnpackEventRecords(3)`, in its order and with its
-//! codes (spec `events.md` 3.2): where libpcp refuses an array, so does this, with the same code. It also
+//! codes (`docs/pcp/events.md` 3.2): where libpcp refuses an array, so does this, with the same code. It also
 //! refuses what makes libpcp read or write past the end ([`Defect::is_stricter`]).
 //!
 //! **Cost:** no allocation. Checking reads 8 bytes of each parameter; iterating reads them again.

@@ -1,4 +1,4 @@
-//! The one-line text of an event value (spec `events.md` 3.6).
+//! The one-line text of an event value (`docs/pcp/events.md` 3.6).
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Names to ids that outlive the process, in the text format of `pmdaCache(3)` (spec `agent.md` 17).
+//! Names to ids that outlive the process, in the text format of `pmdaCache(3)` (`docs/pcp/agent.md` 17).
 //!
 //! ```text
 //! 2 0 2147483647              version, insert mode (0: one above the highest), largest id

@@ -1,4 +1,4 @@
-//! Metric descriptors (spec `units.md` 1 to 3).
+//! Metric descriptors (`docs/pcp/units.md` 1 to 3).
 
 use super::{InDom, Pmid, Units};
 

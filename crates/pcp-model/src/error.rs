@@ -1,4 +1,4 @@
-//! The PM_ERR codes (spec `wire.md` 20, `units.md` 13).
+//! The PM_ERR codes (`docs/pcp/wire.md` 20, `docs/pcp/units.md` 13).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Metric, instance domain and instance identifiers (spec `wire.md` 3.1 and 3.2).
+//! Metric, instance domain and instance identifiers (`docs/pcp/wire.md` 3.1 and 3.2).
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Metric labels (spec `wire.md` 17, `pmLookupLabels(3)`).
+//! Metric labels (`docs/pcp/wire.md` 17, `pmLookupLabels(3)`).
 
 use super::{Inst, PmError};
 

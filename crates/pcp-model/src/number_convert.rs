@@ -1,4 +1,4 @@
-//! Numbers from one type to another, as `pmExtractValue(3)` does it (spec `units.md` 9.2).
+//! Numbers from one type to another, as `pmExtractValue(3)` does it (`docs/pcp/units.md` 9.2).
 
 use super::{Number, PmError, ValueType};
 

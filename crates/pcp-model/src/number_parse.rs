@@ -1,4 +1,4 @@
-//! Text to numbers, as `pmstore(1)` and fetch groups read it (spec `units.md` 10).
+//! Text to numbers, as `pmstore(1)` and fetch groups read it (`docs/pcp/units.md` 10).
 
 use super::c_number::{parse_prefix, skip_white};
 use super::{Number, PmError, ValueType};

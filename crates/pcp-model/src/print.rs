@@ -1,4 +1,4 @@
-//! Values as text: `pmPrintValue(3)`, `pmAtomStr(3)`, `pmNumberStr(3)` (spec `units.md` 11 and 12).
+//! Values as text: `pmPrintValue(3)`, `pmAtomStr(3)`, `pmNumberStr(3)` (`docs/pcp/units.md` 11 and 12).
 
 use std::io::Write;
 

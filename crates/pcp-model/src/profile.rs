@@ -1,4 +1,4 @@
-//! Instance profiles: which instances a client wants (spec `wire.md` 9, `pmAddProfile(3)`).
+//! Instance profiles: which instances a client wants (`docs/pcp/wire.md` 9, `pmAddProfile(3)`).
 
 use super::{InDom, Inst, PmError};
 
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(wanted(&mixed), [3, 7, 9]);
     }
 
-    /// The table of `fetchgroup.md` 24.
+    /// The table of `docs/pcp/fetchgroup.md` 24.
     #[test]
     fn adding_and_deleting_is_as_in_pcp() {
         let indom = InDom::new(29, 2);

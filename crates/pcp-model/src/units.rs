@@ -1,4 +1,4 @@
-//! Dimension and scale of a metric (spec `units.md` 4 and 5).
+//! Dimension and scale of a metric (`docs/pcp/units.md` 4 and 5).
 
 use std::fmt;
 

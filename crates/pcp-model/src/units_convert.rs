@@ -1,4 +1,4 @@
-//! Scale conversion, as `pmConvScale(3)` does it (spec `units.md` 7 and 14).
+//! Scale conversion, as `pmConvScale(3)` does it (`docs/pcp/units.md` 7 and 14).
 
 use super::units_extra::Affine;
 use super::{Number, PmError, Units, UnitsVocabulary, Value};

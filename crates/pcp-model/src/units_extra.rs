@@ -1,4 +1,4 @@
-//! The extra units of PCP 7.2: temperature, voltage, current, power (spec `units.md` 14).
+//! The extra units of PCP 7.2: temperature, voltage, current, power (`docs/pcp/units.md` 14).
 //!
 //! They live in the low byte of the units word ([`Units::extra`]): a signed unit of 5 bits (negative:
 //! in the divisor) over an unsigned scale of 3 bits. Older versions ignore the byte.

@@ -1,4 +1,4 @@
-//! Text to units, as `pmParseUnitsStr(3)` does it (spec `units.md` 6 and 14).
+//! Text to units, as `pmParseUnitsStr(3)` does it (`docs/pcp/units.md` 6 and 14).
 
 use super::Units;
 use super::c_number::{is_white, parse_prefix, skip_white, strip_word};

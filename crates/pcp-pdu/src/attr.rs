@@ -1,4 +1,4 @@
-//! ATTR, once called AUTH (spec `wire.md` 16, `agent.md` 8).
+//! ATTR, once called AUTH (`docs/pcp/wire.md` 16, `docs/pcp/agent.md` 8).
 //!
 //! ```text
 //! 12 attr i32 | 16 payload up to the end of the PDU, unpadded

@@ -1,4 +1,4 @@
-//! CREDS (spec `wire.md` 4.2 and 14, `agent.md` 4).
+//! CREDS (`docs/pcp/wire.md` 4.2 and 14, `docs/pcp/agent.md` 4).
 //!
 //! ```text
 //! 12 count i32 | 16 count x credential

@@ -1,4 +1,4 @@
-//! DESC_REQ, DESC, DESC_IDS, DESCS (spec `wire.md` 3.5 and 11).
+//! DESC_REQ, DESC, DESC_IDS, DESCS (`docs/pcp/wire.md` 3.5 and 11).
 //!
 //! ```text
 //! DESC_REQ  12 pmid u32

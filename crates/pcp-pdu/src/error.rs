@@ -1,4 +1,4 @@
-//! ERROR (spec `wire.md` 4.1 and 6).
+//! ERROR (`docs/pcp/wire.md` 4.1 and 6).
 //!
 //! ```text
 //! 12 code i32 | 16 challenge u32, only in a server's first PDU
@@ -31,7 +31,7 @@ pub struct ErrorPdu {
 }
 
 impl ErrorPdu {
-    /// An error. Agents must never send [`PmError::IPC`] or [`PmError::TIMEOUT`] (spec `agent.md` 5).
+    /// An error. Agents must never send [`PmError::IPC`] or [`PmError::TIMEOUT`] (`docs/pcp/agent.md` 5).
     pub const fn failure(error: PmError) -> ErrorPdu {
         ErrorPdu { code: error.0, challenge: None }
     }
@@ -152,7 +152,7 @@ bitflags! {
 
 /// What changed since a client's last fetch (a positive code in an ERROR PDU). The bits
 /// [`StateChange::LABELS`] and [`StateChange::NAMES`] are also what an agent may put in the seconds of
-/// its RESULT (spec `agent.md` 7).
+/// its RESULT (`docs/pcp/agent.md` 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct StateChange(pub u32);
 

@@ -1,4 +1,4 @@
-//! The counts of an event array against its bytes (spec `wire.md` 7.4 and 8, `events.md` 1.14).
+//! The counts of an event array against its bytes (`docs/pcp/wire.md` 7.4 and 8, `docs/pcp/events.md` 1.14).
 //!
 //! ```text
 //! array  := header word | nrecords i32 | record*

@@ -1,4 +1,4 @@
-//! FETCH and HIGHRES_FETCH (spec `wire.md` 10).
+//! FETCH and HIGHRES_FETCH (`docs/pcp/wire.md` 10).
 //!
 //! ```text
 //! 12 ctxid i32 | 16 zero (8, formerly a time) | 24 numpmid i32 | 28 numpmid x pmid u32

@@ -1,4 +1,4 @@
-//! Framing: a byte stream cut into PDUs (spec `wire.md` 1).
+//! Framing: a byte stream cut into PDUs (`docs/pcp/wire.md` 1).
 //!
 //! Cost: no copy; a frame's body is split off the input buffer. Nothing is reserved on the word of a
 //! length field: the input buffer grows with the bytes that really arrive.

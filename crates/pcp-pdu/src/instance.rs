@@ -1,4 +1,4 @@
-//! INSTANCE_REQ and INSTANCE (spec `wire.md` 12).
+//! INSTANCE_REQ and INSTANCE (`docs/pcp/wire.md` 12).
 //!
 //! ```text
 //! INSTANCE_REQ  12 indom u32 | 16 zero (8, formerly a time) | 24 inst i32 | 28 namelen i32 | 32 name~

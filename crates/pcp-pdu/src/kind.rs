@@ -1,4 +1,4 @@
-//! PDU type numbers (spec `wire.md` 2). The same in every PCP release this crate talks to.
+//! PDU type numbers (`docs/pcp/wire.md` 2). The same in every PCP release this crate talks to.
 
 macro_rules! kinds {
     ($($name:ident = $code:literal, $doc:literal;)*) => {

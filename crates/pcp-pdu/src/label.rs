@@ -1,4 +1,4 @@
-//! LABEL_REQ and LABEL (spec `wire.md` 17).
+//! LABEL_REQ and LABEL (`docs/pcp/wire.md` 17).
 //!
 //! ```text
 //! LABEL_REQ  12 ident u32 | 16 type i32

@@ -1,9 +1,9 @@
-//! The PCP protocol, sans-I/O: bytes in, PDUs out, and back (spec `wire.md`).
+//! The PCP protocol, sans-I/O: bytes in, PDUs out, and back (`docs/pcp/wire.md`).
 //!
 //! [`FrameReader`] cuts a byte stream into [`Frame`]s, [`Pdu::decode`] turns a frame into a [`Pdu`],
 //! [`Pdu::encode`] appends a PDU to an output buffer. One file holds one family of PDUs: the layout,
 //! the type, `decode` and `encode` next to each other. What a peer may send us is judged as PCP 6.3.8
-//! does, plus the tolerances of `wire.md` 23; what we send is exact.
+//! does, plus the tolerances of `docs/pcp/wire.md` 23; what we send is exact.
 //!
 //! **Invariants:** no sockets, no clocks, no agents here; only `model` is used. No count from the wire
 //! is trusted before it is compared with the bytes that are there, so memory used by a decoded PDU is

@@ -1,4 +1,4 @@
-//! PMNS_IDS, PMNS_NAMES, PMNS_CHILD, PMNS_TRAVERSE (spec `wire.md` 15).
+//! PMNS_IDS, PMNS_NAMES, PMNS_CHILD, PMNS_TRAVERSE (`docs/pcp/wire.md` 15).
 //!
 //! ```text
 //! PMNS_IDS    12 sts i32 | 16 numids i32 | 20 numids x pmid u32

@@ -1,4 +1,4 @@
-//! PROFILE (spec `wire.md` 9).
+//! PROFILE (`docs/pcp/wire.md` 9).
 //!
 //! ```text
 //! 12 ctxid i32 | 16 g_state i32 | 20 numprof i32 | 24 pad 4 | 28 numprof x entry | all instance lists
@@ -19,7 +19,7 @@ const STATE_EXCLUDE: i32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfilePdu {
     /// The context; the client's own small number. Before a LABEL_REQ pmcd sends an agent a PROFILE
-    /// with its client slot here (spec `agent.md` 6).
+    /// with its client slot here (`docs/pcp/agent.md` 6).
     pub ctxid: i32,
     /// The profile, replacing the context's former one.
     pub profile: Profile,

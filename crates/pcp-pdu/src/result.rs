@@ -1,4 +1,4 @@
-//! RESULT and HIGHRES_RESULT (spec `wire.md` 7 and 18).
+//! RESULT and HIGHRES_RESULT (`docs/pcp/wire.md` 7 and 18).
 //!
 //! ```text
 //! RESULT          12 sec i32 | 16 usec i32 | 20 numpmid i32          | 24 sets | blocks

@@ -1,4 +1,4 @@
-//! TEXT_REQ and TEXT (spec `wire.md` 13).
+//! TEXT_REQ and TEXT (`docs/pcp/wire.md` 13).
 //!
 //! ```text
 //! TEXT_REQ  12 ident u32 | 16 type i32: 1 one line, 2 long; 4 metric, 8 instance domain

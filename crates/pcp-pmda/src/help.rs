@@ -1,4 +1,4 @@
-//! Help text, read from the source that `newhelp(1)` compiles (spec `agent.md` 18).
+//! Help text, read from the source that `newhelp(1)` compiles (`docs/pcp/agent.md` 18).
 //!
 //! ```text
 //! # comments are dropped

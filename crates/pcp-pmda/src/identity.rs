@@ -1,4 +1,4 @@
-//! Which user the agent runs as (spec `agent.md` 20, `__pmSetProcessIdentity(3)`).
+//! Which user the agent runs as (`docs/pcp/agent.md` 20, `__pmSetProcessIdentity(3)`).
 
 use std::ffi::CString;
 use std::io;

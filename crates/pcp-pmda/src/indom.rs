@@ -22,7 +22,7 @@ impl Instances {
         Instances { ids: IdMap::in_memory(), active: Vec::new() }
     }
 
-    /// Ids kept in the file `<dir>/<domain>.<serial>` (spec `agent.md` 17). The names on file are known but
+    /// Ids kept in the file `<dir>/<domain>.<serial>` (`docs/pcp/agent.md` 17). The names on file are known but
     /// hidden until they are added again.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Instances {
     }
 
     /// The instance a client means by `name`: the whole name, or, when `name` has no blank, a name's part
-    /// before its first blank (spec `agent.md` 16).
+    /// before its first blank (`docs/pcp/agent.md` 16).
     ///
     /// # Errors
     /// `PM_ERR_INST` for the empty name and for no match.

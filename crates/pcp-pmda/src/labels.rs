@@ -1,5 +1,5 @@
 //! Metric labels: what an agent says about itself, its instance domains, clusters, metrics and instances
-//! (spec `wire.md` 17, `pmLookupLabels(3)`).
+//! (`docs/pcp/wire.md` 17, `pmLookupLabels(3)`).
 
 use pcp_model::{InDom, Inst, Label, LabelFlags, LabelKind, PmError, Pmid};
 

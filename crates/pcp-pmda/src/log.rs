@@ -1,4 +1,4 @@
-//! The agent's log, in the form PCP's programs give theirs (spec `agent.md` 20).
+//! The agent's log, in the form PCP's programs give theirs (`docs/pcp/agent.md` 20).
 //!
 //! Everything goes through `tracing`: [`Log`] is the subscriber (one of its own, as it has less to do than a formatter for
 //! `tracing-subscriber` would have to be taught: no spans, no layers, a limit for each place) that writes

@@ -18,7 +18,7 @@ pub enum Fetch<S> {
     None,
     /// Asked for the one value of a singular metric (instance [`pcp_model::PM_IN_NULL`]), else for those of the
     /// instances that the client's profile includes, in the order of the instance domain. An instance with an error is
-    /// left out; if there is no value at all, the last answer is the metric's (spec `agent.md` 16).
+    /// left out; if there is no value at all, the last answer is the metric's (`docs/pcp/agent.md` 16).
     Each(EachFn<S>),
     /// Writes all values itself, minding the profile. An error replaces whatever was written.
     Set(SetFn<S>),

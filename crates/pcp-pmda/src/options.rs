@@ -1,4 +1,4 @@
-//! The options every PMDA takes (spec `agent.md` 20, `pmdaGetOptions(3)`).
+//! The options every PMDA takes (`docs/pcp/agent.md` 20, `pmdaGetOptions(3)`).
 
 use std::ffi::OsString;
 use std::fs;
@@ -241,7 +241,7 @@ fn port(text: &str) -> Result<u16, Option<String>> {
 }
 
 /// The port pmcd uses for the name of a service: it swaps the two bytes once too often on little-endian
-/// machines, and an agent it is to find has to do the same (spec `agent.md` 2).
+/// machines, and an agent it is to find has to do the same (`docs/pcp/agent.md` 2).
 fn service(services: &str, name: &str) -> Option<u16> {
     let port = services.lines().find_map(|line| {
         let line = line.split('#').next().unwrap_or("");

@@ -166,7 +166,7 @@ impl<'a> SetWriter<'a> {
     }
 
     /// Notes that an instance has no value because of an error. If no instance has a value, the last such
-    /// error is what the client sees for the metric (spec `agent.md` 16).
+    /// error is what the client sees for the metric (`docs/pcp/agent.md` 16).
     pub fn error(&mut self, error: PmError) {
         self.error = Some(error);
     }

@@ -16,7 +16,7 @@ fn sides(archive: &str) -> Sides {
     Sides::over(FetchGroup::with_options(context, options), &format!("create\t2\t={path}"), |_| ())
 }
 
-/// Registrations of `fetchgroup.md` 18.1, and mistakes.
+/// Registrations of `docs/pcp/fetchgroup.md` 18.1, and mistakes.
 fn dyninsts() -> Vec<Registration> {
     vec![
         item("disk.dev.read", Some("sda"), None, 5),
@@ -87,15 +87,20 @@ fn registrations_on_the_way_keep_the_place() {
     let context = Context::archive(&format!("{ARCHIVES}/dyninsts")).unwrap();
     let mut group = FetchGroup::new(context);
     let used = group.item::<u64>("mem.util.used", None, "instant").unwrap();
-    let mut times = Vec::new();
+    let (_, start) = group.context().mode();
+    let (mut times, mut values) = (Vec::new(), Vec::new());
     for fetch in 0..6 {
         group.fetch().unwrap();
         times.push(group.timestamp().unwrap());
+        // The number of the second, where the record has the metric.
+        if let Ok(value) = group.value(used) {
+            values.push((value as i64, times[fetch].sec - start.sec));
+        }
         if fetch > 1 {
             assert!(group.item::<f64>("disk.dev.read", Some("no such disk"), "instant").is_err());
             group.item::<f64>("disk.dev.read", Some("sdc"), "instant").unwrap();
         }
     }
     assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
-    assert!(group.value(used).is_ok() || group.timestamp().is_some());
+    assert!(!values.is_empty() && values.iter().all(|(value, second)| value == second), "{values:?}");
 }

@@ -48,6 +48,19 @@ impl CPeer {
         CPeer { name: name.to_owned(), child, stdin, stdout }
     }
 
+    /// The same as [`CPeer::start`] against the PCP that commands run by `prefix` meet, as those of a container do; it
+    /// sees this repository and its target directory under the same paths. Without words, the installed one.
+    ///
+    /// # Panics
+    /// As [`CPeer::start`].
+    pub fn start_behind(prefix: &str, source: &str) -> CPeer {
+        let prefix: Vec<&str> = prefix.split_whitespace().collect();
+        let Some((program, arguments)) = prefix.split_first() else { return CPeer::start(source) };
+        let mut command = Command::new(program);
+        command.args(arguments).arg(compile_behind(&prefix, source));
+        CPeer::run(source, &mut command)
+    }
+
     /// Sends a line and returns the line that answers it.
     pub fn ask(&mut self, line: &str) -> String {
         let stdin = self.stdin.as_mut().expect("taken only when dropped");
@@ -82,6 +95,28 @@ pub fn preload(source: &str) -> PathBuf {
 /// Compiles a C source against libpcp and libpcp_pmda and returns the program.
 fn compile(source: &str) -> PathBuf {
     compile_with(source, &[], &["-lpcp_pmda", "-lpcp"])
+}
+
+/// Once for each process: which PCP it is may change from run to run.
+fn compile_behind(prefix: &[&str], source: &str) -> PathBuf {
+    static COMPILED: Mutex<Vec<(String, PathBuf)>> = Mutex::new(Vec::new());
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, program)) = compiled.iter().find(|(name, _)| name == source) {
+        return program.clone();
+    }
+    let path = repository().join(source);
+    let stem = path.file_stem().expect("a source has a name").to_string_lossy();
+    let program = scratch_dir().join(format!("c-{stem}-behind-{}", std::process::id()));
+    let output = Command::new(prefix[0])
+        .args(&prefix[1..])
+        .args(["cc", "-O2", "-Wall", "-o"])
+        .args([&program, &path])
+        .args(["-lpcp_pmda", "-lpcp"])
+        .output()
+        .unwrap_or_else(|error| panic!("cannot run {prefix:?}: {error}"));
+    assert!(output.status.success(), "{prefix:?}: {}", String::from_utf8_lossy(&output.stderr));
+    compiled.push((source.to_owned(), program.clone()));
+    program
 }
 
 fn compile_with(source: &str, options: &[&str], libraries: &[&str]) -> PathBuf {

@@ -88,6 +88,11 @@ impl Pair {
         self.env_set(LEVEL, level);
     }
 
+    /// For a host that replays records: as archives, and what both print is the same to the last digit.
+    pub(crate) fn of_replays(pmcd: PrivatePmcd) -> Pair {
+        Pair { recorded: true, ..Pair::new(pmcd) }
+    }
+
     pub(crate) fn pmcd(&self) -> &PrivatePmcd {
         &self.pmcd
     }

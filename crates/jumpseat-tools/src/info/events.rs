@@ -1,4 +1,4 @@
-//! The records of event arrays (spec `events.md` 3.7).
+//! The records of event arrays (`docs/pcp/events.md` 3.7).
 
 use byteorder::NetworkEndian;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! `jumpseat info`, which stands in for `pminfo(1)`: all about metrics (spec `tools.md` 4).
+//! `jumpseat info`, which stands in for `pminfo(1)`: all about metrics (`docs/pcp/tools.md` 4).
 
 mod events;
 mod json;

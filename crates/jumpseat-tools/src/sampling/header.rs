@@ -1,4 +1,4 @@
-//! The lines before the first sample (spec `tools.md` 5.4).
+//! The lines before the first sample (`docs/pcp/tools.md` 5.4).
 
 use pcp_model::{Level, Semantics};
 

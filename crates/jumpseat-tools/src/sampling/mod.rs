@@ -1,4 +1,4 @@
-//! What `val` and `events` do: one metric's values, sample by sample (spec `tools.md` 5 and 6). In PCP the two are one
+//! What `val` and `events` do: one metric's values, sample by sample (`docs/pcp/tools.md` 5 and 6). In PCP the two are one
 //! program by two names, and each shows what the metric has, numbers or event records; so they are here.
 //!
 //! ```text

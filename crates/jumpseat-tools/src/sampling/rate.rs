@@ -1,4 +1,4 @@
-//! Counters to rates (spec `tools.md` 5.4 and 5.6).
+//! Counters to rates (`docs/pcp/tools.md` 5.4 and 5.6).
 
 use pcp_model::{Timestamp, Units, Value, ValueType};
 
@@ -31,9 +31,11 @@ pub(super) fn rate(
     grown / elapsed
 }
 
-/// Seconds between two times.
+/// Seconds between two times, as PCP's tool has them: the difference of the times as doubles, which for times of day are
+/// a quarter of a microsecond apart. It shows in rates of short intervals with many digits.
 pub(super) fn seconds(old: Timestamp, new: Timestamp) -> f64 {
-    (new.as_nanos() - old.as_nanos()) as f64 / 1e9
+    let real = |time: Timestamp| time.sec as f64 + f64::from(time.nsec) / 1e9;
+    real(new) - real(old)
 }
 
 /// A number as a double; `None` for what is none.

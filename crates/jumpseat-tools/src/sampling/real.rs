@@ -1,4 +1,4 @@
-//! Numbers with a point, in columns: four digits or so, whatever their size (spec `tools.md` 5.6).
+//! Numbers with a point, in columns: four digits or so, whatever their size (`docs/pcp/tools.md` 5.6).
 
 use pcp_model::c_number::fixed;
 

@@ -1,4 +1,4 @@
-//! Event records as PCP prints them (spec `tools.md` 5.8).
+//! Event records as PCP prints them (`docs/pcp/tools.md` 5.8).
 
 use byteorder::NetworkEndian;
 use pcp_event::reader::Record;

@@ -1,4 +1,4 @@
-//! How long a run goes on, and what it reads (spec `tools.md` 5.3).
+//! How long a run goes on, and what it reads (`docs/pcp/tools.md` 5.3).
 
 use std::time::Duration;
 

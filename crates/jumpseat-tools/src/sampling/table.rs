@@ -1,4 +1,4 @@
-//! Values in columns, one for each instance (spec `tools.md` 5.5 and 5.6).
+//! Values in columns, one for each instance (`docs/pcp/tools.md` 5.5 and 5.6).
 
 use pcp_client::Context;
 use pcp_event::print_value;

@@ -1,6 +1,6 @@
 //! What the tools that stand in for PCP's have in common: options in PCP's way, with their messages and usage texts,
 //! the environment variables that act like options, and the streams they write to (`PCPIntro(1)`, `pmGetOptions(3)`,
-//! `pmprintf(3)`; spec `tools.md` 1).
+//! `pmprintf(3)`; `docs/pcp/tools.md` 1).
 //!
 //! A tool is a [`Tool`]: data, with a type for its own options. It asks a [`CommandLine`] for these one by one; all
 //! others are dealt with on the way. Tools that show each metric once ask about them by an [`Inquiry`].

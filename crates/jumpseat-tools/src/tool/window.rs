@@ -1,4 +1,4 @@
-//! The time window that a command line selects (`pmGetContextOptions(3)`, spec `tools.md` 2.3).
+//! The time window that a command line selects (`pmGetContextOptions(3)`, `docs/pcp/tools.md` 2.3).
 
 use std::process::ExitCode;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! Identifiers of sources, series and instances: SHA-1 of texts, as PCP computes them (spec `webapi.md` 9).
+//! Identifiers of sources, series and instances: SHA-1 of texts, as PCP computes them (`docs/pcp/webapi.md` 9).
 //!
 //! Nothing of where something is recorded is hashed: the same metric in two archives of a host, and live, has one identifier.
 

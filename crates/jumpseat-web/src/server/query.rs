@@ -1,4 +1,4 @@
-//! The parameters of a request: `name=value` pairs as PCP's servers take them (spec `webapi.md` 2).
+//! The parameters of a request: `name=value` pairs as PCP's servers take them (`docs/pcp/webapi.md` 2).
 //!
 //! The first pair of a name counts; names and values are decoded (`%XX`, and `+` for a blank). A pair is split at its first `=`.
 

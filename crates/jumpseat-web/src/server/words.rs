@@ -1,4 +1,4 @@
-//! Words for descriptors in answers of PCP's protocols (spec `webapi.md` 5 and 10).
+//! Words for descriptors in answers of PCP's protocols (`docs/pcp/webapi.md` 5 and 10).
 
 use pcp_model::{Desc, ValueType};
 

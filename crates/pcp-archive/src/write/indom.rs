@@ -1,4 +1,4 @@
-//! What the archive says about instance domains, and how to say what has changed (spec `archive.md` 5.2, 5.3).
+//! What the archive says about instance domains, and how to say what has changed (`docs/pcp/archive.md` 5.2, 5.3).
 
 use std::collections::HashMap;
 

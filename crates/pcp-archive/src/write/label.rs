@@ -1,4 +1,4 @@
-//! The label record in front of every file (spec `archive.md` 4).
+//! The label record in front of every file (`docs/pcp/archive.md` 4).
 //!
 //! ```text
 //! 0 len 808 | 4 magic | 8 pid | 12 start 12 | 24 volume | 28 features | 32 reserved

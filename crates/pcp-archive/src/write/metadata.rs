@@ -1,4 +1,4 @@
-//! Records of the metadata file (spec `archive.md` 5).
+//! Records of the metadata file (`docs/pcp/archive.md` 5).
 //!
 //! ```text
 //! record := len | type | body | len

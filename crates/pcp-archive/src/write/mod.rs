@@ -1,4 +1,4 @@
-//! Writing archives of version 3 (spec `archive.md`, `LOGARCHIVE(5)`).
+//! Writing archives of version 3 (`docs/pcp/archive.md`, `LOGARCHIVE(5)`).
 //!
 //! ```text
 //! descriptors, instances, labels, texts --> batch --+ (1) metadata first
@@ -35,7 +35,7 @@ use pcp_model::Timestamp;
 /// Bytes of a stamp.
 const STAMP_LEN: usize = 12;
 
-/// Appends a stamp: low, then high word of the seconds, then nanoseconds (spec `archive.md` 3).
+/// Appends a stamp: low, then high word of the seconds, then nanoseconds (`docs/pcp/archive.md` 3).
 fn put_stamp(out: &mut impl BufMut, time: Timestamp) {
     out.put_u32(time.sec as u32);
     out.put_u32((time.sec as u64 >> 32) as u32);

@@ -1,4 +1,4 @@
-//! A record of values (spec `archive.md` 7), the same as is read in [`crate::record`]:
+//! A record of values (`docs/pcp/archive.md` 7), the same as is read in [`crate::record`]:
 //!
 //! ```text
 //! record := len | stamp | numpmid | sets | blocks | len

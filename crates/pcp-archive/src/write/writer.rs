@@ -395,7 +395,7 @@ impl Files {
 /// Bytes of an entry of the index.
 pub(super) const ENTRY_LEN: usize = 32;
 
-/// Appends an entry of the index (spec `archive.md` 6): the file lengths when the record of that time came.
+/// Appends an entry of the index (`docs/pcp/archive.md` 6): the file lengths when the record of that time came.
 pub(super) fn put_entry(out: &mut Vec<u8>, time: Timestamp, volume: u32, meta: u64, data: u64) {
     put_stamp(out, time);
     out.put_u32(volume);

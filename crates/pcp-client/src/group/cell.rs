@@ -85,7 +85,7 @@ impl Cell {
         }
     }
 
-    /// Takes a value straight from type to type (spec `fetchgroup.md` 5, plain path).
+    /// Takes a value straight from type to type (`docs/pcp/fetchgroup.md` 5, plain path).
     #[inline]
     pub(super) fn set_plain(&mut self, value: &Scalar<'_>, to: ValueType) -> Result<(), PmError> {
         match (self, value) {
@@ -106,7 +106,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Takes the outcome of a rate or a unit conversion (spec `fetchgroup.md` 5, double path).
+    /// Takes the outcome of a rate or a unit conversion (`docs/pcp/fetchgroup.md` 5, double path).
     #[inline]
     pub(super) fn set_double(&mut self, value: f64, to: ValueType) -> Result<(), PmError> {
         match self {
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(all(&through), double, "{value:?}");
     }
 
-    /// The table of `fetchgroup.md` 5, with 2^63 and 2^64 mended.
+    /// The table of `docs/pcp/fetchgroup.md` 5, with 2^63 and 2^64 mended.
     #[test]
     fn both_paths_cast_as_captured() {
         check(

@@ -71,7 +71,7 @@ impl EventRequest {
         }
     }
 
-    /// Takes the values out of a fetch, or that there were none (spec `fetchgroup.md` 9).
+    /// Takes the values out of a fetch, or that there were none (`docs/pcp/fetchgroup.md` 9).
     pub(super) fn fill(&mut self, results: Option<&ResultPair<'_>>) {
         self.num = 0;
         self.status = results.ok_or(PmError::VALUE).and_then(|results| {

@@ -72,7 +72,7 @@ impl IndomRequest {
         })
     }
 
-    /// Takes the values out of a fetch, or that there were none (spec `fetchgroup.md` 8).
+    /// Takes the values out of a fetch, or that there were none (`docs/pcp/fetchgroup.md` 8).
     pub(super) fn fill(&mut self, results: Option<&ResultPair<'_>>) {
         let values = results.map(|results| results.values(self.metric));
         let now = values.as_ref().map_or(Err(PmError::VALUE), |values| values.now);

@@ -83,7 +83,7 @@ impl Item {
 }
 
 /// Takes the values of items that have metric and conversion in common ([`Item::is_like`]) out of those of their metric,
-/// or that there are none (spec `fetchgroup.md` 7).
+/// or that there are none (`docs/pcp/fetchgroup.md` 7).
 pub(super) fn fill(items: &mut [Item], conversions: &[ValueConversion], values: Option<&MetricValues<'_>>) {
     let conversion = items.first().and_then(|item| conversions.get(item.conversion as usize));
     let (Some(conversion), Some(values)) = (conversion, values) else {

@@ -20,7 +20,7 @@ impl FetchGroup {
     /// Registers a value: a metric, and the instance if it has any (`pmExtendFetchGroup_item(3)`).
     ///
     /// # Errors
-    /// Why it is refused: the checks and their order are libpcp's (spec `fetchgroup.md` 2 and 3).
+    /// Why it is refused: the checks and their order are libpcp's (`docs/pcp/fetchgroup.md` 2 and 3).
     pub fn item<T: Output>(
         &mut self,
         metric: &str,

@@ -89,7 +89,7 @@ impl MetricValues<'_> {
         Some(path.convert.map_or(value, |(convert, multiplier)| convert.f64(value) * multiplier))
     }
 
-    /// Takes a value on its way to the output (spec `fetchgroup.md` 5 and 6). `wanted` is its instance, if the
+    /// Takes a value on its way to the output (`docs/pcp/fetchgroup.md` 5 and 6). `wanted` is its instance, if the
     /// metric has instances; `guess` says where it may have been before, and then where it was.
     #[inline]
     pub(super) fn fill(

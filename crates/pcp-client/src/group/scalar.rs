@@ -54,7 +54,7 @@ impl<'a> Scalar<'a> {
     }
 
     /// The value as a number of type `to`: numbers as `pmExtractValue(3)` converts them, texts as they are read
-    /// (spec `units.md` 9.2 and 10).
+    /// (`docs/pcp/units.md` 9.2 and 10).
     pub(super) fn number(&self, to: ValueType) -> Result<Number, PmError> {
         match *self {
             // The usual one, and it always succeeds.

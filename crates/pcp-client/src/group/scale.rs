@@ -114,7 +114,7 @@ pub(super) struct DoublePath<'a> {
 }
 
 impl ValueConversion {
-    /// Checks a metric's type, the output's type and the scale, in this order (spec `fetchgroup.md` 3).
+    /// Checks a metric's type, the output's type and the scale, in this order (`docs/pcp/fetchgroup.md` 3).
     pub(super) fn new(
         desc: &Desc,
         to: ValueType,

@@ -1,5 +1,5 @@
 //! `anon(PM_TYPE_x)`: a metric of this type without values, so that parameters of events have a name and a
-//! descriptor (spec `derived-language.md` 6).
+//! descriptor (`docs/pcp/derived-language.md` 6).
 
 use super::{Availability, Function};
 use crate::lexer::Token;

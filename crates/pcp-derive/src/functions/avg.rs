@@ -1,4 +1,4 @@
-//! `avg(metric)`: the mean over the instances (spec `derived-eval.md` 4.13).
+//! `avg(metric)`: the mean over the instances (`docs/pcp/derived-eval.md` 4.13).
 
 use super::{Availability, Call, CallNode, Evaluate, Evaluation, Function, FunctionCall, numeric};
 use crate::column::{Column, Values};

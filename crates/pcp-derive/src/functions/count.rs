@@ -1,4 +1,4 @@
-//! `count(metric)`: how many instances there are (spec `derived-eval.md` 4.13).
+//! `count(metric)`: how many instances there are (`docs/pcp/derived-eval.md` 4.13).
 
 use super::{Availability, Call, CallNode, Evaluate, Evaluation, Function, FunctionCall, OnError};
 use crate::column::Column;

@@ -1,5 +1,5 @@
-//! `defined(metric)`: 1 if there is such a metric, else 0; known when the definition is bound (spec
-//! `derived-language.md` 8.11).
+//! `defined(metric)`: 1 if there is such a metric, else 0; known when the definition is bound (
+//! `docs/pcp/derived-language.md` 8.11).
 
 use super::{Availability, Function};
 use crate::tree::Kind;

@@ -1,4 +1,4 @@
-//! `delta(x)`: the difference to the values of the fetch before (spec `derived-language.md` 8.4).
+//! `delta(x)`: the difference to the values of the fetch before (`docs/pcp/derived-language.md` 8.4).
 
 use super::history::{Difference, History, Memory};
 use super::{Availability, Call, CallNode, Evaluate, Function, FunctionCall, OnError, numeric};

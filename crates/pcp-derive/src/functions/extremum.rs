@@ -1,4 +1,4 @@
-//! `max(metric)` and `min(metric)`: the largest and smallest value of the instances (spec `derived-eval.md` 4.13).
+//! `max(metric)` and `min(metric)`: the largest and smallest value of the instances (`docs/pcp/derived-eval.md` 4.13).
 
 use super::{Availability, Call, CallNode, Evaluate, Evaluation, Function, FunctionCall, numeric};
 use crate::column::{Column, Number, Values};

@@ -1,4 +1,4 @@
-//! What `delta` and `rate` remember (spec `derived-language.md` 8.4, `derived-eval.md` 4.14).
+//! What `delta` and `rate` remember (`docs/pcp/derived-language.md` 8.4, `docs/pcp/derived-eval.md` 4.14).
 //!
 //! A node remembers the argument's last values by holding the column that they came in: 12 bytes an instance (8 for 32-bit
 //! types), which all nodes share that have seen the same values of a metric last. Nothing is copied.

@@ -1,5 +1,5 @@
-//! `instant(x)`: the values as they are, not to be taken for a counter's (spec `derived-language.md` 8.4,
-//! `derived-eval.md` 4.15).
+//! `instant(x)`: the values as they are, not to be taken for a counter's (`docs/pcp/derived-language.md` 8.4,
+//! `docs/pcp/derived-eval.md` 4.15).
 
 use super::{Availability, Call, CallNode, Evaluate, Function, FunctionCall};
 use crate::meta::Meta;

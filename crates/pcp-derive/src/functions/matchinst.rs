@@ -1,5 +1,5 @@
-//! `matchinst(/pattern/, x)` and `matchinst(!/pattern/, x)`: the instances whose names match, or do not (spec
-//! `derived-eval.md` 4.17).
+//! `matchinst(/pattern/, x)` and `matchinst(!/pattern/, x)`: the instances whose names match, or do not (
+//! `docs/pcp/derived-eval.md` 4.17).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `mkconst(number, tag=value, ...)`: a constant with metadata of its own (spec `derived-language.md` 6.2). Its
+//! `mkconst(number, tag=value, ...)`: a constant with metadata of its own (`docs/pcp/derived-language.md` 6.2). Its
 //! type rule and value are those of constants, `nodes::constant`.
 
 use super::{Availability, Function};

@@ -1,4 +1,4 @@
-//! `novalue(tag=value, ...)`: no value, on one side of a ternary (spec `derived-language.md` 8.12). Its
+//! `novalue(tag=value, ...)`: no value, on one side of a ternary (`docs/pcp/derived-language.md` 8.12). Its
 //! metadata is that of constants with tags, `nodes::constant`.
 
 use super::{Availability, Function};

@@ -1,5 +1,5 @@
-//! `rate(x)`: the difference to the values of the fetch before, for each second between them (spec
-//! `derived-language.md` 8.4, `derived-eval.md` 4.14).
+//! `rate(x)`: the difference to the values of the fetch before, for each second between them (
+//! `docs/pcp/derived-language.md` 8.4, `docs/pcp/derived-eval.md` 4.14).
 
 use super::history::{Difference, History, Memory};
 use super::{Availability, Call, CallNode, Evaluate, Function, FunctionCall, OnError, numeric};

@@ -1,5 +1,5 @@
-//! `rescale(x, "units")`: the values in units of another scale (spec `derived-language.md` 8.8,
-//! `derived-eval.md` 4.18).
+//! `rescale(x, "units")`: the values in units of another scale (`docs/pcp/derived-language.md` 8.8,
+//! `docs/pcp/derived-eval.md` 4.18).
 
 use super::{Availability, Behind, Call, CallNode, Evaluate, Evaluation, Function, FunctionCall, numeric};
 use crate::column::{Column, Values};

@@ -1,4 +1,4 @@
-//! `scalar(x)`: the first value, without its instance (spec `derived-eval.md` 4.13).
+//! `scalar(x)`: the first value, without its instance (`docs/pcp/derived-eval.md` 4.13).
 
 use super::{Availability, Call, CallNode, Evaluate, Evaluation, Function, FunctionCall};
 use crate::column::Column;

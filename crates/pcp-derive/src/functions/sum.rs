@@ -1,4 +1,4 @@
-//! `sum(metric)`: the sum over the instances (spec `derived-eval.md` 4.13).
+//! `sum(metric)`: the sum over the instances (`docs/pcp/derived-eval.md` 4.13).
 
 use super::{Availability, Call, CallNode, Evaluate, Evaluation, Function, FunctionCall, numeric};
 use crate::column::{Column, Number, Values};

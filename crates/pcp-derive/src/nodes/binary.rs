@@ -1,4 +1,4 @@
-//! `+ - * /`, relations, `&&` and `||` (spec `derived-language.md` 8.5 and 8.6, `derived-eval.md` 4.6 to 4.9).
+//! `+ - * /`, relations, `&&` and `||` (`docs/pcp/derived-language.md` 8.5 and 8.6, `docs/pcp/derived-eval.md` 4.6 to 4.9).
 
 use super::pairing::{Finder, Pairing, pair_sets};
 use super::{BrokenRule, Operand, Rules};

@@ -1,4 +1,4 @@
-//! Numbers, `mkconst` and `novalue` (spec `derived-language.md` 6.2 and 8.12, `derived-eval.md` 4.5).
+//! Numbers, `mkconst` and `novalue` (`docs/pcp/derived-language.md` 6.2 and 8.12, `docs/pcp/derived-eval.md` 4.5).
 
 use crate::column::{Column, Number, Values};
 use crate::meta::Meta;

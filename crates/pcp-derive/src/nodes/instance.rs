@@ -1,4 +1,4 @@
-//! `x[instance]` (spec `derived-eval.md` 4.16).
+//! `x[instance]` (`docs/pcp/derived-eval.md` 4.16).
 
 use crate::column::Column;
 use crate::functions::{Evaluate, Evaluation};

@@ -1,4 +1,4 @@
-//! Which instance goes with which (spec `derived-eval.md` 4.8 and 4.14).
+//! Which instance goes with which (`docs/pcp/derived-eval.md` 4.8 and 4.14).
 
 use pcp_model::Inst;
 

@@ -1,4 +1,4 @@
-//! `guard ? a : b` (spec `derived-language.md` 8.7 and 8.12, `derived-eval.md` 4.12).
+//! `guard ? a : b` (`docs/pcp/derived-language.md` 8.7 and 8.12, `docs/pcp/derived-eval.md` 4.12).
 
 use super::{BrokenRule, Rules};
 use crate::column::{Column, Number, Values};

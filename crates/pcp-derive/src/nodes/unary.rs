@@ -1,4 +1,4 @@
-//! `-x` and `!x` (spec `derived-eval.md` 4.10 and 4.11).
+//! `-x` and `!x` (`docs/pcp/derived-eval.md` 4.10 and 4.11).
 
 use super::BrokenRule;
 use crate::column::{Column, Number, Values};

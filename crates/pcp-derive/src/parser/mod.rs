@@ -1,4 +1,4 @@
-//! Tokens to a syntax tree (spec `derived-language.md` 6 and 7).
+//! Tokens to a syntax tree (`docs/pcp/derived-language.md` 6 and 7).
 //!
 //! An operator-precedence parser with its stack in a vector: what is open (`Frame`) and the operands
 //! that wait for it. The stack is also what an error text is made of: PCP names the innermost open

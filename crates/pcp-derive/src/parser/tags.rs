@@ -1,4 +1,4 @@
-//! The tags of `mkconst` and `novalue`: metadata given by hand (spec `derived-language.md` 6.2).
+//! The tags of `mkconst` and `novalue`: metadata given by hand (`docs/pcp/derived-language.md` 6.2).
 
 use super::{Parser, Result};
 use crate::lexer::{Keyword, Token};

@@ -169,7 +169,7 @@ impl CursorTable {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadOutcome {
     /// Records in the array, missed records and their count records included. 0: nothing was
-    /// written, and the caller reports no value (an empty array harms pmlogger, spec `events.md` 3.11).
+    /// written, and the caller reports no value (an empty array harms pmlogger, `docs/pcp/events.md` 3.11).
     pub records: usize,
     /// Records of the log in the array.
     pub delivered: u64,

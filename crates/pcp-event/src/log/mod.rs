@@ -23,7 +23,7 @@
 //! owes its client one missed record, stamped with the time of the newest record lost there, in front
 //! of the first that survived. For a cursor with a filter only those count that would have passed. A
 //! loss reported by the source counts for everybody and appears at its own place. As pmcd sets the
-//! count of HIGHRES missed records to 0 (spec `events.md` 1.6), each is followed there by an ordinary
+//! count of HIGHRES missed records to 0 (`docs/pcp/events.md` 1.6), each is followed there by an ordinary
 //! record with the same timestamp, flag `point` and one U64 parameter, [`LogConfig::missed_pmid`],
 //! that holds the count.
 //!

@@ -265,7 +265,7 @@ impl<'a> ArrayWriter<'a> {
     /// Completes the array. Returns what is in it and its length.
     fn finish(mut self, more: bool) -> (ReadOutcome, usize) {
         self.outcome.more = more;
-        // An empty array would harm pmlogger (spec `events.md` 3.11): no value is written instead.
+        // An empty array would harm pmlogger (`docs/pcp/events.md` 3.11): no value is written instead.
         if self.outcome.records == 0 {
             self.out.truncate(self.start);
         } else {

@@ -1,4 +1,4 @@
-//! Source text of name spaces (`PMNS(5)`, spec `agent.md` 19): the agent's own and whole ones from files.
+//! Source text of name spaces (`PMNS(5)`, `docs/pcp/agent.md` 19): the agent's own and whole ones from files.
 //!
 //! ```text
 //! text --> preprocess (pmcpp(1)) --> lines --> words --> blocks --> a tree of names, one kind for each purpose

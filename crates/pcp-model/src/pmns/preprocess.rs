@@ -1,5 +1,5 @@
 //! The part of `pmcpp(1)` that name space sources use: comments, `#include`, macros without arguments, and
-//! `#ifdef`/`#ifndef`/`#else`/`#endif` without nesting (spec `agent.md` 19).
+//! `#ifdef`/`#ifndef`/`#else`/`#endif` without nesting (`docs/pcp/agent.md` 19).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! Dates in words, for what is no interval and not of `ctime(3)`'s form: `yesterday`, `2001-09-09 02:00`,
-//! `5 minutes ago` (PCPIntro(1), "datetime"; spec `tools.md` 2.2).
+//! `5 minutes ago` (PCPIntro(1), "datetime"; `docs/pcp/tools.md` 2.2).
 //!
 //! The language is that of the old `getdate`: a sequence of times, dates, weekdays, zones, relative times
 //! and bare numbers, in any order, each at most once but for relative times. Words may be abbreviated as

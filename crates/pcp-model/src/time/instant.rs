@@ -1,4 +1,4 @@
-//! Instants: the arguments of `-S`, `-T` and `-O` (spec `tools.md` 2.2).
+//! Instants: the arguments of `-S`, `-T` and `-O` (`docs/pcp/tools.md` 2.2).
 
 use super::getdate::getdate;
 use super::interval::parse_interval;

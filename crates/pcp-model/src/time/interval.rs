@@ -1,4 +1,4 @@
-//! Intervals: `pmParseInterval(3)` (spec `tools.md` 2.1).
+//! Intervals: `pmParseInterval(3)` (`docs/pcp/tools.md` 2.1).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Time windows: `pmParseTimeWindow(3)` (spec `tools.md` 2.3).
+//! Time windows: `pmParseTimeWindow(3)` (`docs/pcp/tools.md` 2.3).
 
 use super::instant::parse_instant;
 use super::{TimeError, Zone, parse_interval};

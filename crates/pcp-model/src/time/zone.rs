@@ -1,4 +1,4 @@
-//! Time zones as `pmNewZone(3)` takes them, and the texts of times in them (spec `fetchgroup.md` 28).
+//! Time zones as `pmNewZone(3)` takes them, and the texts of times in them (`docs/pcp/fetchgroup.md` 28).
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{Offset, TimeZone};

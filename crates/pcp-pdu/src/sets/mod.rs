@@ -1,5 +1,5 @@
-//! Value sets: how the values of metrics lie in results and in the records of archives (spec `wire.md` 7,
-//! `archive.md` 7). The one place that knows this layout.
+//! Value sets: how the values of metrics lie in results and in the records of archives (`docs/pcp/wire.md` 7,
+//! `docs/pcp/archive.md` 7). The one place that knows this layout.
 //!
 //! ```text
 //! set   := pmid u32 | numval i32, if > 0: | valfmt i32 | numval x { inst i32 | word }

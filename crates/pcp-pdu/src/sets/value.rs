@@ -1,4 +1,4 @@
-//! Values as they travel (spec `wire.md` 7.2 and 7.3).
+//! Values as they travel (`docs/pcp/wire.md` 7.2 and 7.3).
 //!
 //! A 32-bit integer stands in its value set, everything else in a block. Numbers are in network order,
 //! a string has its NUL, an event array is the block itself, header word included.
@@ -33,7 +33,7 @@ pub enum TypedRef<'a> {
 
 impl<'a> ValueRef<'a> {
     /// The value, of a metric whose descriptor says `value_type`. What is accepted in place and in blocks is
-    /// `pmExtractValue(3)`'s choice (spec `units.md` 9.1), plus static aggregates and events.
+    /// `pmExtractValue(3)`'s choice (`docs/pcp/units.md` 9.1), plus static aggregates and events.
     ///
     /// # Errors
     /// `PM_ERR_CONV`: the value is not of that type.

@@ -12,7 +12,7 @@ pub(super) fn desc(core: &mut dyn Serve, pmid: Pmid) -> Result<Pdu, PmError> {
     core.desc(pmid).map(Pdu::Desc)
 }
 
-/// The three forms of INSTANCE_REQ (spec `wire.md` 12).
+/// The three forms of INSTANCE_REQ (`docs/pcp/wire.md` 12).
 pub(super) fn instance(core: &mut dyn Serve, request: &InstanceReq) -> Result<Pdu, PmError> {
     let table = core.instances(request.indom)?;
     let instances = match (request.inst, &*request.name) {
@@ -39,7 +39,7 @@ pub(super) fn text(core: &mut dyn Serve, request: &TextReq) -> Result<Pdu, PmErr
     Ok(Pdu::Text(TextPdu { ident: request.target.ident(), text: text.as_str().into() }))
 }
 
-/// One name that fails is an error, several are a list with gaps (spec `wire.md` 15.1).
+/// One name that fails is an error, several are a list with gaps (`docs/pcp/wire.md` 15.1).
 pub(super) fn pmids(
     names: &[ByteStr],
     find: &mut dyn FnMut(&ByteStr) -> Result<Pmid, PmError>,

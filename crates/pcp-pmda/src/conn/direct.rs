@@ -1,4 +1,4 @@
-//! The server's side of a line to one PMAPI client, acting as pmcd does (spec `wire.md` 4, 5, 19; where
+//! The server's side of a line to one PMAPI client, acting as pmcd does (`docs/pcp/wire.md` 4, 5, 19; where
 //! releases differ, as 6.3.8).
 
 use std::collections::BTreeMap;

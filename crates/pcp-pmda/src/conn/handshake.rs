@@ -1,4 +1,4 @@
-//! The beginning of a direct client's connection, from the collector's side (spec `wire.md` 4 and 16).
+//! The beginning of a direct client's connection, from the collector's side (`docs/pcp/wire.md` 4 and 16).
 //!
 //! ```text
 //! server: ERROR, what it can do --> client: CREDS, what it wants

@@ -6,7 +6,7 @@ use pcp_model::PmError;
 
 /// The list of mechanisms, as it is sent.
 pub(super) const MECHANISMS: &[u8] = b"PLAIN";
-/// Longest answer of a client (spec `wire.md` 16).
+/// Longest answer of a client (`docs/pcp/wire.md` 16).
 const MAX_ANSWER: usize = 2048;
 /// `SASL_BADPROT`, as PCP shifts it.
 pub(super) const BAD_PROTOCOL: PmError = PmError(-21_349);

@@ -1,4 +1,4 @@
-//! The agent's side of the line to pmcd (spec `agent.md` 4 to 12).
+//! The agent's side of the line to pmcd (`docs/pcp/agent.md` 4 to 12).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -26,7 +26,7 @@ const MAX_CLIENTS: usize = 1 << 16;
 #[derive(Clone, Copy, Debug)]
 pub struct PmcdOptions {
     /// Tell user, group and process id of each client. Without it none of these is believed. With `notready` in pmcd.conf this can upset clients
-    /// that connect before the agent is ready (spec `agent.md` 9).
+    /// that connect before the agent is ready (`docs/pcp/agent.md` 9).
     pub identity: bool,
     /// Tell the container each client asks for; the same warning.
     pub container: bool,

@@ -99,7 +99,7 @@ impl<S> Core<S> {
             LabelSubject::Item(pmid) if self.dynamic.contains_key(&pmid.local()) => {
                 self.dynamic_of(pmid)?.subtree.labels(&self.state, pmid, &mut list)?;
             }
-            // Unknown metrics and domains have no labels, which is no error (spec `wire.md` 17.1).
+            // Unknown metrics and domains have no labels, which is no error (`docs/pcp/wire.md` 17.1).
             LabelSubject::Item(pmid) if !self.table.contains_key(&pmid.local()) => {}
             LabelSubject::InDom(indom) if !self.indom_table.contains_key(&indom.serial()) => {}
             _ => {

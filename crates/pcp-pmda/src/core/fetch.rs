@@ -1,4 +1,4 @@
-//! Values (spec `agent.md` 16).
+//! Values (`docs/pcp/agent.md` 16).
 
 use super::Core;
 use crate::call::{Attributes, Call, ClientId};
@@ -140,7 +140,7 @@ impl<S> Core<S> {
 }
 
 /// The code to send for an error. pmcd takes two codes for a broken connection and drops the agent, and a
-/// code that is not negative for no error at all (spec `agent.md` 5).
+/// code that is not negative for no error at all (`docs/pcp/agent.md` 5).
 pub(crate) fn sendable(error: PmError) -> PmError {
     match error {
         PmError::IPC | PmError::TIMEOUT => PmError::GENERIC,

@@ -1,4 +1,4 @@
-//! Storing values (spec `agent.md` 11, `pmStore(3)`).
+//! Storing values (`docs/pcp/agent.md` 11, `pmStore(3)`).
 
 use super::Core;
 use crate::call::{Call, ClientId};

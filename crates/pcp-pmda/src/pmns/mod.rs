@@ -1,4 +1,4 @@
-//! The agent's static name space, read from PMNS source text (spec `agent.md` 19, `PMNS(5)`).
+//! The agent's static name space, read from PMNS source text (`docs/pcp/agent.md` 19, `PMNS(5)`).
 //!
 //! The source is the very file that is installed: `name { leaf SYM:0:1 }` blocks, complete with a `root`
 //! block or (as under `$PCP_PMDAS_DIR`) without one. The agent's domain comes from its configuration, so

@@ -1,4 +1,4 @@
-//! Contexts of clients, by number, until they expire (spec `webapi.md` 3).
+//! Contexts of clients, by number, until they expire (`docs/pcp/webapi.md` 3).
 //!
 //! A context that was not used for its polltimeout has expired: the next use is told so, and a task that looks every [`SWEEP`] puts it
 //! away, after which its number is unknown. So it is in real servers, and what grafana takes for the sign to begin anew.

@@ -1,5 +1,5 @@
 //! What all answers of `/pmapi`, `/metrics` and `/series` have in common with pmproxy's: methods and headers for other origins
-//! (spec `webapi.md` 1).
+//! (`docs/pcp/webapi.md` 1).
 //!
 //! Whose pages may read is what the gate says: who is here may. With `--allow-origin '*'` the headers are pmproxy's.
 

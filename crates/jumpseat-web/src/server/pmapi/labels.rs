@@ -1,4 +1,4 @@
-//! Labels of metrics, domains and instances, merged; and the identifiers that are made of them (spec `webapi.md` 5 and 9).
+//! Labels of metrics, domains and instances, merged; and the identifiers that are made of them (`docs/pcp/webapi.md` 5 and 9).
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};

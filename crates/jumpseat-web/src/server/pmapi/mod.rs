@@ -1,4 +1,4 @@
-//! PMWEBAPI (`/pmapi/*`) and expositions of metrics (`/metrics`); spec `webapi.md` 1 to 8.
+//! PMWEBAPI (`/pmapi/*`) and expositions of metrics (`/metrics`); `docs/pcp/webapi.md` 1 to 8.
 //!
 //! ```text
 //! path, parameters --target, call--> Call --contexts--> WebContext --Pool, one at a time--> command --> answer

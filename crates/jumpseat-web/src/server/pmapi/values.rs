@@ -1,4 +1,4 @@
-//! Values as JSON (spec `webapi.md` 6).
+//! Values as JSON (`docs/pcp/webapi.md` 6).
 //!
 //! | type | JSON |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! Functions and operators (spec `webapi.md` 13): of values that were selected, or of none at all, to know what an expression gives.
+//! Functions and operators (`docs/pcp/webapi.md` 13): of values that were selected, or of none at all, to know what an expression gives.
 
 use pcp_model::{Conversion, InDom, Number, Semantics, Units, UnitsVocabulary, ValueType};
 use rustc_hash::FxHashMap;

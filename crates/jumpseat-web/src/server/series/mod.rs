@@ -1,4 +1,4 @@
-//! `/series/*`: what is in archives, as pmseries asks for it; spec `webapi.md` 9 to 13. There is no key server, and nothing to load.
+//! `/series/*`: what is in archives, as pmseries asks for it; `docs/pcp/webapi.md` 9 to 13. There is no key server, and nothing to load.
 //!
 //! ```text
 //! library --build--> facts of each archive --> index          (cache: files of facts)

@@ -1,4 +1,4 @@
-//! The requests (spec `webapi.md` 10). Each is answered once: what was asked for, or why not.
+//! The requests (`docs/pcp/webapi.md` 10). Each is answered once: what was asked for, or why not.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;

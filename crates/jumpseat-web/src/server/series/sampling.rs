@@ -1,4 +1,4 @@
-//! Which of the samples that were recorded a window takes (spec `webapi.md` 12). Nothing is interpolated.
+//! Which of the samples that were recorded a window takes (`docs/pcp/webapi.md` 12). Nothing is interpolated.
 
 use super::language::Window;
 use super::values::Sample;

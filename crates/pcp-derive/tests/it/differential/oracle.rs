@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -59,8 +60,13 @@ impl Program {
         );
     }
 
-    /// Starts it, with memory that is filled with a byte when it is allocated or freed.
-    pub(super) fn start(&self, fill: u8) -> Oracle {
+    /// Starts it, once for each of [`FILLS`].
+    pub(super) fn start(&self) -> Oracles {
+        Oracles(FILLS.map(|fill| self.start_one(fill)).into())
+    }
+
+    /// Starts it, with memory that is filled with a byte when it is allocated and when it is freed, and behind its end.
+    fn start_one(&self, fill: u8) -> Oracle {
         let mut child = self
             .command(path(&self.program))
             .args([path(&self.agent), path(&self.names), &fill.to_string()])
@@ -90,24 +96,50 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("cargo's directories are named in UTF-8 where this test runs")
 }
 
+/// What memory is filled with: nothing, and numbers of both signs, tiny, ordinary and huge ones.
+pub(super) const FILLS: [u8; 6] = [0x55, 0xfe, 0, 0xc0, 0x3f, 0x01];
+/// The one of nothing.
+pub(super) const ZERO: usize = 2;
+
+/// Running programs that differ in what memory is filled with.
+pub(super) struct Oracles(Vec<Oracle>);
+
+impl Oracles {
+    /// What all of them say first.
+    pub(super) fn ready(&self) -> &str {
+        let ready = &self.0[0].ready;
+        assert!(self.0.iter().all(|oracle| oracle.ready == *ready), "they are one program");
+        ready
+    }
+
+    /// The answers of some of them to a batch; or how one of these died.
+    pub(super) fn answers(&mut self, script: &str, which: Range<usize>) -> Result<Vec<Vec<String>>, String> {
+        let some = &mut self.0[which];
+        some.iter_mut().for_each(|oracle| oracle.ask(script));
+        // All are read, whatever the first says.
+        let answers: Vec<_> = some.iter_mut().map(Oracle::answer).collect();
+        answers.into_iter().collect()
+    }
+}
+
 /// A running program.
-pub(super) struct Oracle {
+struct Oracle {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     /// Its first words: the version.
-    pub ready: String,
+    ready: String,
 }
 
 impl Oracle {
     /// Sends a batch; the answer is to be read before the next one is sent.
-    pub(super) fn ask(&mut self, batch: &str) {
+    fn ask(&mut self, batch: &str) {
         let stdin = self.stdin.as_mut().expect("taken only when dropped");
         stdin.write_all(batch.as_bytes()).and_then(|()| stdin.flush()).expect("the oracle reads");
     }
 
     /// The answer: its lines, or how libpcp died.
-    pub(super) fn answer(&mut self) -> Result<Vec<String>, String> {
+    fn answer(&mut self) -> Result<Vec<String>, String> {
         let mut lines = Vec::new();
         let mut crash = None;
         loop {

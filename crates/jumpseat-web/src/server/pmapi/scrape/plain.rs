@@ -1,4 +1,4 @@
-//! pmproxy's page (spec `webapi.md` 8):
+//! pmproxy's page (`docs/pcp/webapi.md` 8):
 //!
 //! ```text
 //! # PCP5 sample.long.bin_ctr 29.0.104 32 29.2 counter Kbyte

@@ -1,4 +1,4 @@
-//! The query language of pmseries (spec `webapi.md` 11 to 13).
+//! The query language of pmseries (`docs/pcp/webapi.md` 11 to 13).
 //!
 //! ```text
 //! text --lexer--> tokens --parser--> Expr

@@ -1,4 +1,4 @@
-//! Windows: from when to when, how many samples and how far apart (spec `webapi.md` 12); in queries, and in parameters.
+//! Windows: from when to when, how many samples and how far apart (`docs/pcp/webapi.md` 12); in queries, and in parameters.
 
 use pcp_model::Timestamp;
 use pcp_model::time::{Zone, parse_interval, parse_moment};
