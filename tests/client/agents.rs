@@ -30,7 +30,7 @@ fn context(dir: &Path, conf: &str) -> (Context, Arc<Mutex<Vec<String>>>) {
     (Context::local_agents(LocalAgents::of_conf(conf, dir), Some(Arc::new(names)), tell), told)
 }
 
-/// Two sample agents, the second of which says when it is ready.
+/// Two sample agents.
 fn samples() -> String {
     let words = |domain| format!("{SAMPLE_PMDA} -d {domain} -U {} -l sample.log", user());
     format!("one 29 pipe binary {}\ntwo 30 pipe binary {}\n", words(29), words(30))
