@@ -82,7 +82,7 @@ impl Board {
             for defined in batch.defined {
                 match defined {
                     Defined::Metric(meaning) => {
-                        let mark = if meaning.is_exemplar { "!" } else { "" };
+                        let mark = meaning.branch.mark();
                         let about = format!("{} {}", meaning.semantics.name(), meaning.units);
                         let told = (format!("{mark}{}", meaning.name), meaning.value_type, about);
                         self.metrics.insert(meaning.pmid.local(), told);
