@@ -156,7 +156,7 @@ fn nanoseconds(text: &str) -> Option<u64> {
 
 fn hexadecimal(text: &str) -> Option<Vec<u8>> {
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    if text.len() % 2 == 0 { text.as_bytes().chunks(2).map(pair).collect() } else { None }
+    if text.len().is_multiple_of(2) { text.as_bytes().chunks(2).map(pair).collect() } else { None }
 }
 
 /// The values of a series in a sample.

@@ -304,7 +304,7 @@ fn histograms_have_cumulative_buckets_and_exemplars() {
         let id = "ab".repeat(16);
         assert_eq!(
             **exemplar,
-            format!("trace_id={id} span_id={} value=4 time=999.000000000", "cd".repeat(8))
+            format!("trace_id={id} span_id={} value=4.0 time=999.000000000", "cd".repeat(8))
         );
     }
 }
