@@ -51,6 +51,8 @@ mod guide {
     struct Archives;
     #[doc = include_str!("../docs/fetch-groups.md")]
     struct FetchGroups;
+    #[doc = include_str!("../docs/receivers.md")]
+    struct Receivers;
     #[doc = include_str!("../docs/style.md")]
     struct Style;
     #[doc = include_str!("../docs/writing-a-pmda.md")]

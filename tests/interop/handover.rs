@@ -1,7 +1,7 @@
 //! From one agent to the next: nobody who connects is refused, and no event is lost or taken twice.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use jumpseat::layer::{Guard, Remote, RemoteError};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use support::{PcpEnv, PrivatePmcd, Process, eventually, free_port, is_listening, temp_dir, user};
+use support::{
+    Certificates, PcpEnv, PrivatePmcd, Process, eventually, free_port, is_listening, temp_dir, user,
+};
+use tracing_subscriber::prelude::*;
 
 use crate::seat::{JUMPSEAT, PMDA, SOURCE, Seat, Transport};
 
@@ -93,9 +97,10 @@ struct Feed {
 }
 
 impl Feed {
-    fn start(socket: &Path) -> Feed {
+    /// `options` say where it sends to.
+    fn start(options: &[&str]) -> Feed {
         let mut command = Command::new(JUMPSEAT);
-        command.args(["feed", "--quiet", "--socket"]).arg(socket);
+        command.args(["feed", "--quiet"]).args(options);
         command.stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().expect("the program is built");
         let mut input = process.stdin.take().expect("piped");
@@ -114,6 +119,34 @@ impl Feed {
         assert!(output.status.success() && said.contains(&format!("sent {written}, ")), "{said}");
         written
     }
+}
+
+/// Connects to an ingest socket on a network anew for each event, which it sends until it is accepted.
+fn remote_sender(remote: Remote) -> Again {
+    Again::start(move |number| {
+        let line = format!("{{\"source\":\"remote\",\"n\":{number}}}\n");
+        let mut answer = String::new();
+        while !answer.contains("\"accepted\":1") {
+            answer.clear();
+            let mut stream = match remote.connect(Duration::from_secs(30)) {
+                Ok(stream) => stream,
+                // The agent may end before it has let anybody in, but somebody listens.
+                Err(RemoteError::Io(error)) if error.kind() != ErrorKind::ConnectionRefused => continue,
+                Err(error) => panic!("nobody is refused: {error}"),
+            };
+            let _ = stream.write_all(line.as_bytes()).and_then(|()| stream.end());
+            let _ = stream.read_to_string(&mut answer);
+        }
+    })
+}
+
+/// A program with the layer: its events have numbers.
+fn traced_program(remote: Remote) -> (Again, Guard) {
+    let layer = jumpseat::layer().source("traced").remote(remote);
+    let guard = layer.guard();
+    let program = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let one = move |n: u64| tracing::dispatcher::with_default(&program, || tracing::info!(n, "a thing"));
+    (Again::start(one), guard)
 }
 
 /// The numbers of a source's events on disk.
@@ -148,7 +181,7 @@ fn assert_in_order(seat: &Seat, source: &str, found: &[u64], sent: u64) {
 /// Everybody who sends, to the end of what is done meanwhile.
 fn with_senders(seat: &Seat, port: u16, restarts: impl FnOnce()) {
     let (unix, otlp) = (unix_sender(seat.socket()), otlp_sender(port));
-    let feed = Feed::start(&seat.socket());
+    let feed = Feed::start(&["--socket", &seat.socket().display().to_string()]);
     restarts();
     let (unix, otlp, fed) = (unix.finish(), otlp.finish(), feed.finish());
     assert_in_order(seat, SOURCE, &numbers(seat, SOURCE), fed);
@@ -447,6 +480,59 @@ fn fifty_restarts_of_an_agent_of_its_own_refuse_nobody_and_lose_nothing() {
         (gone && keepers(dir.path()).is_empty()).then_some(())
     });
     assert!(!dir.path().join("pcp.socket").exists());
+}
+
+#[test]
+fn senders_on_a_network_wait_for_the_next_agent_and_lose_nothing() {
+    let dir = temp_dir();
+    let (port, events) = (free_port(), free_port());
+    let certificates = Certificates::new();
+    let (token, secret) = (dir.path().join("token"), "correct-horse-battery");
+    for (path, text) in [(&token, secret.to_owned()), (&dir.path().join("tokens"), format!("far {secret}\n"))]
+    {
+        fs::write(path, text).expect("the directory is ours");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(path, mode).expect("the file is ours");
+    }
+    let (certificate, key) = (certificates.text("pcp.crt"), certificates.text("pcp.key"));
+    let far = format!(
+        "[[socket]]\nlisten = 'localhost:{events}'\ntoken_file = 'tokens'\ntls = {{ certificate = {certificate:?}, key = {key:?} }}\n"
+    );
+    let seat = Seat::in_dir(dir.path(), &format!("{KEEP}{far}"));
+    let address = format!("localhost:{events}");
+    let mut agent = serve(&seat, dir.path(), port);
+    eventually("it listens", || (is_listening(port) && is_listening(events)).then_some(()));
+    let remote = Remote::to(&address).ca(certificates.path("ca.crt")).token_file(&token);
+    let sender = remote_sender(remote.clone());
+    let (program, guard) = traced_program(remote);
+    let (ca, file) = (certificates.text("ca.crt"), token.display().to_string());
+    let feed = Feed::start(&["--connect", &address, "--ca", &ca, "--token-file", &file, "--source", "fed"]);
+    let times = Arc::clone(&sender.times);
+    for nth in 0..RESTARTS / 5 {
+        match nth % 2 {
+            0 => agent.crash(),
+            _ => _ = agent.stop(),
+        }
+        assert!(is_listening(events), "restart {nth}: the keeper holds it");
+        let before = times.load(Ordering::Relaxed);
+        agent = serve(&seat, dir.path(), port);
+        let host = format!("127.0.0.1:{port}");
+        let shown = PcpEnv::new().run("pminfo", ["-h", &host, "-f", "jumpseat.control.handover"]);
+        assert!(shown.stdout.contains("value "), "restart {nth}: {shown:?}\n{}", agent.text());
+        assert!(!shown.stdout.contains("value 0"), "restart {nth}: {shown:?}\n{}", agent.text());
+        // Who has waited at the listener is served by the next one.
+        eventually("events go on", || (times.load(Ordering::Relaxed) > before + 2).then_some(()));
+    }
+    let (sent, traced, fed) = (sender.finish(), program.finish(), feed.finish());
+    let patience = Duration::from_secs(30);
+    eventually("all is acknowledged", || (guard.trouble().is_none() && guard.flush(patience)).then_some(()));
+    assert_in_order(&seat, "fed", &numbers(&seat, "fed"), fed);
+    assert_in_order(&seat, "traced", &numbers(&seat, "traced"), traced);
+    // Without numbers known to the agent, an event that was taken but not answered is there twice.
+    let mut found = numbers(&seat, "remote");
+    found.dedup();
+    assert_in_order(&seat, "remote", &found, sent);
+    assert!(sent > 20 && fed > 20 && traced > 20, "{sent} {fed} {traced}");
 }
 
 #[test]

@@ -11,10 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::seat::{Endpoint, JUMPSEAT, Seat};
+use jumpseat::layer::{Guard, Remote};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use support::{Certificates, Output, PcpEnv, eventually, free_port, temp_dir, user};
+use tracing_subscriber::prelude::*;
 
 const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/otlp-sdk");
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sources/otlp_client.py");
@@ -711,4 +713,129 @@ fn what_is_done_with_tokens_is_told_by_their_names() {
     let shown = endpoint.run("pminfo", ["-f", "jumpseat.self.tokens.requests"]).ok();
     assert!(shown.contains("inst [1 or \"mill\"]") && shown.contains("inst [2 or \"till\"]"), "{shown}");
     assert!(!shown.contains("shop"), "{shown}");
+}
+
+impl Place {
+    /// What a program's layer has to know of the ingest socket, but for the token.
+    fn remote(&self) -> Remote {
+        Remote::to(format!("localhost:{}", self.events)).ca(self.certificates.path("ca.crt"))
+    }
+}
+
+/// A program with a layer that sends there.
+fn program(source: &str, remote: Remote) -> (tracing::Dispatch, Guard) {
+    let layer = jumpseat::layer().source(source).remote(remote);
+    let guard = layer.guard();
+    (tracing::Dispatch::new(tracing_subscriber::registry().with(layer)), guard)
+}
+
+fn trace(program: &tracing::Dispatch, events: u64) {
+    tracing::dispatcher::with_default(program, || {
+        (0..events).for_each(|number| tracing::info!(number, text = "some text", "a thing"));
+    });
+}
+
+#[track_caller]
+fn wait_for_trouble(guard: &Guard, part: &str) -> String {
+    eventually(&format!("trouble with {part:?}: {:?}", guard.trouble()), || {
+        guard.trouble().filter(|trouble| trouble.contains(part))
+    })
+}
+
+#[test]
+fn a_program_with_the_layer_sends_over_tls_and_goes_on_with_the_next_agent() {
+    let place = Place::new();
+    let remote = place.remote().token_file(place.path("secret"));
+    remote.check().expect("all of it is there");
+    let (program, guard) = program("app", remote);
+    // Nobody is there yet.
+    trace(&program, 100);
+    wait_for_trouble(&guard, "refused");
+    let log = format!("[log]\ndir = {:?}\n", place.path("log"));
+    let endpoint = place.serve(true, &log);
+    // The agent wants a certificate, too.
+    wait_for_trouble(&guard, "CertificateRequired");
+    drop(endpoint);
+    let endpoint = place.serve(false, &log);
+    wait_for(&endpoint, "jumpseat.source.received", Some("app"), 100);
+    // A megabyte of frames, in both directions at once with the answers to them.
+    for _ in 0..20 {
+        trace(&program, 1000);
+        assert!(guard.flush(LONGEST), "{:?}", guard.trouble());
+    }
+    assert_eq!(guard.trouble(), None);
+    wait_for(&endpoint, "jumpseat.source.received", Some("app"), 20_100);
+    drop(endpoint);
+    trace(&program, 50);
+    let endpoint = place.serve(false, &log);
+    wait_for(&endpoint, "jumpseat.source.received", Some("app"), 20_150);
+    assert_eq!(value(&endpoint, "jumpseat.source.missed", Some("app")), 0);
+    assert_eq!(value(&endpoint, "jumpseat.self.tokens.records", Some("shop")), 50);
+}
+
+#[test]
+fn a_layers_token_is_judged_and_can_be_replaced_while_the_program_runs() {
+    let place = Place::new();
+    place.secret(OTHER);
+    let endpoint = place.serve(false, "");
+    let (program, guard) = program("app", place.remote().token_file(place.path("secret")));
+    trace(&program, 10);
+    let trouble = wait_for_trouble(&guard, "a token that does not count");
+    assert!(trouble.starts_with(&format!("localhost:{}: ", place.events)), "{trouble}");
+    assert!(!trouble.contains(OTHER), "{trouble}");
+    assert!(value(&endpoint, "jumpseat.self.connections.unauthenticated", None) > 0);
+    let log = || fs::read_to_string(place.path("serve.err")).unwrap_or_default();
+    eventually("the log tells", || log().contains("a token that does not count").then_some(()));
+    assert!(!log().contains(OTHER));
+    // The file is read anew, and what was traced meanwhile is there.
+    place.secret(SECRET);
+    wait_for(&endpoint, "jumpseat.source.received", Some("app"), 10);
+    // A token that is taken back ends the connection; nothing is lost.
+    place.tokens(&format!("mill {OTHER}\n"));
+    eventually("the connection is ended", || {
+        trace(&program, 1);
+        guard.trouble().filter(|trouble| trouble.contains("a token that does not count"))
+    });
+    place.tokens(&format!("shop {SECRET}\n"));
+    trace(&program, 1);
+    let received = || value(&endpoint, "jumpseat.source.received", Some("app"));
+    eventually("it is let in again", || guard.trouble().is_none().then_some(()));
+    assert!(guard.flush(LONGEST), "{:?}", guard.trouble());
+    assert!(received() > 11);
+    assert_eq!(value(&endpoint, "jumpseat.source.missed", Some("app")), 0);
+}
+
+#[test]
+fn a_layer_sends_nothing_to_a_server_that_it_cannot_trust() {
+    let place = Place::new();
+    let endpoint = place.serve(false, "");
+    place.client_certificate("x", "others", "");
+    for (remote, part) in [
+        (place.remote().token(SECRET).server_name("elsewhere.example"), "not valid for name"),
+        (place.remote().token(SECRET).ca(place.certificates.path("others.crt")), "UnknownIssuer"),
+    ] {
+        let before = value(&endpoint, "jumpseat.self.connections.handshakes_failed", None);
+        let (program, guard) = program("app", remote);
+        trace(&program, 1);
+        wait_for_trouble(&guard, part);
+        eventually("it is counted", || {
+            (value(&endpoint, "jumpseat.self.connections.handshakes_failed", None) > before).then_some(())
+        });
+    }
+    assert_eq!(value(&endpoint, "jumpseat.source.received", Some("app")), 0);
+    assert_eq!(value(&endpoint, "jumpseat.self.connections.unauthenticated", None), 0);
+}
+
+#[test]
+fn a_server_that_says_nothing_holds_up_no_traced_thread() {
+    let place = Place::new();
+    let listener = std::net::TcpListener::bind(("localhost", place.events)).expect("the port is free");
+    let (program, guard) = program("app", place.remote().token(SECRET));
+    trace(&program, 1);
+    let (silent, _) = listener.accept().expect("the layer connects");
+    // More than the ring holds, while the layer waits for a word of the server.
+    trace(&program, 100_000);
+    assert!(!guard.flush(Duration::ZERO) && guard.trouble().is_none(), "it waits: {:?}", guard.trouble());
+    wait_for_trouble(&guard, "it does not answer in time");
+    drop((silent, listener));
 }

@@ -8,12 +8,13 @@ use std::net::TcpStream;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::metrics::v1::exemplar;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use opentelemetry_proto::tonic::metrics::v1::summary_data_point::ValueAtQuantile;
 use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram,
+    AggregationTemporality, Exemplar, ExponentialHistogram, ExponentialHistogramDataPoint, Gauge, Histogram,
     HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, Summary,
     SummaryDataPoint,
 };
@@ -26,6 +27,8 @@ use crate::seat::{JUMPSEAT, Seat, Transport};
 
 /// Where ./test puts Prometheus' own parser.
 const LAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/lake-python");
+/// Values, exemplars, and when sums began.
+const ROOTS: [&str; 3] = ["jumpseat.otel", "jumpseat.otel_exemplar", "jumpseat.otel_start"];
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 /// Names that PCP's rules change, and some that they do not.
 const NAMES: [&str; 10] = [
@@ -86,6 +89,23 @@ impl Maker {
         (0..count).map(|_| self.number(100)).collect()
     }
 
+    /// One, or none; each is another one.
+    fn exemplars(&mut self, time: u64) -> Vec<Exemplar> {
+        let value = match self.number(3) {
+            0 => return Vec::new(),
+            1 => exemplar::Value::AsInt(self.number(1000).cast_signed() - 500),
+            _ => exemplar::Value::AsDouble(self.number(1000) as f64 / 2.0),
+        };
+        let trace = [self.number(u64::MAX).to_be_bytes(), self.number(u64::MAX).to_be_bytes()].concat();
+        vec![Exemplar {
+            time_unix_nano: time - self.number(1 << 30),
+            value: Some(value),
+            span_id: trace[4..12].to_vec(),
+            trace_id: trace,
+            ..Exemplar::default()
+        }]
+    }
+
     /// Points of a metric: one for each set of attributes.
     fn data(&mut self, kind: usize, time: u64) -> Data {
         const POINTS: usize = 3;
@@ -93,9 +113,10 @@ impl Maker {
         let numbers = |maker: &mut Maker, value: &dyn Fn(&mut Maker) -> Value| -> Vec<NumberDataPoint> {
             let point = |number| NumberDataPoint {
                 attributes: maker.attributes(number),
-                start_time_unix_nano: start,
+                start_time_unix_nano: start - maker.number(1000),
                 time_unix_nano: time,
                 value: Some(value(maker)),
+                exemplars: maker.exemplars(time),
                 ..NumberDataPoint::default()
             };
             (0..POINTS).map(point).collect()
@@ -141,6 +162,7 @@ impl Maker {
             bucket_counts,
             min: (self.number(2) > 0).then(|| self.double()),
             max: (self.number(2) > 0).then(|| self.double()),
+            exemplars: self.exemplars(time),
             ..HistogramDataPoint::default()
         }
     }
@@ -171,6 +193,7 @@ impl Maker {
             negative,
             min: (self.number(2) > 0).then(|| self.double()),
             max: (self.number(2) > 0).then(|| self.double()),
+            exemplars: self.exemplars(time),
             ..ExponentialHistogramDataPoint::default()
         }
     }
@@ -219,7 +242,7 @@ fn scope(number: usize) -> Option<InstrumentationScope> {
     })
 }
 
-/// Points by all that tells them apart, without times: what they are is in the text.
+/// Points by all that tells them apart, without their own times and exemplars: what they are, and when they began, is in the text.
 type Whole = BTreeMap<String, String>;
 
 /// All points of requests; later ones take the place of earlier ones.
@@ -237,7 +260,9 @@ fn whole(requests: &[ExportMetricsServiceRequest]) -> Whole {
                 let numbers =
                     |points: &[NumberDataPoint], kind: &str, add: &mut dyn FnMut(&[KeyValue], String)| {
                         for point in points {
-                            add(&point.attributes, format!("{kind} {:?}", point.value));
+                            // The start of a gauge tells nothing.
+                            let start = if kind == "gauge" { 0 } else { point.start_time_unix_nano };
+                            add(&point.attributes, format!("{kind} {:?} {start}", point.value));
                         }
                     };
                 match data.as_ref().expect("data") {
@@ -249,7 +274,7 @@ fn whole(requests: &[ExportMetricsServiceRequest]) -> Whole {
                     Data::Histogram(histogram) => {
                         for point in &histogram.data_points {
                             let mut own = HistogramDataPoint { time_unix_nano: 0, ..point.clone() };
-                            (own.start_time_unix_nano, own.attributes) = (0, Vec::new());
+                            (own.exemplars, own.attributes) = (Vec::new(), Vec::new());
                             add(&point.attributes, format!("{} {own:?}", histogram.aggregation_temporality));
                         }
                     }
@@ -257,14 +282,14 @@ fn whole(requests: &[ExportMetricsServiceRequest]) -> Whole {
                         for point in &histogram.data_points {
                             let mut own =
                                 ExponentialHistogramDataPoint { time_unix_nano: 0, ..point.clone() };
-                            (own.start_time_unix_nano, own.attributes) = (0, Vec::new());
+                            (own.exemplars, own.attributes) = (Vec::new(), Vec::new());
                             add(&point.attributes, format!("{} {own:?}", histogram.aggregation_temporality));
                         }
                     }
                     Data::Summary(summary) => {
                         for point in &summary.data_points {
                             let mut own = SummaryDataPoint { time_unix_nano: 0, ..point.clone() };
-                            (own.start_time_unix_nano, own.attributes) = (0, Vec::new());
+                            own.attributes = Vec::new();
                             add(&point.attributes, format!("{own:?}"));
                         }
                     }
@@ -272,6 +297,32 @@ fn whole(requests: &[ExportMetricsServiceRequest]) -> Whole {
             }
         }
     }
+    all
+}
+
+/// All exemplars, with the name of their metric and the attributes of their series.
+fn exemplars(requests: &[ExportMetricsServiceRequest]) -> Vec<String> {
+    let mut all = Vec::new();
+    let groups = requests.iter().flat_map(|request| &request.resource_metrics);
+    for metric in groups.flat_map(|group| &group.scope_metrics).flat_map(|scoped| &scoped.metrics) {
+        let mut add = |attributes: &[KeyValue], exemplars: &[Exemplar]| {
+            let about = format!("{} {}", metric.name, sorted(attributes));
+            all.extend(exemplars.iter().map(|exemplar| format!("{about} {exemplar:?}")));
+        };
+        match metric.data.as_ref().expect("data") {
+            Data::Gauge(Gauge { data_points }) | Data::Sum(Sum { data_points, .. }) => {
+                data_points.iter().for_each(|point| add(&point.attributes, &point.exemplars));
+            }
+            Data::Histogram(Histogram { data_points, .. }) => {
+                data_points.iter().for_each(|point| add(&point.attributes, &point.exemplars));
+            }
+            Data::ExponentialHistogram(ExponentialHistogram { data_points, .. }) => {
+                data_points.iter().for_each(|point| add(&point.attributes, &point.exemplars));
+            }
+            Data::Summary(_) => {}
+        }
+    }
+    all.sort();
     all
 }
 
@@ -313,7 +364,10 @@ fn requests(maker: &mut Maker, time: u64) -> Vec<ExportMetricsServiceRequest> {
 fn metrics_come_out_of_archives_as_they_came_in() {
     let dir = temp_dir();
     let port = free_port();
-    let seat = Seat::in_dir(dir.path(), &format!("[otlp]\nlisten = \"localhost:{port}\"\n"));
+    let seat = Seat::in_dir(
+        dir.path(),
+        &format!("[series]\nstarts = true\n[otlp]\nlisten = \"localhost:{port}\"\n"),
+    );
     let pmcd = PrivatePmcd::with([seat.agent(Transport::Pipe)]).start();
     eventually("the agent's receiver", || TcpStream::connect(("localhost", port)).ok());
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("later");
@@ -321,14 +375,21 @@ fn metrics_come_out_of_archives_as_they_came_in() {
     sent.iter().for_each(|request| post(port, "/v1/metrics", request));
     let expected = whole(&sent);
     assert_eq!(expected.len(), 9 * 16 * 3);
+    let told = exemplars(&sent);
+    assert!(told.len() > 100, "{}", told.len());
 
     let host = pmcd.inet();
     let ours = pmcd.dir().join("ours").display().to_string();
     let theirs = pmcd.dir().join("theirs").display().to_string();
     let config = pmcd.dir().join("config").display().to_string();
-    fs::write(&config, "log mandatory on 100 msec { jumpseat.otel }\n").expect("writable");
-    pmcd.run(JUMPSEAT, ["record", "-q", "-s", "2", "-t", "100msec", "-h", &host, &ours, "jumpseat.otel"])
-        .ok();
+    fs::write(
+        &config,
+        "log mandatory on 100 msec { jumpseat.otel jumpseat.otel_exemplar jumpseat.otel_start }\n",
+    )
+    .expect("writable");
+    let mut args = vec!["record", "-q", "-s", "2", "-t", "100msec", "-h", &host, &ours];
+    args.extend(ROOTS);
+    pmcd.run(JUMPSEAT, args).ok();
     let log = pmcd.dir().join("log").display().to_string();
     pmcd.run("pmlogger", ["-c", &config, "-h", &host, "-s", "2", "-l", &log, &theirs]).ok();
     for (from, name) in [(["-a", &ours], "record"), (["-a", &theirs], "pmlogger"), (["-h", &host], "live")] {
@@ -336,12 +397,13 @@ fn metrics_come_out_of_archives_as_they_came_in() {
             let dir = temp_dir();
             let receiver = Receiver::start(dir.path(), protocol, &[]);
             let url = receiver.url();
-            let mut args = vec!["export", "--otlp", &url, "--protocol", protocol, "-s", "2", "jumpseat.otel"];
-            args.extend(from);
+            let mut args = vec!["export", "--otlp", &url, "--protocol", protocol, "-s", "2"];
+            args.extend(ROOTS.into_iter().chain(from));
             pmcd.run(JUMPSEAT, args).ok();
-            let mut back = whole(&receiver.messages("metrics", &["ok"]));
+            let received = receiver.messages("metrics", &["ok"]);
+            let mut back = whole(&received);
             // What the agent itself counts there.
-            back.retain(|key, _| !key.contains("\"jumpseat.otel.x_metrics\""));
+            back.retain(|key, _| !key.contains(".x_metrics\""));
             let others = |one: &Whole, other: &Whole| -> Vec<String> {
                 let differs = |(key, point): &(&String, &String)| other.get(*key) != Some(*point);
                 one.iter().filter(differs).map(|(key, point)| format!("{key} {point}")).collect()
@@ -351,6 +413,7 @@ fn metrics_come_out_of_archives_as_they_came_in() {
                 lacking.is_empty() && other.is_empty(),
                 "{name} {protocol}: {lacking:#?} came back as {other:#?}"
             );
+            assert_eq!(exemplars(&received), told, "each once, however many samples there are");
         }
     }
     openmetrics(&pmcd, &ours);

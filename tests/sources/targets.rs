@@ -588,3 +588,28 @@ fn a_real_node_exporter_is_scraped_whole() {
     let is_rate = |word: &str| word.parse::<f64>().is_ok_and(|rate| (0.0..100.0).contains(&rate));
     assert!(rates.contains("s/s") && last.split_whitespace().any(is_rate), "{rates}");
 }
+
+#[test]
+fn names_of_any_characters_are_taken_as_prometheus_writes_them() {
+    let targets = Targets::start();
+    targets.write(
+        "utf8",
+        "# HELP \"http.server.size\" Bodies.\n# TYPE \"http.server.size\" gauge\n\
+         {\"http.server.size\",\"http.route\"=\"/a\",method=\"GET\"} 7\nbare{\"x y\"=\"1\"} 8\n{\"no\\\\name\"} 9\n",
+    );
+    let dir = temp_dir();
+    let seat = Seat::in_dir(dir.path(), &targets.table("shop", &["utf8"], ""));
+    let pmcd = PrivatePmcd::with([seat.agent(Transport::Pipe)]).start();
+    let text = eventually(&format!("the target: {}", seat.log()), || {
+        let shown = pmcd.run("pminfo", ["-fT", "jumpseat.otel.http.server.size", "jumpseat.otel.bare"]);
+        shown.status.success().then_some(shown.stdout)
+    });
+    let here = format!("shop@127.0.0.1:{}", targets.port);
+    assert!(text.contains("Bodies.") && text.contains("\"http.server.size\""), "{text}");
+    let found = values(&text);
+    for (labels, value) in [("{http.route=/a,method=GET}", "7"), ("{x%20y=1}", "8")] {
+        assert_eq!(found.get(&format!("{here}{labels}")).map(String::as_str), Some(value), "{text}");
+    }
+    let problem = pmcd.run("pminfo", ["-f", "jumpseat.scrape.problem"]).ok();
+    assert!(problem.contains("a name with a quote, a backslash"), "{problem}");
+}

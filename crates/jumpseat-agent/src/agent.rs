@@ -10,6 +10,7 @@ use crossbeam_channel::Receiver;
 use jumpseat_log::LogError;
 use jumpseat_source::lanes::Wake;
 use jumpseat_source::registry::{RegistryConfig, RegistryError};
+use jumpseat_source::series::batch::Branch;
 use jumpseat_source::tracefs::KernelStats;
 use jumpseat_source::{Inlet, Outlet, Registry, Rules, Series, Starting};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
@@ -24,7 +25,7 @@ use crate::handover::{self, Handover};
 use crate::identity::{
     CALLS, DERIVED_ROOT, EXEMPLAR_ROOT, FIELD_ROOT, NAME, OBJECTIVES, REASONS, SCRAPE_TARGETS,
     SERIES_BUCKETS, SERIES_QUANTILES, SERIES_ROOT, SERIES_SETS, SOURCES, SPAN_BOUNDS, SPAN_BUCKETS,
-    SPAN_SERIES, SPANS, STREAMS, TOKENS, TYPES,
+    SPAN_SERIES, SPANS, START_ROOT, STREAMS, TOKENS, TYPES,
 };
 use crate::kinds::{self, Sources, StartError};
 use crate::logs;
@@ -444,8 +445,9 @@ pub(crate) fn agent(state: State, domain: u16, help: Option<(&str, &str)>, acces
         .metrics(metrics::all(access))
         .subtree(FIELD_ROOT, FieldMetrics)
         .subtree(DERIVED_ROOT, DerivedMetrics)
-        .subtree(SERIES_ROOT, SeriesMetrics { is_exemplar: false })
-        .subtree(EXEMPLAR_ROOT, SeriesMetrics { is_exemplar: true })
+        .subtree(SERIES_ROOT, SeriesMetrics(Branch::Values))
+        .subtree(EXEMPLAR_ROOT, SeriesMetrics(Branch::Exemplars))
+        .subtree(START_ROOT, SeriesMetrics(Branch::Starts))
         .labels(|state, target, labels| labels::add(state, target, labels).map_err(Into::into))
         .label_generation(State::label_generation)
         .on_client_end(State::client_end)

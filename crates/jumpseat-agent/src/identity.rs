@@ -24,6 +24,8 @@ pub(crate) const DERIVED_ROOT: &str = "jumpseat.derived";
 pub(crate) const SERIES_ROOT: &str = "jumpseat.otel";
 /// The node of the name space with their exemplars.
 pub(crate) const EXEMPLAR_ROOT: &str = "jumpseat.otel_exemplar";
+/// The node of the name space with the times at which their sums began.
+pub(crate) const START_ROOT: &str = "jumpseat.otel_start";
 
 /// Serial of the sources' instance domain.
 pub(crate) const SOURCES: u32 = registry::SOURCE_SERIAL;

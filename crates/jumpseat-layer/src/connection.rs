@@ -1,19 +1,15 @@
 //! A connection to the agent, as one of a sender that numbers what it sends.
 
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use jumpseat_wire::encode::Encoder;
 use jumpseat_wire::ring::chunk::put_rings;
 use jumpseat_wire::ring::transcribe::Transcriber;
 use jumpseat_wire::{COMMITTED, KNOWN, frame, varint};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
 use crate::memory::RingFile;
+use crate::target::{Stream, Target};
 
 /// How long the agent may take to read, and to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -22,7 +18,7 @@ const READ: usize = 4096;
 
 /// A connection to the agent.
 pub(crate) struct Connection {
-    stream: UnixStream,
+    stream: Stream,
     pub transcriber: Transcriber,
     /// The number of the next item.
     pub position: u64,
@@ -34,16 +30,15 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects, and has the agent say what it knows: what is below `first` was acknowledged. `file`: the rings, and the number
-    /// of the connection there.
+    /// of the connection there, for an agent of this machine.
     pub(crate) fn open(
-        socket: &Path,
+        target: &Target,
         source: &str,
         sender: &str,
         first: u64,
         file: Option<(&RingFile, u64)>,
     ) -> io::Result<Connection> {
-        let stream = UnixStream::connect(socket)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let stream = target.connect(PATIENCE)?;
         let mut out = Vec::new();
         let mut encoder = Encoder::new(&mut out);
         encoder.source(source, &mut out).map_err(io::Error::other)?;
@@ -55,11 +50,11 @@ impl Connection {
             answers: Vec::new(),
         };
         let sent = match file {
-            Some((file, number)) => {
+            Some((file, number)) if connection.stream.takes_files() => {
                 put_rings(&mut out, number);
-                connection.send_with(&out, file)?
+                connection.stream.send_with(&out, file)?
             }
-            None => 0,
+            _ => 0,
         };
         connection.transcriber.encoder.sender(sender.as_bytes(), first, &mut out);
         connection.stream.write_all(&out[sent..])?;
@@ -87,13 +82,8 @@ impl Connection {
     pub(crate) fn read(&mut self, wait: Option<Duration>) -> io::Result<()> {
         let mut buffer = [0; READ];
         let read = match wait {
-            Some(wait) => {
-                self.stream.set_read_timeout(Some(wait))?;
-                self.stream.read(&mut buffer)
-            }
-            None => {
-                recv(&self.stream, &mut buffer, RecvFlags::DONTWAIT).map(|(len, _)| len).map_err(Into::into)
-            }
+            Some(wait) => self.stream.read_within(wait, &mut buffer),
+            None => self.stream.read_now(&mut buffer),
         };
         match read {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
@@ -134,8 +124,7 @@ impl Connection {
                 return Err(ErrorKind::TimedOut.into());
             }
             let mut buffer = [0; READ];
-            self.stream.set_read_timeout(Some(PATIENCE))?;
-            match self.stream.read(&mut buffer)? {
+            match self.stream.read_within(PATIENCE, &mut buffer)? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 len => self.answers.extend_from_slice(&buffer[..len]),
             }
@@ -151,14 +140,5 @@ impl Connection {
         let number = varint(payload).map_or(0, |(number, _)| number);
         self.answers.drain(..len);
         Ok(Some((kind, number)))
-    }
-
-    /// Sends bytes, with them the descriptor of the rings; how many went out.
-    fn send_with(&mut self, bytes: &[u8], file: &RingFile) -> io::Result<usize> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [file.file.as_fd()];
-        control.push(SendAncillaryMessage::ScmRights(&descriptors));
-        Ok(sendmsg(&self.stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
     }
 }

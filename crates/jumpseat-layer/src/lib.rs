@@ -19,6 +19,8 @@
 //! long as there is no agent or it is too slow, is lost and counted, and shows as *missed* records in their place. The rings lie in a file without a name that the agent gets to know, so that the last
 //! events of a program that is killed, or ends without waiting, are not lost either.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod chunk;
 mod clock;
 mod connection;
@@ -28,6 +30,7 @@ mod ring;
 mod shared;
 mod sleep;
 mod spans;
+mod target;
 mod thread;
 mod writer;
 
@@ -43,9 +46,12 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
+#[cfg(feature = "remote")]
+pub use jumpseat_wire::remote::{Remote, RemoteError};
 use jumpseat_wire::ring::message::{END, POINT, START};
 use message::{Fields, Words};
 use shared::Shared;
+use target::Target;
 use thread::About;
 use writer::Writer;
 
@@ -54,13 +60,18 @@ pub const BUFFER: usize = 1 << 20;
 
 /// A layer that sends everything to the agent of this machine. Filters go before it, as before any layer.
 pub fn layer() -> EventLayer {
-    EventLayer { shared: Arc::new(Shared::new(BUFFER)), socket: None, source: program(), started: false }
+    EventLayer {
+        shared: Arc::new(Shared::new(BUFFER)),
+        target: Target::Here,
+        source: program(),
+        started: false,
+    }
 }
 
 /// The layer.
 pub struct EventLayer {
     shared: Arc<Shared>,
-    socket: Option<PathBuf>,
+    target: Target,
     source: String,
     started: bool,
 }
@@ -76,7 +87,25 @@ impl EventLayer {
     /// Sends to this ingest socket instead of the one that `JUMPSEAT_SOCKET` names, or that is where PCP has its own
     /// (`/run/pcp`, unless `PCP_RUN_DIR` or `pcp.conf` say otherwise), or the user's own if only that is there.
     pub fn socket(mut self, path: impl Into<PathBuf>) -> EventLayer {
-        self.socket = Some(path.into());
+        self.target = Target::Socket(path.into());
+        self
+    }
+
+    /// Sends to an agent on another host, with TLS and a token. What has to be said of it, and the files that it names, are
+    /// looked at for each attempt to connect; [`Remote::check`] does it before, and [`Guard::trouble`] tells what is wrong.
+    ///
+    /// ```no_run
+    /// use jumpseat_layer::Remote;
+    ///
+    /// let remote = Remote::to("box.example:4319").ca("/etc/shop/ca.crt").token_file("/etc/shop/token");
+    /// remote.check()?;
+    /// let layer = jumpseat_layer::layer().source("shop").remote(remote);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "remote")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "remote")))]
+    pub fn remote(mut self, remote: Remote) -> EventLayer {
+        self.target = Target::Remote(Box::new(remote));
         self
     }
 
@@ -96,7 +125,7 @@ impl EventLayer {
     fn start(&mut self) {
         clock::prepare();
         let sender = self.shared.name();
-        let writer = Writer::new(Arc::clone(&self.shared), self.socket.clone(), self.source.clone(), sender);
+        let writer = Writer::new(Arc::clone(&self.shared), self.target.clone(), self.source.clone(), sender);
         // Without a thread the rings fill up and all is lost, but the program goes on.
         if let Ok(thread) = std::thread::Builder::new().name("jumpseat".into()).spawn(move || writer.run()) {
             self.started = self.shared.writer.set(thread.thread().clone()).is_ok();
@@ -131,6 +160,12 @@ impl Guard {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Why there is no connection to the agent: where it should be, and what happened at the last attempt. `None` while there is
+    /// one, and before the first attempt, which is made when there is something to send.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.trouble()
     }
 }
 

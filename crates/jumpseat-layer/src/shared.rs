@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     lost: [AtomicU64; 3],
     /// How often somebody has asked for everything to be sent, and how often that was done.
     pub flushes: (AtomicU64, AtomicU64),
+    /// Why there is no connection.
+    trouble: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
@@ -70,6 +72,7 @@ impl Shared {
             writer: OnceLock::new(),
             lost: Default::default(),
             flushes: Default::default(),
+            trouble: Mutex::default(),
         }
     }
 
@@ -128,6 +131,15 @@ impl Shared {
 
     fn rings(&self) -> MutexGuard<'_, Rings> {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why there is no connection, if there was an attempt.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_trouble(&self, trouble: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
     /// A ring for a thread.

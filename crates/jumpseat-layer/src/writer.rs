@@ -10,7 +10,7 @@
 //! was not acknowledged, and what is in no chunk yet, in the program's place: with the same numbers, so that each comes once.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use crate::clock::now;
 use crate::connection::Connection;
 use crate::ring::Ring;
 use crate::shared::Shared;
+use crate::target::Target;
 
 /// Messages are gathered for so long before they are sent.
 const GATHER: Duration = Duration::from_millis(2);
@@ -33,14 +34,11 @@ const WRITE: usize = 64 << 10;
 const LOOK: Duration = Duration::from_millis(50);
 /// Longest sleep while nothing is traced.
 const SLEEP: Duration = Duration::from_secs(60);
-/// Pauses between attempts to connect: the first, and the longest.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// Sends what comes, until the layer and all its threads are gone.
 pub(crate) struct Writer {
     pub shared: Arc<Shared>,
-    /// Where to send, unless it is where the agents of this machine listen.
-    pub socket: Option<PathBuf>,
+    pub target: Target,
     pub source: String,
     /// Who it is to the agent.
     pub sender: String,
@@ -63,16 +61,11 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// One that sends to this socket, under the name of this source.
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        socket: Option<PathBuf>,
-        source: String,
-        sender: String,
-    ) -> Writer {
+    /// One that sends there, under the name of this source.
+    pub(crate) fn new(shared: Arc<Shared>, target: Target, source: String, sender: String) -> Writer {
         Writer {
             shared,
-            socket,
+            target,
             source,
             sender,
             rings: Vec::new(),
@@ -151,21 +144,22 @@ impl Writer {
         self.connections += 1;
         let first = self.unacknowledged.front().map_or(self.next, |chunk| chunk.numbers().0);
         let file = self.shared.file().map(|file| (file, self.connections));
-        // Anew each time: the agent may be the user's own, and later than the program.
-        let socket = self.socket.clone().unwrap_or_else(jumpseat_wire::socket::to_use);
-        match Connection::open(&socket, &self.source, &self.sender, first, file) {
+        match Connection::open(&self.target, &self.source, &self.sender, first, file) {
             Ok(connection) => {
                 let known = connection.committed;
                 self.connection = Some(connection);
                 self.retry = None;
+                self.shared.set_trouble(None);
                 self.release(known);
                 true
             }
-            Err(_) => {
+            Err(error) => {
                 self.leave();
-                // Nobody to tell: the program's own output is not ours. The agent counts what is missed.
-                let pause = self.retry.map_or(RETRY.0, |(_, pause)| (pause * 2).min(RETRY.1));
-                self.retry = Some((Instant::now() + pause, pause));
+                // The program's own output is not ours: whoever wants to know asks. The agent counts what is missed.
+                self.shared.set_trouble(Some(format!("{}: {error}", self.target.place())));
+                let (first, longest) = self.target.pauses();
+                let pause = self.retry.map_or(first, |(_, pause)| (pause * 2).min(longest));
+                self.retry = Some((Instant::now() + spread(pause), pause));
                 false
             }
         }
@@ -320,4 +314,10 @@ impl Writer {
             self.retry = None;
         }
     }
+}
+
+/// A pause, up to a quarter shorter: an agent that comes back is not called by all programs at the same moment.
+fn spread(pause: Duration) -> Duration {
+    let chance = RandomState::new().hash_one(std::process::id()) % 1024;
+    pause - pause.mul_f64(chance as f64 / 4096.0)
 }

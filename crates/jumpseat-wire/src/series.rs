@@ -42,10 +42,14 @@ pub enum Form {
     Min,
     Max,
     Scale,
+    /// Texts: the newest exemplar of a series.
+    Exemplar,
+    /// When a sum began, in nanoseconds since the epoch.
+    Start,
 }
 
 impl Form {
-    const ALL: [(Form, &'static str); 11] = [
+    const ALL: [(Form, &'static str); 13] = [
         (Form::Gauge, "gauge"),
         (Form::Counter, "counter"),
         (Form::UpDownCounter, "updowncounter"),
@@ -57,12 +61,20 @@ impl Form {
         (Form::Min, "min"),
         (Form::Max, "max"),
         (Form::Scale, "scale"),
+        (Form::Exemplar, "exemplar"),
+        (Form::Start, "start"),
     ];
 
     /// Its word.
     pub fn word(self) -> &'static str {
         // Each is among them.
         Form::ALL.iter().find(|(form, _)| *form == self).map_or("", |(_, word)| word)
+    }
+
+    /// Whether values are in no unit of the metric's: counts, and what is told beside values.
+    pub fn is_of_no_unit(self) -> bool {
+        use Form::{Bucket, Count, Exemplar, ExponentialBucket, Scale, Start};
+        matches!(self, Bucket | ExponentialBucket | Count | Scale | Exemplar | Start)
     }
 
     /// The one of a word.

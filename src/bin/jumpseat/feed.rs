@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use jumpseat::source::clock::SenderClock;
-use jumpseat::source::feed::{FeedOptions, Input, LineKind, Progress, Remote, RemoteFiles, Report, feed};
+use jumpseat::source::feed::{FeedOptions, Input, LineKind, Progress, Remote, Report, feed};
 
 /// Send events to a running agent: one JSON object a line, or plain lines
 #[derive(Debug, clap::Args)]
@@ -137,8 +137,12 @@ fn remote(args: &FeedArgs) -> Result<Option<Remote>, String> {
     let (Some(address), Some(ca), Some(token)) = (&args.connect, &args.ca, &args.token_file) else {
         return Ok(None);
     };
-    let own = args.cert.as_deref().zip(args.key.as_deref());
-    Remote::new(address, RemoteFiles { ca, token, own }).map(Some)
+    let mut remote = Remote::to(address).ca(ca).token_file(token);
+    if let (Some(certificate), Some(key)) = (&args.cert, &args.key) {
+        remote = remote.certificate(certificate, key);
+    }
+    remote.check().map_err(|error| error.to_string())?;
+    Ok(Some(remote))
 }
 
 /// A name that no other sender of this user has or had.

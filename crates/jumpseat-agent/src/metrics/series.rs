@@ -1,29 +1,28 @@
-//! `jumpseat.otel.*` and `jumpseat.otel_exemplar.*`: metrics that others push; `jumpseat.self.series.*`: what is told of them all.
+//! `jumpseat.otel.*`, `jumpseat.otel_exemplar.*` and `jumpseat.otel_start.*`: metrics that others push; `jumpseat.self.series.*`: what is told of them all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jumpseat_source::series::SeriesStats;
+use jumpseat_source::series::batch::Branch;
 use pcp_model::{Desc, InDom, Inst, PM_IN_NULL, PmError, Pmid, Semantics, Units, Value, ValueType};
 use pcp_pmda::{Call, LabelList, Metric, SetWriter, Subtree, TextLevel};
 
 use crate::identity::label;
 use crate::state::State;
 
-/// The dynamic subtree over [`State::series`]: of values, or of exemplars.
-pub(crate) struct SeriesMetrics {
-    pub(crate) is_exemplar: bool,
-}
+/// The dynamic subtree over [`State::series`]: one of its branches.
+pub(crate) struct SeriesMetrics(pub(crate) Branch);
 
 /// Below each root, whatever is pushed: PCP's tools take a root without metrics for one. No metric that is pushed has this name, as
 /// a level is only told apart by `x_` where that is needed.
 const COUNT: &str = "x_metrics";
 /// Cluster and items of these.
 const COUNT_CLUSTER: u16 = 9;
-const COUNT_ITEMS: [u16; 2] = [16, 17];
+const COUNT_ITEMS: [u16; 3] = [16, 17, 18];
 
 impl SeriesMetrics {
     fn count_pmid(&self) -> Pmid {
-        Pmid::new(0, COUNT_CLUSTER, COUNT_ITEMS[usize::from(self.is_exemplar)])
+        Pmid::new(0, COUNT_CLUSTER, COUNT_ITEMS[self.0 as usize])
     }
 
     fn is_count(&self, pmid: Pmid) -> bool {
@@ -38,7 +37,7 @@ impl Subtree<State> for SeriesMetrics {
 
     fn names(&self, state: &State, name: &mut dyn FnMut(&str, Pmid)) {
         name(COUNT, self.count_pmid());
-        for metric in state.series.metrics().filter(|metric| metric.meaning.is_exemplar == self.is_exemplar) {
+        for metric in state.series.metrics().filter(|metric| metric.meaning.branch == self.0) {
             name(&metric.meaning.name, metric.meaning.pmid);
         }
     }
@@ -60,11 +59,11 @@ impl Subtree<State> for SeriesMetrics {
 
     fn fetch(&self, state: &mut State, call: &Call<'_>, values: &mut SetWriter<'_>) -> Result<(), PmError> {
         if self.is_count(call.pmid) {
-            let own = state.series.metrics().filter(|metric| metric.meaning.is_exemplar == self.is_exemplar);
+            let own = state.series.metrics().filter(|metric| metric.meaning.branch == self.0);
             return values.value(PM_IN_NULL, &Value::U32(own.count() as u32));
         }
         let metric = state.series.metric(call.pmid).ok_or(PmError::PMID)?;
-        if metric.meaning.is_exemplar {
+        if metric.meaning.branch == Branch::Exemplars {
             for (inst, text) in state.series.texts(metric) {
                 if values.wants(inst) {
                     values.string(inst, text.as_bytes())?;
@@ -83,7 +82,11 @@ impl Subtree<State> for SeriesMetrics {
 
     fn text(&self, state: &State, pmid: Pmid, level: TextLevel) -> Option<String> {
         if self.is_count(pmid) {
-            let what = if self.is_exemplar { "metrics with exemplars" } else { "metrics that others push" };
+            let what = match self.0 {
+                Branch::Values => "metrics that others push",
+                Branch::Exemplars => "metrics with exemplars",
+                Branch::Starts => "metrics with times at which sums began",
+            };
             return Some(match level {
                 TextLevel::OneLine => format!("{what}, below this root"),
                 TextLevel::Help => format!("How many {what} there are below this root."),
@@ -92,7 +95,10 @@ impl Subtree<State> for SeriesMetrics {
         let meaning = &state.series.metric(pmid)?.meaning;
         let first = meaning.help.lines().next().filter(|line| !line.is_empty()).unwrap_or(&meaning.original);
         Some(match level {
-            TextLevel::OneLine if meaning.is_exemplar => format!("exemplars of {}", meaning.original),
+            TextLevel::OneLine if self.0 == Branch::Exemplars => format!("exemplars of {}", meaning.original),
+            TextLevel::OneLine if self.0 == Branch::Starts => {
+                format!("when sums of {} began, since 1970", meaning.original)
+            }
             TextLevel::OneLine => first.to_owned(),
             TextLevel::Help => {
                 let unit = if meaning.unit.is_empty() { "none" } else { &meaning.unit };

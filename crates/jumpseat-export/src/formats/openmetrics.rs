@@ -87,7 +87,7 @@ impl OpenMetrics {
         let pushed = Pushed::new(source);
         let mut families = Vec::new();
         for at in 0..source.metrics.len() {
-            let family = if pushed.has(at) { None } else { Family::new(source, at) };
+            let family = if pushed.has_values(at) { None } else { Family::new(source, at) };
             families.push(family.filter(|family| is_fresh(family, &source.metrics[at].name)));
         }
         let host: BTreeMap<String, String> = host_labels(source);

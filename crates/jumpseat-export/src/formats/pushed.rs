@@ -93,6 +93,70 @@ pub(crate) struct Series {
     /// `instance` of what was scraped.
     pub attributes: Vec<(String, Json)>,
     point: Point,
+    /// When its sum began, in nanoseconds since the epoch, as far as that came.
+    pub start: Option<u64>,
+    /// An exemplar that has not gone out yet.
+    pub exemplar: Option<Exemplar>,
+    /// The text of the newest one.
+    told: Box<[u8]>,
+}
+
+/// An exemplar, as the agent tells it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Exemplar {
+    /// In nanoseconds since the epoch.
+    pub time: u64,
+    pub value: Number,
+    pub trace_id: Vec<u8>,
+    pub span_id: Vec<u8>,
+    /// What else is told of it.
+    pub attributes: Vec<(String, String)>,
+}
+
+impl Exemplar {
+    /// `trace_id=HEX span_id=HEX value=NUMBER time=SECONDS.FRACTION`; of what was scraped without the ids and the time, if it had none,
+    /// and with further `NAME=VALUE` before the value.
+    fn parse(text: &[u8]) -> Option<Exemplar> {
+        let text = std::str::from_utf8(text).ok()?;
+        let (labels, rest) = match text.rsplit_once(" value=") {
+            Some(apart) => apart,
+            None => ("", text.strip_prefix("value=")?),
+        };
+        let (value, time) = match rest.split_once(' ') {
+            Some((value, time)) => (value, nanoseconds(time.strip_prefix("time=")?)?),
+            None => (rest, 0),
+        };
+        let value = match value.parse() {
+            Ok(whole) => Number::I64(whole),
+            Err(_) => Number::Double(value.parse().ok()?),
+        };
+        let mut exemplar =
+            Exemplar { time, value, trace_id: Vec::new(), span_id: Vec::new(), attributes: Vec::new() };
+        for word in labels.split(' ').filter(|word| !word.is_empty()) {
+            let (name, text) = word.split_once('=')?;
+            match (name, hexadecimal(text)) {
+                ("trace_id", Some(id)) if id.len() == 16 => exemplar.trace_id = id,
+                ("span_id", Some(id)) if id.len() == 8 => exemplar.span_id = id,
+                // An exemplar without a span.
+                _ if text.is_empty() => {}
+                _ => exemplar.attributes.push((name.to_owned(), text.to_owned())),
+            }
+        }
+        Some(exemplar)
+    }
+}
+
+/// Seconds since the epoch with up to nine digits behind the point.
+fn nanoseconds(text: &str) -> Option<u64> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = u32::try_from(fraction.len()).ok().filter(|digits| (1..=9).contains(digits))?;
+    let nanos = fraction.parse::<u64>().ok()? * 10_u64.pow(9 - digits);
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
+fn hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    if text.len().is_multiple_of(2) { text.as_bytes().chunks(2).map(pair).collect() } else { None }
 }
 
 /// The values of a series in a sample.
@@ -111,6 +175,15 @@ pub(crate) struct Point {
     pub quantiles: Vec<(f64, f64)>,
 }
 
+impl Series {
+    fn set_exemplar(&mut self, text: &[u8]) {
+        if *self.told != *text {
+            self.told = text.into();
+            self.exemplar = Exemplar::parse(text);
+        }
+    }
+}
+
 impl Pushed {
     /// Finds those that came from elsewhere. A part of a histogram or summary whose buckets or quantiles are not exported is a
     /// metric of PCP as any other; so is one of a histogram whose counts may fall, as what is exported are cumulative ones.
@@ -124,6 +197,15 @@ impl Pushed {
                 other.shape().filter(|_| is_same)
             })
         };
+        // What exemplars and starts are of: the one metric of that name which is exported, too.
+        let whole = |own: &About| {
+            let mut kinds = about.iter().flatten().filter_map(|other| {
+                let is_same = (&other.name, &other.unit) == (&own.name, &own.unit);
+                other.kind().filter(|_| is_same)
+            });
+            let kind = kinds.next()?;
+            kinds.all(|other| other == kind).then_some(kind)
+        };
         for (at, own) in about.iter().enumerate() {
             let metric = own.as_ref().and_then(|own| {
                 let kind = match own.form {
@@ -131,6 +213,7 @@ impl Pushed {
                     Form::Gauge => Kind::Gauge,
                     Form::Counter => Kind::Counter,
                     Form::UpDownCounter => Kind::UpDownCounter,
+                    Form::Exemplar | Form::Start => whole(own)?,
                     _ => own.shape().or_else(|| shape(own))?,
                 };
                 let known = families.iter().position(|family| {
@@ -142,7 +225,7 @@ impl Pushed {
                     families.len() - 1
                 });
                 let desc = source.metrics[at].desc;
-                if !matches!(own.form, Form::Bucket | Form::ExponentialBucket | Form::Count | Form::Scale) {
+                if !own.form.is_of_no_unit() {
                     families[family].units = desc.units;
                 }
                 let instances = FxHashMap::default();
@@ -165,6 +248,12 @@ impl Pushed {
         self.metrics.get(at).is_some_and(Option::is_some)
     }
 
+    /// Whether the metric at a place is part of the points of one that came from elsewhere, and not something told beside them.
+    pub(crate) fn has_values(&self, at: usize) -> bool {
+        let is_value = |metric: &Metric| !matches!(metric.form, Form::Exemplar | Form::Start);
+        self.metrics.get(at).and_then(Option::as_ref).is_some_and(is_value)
+    }
+
     /// Takes in the values of the metric at a place, if it came from elsewhere.
     pub(crate) fn add(&mut self, source: &mut Source, at: usize, time: Timestamp, values: ValuesRef<'_>) {
         let Some(Some(metric)) = self.metrics.get_mut(at) else { return };
@@ -178,10 +267,24 @@ impl Pushed {
             metric.version = version;
         }
         for (inst, value) in values.iter() {
-            let Ok(TypedRef::Number(number)) = value.typed(value_type) else { continue };
+            let Ok(typed) = value.typed(value_type) else { continue };
             let Some((series, bound)) = self.place(source, at, inst, time) else { continue };
             let Some(Some(metric)) = self.metrics.get(at) else { continue };
-            let Series { point, .. } = &mut self.series[series];
+            let series_of = &mut self.series[series];
+            let number = match (metric.form, typed) {
+                (Form::Exemplar, TypedRef::Text(text)) => {
+                    series_of.set_exemplar(text);
+                    continue;
+                }
+                (Form::Start, TypedRef::Number(Number::U64(start))) => {
+                    series_of.start = Some(start).filter(|start| *start > 0);
+                    continue;
+                }
+                (Form::Exemplar | Form::Start, _) => continue,
+                (_, TypedRef::Number(number)) => number,
+                _ => continue,
+            };
+            let Series { point, .. } = series_of;
             let was_empty = point.is_empty();
             point.set(metric.form, bound, number);
             // A bucket or quantile without a bound is none.
@@ -201,6 +304,7 @@ impl Pushed {
             // Its memory is used again.
             point.clear();
             series.point = point;
+            series.exemplar = None;
         }
         if self.series.len() > MAX_SERIES {
             self.series.clear();
@@ -240,7 +344,7 @@ struct About {
 impl About {
     fn of(source: &mut Source, at: usize) -> Option<About> {
         let desc = source.metrics[at].desc;
-        if desc.pmid.is_derived() || desc.indom == InDom::NULL || !desc.value_type.is_numeric() {
+        if desc.pmid.is_derived() || desc.indom == InDom::NULL {
             return None;
         }
         let labels = source.labels.of_metric(&mut source.context, &desc);
@@ -249,9 +353,22 @@ impl About {
             serde_json::from_str(&label.value).ok()
         };
         let form = Form::from_word(&text(series::KIND)?)?;
+        if desc.value_type.is_numeric() == (form == Form::Exemplar) {
+            return None;
+        }
         let only_grows = desc.semantics == Semantics::Counter;
         let unit = text(series::UNIT).unwrap_or_default();
         Some(About { name: text(series::NAME)?, unit, form, only_grows })
+    }
+
+    /// What has such a value, or such parts, and nothing else has.
+    fn kind(&self) -> Option<Kind> {
+        match self.form {
+            Form::Gauge => Some(Kind::Gauge),
+            Form::Counter => Some(Kind::Counter),
+            Form::UpDownCounter => Some(Kind::UpDownCounter),
+            _ => self.shape(),
+        }
     }
 
     /// What has such parts and nothing else has.
@@ -382,6 +499,8 @@ impl Point {
             Form::Min => self.min = Some(number.to_f64()),
             Form::Max => self.max = Some(number.to_f64()),
             Form::Scale => self.scale = Some(number.to_f64() as i32),
+            // Told beside the point.
+            Form::Exemplar | Form::Start => {}
         }
     }
 
@@ -459,6 +578,41 @@ pub(crate) mod tests {
     use pcp_model::LabelFlags;
 
     use super::*;
+
+    #[test]
+    fn exemplars_are_read_as_the_agent_tells_them_and_go_out_once() {
+        let text = b"trace_id=0af7651916cd43dd8448eb211c80319c span_id=b7ad6b7169203331 value=-2 time=1700000000.000000005";
+        let mut series = Series::default();
+        series.set_exemplar(text);
+        let exemplar = series.exemplar.take().expect("a new one");
+        let expected = Exemplar {
+            time: 1_700_000_000_000_000_005,
+            value: Number::I64(-2),
+            trace_id: hexadecimal("0af7651916cd43dd8448eb211c80319c").expect("digits"),
+            span_id: hexadecimal("b7ad6b7169203331").expect("digits"),
+            attributes: Vec::new(),
+        };
+        assert_eq!(exemplar, expected);
+        series.set_exemplar(text);
+        assert_eq!(series.exemplar, None, "the same as before");
+        series.set_exemplar(b"trace_id= span_id= value=1e300 time=0.000000000");
+        assert_eq!(series.exemplar.as_ref().map(|one| one.value), Some(Number::Double(1e300)));
+        let scraped = Exemplar::parse(b"trace_id=4b user=ann value=0.5 time=1605281325.5").expect("one");
+        assert_eq!((scraped.time, scraped.trace_id.len()), (1_605_281_325_500_000_000, 0));
+        let told: Vec<&str> = scraped.attributes.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(told, ["trace_id", "user"], "what is no id of a trace is not taken for one");
+        assert_eq!(Exemplar::parse(b"value=1").map(|one| (one.time, one.value)), Some((0, Number::I64(1))));
+        for wrong in [
+            "",
+            "trace_id=0a",
+            "trace_id=0a two words value=2 time=1.000000000",
+            "trace_id=0a span_id=b7 value=two time=1.000000000",
+            "trace_id=0a span_id=b7 value=2 time=1.0000000001",
+            "trace_id=0a span_id=b7 value=2 time=99999999999999999999.000000000",
+        ] {
+            assert_eq!(Exemplar::parse(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
 
     /// A series as it is read from an instance with labels of its own.
     pub(crate) fn series(name: &str, labels: &[(&str, &str)]) -> Series {

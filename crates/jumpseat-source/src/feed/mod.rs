@@ -9,13 +9,13 @@ mod input;
 mod keep;
 mod options;
 mod record;
-mod remote;
 mod session;
+mod way;
 
 pub use error::FeedError;
+pub use jumpseat_wire::remote::Remote;
 pub use options::{FeedOptions, LineKind};
 pub use record::record_of;
-pub use remote::{Remote, RemoteFiles};
 
 use std::io::Read;
 use std::time::{Duration, Instant};

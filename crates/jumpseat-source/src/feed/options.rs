@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::remote::{Remote, place};
+use jumpseat_wire::remote::Remote;
+
 use crate::clock::SenderClock;
 
 /// What to send where.
@@ -32,7 +33,7 @@ pub struct FeedOptions {
 impl FeedOptions {
     /// Where the server is, as messages say it.
     pub(super) fn place(&self) -> PathBuf {
-        place(&self.socket, self.remote.as_ref())
+        self.remote.as_ref().map_or_else(|| self.socket.clone(), |remote| PathBuf::from(remote.address()))
     }
 }
 

@@ -9,8 +9,9 @@ use serde_json::json;
 
 use super::error::FeedError;
 use super::options::FeedOptions;
-use super::remote::Way;
+use super::way::Way;
 use crate::registry::{SOURCE_NAME_RULE, is_source_name};
+use jumpseat_wire::remote::RemoteError;
 use jumpseat_wire::{self as wire, encode::Encoder};
 
 /// How long the server may take to answer.
@@ -81,8 +82,13 @@ impl Session {
             let why = SOURCE_NAME_RULE.to_owned();
             return Err(FeedError::Source { name: name.clone(), why });
         }
-        let connect = |error| FeedError::Connect { socket: options.place(), error };
-        let way = Way::open(&options.socket, options.remote.as_ref(), PATIENCE).map_err(connect)?;
+        let socket = || options.place();
+        let way =
+            Way::open(&options.socket, options.remote.as_ref(), PATIENCE).map_err(|error| match error {
+                RemoteError::Refused { answer } => FeedError::Answer { socket: socket(), answer },
+                RemoteError::Io(error) => FeedError::Connect { socket: socket(), error },
+                other => FeedError::Connect { socket: socket(), error: io::Error::other(other) },
+            })?;
         let (out, encoder) = (Vec::new(), None);
         let mut session = Session {
             way,
@@ -94,25 +100,12 @@ impl Session {
             marks: Vec::new(),
             told: None,
         };
-        if options.remote.is_some() {
-            session.await_admission(options)?;
-        }
         if options.binary {
             session.greet_binary(options, next)?
         } else {
             session.greet_lines(options, next)?
         }
         Ok(session)
-    }
-
-    /// Waits for the word that the token counts.
-    fn await_admission(&mut self, options: &FeedOptions) -> Result<(), FeedError> {
-        let gone = |session: &mut Session, error| session.gone(&options.place(), 0, error);
-        let (_, answer) = self.message().map_err(|error| gone(self, error))?;
-        match serde_json::from_slice::<AdmittedLine>(&answer) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(FeedError::Answer { socket: options.place(), answer: text(&answer) }),
-        }
     }
 
     fn greet_lines(&mut self, options: &FeedOptions, next: u64) -> Result<(), FeedError> {
@@ -372,18 +365,6 @@ impl Session {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-#[derive(Deserialize)]
-struct AdmittedLine {
-    #[serde(rename = "jumpseat")]
-    _admitted: Admitted,
-}
-
-#[derive(Deserialize)]
-struct Admitted {
-    #[serde(rename = "admitted")]
-    _name: String,
 }
 
 #[derive(Deserialize)]

@@ -7,6 +7,7 @@
 //! # EOF                   OpenMetrics: the last line, without which the answer was cut short
 //! name{label="value",...} value [time] [# {label="value",...} value [time]]
 //! |------- series ------| |------------------- tail --------------------|
+//! {"name",label="value","label"="value",...}      names of any characters, as Prometheus 3 writes them; so in HELP, TYPE, UNIT
 //! ```
 //!
 //! A series is told apart by the bytes that say what it is: [`series_end`] finds where they end, so that who has seen them before
@@ -163,10 +164,23 @@ impl<'a> Meta<'a> {
         if !matches!(keyword, b"HELP" | b"TYPE" | b"UNIT") {
             return Ok(Meta::Comment);
         }
-        let (name, rest) = word(rest);
-        if !is_name(name) {
-            return Err(Wrong { at: at(rest), what: "no name of a metric behind HELP, TYPE or UNIT" });
-        }
+        let (name, rest) = match rest.trim_ascii_start() {
+            quoted @ [b'"', ..] => {
+                let begin = at(quoted);
+                let end = quote_end(all, begin + 1)?;
+                (quoted_name(all, begin, end)?.as_bytes(), all.get(end..).unwrap_or_default())
+            }
+            _ => {
+                let (name, rest) = word(rest);
+                if !is_name(name) {
+                    return Err(Wrong {
+                        at: at(rest),
+                        what: "no name of a metric behind HELP, TYPE or UNIT",
+                    });
+                }
+                (name, rest)
+            }
+        };
         let text = rest.trim_ascii();
         Ok(match keyword {
             b"HELP" => Meta::Help { name, text: unescaped(rest.trim_ascii_start()) },
@@ -305,12 +319,19 @@ impl<'a> Series<'a> {
         let begin = text.len() - text.trim_ascii_start().len();
         let end = text.iter().position(|byte| *byte == b'{').unwrap_or(text.len());
         let name = text.get(begin..end).unwrap_or_default().trim_ascii_end();
-        if !is_name(name) {
-            return Err(Wrong { at: begin, what: "no name of a metric: letters, digits, _ and :" });
+        let no_name =
+            Wrong { at: begin, what: "no name of a metric: letters, digits, _ and :, or any text in quotes" };
+        let is_within = name.is_empty() && end < text.len();
+        if !is_within && !is_name(name) {
+            return Err(no_name);
         }
         let mut series = Series { name: utf8(name, begin)?, labels: Vec::new() };
         if end < text.len() {
-            labels(text, end, &mut series.labels)?;
+            let mut within = None;
+            labels(text, end, &mut series.labels, if is_within { Some(&mut within) } else { None })?;
+            if is_within {
+                series.name = within.ok_or(no_name)?;
+            }
         }
         Ok(series)
     }
@@ -338,28 +359,53 @@ impl<'a> Exemplar<'a> {
             return Err(Wrong { at: begin, what: "an exemplar without labels in braces" });
         }
         let mut found = Vec::new();
-        let end = labels(text, begin, &mut found)?;
+        let end = labels(text, begin, &mut found, None)?;
         let tail = Tail::read(text, end, Format::Text)?;
         Ok(Exemplar { labels: found, value: tail.value, time: tail.time })
     }
 }
 
-/// Reads labels from the brace at `at` on. Gives where what is behind them begins.
-fn labels<'a>(text: &'a [u8], at: usize, found: &mut Vec<Label<'a>>) -> Result<usize, Wrong> {
+/// Reads labels from the brace at `at` on. Gives where what is behind them begins. `of`: the name of what has them, if it is among them.
+fn labels<'a>(
+    text: &'a [u8],
+    at: usize,
+    found: &mut Vec<Label<'a>>,
+    mut of: Option<&mut Option<&'a str>>,
+) -> Result<usize, Wrong> {
     let skip = |at: usize| {
         let rest = text.get(at..).unwrap_or_default();
         at + rest.len() - rest.trim_ascii_start().len()
     };
     let mut at = skip(at + 1);
     while text.get(at) != Some(&b'}') {
-        let name_end = text[at..].iter().position(|byte| matches!(byte, b'=' | b' ' | b'\t'));
-        let name_end = name_end.map_or(text.len(), |found| at + found);
-        let name = text.get(at..name_end).unwrap_or_default();
-        if !is_name(name) || name.contains(&b':') {
-            return Err(Wrong { at, what: "no name of a label: letters, digits and _" });
+        let begin = at;
+        let name;
+        if text.get(at) == Some(&b'"') {
+            let end = quote_end(text, at + 1)?;
+            name = quoted_name(text, at, end)?;
+            at = skip(end);
+            if let (Some(place), Some(b',' | b'}')) = (&mut of, text.get(at)) {
+                if place.replace(name).is_some() {
+                    return Err(Wrong { at: begin, what: "a second name of the metric" });
+                }
+                if text.get(at) == Some(&b',') {
+                    at = skip(at + 1);
+                }
+                continue;
+            }
+        } else {
+            let name_end = text[at..].iter().position(|byte| matches!(byte, b'=' | b' ' | b'\t'));
+            let name_end = name_end.map_or(text.len(), |found| at + found);
+            let bare = text.get(at..name_end).unwrap_or_default();
+            if !is_name(bare) || bare.contains(&b':') {
+                return Err(Wrong {
+                    at,
+                    what: "no name of a label: letters, digits and _, or any text in quotes",
+                });
+            }
+            name = utf8(bare, at)?;
+            at = skip(name_end);
         }
-        let name = utf8(name, at)?;
-        at = skip(name_end);
         if text.get(at) != Some(&b'=') {
             return Err(Wrong { at, what: "no = behind the name of a label" });
         }
@@ -387,6 +433,19 @@ fn labels<'a>(text: &'a [u8], at: usize, found: &mut Vec<Label<'a>>) -> Result<u
         }
     }
     Ok(at + 1)
+}
+
+/// The name in quotes that is in `text[begin..end]` with them.
+fn quoted_name(text: &[u8], begin: usize, end: usize) -> Result<&str, Wrong> {
+    let inside = text.get(begin + 1..end - 1).unwrap_or_default();
+    if inside.is_empty() {
+        return Err(Wrong { at: begin, what: "an empty name in quotes" });
+    }
+    match memchr(b'\\', inside) {
+        // Where names are kept, they are bytes of the answer.
+        Some(at) => Err(Wrong { at: begin + 1 + at, what: "a name with a quote, a backslash or a line end" }),
+        None => utf8(inside, begin + 1),
+    }
 }
 
 fn utf8(bytes: &[u8], at: usize) -> Result<&str, Wrong> {
@@ -472,6 +531,11 @@ mod tests {
             ("a:b_c 007", "a:b_c -> 7"),
             ("x 123456789012345678", "x -> 123456789012345680"),
             (r#"x{a="\q\"} 1"#, "10: a text in quotes without an end"),
+            // Prometheus 3's description of names in quotes.
+            (r#"{"my.metric", label="x"} 1"#, "my.metric label=x -> 1"),
+            (r#"{"my.metric"} 1"#, "my.metric -> 1"),
+            (r#"{"größe","http.route"="/a{b}","x y" = "}",} 2 5"#, "größe http.route=/a{b} x y=} -> 2 @5"),
+            (r#"plain{"quoted label"="x",bare="y"} 3"#, "plain quoted label=x bare=y -> 3"),
         ] {
             let got = told(line, Format::Text);
             match expected.split_once(": ").filter(|(at, _)| at.parse::<u32>().is_ok()) {
@@ -514,6 +578,14 @@ mod tests {
             ("x{a=\"1 1", 8, "without an end"),
             ("x{1a=\"1\"} 1", 2, "no name of a label"),
             ("<html> 1", 0, "no name of a metric"),
+            ("{} 1", 0, "no name of a metric"),
+            ("{a=\"1\"} 1", 0, "no name of a metric"),
+            ("{\"a\",\"b\"} 1", 5, "a second name"),
+            ("x{\"a\"} 1", 5, "no = behind"),
+            ("{\"\"} 1", 1, "an empty name"),
+            ("x{\"\"=\"1\"} 1", 2, "an empty name"),
+            ("{\"a\\\\b\"} 1", 3, "a backslash"),
+            ("{\"a\",\"b.c\"=\"1\",\"b.c\"=\"2\"} 1", 21, "a label twice"),
         ] {
             let error = told(line, Format::Text).expect_err(line);
             let (place, words) = error.split_once(": ").expect("place and words");
@@ -534,6 +606,14 @@ mod tests {
         assert_eq!(read("# UNIT a seconds"), Ok(Meta::Unit { name: b"a", unit: b"seconds" }));
         let help = Meta::Help { name: b"a", text: "two\nlines \\ \"x\"".into() };
         assert_eq!(read(r#"# HELP a two\nlines \\ \"x\""#), Ok(help));
+        assert_eq!(
+            read("# TYPE \"http.server.duration\" histogram"),
+            Ok(Meta::Type { name: b"http.server.duration", kind: Kind::Histogram })
+        );
+        assert_eq!(read("# HELP \"a b\" words"), Ok(Meta::Help { name: b"a b", text: "words".into() }));
+        assert_eq!(read("# UNIT \"a.b\" s"), Ok(Meta::Unit { name: b"a.b", unit: b"s" }));
+        assert!(read("# TYPE \"a gauge").is_err());
+        assert!(read("# TYPE \"\" gauge").is_err());
         assert_eq!(read("# HELP a"), Ok(Meta::Help { name: b"a", text: "".into() }));
         assert_eq!(read("# EOF"), Ok(Meta::End));
         assert_eq!(Meta::read(b"# EOF", Format::Text), Ok(Meta::Comment));

@@ -48,7 +48,8 @@ const MAX_MEMBERS: usize = 1024;
 /// Names that are looked up at the same time, each in a thread: the system's way to do that waits.
 const LOOKUPS: usize = 8;
 /// What the agent can read.
-const FORMATS: &str = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+/// Both with names as they are, from targets that can.
+const FORMATS: &str = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8,application/openmetrics-text;version=1.0.0;q=0.9,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
 const SECONDS: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");
 
 /// Why there is no answer.

@@ -78,6 +78,35 @@ pub enum Defined {
     },
 }
 
+/// The root that a metric is below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branch {
+    /// Values.
+    Values,
+    /// Exemplars: texts.
+    Exemplars,
+    /// When sums began.
+    Starts,
+}
+
+impl Branch {
+    /// What stands in front of its names in the file of ids.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Branch::Values => "",
+            Branch::Exemplars => "!",
+            Branch::Starts => "^",
+        }
+    }
+
+    /// The branch of a name there, and the name.
+    pub(super) fn of_marked(name: &str) -> (Branch, &str) {
+        let marked = [Branch::Exemplars, Branch::Starts].into_iter();
+        let found = marked.filter_map(|branch| Some((branch, name.strip_prefix(branch.mark())?))).next();
+        found.unwrap_or((Branch::Values, name))
+    }
+}
+
 /// What a metric is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricMeaning {
@@ -99,8 +128,8 @@ pub struct MetricMeaning {
     pub value_type: ValueType,
     /// The serial of its instance domain.
     pub serial: u32,
-    /// Whether it has exemplars in place of values.
-    pub is_exemplar: bool,
+    /// Where it is.
+    pub branch: Branch,
     /// What of the metric its values are, where there is a word for it.
     pub told: Option<Form>,
 }

@@ -22,6 +22,8 @@ pub struct SeriesConfig {
     pub budget: ByteSize,
     /// A series that has had no point for so long is forgotten.
     pub forget_after: Interval,
+    /// Whether it is kept when sums began, as a series of each.
+    pub starts: bool,
 }
 
 impl Default for SeriesConfig {
@@ -32,6 +34,7 @@ impl Default for SeriesConfig {
             max_series: 20_000,
             budget: ByteSize(64 << 20),
             forget_after: Interval(Duration::from_secs(3600)),
+            starts: false,
         }
     }
 }

@@ -13,6 +13,7 @@ use pcp_ids::{IdMap, IdsError, MAX_ID};
 use pcp_model::{InDom, Inst, Pmid, Semantics, Units, ValueType};
 use rustc_hash::FxHashMap;
 
+use super::batch::Branch;
 use super::{BUCKET_SERIAL, CLUSTERS, NAME_SERIAL, QUANTILE_SERIAL, SET_SERIAL, name};
 
 /// Items of a cluster, as a PMID has room for.
@@ -23,8 +24,8 @@ const MOST_OF_A_NAME: u8 = 9;
 /// The ids of metrics.
 pub(super) struct MetricIds {
     ids: IdMap,
-    /// All names ever given, exemplars' apart.
-    names: [BTreeSet<String>; 2],
+    /// All names ever given, by branch.
+    names: [BTreeSet<String>; 3],
 }
 
 /// What a PMID stands for.
@@ -35,20 +36,18 @@ pub(super) struct Form<'a> {
     pub serial: u32,
     pub units: Units,
     pub unit: &'a str,
-    pub is_exemplar: bool,
+    pub branch: Branch,
 }
 
 impl MetricIds {
     pub(super) fn open(dir: Option<&Path>, domain: u16) -> Result<MetricIds, IdsError> {
         let max = ITEMS * CLUSTERS.len() as i32 - 1;
         let ids = IdMap::load(path(dir, domain, NAME_SERIAL).as_deref(), max)?;
-        let mut names = [BTreeSet::new(), BTreeSet::new()];
+        let mut names = <[BTreeSet<String>; 3]>::default();
         for (_, text) in ids.iter() {
             let name = text.split(' ').next().unwrap_or_default();
-            match name.strip_prefix('!') {
-                Some(name) => names[1].insert(name.to_owned()),
-                None => names[0].insert(name.to_owned()),
-            };
+            let (branch, name) = Branch::of_marked(name);
+            names[branch as usize].insert(name.to_owned());
         }
         Ok(MetricIds { ids, names })
     }
@@ -64,8 +63,8 @@ impl MetricIds {
         let mut full = Err(IdsError::Full { max: self.ids.max() });
         for n in 1..=MOST_OF_A_NAME {
             let name = if n == 1 { mapped.to_owned() } else { name::nth(mapped, n) };
-            let name = self.fitting(name, form.is_exemplar);
-            let mark = if form.is_exemplar { "!" } else { "" };
+            let name = self.fitting(name, form.branch);
+            let mark = form.branch.mark();
             let text = format!("{mark}{name} {form}");
             let word = format!("{mark}{name}");
             match self.ids.owner(&word) {
@@ -75,7 +74,7 @@ impl MetricIds {
                 None => {
                     full = self.ids.get_or_add_unsettled(&text);
                     if let Ok(id) = full {
-                        self.names[usize::from(form.is_exemplar)].insert(name.clone());
+                        self.names[form.branch as usize].insert(name.clone());
                         return Ok((pmid(id), name));
                     }
                     break;
@@ -86,8 +85,8 @@ impl MetricIds {
     }
 
     /// The name such that it is not above or below another metric's.
-    fn fitting(&self, mut name: String, is_exemplar: bool) -> String {
-        let names = &self.names[usize::from(is_exemplar)];
+    fn fitting(&self, mut name: String, branch: Branch) -> String {
+        let names = &self.names[branch as usize];
         if names.contains(&name) {
             return name;
         }

@@ -15,7 +15,7 @@ use pcp_model::{Inst, Semantics, Units, ValueType};
 use pcp_net::Worker;
 use rustc_hash::FxHashMap;
 
-use super::batch::{self, Batch, Batches, Defined, Gone, MetricMeaning, Outgoing, Point};
+use super::batch::{self, Batch, Batches, Branch, Defined, Gone, MetricMeaning, Outgoing, Point};
 use super::config::SeriesConfig;
 use super::identity::{Form, InstanceIds, MetricIds};
 use super::labels::{LabelText, Labels};
@@ -71,6 +71,8 @@ pub enum Part {
     Quantile,
     /// Exemplars: texts, in a branch of their own.
     Exemplar,
+    /// When a sum began, in nanoseconds since the epoch, in a branch of its own.
+    Start,
 }
 
 /// How values behave.
@@ -349,7 +351,7 @@ impl Session<'_> {
             semantics: form.semantics,
             value_type: form.value_type,
             serial: form.serial,
-            is_exemplar: form.is_exemplar,
+            branch: form.branch,
             told: metric.told(),
         });
         let id = store.metrics.len() as u32;
@@ -380,6 +382,12 @@ impl Session<'_> {
         let mut all = Labels::new("", labels);
         all.push(OVERFLOW, LabelText::Bool(true));
         self.find(metric, &all, true)
+    }
+
+    /// Whether it is kept when sums began.
+    #[inline]
+    pub fn keeps_starts(&self) -> bool {
+        self.store.config.starts
     }
 
     /// Whether as much has been set as may wait for the event loop.
@@ -616,7 +624,7 @@ impl Metric<'_> {
             serial: SET_SERIAL,
             units: unit::units(unit),
             unit,
-            is_exemplar: false,
+            branch: Branch::Values,
         };
         match self.part {
             Part::Value | Part::Below(_) => form,
@@ -630,7 +638,13 @@ impl Metric<'_> {
                 value_type: ValueType::String,
                 semantics: Semantics::Instant,
                 units: Units::NONE,
-                is_exemplar: true,
+                branch: Branch::Exemplars,
+                ..form
+            },
+            Part::Start => Form {
+                semantics: Semantics::Instant,
+                units: Units::NANOSECOND,
+                branch: Branch::Starts,
                 ..form
             },
         }
@@ -649,7 +663,8 @@ impl Metric<'_> {
             (Part::Quantile, _) => Told::Quantile,
             (Part::Scale, _) => Told::Scale,
             (Part::Below(word) | Part::CountBelow(word), _) => return Told::from_word(word),
-            (Part::Exemplar, _) => return None,
+            (Part::Exemplar, _) => Told::Exemplar,
+            (Part::Start, _) => Told::Start,
         })
     }
 }
@@ -657,7 +672,7 @@ impl Metric<'_> {
 impl Part {
     fn word(self) -> Option<&'static str> {
         match self {
-            Part::Value | Part::Exemplar => None,
+            Part::Value | Part::Exemplar | Part::Start => None,
             Part::Below(word) | Part::CountBelow(word) => Some(word),
             Part::Bucket | Part::ExponentialBucket => Some("bucket"),
             Part::Scale => Some("scale"),

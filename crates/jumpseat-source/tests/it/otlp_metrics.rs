@@ -82,7 +82,7 @@ impl Board {
             for defined in batch.defined {
                 match defined {
                     Defined::Metric(meaning) => {
-                        let mark = if meaning.is_exemplar { "!" } else { "" };
+                        let mark = meaning.branch.mark();
                         let about = format!("{} {}", meaning.semantics.name(), meaning.units);
                         let told = (format!("{mark}{}", meaning.name), meaning.value_type, about);
                         self.metrics.insert(meaning.pmid.local(), told);
@@ -304,7 +304,7 @@ fn histograms_have_cumulative_buckets_and_exemplars() {
         let id = "ab".repeat(16);
         assert_eq!(
             **exemplar,
-            format!("trace_id={id} span_id={} value=4 time=999.000000000", "cd".repeat(8))
+            format!("trace_id={id} span_id={} value=4.0 time=999.000000000", "cd".repeat(8))
         );
     }
 }

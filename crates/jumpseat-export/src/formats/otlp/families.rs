@@ -4,12 +4,14 @@
 //! Pushed --end of a sample--> a buffer of encoded points for each (resource, scope, family) --> ResourceMetrics
 //! ```
 //!
-//! Sums and histograms are cumulative, whatever they were; their start is the first point that is exported, and again one that
-//! is smaller than the last.
+//! Sums and histograms are cumulative, whatever they were; their start is what came with them, if that was kept, or the first point that
+//! is exported, and again one that is smaller than the last.
 //!
 //! **Cost:** a number of a series that is known is its attributes, copied, and some thirty bytes; a histogram allocates its buckets.
 
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::metrics;
+use opentelemetry_proto::tonic::metrics::v1::exemplar;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
 use opentelemetry_proto::tonic::metrics::v1::summary_data_point::ValueAtQuantile;
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -17,14 +19,14 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use pcp_client::ValuesRef;
-use pcp_model::Timestamp;
+use pcp_model::{Number, Timestamp};
 use prost::Message as _;
 use rustc_hash::FxHashMap;
 use serde_json::Value as Json;
 
 use super::attribute::{attribute, json, overlay, text};
 use super::points::{ENOUGH_BYTES, ENOUGH_POINTS, Ready, begin, fixed, nanos, put, whole};
-use crate::formats::pushed::{Family, Kind, Point, Pushed, Series};
+use crate::formats::pushed::{Exemplar, Family, Kind, Point, Pushed, Series};
 use crate::formats::source::Source;
 
 /// The finest scale of an exponential histogram that the agent keeps, and the coarsest there is.
@@ -163,9 +165,7 @@ impl Groups {
         }
         let Some(sent) = &mut self.series[number] else { return };
         let size = match family.kind {
-            Kind::Gauge | Kind::Counter | Kind::UpDownCounter => {
-                point.value.map_or(0.0, pcp_model::Number::to_f64)
-            }
+            Kind::Gauge | Kind::Counter | Kind::UpDownCounter => point.value.map_or(0.0, Number::to_f64),
             _ => point.total() as f64,
         };
         // What is no sum of what only grows has the start of its first point.
@@ -173,15 +173,18 @@ impl Groups {
             sent.start = time;
         }
         sent.last = size;
+        // One of the future is a clock's that is wrong.
+        let start = series.start.filter(|start| *start <= time).unwrap_or(sent.start);
+        let exemplar = series.exemplar.as_ref().map_or_else(Vec::new, |one| exemplar(one, family.kind));
         let out = &mut self.all[sent.group].metrics[sent.metric].1;
         let before = out.len();
         let encoded = match family.kind {
             Kind::Gauge | Kind::Counter | Kind::UpDownCounter => {
                 let Some(value) = point.value else { return };
                 let has_start = family.kind != Kind::Gauge;
-                begin(out, 1, sent.attributes.len() + if has_start { 27 } else { 18 });
+                begin(out, 1, sent.attributes.len() + exemplar.len() + if has_start { 27 } else { 18 });
                 if has_start {
-                    fixed(out, 2, sent.start);
+                    fixed(out, 2, start);
                 }
                 fixed(out, 3, time);
                 match whole(value) {
@@ -190,15 +193,16 @@ impl Groups {
                 }
                 None
             }
-            Kind::Histogram => Some(histogram(point, sent.start, time).encode_to_vec()),
-            Kind::Exponential => Some(exponential(point, sent.start, time).encode_to_vec()),
-            Kind::Summary => Some(summary(point, sent.start, time).encode_to_vec()),
+            Kind::Histogram => Some(histogram(point, start, time).encode_to_vec()),
+            Kind::Exponential => Some(exponential(point, start, time).encode_to_vec()),
+            Kind::Summary => Some(summary(point, start, time).encode_to_vec()),
         };
         if let Some(encoded) = encoded {
-            begin(out, 1, sent.attributes.len() + encoded.len());
+            begin(out, 1, sent.attributes.len() + exemplar.len() + encoded.len());
             out.extend_from_slice(&encoded);
         }
         out.extend_from_slice(&sent.attributes);
+        out.extend_from_slice(&exemplar);
         self.bytes += out.len() - before;
         self.points += 1;
     }
@@ -291,6 +295,30 @@ fn shape(kind: Kind) -> (u32, &'static [u8]) {
         Kind::Exponential => (10, &[0x10, 2]),
         Kind::Summary => (11, &[]),
     }
+}
+
+/// `exemplars` of a point of this kind, encoded; a summary has none.
+fn exemplar(one: &Exemplar, kind: Kind) -> Vec<u8> {
+    let field = match kind {
+        Kind::Gauge | Kind::Counter | Kind::UpDownCounter => 5,
+        Kind::Histogram => 8,
+        Kind::Exponential => 11,
+        Kind::Summary => return Vec::new(),
+    };
+    let value = match one.value {
+        Number::I64(whole) => exemplar::Value::AsInt(whole),
+        other => exemplar::Value::AsDouble(other.to_f64()),
+    };
+    let message = metrics::v1::Exemplar {
+        time_unix_nano: one.time,
+        span_id: one.span_id.clone(),
+        trace_id: one.trace_id.clone(),
+        value: Some(value),
+        filtered_attributes: one.attributes.iter().map(|(name, value)| text(name, value)).collect(),
+    };
+    let mut out = Vec::new();
+    put(&mut out, field, &message.encode_to_vec());
+    out
 }
 
 fn histogram(point: &Point, start: u64, time: u64) -> HistogramDataPoint {
@@ -419,7 +447,7 @@ mod tests {
             points: 0,
             bytes: 0,
         };
-        let point = Point { value: Some(pcp_model::Number::Double(0.5)), ..Point::default() };
+        let point = Point { value: Some(Number::Double(0.5)), ..Point::default() };
         for (number, target) in ["a:9100", "b:9100"].into_iter().enumerate() {
             let labels = [("instance", format!("\"{target}\"")), ("job", "\"node\"".to_owned())];
             let labels = labels.each_ref().map(|(name, value)| (*name, value.as_str()));

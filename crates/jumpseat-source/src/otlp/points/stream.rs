@@ -8,6 +8,7 @@
 //! exponential                  NAME.scale                        I64, instant
 //! summary                      NAME.quantile .count .sum
 //! exemplars                    NAME, below a root of their own
+//! starts of sums               NAME, below another one, U64, instant: if that is configured
 //! ```
 //!
 //! **Time:** a point that is older than the newest of its series is refused, and so is one of an earlier start; what is delta must
@@ -69,6 +70,7 @@ struct Group {
     /// Of the metric with the scale.
     told_scale: Option<SeriesId>,
     exemplar: Option<SeriesId>,
+    told_start: Option<SeriesId>,
     /// Series of buckets or quantiles, the one without bound last.
     cells: Vec<SeriesId>,
     bounds: Vec<f64>,
@@ -174,7 +176,9 @@ impl Stream {
             Some(group) => {
                 group.check_time(self.shape, point).map_err(|not| not.refusal(at))?;
                 is_set = group.try_set(self.shape, self.number, point, &mut request.session);
-                if is_set && point.exemplar.is_none() {
+                let starts_anew = point.start != group.start && request.session.keeps_starts();
+                if is_set && point.exemplar.is_none() && !starts_anew {
+                    group.keep_start(&mut request.session);
                     group.moved(point);
                     return Ok(());
                 }
@@ -306,11 +310,13 @@ impl Stream {
     }
 
     fn metric(&self, session: &mut Session<'_>, part: Part) -> Result<MetricId, Not> {
-        let is_instant =
-            matches!(part, Part::Below("min" | "max") | Part::Quantile | Part::Scale | Part::Exemplar);
+        let is_instant = matches!(
+            part,
+            Part::Below("min" | "max") | Part::Quantile | Part::Scale | Part::Exemplar | Part::Start
+        );
         let number = match part {
             Part::Value => self.number.unwrap_or(Number::Double),
-            Part::CountBelow(_) | Part::Bucket | Part::ExponentialBucket => Number::U64,
+            Part::CountBelow(_) | Part::Bucket | Part::ExponentialBucket | Part::Start => Number::U64,
             Part::Scale => Number::I64,
             _ => Number::Double,
         };
@@ -432,6 +438,10 @@ impl Stream {
         if let Some(exemplar) = &point.exemplar {
             // The point has been taken in: that there is no room for an exemplar changes nothing of that.
             let _ = self.set_exemplar(group, whose, exemplar, request);
+        }
+        if self.shape != Shape::Gauge && point.start > 0 && request.session.keeps_starts() {
+            // As with exemplars.
+            let _ = self.set_start(group, whose, point.start, &mut request.session);
         }
         Ok(())
     }
@@ -563,6 +573,21 @@ impl Stream {
         Ok(())
     }
 
+    /// Of what is delta, the start of the first point stays: the agent has added up what came since.
+    fn set_start(
+        &self,
+        group: &mut Group,
+        whose: &Whose<'_>,
+        start: u64,
+        session: &mut Session<'_>,
+    ) -> Result<(), Not> {
+        let series = self.live(session, group.told_start, Part::Start, whose)?;
+        group.told_start = Some(series);
+        let first = session.value(series).filter(|known| *known > 0 && self.shape.is_delta());
+        session.set(series, first.unwrap_or(start));
+        Ok(())
+    }
+
     fn set_exemplar(
         &self,
         group: &mut Group,
@@ -629,6 +654,14 @@ impl Group {
         self.start = self.start.max(point.start);
     }
 
+    /// What has not changed counts as long as the sum does.
+    #[inline]
+    fn keep_start(&self, session: &mut Session<'_>) {
+        if let Some(series) = self.told_start {
+            session.touch(series);
+        }
+    }
+
     fn are_live(&self, session: &Session<'_>) -> bool {
         self.cells.iter().all(|cell| session.value(*cell).is_some())
     }
@@ -682,8 +715,8 @@ impl Group {
     }
 
     fn forget(&mut self, session: &mut Session<'_>) {
-        let Group { value, count, sum, min, max, told_scale, .. } = self;
-        let single = [value, count, sum, min, max, told_scale];
+        let Group { value, count, sum, min, max, told_scale, told_start, .. } = self;
+        let single = [value, count, sum, min, max, told_scale, told_start];
         let single = single.into_iter().filter_map(Option::take).chain(self.exemplar.take());
         for series in single.chain(self.cells.drain(..)) {
             session.forget(series);
@@ -723,7 +756,8 @@ impl Exemplar {
         };
         let value = match self.value {
             Sent::Int(number) => number.to_string(),
-            Sent::Double(number) => number.to_string(),
+            // With a point or an exponent: who reads it can tell it from a whole number.
+            Sent::Double(number) => format!("{number:?}"),
         };
         let (seconds, nanos) = (self.time / 1_000_000_000, self.time % 1_000_000_000);
         format!(

@@ -68,7 +68,7 @@ impl Bench {
                         self.made += 1;
                         let metric = self.metrics.iter().find(|metric| metric.pmid == pmid).expect("defined");
                         let name = self.names[&(metric.serial, inst)].clone();
-                        let mark = if metric.is_exemplar { "!" } else { "" };
+                        let mark = metric.branch.mark();
                         self.values.insert(slot, (format!("{mark}{}", metric.name), name, String::new()));
                     }
                 }
