@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use super::error::{ArchiveError, Excess, Problem};
 use super::files::{Compression, Member};
@@ -134,6 +135,11 @@ impl MemberReader {
             return Err(self.bad(frame.at, "truncated"));
         }
         self.bytes(frame.at, frame.len)
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.member.path
     }
 
     pub(crate) fn bad(&self, at: u64, what: &'static str) -> ArchiveError {
