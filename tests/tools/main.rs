@@ -2,6 +2,7 @@
 
 mod archive;
 mod archive_own;
+mod check;
 mod config;
 mod contexts;
 mod derive_cli;
