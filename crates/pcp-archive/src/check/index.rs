@@ -1,6 +1,7 @@
 //! What the temporal index says that cannot be.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use rustc_hash::FxHashSet;
 
@@ -12,17 +13,27 @@ use crate::label::LogLabel;
 use crate::member::MemberReader;
 
 /// Entries that are looked at; beyond, nothing depends on them.
-const MAX_ENTRIES: u64 = 1 << 20;
+const MAX_ENTRIES: usize = 1 << 20;
 
-/// Lengths of the files that the index points into.
-pub(super) struct Lengths {
-    pub meta: u64,
+/// Where the files end that the index points into; what could not be read is missing.
+#[derive(Default)]
+pub(super) struct Ends {
+    pub meta: Option<u64>,
     pub volumes: BTreeMap<u32, u64>,
+}
+
+/// The entries of an index.
+#[derive(Default)]
+pub(super) struct Entries {
+    all: Vec<Entry>,
+    /// How many bytes are left behind the last, and where.
+    rest: Option<(u64, usize)>,
 }
 
 /// An entry as it is in the file.
 #[derive(Clone, Copy)]
 struct Entry {
+    at: u64,
     sec: i64,
     nsec: i64,
     volume: i32,
@@ -33,88 +44,99 @@ struct Entry {
 /// Places in volumes that entries point to.
 pub(super) type Places = BTreeMap<u32, FxHashSet<u64>>;
 
-/// Checks the entries, and gives the places at which records have to begin or end.
-pub(super) fn check(
-    source: &mut MemberReader,
-    label: &LogLabel,
-    lengths: &Lengths,
-    findings: &mut Findings,
-) -> Result<Places, ArchiveError> {
-    let (stamp, first) = (label.stamp(), label.len());
-    let len = entry_len(stamp);
-    let path = source.path().to_owned();
-    let mut places = Places::new();
-    let mut before: Option<Entry> = None;
-    for number in 1..=MAX_ENTRIES {
-        let at = first + (number - 1) * len as u64;
-        let bytes = source.bytes(at, len)?;
-        let got = bytes.len();
-        let Some(entry) = entry(Fields(bytes), stamp) else {
-            if got > 0 {
-                let what = format!("entry {number}: {got} bytes of {len}");
-                findings.add(Kind::Index, &path, at, what);
-            }
-            break;
-        };
-        let mut wrong =
-            |what: String| findings.add(Kind::Index, &path, at, format!("entry {number}: {what}"));
-        let volume = u32::try_from(entry.volume).ok();
-        match volume {
-            None => wrong(format!("negative volume {}", entry.volume)),
-            Some(volume) if !lengths.volumes.contains_key(&volume) => {
-                wrong(format!("volume {volume} is missing"));
-            }
-            Some(_) => {}
+impl Entries {
+    /// Reads them.
+    pub(super) fn read(source: &mut MemberReader, label: &LogLabel) -> Result<Entries, ArchiveError> {
+        let stamp = label.stamp();
+        let len = entry_len(stamp);
+        let mut entries = Entries::default();
+        let mut at = label.len();
+        while entries.all.len() < MAX_ENTRIES {
+            let bytes = source.bytes(at, len)?;
+            let Some(entry) = entry(at, Fields(bytes), stamp) else {
+                entries.rest = Some((at, bytes.len())).filter(|(_, len)| *len > 0);
+                break;
+            };
+            entries.all.push(entry);
+            at += len as u64;
         }
-        if entry.sec < 0 || entry.nsec < 0 {
-            wrong(format!("negative time {}.{:09}", entry.sec, entry.nsec));
-        } else if entry.nsec >= 1_000_000_000 {
-            wrong(format!("{} nanoseconds", entry.nsec));
-        }
-        let volume_len = volume.and_then(|volume| lengths.volumes.get(&volume)).copied();
-        for (what, place, end) in
-            [("metadata", entry.meta, Some(lengths.meta)), ("values", entry.data, volume_len)]
-        {
-            if place < first {
-                wrong(format!("the place of {what} ({place}) is inside of the label"));
-            } else if end.is_some_and(|end| place > end) {
-                wrong(format!("the place of {what} ({place}) is behind the end of the file"));
-            }
-        }
-        if entry.time() < (label.start.sec, label.start.nsec.into()) {
-            wrong("a time in front of the label's".to_owned());
-        }
-        if let Some(before) = before {
-            if entry.time() < before.time() {
-                wrong("time goes back".to_owned());
-            }
-            if entry.volume < before.volume {
-                wrong(format!("volume goes back, from {} to {}", before.volume, entry.volume));
-            }
-            if entry.meta < before.meta {
-                wrong(format!("place of metadata goes back, from {} to {}", before.meta, entry.meta));
-            }
-            if entry.volume == before.volume && entry.data < before.data {
-                wrong(format!("place of values goes back, from {} to {}", before.data, entry.data));
-            }
-        }
-        if let (Some(volume), Some(end)) = (volume, volume_len)
-            && (first..=end).contains(&entry.data)
-        {
-            places.entry(volume).or_default().insert(entry.data);
-        }
-        before = Some(entry);
+        Ok(entries)
     }
-    Ok(places)
+
+    /// The places at which records have to begin or end.
+    pub(super) fn places(&self) -> Places {
+        let mut places = Places::new();
+        for entry in &self.all {
+            if let Ok(volume) = u32::try_from(entry.volume) {
+                places.entry(volume).or_default().insert(entry.data);
+            }
+        }
+        places
+    }
+
+    /// Tells what cannot be.
+    pub(super) fn check(&self, path: &Path, label: &LogLabel, ends: &Ends, findings: &mut Findings) {
+        let mut before: Option<Entry> = None;
+        for (number, entry) in (1..).zip(&self.all) {
+            for what in entry.mistakes(before.as_ref(), label, ends) {
+                findings.add(Kind::Index, path, entry.at, format!("entry {number}: {what}"));
+            }
+            before = Some(*entry);
+        }
+        if let Some((at, len)) = self.rest {
+            let what = format!("entry {}: {len} bytes of {}", self.all.len() + 1, entry_len(label.stamp()));
+            findings.add(Kind::Index, path, at, what);
+        }
+    }
 }
 
 impl Entry {
     fn time(&self) -> (i64, i64) {
         (self.sec, self.nsec)
     }
+
+    fn mistakes(&self, before: Option<&Entry>, label: &LogLabel, ends: &Ends) -> Vec<String> {
+        let mut found = Vec::new();
+        let volume = u32::try_from(self.volume).ok();
+        let end = volume.and_then(|volume| ends.volumes.get(&volume)).copied();
+        match volume {
+            None => found.push(format!("negative volume {}", self.volume)),
+            Some(volume) if end.is_none() => found.push(format!("volume {volume} is missing")),
+            Some(_) => {}
+        }
+        if self.sec < 0 || self.nsec < 0 {
+            found.push(format!("negative time {}.{:09}", self.sec, self.nsec));
+        } else if self.nsec >= 1_000_000_000 {
+            found.push(format!("{} nanoseconds", self.nsec));
+        }
+        for (what, place, end) in [("metadata", self.meta, ends.meta), ("values", self.data, end)] {
+            if place < label.len() {
+                found.push(format!("the place of {what} ({place}) is inside of the label"));
+            } else if end.is_some_and(|end| place > end) {
+                found.push(format!("the place of {what} ({place}) is behind the end of the file"));
+            }
+        }
+        if self.time() < (label.start.sec, label.start.nsec.into()) {
+            found.push("a time in front of the label's".to_owned());
+        }
+        let Some(before) = before else { return found };
+        if self.time() < before.time() {
+            found.push("time goes back".to_owned());
+        }
+        if self.volume < before.volume {
+            found.push(format!("volume goes back, from {} to {}", before.volume, self.volume));
+        }
+        if self.meta < before.meta {
+            found.push(format!("place of metadata goes back, from {} to {}", before.meta, self.meta));
+        }
+        if self.volume == before.volume && self.data < before.data {
+            found.push(format!("place of values goes back, from {} to {}", before.data, self.data));
+        }
+        found
+    }
 }
 
-fn entry(mut fields: Fields<'_>, stamp: Stamp) -> Option<Entry> {
+fn entry(at: u64, mut fields: Fields<'_>, stamp: Stamp) -> Option<Entry> {
     let (sec, nsec) = match stamp {
         Stamp::Micro => (i64::from(fields.i32()?), i64::from(fields.i32()?) * 1000),
         Stamp::Nano => {
@@ -127,5 +149,5 @@ fn entry(mut fields: Fields<'_>, stamp: Stamp) -> Option<Entry> {
         Stamp::Micro => fields.u32().map(u64::from),
         Stamp::Nano => fields.u64(),
     };
-    Some(Entry { sec, nsec, volume, meta: place()?, data: place()? })
+    Some(Entry { at, sec, nsec, volume, meta: place()?, data: place()? })
 }

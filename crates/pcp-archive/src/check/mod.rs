@@ -23,7 +23,7 @@ pub use finding::{Finding, Grade, Kind};
 pub use repair::{LeftOut, RepairError, Repaired, repair};
 
 use finding::Findings;
-use index::{Lengths, Places};
+use index::{Ends, Entries};
 use scan::{Piece, Scan};
 use values::Values;
 
@@ -139,32 +139,53 @@ impl Survey {
         }
         let Some(label) = self.checked.label.clone() else {
             for member in files.volumes.values().chain([&files.meta]) {
-                let framed = walk.frames(member);
-                walk.unreadable(member, framed);
+                if let Err(error) = walk.frames(member) {
+                    walk.unreadable(member, error);
+                }
             }
             return;
         };
-        let places = walk.index(&files, &label);
-        self.walk_metadata(walk, &files.meta, &label);
+        let entries = walk.index(&files, &label);
+        let places = entries.places();
+        // The ends of files as they are found: of those that are compressed nothing else tells.
+        let meta = self.walk_metadata(walk, &files.meta, &label);
+        let mut ends = Ends { meta, ..Ends::default() };
         let mut values = Values::default();
         let mut last = None;
         for (&number, member) in &files.volumes {
             let places = places.get(&number).cloned().unwrap_or_default();
-            let read = self.walk_volume(walk, (number, member), &label, places, &mut values, &mut last);
-            walk.unreadable(member, read);
+            match self.walk_volume(walk, (number, member), &label, places, &mut values, &mut last) {
+                Ok(end) => drop(ends.volumes.insert(number, end)),
+                Err(error) => {
+                    // It is there, with an end that nobody knows.
+                    ends.volumes.insert(number, u64::MAX);
+                    walk.unreadable(member, error);
+                }
+            }
+        }
+        if let Some(member) = &files.index {
+            entries.check(&member.path, &label, &ends, &mut walk.findings);
         }
     }
 
-    fn walk_metadata(&mut self, walk: &mut Walk<'_>, member: &Member, label: &LogLabel) {
+    /// Where it ends, if it can be read to there.
+    fn walk_metadata(&mut self, walk: &mut Walk<'_>, member: &Member, label: &LogLabel) -> Option<u64> {
         let read =
             MemberReader::open(member).and_then(|mut source| self.read_metadata(walk, &mut source, label));
-        self.lost_metadata |= read.is_err();
-        walk.unreadable(member, read);
+        let end = match read {
+            Ok(end) => Some(end),
+            Err(error) => {
+                self.lost_metadata = true;
+                walk.unreadable(member, error);
+                None
+            }
+        };
         self.metadata.settle();
         descriptors::check(&self.metadata, &member.path, &mut walk.findings);
         if self.metadata.is_empty() {
             walk.findings.add(Kind::Empty, &member.path, None, "no metric is described".to_owned());
         }
+        end
     }
 
     fn read_metadata(
@@ -172,7 +193,7 @@ impl Survey {
         walk: &mut Walk<'_>,
         source: &mut MemberReader,
         label: &LogLabel,
-    ) -> Result<(), ArchiveError> {
+    ) -> Result<u64, ArchiveError> {
         let path = source.path().to_owned();
         let mut scan = Scan::new(label.len());
         while let Some(piece) = scan.next(source, |record| Metadata::default().add_record(record).is_ok())? {
@@ -205,7 +226,7 @@ impl Survey {
             }
             walk.done(frame.len);
         }
-        Ok(())
+        Ok(scan.at())
     }
 
     fn walk_volume(
@@ -216,7 +237,7 @@ impl Survey {
         mut places: rustc_hash::FxHashSet<u64>,
         values: &mut Values,
         last: &mut Option<Timestamp>,
-    ) -> Result<(), ArchiveError> {
+    ) -> Result<u64, ArchiveError> {
         let path = &member.path;
         let stamp = label.stamp();
         let mut source = MemberReader::open(member)?;
@@ -280,14 +301,16 @@ impl Survey {
             }
         }
         if !is_damaged {
-            let mut places: Vec<u64> = places.into_iter().collect();
+            // What is outside is told of otherwise.
+            let inside = |place: &u64| (label.len()..scan.at()).contains(place);
+            let mut places: Vec<u64> = places.into_iter().filter(inside).collect();
             places.sort_unstable();
             for place in places {
                 let what = format!("the index points to byte {place}, where no record begins");
                 walk.findings.add(Kind::Index, path, place, what);
             }
         }
-        Ok(())
+        Ok(scan.at())
     }
 }
 
@@ -304,7 +327,7 @@ impl Walk<'_> {
         });
         let decoded = match decoded {
             Ok(decoded) => decoded,
-            Err(error) => return self.unreadable(member, Err(error)),
+            Err(error) => return self.unreadable(member, error),
         };
         let (kind, what) = match decoded {
             Err(Problem::NoData) => (Kind::Empty, Problem::NoData.to_string()),
@@ -336,26 +359,17 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn index(&mut self, files: &FileSet, label: &LogLabel) -> Places {
+    fn index(&mut self, files: &FileSet, label: &LogLabel) -> Entries {
         let Some(member) = &files.index else {
             let what = "there is no index: positions are found by reading".to_owned();
             self.findings.add(Kind::Index, &files.base, None, what);
-            return Places::new();
+            return Entries::default();
         };
-        let len = |member: &Member| {
-            MemberReader::open(member).and_then(|mut source| source.len()).unwrap_or_default()
-        };
-        let lengths = Lengths {
-            meta: len(&files.meta),
-            volumes: files.volumes.iter().map(|(number, member)| (*number, len(member))).collect(),
-        };
-        let read = MemberReader::open(member)
-            .and_then(|mut source| index::check(&mut source, label, &lengths, &mut self.findings));
-        match read {
-            Ok(places) => places,
+        match MemberReader::open(member).and_then(|mut source| Entries::read(&mut source, label)) {
+            Ok(entries) => entries,
             Err(error) => {
-                self.unreadable(member, Err(error));
-                Places::new()
+                self.unreadable(member, error);
+                Entries::default()
             }
         }
     }
@@ -365,10 +379,8 @@ impl Walk<'_> {
         self.findings.add(Kind::Damage, path, at, what);
     }
 
-    fn unreadable(&mut self, member: &Member, read: Result<(), ArchiveError>) {
-        if let Err(error) = read {
-            self.findings.add(Kind::Unreadable, &member.path, error.offset, error.problem.to_string());
-        }
+    fn unreadable(&mut self, member: &Member, error: ArchiveError) {
+        self.findings.add(Kind::Unreadable, &member.path, error.offset, error.problem.to_string());
     }
 
     fn done(&mut self, len: usize) {

@@ -33,6 +33,11 @@ impl Scan {
         Scan { at, left: MAX_SEARCHED }
     }
 
+    /// How far it is: in the end, the length of the file.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
     /// What is next, or `None` at the end. `is_record` tells whether bytes that a search came upon, with lengths that are
     /// right, make sense.
     ///

@@ -65,18 +65,20 @@ fn kind_of(line: &str) -> Option<(Kind, bool)> {
 #[test]
 fn what_pmlogcheck_finds_is_found() {
     let env = PcpEnv::new();
-    let (mut compared, mut equal) = (0, 0);
+    let (mut compared, mut equal, mut misread) = (0, 0, 0);
     for name in archives("archives").into_iter().chain(archives("badarchives")) {
         let said = env.run("pmlogcheck", [name.as_path()]);
         let mut theirs = Counts::new();
         let mut ends = false;
+        let untyped = UNTYPED.iter().any(|untyped| name.ends_with(untyped));
         for line in format!("{}\n{}", said.stdout, said.stderr).lines() {
+            if untyped && line.contains("64-bit wrap") {
+                misread += 1;
+                continue;
+            }
             let Some((kind, is_last)) = kind_of(line) else { continue };
             *theirs.entry(kind).or_default() += 1;
             ends |= is_last;
-        }
-        if UNTYPED.iter().any(|untyped| name.ends_with(untyped)) {
-            assert!(theirs.remove(&Kind::Wrap).is_some(), "{}: to be taken from the list", name.display());
         }
         let checked = check(&name).expect("there");
         let mut ours = Counts::new();
@@ -106,6 +108,7 @@ fn what_pmlogcheck_finds_is_found() {
         }
         equal += 1;
     }
+    assert_eq!(misread, 85, "counters that pmlogcheck misreads");
     assert!(compared >= 240 && equal >= 190, "{compared} compared, {equal} of them to the last");
 }
 
