@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::BufMut;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::finding::Kind;
 use super::{Checked, Run, Survey};
@@ -25,6 +25,8 @@ use crate::record::{Record, time_of};
 use crate::write::{ArchiveWriter, LabelInfo, WriteError, WriteOptions, put_stamp};
 use pcp_model::{InDom, Instance, Pmid, Timestamp};
 
+/// How many instances are gone through at most to make changes of domains anew.
+const MAX_WORK: u64 = 1 << 30;
 /// Volumes that are open at a time, where records of several have to be put in order.
 const OPEN: usize = 8;
 
@@ -116,6 +118,9 @@ fn copy_metadata(
 ) -> Result<(), RepairError> {
     let mut source = MemberReader::open(&survey.files.meta)?;
     let mut domains = Metadata::default();
+    // Of each domain the newest time, and how many records there were.
+    let mut seen: FxHashMap<InDom, (Timestamp, u64)> = FxHashMap::default();
+    let (mut work, mut too_much) = (0, 0);
     for frame in &survey.frames {
         let record = source.record(*frame)?;
         let kind = record_type(record).unwrap_or_default();
@@ -126,14 +131,27 @@ fn copy_metadata(
         if is_domain && survey.lost_metadata {
             let mut fields = Fields(body);
             let (Some(time), Some(indom)) = (fields.stamp(stamp), fields.u32()) else { continue };
+            if work > MAX_WORK {
+                too_much += 1;
+                repaired.metadata -= 1;
+                continue;
+            }
+            let indom = InDom(indom);
+            let (newest, records) = seen.entry(indom).or_insert((time, 0));
+            // One that is late is put in its place among the others.
+            work += if time < *newest { *records } else { 1 };
+            (*newest, *records) = (time.max(*newest), *records + 1);
             // It was read before.
             let _ = domains.add_record(record);
-            domains.settle();
-            let indom = InDom(indom);
-            let instances = domains.indoms.get_mut(&indom).and_then(|domain| domain.at(time));
+            let domain = domains.indoms.get_mut(&indom);
+            let instances = domain.and_then(|domain| {
+                domain.settle();
+                domain.at(time)
+            });
             let instance =
                 |(id, name): (i32, &[u8])| Instance { id, name: String::from_utf8_lossy(name).into_owned() };
             let instances: Vec<Instance> = instances.into_iter().flatten().map(instance).collect();
+            work += instances.len() as u64;
             writer.indom(time, indom, &instances);
             continue;
         }
@@ -151,6 +169,10 @@ fn copy_metadata(
         put_stamp(batch, time);
         batch.extend_from_slice(fields.0);
         batch.put_u32(len);
+    }
+    if too_much > 0 {
+        let what = "records of instance domains, behind as many as are made anew after a loss";
+        repaired.left_out.push(LeftOut { what, count: too_much });
     }
     Ok(())
 }
