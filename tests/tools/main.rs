@@ -2,6 +2,7 @@
 
 mod archive;
 mod archive_own;
+mod check;
 mod collector;
 mod config;
 mod contexts;

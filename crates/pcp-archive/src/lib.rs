@@ -30,8 +30,11 @@
 //!
 //! [`glances`] lists the archives of a directory without opening them.
 //!
+//! [`check`] tells all that is wrong with an archive, and [`repair`] writes what is whole of it anew.
+//!
 //! Writing: [`ArchiveWriter`].
 
+mod check;
 mod error;
 mod fields;
 mod files;
@@ -59,6 +62,7 @@ mod tracked;
 mod volumes;
 mod write;
 
+pub use check::{Checked, Finding, Grade, Kind, LeftOut, RepairError, Repaired, check, repair};
 pub use error::{ArchiveError, Attribute, Excess, Problem};
 pub use glance::{Glance, glance_at, glances, name_of};
 pub use ignored::IgnoredMarks;

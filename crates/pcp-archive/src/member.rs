@@ -155,6 +155,11 @@ impl MemberReader {
         self.bytes(frame.at, frame.len)
     }
 
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.member.path
+    }
+
     pub(crate) fn bad(&self, at: u64, what: &'static str) -> ArchiveError {
         self.error(at, Problem::Record(what))
     }

@@ -18,18 +18,18 @@ use super::error::{ArchiveError, Attribute, Problem};
 use super::fields::{Fields, Stamp};
 use super::indoms::{Head, History};
 use super::labels::Labels;
-use super::member::MemberReader;
+use super::member::{MemberReader, WORD};
 use super::names::Names;
 use pcp_model::{Desc, InDom, PmError, Pmid, Semantics, Units, ValueType};
 use pcp_pdu::{TextLevel, TextTarget};
 
-const DESC: u32 = 1;
-const INDOM_V2: u32 = 2;
-const LABEL_V2: u32 = 3;
-const TEXT: u32 = 4;
-const INDOM: u32 = 5;
-const INDOM_DELTA: u32 = 6;
-const LABEL: u32 = 7;
+pub(super) const DESC: u32 = 1;
+pub(super) const INDOM_V2: u32 = 2;
+pub(super) const LABEL_V2: u32 = 3;
+pub(super) const TEXT: u32 = 4;
+pub(super) const INDOM: u32 = 5;
+pub(super) const INDOM_DELTA: u32 = 6;
+pub(super) const LABEL: u32 = 7;
 
 /// The bits of a text's type.
 const ONE_LINE: u32 = 1;
@@ -54,11 +54,11 @@ pub(super) struct Metadata {
 
 /// A descriptor as it is in the file: any numbers.
 #[derive(Clone, Copy, Debug)]
-struct RawDesc {
-    value_type: i32,
-    indom: u32,
-    semantics: i32,
-    units: u32,
+pub(super) struct RawDesc {
+    pub value_type: i32,
+    pub indom: u32,
+    pub semantics: i32,
+    pub units: u32,
 }
 
 /// How many records there were of each type, for who looks for a fault.
@@ -104,8 +104,7 @@ impl Metadata {
             done.as_ref().err().map(|error| format!("; then {}", error.problem)).unwrap_or_default(),
         );
         // Once for all records: one at a time, such as come in no order would cost their square.
-        self.indoms.values_mut().for_each(History::settle);
-        self.labels.settle();
+        self.settle();
         done
     }
 
@@ -144,6 +143,30 @@ impl Metadata {
         }
     }
 
+    /// Adds the metadata record of these bytes, length words included.
+    ///
+    /// # Errors
+    /// [`Problem::Record`], [`Problem::RecordType`], [`Problem::Changed`].
+    pub(crate) fn add_record(&mut self, record: &[u8]) -> Result<(), Problem> {
+        let kind = record_type(record).ok_or(Problem::Record("shorter than a type"))?;
+        if !(DESC..=LABEL).contains(&kind) {
+            return Err(Problem::RecordType(kind));
+        }
+        let end = record.len().saturating_sub(TRAILER);
+        let body = Fields(record.get(HEADER..end).ok_or(Problem::Record("shorter than a record"))?);
+        let mut bits = body;
+        if kind == TEXT && !bits.u32().is_some_and(is_text_type) {
+            return Err(Problem::Record("not a type of help text"));
+        }
+        self.add(kind, body)
+    }
+
+    /// Puts in order what has been added one by one.
+    pub(crate) fn settle(&mut self) {
+        self.indoms.values_mut().for_each(History::settle);
+        self.labels.settle();
+    }
+
     /// Whether no metric is described.
     pub(crate) fn is_empty(&self) -> bool {
         self.descs.is_empty()
@@ -162,6 +185,11 @@ impl Metadata {
             semantics: Semantics::of_code(raw.semantics),
             units: Units::from_word(raw.units),
         })
+    }
+
+    /// All descriptors as they are in the file, in no order.
+    pub(crate) fn raw_descs(&self) -> impl Iterator<Item = (Pmid, RawDesc)> {
+        self.descs.iter().map(|(pmid, desc)| (*pmid, *desc))
     }
 
     /// All metrics, in no order.
@@ -216,6 +244,12 @@ impl Metadata {
         else {
             return Err(BAD);
         };
+        // Nothing of a record whose names are cut off.
+        let mut names = body;
+        for _ in 0..count {
+            let len = names.u32().ok_or(BAD)?;
+            names.bytes(len as usize).ok_or(BAD)?;
+        }
         let (value_type, semantics) = (value_type as i32, semantics as i32);
         let pmid = Pmid(pmid);
         let new = RawDesc { value_type, indom, semantics, units };
@@ -258,10 +292,16 @@ impl Metadata {
 /// Whether the text record at `at` says of what it is and how long.
 fn text_bits_are_right(source: &mut MemberReader, at: u64) -> Result<bool, ArchiveError> {
     let bits = Fields(source.bytes(at + HEADER as u64, 4)?).u32();
-    let one = |bits: u32| bits == 1;
-    Ok(bits.is_none_or(|bits| {
-        bits < 16
-            && one((bits & (ONE_LINE | HELP)).count_ones())
-            && one((bits & (METRIC | DOMAIN)).count_ones())
-    }))
+    Ok(bits.is_none_or(is_text_type))
+}
+
+/// Whether bits say of which level and of what a text is.
+fn is_text_type(bits: u32) -> bool {
+    bits < 16 && (bits & (ONE_LINE | HELP)).count_ones() == 1 && (bits & (METRIC | DOMAIN)).count_ones() == 1
+}
+
+/// The type of a metadata record, length words included.
+pub(super) fn record_type(record: &[u8]) -> Option<u32> {
+    let mut fields = Fields(record.get(WORD..)?);
+    fields.u32()
 }

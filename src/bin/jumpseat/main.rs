@@ -1,5 +1,6 @@
 //! `jumpseat`: the command line. One file or folder a subcommand; `top` and the tools that stand in for PCP's are crates.
 
+mod check;
 mod config;
 mod default_address;
 mod demo;
@@ -38,6 +39,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Look at every record of archives, tell all that is wrong, and write what is whole anew.
+    Check(check::CheckArgs),
+
     /// Check a configuration: all that is wrong with it, and what a reload would change.
     Config(config::ConfigArgs),
 
@@ -103,6 +107,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     match Cli::try_parse().unwrap_or_else(|error| refuse(&error)).command {
+        Command::Check(args) => check::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Derive(args) => derive::run(&args),

@@ -53,7 +53,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> WriteError + '_ {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> WriteError + '_ {
         |error| WriteError::Io { path: path.to_owned(), error }
     }
 }

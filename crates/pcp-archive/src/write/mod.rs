@@ -36,7 +36,7 @@ use pcp_model::Timestamp;
 const STAMP_LEN: usize = 12;
 
 /// Appends a stamp: low, then high word of the seconds, then nanoseconds (`docs/pcp/archive.md` 3).
-fn put_stamp(out: &mut impl BufMut, time: Timestamp) {
+pub(crate) fn put_stamp(out: &mut impl BufMut, time: Timestamp) {
     out.put_u32(time.sec as u32);
     out.put_u32((time.sec as u64 >> 32) as u32);
     out.put_u32(time.nsec);

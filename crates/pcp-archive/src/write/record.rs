@@ -9,7 +9,7 @@ use bytes::BufMut;
 use super::{STAMP_LEN, put_stamp};
 use crate::record::{BIAS, LEN};
 use pcp_model::{Pmid, Timestamp};
-use pcp_pdu::{EncodeError, Fetched, SetsWriter};
+use pcp_pdu::{EncodeError, Fetched, SetRef, SetsWriter};
 
 const HEADER: usize = LEN + STAMP_LEN + 4;
 /// What places of blocks are counted in.
@@ -35,8 +35,19 @@ impl RecordWriter {
         fetched: &Fetched,
         logged: impl Fn(Pmid) -> Pmid,
     ) -> bool {
+        let sets = fetched.sets().map(|set| SetRef { pmid: logged(set.pmid), ..set });
+        self.put_all(out, time, sets)
+    }
+
+    /// Appends a record of value sets as they are; false, and nothing, if it is too large.
+    pub(super) fn put_all<'a>(
+        &mut self,
+        out: &mut Vec<u8>,
+        time: Timestamp,
+        sets: impl Iterator<Item = SetRef<'a>>,
+    ) -> bool {
         self.sets.reset();
-        self.put_sets(fetched, logged).is_ok() && self.finish(out, time)
+        self.put_sets(sets).is_ok() && self.finish(out, time)
     }
 
     /// Appends a record without values, behind which no value has to do with those in front.
@@ -46,9 +57,9 @@ impl RecordWriter {
         debug_assert!(fits, "a mark is short");
     }
 
-    fn put_sets(&mut self, fetched: &Fetched, logged: impl Fn(Pmid) -> Pmid) -> Result<(), EncodeError> {
-        for set in fetched.sets() {
-            let pmid = logged(set.pmid);
+    fn put_sets<'a>(&mut self, sets: impl Iterator<Item = SetRef<'a>>) -> Result<(), EncodeError> {
+        for set in sets {
+            let pmid = set.pmid;
             match set.values {
                 Ok(values) => {
                     self.sets.begin_set(pmid)?;

@@ -13,7 +13,7 @@ use super::label::{LABEL_LEN, LabelInfo, Role};
 use super::record::RecordWriter;
 use super::{indom, metadata, put_stamp};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, Pmid, Timestamp};
-use pcp_pdu::{Fetched, LabelTarget, TextLevel, TextTarget};
+use pcp_pdu::{Fetched, LabelTarget, SetRef, TextLevel, TextTarget};
 
 /// Marks are put that far behind the record before them.
 const MARK_AFTER: i128 = 1_000_000;
@@ -274,15 +274,46 @@ impl ArchiveWriter {
     /// # Errors
     /// What the system says.
     pub fn mark(&mut self) -> Result<(), WriteError> {
+        self.mark_before(Timestamp { sec: i64::MAX, nsec: 0 })
+    }
+
+    /// Writes value sets of another archive as they are; none of them is a mark.
+    ///
+    /// # Errors
+    /// As [`ArchiveWriter::result`].
+    pub(crate) fn copy<'a>(
+        &mut self,
+        time: Timestamp,
+        sets: impl ExactSizeIterator<Item = SetRef<'a>>,
+    ) -> Result<(), WriteError> {
+        self.check_time(time)?;
+        self.begin_record();
+        let is_mark = sets.len() == 0;
+        match self.values.put_all(&mut self.record, time, sets) {
+            true => self.commit(Last { time: Some(time), is_mark }),
+            false => Err(WriteError::TooLarge),
+        }
+    }
+
+    /// Writes a mark between the last record and one of that time.
+    ///
+    /// # Errors
+    /// As [`ArchiveWriter::mark`].
+    pub(crate) fn mark_before(&mut self, next: Timestamp) -> Result<(), WriteError> {
         match self.last.time {
             Some(last) if !self.last.is_mark => {
-                let time = Timestamp::from_nanos(last.as_nanos() + MARK_AFTER);
+                let time = Timestamp::from_nanos(last.as_nanos() + MARK_AFTER).min(next);
                 self.begin_record();
                 self.values.put_mark(&mut self.record, time);
                 self.commit(Last { time: Some(time), is_mark: true })
             }
             _ => Ok(()),
         }
+    }
+
+    /// Where metadata records go until the next record of values.
+    pub(crate) fn batch(&mut self) -> &mut Vec<u8> {
+        &mut self.batch
     }
 
     /// Writes what is left, an index entry for the end, and waits until all is on disk.

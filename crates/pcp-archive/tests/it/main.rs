@@ -1,0 +1,5 @@
+//! What the package promises, beside PCP's own tools.
+
+mod check;
+mod repair;
+mod suite;
