@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::process::Stdio;
 
 use crate::seat::{Seat, Transport};
-use crate::tools_support::Pair;
+use crate::tools_support::{Pair, installed_level};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use support::{AgentSpec, PrivatePmcd};
@@ -149,7 +149,13 @@ fn derived_metrics() {
 
 #[test]
 fn definitions_for_one_context() {
-    let pair = pair();
+    let mut pair = pair();
+    let unknown = pair.ours("pminfo", "-r a=b sample.long.one").stderr;
+    assert!(
+        installed_level() != "6.0.3" || unknown.starts_with("pminfo: invalid option -- 'r'\n"),
+        "{unknown}"
+    );
+    pair.set_level("6.3.8");
     let output = pair.ours("pminfo", "-r 'a.b = 2 * sample.long.ten' -r 'c=a.b + 1' -f a.b");
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
@@ -172,6 +178,7 @@ fn definitions_for_one_context() {
 #[test]
 fn instance_domains_may_be_declared_equivalent() {
     let mut pair = pair();
+    pair.set_level("6.3.8");
     let definitions = pair.file("definitions", "e.a = sample.bin + sample.colour\ne.b = 2 * sample.bin\n");
     let run = |pair: &mut Pair, domains: &str, metric: &str| {
         let file = pair.file("indom.conf", domains);

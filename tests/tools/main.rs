@@ -11,6 +11,7 @@ mod flat;
 mod generate;
 mod info;
 mod json;
+mod level;
 mod meant;
 mod names;
 mod options;

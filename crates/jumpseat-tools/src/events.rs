@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::sampling::{self, BEYOND, JSON, SAMPLING, SamplingOption};
-use crate::tool::{Call, Opt, Row, Tool};
+use crate::tool::{Call, Opt, Row, Standard, Tool};
 
 /// The command line.
 pub(crate) const TOOL: Tool<SamplingOption> = Tool {
@@ -20,6 +20,7 @@ pub(crate) const TOOL: Tool<SamplingOption> = Tool {
             SamplingOption::Since,
             Opt::with(None, "since", "WHEN", "begin with records from a time, an age, a position, or oldest"),
         ),
+        Row::Standard(Standard::PcpLevel),
     ],
     ..SAMPLING
 };

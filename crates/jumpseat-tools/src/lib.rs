@@ -94,17 +94,22 @@ impl Entry {
 fn choices<O: Copy>(tool: &'static Tool<O>) -> Vec<Choice> {
     let mut heading = "";
     let mut found = Vec::new();
-    for row in tool.rows(&Call::subcommand(tool.subcommand)) {
+    let call = Call::subcommand(tool.subcommand);
+    for row in tool.rows(&call) {
         if let Row::Heading(name) = row {
             heading = *name;
         }
-        let Some((option, _)) = row.option().filter(|(option, _)| !option.help.is_empty()) else { continue };
+        let Some((option, _)) = row.option() else { continue };
+        let help = option.help(call.level);
+        if help.is_empty() {
+            continue;
+        }
         found.push(Choice {
             heading,
             short: option.short.filter(|_| option.short_works),
             long: option.long,
             argument: option.argument,
-            help: option.help,
+            help,
         });
     }
     found
@@ -155,6 +160,8 @@ struct ReadmeExamples;
 mod tests {
     use std::collections::HashSet;
 
+    use pcp_model::Level;
+
     use super::*;
 
     #[test]
@@ -167,7 +174,13 @@ mod tests {
 
     /// Each row of a table is an option that can be given, by a name and a letter that no other has.
     fn check_table<O: Copy>(tool: &'static Tool<O>) {
-        let subcommand = Call::subcommand(tool.subcommand);
+        for level in Level::ALL {
+            check_table_at(tool, level);
+        }
+    }
+
+    fn check_table_at<O: Copy>(tool: &'static Tool<O>, level: Level) {
+        let subcommand = Call { level, ..Call::subcommand(tool.subcommand) };
         let (mut names, mut letters) = (HashSet::new(), HashSet::new());
         for row in tool.rows(&subcommand) {
             let Some((option, _)) = row.option() else {

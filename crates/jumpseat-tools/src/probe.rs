@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use pcp_model::{Desc, InDom, PmError};
+use pcp_model::{Desc, InDom, Level, PmError};
 use pcp_pdu::ValuesRef;
 
 use serde_json::{Map, Value as Json, json};
@@ -36,10 +36,20 @@ pub(crate) const TOOL: Tool<ProbeOption> = Tool {
         Row::Standard(Standard::Origin),
         Row::Standard(Standard::TimeZone),
         Row::Standard(Standard::HostZone),
-        // PCP shows the letter, and does not take it.
-        Row::StandardAs(
-            Standard::Version,
-            Opt::flag(Some('d'), "version", "display version number and exit").without_letter(),
+        // Older releases show the letter, and do not take it.
+        Row::Before(
+            Level::V721,
+            &Row::StandardAs(
+                Standard::Version,
+                Opt::flag(Some('d'), "version", "display version number and exit").without_letter(),
+            ),
+        ),
+        Row::Since(
+            Level::V721,
+            &Row::StandardAs(
+                Standard::Version,
+                Opt::flag(Some('d'), "version", "display version number and exit"),
+            ),
         ),
         Row::Standard(Standard::Help),
         Row::Heading("Protocol options"),
@@ -60,8 +70,13 @@ pub(crate) const TOOL: Tool<ProbeOption> = Tool {
         Row::Own(ProbeOption::Internal, Opt::flag(Some('i'), "internal", "list internal instance numbers")),
         Row::Own(ProbeOption::Verbose, Opt::flag(Some('V'), "verbose", "report PDU operations (verbose)")),
         Row::Own(ProbeOption::Values, Opt::flag(Some('v'), "values", "list metric values")),
+        // Taken, and not shown: what it once meant has gone.
+        Row::Before(Level::V721, &Row::StandardAs(Standard::Help, Opt::flag(Some('e'), "", ""))),
     ],
-    extra: &[Row::Own(ProbeOption::Json, Opt::flag(None, "json", "print one JSON object for each metric"))],
+    extra: &[
+        Row::Own(ProbeOption::Json, Opt::flag(None, "json", "print one JSON object for each metric")),
+        Row::Standard(Standard::PcpLevel),
+    ],
 };
 
 /// The options that no other tool has.
@@ -229,9 +244,10 @@ impl Probe {
             let object = json!({"metric": name, "error": error_json(call, error)});
             return put!(self.inquiry.out, "{object}\n");
         }
+        let text = error.at(self.call.level);
         match tell_call {
-            true => put!(self.inquiry.out, "{name} {} {error} ({call})\n", error.0),
-            false => put!(self.inquiry.out, "{name} {} {error}\n", error.0),
+            true => put!(self.inquiry.out, "{name} {} {text} ({call})\n", error.0),
+            false => put!(self.inquiry.out, "{name} {} {text}\n", error.0),
         }
     }
 

@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use pcp_client::{Context, Fetched};
-use pcp_model::{Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Value, ValueSet, ValueType};
+use pcp_model::{
+    Desc, InDom, Inst, InstanceValue, Level, PM_IN_NULL, PmError, Pmid, Value, ValueSet, ValueType,
+};
 use pcp_pdu::{ValueRef, ValuesRef};
 
 use serde_json::{Map, Value as Json, json};
@@ -46,7 +48,10 @@ pub(crate) const TOOL: Tool<StoreOption> = Tool {
             Opt::with(Some('i'), "insts", "INSTS", "restrict store to comma-separated list of instances"),
         ),
     ],
-    extra: &[Row::Own(StoreOption::Json, Opt::flag(None, "json", "print one JSON object for each instance"))],
+    extra: &[
+        Row::Own(StoreOption::Json, Opt::flag(None, "json", "print one JSON object for each instance")),
+        Row::Standard(Standard::PcpLevel),
+    ],
 };
 
 /// The options that no other tool has.
@@ -97,6 +102,9 @@ enum Failure {
     /// On standard error, without it.
     BadValue(String),
 }
+
+/// "Numerical result out of range", the errno.
+const ERANGE: i32 = 34;
 
 /// Runs the tool.
 pub(crate) fn run(call: Call, words: Vec<String>) -> ExitCode {
@@ -160,7 +168,7 @@ impl Store<'_> {
         let chosen = self.choose(desc.indom)?;
         // Before the new value is read, as in PCP: a metric that cannot be fetched is the worse news.
         let (old_result, before) = self.fetch(pmid, "pre pmFetch")?;
-        let new = parse(text, desc.value_type).map_err(Failure::BadValue)?;
+        let new = parse(text, desc.value_type, self.call.level).map_err(Failure::BadValue)?;
         let instances = match before.is_empty() {
             false => before.clone(),
             true if self.wanted.force => self.instances_without_values(&desc, chosen)?,
@@ -172,7 +180,8 @@ impl Store<'_> {
         if let Err(error) = self.context.store(&[set]) {
             let error = error.code();
             let why = refused(self.call, &mut self.context, self.name, error).unwrap_or_default();
-            let what = format!("{}: new value=\"{text}\" pmStore: {error}{why}", self.name);
+            let what =
+                format!("{}: new value=\"{text}\" pmStore: {}{why}", self.name, error.at(self.call.level));
             return Err(Failure::Reported(what));
         }
         let after = match self.wanted.confirm {
@@ -205,7 +214,7 @@ impl Store<'_> {
     }
 
     fn failed(&self, what: &str, error: PmError) -> Failure {
-        Failure::Reported(format!("{}: {what}: {error}", self.name))
+        Failure::Reported(format!("{}: {what}: {}", self.name, error.at(self.call.level)))
     }
 
     /// Restricts the context to the instances wanted.
@@ -213,7 +222,11 @@ impl Store<'_> {
         let mut chosen = Vec::with_capacity(self.wanted.instances.len());
         for name in &self.wanted.instances {
             let inst = self.context.instance(indom, name).map_err(|error| {
-                Failure::Reported(format!("pmLookupInDom {}[{name}]: {}", self.name, error.code()))
+                Failure::Reported(format!(
+                    "pmLookupInDom {}[{name}]: {}",
+                    self.name,
+                    error.code().at(self.call.level)
+                ))
             })?;
             chosen.push(inst);
         }
@@ -321,8 +334,13 @@ fn owned_json(value: &Value) -> Json {
     }
 }
 
-fn parse(text: &str, value_type: ValueType) -> Result<Value, String> {
-    Value::parse(text, value_type).map_err(|error| {
+fn parse(text: &str, value_type: ValueType, level: Level) -> Result<Value, String> {
+    let parsed = match Value::parse(text, value_type) {
+        // Older releases take it for a number that is too small.
+        Ok(Value::Float(0.0)) if level < Level::V721 => Err(PmError::from_errno(ERANGE)),
+        parsed => parsed,
+    };
+    parsed.map_err(|error| {
         let what = match error {
             // PCP tells "no number at all" from "too large for the type".
             PmError::TYPE => "incompatible with",

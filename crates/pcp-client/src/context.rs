@@ -153,7 +153,7 @@ impl Context {
     }
 
     /// The nodes right below a name, the root's for an empty one (`pmGetChildrenStatus(3)`). Those of derived
-    /// metrics come last.
+    /// metrics come last; as PCP has it since 7.1 only of those that bind.
     ///
     /// # Errors
     /// `PM_ERR_NAME`.
@@ -162,14 +162,23 @@ impl Context {
             Err(error) if !matches!(error, ClientError::Pcp(_)) => return Err(error),
             real => real,
         };
-        let derived = self.derived.refresh(&registry::snapshot(&self.registry));
+        let registry = registry::snapshot(&self.registry);
+        let derived = self.derived.refresh(&registry);
+        let derived: Vec<(String, Pmid)> =
+            derived.names(name).map(|(name, pmid)| (name.to_string(), pmid)).collect();
+        let mut metrics = Metrics::new(&mut self.provider, &self.profile);
+        let mut attached = self.derived.attach(&registry, &mut metrics);
+        let all = registry.dialect().level < Level::V721;
         let mut children = match &real {
             Ok(children) => children.clone(),
             Err(_) => Vec::new(),
         };
         let below = if name.is_empty() { 0 } else { name.len() + 1 };
         let mut found = false;
-        for (full, _) in derived.names(name) {
+        for (full, pmid) in derived {
+            if !all && attached.meta(pmid).is_err() {
+                continue;
+            }
             found = true;
             let Some(rest) = full.get(below..) else { continue };
             let (node, leaf) = rest.split_once('.').map_or((rest, true), |(node, _)| (node, false));

@@ -95,6 +95,9 @@ impl ConfigProblem {
     }
 }
 
+/// How the one problem with an option begins that is an error in a file, where the others are warnings.
+const MISSING_EQUALS: &str = "missing '='";
+
 /// White space as C has it.
 fn is_white(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
@@ -126,8 +129,13 @@ impl Registry {
         if line.is_empty() || line.starts_with('#') {
             // A comment to every release before 7.2, so that a file can be for several.
             let control = line.get(..8).is_some_and(|word| word.eq_ignore_ascii_case("#control"));
-            if control && self.dialect.level >= Level::V721 {
-                self.control(reader.blamed, line.get(9..).unwrap_or_default(), loaded);
+            if control {
+                let problems = self.control(line.get(9..).unwrap_or_default()).into_iter();
+                loaded.problems.extend(problems.map(|problem| ConfigProblem {
+                    line: reader.blamed,
+                    warning: !problem.starts_with(MISSING_EQUALS),
+                    kind: ConfigProblemKind::Control(problem),
+                }));
             }
             return Ok(());
         }
@@ -191,37 +199,36 @@ impl Registry {
         Ok(())
     }
 
-    /// The options of a `#control` line: `NAME=NUMBER[,NAME=NUMBER...]`.
-    fn control(&mut self, number: usize, options: &str, loaded: &mut Loaded) {
-        let mut rest = options;
+    /// Sets options, `NAME=NUMBER[,NAME=NUMBER...]`, as `PCP_DERIVED_CONTROL` of 7.2 has them; releases before it do not know
+    /// them. Gives what is wrong with them: the rest behind what is no option at all is not looked at.
+    pub fn control(&mut self, options: &str) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut rest = if self.dialect.level >= Level::V721 { options } else { "" };
         while !rest.is_empty() {
-            let mut problem = |warning, message: String| {
-                let kind = ConfigProblemKind::Control(message);
-                loaded.problems.push(ConfigProblem { line: number, warning, kind });
-            };
             let Some((name, value)) = rest.split_once('=') else {
-                return problem(false, format!("missing '=' in derived metric control ({rest})"));
+                problems.push(format!("{MISSING_EQUALS} in derived metric control ({rest})"));
+                break;
             };
             if value.is_empty() {
-                return problem(true, format!("missing value in derived metric control ({rest})"));
+                problems.push(format!("missing value in derived metric control ({rest})"));
+                break;
             }
             let end = value.find(',').unwrap_or(value.len());
             let Ok(setting) = value[..end].parse::<i32>() else {
-                return problem(true, format!("bad value ({value}) for derived metric control ({name})"));
+                problems.push(format!("bad value ({value}) for derived metric control ({name})"));
+                break;
             };
             rest = value.get(end + 1..).unwrap_or_default();
             if let Err(error) = self.set_control(name, setting) {
-                problem(
-                    true,
-                    match error {
-                        None => format!("unknown derived metric control ({name})"),
-                        Some(error) => {
-                            format!("failed to set derived metric control {name}={setting}: {error}")
-                        }
-                    },
-                );
+                problems.push(match error {
+                    None => format!("unknown derived metric control ({name})"),
+                    Some(error) => {
+                        format!("failed to set derived metric control {name}={setting}: {error}")
+                    }
+                });
             }
         }
+        problems
     }
 
     /// Sets an option of `PCP_DERIVED_CONTROL`; any beginning of a name will do.

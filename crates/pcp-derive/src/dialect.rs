@@ -1,36 +1,7 @@
 //! Which PCP's derived-metric language is meant, and what is allowed beyond it.
 
 use pcp_model::UnitsVocabulary;
-
-/// A PCP release whose behaviour an engine follows, where releases differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Level {
-    /// PCP 6.0.3 (Debian 12).
-    V603,
-    /// PCP 6.3.8 (Debian 13).
-    #[default]
-    V638,
-    /// PCP 7.2.1.
-    V721,
-}
-
-impl std::str::FromStr for Level {
-    type Err = UnknownLevel;
-
-    fn from_str(text: &str) -> Result<Level, UnknownLevel> {
-        match text {
-            "6.0.3" => Ok(Level::V603),
-            "6.3.8" => Ok(Level::V638),
-            "7.2.1" => Ok(Level::V721),
-            _ => Err(UnknownLevel),
-        }
-    }
-}
-
-/// A text that is not one of the known PCP releases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a known language level (6.0.3, 6.3.8 or 7.2.1)")]
-pub struct UnknownLevel;
+pub use pcp_model::{Level, UnknownLevel};
 
 /// The language and its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +27,11 @@ impl Dialect {
     /// Every construct that some PCP release knows, with the rules of 6.3.8, and nothing else.
     pub const fn portable() -> Dialect {
         Dialect { newer: true, ..Dialect::strict(Level::V638) }
+    }
+
+    /// Every construct that some PCP release knows and everything beyond PCP, with the rules of a release.
+    pub const fn at(level: Level) -> Dialect {
+        Dialect { newer: true, beyond_pcp: true, ..Dialect::strict(level) }
     }
 
     /// Whether `indom=` is a tag of `mkconst` and `novalue`.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::Level;
+
 /// A PCP error code: negative; a `PM_ERR_*` constant, or an errno negated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PmError(pub i32);
@@ -107,6 +109,39 @@ impl PmError {
     }
 }
 
+/// The text of an error as a release of PCP has it: see [`PmError::at`].
+#[derive(Clone, Copy, Debug)]
+pub struct ErrorAt {
+    error: PmError,
+    level: Level,
+}
+
+impl PmError {
+    /// The text of `pmErrStr(3)` as a release has it: that of the `Display` of the error itself, but for those of archives,
+    /// which up to 6.0 are called logs as well.
+    pub const fn at(self, level: Level) -> ErrorAt {
+        ErrorAt { error: self, level }
+    }
+}
+
+impl fmt::Display for ErrorAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.error {
+            _ if self.level > Level::V603 => return self.error.fmt(f),
+            PmError::NODATA => "Empty archive log file",
+            PmError::EOL => "End of PCP archive log",
+            PmError::LABEL => "Illegal label record at start of a PCP archive log file",
+            PmError::LOGREC => "Corrupted record in a PCP archive log",
+            PmError::LOGFILE => "Missing PCP archive log file",
+            PmError::PMID_LOG => "Metric not defined in the PCP archive log",
+            PmError::INDOM_LOG => "Instance domain identifier not defined in the PCP archive log",
+            PmError::INST_LOG => "Instance identifier not defined in the PCP archive log",
+            error => return error.fmt(f),
+        };
+        f.write_str(text)
+    }
+}
+
 impl From<&std::io::Error> for PmError {
     fn from(error: &std::io::Error) -> PmError {
         error.raw_os_error().map_or(PmError::GENERIC, PmError::from_errno)
@@ -114,7 +149,7 @@ impl From<&std::io::Error> for PmError {
 }
 
 impl fmt::Display for PmError {
-    /// The text of `pmErrStr(3)` as PCP 6.3.8 has it.
+    /// The text of `pmErrStr(3)` as PCP has it since 6.3.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(text) = self.text() {
             return f.write_str(text);

@@ -12,9 +12,11 @@
 
 pub mod c_number;
 mod desc;
+mod desc_check;
 mod error;
 mod ident;
 mod label;
+mod level;
 mod number;
 mod number_convert;
 mod number_parse;
@@ -33,9 +35,10 @@ mod units_parse;
 mod value;
 
 pub use desc::{Desc, Semantics, ValueType};
-pub use error::PmError;
+pub use error::{ErrorAt, PmError};
 pub use ident::{InDom, Inst, PM_IN_NULL, ParseIdentError, Pmid};
 pub use label::{Label, LabelFlags, LabelKind, LabelSet};
+pub use level::{Level, UnknownLevel};
 pub use number::Number;
 pub use numbers::{Numbers, NumbersMut};
 pub use print::{PrintOptions, UntypedValue, number_text};

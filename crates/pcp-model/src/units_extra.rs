@@ -5,8 +5,8 @@
 
 use std::fmt::{self, Write};
 
-use super::Units;
 use super::c_number::{skip_white, strip_word};
+use super::{Level, Units};
 
 /// What [`Units::extra`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,12 @@ impl ExtraUnit {
     /// The low byte of the units word.
     pub const fn to_byte(self) -> u8 {
         (self.unit as u8 & 0x1f) << 3 | self.scale & 7
+    }
+
+    /// Name of a unit, and how many scales it has.
+    pub(super) fn scales(unit: u8) -> Option<(&'static str, usize)> {
+        let (name, scales) = NAMES.get(usize::from(unit).checked_sub(1)?)?;
+        Some((name, scales.len()))
     }
 
     /// The same unit on the other side of the slash.
@@ -100,6 +106,16 @@ pub(super) struct Affine {
 impl Affine {
     pub(super) fn apply(self, value: f64) -> f64 {
         self.a + self.b * (value + self.c) / self.d
+    }
+}
+
+impl Units {
+    /// The text of `pmUnitsStr(3)` as a release has it: with the extra unit since 7.2.
+    pub fn text_at(self, level: Level) -> String {
+        match level {
+            Level::V721 => self.with_extra().to_string(),
+            _ => self.to_string(),
+        }
     }
 }
 

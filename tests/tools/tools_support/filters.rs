@@ -16,28 +16,8 @@ pub(crate) struct Filter {
 pub(crate) const FILTERS: &[Filter] = &[
     Filter {
         name: "version",
-        reason: "PCP says its release, jumpseat the one it follows and its own",
-        apply: |text| replace(text, r"(?m)^(pm\w+ version) .*$", "$1"),
-    },
-    Filter {
-        name: "archive wording",
-        reason: "6.0.3 says `PCP log archive`, 6.3.8 `PCP archive`",
-        apply: |text| {
-            let text =
-                text.replace("PCP log archive", "PCP archive").replace("PCP archive log", "PCP archive");
-            text.replace("archive log file", "archive file")
-        },
-    },
-    Filter {
-        name: "pminfo -r",
-        reason: "a new option of 6.3.8, and -c of pminfo says since then that its definitions are global",
-        apply: |text| {
-            let text = text.replace(
-                "  -r name=expr, --register=name=expr\n                        register a per-context derived metric\n",
-                "",
-            );
-            text.replace("load global derived metric definitions", "load derived metric definitions")
-        },
+        reason: "jumpseat says its own release behind PCP's",
+        apply: |text| replace(text, r"(?m)^(pm\w+ version \S+) \(jumpseat .*\)$", "$1"),
     },
     Filter {
         name: "PDU counts",
@@ -192,9 +172,8 @@ pub(super) fn apply(text: &str, events_fixed: bool) -> String {
     FILTERS.iter().fold(text, |text, filter| (filter.apply)(&text))
 }
 
-/// A text of which only wordings may differ.
+/// A text of which nothing but the version may differ.
 pub(super) fn apply_to_recorded(text: &str) -> String {
-    let wordings = ["version", "archive wording", "pminfo -r"];
-    let filters = FILTERS.iter().filter(|filter| wordings.contains(&filter.name));
+    let filters = FILTERS.iter().filter(|filter| filter.name == "version");
     filters.fold(text.to_owned(), |text, filter| (filter.apply)(&text))
 }

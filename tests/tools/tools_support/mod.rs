@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -29,6 +30,21 @@ const PCP_BIN: &str = "/usr/bin";
 const SHOWN: usize = 12;
 /// Command lines that are compared at the same time.
 const AT_ONCE: usize = 4;
+
+/// What tells our tools which release they are to print as.
+pub(crate) const LEVEL: &str = "JUMPSEAT_PCP_LEVEL";
+
+/// The level of the installed PCP: that of the last release that we know and that is no newer.
+pub(crate) fn installed_level() -> &'static str {
+    static KNOWN: OnceLock<&str> = OnceLock::new();
+    KNOWN.get_or_init(|| {
+        let version = PcpEnv::new().run("pmval", ["--version"]).stderr;
+        let numbers = |text: &str| text.split('.').map_while(|part| part.parse().ok()).collect::<Vec<u32>>();
+        let installed = numbers(version.split_whitespace().last().unwrap_or_default());
+        let known = ["7.2.1", "6.3.8"].into_iter().find(|level| numbers(level) <= installed);
+        known.unwrap_or("6.0.3")
+    })
+}
 
 /// PCP's tools and ours, on one pmcd.
 pub(crate) struct Pair {
@@ -56,22 +72,20 @@ impl Pair {
             links,
             cases: 0,
             differences: Vec::new(),
-            env: Vec::new(),
+            env: vec![(LEVEL.to_owned(), installed_level().to_owned())],
             before: None,
             recorded: false,
         }
     }
 
-    /// For archives: nothing but wordings that differ between releases is let off, and values between records are
-    /// those that the installed PCP has.
+    /// For archives: nothing is let off but that jumpseat tells its own version.
     pub(crate) fn of_archives(pmcd: PrivatePmcd) -> Pair {
-        let version = PcpEnv::new().run("pmval", ["--version"]).stderr;
-        let number = version.split_whitespace().last().unwrap_or_default();
-        let release: Vec<u32> = number.split('.').filter_map(|part| part.parse().ok()).collect();
-        let rule = if release.as_slice() < &[6, 3][..] { "prior" } else { "nearest" };
-        let mut pair = Pair { recorded: true, ..Pair::new(pmcd) };
-        pair.env_set("JUMPSEAT_INTERPOLATION", rule);
-        pair
+        Pair { recorded: true, ..Pair::new(pmcd) }
+    }
+
+    /// Goes on with ours at this level, until [`Pair::env_unset`].
+    pub(crate) fn set_level(&mut self, level: &str) {
+        self.env_set(LEVEL, level);
     }
 
     pub(crate) fn pmcd(&self) -> &PrivatePmcd {

@@ -38,7 +38,7 @@ impl Info {
                     ArrayKind::Event => "pmUnpackEventRecords",
                     ArrayKind::HighRes => "pmUnpackHighResEventRecords",
                 };
-                complain!("{}: {call}: {}", self.call.name, error.code());
+                complain!("{}: {call}: {}", self.call.name, error.code().at(self.call.level));
                 return;
             }
         };
@@ -77,7 +77,7 @@ impl Info {
         }
         let value_type = match value_type {
             Ok(value_type) => value_type,
-            Err(error) => return put!(self.inquiry.out, "\tpmLookupDesc: {error}\n"),
+            Err(error) => return put!(self.inquiry.out, "\tpmLookupDesc: {}\n", error.at(self.call.level)),
         };
         let mut text = b"        value ".to_vec();
         print(value, value_type, &mut text);

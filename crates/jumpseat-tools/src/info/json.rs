@@ -20,7 +20,7 @@ impl Info {
             let indom = (desc.indom != InDom::NULL).then(|| desc.indom.to_string());
             object.insert("indom".to_owned(), json!(indom));
             object.insert("semantics".to_owned(), json!(desc.semantics.name()));
-            object.insert("units".to_owned(), json!(desc.units.to_string()));
+            object.insert("units".to_owned(), json!(desc.units.text_at(self.call.level)));
         }
         self.texts(TextTarget::Metric(metric.pmid), &mut object);
         let labels = match self.wanted.labels {

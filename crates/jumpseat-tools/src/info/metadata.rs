@@ -143,7 +143,7 @@ impl Info {
         let source = self.labels.of_source(&mut self.inquiry.context).identity();
         let labels = self.labels.of_metric(&mut self.inquiry.context, metric.pmid, metric.indom()).identity();
         let semantics = metric.desc().map_or("???", |desc| desc.semantics.name());
-        let units = metric.desc().map_or_else(String::new, |desc| desc.units.to_string());
+        let units = metric.desc().map_or_else(String::new, |desc| desc.units.text_at(self.call.level));
         (
             sha1(&format!("{{\"series\":\"source\",\"labels\":{source}}}")),
             sha1(&format!(

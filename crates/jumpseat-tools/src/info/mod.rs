@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use pcp_client::{ClientError, Context};
-use pcp_model::{InDom, PmError, Pmid, ValueType};
+use pcp_model::{InDom, Level, PmError, Pmid, ValueType};
 use pcp_pdu::SetRef;
 
 use crate::tool::{
@@ -44,12 +44,27 @@ pub(crate) const TOOL: Tool<InfoOption> = Tool {
         Row::Standard(Standard::HostZone),
         Row::Standard(Standard::Version),
         Row::Standard(Standard::Help),
-        Row::Heading("Protocol options"),
+        Row::Before(Level::V721, &Row::Heading("Protocol options")),
+        Row::Since(Level::V721, &Row::Heading("Protocol and reporting options")),
         Row::Own(
             InfoOption::Batch,
             Opt::with(Some('b'), "batch", "N", "fetch N metrics at a time for -f and -v [128]"),
         ),
         Row::Own(InfoOption::Desc, Opt::flag(Some('d'), "desc", "get and print metric description")),
+        Row::Since(
+            Level::V721,
+            &Row::Own(
+                InfoOption::DescOneLine,
+                Opt::flag(Some('1'), "desc-oneline", "variant of -d with one output line per metric"),
+            ),
+        ),
+        Row::Since(
+            Level::V721,
+            &Row::Own(
+                InfoOption::MetadataErrors,
+                Opt::flag(Some('e'), "metadata-errors", "like -v, but don't report metrics with no values"),
+            ),
+        ),
         Row::Own(
             InfoOption::Fetch,
             Opt::flag(Some('f'), "fetch", "fetch and print values for all instances"),
@@ -80,11 +95,15 @@ pub(crate) const TOOL: Tool<InfoOption> = Tool {
         Row::Heading("Metrics options"),
         Row::Own(
             InfoOption::Derived,
-            Opt::with(Some('c'), "derived", "FILE", "load global derived metric definitions from FILE(s)"),
+            Opt::with(Some('c'), "derived", "FILE", "load global derived metric definitions from FILE(s)")
+                .formerly(Level::V638, "load derived metric definitions from FILE(s)"),
         ),
-        Row::Own(
-            InfoOption::Register,
-            Opt::with(Some('r'), "register", "name=expr", "register a per-context derived metric"),
+        Row::Since(
+            Level::V638,
+            &Row::Own(
+                InfoOption::Register,
+                Opt::with(Some('r'), "register", "name=expr", "register a per-context derived metric"),
+            ),
         ),
         Row::Own(
             InfoOption::Events,
@@ -94,11 +113,16 @@ pub(crate) const TOOL: Tool<InfoOption> = Tool {
             InfoOption::Verify,
             Opt::flag(Some('v'), "verify", "verify mode, be quiet and only report errors"),
         ),
+        // Taken, and not shown.
+        Row::Before(Level::V721, &Row::Own(InfoOption::Unused, Opt::flag(Some('C'), "", ""))),
     ],
-    extra: &[Row::Own(
-        InfoOption::Json,
-        Opt::flag(None, "json", "print one JSON object a line, by default all but help and labels"),
-    )],
+    extra: &[
+        Row::Own(
+            InfoOption::Json,
+            Opt::flag(None, "json", "print one JSON object a line, by default all but help and labels"),
+        ),
+        Row::Standard(Standard::PcpLevel),
+    ],
 };
 
 /// The options that no other tool has.
@@ -107,6 +131,7 @@ pub(crate) enum InfoOption {
     Batch,
     Derived,
     Desc,
+    DescOneLine,
     Events,
     Fetch,
     FetchAll,
@@ -115,10 +140,13 @@ pub(crate) enum InfoOption {
     HelpText,
     Json,
     Labels,
+    MetadataErrors,
     OneLine,
     Pmid,
     Register,
     Series,
+    /// Does nothing, as in PCP.
+    Unused,
     Verify,
 }
 
@@ -127,6 +155,8 @@ pub(crate) enum InfoOption {
 struct InfoSettings {
     batch: Option<usize>,
     desc: bool,
+    /// Descriptors on one line.
+    desc_oneline: bool,
     full_indom: bool,
     fetch: bool,
     /// Also of metrics that want to be told which instances.
@@ -139,6 +169,8 @@ struct InfoSettings {
     help: bool,
     events: bool,
     verify: bool,
+    /// To verify metadata only, not whether there are values.
+    only_metadata: bool,
     json: bool,
     /// Derived metrics to be added, `NAME=EXPRESSION`.
     definitions: Vec<String>,
@@ -161,6 +193,7 @@ impl InfoSettings {
                     }
                 }
                 InfoOption::Desc => wanted.desc = true,
+                InfoOption::DescOneLine => (wanted.desc_oneline, wanted.desc) = (true, true),
                 InfoOption::Events => (wanted.events, wanted.fetch) = (true, true),
                 InfoOption::Fetch => wanted.fetch = true,
                 InfoOption::FetchAll => (wanted.fetch_all, wanted.fetch) = (true, true),
@@ -169,10 +202,12 @@ impl InfoSettings {
                 InfoOption::HelpText => wanted.help = true,
                 InfoOption::Json => wanted.json = true,
                 InfoOption::Labels => wanted.labels = true,
+                InfoOption::MetadataErrors => (wanted.only_metadata, wanted.verify) = (true, true),
                 InfoOption::OneLine => wanted.oneline = true,
                 InfoOption::Pmid => wanted.pmid = true,
                 InfoOption::Register => wanted.definitions.push(own.argument),
                 InfoOption::Series => wanted.series = true,
+                InfoOption::Unused => {}
                 InfoOption::Verify => wanted.verify = true,
             }
         }
@@ -185,8 +220,15 @@ impl InfoSettings {
         if self.verify {
             // Only errors are reported then, so that nothing else has to be asked for.
             let definitions = std::mem::take(&mut self.definitions);
-            let (batch, json) = (self.batch, self.json);
-            *self = InfoSettings { batch, json, definitions, verify: true, ..InfoSettings::default() };
+            let InfoSettings { batch, json, only_metadata, .. } = *self;
+            *self = InfoSettings {
+                batch,
+                json,
+                definitions,
+                verify: true,
+                only_metadata,
+                ..InfoSettings::default()
+            };
         } else if self.json && !self.reports() {
             (self.desc, self.fetch) = (true, true);
         }
@@ -241,7 +283,7 @@ fn report(call: Call, words: Vec<String>) -> Result<ExitCode, ExitCode> {
     let mut ready = line.finish()?;
     let mut context = open(&mut ready)?;
     if let Err(error) = context.trim_names() {
-        complain!("{}: pmTrimNameSpace: {}", ready.call.name, error.code());
+        complain!("{}: pmTrimNameSpace: {}", ready.call.name, error.code().at(ready.call.level));
         return Err(ExitCode::FAILURE);
     }
     if !register(&mut context, &wanted.definitions, &ready.call) {
@@ -327,7 +369,7 @@ impl Info {
         let colon = if operand.is_empty() { "" } else { ": " };
         // It may be one that cannot be had here.
         report_unusable(&mut self.inquiry.context);
-        complain!("Error: {operand}{colon}{error}");
+        complain!("Error: {operand}{colon}{}", error.at(self.call.level));
         hint_name(&mut self.inquiry.context, &self.call, operand, error);
         self.failed = true;
     }
@@ -367,12 +409,18 @@ impl Info {
                 return metrics.iter().for_each(|metric| self.failure(metric.name, "pmFetch", error));
             }
         };
+        // Of several that 6.3 asks a collector about at once it shows the one that fails with the others.
+        let shows_failed = self.call.level >= Level::V638
+            && needs.values
+            && !archive
+            && metrics.len() > 1
+            && !self.wanted.json;
         let mut sets = fetched.sets();
         for metric in &metrics {
             let set = sets.next();
             match metric.desc {
-                Err(error) => self.failure(metric.name, "pmLookupDesc", error),
-                Ok(_) => self.metric(metric, set),
+                Err(error) if !shows_failed => self.failure(metric.name, "pmLookupDesc", error),
+                _ => self.metric(metric, set),
             }
         }
         drop(sets);
@@ -391,7 +439,7 @@ impl Info {
     fn failure(&mut self, name: &str, call: &str, error: PmError) {
         match self.wanted.json {
             true => self.failure_json(name, call, error),
-            false => put!(self.inquiry.out, "{name}: {call}: {error}\n"),
+            false => put!(self.inquiry.out, "{name}: {call}: {}\n", error.at(self.call.level)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use pcp_client::{TextLevel, TextTarget};
-use pcp_model::{Desc, InDom, Inst, PmError, Semantics, ValueType};
+use pcp_model::{Desc, InDom, Inst, Level, PmError, Semantics, ValueType};
 use pcp_pdu::{SetRef, ValueRef, ValuesRef};
 
 use super::Info;
@@ -24,8 +24,11 @@ impl Info {
         // Behind the identifier, unless that has filled the line.
         self.oneline(TextTarget::Metric(pmid), self.wanted.full_pmid);
         put!(self.inquiry.out, "\n");
-        if let Some(desc) = metric.desc().filter(|_| self.wanted.desc) {
-            self.desc(&desc);
+        match metric.desc() {
+            _ if !self.wanted.desc => {}
+            Some(desc) if self.wanted.desc_oneline => self.desc_on_a_line(metric.name, &desc),
+            Some(desc) => self.desc(&desc),
+            None => put!(self.inquiry.out, "    Metadata unavailable\n"),
         }
         if self.wanted.series {
             let (source, series) = self.series(metric);
@@ -37,7 +40,7 @@ impl Info {
         }
         self.help(TextTarget::Metric(pmid));
         if let Some(set) = set.filter(|_| self.wanted.fetch) {
-            match set.values {
+            match metric.desc.and(set.values) {
                 Err(PmError::PROFILE) if self.wanted.fetch_all => self.values_of_all(metric),
                 values => self.values(metric, values),
             }
@@ -52,15 +55,28 @@ impl Info {
 
     pub(super) fn verify(&mut self, metric: &Metric<'_>, set: Option<SetRef<'_>>) {
         let name = metric.name;
-        match set.map(|set| set.values) {
+        match metric.desc.and(set.map(|set| set.values).transpose()).transpose() {
+            Some(Err(error)) if metric.desc.is_err() => {
+                put!(self.inquiry.out, "{name}: {}\n", error.at(self.call.level));
+            }
             _ if metric.value_type() == ValueType::NoSupport => {
                 put!(self.inquiry.out, "{name}: Not Supported\n")
             }
-            Some(Err(error)) => put!(self.inquiry.out, "{name}: {error}\n"),
-            Some(Ok(values)) if values.is_empty() => {
+            Some(Err(error)) => put!(self.inquiry.out, "{name}: {}\n", error.at(self.call.level)),
+            Some(Ok(values)) if values.is_empty() && !self.wanted.only_metadata => {
                 put!(self.inquiry.out, "{name}: No value(s) available\n")
             }
             _ => {}
+        }
+        let questions = match metric.desc() {
+            Some(desc) if self.call.level >= Level::V721 => desc.questions(),
+            _ => Vec::new(),
+        };
+        if let (Some(desc), false) = (metric.desc(), questions.is_empty()) {
+            put!(self.inquiry.out, "{name}: Questionable metadata ...\n");
+            self.desc(&desc);
+            questions.iter().for_each(|question| put!(self.inquiry.out, "{question}\n"));
+            put!(self.inquiry.out, "\n");
         }
     }
 
@@ -80,14 +96,30 @@ impl Info {
 
     fn desc(&mut self, desc: &Desc) {
         let indom = if self.wanted.full_indom { in_full(desc.indom) } else { in_short(desc.indom) };
-        let units = desc.units.to_string();
         put!(
             self.inquiry.out,
             "    Data Type: {}  InDom: {indom}\n    Semantics: {}  Units: {}\n",
             type_text(desc.value_type),
             semantics_text(desc.semantics),
-            if units.is_empty() { "none" } else { &units }
+            self.units(desc)
         );
+    }
+
+    /// The descriptor behind the name of its metric, with tabs between.
+    fn desc_on_a_line(&mut self, name: &str, desc: &Desc) {
+        let indom = if self.wanted.full_indom { in_full(desc.indom) } else { in_short(desc.indom) };
+        put!(
+            self.inquiry.out,
+            "{name}\t{}\t{indom}\t{}\t{}\n",
+            type_text(desc.value_type),
+            semantics_text(desc.semantics),
+            self.units(desc)
+        );
+    }
+
+    fn units(&self, desc: &Desc) -> String {
+        let units = desc.units.text_at(self.call.level);
+        if units.is_empty() { "none".to_owned() } else { units }
     }
 
     /// The short help text, behind what is on the line already; on a line of its own where that is `long`.
@@ -98,7 +130,9 @@ impl Info {
         let before = if long { "\n   " } else { "" };
         match self.inquiry.context.text(target, TextLevel::OneLine) {
             Ok(text) => put!(self.inquiry.out, "{before} [{text}]"),
-            Err(error) => put!(self.inquiry.out, " One-line Help: Error: {}", error.code()),
+            Err(error) => {
+                put!(self.inquiry.out, " One-line Help: Error: {}", error.code().at(self.call.level))
+            }
         }
     }
 
@@ -111,14 +145,14 @@ impl Info {
                 "" => put!(self.inquiry.out, "Help: <empty entry>\n"),
                 text => put!(self.inquiry.out, "Help:\n{text}\n"),
             },
-            Err(error) => put!(self.inquiry.out, "Full Help: Error: {}\n", error.code()),
+            Err(error) => put!(self.inquiry.out, "Full Help: Error: {}\n", error.code().at(self.call.level)),
         }
     }
 
     /// The values of a metric.
     fn values(&mut self, metric: &Metric<'_>, values: Result<ValuesRef<'_>, PmError>) {
         let values = match values {
-            Err(error) => return put!(self.inquiry.out, "Error: {error}\n"),
+            Err(error) => return put!(self.inquiry.out, "Error: {}\n", error.at(self.call.level)),
             Ok(values) if values.is_empty() => return put!(self.inquiry.out, "No value(s) available!\n"),
             Ok(values) => values,
         };
@@ -146,7 +180,8 @@ impl Info {
                     let error = if self.inquiry.origin.is_some() { PmError::INST } else { error };
                     put!(
                         self.inquiry.out,
-                        "pmNameIndom: indom={indom} inst={inst}: {error}\n    inst [{inst}] "
+                        "pmNameIndom: indom={indom} inst={inst}: {}\n    inst [{inst}] ",
+                        error.at(self.call.level)
                     );
                 }
             }
@@ -164,7 +199,9 @@ impl Info {
         let all = match self.inquiry.instances.ids(&mut self.inquiry.context, indom) {
             Ok([]) => return put!(self.inquiry.out, "{name}: pmGetIndom: No instances?\n"),
             Ok(all) => all.to_vec(),
-            Err(error) => return put!(self.inquiry.out, "{name}: pmGetIndom: {error}\n"),
+            Err(error) => {
+                return put!(self.inquiry.out, "{name}: pmGetIndom: {}\n", error.at(self.call.level));
+            }
         };
         let mut fetched = pcp_client::Fetched::new();
         let told = self
@@ -177,7 +214,7 @@ impl Info {
         // Everything again, for the metrics after this one.
         let told = told.and(self.inquiry.context.add_profile(indom, &[]));
         match told {
-            Err(error) => put!(self.inquiry.out, "{name}: pmFetch: {}\n", error.code()),
+            Err(error) => put!(self.inquiry.out, "{name}: pmFetch: {}\n", error.code().at(self.call.level)),
             Ok(()) => {
                 if let Some(set) = fetched.set(0) {
                     self.values(metric, set.values);

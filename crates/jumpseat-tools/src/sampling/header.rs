@@ -1,7 +1,8 @@
 //! The lines before the first sample (spec `tools.md` 5.4).
 
-use pcp_model::{Semantics, Units};
+use pcp_model::{Level, Semantics};
 
+use super::options::SamplingSettings;
 use super::rate;
 use super::schedule::Schedule;
 use super::style::Style;
@@ -9,9 +10,18 @@ use super::subject::Subject;
 use crate::tool::put;
 
 /// Prints what the metric is and how it is sampled.
-pub(super) fn print(subject: &mut Subject, metric: &str, schedule: &Schedule, style: Style) {
+pub(super) fn print(subject: &mut Subject, wanted: &SamplingSettings, schedule: &Schedule, style: Style) {
     let &Schedule { samples, interval, rated, .. } = schedule;
     let (events, recorded) = (subject.has_events(), subject.is_recorded());
+    // Older releases leave out of the two times what -X adds to those of samples.
+    let dated = if subject.ready.call.level >= Level::V721 { wanted.dated } else { 0 };
+    let times = [Some(subject.window.origin), subject.window.finite_end()].map(|time| {
+        time.map(|time| match dated {
+            0 => subject.clock.zone.ctime(time.sec),
+            _ => subject.stamp(time, dated),
+        })
+    });
+    let units = (subject.units(subject.desc.units), subject.units(rate::units(subject.desc.units)));
     // The note about a zone ends with a blank line of its own.
     if subject.ready.common.zone.is_none() && !events {
         put!(subject.out, "\n");
@@ -21,17 +31,14 @@ pub(super) fn print(subject: &mut Subject, metric: &str, schedule: &Schedule, st
         put!(subject.out, "{} {text}\n", style.label(&format!("{name:<10}")));
     };
     if !events {
-        line("metric", metric);
+        line("metric", &wanted.metric);
     }
     if recorded {
         line("archive", &subject.ready.common.archives.join(","));
     }
     line("host", &subject.host);
-    if recorded {
-        line("start", &subject.clock.zone.ctime(subject.window.origin.sec));
-    }
-    if let (true, Some(end)) = (recorded, subject.window.finite_end()) {
-        line("end", &subject.clock.zone.ctime(end.sec));
+    for (name, time) in ["start", "end"].into_iter().zip(times).filter(|_| recorded) {
+        time.iter().for_each(|time| line(name, time));
     }
     if !events {
         let semantics = match subject.desc.semantics {
@@ -43,11 +50,12 @@ pub(super) fn print(subject: &mut Subject, metric: &str, schedule: &Schedule, st
             Semantics::Other(_) => "unknown",
         };
         line("semantics", semantics);
-        let mut units = text(subject.desc.units, "none");
+        let (units, rate) = units;
+        let mut units = if units.is_empty() { "none".to_owned() } else { units };
         if rated {
-            units += &match text(rate::units(subject.desc.units), "") {
-                none if none.is_empty() => " (converting to time utilization)".to_owned(),
-                units => format!(" (converting to {units})"),
+            units += &match rate.as_str() {
+                "" => " (converting to time utilization)".to_owned(),
+                rate => format!(" (converting to {rate})"),
             };
         }
         line("units", &units);
@@ -58,12 +66,5 @@ pub(super) fn print(subject: &mut Subject, metric: &str, schedule: &Schedule, st
     }
     if samples.is_some_and(|samples| samples > 1) && !(recorded && schedule.by_record) {
         line("interval", &format!("{:.2} sec", interval.as_secs_f64()));
-    }
-}
-
-fn text(units: Units, none: &str) -> String {
-    match units.to_string() {
-        text if text.is_empty() => none.to_owned(),
-        text => text,
     }
 }

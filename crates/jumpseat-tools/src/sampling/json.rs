@@ -23,13 +23,14 @@ pub(super) struct JsonLines {
 
 impl JsonLines {
     /// For a metric; `table` makes rates of counters.
-    pub(super) fn new(metric: &str, host: &str, desc: Desc, rated: bool, table: Table) -> JsonLines {
+    pub(super) fn new(metric: &str, subject: &Subject, rated: bool, table: Table) -> JsonLines {
+        let desc = subject.desc;
         let units = if rated { rate::units(desc.units) } else { desc.units };
         JsonLines {
             metric: metric.to_owned(),
-            host: host.to_owned(),
+            host: subject.host.clone(),
             desc,
-            units: units.to_string(),
+            units: subject.units(units),
             names: RecordNames::default(),
             table,
         }

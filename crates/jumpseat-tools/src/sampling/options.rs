@@ -20,7 +20,7 @@ pub(crate) const SAMPLING: Tool<SamplingOption> = Tool {
     zone_needs_source: false,
     interval_parser: "pmParseHighResInterval",
     rows: ROWS,
-    extra: &[BEYOND, JSON],
+    extra: &[BEYOND, JSON, Row::Standard(Standard::PcpLevel)],
 };
 
 const ROWS: &[Row<SamplingOption>] = &[

@@ -36,7 +36,7 @@ pub(super) fn print(
         match records::array(value, value_type) {
             Err(error) => {
                 let kind = if value_type == ValueType::HighResEvent { "HighRes" } else { "" };
-                put!(subject.out, " pmUnpack{kind}EventRecords: {error}\n");
+                put!(subject.out, " pmUnpack{kind}EventRecords: {}\n", error.at(subject.ready.call.level));
             }
             Ok(array) => {
                 put!(subject.out, " {} event records\n", array.len());
@@ -73,11 +73,12 @@ fn print_record(
     if flags.0 == 0 && record.count == 0 {
         return put!(subject.out, "    ==> No parameters\n");
     }
+    let level = subject.ready.call.level;
     for param in record.params() {
         let metric = names.param(&mut subject.context, param.pmid);
         match (&metric.name, &metric.desc) {
-            (Err(error), _) => put!(subject.out, "\t{}: pmNameID: {error}\n", param.pmid),
-            (Ok(name), Err(error)) => put!(subject.out, "\t{name}: pmLookupDesc: {error}\n"),
+            (Err(error), _) => put!(subject.out, "\t{}: pmNameID: {}\n", param.pmid, error.at(level)),
+            (Ok(name), Err(error)) => put!(subject.out, "\t{name}: pmLookupDesc: {}\n", error.at(level)),
             (Ok(name), Ok(_)) => {
                 let mut line = format!("    {name} ").into_bytes();
                 match param.value {

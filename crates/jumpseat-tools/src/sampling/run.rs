@@ -23,7 +23,7 @@ pub(super) fn run(mut subject: Subject, wanted: &SamplingSettings) -> Result<Exi
         let step = i64::try_from(schedule.interval.as_nanos()).unwrap_or(i64::MAX);
         let mode = if schedule.by_record { Mode::Forward } else { Mode::Interpolate { step } };
         if let Err(error) = subject.context.set_mode(mode, Some(subject.window.origin)) {
-            return Err(subject.fails(&format!("pmSetMode: {}", error.code())));
+            return Err(subject.fails(&format!("pmSetMode: {}", error.code().at(subject.ready.call.level))));
         }
     }
     let mut pace = Pace::new(schedule.interval);
@@ -67,7 +67,7 @@ fn sample_all(
                 return true;
             }
             let call = if schedule.by_record { "pmFetchArchive" } else { "pmFetch" };
-            complain!("\n{}: {call}: {error}", subject.ready.call.name);
+            complain!("\n{}: {call}: {}", subject.ready.call.name, error.at(subject.ready.call.level));
             return false;
         }
         // A record without metrics is a mark: the logger was not there for a while.
@@ -86,7 +86,7 @@ fn sample_all(
             if error == PmError::NOTCONN {
                 return true;
             }
-            complain!("\n{}: pmFetch: {error}", subject.ready.call.name);
+            complain!("\n{}: pmFetch: {}", subject.ready.call.name, error.at(subject.ready.call.level));
             // There is nothing to show of it; a program that reads JSON is told the error as well.
             if !wanted.json {
                 taken += 1;

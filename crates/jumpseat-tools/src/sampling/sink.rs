@@ -59,7 +59,7 @@ impl Sink {
         }
         if wanted.json {
             let table = table();
-            let lines = JsonLines::new(&wanted.metric, &subject.host, desc, schedule.rated, table);
+            let lines = JsonLines::new(&wanted.metric, subject, schedule.rated, table);
             return Ok(Sink::Json(Box::new(lines)));
         }
         // A metric that the agent has on other platforms only.
@@ -84,7 +84,7 @@ impl Sink {
         }
         let table = table();
         // It is put out now: the first sample may be long in coming.
-        header::print(subject, &wanted.metric, schedule, style);
+        header::print(subject, wanted, schedule, style);
         subject.out.flush();
         Ok(if subject.has_events() {
             Sink::Records(RecordNames::default())

@@ -7,7 +7,8 @@ use pcp_event::filter::Filter;
 use pcp_model::text::nearest;
 use pcp_model::time::Window;
 use pcp_model::{
-    Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Semantics, Timestamp, Value, ValueSet, ValueType,
+    Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Semantics, Timestamp, Units, Value, ValueSet,
+    ValueType,
 };
 
 use super::options::SamplingSettings;
@@ -53,26 +54,29 @@ impl Subject {
             ExitCode::FAILURE
         };
         let mut out = Out::new(&ready.call);
-        let clock = Clock::reporting(&ready.common, &mut context, &mut out)
-            .map_err(|error| failed(&format!("Cannot set context timezone: {}", error.code())))?;
+        let clock = Clock::reporting(&ready.common, &mut context, &mut out).map_err(|error| {
+            failed(&format!("Cannot set context timezone: {}", error.code().at(ready.call.level)))
+        })?;
         // The note of the zone comes before whatever is wrong with the metric.
         out.flush();
         let window = window(&ready, &mut context, &clock.zone)?;
         let metric = wanted.metric.as_str();
         let pmid = context.pmid(metric).map_err(|error| {
-            let code = failed(&format!("pmLookupName({metric}): {}", error.code()));
+            let code = failed(&format!("pmLookupName({metric}): {}", error.code().at(ready.call.level)));
             hint_name(&mut context, &ready.call, metric, error.code());
             code
         })?;
         // Why a derived metric cannot be had is said before that it cannot.
         let desc = context.desc(pmid);
         report_unusable(&mut context);
-        let desc = desc.map_err(|error| failed(&format!("pmLookupDesc: {}", error.code())))?;
+        let desc =
+            desc.map_err(|error| failed(&format!("pmLookupDesc: {}", error.code().at(ready.call.level))))?;
         let chosen = choose(&mut context, &desc, wanted).map_err(|what| failed(&what))?;
         let known = match chosen {
             Some(_) => Vec::new(),
-            None => all_instances(&mut context, desc.indom)
-                .map_err(|error| failed(&format!("pmGetInDom({}): {}", desc.indom, error.code())))?,
+            None => all_instances(&mut context, desc.indom).map_err(|error| {
+                failed(&format!("pmGetInDom({}): {}", desc.indom, error.code().at(ready.call.level)))
+            })?,
         };
         if let Some(text) = wanted.filter.as_ref().filter(|_| context.kind() != ContextKind::Archive) {
             let stored = store(&mut context, &desc, chosen.as_deref(), text);
@@ -91,7 +95,8 @@ impl Subject {
             since::begin(&mut context, metric, chosen.as_deref(), text, &clock.zone)
                 .map_err(|what| failed(&what))?;
         }
-        let host = context.host_name().map_err(|error| failed(&error.code().to_string()))?;
+        let host =
+            context.host_name().map_err(|error| failed(&error.code().at(ready.call.level).to_string()))?;
         Ok(Subject { ready, context, host, window, desc, chosen, known, clock, out })
     }
 
@@ -104,6 +109,11 @@ impl Subject {
     /// Whether what it reads was recorded.
     pub(super) fn is_recorded(&self) -> bool {
         self.context.kind() == ContextKind::Archive
+    }
+
+    /// Units as the release that is followed has them.
+    pub(super) fn units(&self, units: Units) -> String {
+        units.text_at(self.ready.call.level)
     }
 
     /// The time of a sample as lines begin with it: with date and more digits where that is asked for.

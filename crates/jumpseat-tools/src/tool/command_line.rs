@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use pcp_client::{Duplicates, NameSpace};
-use pcp_derive::{Dialect, Level};
-use pcp_model::PmError;
+use pcp_derive::Dialect;
 use pcp_model::time::parse_interval;
+use pcp_model::{Level, PmError};
 
 use super::call::Call;
 use super::common::{Common, Zone};
@@ -17,7 +17,7 @@ use super::getopt::{Getopt, Next};
 use super::local::LocalAgents;
 use super::messages::{Messages, error_text};
 use super::table::{Meaning, Standard, Tool};
-use super::{conf, debug, environ, usage};
+use super::{conf, debug, environ, level, usage};
 
 /// The options of a command line. As an iterator: those that are the tool's own.
 pub(crate) struct CommandLine<O: 'static> {
@@ -64,7 +64,9 @@ impl<O: Copy> CommandLine<O> {
     /// Of a tool, the way it was called, and the words after its name.
     pub(crate) fn new(tool: &'static Tool<O>, call: Call, words: Vec<String>) -> CommandLine<O> {
         // By PCP's name a script must not come to depend on what PCP does not have.
-        let dialect = if call.pcp { Dialect::strict(Level::V638) } else { Dialect::default() };
+        let level = level::chosen(tool, &call, &words);
+        let call = Call { level, ..call };
+        let dialect = if call.pcp { Dialect::strict(level) } else { Dialect::at(level) };
         let definitions = Definitions::new(dialect, &call.name);
         let mut line = CommandLine {
             tool,
@@ -186,6 +188,11 @@ impl<O: Copy> CommandLine<O> {
             Standard::Namespace => self.name_space(&argument, Duplicates::Allowed),
             Standard::UniqueNames => self.name_space(&argument, Duplicates::Refused),
             Standard::Origin => self.common.origin = Some(argument),
+            Standard::PcpLevel => {
+                if let Err(why) = argument.parse::<Level>() {
+                    self.complain(&format!("--pcp-level {argument}: {why}"));
+                }
+            }
             Standard::Samples => match count(&argument) {
                 Some(samples) => self.common.samples = Some(samples),
                 None => self.complain("-s requires a positive numeric argument"),
@@ -246,7 +253,11 @@ impl<O: Copy> CommandLine<O> {
         match parse_interval(interval) {
             Ok(interval) => self.common.interval = Some(interval),
             Err(error) => {
-                let parser = self.tool.interval_parser;
+                // Since then all tools have one parser.
+                let parser = match self.call.level {
+                    Level::V721 => "pmParseInterval",
+                    _ => self.tool.interval_parser,
+                };
                 self.complain(&format!("-t argument not in {parser}(3) format:\n{error}"));
             }
         }

@@ -12,6 +12,9 @@ use super::conf;
 use super::messages::{Messages, notification};
 use crate::definitions;
 
+/// Options of the language, since 7.1 (`pmDerivedControl(3)`).
+const CONTROL: &str = "PCP_DERIVED_CONTROL";
+
 /// Definitions of derived metrics: those of the command line, and those that PCP has in every program.
 pub struct Definitions {
     registry: SharedRegistry,
@@ -47,6 +50,12 @@ impl Definitions {
             return;
         }
         self.registry.write().unwrap_or_else(PoisonError::into_inner).initialise();
+        if let Ok(options) = std::env::var(CONTROL) {
+            let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+            for problem in registry.control(&options) {
+                messages.add(&format!("Warning: ${CONTROL}: {problem}\n"));
+            }
+        }
         let files = match std::env::var("PCP_DERIVED_CONFIG") {
             Ok(files) => files,
             Err(_) => conf::var_dir().join("config/derived").to_string_lossy().into_owned(),

@@ -18,6 +18,7 @@ mod harmless;
 mod inquiry;
 mod instances;
 pub(crate) mod json;
+mod level;
 mod local;
 mod messages;
 mod out;

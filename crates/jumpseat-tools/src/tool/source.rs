@@ -6,8 +6,8 @@ use pcp_client::{
     ArchiveProvider, ClientError, Context, EnvWarning, HostOptions, HostSpecError, IgnoredMarks,
     global_registry,
 };
-use pcp_model::PmError;
 use pcp_model::time::{TimeError, parse_interval};
+use pcp_model::{Level, PmError};
 
 use super::command_line::Ready;
 use super::messages::notification;
@@ -36,8 +36,8 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
     // Definitions are loaded once the source is there: a source that is not there is all that is said then.
     if !common.archives.is_empty() {
         let archives = common.archives.join(",");
-        let context = archive(&archives).map_err(|error| {
-            let code = failed(format!("Cannot open archive \"{archives}\": {}", error.code()));
+        let context = archive_at(&archives, call.level).map_err(|error| {
+            let code = failed(format!("Cannot open archive \"{archives}\": {}", error.code().at(call.level)));
             if let (ClientError::Archive(error), false) = (&error, call.pcp) {
                 complain!("{error}");
             }
@@ -58,7 +58,8 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
         if let ClientError::Spec(HostSpecError::Syntax { .. }) = &error {
             complain!("pmNewContext: bad host specification\n{}", error.to_string().trim_end());
         }
-        let code = failed(format!("Cannot connect to PMCD on host \"{host}\": {}", error.code()));
+        let code =
+            failed(format!("Cannot connect to PMCD on host \"{host}\": {}", error.code().at(call.level)));
         // The code does not tell what has to be changed about a certificate.
         if error.code() == PmError::TLS || matches!(error, ClientError::Unsupported(_)) {
             eprintln!("{}: {error}", call.name);
@@ -75,10 +76,19 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
     })
 }
 
-/// A context on archives. Those who want the readings that PCP's releases before 6.3 make up between two records
-/// say so in the environment.
+/// A context on archives, with the readings between two records that the newest release makes up.
 pub fn archive(names: &str) -> Result<Context, ClientError> {
-    let prior = std::env::var("JUMPSEAT_INTERPOLATION").is_ok_and(|rule| rule == "prior");
+    archive_at(names, Level::default())
+}
+
+/// A context on archives, with the readings between two records that a release makes up, unless the environment wants those of
+/// the releases before 6.3 (`prior`), or since then (`nearest`).
+fn archive_at(names: &str, level: Level) -> Result<Context, ClientError> {
+    let prior = match std::env::var("JUMPSEAT_INTERPOLATION").as_deref() {
+        Ok("prior") => true,
+        Ok("nearest") => false,
+        _ => level < Level::V638,
+    };
     let ignored = ignored_marks().unwrap_or_default();
     let provider = ArchiveProvider::open(names)?.nearest(!prior).ignoring(ignored);
     Ok(Context::new(Box::new(provider), global_registry()))

@@ -1,5 +1,7 @@
 //! Tables of options, and the options that most tools have.
 
+use pcp_model::Level;
+
 use super::call::Call;
 
 /// A tool's command line. `O` is the type of the tool's own options, a variant for each: reading them is a `match` that
@@ -30,7 +32,7 @@ pub(crate) struct Tool<O: 'static> {
 
 /// A line of a tool's table.
 #[derive(Debug)]
-pub(crate) enum Row<O> {
+pub(crate) enum Row<O: 'static> {
     /// The heading of a group.
     Heading(&'static str),
     /// An option that other tools have too.
@@ -39,6 +41,10 @@ pub(crate) enum Row<O> {
     StandardAs(Standard, Opt),
     /// An option of its own.
     Own(O, Opt),
+    /// What it has since a release of PCP.
+    Since(Level, &'static Row<O>),
+    /// What it had before one.
+    Before(Level, &'static Row<O>),
 }
 
 /// What an option stands for.
@@ -64,7 +70,9 @@ pub(crate) struct Opt {
     /// What the usage text calls the argument.
     pub argument: &'static str,
     /// Its line of the usage text; options without one are not shown.
-    pub help: &'static str,
+    help: &'static str,
+    /// What that was before a release.
+    formerly: Option<(Level, &'static str)>,
 }
 
 /// When an option takes an argument.
@@ -99,6 +107,7 @@ pub(crate) enum Standard {
     Local,
     Namespace,
     Origin,
+    PcpLevel,
     Samples,
     SpecLocal,
     Start,
@@ -108,10 +117,22 @@ pub(crate) enum Standard {
 }
 
 impl<O> Tool<O> {
-    /// The rows for a call by one of its names.
+    /// The rows for a call by one of its names, at its level.
     pub(crate) fn rows(&self, call: &Call) -> impl Iterator<Item = &'static Row<O>> + use<O> {
         let extra: &[Row<O>] = if call.pcp { &[] } else { self.extra };
-        self.rows.iter().chain(extra)
+        let level = call.level;
+        self.rows.iter().chain(extra).filter_map(move |row| row.at(level))
+    }
+}
+
+impl<O> Row<O> {
+    /// The row itself, if a release has it.
+    fn at(&'static self, level: Level) -> Option<&'static Row<O>> {
+        match self {
+            Row::Since(first, row) => row.at(level).filter(|_| level >= *first),
+            Row::Before(end, row) => row.at(level).filter(|_| level < *end),
+            row => Some(row),
+        }
     }
 }
 
@@ -119,7 +140,7 @@ impl<O: Copy> Row<O> {
     /// The option, if it is one, and what it stands for.
     pub(crate) fn option(&'static self) -> Option<(&'static Opt, Meaning<O>)> {
         match self {
-            Row::Heading(_) => None,
+            Row::Heading(_) | Row::Since(..) | Row::Before(..) => None,
             Row::Standard(standard) => {
                 // A test holds the tables to it: those that only the environment asks for have no form.
                 let (_, usual) = STANDARD.iter().find(|(other, _)| other == standard)?;
@@ -134,7 +155,7 @@ impl<O: Copy> Row<O> {
 impl Opt {
     /// An option without argument.
     pub(crate) const fn flag(short: Option<char>, long: &'static str, help: &'static str) -> Opt {
-        Opt { short, short_works: true, long, takes: Takes::Nothing, argument: "", help }
+        Opt { short, short_works: true, long, takes: Takes::Nothing, argument: "", help, formerly: None }
     }
 
     /// An option with an argument.
@@ -147,6 +168,19 @@ impl Opt {
         Opt { takes: Takes::Argument, argument, ..Opt::flag(short, long, help) }
     }
 
+    /// What its line was before a release.
+    pub(crate) const fn formerly(self, end: Level, help: &'static str) -> Opt {
+        Opt { formerly: Some((end, help)), ..self }
+    }
+
+    /// Its line of the usage text; empty if it is not shown.
+    pub(crate) fn help(&self, level: Level) -> &'static str {
+        match self.formerly {
+            Some((end, help)) if level < end => help,
+            _ => self.help,
+        }
+    }
+
     /// Its letter is shown in the usage text only.
     pub(crate) const fn without_letter(self) -> Opt {
         Opt { short_works: false, ..self }
@@ -154,15 +188,21 @@ impl Opt {
 }
 
 /// The standard options (`pmGetOptions(3)`), but for those that the environment alone can ask for.
-static STANDARD: [(Standard, Opt); 21] = [
+static STANDARD: [(Standard, Opt); 22] = [
     (Standard::Align, Opt::with(Some('A'), "align", "TIME", "align sample times on natural boundaries")),
-    (Standard::Archive, Opt::with(Some('a'), "archive", "FILE", "metrics source is a PCP archive")),
+    (
+        Standard::Archive,
+        Opt::with(Some('a'), "archive", "FILE", "metrics source is a PCP archive")
+            .formerly(Level::V638, "metrics source is a PCP log archive"),
+    ),
     (
         Standard::Container,
         Opt::with(None, "container", "NAME", "specify an individual container to be queried"),
     ),
-    // No usage text of the releases followed here shows it.
-    (Standard::Debug, Opt::with(Some('D'), "debug", "DBG", "")),
+    (
+        Standard::Debug,
+        Opt::with(Some('D'), "debug", "DBG", "set debug options, see pmdbg(1)").formerly(Level::V721, ""),
+    ),
     (Standard::Derived, Opt::with(None, "derived", "FILE", "load derived metric definitions from FILE(s)")),
     (Standard::Finish, Opt::with(Some('T'), "finish", "TIME", "end of the time window")),
     (
@@ -183,6 +223,10 @@ static STANDARD: [(Standard, Opt); 21] = [
     (Standard::Local, Opt::flag(Some('L'), "local-PMDA", "metrics source is local connection to a PMDA")),
     (Standard::Namespace, Opt::with(Some('n'), "namespace", "FILE", "use an alternative PMNS")),
     (Standard::Origin, Opt::with(Some('O'), "origin", "TIME", "initial sample time within the time window")),
+    (
+        Standard::PcpLevel,
+        Opt::with(None, "pcp-level", "RELEASE", "print as this PCP does: 6.0.3, 6.3.8 or 7.2.1 (default)"),
+    ),
     (Standard::Samples, Opt::with(Some('s'), "samples", "N", "terminate after this many samples")),
     (
         Standard::SpecLocal,

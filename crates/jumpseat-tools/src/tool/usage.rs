@@ -15,14 +15,14 @@ pub(super) fn usage<O: Copy>(tool: &Tool<O>, call: &Call) -> String {
         }
         match row.option() {
             None => {}
-            Some((option, _)) if option.help.is_empty() => {}
+            Some((option, _)) if option.help(call.level).is_empty() => {}
             Some((option, _)) => {
                 let forms = forms(option);
                 let gap = match forms.len() < COLUMN {
                     true => " ".repeat(COLUMN - forms.len()),
                     false => format!("\n{}", " ".repeat(COLUMN)),
                 };
-                text.push_str(&format!("{forms}{gap}{}\n", option.help));
+                text.push_str(&format!("{forms}{gap}{}\n", option.help(call.level)));
             }
         }
     }

@@ -31,7 +31,11 @@ pub(crate) fn window(ready: &Ready, context: &mut Context, zone: &Zone) -> Resul
             Ok((start, end)) => Reference { start, end, now },
             Err(error) => {
                 let archives = ready.common.archives.join(",");
-                complain!("{}: Cannot locate end of archive {archives}: {}", ready.call.name, error.code());
+                complain!(
+                    "{}: Cannot locate end of archive {archives}: {}",
+                    ready.call.name,
+                    error.code().at(ready.call.level)
+                );
                 complain!("\n{DAMAGED}\n");
                 Reference { start: context.mode().1, end: Reference::FOREVER, now }
             }
@@ -63,7 +67,7 @@ pub(super) fn replay_from(
         return Ok((Clock::local(), None));
     }
     let clock = Clock::reporting(&ready.common, context, out).map_err(|error| {
-        complain!("{}: Cannot set context timezone: {}", ready.call.name, error.code());
+        complain!("{}: Cannot set context timezone: {}", ready.call.name, error.code().at(ready.call.level));
         ExitCode::FAILURE
     })?;
     let origin = match ready.common.origin {
