@@ -57,6 +57,7 @@ pages! {
     commands: "docs/sources/commands.md",
     configuration: "docs/configuration.md",
     control: "docs/sources/control.md",
+    debugging: "docs/debugging.md",
     durability: "docs/durability.md",
     endpoint: "docs/endpoint.md",
     export: "docs/export.md",

@@ -4,6 +4,7 @@ mod archive;
 mod archive_own;
 mod config;
 mod contexts;
+mod debug;
 mod derive_cli;
 mod derive_replay;
 mod events;

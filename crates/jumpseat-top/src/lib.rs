@@ -45,7 +45,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use jumpseat_tools::{Call, Definitions, measure, operand};
+use jumpseat_tools::{Call, Definitions, debug_environment, measure, operand};
 use pcp_derive::Dialect;
 use pcp_model::Timestamp;
 use pcp_model::time::{Switches, Zone, parse_interval};
@@ -140,6 +140,10 @@ pub fn run(args: &TopArgs) -> ExitCode {
     let frames = args.frames.or(args.once.then_some(1));
     if frames.is_none() && !io::stdout().is_terminal() {
         return fail("standard output is no terminal: use --once to print a screen as text");
+    }
+    // Not on the screen that is drawn.
+    if frames.is_some() || !io::stderr().is_terminal() {
+        debug_environment();
     }
     let theme = Theme::new(args.theme);
     let done = open(args).and_then(|seats| {

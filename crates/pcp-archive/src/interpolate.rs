@@ -22,9 +22,11 @@ use super::ignored::IgnoredMarks;
 use super::interpolated::{Bounds, Held, Moment, Rule, RuleOptions};
 use super::reader::{Archive, Direction, Place, Step};
 use super::record::Record;
+use super::shown::{Shown, time_of};
 use super::tracked::{Along, Far, Metric, QueuedValue, Reached, Slot, alive, along};
 use pcp_model::{PM_IN_NULL, PmError, Pmid, Profile, Timestamp, ValueType};
 use pcp_pdu::{Fetched, ValueRef};
+use tracing::trace;
 
 /// Values queued before reading ahead goes on without.
 const QUEUE: usize = 1 << 18;
@@ -159,6 +161,18 @@ impl Interpolator {
             self.read_ahead(archive, time, now)?;
             self.pass(now);
         }
+        trace!(
+            target: "pcp::interp",
+            "sample of {time}, {direction:?}: {} metrics, {} values queued, {} marks around, {}",
+            pmids.len(),
+            self.reading.queued,
+            self.reading.marks.len(),
+            match (self.reading.read_to, self.reading.ended) {
+                (_, true) => "read to the end".to_owned(),
+                (Along::MIN, false) => "nothing read".to_owned(),
+                (at, false) => format!("read to {}", self.time(at)),
+            },
+        );
         let mut clock = Clock::new(self.start, self.direction, now);
         for pmid in pmids {
             match self.by_pmid.get(pmid) {
@@ -494,7 +508,13 @@ impl Interpolator {
         }
     }
 
+    /// The time of a place along the way.
+    fn time(&self, at: Along) -> Timestamp {
+        time_of(self.start, self.direction, at)
+    }
+
     fn answer(&mut self, metric: usize, clock: &mut Clock, out: &mut Fetched) {
+        let mut shown = Shown::of(self.metrics.get(metric), self.start, self.direction);
         let now = clock.now;
         let passed = self.reading.marks.front().copied().filter(|mark| *mark <= now);
         let next_mark = self.reading.marks.iter().copied().find(|mark| *mark >= now);
@@ -508,6 +528,7 @@ impl Interpolator {
         metric.had_values = false;
         out.begin_set(metric.pmid);
         if rule.is_counter() && behind_mark {
+            shown.tell(|_| "no value: a counter whose last value was before a mark".to_owned());
             // A client that has a value from before the gap would compute a rate over it.
             return out.end_set();
         }
@@ -516,7 +537,9 @@ impl Interpolator {
             let exact = |side: &Option<(Along, &Held)>| side.is_some_and(|(at, _)| at == now);
             // Gone or not yet there; what was recorded at this very time is believed more than the domain.
             let dead = !alive(slot.life, now) && !exact(&around[0]) && !exact(&around[1]);
-            match rule.value(&clock.bounds(around)) {
+            let value = rule.value(&clock.bounds(around));
+            shown.tell(|lines| lines.told(slot.inst, rule, around, &value, dead));
+            match value {
                 Ok(Some(_)) if dead && !rule.needs_both() => {}
                 Ok(Some(value)) => had_values |= rule.push(slot.inst, value, out).is_ok(),
                 Ok(None) => {}

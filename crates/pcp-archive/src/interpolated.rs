@@ -3,6 +3,8 @@
 use pcp_model::{Desc, Inst, PmError, Semantics, ValueType};
 use pcp_pdu::{Fetched, ValueRef};
 
+/// Length and type in front of a block's bytes.
+const BLOCK_HEAD: usize = 4;
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 
 /// How values of a metric are interpolated.
@@ -234,6 +236,32 @@ impl Rule {
         block[..4].copy_from_slice(&((self.value_type.code() as u32) << 24 | len as u32).to_be_bytes());
         block[4..len].copy_from_slice(data);
         out.push(inst, ValueRef::Block(&block[..len]))
+    }
+}
+
+impl Rule {
+    /// A value in words.
+    pub(crate) fn show(&self, value: &Answer<'_>) -> String {
+        let number = match value {
+            Answer::Block(block) => return format!("{} bytes", block.len().saturating_sub(BLOCK_HEAD)),
+            Answer::Number(number) => *number,
+        };
+        match self.value_type {
+            ValueType::I32 => (number as i32).to_string(),
+            ValueType::I64 => (number as i64).to_string(),
+            ValueType::Float => f32::from_bits(number as u32).to_string(),
+            ValueType::Double => f64::from_bits(number).to_string(),
+            _ => number.to_string(),
+        }
+    }
+
+    /// How a value between two is made, in words.
+    pub(crate) fn in_words(&self) -> &'static str {
+        match self.semantics {
+            Semantics::Counter => "a counter: on the line between the two",
+            _ if self.value_type.is_numeric() && self.options.nearest => "the nearer of the two",
+            _ => "the one before",
+        }
     }
 }
 

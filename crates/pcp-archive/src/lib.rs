@@ -53,6 +53,7 @@ mod reader;
 mod record;
 mod replay;
 mod seek_points;
+mod shown;
 mod stretch;
 mod tracked;
 mod volumes;

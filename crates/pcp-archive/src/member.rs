@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use super::error::{ArchiveError, Excess, Problem};
 use super::files::{Compression, Member};
@@ -75,7 +76,21 @@ impl MemberReader {
                 Some(size.saturating_mul(MAX_RATIO).max(SMALL))
             }
         };
+        tracing::trace!(
+            target: "pcp::log",
+            "{}: opened, {}",
+            member.path.display(),
+            match member.compression {
+                Compression::None => "not compressed".to_owned(),
+                packed => format!("compressed ({packed:?})"),
+            },
+        );
         Ok(MemberReader { member: member.clone(), raw, justified, start: 0, window: Vec::new(), filled: 0 })
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.member.path
     }
 
     /// Length of the uncompressed file; may grow while it is being written. Costs reading a compressed

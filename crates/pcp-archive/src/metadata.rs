@@ -9,8 +9,10 @@
 //! ```
 
 use std::collections::hash_map::Entry;
+use std::fmt;
 
 use rustc_hash::FxHashMap;
+use tracing::trace;
 
 use super::error::{ArchiveError, Attribute, Problem};
 use super::fields::{Fields, Stamp};
@@ -59,6 +61,32 @@ struct RawDesc {
     units: u32,
 }
 
+/// How many records there were of each type, for who looks for a fault.
+#[derive(Default)]
+struct Counts([usize; 4]);
+
+impl Counts {
+    const WORDS: [&'static str; 4] = ["descriptors", "instance domains", "label sets", "help texts"];
+
+    fn add(&mut self, kind: u32) {
+        let [descs, indoms, labels, texts] = &mut self.0;
+        let count = match kind {
+            DESC => descs,
+            LABEL_V2 | LABEL => labels,
+            TEXT => texts,
+            _ => indoms,
+        };
+        *count += 1;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts = self.0.iter().zip(Counts::WORDS).map(|(count, word)| format!("{count} {word}"));
+        f.write_str(&texts.collect::<Vec<_>>().join(", "))
+    }
+}
+
 impl Metadata {
     /// Reads the records of a `.meta` from `at` to its end, and moves `at` there: from there on there may be
     /// more later, while the file is being written.
@@ -67,14 +95,26 @@ impl Metadata {
     /// [`Problem::Record`], [`Problem::RecordType`], [`Problem::Changed`], or the system's. What was read
     /// before stays, and `at` is at the record that is wrong.
     pub(crate) fn load(&mut self, source: &mut MemberReader, at: &mut u64) -> Result<(), ArchiveError> {
-        let done = self.load_records(source, at);
+        let (from, mut counts) = (*at, Counts::default());
+        let done = self.load_records(source, at, &mut counts);
+        trace!(
+            target: "pcp::log",
+            "{}: metadata from byte {from} to {at}: {counts}{}",
+            source.path().display(),
+            done.as_ref().err().map(|error| format!("; then {}", error.problem)).unwrap_or_default(),
+        );
         // Once for all records: one at a time, such as come in no order would cost their square.
         self.indoms.values_mut().for_each(History::settle);
         self.labels.settle();
         done
     }
 
-    fn load_records(&mut self, source: &mut MemberReader, at: &mut u64) -> Result<(), ArchiveError> {
+    fn load_records(
+        &mut self,
+        source: &mut MemberReader,
+        at: &mut u64,
+        counts: &mut Counts,
+    ) -> Result<(), ArchiveError> {
         loop {
             let mut fields = Fields(source.bytes(*at, HEADER)?);
             let (Some(len), Some(kind)) = (fields.u32(), fields.u32()) else { return Ok(()) };
@@ -87,6 +127,11 @@ impl Metadata {
             source.check_metadata(at.saturating_add(len.into()))?;
             let len = len as usize;
             if kind == TEXT && !text_bits_are_right(source, *at)? {
+                trace!(
+                    target: "pcp::log",
+                    "{}: byte {at}: help of nothing that is known, passed over",
+                    source.path().display(),
+                );
                 // The library does not read the trailer then, and takes it for the next header.
                 *at += (len - TRAILER) as u64;
                 continue;
@@ -94,6 +139,7 @@ impl Metadata {
             let Some(frame) = source.frame(*at)? else { return Err(source.bad(*at, "truncated")) };
             let body = Fields(source.record(frame)?.get(HEADER..len - TRAILER).unwrap_or_default());
             self.add(kind, body).map_err(|problem| source.error(*at, problem))?;
+            counts.add(kind);
             *at = frame.end();
         }
     }

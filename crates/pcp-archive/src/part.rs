@@ -11,6 +11,7 @@ use super::member::{Frame, MemberReader};
 use super::metadata::Metadata;
 use super::volumes::{Spot, Volumes, open_member};
 use pcp_model::Timestamp;
+use tracing::trace;
 
 /// An archive of a context.
 pub(super) struct Part {
@@ -102,7 +103,25 @@ impl Part {
         if !meta_label.same_logger(part.label()) {
             return Err(ArchiveError::new(&meta.path, None, Problem::Label("of another archive")));
         }
+        trace!(target: "pcp::log", "{}", part.told());
+        let LogLabel { version, pid, start, host, zone, .. } = part.label();
+        trace!(
+            target: "pcp::context",
+            "archive {}: version {version}, host {host:?}, zone {zone:?}, from {start}, logger {pid}",
+            part.name.display(),
+        );
         Ok(part)
+    }
+
+    /// What was found, in words.
+    fn told(&self) -> String {
+        let index = match &self.files.index {
+            None => "no temporal index".to_owned(),
+            Some(_) => {
+                format!("{} entries in the temporal index, {} used", self.index.len(), self.marks.len())
+            }
+        };
+        format!("archive {}: {} volumes, {index}", self.name.display(), self.volumes.count())
     }
 
     /// Takes in what has been written since: metadata, index entries, volumes. Whether there is anything.
@@ -114,6 +133,14 @@ impl Part {
         self.volumes.add(&files.volumes);
         let size = self.volumes.size();
         let grown = std::mem::replace(&mut self.size, size) != size;
+        trace!(
+            target: "pcp::log",
+            "{}: {} volumes, the last with {} bytes: {}",
+            self.name.display(),
+            size.0,
+            size.1,
+            if grown { "there is more than before" } else { "as before" },
+        );
         if grown {
             let mut meta = MemberReader::open(&self.files.meta)?;
             match metadata.load(&mut meta, &mut self.meta_at) {
@@ -149,6 +176,7 @@ impl Part {
             if self.reachable(spot)? {
                 return Ok(spot);
             }
+            self.tell_unreachable(spot);
             at -= 1;
         }
         Ok(self.volumes.first())
@@ -162,6 +190,7 @@ impl Part {
             if self.reachable(spot)? {
                 return Ok(spot);
             }
+            self.tell_unreachable(spot);
         }
         self.end().map(|end| end.spot)
     }
@@ -196,6 +225,11 @@ impl Part {
         if let Some(time) = frame.and_then(|frame| self.good(volume, frame)) {
             return Some(End { time, spot: Spot { volume, offset: len } });
         }
+        trace!(
+            target: "pcp::log",
+            "{}: the last bytes of volume {volume} are no record: looking for the last that is one",
+            self.name.display(),
+        );
         // The last bytes are not a record: read on from where the index knows one.
         let mark = self.marks.iter().rev().find(|mark| mark.spot.volume == volume && mark.spot.offset <= len);
         let back = match mark.map(|mark| mark.spot.offset) {
@@ -213,12 +247,25 @@ impl Part {
             at = frame.end();
             end = Some(End { time, spot: Spot { volume, offset: at } });
         }
+        trace!(
+            target: "pcp::log",
+            "{}: volume {volume} counts up to byte {at} of {len}",
+            self.name.display(),
+        );
         end
     }
 
     /// The time of a record in which everything is right.
     fn good(&mut self, volume: usize, frame: Frame) -> Option<Timestamp> {
         self.volumes.record(volume, frame).ok().map(|record| record.timestamp)
+    }
+
+    fn tell_unreachable(&self, Spot { volume, offset }: Spot) {
+        trace!(
+            target: "pcp::log",
+            "{}: the index points to byte {offset} of volume {volume}, where there is no record: passed over",
+            self.name.display(),
+        );
     }
 
     /// Whether a spot of the index is in its volume.
@@ -243,11 +290,26 @@ impl Part {
         let known = self.index.len();
         self.index_at = index::load(&mut self.index, source, self.index_at, self.volumes.stamp())?;
         for entry in &self.index[known..] {
-            let Some(volume) = self.volumes.numbered(entry.volume) else { continue };
+            let Some(volume) = self.volumes.numbered(entry.volume) else {
+                let IndexEntry { stamp, volume, .. } = entry;
+                let name = self.name.display();
+                trace!(
+                    target: "pcp::log",
+                    "{name}: index entry of {stamp}: there is no volume {volume}, not used",
+                );
+                continue;
+            };
             let mark = IndexMark { stamp: entry.stamp, spot: Spot { volume, offset: entry.data } };
             // What does not fit into the order would mislead a search.
             if self.marks.last().is_none_or(|last| last.stamp <= mark.stamp && last.spot <= mark.spot) {
                 self.marks.push(mark);
+            } else {
+                let IndexEntry { stamp, volume, data, .. } = entry;
+                let name = self.name.display();
+                trace!(
+                    target: "pcp::log",
+                    "{name}: index entry of {stamp} (byte {data} of volume {volume}): out of order, not used",
+                );
             }
         }
         Ok(())

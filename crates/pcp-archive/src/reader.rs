@@ -16,6 +16,7 @@ use super::record::Record;
 use super::volumes::Spot;
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Timestamp};
 use pcp_pdu::{LabelTarget, TextLevel, TextTarget};
+use tracing::trace;
 
 /// An open archive, or list of archives.
 pub struct Archive {
@@ -162,6 +163,7 @@ impl Archive {
             return Err(ArchiveError::new(&self.parts[part].name, None, Problem::Overlap));
         }
         let time = Timestamp::from_nanos(end.as_nanos() + GAP_NANOS);
+        trace!(target: "pcp::log", "on to the next archive, {}", self.parts[part].name.display());
         Ok(Some(Step::Gap(time, Place { part, spot })))
     }
 
@@ -181,6 +183,7 @@ impl Archive {
             return Err(ArchiveError::new(&self.parts[at.part].name, None, Problem::Overlap));
         }
         let time = Timestamp::from_nanos(start.as_nanos() - GAP_NANOS);
+        trace!(target: "pcp::log", "back to the archive before, {}", self.parts[part].name.display());
         Ok(Some(Step::Gap(time, Place { part, spot: end.spot })))
     }
 
@@ -189,7 +192,23 @@ impl Archive {
     /// # Errors
     /// [`Problem::Record`]: its contents do not fit together.
     pub fn record(&mut self, place: RecordPlace) -> Result<Record<'_>, ArchiveError> {
-        self.parts[place.part].volumes.record(place.volume, place.frame)
+        let RecordPlace { part, volume, frame } = place;
+        let record = self.parts[part].volumes.record(volume, frame);
+        match &record {
+            Ok(record) => trace!(
+                target: "pcp::log",
+                "record at byte {} of volume {volume}: {} bytes, {}, {}",
+                frame.at,
+                frame.len,
+                record.timestamp,
+                match record.metrics() {
+                    0 => "a mark".to_owned(),
+                    metrics => format!("{metrics} metrics"),
+                },
+            ),
+            Err(error) => trace!(target: "pcp::log", "{error}"),
+        }
+        record
     }
 
     /// The place in front of the first record at or behind `time`, or behind the last one at or in front of
@@ -198,6 +217,7 @@ impl Archive {
     /// # Errors
     /// As [`Archive::next`], [`Archive::end`].
     pub fn seek(&mut self, time: Timestamp, direction: Direction) -> Result<Place, ArchiveError> {
+        trace!(target: "pcp::log", "looking for {time}, {direction:?}");
         let part = self.parts.partition_point(|part| part.label().start <= time).saturating_sub(1);
         match direction {
             Direction::Forward => {

@@ -318,6 +318,11 @@ impl Replay {
             Direction::Backward => record.timestamp > *origin,
         };
         if passed {
+            tracing::trace!(
+                target: "pcp::log",
+                "the record of {} is out of order, as {origin} was passed: skipped",
+                record.timestamp,
+            );
             return Ok(None);
         }
         // Where all values are computed, any record will do.

@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::counts::PduCounts;
+use super::debug;
 use super::derived::{Metrics, Operands};
 use super::error::{ClientError, Result};
 use super::namespace::{NameSpace, NamedProvider};
@@ -21,6 +22,7 @@ use super::waiting::Waiting;
 use pcp_derive::{Answer, Column, DerivedContext, HelpKind, Level};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
 use pcp_pdu::{Fetched, LabelTarget, StateChange, TextLevel, TextTarget};
+use tracing::trace;
 
 /// A context on a source of metrics.
 pub struct Context {
@@ -51,6 +53,12 @@ struct Prepared {
 impl Context {
     /// A context on a provider, with the definitions of a registry.
     pub fn new(provider: Box<dyn Provider>, registry: SharedRegistry) -> Context {
+        trace!(
+            target: "pcp::context",
+            "new context: {:?}, {} derived metrics defined for all",
+            provider.kind(),
+            registry::snapshot(&registry).definitions().len(),
+        );
         Context {
             provider: NamedProvider::new(provider),
             profile: Profile::default(),
@@ -66,6 +74,7 @@ impl Context {
     /// (`pmLoadASCIINameSpace(3)`). Definitions of derived metrics mean these names.
     #[must_use]
     pub fn with_names(self, names: Arc<NameSpace>) -> Context {
+        trace!(target: "pcp::context", "the context has names of its own, from a file");
         let provider = self.provider.with_names(names);
         Context { provider, fetch: Prepared::default(), derived: DerivedContext::new(), ..self }
     }
@@ -111,6 +120,12 @@ impl Context {
     /// For a single name that is no metric's, why: `PM_ERR_NAME` or `PM_ERR_NONLEAF`. `PM_ERR_TOOSMALL` for no
     /// name at all.
     pub fn lookup_names(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>> {
+        let found = self.find_names(names);
+        debug::looked_up(names, &found);
+        found
+    }
+
+    fn find_names(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>> {
         let found = self.provider.lookup_names(names);
         let derived = self.derived.refresh(&registry::snapshot(&self.registry));
         let mut pmids = match found {
@@ -144,6 +159,12 @@ impl Context {
     /// # Errors
     /// `PM_ERR_PMID`, `PM_ERR_NOAGENT`.
     pub fn names_of(&mut self, pmid: Pmid) -> Result<Vec<String>> {
+        let found = self.find_names_of(pmid);
+        debug::below("names of", &pmid, &found, |names| names.iter().map(String::as_str));
+        found
+    }
+
+    fn find_names_of(&mut self, pmid: Pmid) -> Result<Vec<String>> {
         if pmid.is_derived()
             && let Some(name) = self.derived.refresh(&registry::snapshot(&self.registry)).name(pmid)
         {
@@ -158,6 +179,14 @@ impl Context {
     /// # Errors
     /// `PM_ERR_NAME`.
     pub fn children(&mut self, name: &str) -> Result<Vec<Child>> {
+        let found = self.find_children(name);
+        debug::below("names right below", name, &found, |children| {
+            children.iter().map(|child| child.name.as_str())
+        });
+        found
+    }
+
+    fn find_children(&mut self, name: &str) -> Result<Vec<Child>> {
         let real = match self.provider.children(name) {
             Err(error) if !matches!(error, ClientError::Pcp(_)) => return Err(error),
             real => real,
@@ -208,6 +237,12 @@ impl Context {
     /// # Errors
     /// `PM_ERR_NAME`.
     pub fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
+        let found = self.find_metrics(name);
+        debug::below("metrics below", name, &found, |names| names.iter().map(String::as_str));
+        found
+    }
+
+    fn find_metrics(&mut self, name: &str) -> Result<Vec<String>> {
         let real = match self.provider.traverse(name) {
             Err(error) if !matches!(error, ClientError::Pcp(_)) => return Err(error),
             real => real,
@@ -273,7 +308,9 @@ impl Context {
     /// # Errors
     /// `PM_ERR_INDOM`.
     pub fn instances(&mut self, indom: InDom) -> Result<Vec<Instance>> {
-        self.provider.instances(some(indom)?)
+        let found = self.provider.instances(some(indom)?);
+        debug::instances("instances", indom, &found);
+        found
     }
 
     /// The instance of a name (`pmLookupInDom(3)`).
@@ -319,7 +356,9 @@ impl Context {
     /// # Errors
     /// `PM_ERR_NOLABELS` where the source knows no labels.
     pub fn labels(&mut self, target: LabelTarget) -> Result<Vec<LabelSet>> {
-        self.provider.labels(target)
+        let found = self.provider.labels(target);
+        debug::labels(target, found.as_deref());
+        found
     }
 
     /// Looks much up of metrics that are not derived; what came of each is in its place. Nothing is waited for between
@@ -328,7 +367,17 @@ impl Context {
     /// # Errors
     /// Those of the source as a whole; those of a single one are in its place.
     pub fn look_up_each(&mut self, lookups: &[Lookup]) -> Result<Vec<std::result::Result<Found, PmError>>> {
-        self.provider.look_up_each(lookups)
+        let found = self.provider.look_up_each(lookups)?;
+        for (lookup, found) in lookups.iter().zip(&found) {
+            match (lookup, found) {
+                (Lookup::Labels(target), Ok(Found::Labels(sets))) => {
+                    debug::labels::<PmError>(*target, Ok(sets));
+                }
+                (Lookup::Labels(target), Err(error)) => debug::labels(*target, Err(error)),
+                _ => {}
+            }
+        }
+        Ok(found)
     }
 
     /// Stores values: real metrics only (`pmStore(3)`).
@@ -361,7 +410,9 @@ impl Context {
     /// `PM_ERR_PROFILESPEC` for a list without a domain.
     pub fn add_profile(&mut self, indom: InDom, instances: &[Inst]) -> Result<()> {
         self.profile_version += 1;
-        Ok(self.profile.add(indom, instances)?)
+        self.profile.add(indom, instances)?;
+        trace!(target: "pcp::profile", "instances wanted: {}", debug::wanted(&self.profile));
+        Ok(())
     }
 
     /// Does not want instances any more: see [`Profile::delete`].
@@ -370,7 +421,9 @@ impl Context {
     /// `PM_ERR_PROFILESPEC` for a list without a domain.
     pub fn delete_profile(&mut self, indom: InDom, instances: &[Inst]) -> Result<()> {
         self.profile_version += 1;
-        Ok(self.profile.delete(indom, instances)?)
+        self.profile.delete(indom, instances)?;
+        trace!(target: "pcp::profile", "instances wanted: {}", debug::wanted(&self.profile));
+        Ok(())
     }
 
     /// Which instances are wanted.
@@ -411,6 +464,7 @@ impl Context {
         if done.is_err() {
             out.clear();
         }
+        debug::answered(&done, out);
         done.map(|()| out.changes)
     }
 
@@ -454,6 +508,7 @@ impl Context {
         if done.is_err() {
             out.clear();
         }
+        debug::answered(&done, out);
         done.map(|()| out.changes)
     }
 
@@ -466,6 +521,7 @@ impl Context {
         self.expect_idle()?;
         self.prepare(pmids);
         let wanted = if self.fetch.derived { &self.fetch.expanded } else { &self.fetch.request };
+        debug::asked(&self.fetch.request, wanted.get(pmids.len()..).unwrap_or_default(), &self.profile);
         let (profile, profile_version) = (&self.profile, self.profile_version);
         self.provider.start_fetch(FetchRequest { pmids: wanted, profile, profile_version })?;
         self.pending = true;
@@ -478,14 +534,17 @@ impl Context {
     /// # Errors
     /// As [`Context::fetch`].
     pub fn advance(&mut self, out: &mut Fetched) -> Result<bool> {
+        let is_fetch = self.provider.is_connected();
         let advanced = self.provider.advance(out);
         self.pending = matches!(advanced, Ok(false));
         if self.pending {
             return Ok(false);
         }
-        advanced?;
-        self.compute(out, push)?;
-        Ok(true)
+        let done = advanced.and_then(|_| self.compute(out, push));
+        if is_fetch {
+            debug::answered(&done, out);
+        }
+        done.map(|()| true)
     }
 
     /// What has to come before [`Context::advance`] can go on; `None` if it can at once.
@@ -509,6 +568,7 @@ impl Context {
     /// # Errors
     /// As [`Context::reconnect`].
     pub fn start_reconnect(&mut self) -> Result<()> {
+        trace!(target: "pcp::context", "connect again: derived metrics are bound anew");
         // Another collector may answer now: what was bound to the metrics of the last one holds no longer, and a fetch
         // that was under way has lost its answer.
         self.fetch = Prepared::default();
@@ -529,6 +589,11 @@ impl Context {
     /// # Errors
     /// `PM_ERR_MODE` for a mode that the source does not have.
     pub fn set_mode(&mut self, mode: Mode, origin: Option<Timestamp>) -> Result<()> {
+        trace!(
+            target: "pcp::timecontrol",
+            "mode {mode:?}, from {}",
+            origin.map_or_else(|| "where it is".to_owned(), |origin| origin.to_string()),
+        );
         match self.provider.recording_mut() {
             Some(recording) => recording.set_mode(mode, origin),
             None if mode == Mode::Live => Ok(()),
@@ -547,7 +612,9 @@ impl Context {
     /// # Errors
     /// `PM_ERR_NOTARCHIVE`, `PM_ERR_MODE` while values are interpolated, `PM_ERR_EOL`; those of reading.
     pub fn fetch_record(&mut self, out: &mut Fetched) -> Result<()> {
-        self.recording()?.fetch_record(out)
+        let done = self.recording()?.fetch_record(out);
+        debug::answered(&done, out);
+        done
     }
 
     /// The same of the next record that has this metric, and only what it has of it; a fraction of the time, where records are
@@ -556,7 +623,9 @@ impl Context {
     /// # Errors
     /// As [`Context::fetch_record`].
     pub fn fetch_record_of(&mut self, pmid: Pmid, out: &mut Fetched) -> Result<()> {
-        self.recording()?.fetch_record_of(pmid, out)
+        let done = self.recording()?.fetch_record_of(pmid, out);
+        debug::answered(&done, out);
+        done
     }
 
     /// Start and end of an archive (`pmGetArchiveLabel(3)`, `pmGetArchiveEnd(3)`).

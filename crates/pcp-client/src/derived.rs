@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::debug;
 use super::namespace::NamedProvider;
 use pcp_derive::{Column, Meta, MetricSource, OperandValues, Values};
 use pcp_model::{InDom, Inst, Instance, PmError, Pmid, Profile, Timestamp, Value, ValueType};
@@ -43,7 +44,9 @@ impl<'a> Metrics<'a> {
 
 impl MetricSource for Metrics<'_> {
     fn pmid(&mut self, name: &str) -> Result<Pmid, PmError> {
-        let pmids = self.provider.lookup_names(&[name]).map_err(|error| error.code())?;
+        let found = self.provider.lookup_names(&[name]);
+        debug::looked_up(&[name], &found);
+        let pmids = found.map_err(|error| error.code())?;
         pmids.first().copied().flatten().ok_or(PmError::NAME)
     }
 

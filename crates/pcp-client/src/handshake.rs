@@ -19,6 +19,8 @@ use super::line::{Line, MAX_REQUEST};
 use super::spec::{HostAttributes, Security};
 use super::tls::Session;
 use super::waiting::Waiting;
+use tracing::trace;
+
 use pcp_model::PmError;
 use pcp_pdu::{Attr, AttrCode, CredFlags, Creds, ErrorPdu, Features, Pdu, PmnsChild};
 
@@ -92,6 +94,7 @@ impl Handshake {
                     if greeting.challenge.is_some() || greeting.code < 0 =>
                 {
                     self.features = greeting.as_greeting()?.features;
+                    trace!(target: "pcp::attr", "the collector can: {}", self.features);
                     self.introduce()?
                 }
                 // "No error" is the collector's sign that its next bytes are TLS.
@@ -102,8 +105,12 @@ impl Handshake {
                 (Stage::Mechanisms, Pdu::Attr(Attr { code: AttrCode::SASL, payload })) => {
                     self.authenticate(&payload)?
                 }
-                (Stage::FirstAnswer, Pdu::PmnsNames(_)) => Stage::Done,
-                (_, Pdu::Error(error)) => {
+                (Stage::FirstAnswer, Pdu::PmnsNames(_)) => {
+                    trace!(target: "pcp::auth", "the collector has let the user in");
+                    Stage::Done
+                }
+                (stage, Pdu::Error(error)) => {
+                    trace!(target: "pcp::attr", "refused ({stage:?}): {}", Pdu::Error(error).summary());
                     return Err(error.error().map_or(ClientError::Unexpected, ClientError::Pcp));
                 }
                 _ => return Err(ClientError::Unexpected),
@@ -176,6 +183,15 @@ impl Handshake {
         if attributes.container.is_some() {
             flags = flags.union(CredFlags::CONTAINER);
         }
+        trace!(
+            target: "pcp::attr",
+            "wished for: {flags}; encryption {:?}, host {:?}, user {:?}, container {:?}, by {}",
+            self.config.security,
+            self.config.host,
+            attributes.username,
+            attributes.container,
+            if self.config.known_to_kernel { "the collector's own socket" } else { "a network address" },
+        );
         self.put(&Pdu::Creds(Creds::version(flags)), std::process::id() as i32)?;
         // Names and passwords wait until nobody can read them on the way.
         if self.encrypt {
@@ -204,6 +220,14 @@ impl Handshake {
         let attributes = &self.config.attributes;
         let offered = String::from_utf8_lossy(mechanisms);
         let is_plain = |name: &str| name.eq_ignore_ascii_case("PLAIN");
+        trace!(
+            target: "pcp::auth",
+            "mechanisms offered: {offered:?}; asked for {:?}, user {:?}, on behalf of {:?}, {}",
+            attributes.method,
+            attributes.username,
+            attributes.userauth,
+            if private { "nobody else can read it" } else { "others may read it" },
+        );
         if !offered.split_ascii_whitespace().any(is_plain)
             || !attributes.method.as_deref().is_none_or(is_plain)
         {
@@ -217,6 +241,7 @@ impl Handshake {
             return Err(unsupported("authentication takes a user and a password"));
         };
         let on_behalf = attributes.userauth.as_deref().unwrap_or("");
+        trace!(target: "pcp::auth", "PLAIN: name and password of {user:?} are sent");
         let response = format!("PLAIN\0{on_behalf}\0{user}\0{password}");
         self.put(&Pdu::Attr(Attr { code: AttrCode::SASL, payload: Bytes::from(response) }), 0)?;
         self.name_container()?;

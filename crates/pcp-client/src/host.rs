@@ -25,11 +25,16 @@ use super::socket::{Address, Pause, Socket};
 use super::spec::{HostPorts, HostSpec, Place, Security, is_container_name};
 use super::waiting::{Interest, Waiting};
 use super::wire::{Connecting, Connector, WireProvider};
+use tracing::trace;
+
 use pcp_model::PmError;
+use pcp_model::text::listed;
 use pcp_pdu::Features;
 
 /// How long to wait for one's turn at a Unix socket before asking again.
 const QUEUE_PAUSE: Duration = Duration::from_millis(10);
+/// Addresses of a host that are shown.
+const ADDRESSES: usize = 8;
 const PROXY_HELLO: &[u8] = b"pmproxy-client 1\n";
 const PROXY_ANSWER: &str = "pmproxy-server 1";
 
@@ -134,11 +139,25 @@ impl Connector for Host {
 
     fn start(&mut self) -> Result<Box<dyn Connecting>> {
         let (attempts, error) = self.attempts();
+        trace!(target: "pcp::context", "{}", told(&self.place, &attempts, error.as_ref()));
         let mut connecting =
             HostConnecting { attempts, config: self.config.clone(), stage: Stage::Idle, error };
         connecting.next()?;
         Ok(Box::new(connecting))
     }
+}
+
+/// A connection that begins, in words.
+fn told(place: &Place, attempts: &VecDeque<Attempt>, error: Option<&ClientError>) -> String {
+    let addresses = listed(attempts.iter().map(|attempt| format!("{},", attempt.address)), ADDRESSES);
+    let error = error.map(|error| format!(" ({error})")).unwrap_or_default();
+    let place = match place {
+        Place::Socket { path: None, .. } => "this host's collector".to_owned(),
+        Place::Socket { path: Some(path), .. } => format!("the socket {}", path.display()),
+        Place::Inet { host, .. } => format!("host {:?}", host.host),
+    };
+    let count = attempts.len();
+    format!("connect to {place}: {count} addresses to try: {}{error}", addresses.trim_end_matches(','))
 }
 
 /// What this machine calls itself.
@@ -245,7 +264,10 @@ impl Connecting for HostConnecting {
             match self.step() {
                 Ok(Progress::Wait) => return Ok(None),
                 Ok(Progress::Go) => {}
-                Ok(Progress::Done(handshake)) => return Ok(Some(handshake.finish())),
+                Ok(Progress::Done(handshake)) => {
+                    trace!(target: "pcp::context", "connected");
+                    return Ok(Some(handshake.finish()));
+                }
                 // Its rules may let in from `localhost` whom they do not from its Unix socket.
                 Err(error @ ClientError::Pcp(PmError::PERMISSION))
                     if is_local && !self.attempts.is_empty() =>
@@ -254,8 +276,12 @@ impl Connecting for HostConnecting {
                     self.next()?;
                 }
                 // A collector has answered, and would say the same on its other addresses.
-                Err(error @ (ClientError::Pcp(_) | ClientError::Unsupported(_))) => return Err(error),
+                Err(error @ (ClientError::Pcp(_) | ClientError::Unsupported(_))) => {
+                    trace!(target: "pcp::context", "refused: {error}");
+                    return Err(error);
+                }
                 Err(error) => {
+                    trace!(target: "pcp::context", "no connection: {error}");
                     self.error = Some(error);
                     self.next()?;
                 }
@@ -289,9 +315,19 @@ impl HostConnecting {
     fn next(&mut self) -> Result<()> {
         while let Some(attempt) = self.attempts.pop_front() {
             let deadline = attempt.limit.and_then(|limit| Instant::now().checked_add(limit));
+            trace!(
+                target: "pcp::context",
+                "try {}, for {:?} at most{}",
+                attempt.address,
+                attempt.limit.unwrap_or(Duration::MAX),
+                attempt.behind.as_deref().map(|to| format!(", a proxy on the way to {to}")).unwrap_or_default(),
+            );
             match self.connect(attempt, deadline) {
                 Ok(()) => return Ok(()),
-                Err(error) => self.error = Some(error),
+                Err(error) => {
+                    trace!(target: "pcp::context", "no connection: {error}");
+                    self.error = Some(error);
+                }
             }
         }
         self.stage = Stage::Idle;

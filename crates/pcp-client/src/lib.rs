@@ -21,6 +21,7 @@
 mod archive;
 mod context;
 mod counts;
+mod debug;
 mod derived;
 mod error;
 mod events;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::counts::PduCounts;
+use super::debug::{self, Way};
 use super::error::{ClientError, Result};
 use super::socket::Socket;
 use super::stream::Stream;
@@ -102,12 +103,14 @@ impl Line {
             return Err(PmError::TOOBIG.into());
         }
         self.counts.count_sent(pdu.kind());
+        debug::pdu(Way::Sent, self.stream.as_fd(), self.output.get(before..).unwrap_or_default());
         Ok(())
     }
 
     /// Puts a PDU that has been encoded before.
     pub(crate) fn put_encoded(&mut self, pdu: &[u8]) {
         self.counts.count_sent(kind_of(pdu));
+        debug::pdu(Way::Sent, self.stream.as_fd(), pdu);
         self.put_bytes(pdu);
     }
 
@@ -161,6 +164,9 @@ impl Line {
     /// Drops the PDU at the front.
     pub(crate) fn skip(&mut self) {
         self.counts.count_received(self.kind());
+        if let Some(pdu) = self.pdu() {
+            debug::pdu(Way::Received, self.stream.as_fd(), pdu);
+        }
         self.have.start += self.pdu().map_or(0, <[u8]>::len);
     }
 
@@ -234,7 +240,11 @@ impl Line {
                 break;
             }
         }
-        Ok(!self.stream.is_handshaking())
+        let done = !self.stream.is_handshaking();
+        if done && let Some(session) = self.stream.session() {
+            tracing::trace!(target: "pcp::tls", "encrypted: {}", session.agreed());
+        }
+        Ok(done)
     }
 
     /// What [`Line::pump`] waits for.

@@ -48,6 +48,11 @@ impl Stream {
         self.socket.wake_for(bytes);
     }
 
+    /// The session, once everything is encrypted.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.session.as_deref()
+    }
+
     /// Whether there are bytes to be sent besides those that could not be taken.
     pub(crate) fn wants_write(&self) -> bool {
         if let Some(session) = &self.session {

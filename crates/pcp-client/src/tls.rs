@@ -89,6 +89,15 @@ impl Session {
         }
     }
 
+    /// What both sides have agreed on, in words.
+    pub(crate) fn agreed(&self) -> String {
+        let version = self.tls.protocol_version();
+        let suite = self.tls.negotiated_cipher_suite().map(|suite| suite.suite());
+        let certificates = self.tls.peer_certificates().map_or(0, <[_]>::len);
+        let host = &self.host;
+        format!("{version:?}, {suite:?}; {certificates} certificates, of which the first is {host}'s")
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }

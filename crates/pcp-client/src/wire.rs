@@ -131,6 +131,7 @@ impl WireProvider {
 
     /// Ends the connection: nothing that comes from here on can be trusted.
     fn fail(&mut self, error: ClientError) -> ClientError {
+        tracing::trace!(target: "pcp::context", "the connection is given up: {error}");
         self.leave(State::Down(error.to_string()));
         self.pending = None;
         error
@@ -252,6 +253,11 @@ impl WireProvider {
             self.fetched.extend_from_slice(request.pmids);
         }
         let with_profile = self.profile_sent != Some(request.profile_version);
+        tracing::trace!(
+            target: "pcp::fetch",
+            "profile {}",
+            if with_profile { "sent before the request" } else { "not sent: the collector has it" }
+        );
         let State::Up { line, .. } = &mut self.state else { return Err(ClientError::Busy) };
         if with_profile {
             let profile = Pdu::Profile(ProfilePdu { ctxid: CONTEXT, profile: request.profile.clone() });

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::bind::{Binder, Bound, Names, NotBound, Resolved};
 use super::column::Column;
+use super::debug;
 use super::diagnostic::BindError;
 use super::dialect::{Dialect, Level};
 use super::equivalent::EquivalentIndoms;
@@ -312,6 +313,14 @@ impl Attached<'_> {
     /// # Errors
     /// Why it is refused, or why it does not bind.
     pub fn add(&mut self, name: &str, expression: &str) -> Result<Pmid, AddError> {
+        let added = self.define(name, expression);
+        if let Err(AddError::Refused(error)) = &added {
+            debug::defined(name, expression, Err(error));
+        }
+        added
+    }
+
+    fn define(&mut self, name: &str, expression: &str) -> Result<Pmid, AddError> {
         let context = &mut *self.context;
         let limit = i64::from(context.limit.unwrap_or(-1));
         if limit != -1 && context.own.len() as i64 >= limit {
@@ -335,6 +344,7 @@ impl Attached<'_> {
         // Even if it does not bind: the name is the context's own from now on.
         context.mask(name);
         let definition = Arc::new(Definition::new(name, expression, tree, pmid));
+        debug::defined(name, expression, Ok(&definition));
         let at = context.metrics.len();
         context.own.insert(definition.name.clone());
         context.by_name.insert(definition.name.clone(), at);
@@ -411,13 +421,17 @@ impl Attached<'_> {
         values: &mut dyn OperandValues,
     ) -> Result<&Column, PmError> {
         let DerivedContext { metrics, machine, .. } = &mut *self.context;
-        let Some(State::Bound(bound, program)) = metrics.get_mut(at).map(|metric| &mut metric.state) else {
+        let Some(Metric { state: State::Bound(bound, program), definition, .. }) = metrics.get_mut(at) else {
             debug_assert!(false, "it is the place of a metric that is bound");
             return Err(PmError::PMID);
         };
         // Not when it is bound: many definitions are looked at that are never fetched.
         let program = program.get_or_insert_with(|| machine.compile(bound));
-        machine.evaluate(program, &mut Fetch { time, values, source: self.source })
+        let result = machine.evaluate(program, &mut Fetch { time, values, source: self.source });
+        if debug::shows_values() {
+            debug::evaluated(definition, time, &result);
+        }
+        result
     }
 
     fn state(&self, at: usize) -> Option<&State> {
@@ -447,12 +461,14 @@ impl Attached<'_> {
     fn bound(&mut self, definition: &Definition, scope: Scope) -> State {
         // Asked again after a reset only, so a real metric that comes later does not take the place.
         if self.source.pmid(&definition.name).is_ok() {
+            debug::real(definition);
             return State::Real;
         }
         let (dialect, equivalent) = (self.context.dialect, self.context.equivalent.clone());
         let rules = Rules::new(&dialect, &equivalent);
         let binder = Binder { dialect: &dialect, rules, per_context: scope == Scope::Context };
         let bound = binder.bind(&definition.tree, self);
+        debug::bound(definition, &bound);
         self.context.messages.extend(equivalent.complaint());
         match bound {
             Ok(bound) => State::Bound(Arc::new(bound), None),
@@ -470,13 +486,27 @@ impl Attached<'_> {
 impl Names for Attached<'_> {
     fn resolve(&mut self, name: &str) -> Resolved {
         match self.source.pmid(name) {
-            Ok(pmid) => Resolved::Real(pmid),
-            Err(_) => self.context.pmid(name).map_or(Resolved::Unknown, Resolved::Derived),
+            Ok(pmid) => {
+                debug::resolved(name, &pmid);
+                Resolved::Real(pmid)
+            }
+            Err(error) => match self.context.pmid(name) {
+                Some(pmid) => {
+                    debug::resolved(name, &format_args!("{pmid}, derived"));
+                    Resolved::Derived(pmid)
+                }
+                None => {
+                    debug::resolved(name, &format_args!("not known here: {error}"));
+                    Resolved::Unknown
+                }
+            },
         }
     }
 
     fn meta(&mut self, pmid: Pmid) -> Result<Meta, PmError> {
-        self.source.meta(pmid)
+        let meta = self.source.meta(pmid);
+        debug::operand(pmid, &meta);
+        meta
     }
 
     fn derived(&mut self, pmid: Pmid) -> Result<Arc<Bound>, NotBound> {

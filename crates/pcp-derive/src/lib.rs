@@ -52,6 +52,7 @@ mod bind;
 mod column;
 mod config;
 mod context;
+mod debug;
 mod diagnostic;
 mod dialect;
 mod equivalent;

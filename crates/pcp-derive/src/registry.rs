@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap as HashMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
+use super::debug;
 use super::dialect::Dialect;
 use super::equivalent::EquivalentIndoms;
 use super::parser::parse;
@@ -213,6 +214,12 @@ impl Registry {
     /// # Errors
     /// Why it is not taken; then nothing has changed.
     pub fn register(&mut self, name: &str, expression: &str) -> Result<Pmid, RegisterError> {
+        let made = self.define(name, expression);
+        debug::defined(name, expression, made.as_deref());
+        made.map(|definition| definition.pmid)
+    }
+
+    fn define(&mut self, name: &str, expression: &str) -> Result<Arc<Definition>, RegisterError> {
         let count = self.entries.definitions.len() as i64 - i64::from(self.anonymous);
         if self.limit != -1 && count >= i64::from(self.limit) {
             return Err(RegisterError::TooMany(Scope::Global));
@@ -228,12 +235,12 @@ impl Registry {
             _ => None,
         };
         let pmid = Pmid::new(DERIVED_DOMAIN, cluster, item);
-        let definition = Definition::new(name, expression, tree, pmid);
+        let definition = Arc::new(Definition::new(name, expression, tree, pmid));
         let entries = Arc::make_mut(&mut self.entries);
         entries.place(&definition.name, pmid, entries.definitions.len());
-        entries.definitions.push(Arc::new(definition));
+        entries.definitions.push(definition.clone());
         self.version += 1;
-        Ok(pmid)
+        Ok(definition)
     }
 
     /// Removes a definition (`pmUnregisterDerived(3)` of 7.1). Its PMID is not used again. Contexts

@@ -1,5 +1,7 @@
 //! Text of bounded length, and words that were meant.
 
+use std::fmt::{self, Write as _};
+
 /// The longest start of `text` of at most `max` bytes that does not cut a character in two.
 pub fn cut(text: &str, max: usize) -> &str {
     let mut end = text.len().min(max);
@@ -25,6 +27,24 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
+/// The first items of a list with blanks between, and how many more there are: for messages about lists of any length.
+pub fn listed<T: fmt::Display>(items: impl IntoIterator<Item = T>, most: usize) -> String {
+    let (mut text, mut more) = (String::new(), 0_usize);
+    for (number, item) in items.into_iter().enumerate() {
+        if number >= most {
+            more += 1;
+            continue;
+        }
+        let blank = if number == 0 { "" } else { " " };
+        // Writing to a String does not fail.
+        let _ = write!(text, "{blank}{item}");
+    }
+    if more > 0 {
+        let _ = write!(text, " and {more} more");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +65,13 @@ mod tests {
             assert_eq!(nearest(word, words), meant, "{word}");
         }
         assert_eq!(nearest("x", []), None);
+    }
+
+    #[test]
+    fn lists_end_somewhere() {
+        assert_eq!(listed([1, 2, 3], 3), "1 2 3");
+        assert_eq!(listed([1, 2, 3], 1), "1 and 2 more");
+        assert_eq!(listed([""; 0], 1), "");
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod profile;
 mod result;
 mod result_writer;
 pub mod sets;
+mod summary;
 mod text;
 
 use bytes::{Bytes, BytesMut};

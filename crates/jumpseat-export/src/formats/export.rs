@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use jumpseat_tools::complain;
+use jumpseat_tools::{complain, debug_environment};
 
 use crate::args::ExportArgs;
 use crate::formats::error::ExportError;
@@ -13,6 +13,7 @@ use crate::formats::{csv, json, openmetrics, otlp, parquet};
 
 /// Exports what a command line asks for. What goes wrong is said on standard error.
 pub fn run(args: &ExportArgs) -> ExitCode {
+    debug_environment();
     match export(args) {
         Ok(_) => ExitCode::SUCCESS,
         // `| head` is no failure.

@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use pcp_client::{Context, ContextKind, LabelTarget};
+use pcp_model::text::listed;
 use pcp_model::{InDom, Inst, Label, LabelFlags, LabelSet, PM_IN_NULL, Pmid};
 use sha1::{Digest, Sha1};
+use tracing::trace;
 
 use super::{Info, Parameter};
 use crate::tool::Metric;
@@ -95,6 +97,7 @@ impl Labels {
                 merged = merged.with(set);
             }
         }
+        trace!(target: "pcp::labels", "merged of {}: {}", listed(targets, targets.len()), merged.text());
         merged
     }
 }

@@ -18,6 +18,14 @@ use super::subject::Subject;
 pub(super) fn run(mut subject: Subject, wanted: &SamplingSettings) -> Result<ExitCode, ExitCode> {
     let schedule = Schedule::new(&subject, wanted);
     let mut sink = Sink::new(&mut subject, wanted, &schedule)?;
+    tracing::trace!(
+        target: "pcp::timecontrol",
+        "samples: {}, {:?} apart, {}{}",
+        schedule.samples.map_or_else(|| "no end".to_owned(), |samples| samples.to_string()),
+        schedule.interval,
+        if schedule.by_record { "the records as they are" } else { "at these times" },
+        if schedule.rated { ", as rates" } else { "" },
+    );
     // From the origin on; a collector knows no time but now.
     if subject.is_recorded() {
         let step = i64::try_from(schedule.interval.as_nanos()).unwrap_or(i64::MAX);
@@ -70,6 +78,12 @@ fn sample_all(
             complain!("\n{}: {call}: {}", subject.ready.call.name, error.at(subject.ready.call.level));
             return false;
         }
+        tracing::trace!(
+            target: "pcp::timecontrol",
+            "sample {} at {}",
+            taken + 1,
+            fetched.timestamp,
+        );
         // A record without metrics is a mark: the logger was not there for a while.
         if fetched.is_empty() {
             sink.suspended(subject, wanted, fetched.timestamp);

@@ -86,6 +86,9 @@ impl<O: Copy> CommandLine<O> {
             if option == Standard::Debug && !debug::is_valid(&value) {
                 complain!("Error: $PCP_DEBUG={value} is not valid, ignored");
             }
+            // Of a host there may be a password.
+            let shown = if matches!(option, Standard::Host | Standard::HostList) { "..." } else { &value };
+            tracing::trace!(target: "pcp::config", "the environment asks for {option:?} {shown}");
             line.standard(option, value);
         }
         line
@@ -163,7 +166,7 @@ impl<O: Copy> CommandLine<O> {
             Standard::ArchiveList => self.add_archive(argument, "only one of hosts or archives allowed"),
             Standard::ArchiveFolio => self.refuse_folio(&argument),
             Standard::Container => self.common.container = Some(argument),
-            Standard::Debug if debug::is_valid(&argument) => {}
+            Standard::Debug if debug::set(&argument) => {}
             Standard::Debug => {
                 self.complain(&format!("unrecognized debug options specification ({argument})"));
             }
@@ -280,6 +283,7 @@ impl<O: Copy> CommandLine<O> {
             // Names of two files do not add up.
             Ok(_) if self.common.names.is_some() => PmError::DUPPMNS,
             Ok(names) => {
+                tracing::trace!(target: "pcp::pmns", "names come from {file}, not from the source");
                 self.common.names = Some(Arc::new(names));
                 return;
             }

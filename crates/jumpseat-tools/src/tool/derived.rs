@@ -92,6 +92,10 @@ impl Definitions {
             messages.add(&problem.text(&file.display().to_string()));
         };
         let loaded = definitions::load(&mut registry, Path::new(files), &mut problem);
+        match &loaded {
+            Ok(count) => tracing::trace!(target: "pcp::derive", "{files}: {count} definitions taken"),
+            Err(unreadable) => tracing::trace!(target: "pcp::derive", "{files}: {}", unreadable.error),
+        }
         loaded.map(|_| ()).map_err(|unreadable| PmError::from(&unreadable.error))
     }
 }

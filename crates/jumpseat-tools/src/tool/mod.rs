@@ -33,6 +33,7 @@ mod window;
 pub use call::Call;
 pub(crate) use clock::Clock;
 pub(crate) use command_line::{CommandLine, Ready, count};
+pub use debug::debug_environment;
 pub use derived::Definitions;
 pub(crate) use derived::report_unusable;
 pub(crate) use inquiry::{Answer, Inquiry, Metric, Needs, hint_name};

@@ -10,6 +10,7 @@ use pcp_model::time::{Reference, Switches, Window, Zone, parse_window};
 use super::clock::Clock;
 use super::command_line::Ready;
 use super::out::Out;
+use tracing::trace;
 
 /// What is said about an archive whose end cannot be found.
 const DAMAGED: &str = "WARNING: This archive is sufficiently damaged that it may not be possible to
@@ -49,8 +50,31 @@ pub(crate) fn window(ready: &Ready, context: &mut Context, zone: &Zone) -> Resul
         align: common.align.as_deref(),
         origin: common.origin.as_deref(),
     };
-    parse_window(&switches, &reference, zone)
-        .map_err(|error| failed(format!("invalid time window.\n{error}")))
+    trace!(
+        target: "pcp::timecontrol",
+        "asked for: -S {:?}, -T {:?}, -A {:?}, -O {:?}; the source is of {} to {}",
+        switches.start,
+        switches.finish,
+        switches.align,
+        switches.origin,
+        reference.start,
+        end_text(reference.end),
+    );
+    let window = parse_window(&switches, &reference, zone);
+    if let Ok(Window { start, end, origin, aligned }) = window {
+        trace!(
+            target: "pcp::timecontrol",
+            "window: {start} to {}, first sample {origin}{}",
+            end_text(end),
+            if aligned { "" } else { ", not aligned as asked" },
+        );
+    }
+    window.map_err(|error| failed(format!("invalid time window.\n{error}")))
+}
+
+/// An end in words.
+fn end_text(end: Timestamp) -> String {
+    if end.sec == Reference::FOREVER.sec { "no end".to_owned() } else { end.to_string() }
 }
 
 /// For tools that show each metric once: the zone they print times in, told where it is not the local one, and, in an

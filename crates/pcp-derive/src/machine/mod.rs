@@ -22,6 +22,7 @@ use self::lists::Lists;
 use self::pool::Pool;
 use crate::bind::Bound;
 use crate::column::{Column, Values};
+use crate::debug;
 use crate::functions::{Call, Evaluate, Evaluation, Ordering};
 use crate::meta::Meta;
 use crate::nodes::binary::{Binary, BinaryScratch};
@@ -104,6 +105,22 @@ impl Slot {
 }
 
 impl Operation {
+    /// What it computes, with slots by their numbers.
+    fn in_words(&self) -> String {
+        match self {
+            Operation::Operand(pmid, _) => format!("metric {pmid}"),
+            Operation::Constant(..) | Operation::BadConstant => "constant".to_owned(),
+            Operation::Empty(_) => "no values".to_owned(),
+            Operation::Negate(x) => format!("- node {x}"),
+            Operation::Not(x) => format!("! node {x}"),
+            Operation::Binary(binary, l, r) => format!("node {l} {} node {r}", binary.op.symbol()),
+            Operation::Ternary(_, [guard, yes, no]) => format!("node {guard} ? node {yes} : node {no}"),
+            Operation::Guarded(guard, side) => format!("node {side}, if node {guard} has values"),
+            Operation::Call(call, _, x) => format!("{}(node {x})", call.word()),
+            Operation::Instance(x) => format!("instances of node {x}"),
+        }
+    }
+
     fn operands(&self) -> impl Iterator<Item = SlotId> + use<> {
         let operands = match *self {
             Operation::Operand(..)
@@ -207,6 +224,9 @@ impl Machine {
         }
         for instruction in &program.instructions {
             let error = self.ensure(instruction.slot, fetch);
+            if debug::shows_values() {
+                self.show(instruction.slot, error);
+            }
             // The first error ends it, as in PCP: what comes later keeps the history it has, without this fetch.
             if let Some(error) = error.filter(|_| !instruction.tolerated) {
                 let remembers = instruction.remembers.and_then(|id| self.slots.get_mut(id));
@@ -219,6 +239,13 @@ impl Machine {
         self.given = program.result;
         let result = program.result.and_then(|id| self.slots.get(id)?.column.as_deref());
         result.ok_or(PmError::BADDERIVE)
+    }
+
+    /// What a slot has computed, for who looks for a fault. Its operands have gone back to the pool.
+    fn show(&self, id: SlotId, error: Option<PmError>) {
+        let Some(slot) = self.slots.get(id) else { return };
+        let what = slot.operation.as_ref().map_or_else(String::new, Operation::in_words);
+        debug::computed(id, &what, slot.column.as_deref(), error);
     }
 
     /// Bytes that nodes with a memory hold for values of earlier fetches.

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 pub(crate) use call::TernarySide;
 pub(crate) use expected::Expected;
 
+use super::debug;
 use super::dialect::Dialect;
 use super::functions::{Call, Function};
 use super::lexer::{Lexer, Token, unescape};
@@ -34,6 +35,7 @@ pub fn parse(text: &str, dialect: &Dialect) -> Result<Tree, SyntaxError> {
     }
     let mut lexer = Lexer::new(text, *dialect);
     let (token, span) = lexer.next();
+    debug::token(&token, span, text);
     let parser = Parser {
         text,
         dialect,
@@ -298,6 +300,7 @@ impl<'a> Parser<'a> {
     pub(crate) fn advance(&mut self) {
         self.last = self.span;
         (self.token, self.span) = self.lexer.next();
+        debug::token(&self.token, self.span, self.text);
     }
 
     fn push(&mut self, kind: Kind, span: Span) -> NodeId {

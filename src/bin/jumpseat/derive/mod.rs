@@ -5,7 +5,7 @@ mod explain;
 mod metadata;
 mod replay;
 
-use jumpseat_tools::complain;
+use jumpseat_tools::{complain, debug_environment};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -34,6 +34,7 @@ enum Command {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &DeriveArgs) -> ExitCode {
+    debug_environment();
     let result = match &args.command {
         Command::Check(args) => check::run(args),
         Command::Explain(args) => explain::run(args),

@@ -3,8 +3,8 @@
 mod progress;
 mod selection;
 
-use jumpseat_tools::complain;
 use jumpseat_tools::ticker::{Ticker, Woken};
+use jumpseat_tools::{complain, debug_environment};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -80,6 +80,7 @@ pub(crate) struct RecordArgs {
 }
 
 pub(crate) fn run(args: &RecordArgs) -> ExitCode {
+    debug_environment();
     match record(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
