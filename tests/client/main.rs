@@ -1,5 +1,6 @@
 //! The client side: contexts, fetch groups and the recorder, on real collectors and next to libpcp.
 
+mod agents;
 mod client_support;
 mod context;
 mod faults;

@@ -13,6 +13,7 @@ mod generate;
 mod info;
 mod json;
 mod level;
+mod local;
 mod meant;
 mod names;
 mod options;

@@ -19,7 +19,6 @@ pub(crate) const TOOL: Tool<ProbeOption> = Tool {
     subcommand: "probe",
     operands: "[metricname ...]",
     permute: true,
-    local_failure: "make standalone connection on localhost",
     operands_name_source: false,
     zone_needs_source: true,
     interval_parser: "pmParseInterval",

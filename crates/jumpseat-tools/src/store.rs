@@ -21,7 +21,6 @@ pub(crate) const TOOL: Tool<StoreOption> = Tool {
     subcommand: "store",
     operands: "metricname value",
     permute: false,
-    local_failure: "make standalone local connection",
     operands_name_source: false,
     zone_needs_source: true,
     interval_parser: "pmParseInterval",

@@ -17,6 +17,7 @@
 //! | `archive` | yes | contexts on archives (`Context::archive`, `ArchiveProvider`) and the `recorder`, with `pcp-archive` and its decoders of compressed files |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod agents;
 #[cfg(feature = "archive")]
 mod archive;
 mod context;
@@ -28,6 +29,7 @@ mod events;
 pub mod group;
 mod handshake;
 mod host;
+mod labels;
 mod line;
 mod local;
 mod namespace;
@@ -46,6 +48,7 @@ mod traversal;
 mod waiting;
 mod wire;
 
+pub use agents::{LocalAgents, LocalFault, LocalSpecError, TellFault};
 #[cfg(feature = "archive")]
 pub use archive::ArchiveProvider;
 pub use context::Context;

@@ -105,6 +105,11 @@ impl HostOptions {
     }
 }
 
+/// A path that the environment or PCP's configuration file says, by the name of its setting.
+pub(super) fn configured(name: &str) -> Option<PathBuf> {
+    Variables { variable: |name: &str| std::env::var_os(name), warnings: Vec::new() }.configured(name)
+}
+
 struct Variables<F> {
     variable: F,
     warnings: Vec<EnvWarning>,

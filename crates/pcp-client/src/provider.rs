@@ -1,4 +1,4 @@
-//! What a context needs of a source of metrics: a host's collector, an agent in the same program, an archive.
+//! What a context needs of a source of metrics: a host's collector, an agent in the same program, agents that it starts, an archive.
 
 use super::counts::PduCounts;
 use super::error::{ClientError, Result};
@@ -13,7 +13,7 @@ pub enum ContextKind {
     Host,
     /// Recorded data.
     Archive,
-    /// An agent in the same program.
+    /// Agents without a collector: one in the same program, or some that it starts.
     Local,
 }
 

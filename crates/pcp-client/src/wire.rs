@@ -14,6 +14,7 @@ use bytes::BytesMut;
 
 use super::counts::PduCounts;
 use super::error::{ClientError, Result};
+use super::labels;
 use super::line::{Line, MAX_REQUEST};
 use super::options::HostOptions;
 use super::provider::{self, Child, ContextKind, FetchRequest, Found, Lookup, Provider};
@@ -51,6 +52,10 @@ pub(super) trait Connector: Send {
     fn options(&self) -> &HostOptions;
     /// What the source is called, where it does not tell itself.
     fn host_name(&self) -> String;
+    /// Whether the source may answer a profile, to refuse it.
+    fn refuses_profiles(&self) -> bool {
+        true
+    }
     /// Starts to make a connection.
     fn start(&mut self) -> Result<Box<dyn Connecting>>;
 }
@@ -127,6 +132,21 @@ impl WireProvider {
 
     fn has(&mut self, feature: Features) -> Result<bool> {
         Ok(self.line()?.1.contains(feature))
+    }
+
+    /// The code of an ERROR PDU that came without being asked for, if one has.
+    pub(crate) fn notice(&mut self) -> Result<Option<PmError>> {
+        let (line, _) = self.line()?;
+        let taken = match line.pump() {
+            Ok(false) => return Ok(None),
+            Ok(true) => line.take(),
+            Err(error) => Err(error),
+        };
+        match taken {
+            Ok(Pdu::Error(error)) => Ok(error.error()),
+            Ok(_) => self.unexpected(),
+            Err(error) => Err(self.fail(error)),
+        }
     }
 
     /// Ends the connection: nothing that comes from here on can be trusted.
@@ -265,7 +285,7 @@ impl WireProvider {
             self.profile_sent = Some(request.profile_version);
         }
         line.put_encoded(&self.fetch);
-        Ok(Pending { with_profile })
+        Ok(Pending { with_profile: with_profile && self.connector.refuses_profiles() })
     }
 
     /// What came of the fetch under way, if all of it is here.
@@ -347,7 +367,7 @@ impl WireProvider {
         if target != LabelTarget::Context {
             return Err(PmError::NOLABELS.into());
         }
-        let value = format!("\"{}\"", self.host_name()?.replace(['"', '\\'], "_"));
+        let value = labels::text(&self.host_name()?);
         let flags = LabelFlags(LabelKind::Context.code() as u8);
         // What libpcp makes up for a collector of before labels.
         let labels = Ok(vec![Label { name: "hostname".to_owned(), value, flags }]);

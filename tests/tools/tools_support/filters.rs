@@ -42,6 +42,11 @@ pub(crate) const FILTERS: &[Filter] = &[
         apply: |text| replace(text, r"(?m)^\[[^\]]*\] (\w+)\(\d+\) ", "$1 "),
     },
     Filter {
+        name: "help of the sample agent's shared object",
+        reason: "libpcp complains that PCP does not install it; nothing is loaded here",
+        apply: |text| replace(text, r"(?m)^[^\n]*pmdaInit: PMDA sample DSO: Unable to open help text[^\n]*\n", ""),
+    },
+    Filter {
         name: "moving values",
         reason: "counters that grow with each fetch or with time",
         apply: moving,

@@ -25,7 +25,6 @@ pub(crate) const TOOL: Tool<InfoOption> = Tool {
     subcommand: "info",
     operands: "[metricname | pmid | indom]...",
     permute: true,
-    local_failure: "make standalone connection on localhost",
     operands_name_source: false,
     zone_needs_source: true,
     interval_parser: "pmParseInterval",

@@ -15,7 +15,6 @@ pub(crate) const SAMPLING: Tool<SamplingOption> = Tool {
     subcommand: "val",
     operands: "metricname",
     permute: true,
-    local_failure: "establish local context",
     operands_name_source: true,
     zone_needs_source: false,
     interval_parser: "pmParseHighResInterval",

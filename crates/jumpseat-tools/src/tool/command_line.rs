@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use pcp_client::{Duplicates, NameSpace};
+use pcp_client::{Duplicates, LocalAgents, NameSpace};
 use pcp_derive::Dialect;
 use pcp_model::time::parse_interval;
 use pcp_model::{Level, PmError};
@@ -14,7 +14,6 @@ use super::call::Call;
 use super::common::{Common, Zone};
 use super::derived::Definitions;
 use super::getopt::{Getopt, Next};
-use super::local::LocalAgents;
 use super::messages::{Messages, error_text};
 use super::table::{Meaning, Standard, Tool};
 use super::{conf, debug, environ, level, usage};
@@ -25,7 +24,6 @@ pub(crate) struct CommandLine<O: 'static> {
     call: Call,
     words: Getopt<O>,
     common: Common,
-    local_agents: LocalAgents,
     definitions: Definitions,
     messages: Messages,
     /// Whether the command line is wrong.
@@ -56,8 +54,6 @@ pub(crate) struct Ready {
     pub definitions: Definitions,
     /// What follows the options.
     pub operands: Vec<String>,
-    /// What the tool says it cannot do where agents cannot be loaded.
-    pub local_failure: &'static str,
 }
 
 impl<O: Copy> CommandLine<O> {
@@ -73,7 +69,6 @@ impl<O: Copy> CommandLine<O> {
             words: Getopt::new(tool, &call, words),
             call,
             common: Common::default(),
-            local_agents: LocalAgents::default(),
             definitions,
             messages: Messages::default(),
             wrong: false,
@@ -155,8 +150,8 @@ impl<O: Copy> CommandLine<O> {
         if ends {
             return Err(ExitCode::from(u8::from(!self.version)));
         }
-        let CommandLine { tool, call, common, definitions, words, .. } = self;
-        Ok(Ready { call, common, definitions, operands: words.operands(), local_failure: tool.local_failure })
+        let CommandLine { call, common, definitions, words, .. } = self;
+        Ok(Ready { call, common, definitions, operands: words.operands() })
     }
 
     fn standard(&mut self, option: Standard, argument: String) {
@@ -201,7 +196,8 @@ impl<O: Copy> CommandLine<O> {
                 None => self.complain("-s requires a positive numeric argument"),
             },
             Standard::SpecLocal => {
-                if let Err(why) = self.local_agents.specify(&argument) {
+                let agents = self.common.local_agents.get_or_insert_with(LocalAgents::installed);
+                if let Err(why) = agents.specify(&argument) {
                     self.complain(&format!("pmSpecLocalPMDA failed: {why}"));
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pcp_client::NameSpace;
+use pcp_client::{LocalAgents, NameSpace};
 
 /// The standard options of a command line that make sense together.
 #[derive(Debug, Default)]
@@ -24,8 +24,10 @@ pub(crate) struct Common {
     pub host: Option<String>,
     /// The sampling interval.
     pub interval: Option<Duration>,
-    /// Whether agents are to be loaded into the program. Wins over host and archives.
+    /// Whether agents are to be started by the tool. Wins over host and archives.
     pub local: bool,
+    /// The agents that it may start, where the command line says so.
+    pub local_agents: Option<LocalAgents>,
     /// Names that stand in for the source's.
     pub names: Option<Arc<NameSpace>>,
     /// The first sample within the time window.

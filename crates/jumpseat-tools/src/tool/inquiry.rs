@@ -153,10 +153,19 @@ impl Inquiry {
         for (name, pmid) in refs.into_iter().zip(pmids) {
             match pmid.or(needs.unknown_names.then_some(Pmid::NULL)) {
                 Some(pmid) => answer.metrics.push(Metric { name, pmid, desc: Ok(None) }),
-                None => answer.unknown.push((name, PmError::NAME)),
+                None => answer.unknown.push((name, self.why_unknown(name))),
             }
         }
         answer
+    }
+
+    /// Why a name among others is no metric's: collectors tell that of a single name only, such as that the agent which would
+    /// know it is gone.
+    fn why_unknown(&mut self, name: &str) -> PmError {
+        match self.origin {
+            Some(_) => PmError::NAME,
+            None => self.context.lookup_names(&[name]).err().map_or(PmError::NAME, |error| error.code()),
+        }
     }
 
     /// Goes back to where each metric is looked for: then it is another time, with other instances.

@@ -19,7 +19,6 @@ mod inquiry;
 mod instances;
 pub(crate) mod json;
 mod level;
-mod local;
 mod messages;
 mod out;
 pub(crate) mod record;

@@ -1,15 +1,18 @@
 //! The source of metrics that a command line asks for.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use pcp_client::{
-    ArchiveProvider, ClientError, Context, EnvWarning, HostOptions, HostSpecError, IgnoredMarks,
-    global_registry,
+    ArchiveProvider, ClientError, Context, EnvWarning, HostOptions, HostSpecError, IgnoredMarks, LocalAgents,
+    LocalFault, NameSpace, global_registry,
 };
 use pcp_model::time::{TimeError, parse_interval};
 use pcp_model::{Level, PmError};
 
+use super::call::Call;
 use super::command_line::Ready;
+use super::common::Common;
 use super::messages::notification;
 
 const IGNORE_MARKS: &str = "PCP_IGNORE_MARK_RECORDS";
@@ -28,10 +31,9 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
         ExitCode::FAILURE
     };
     if common.local {
-        return Err(failed(format!(
-            "Cannot {}: agents that are shared objects cannot be loaded here, use -h instead of -L",
-            ready.local_failure
-        )));
+        let context = local(call, common);
+        ready.definitions.load_defaults(call);
+        return Ok(context);
     }
     // Definitions are loaded once the source is there: a source that is not there is all that is said then.
     if !common.archives.is_empty() {
@@ -74,6 +76,26 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
         Some(names) => context.with_names(names.clone()),
         None => context,
     })
+}
+
+/// A context on agents that the tool starts by itself.
+fn local(call: &Call, common: &Common) -> Context {
+    let agents = common.local_agents.clone().unwrap_or_else(LocalAgents::installed);
+    let names = common.names.clone().or_else(|| match NameSpace::installed() {
+        Ok(names) => Some(Arc::new(names)),
+        Err(error) => {
+            complain!("{}", error.report().trim_end());
+            None
+        }
+    });
+    let call = call.clone();
+    let tell = move |fault: &LocalFault| {
+        // By PCP's names nothing is said of those that are no agents of local contexts there either.
+        if !(call.pcp && matches!(fault, LocalFault::Pmcds { .. })) {
+            complain!("{}: {fault}", call.name);
+        }
+    };
+    Context::local_agents(agents, names, Box::new(tell))
 }
 
 /// A context on archives, with the readings between two records that the newest release makes up.

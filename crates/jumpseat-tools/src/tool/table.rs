@@ -16,8 +16,6 @@ pub(crate) struct Tool<O: 'static> {
     pub operands: &'static str,
     /// Whether options may come after operands.
     pub permute: bool,
-    /// What it says it cannot do where agents cannot be loaded.
-    pub local_failure: &'static str,
     /// Whether operands may name a host or an archive, so that what depends on the source is known only when they are read.
     pub operands_name_source: bool,
     /// Whether `-z` needs `-h` or `-a`.
