@@ -51,7 +51,7 @@ exec 7<&- 8<&-
 inside() {
 	local path=/usr/local/bin:/usr/lib/pcp/bin:/usr/sbin:/usr/bin:/sbin:/bin
 	[ -z "$program" ] || path=/run/suite/tools:$path
-	env -i HOME=/root USER=root LOGNAME=root LANG=C.UTF-8 TERM=dumb PATH="$path" \
+	env -i HOME=/root USER=root LOGNAME=root LANG=C.UTF-8 TERM=dumb PATH="$path" PCP_DERIVED_CONFIG= \
 		JUMPSEAT_PCP_LEVEL="$(sed -n 's/^PCP_VERSION=//p' /etc/pcp.conf)" chroot "$root" bash -c "$@"
 }
 
@@ -73,11 +73,12 @@ START_LOGGER='
 
 case $command in
 prepare)
-	rm -f "$root/usr/bin/systemctl"
+	# no service manager runs here
+	rm -f "$root/usr/bin/systemctl" "$root/usr/sbin/runlevel"
 	# which services begin with the machine, in the way of before systemd: some tests change it and look at it
 	cat >"$root/usr/sbin/sysv-rc-conf" <<-'END'
 		#!/bin/sh
-		link() { echo "/etc/rc2.d/S01$1"; }
+		link() { echo "/etc/rc3.d/S01$1"; }
 		case $1 in
 		--list) if [ -L "$(link "$2")" ]; then on=on; else on=off; fi
 			echo "$2 0:off 1:off 2:$on 3:$on 4:$on 5:$on 6:off" ;;
@@ -85,9 +86,9 @@ prepare)
 		esac
 	END
 	chmod 755 "$root/usr/sbin/sysv-rc-conf"
-	mkdir -p "$root/etc/rc2.d"
-	ln -sf ../init.d/pmcd "$root/etc/rc2.d/S01pmcd"
-	ln -sf ../init.d/pmlogger "$root/etc/rc2.d/S01pmlogger"
+	mkdir -p "$root/etc/rc3.d"
+	ln -sf ../init.d/pmcd "$root/etc/rc3.d/S01pmcd"
+	ln -sf ../init.d/pmlogger "$root/etc/rc3.d/S01pmlogger"
 	inside "$START_PMCD"'
 		for agent in sample simple trivial; do
 			cd "$PCP_PMDAS_DIR/$agent" && ./Install
