@@ -3,9 +3,12 @@
 # and name of its own. What a test does to pmcd, its configuration or its files ends with the test.
 #
 #   inside.sh prepare >LAYER            makes the layer that all tests begin with: agents installed, programs of the suite built
-#   inside.sh run LAYER TEST [PROGRAM]  runs a test on it, with PROGRAM under the names of PCP's tools before those in PATH.
+#   inside.sh run LAYER TEST [PROGRAM [untraced]]
+#                                       runs a test on it, with PROGRAM under the names of PCP's tools before those in PATH.
 #                                       Shows how the output differs from what the suite expects. Status: 0 none,
-#                                       77 the test does not run here (and why), 99 no machine could be made, else it differs
+#                                       77 the test does not run here (and why), 99 no machine could be made, else it differs.
+#                                       untraced: debug options are taken out of the test, and what is expected is what PCP's
+#                                       tools print then
 #
 # Needs root. SUITE_TIMEOUT: how long a test may take (150 s).
 set -eu
@@ -18,7 +21,7 @@ if [ "$1" != --inside ]; then
 	exec unshare --mount --pid --net --ipc --uts --fork --kill-child --propagation private "$0" --inside "$@"
 fi
 shift
-command=$1 test=${3:-} program=${4:-}
+command=$1 test=${3:-} program=${4:-} untraced=${5:-}
 
 # opened here, as what is below /tmp is hidden next
 exec 7<"${2:-/dev/null}" 8<"${program:-/dev/null}"
@@ -47,10 +50,11 @@ if [ -n "$program" ]; then
 fi
 exec 7<&- 8<&-
 
+links=/run/suite/tools
 # inside SCRIPT ARGUMENT...: in the machine, with nothing of the caller's environment, and output as the suite's PCP has it
 inside() {
 	local path=/usr/local/bin:/usr/lib/pcp/bin:/usr/sbin:/usr/bin:/sbin:/bin
-	[ -z "$program" ] || path=/run/suite/tools:$path
+	[ -z "$program" ] || path=$links:$path
 	env -i HOME=/root USER=root LOGNAME=root LANG=C.UTF-8 TERM=dumb PATH="$path" PCP_DERIVED_CONFIG= \
 		JUMPSEAT_PCP_LEVEL="$(sed -n 's/^PCP_VERSION=//p' /etc/pcp.conf)" chroot "$root" bash -c "$@"
 }
@@ -106,13 +110,21 @@ run)
 	! grep -qE '_service.* (pmlogger|pcp) |_wait_for_pmlogger -P|pmlc|primary' "$root$SUITE/$test" || START_PMCD+=$START_LOGGER
 	inside "$START_PMCD" </dev/null >"$new/log" 2>&1 || { cat "$new/log" >&2; exit 99; }
 	set +e
-	inside '
+	run='
 		cd "$0" || exit 99
-		timeout -s 6 -k 10 "$2" "./$1" </dev/null >/tmp/suite.out 2>&1
+		timeout -s 6 -k 10 "$2" "./$1" </dev/null >"$3" 2>&1
 		status=$?
 		[ ! -f "$1.notrun" ] || { cat "$1.notrun"; exit 77; }
 		[ $status = 0 ] || echo "status $status"
 		diff "$1.out" /tmp/suite.out && [ $status = 0 ]
-	' "$SUITE" "$test" "${SUITE_TIMEOUT:-150}"
+	'
+	limit=${SUITE_TIMEOUT:-150}
+	if [ "$untraced" = untraced ]; then
+		script=$root$SUITE/$test
+		sed -i -E 's/(^|[[:space:]])-D ?[a-z0-9,=]+/\1/g' "$script"
+		links=/nowhere inside "$run" "$SUITE" "$test" "$limit" /tmp/suite.out >"$new/log" 2>&1
+		cp --remove-destination "$root/tmp/suite.out" "$script.out"
+	fi
+	inside "$run" "$SUITE" "$test" "$limit" /tmp/suite.out
 	;;
 esac
