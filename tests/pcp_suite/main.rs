@@ -1,9 +1,10 @@
 //! PCP's own test suite (the package pcp-testsuite), with `jumpseat` in the place of the five tools that it stands in for: links under
 //! their names, before PCP's in PATH. Each of its tests is a test here, in a machine of its own (`inside.sh`).
 //!
-//! What runs is said by three lists beside this file, of which `run` makes and explains the first:
+//! What runs is said by lists beside this file, of which `run` makes and explains the first:
 //! `candidates` (the suite's tests that call one of the tools and pass with PCP's own), `sample` (those that run every time; all others
-//! are ignored tests: `tests/pcp_suite/run`), and `expected-failures`, each with its reason. **Invariant**: a test passes, or is on that
+//! are ignored tests: `tests/pcp_suite/run`), and `expected-failures`, each with its reason; a fourth, `untraced`, says which are run
+//! without debug options. **Invariant**: a test passes, or is on that
 //! list and does not; one that begins to pass has to leave it.
 //!
 //! Needs root, or sudo without a password, for the namespaces.
@@ -38,19 +39,26 @@ fn main() {
     for test in &lists.candidates {
         let name = test.clone();
         let reason = lists.expected_failures.get(test).cloned();
-        let trial = Trial::test(test.clone(), move || run(&name, reason.as_deref()));
+        let untraced = lists.untraced.contains(test);
+        let trial = Trial::test(test.clone(), move || run(&name, reason.as_deref(), untraced));
         trials.push(trial.with_ignored_flag(!lists.sample.contains(test)));
     }
     libtest_mimic::run(&arguments, trials).exit();
 }
 
 /// A test passes, or fails as expected.
-fn run(test: &str, reason: Option<&str>) -> Result<(), Failed> {
+fn run(test: &str, reason: Option<&str>, untraced: bool) -> Result<(), Failed> {
     check_version()?;
     let layer = prepared()?;
     let program = Path::new(env!("CARGO_BIN_EXE_jumpseat"));
-    let output = inside().arg("run").args([&layer]).arg(test).arg(program).output()?;
-    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let mut command = inside();
+    command.arg("run").arg(layer).arg(test).arg(program);
+    if untraced {
+        command.arg("untraced");
+    }
+    let output = command.output()?;
+    let said =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     match (output.status.code(), reason) {
         (Some(0), None) => Ok(()),
         (Some(0), Some(reason)) => {
@@ -64,7 +72,8 @@ fn run(test: &str, reason: Option<&str>) -> Result<(), Failed> {
 }
 
 fn check_version() -> Result<(), Failed> {
-    let conf = fs::read_to_string("/etc/pcp.conf").map_err(|error| format!("PCP is needed: /etc/pcp.conf: {error}"))?;
+    let conf = fs::read_to_string("/etc/pcp.conf")
+        .map_err(|error| format!("PCP is needed: /etc/pcp.conf: {error}"))?;
     let version = conf.lines().find_map(|line| line.strip_prefix("PCP_VERSION=")).unwrap_or("unknown");
     if version != SUITE_VERSION {
         return Err(format!("the lists are of the suite of {SUITE_VERSION}; {version} is installed").into());
@@ -84,8 +93,12 @@ fn prepared() -> Result<PathBuf, Failed> {
     let layer = dir.join(format!("{:016x}.tar", hasher.finish()));
     if !layer.exists() {
         let unfinished = dir.join("unfinished.tar");
-        let output =
-            inside().arg("prepare").stdout(File::create(&unfinished)?).stderr(Stdio::piped()).spawn()?.wait_with_output()?;
+        let output = inside()
+            .arg("prepare")
+            .stdout(File::create(&unfinished)?)
+            .stderr(Stdio::piped())
+            .spawn()?
+            .wait_with_output()?;
         if !output.status.success() {
             return Err(format!("no layer: {}", String::from_utf8_lossy(&output.stderr)).into());
         }
@@ -119,19 +132,22 @@ fn beside(name: &str) -> PathBuf {
 struct Lists {
     candidates: Vec<String>,
     sample: BTreeSet<String>,
+    untraced: BTreeSet<String>,
     /// The reason of each.
     expected_failures: BTreeMap<String, String>,
 }
 
 impl Lists {
     fn read() -> Lists {
-        let entries = lines("expected-failures").into_iter().map(|line| match line.split_once(char::is_whitespace) {
-            Some((test, reason)) => (test.to_owned(), reason.trim().to_owned()),
-            None => (line, String::new()),
-        });
+        let entries =
+            lines("expected-failures").into_iter().map(|line| match line.split_once(char::is_whitespace) {
+                Some((test, reason)) => (test.to_owned(), reason.trim().to_owned()),
+                None => (line, String::new()),
+            });
         Lists {
             candidates: lines("candidates"),
             sample: lines("sample").into_iter().collect(),
+            untraced: lines("untraced").into_iter().collect(),
             expected_failures: entries.collect(),
         }
     }
@@ -148,8 +164,10 @@ impl Lists {
         if self.expected_failures.len() > MOST_FAILURES {
             wrong.push(format!("{} tests are excused, {MOST_FAILURES} may be", self.expected_failures.len()));
         }
-        let listed = self.sample.iter().chain(self.expected_failures.keys());
-        wrong.extend(listed.filter(|test| !candidates.contains(test)).map(|test| format!("{test} is no candidate")));
+        let listed = self.sample.iter().chain(&self.untraced).chain(self.expected_failures.keys());
+        wrong.extend(
+            listed.filter(|test| !candidates.contains(test)).map(|test| format!("{test} is no candidate")),
+        );
         let unexplained = self.expected_failures.iter().filter(|(_, reason)| reason.is_empty());
         wrong.extend(unexplained.map(|(test, _)| format!("{test} has no reason")));
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
@@ -160,5 +178,9 @@ impl Lists {
 fn lines(name: &str) -> Vec<String> {
     let path = beside(name);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
 }
