@@ -71,8 +71,7 @@ impl MetricSpec {
             if !rest.is_empty() {
                 return wrong(rest, "unexpected extra characters");
             }
-            let names = list[..end].split(|c: char| c == ',' || blank(c)).filter(|name| !name.is_empty());
-            spec.instances = names.map(str::to_owned).collect();
+            spec.instances = names(&list[..end]);
         }
         Ok(spec)
     }
@@ -109,6 +108,8 @@ mod tests {
         let spec = MetricSpec::parse("h:44321:a.b[x, y] ").unwrap();
         assert_eq!(spec.source, Some(MetricSource::Host("h:44321".to_owned())));
         assert_eq!((spec.metric.as_str(), spec.instances), ("a.b", vec!["x".to_owned(), "y".to_owned()]));
+        let spec = MetricSpec::parse("a.b[\"1 minute\" '5 minute',x]").unwrap();
+        assert_eq!(spec.instances, ["1 minute", "5 minute", "x"]);
         assert_eq!(
             MetricSpec::parse("/p/q:r/a.b").unwrap().source,
             Some(MetricSource::Archive("/p/q:r".to_owned()))
