@@ -155,11 +155,6 @@ impl MemberReader {
         self.bytes(frame.at, frame.len)
     }
 
-    /// The file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.member.path
-    }
-
     pub(crate) fn bad(&self, at: u64, what: &'static str) -> ArchiveError {
         self.error(at, Problem::Record(what))
     }
