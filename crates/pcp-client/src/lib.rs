@@ -48,7 +48,7 @@ mod traversal;
 mod waiting;
 mod wire;
 
-pub use agents::{LocalAgents, LocalFault, LocalSpecError, TellFault};
+pub use agents::{LocalAgents, LocalFault, LocalSpecError, OPTION_VARIABLES, TellFault};
 #[cfg(feature = "archive")]
 pub use archive::ArchiveProvider;
 pub use context::Context;

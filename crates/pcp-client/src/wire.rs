@@ -56,6 +56,10 @@ pub(super) trait Connector: Send {
     fn refuses_profiles(&self) -> bool {
         true
     }
+    /// Whether a positive code in front of a result tells what has changed. From an agent it is an error in place of the result.
+    fn tells_changes(&self) -> bool {
+        true
+    }
     /// Starts to make a connection.
     fn start(&mut self) -> Result<Box<dyn Connecting>>;
 }
@@ -130,13 +134,16 @@ impl WireProvider {
         }
     }
 
-    fn has(&mut self, feature: Features) -> Result<bool> {
+    /// Whether the other side can do something.
+    pub(crate) fn has(&mut self, feature: Features) -> Result<bool> {
         Ok(self.line()?.1.contains(feature))
     }
 
     /// The code of an ERROR PDU that came without being asked for, if one has.
     pub(crate) fn notice(&mut self) -> Result<Option<PmError>> {
         let (line, _) = self.line()?;
+        // What was asked before has been answered.
+        line.set_limit(None);
         let taken = match line.pump() {
             Ok(false) => return Ok(None),
             Ok(true) => line.take(),
@@ -147,6 +154,12 @@ impl WireProvider {
             Ok(_) => self.unexpected(),
             Err(error) => Err(self.fail(error)),
         }
+    }
+
+    /// Says something that has no answer. It goes out with the next request.
+    pub(crate) fn tell(&mut self, pdus: &[Pdu], from: i32) -> Result<()> {
+        let (line, _) = self.line()?;
+        pdus.iter().try_for_each(|pdu| line.put(pdu, from, MAX_REQUEST))
     }
 
     /// Ends the connection: nothing that comes from here on can be trusted.
@@ -163,7 +176,8 @@ impl WireProvider {
         self.state = next;
     }
 
-    fn unexpected<T>(&mut self) -> Result<T> {
+    /// Ends the connection, on which something came that answers nothing.
+    pub(crate) fn unexpected<T>(&mut self) -> Result<T> {
         Err(self.fail(ClientError::Unexpected))
     }
 
@@ -309,6 +323,9 @@ impl WireProvider {
             match line.take()? {
                 // A positive code is no error but pmcd's notice that agents or names have changed. It comes in
                 // front of the result, of one fetch only.
+                Pdu::Error(change) if change.code > 0 && !self.connector.tells_changes() => {
+                    return Err(PmError::GENERIC.into());
+                }
                 Pdu::Error(change) if change.code > 0 => {
                     self.changes = self.changes.union(StateChange(change.code as u32));
                 }

@@ -1,8 +1,9 @@
 //! The first words between an agent and its pmcd, from pmcd's side (spec `agent.md` 4, 8 and 9).
 //!
 //! ```text
-//! agent: CREDS, what it wants --> CREDS [--> ATTR, who we are] [agent: ERROR PMDAREADY, where it starts as not ready]
+//! agent: CREDS, what it wants --> CREDS [agent: ERROR PMDAREADY, where it starts as not ready] [--> ATTR, who we are]
 //! ```
+//! One that starts as not ready is waited for as for any answer. One that takes longer is taken as it is, [`READY`] left out.
 
 use std::os::unix::net::UnixStream;
 use std::process;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nix::unistd::{getgid, getuid};
+use tempfile::TempDir;
 
 use crate::error::{ClientError, Result};
 use crate::host::this_host;
@@ -23,20 +25,27 @@ use pcp_model::PmError;
 use pcp_pdu::{Attr, AttrCode, CredFlags, Creds, Features, Pdu};
 
 /// The slot of the one client that the agent has.
-const SLOT: i32 = 0;
+pub(super) const SLOT: i32 = 0;
+
+/// Of what an agent is said to be able to: it takes requests. No collector has this bit.
+pub(super) const READY: Features = Features(0x8000);
+/// The same: it wants to know who its clients are.
+pub(super) const WANTS_ATTRIBUTES: Features = Features::AUTH;
 
 /// Leads to one agent, once.
 pub(super) struct AgentConnector {
-    stream: Option<UnixStream>,
+    /// The connection, and the folder that the agent runs in.
+    agent: Option<(UnixStream, TempDir)>,
     notready: bool,
     options: HostOptions,
 }
 
 impl AgentConnector {
-    /// To the agent at the other end. It has `limit` for its first words, and for each answer.
-    pub(super) fn new(stream: UnixStream, notready: bool, limit: Duration) -> AgentConnector {
+    /// To the agent at the other end. It has `limit` for its first words, and for each answer. The folder goes with its credentials, before
+    /// which it has begun its log, or with its end: then nothing is left of it however this program ends.
+    pub(super) fn new(stream: UnixStream, dir: TempDir, notready: bool, limit: Duration) -> AgentConnector {
         let options = HostOptions { request_timeout: Some(limit), ..HostOptions::default() };
-        AgentConnector { stream: Some(stream), notready, options }
+        AgentConnector { agent: Some((stream, dir)), notready, options }
     }
 }
 
@@ -57,14 +66,20 @@ impl Connector for AgentConnector {
         false
     }
 
+    fn tells_changes(&self) -> bool {
+        false
+    }
+
     fn start(&mut self) -> Result<Box<dyn Connecting>> {
-        let stream = self.stream.take().ok_or(ClientError::Closed)?;
+        let (stream, dir) = self.agent.take().ok_or(ClientError::Closed)?;
         let mut line = Line::new(Socket::Unix(stream));
         line.set_limit(self.options.request_timeout);
         let limit = self.options.request_timeout;
         Ok(Box::new(AgentConnecting {
             line: Some(line),
+            dir: Some(dir),
             stage: Stage::Creds,
+            features: Features::LABELS,
             notready: self.notready,
             limit,
         }))
@@ -75,7 +90,10 @@ impl Connector for AgentConnector {
 struct AgentConnecting {
     /// `None` once it has.
     line: Option<Line>,
+    /// Where it runs, until it has begun its log.
+    dir: Option<TempDir>,
     stage: Stage,
+    features: Features,
     notready: bool,
     limit: Option<Duration>,
 }
@@ -89,27 +107,44 @@ enum Stage {
 impl Connecting for AgentConnecting {
     fn advance(&mut self) -> Result<Option<(Line, Features)>> {
         let Some(line) = &mut self.line else { return Ok(None) };
-        while line.pump()? {
+        loop {
+            match line.pump() {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                // Requests have to do without it until it says more.
+                Err(ClientError::Timeout(_)) if self.stage == Stage::Ready => break,
+                Err(error) => return Err(error),
+            }
             match (self.stage, line.take()?) {
                 (Stage::Creds, Pdu::Creds(creds)) => {
+                    self.dir = None;
                     // One without a version gets no answer.
-                    if let Some((_, flags)) = creds.peer_version() {
-                        welcome(line, flags)?;
+                    if let Some((_, wishes)) = creds.peer_version() {
+                        let id = i32::try_from(process::id()).unwrap_or_default();
+                        let answer = Creds::version(wishes.intersection(CredFlags::AUTH));
+                        line.put(&Pdu::Creds(answer), id, MAX_REQUEST)?;
+                        if wishes.contains(CredFlags::AUTH) {
+                            self.features |= WANTS_ATTRIBUTES;
+                        }
                     }
                     line.flush()?;
                     if !self.notready {
-                        return Ok(self.line.take().map(|line| (line, Features::LABELS)));
+                        self.features |= READY;
+                        break;
                     }
                     self.stage = Stage::Ready;
                     line.set_limit(self.limit);
                 }
                 (Stage::Ready, Pdu::Error(error)) if error.code == PmError::PMDAREADY.0 => {
-                    return Ok(self.line.take().map(|line| (line, Features::LABELS)));
+                    self.features |= READY;
+                    break;
                 }
+                // It says what is known.
+                (Stage::Ready, Pdu::Error(error)) if error.code == PmError::PMDANOTREADY.0 => {}
                 _ => return Err(ClientError::Unexpected),
             }
         }
-        Ok(None)
+        Ok(self.line.take().map(|line| (line, self.features)))
     }
 
     fn waiting(&self) -> Option<Waiting<'_>> {
@@ -117,20 +152,12 @@ impl Connecting for AgentConnecting {
     }
 }
 
-/// Answers an agent's credentials, and tells who its client is if it wants to know.
-fn welcome(line: &mut Line, wishes: CredFlags) -> Result<()> {
-    let id = i32::try_from(process::id()).unwrap_or_default();
-    let creds = Creds::version(wishes.intersection(CredFlags::AUTH));
-    line.put(&Pdu::Creds(creds), id, MAX_REQUEST)?;
-    if wishes.contains(CredFlags::AUTH) {
-        for (code, value) in [
-            (AttrCode::PROCESSID, process::id()),
-            (AttrCode::GROUPID, getgid().as_raw()),
-            (AttrCode::USERID, getuid().as_raw()),
-        ] {
-            let payload = Bytes::from(format!("{value}\0"));
-            line.put(&Pdu::Attr(Attr { code, payload }), SLOT, MAX_REQUEST)?;
-        }
-    }
-    Ok(())
+/// Tells an agent who its one client is.
+pub(super) fn attributes() -> [Pdu; 3] {
+    [
+        (AttrCode::PROCESSID, process::id()),
+        (AttrCode::GROUPID, getgid().as_raw()),
+        (AttrCode::USERID, getuid().as_raw()),
+    ]
+    .map(|(code, value)| Pdu::Attr(Attr { code, payload: Bytes::from(format!("{value}\0")) }))
 }

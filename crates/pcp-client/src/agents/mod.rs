@@ -29,6 +29,7 @@ use super::namespace::{Duplicates, NameSpace, NameSpaceError};
 use super::options::configured;
 use super::registry::global_registry;
 
+pub use process::OPTION_VARIABLES;
 pub use table::{LocalAgents, LocalSpecError};
 
 /// Why there is nothing from an agent that a context starts by itself. To those who ask it for metrics it is an error code, which does

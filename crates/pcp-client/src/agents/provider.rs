@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::connector::AgentConnector;
+use tracing::trace;
+
+use super::connector::{AgentConnector, READY, SLOT, WANTS_ATTRIBUTES, attributes};
 use super::process::Process;
 use super::table::{Agent, LocalAgents};
 use super::{LocalFault, TellFault};
@@ -19,11 +21,18 @@ use crate::namespace::NameSpace;
 use crate::provider::{Child, ContextKind, FetchRequest, Provider, finish};
 use crate::waiting::Waiting;
 use crate::wire::WireProvider;
+use pcp_model::text::{cut, listed};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, PmError, Pmid, Profile, Timestamp, ValueSet};
 use pcp_pdu::{Fetched, LabelTarget, StateChange, TextLevel, TextTarget};
 
 /// How long an agent may take for its first words and for each answer, as with pmcd (`pmcd(1)`, `-t`).
 const LIMIT: Duration = Duration::from_secs(5);
+
+/// PDUs that one which is not ready may have sent in the meantime.
+const MAX_NOTICES: usize = 64;
+
+/// Words of a command line, and bytes of each, that are shown.
+const SHOWN: (usize, usize) = (16, 120);
 
 /// Bytes of names that are put in order.
 const MAX_ORDERED: usize = 2 << 20;
@@ -44,8 +53,10 @@ pub(super) struct AgentsProvider {
 struct Started {
     wire: WireProvider,
     process: Process,
-    /// It has said that it is not ready, and not yet that it is again.
+    /// It has begun as not ready, or has said that it is, and not yet that it is ready.
     busy: bool,
+    /// It knows who asks, if it wants to.
+    introduced: bool,
 }
 
 /// A fetch, kept for the next of the same metrics.
@@ -125,16 +136,15 @@ impl AgentsProvider {
 
     /// Goes on with an agent that has said its first words, or not.
     fn connected(&mut self, domain: u16, connected: Result<()>) -> Result<()> {
-        match connected {
-            Ok(()) => {
-                self.agent(domain)?.process.runs();
-                Ok(())
-            }
-            Err(error) => {
-                self.end(domain, &error);
-                Err(PmError::NOAGENT.into())
-            }
+        let begun = match connected {
+            Ok(()) => self.agent(domain)?.begin(),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = begun {
+            self.end(domain, &error);
+            return Err(PmError::NOAGENT.into());
         }
+        Ok(())
     }
 
     /// Takes what an agent answers: its own errors stay, one that breaks the protocol is ended.
@@ -144,6 +154,7 @@ impl AgentsProvider {
         if agent.wire.is_connected() {
             if matches!(error, ClientError::Pcp(PmError::PMDANOTREADY)) {
                 agent.busy = true;
+                trace!(target: "pcp::context", "agent of domain {domain}: not ready");
                 return Err(PmError::AGAIN.into());
             }
             return Err(error);
@@ -160,6 +171,7 @@ impl AgentsProvider {
     fn end(&mut self, domain: u16, error: &ClientError) {
         let ended = self.started.insert(domain, None);
         let Some(Started { wire, process, .. }) = ended.flatten() else { return };
+        trace!(target: "pcp::context", "agent of domain {domain}: ended: {error}");
         self.counts = self.counts.plus(&wire.pdu_counts());
         drop(wire);
         process.kill();
@@ -232,11 +244,19 @@ fn start(agents: &LocalAgents, agent: &Agent) -> std::result::Result<Started, Lo
         program: program.words.first().cloned().unwrap_or_default(),
         error,
     };
-    let (process, stream) = Process::start(&program).map_err(fault)?;
-    let connector = AgentConnector::new(stream, program.notready, LIMIT);
+    let (process, stream, dir) = Process::start(&program).map_err(fault)?;
+    trace!(
+        target: "pcp::context",
+        "agent {} (domain {}): process {}: {}",
+        cut(&agent.name, SHOWN.1),
+        agent.domain,
+        process.id(),
+        listed(program.words.iter().map(|word| cut(word, SHOWN.1)), SHOWN.0),
+    );
+    let connector = AgentConnector::new(stream, dir, program.notready, LIMIT);
     let mut wire = WireProvider::new(Box::new(connector));
     wire.start_reconnect().map_err(|error| LocalFault::ended(&agent.name, agent.domain, &error))?;
-    Ok(Started { wire, process, busy: false })
+    Ok(Started { wire, process, busy: false, introduced: false })
 }
 
 /// Names node by node, as PCP walks through them, each node where it is first met: agents list theirs in any order. Lists that
@@ -275,14 +295,45 @@ fn as_tree(names: &[String]) -> Vec<String> {
 }
 
 impl Started {
+    /// It has said its first words.
+    fn begin(&mut self) -> Result<()> {
+        self.busy = !self.wire.has(READY)?;
+        trace!(
+            target: "pcp::context",
+            "agent of process {}: {}",
+            self.process.id(),
+            if self.busy { "not ready yet" } else { "ready" }
+        );
+        if self.busy { Ok(()) } else { self.introduce() }
+    }
+
     /// Whether it takes requests.
     fn ready(&mut self) -> Result<()> {
-        if self.busy {
+        if !self.busy {
+            return Ok(());
+        }
+        for _ in 0..MAX_NOTICES {
             match self.wire.notice()? {
-                Some(PmError::PMDAREADY) => self.busy = false,
-                _ => return Err(PmError::AGAIN.into()),
+                Some(PmError::PMDAREADY) => {
+                    self.busy = false;
+                    trace!(target: "pcp::context", "agent of process {}: ready", self.process.id());
+                    return self.introduce();
+                }
+                // It says what is known.
+                Some(PmError::PMDANOTREADY) => {}
+                Some(_) => break,
+                None => return Err(PmError::AGAIN.into()),
             }
         }
+        self.wire.unexpected()
+    }
+
+    /// Tells it who asks, if it wants to know. pmcd tells that to those which are ready only.
+    fn introduce(&mut self) -> Result<()> {
+        if !self.introduced && self.wire.has(WANTS_ATTRIBUTES)? {
+            self.wire.tell(&attributes(), SLOT)?;
+        }
+        self.introduced = true;
         Ok(())
     }
 }
@@ -520,8 +571,9 @@ impl Drop for AgentsProvider {
             drop(wire);
             process
         };
-        let _processes: Vec<Process> =
+        let mut processes: Vec<Process> =
             self.started.drain().filter_map(|(_, agent)| agent.map(told)).collect();
+        Process::end_all(&mut processes);
     }
 }
 

@@ -8,8 +8,14 @@
 //! add,DOMAIN,OBJECT,INIT | del,DOMAIN | del,DOMAIN,OBJECT | del,,OBJECT | clear
 //! ```
 //! A shared object `DIR/pmda_NAME.so` whose routine is `NAME_init` has a daemon beside it, `DIR/pmdaNAME`, which takes its domain by
-//! `-d`. One whose routine is called otherwise is another agent than that daemon.
+//! `-d`. One whose routine is called otherwise is another agent than that daemon. Relative paths are of the folder of agents, else of the
+//! working directory.
+//!
+//! Of several agents of a domain the first counts, as in libpcp: what `add` says of a domain that is there already is not looked at, until
+//! `del` takes that out.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +25,7 @@ use crate::options::configured;
 /// The largest domain of an agent.
 const MAX_DOMAIN: u16 = 510;
 /// pmcd's configuration is no longer: more is not read.
-const MAX_CONF: usize = 1 << 20;
+const MAX_CONF: u64 = 1 << 20;
 /// Agents, of which more are not taken.
 const MAX_AGENTS: usize = 4096;
 /// The operating system's agent: libpcp takes its shared object where pmcd has its daemon.
@@ -104,9 +110,7 @@ impl LocalAgents {
             configured("PCP_SYSCONF_DIR").unwrap_or_else(|| PathBuf::from("/etc/pcp")).join("pmcd/pmcd.conf")
         });
         let dir = configured("PCP_PMDAS_DIR").unwrap_or_else(|| PathBuf::from("/var/lib/pcp/pmdas"));
-        let text = std::fs::read(conf).unwrap_or_default();
-        let text = text.get(..MAX_CONF).unwrap_or(&text);
-        LocalAgents::of_conf(&String::from_utf8_lossy(text), &dir)
+        LocalAgents::of_conf(&String::from_utf8_lossy(&beginning(&conf).unwrap_or_default()), &dir)
     }
 
     /// Those of a text as `pmcd.conf` has it. Lines that make no sense are left out, as pmcd does. Shared objects that
@@ -209,32 +213,44 @@ impl LocalAgents {
                 return Err(LocalFault::Pmcds { name, domain });
             }
             How::Pipe { words, notready } => {
-                return Ok(Program { words: words.clone(), notready: *notready });
+                let mut words = words.clone();
+                // It runs in a folder of its own.
+                if let Some(program) = words.first_mut().filter(|program| program.contains('/')) {
+                    *program = from_here(Path::new(program)).to_string_lossy().into_owned();
+                }
+                return Ok(Program { words, notready: *notready });
             }
             How::Socket => return Err(LocalFault::Pmcds { name, domain }),
             How::Object { .. } if agent.is_pmcd() => return Err(LocalFault::Pmcds { name, domain }),
-            How::Object { object, init } => (self.dir.join(object), init),
+            How::Object { object, init } => (object, init),
         };
-        let file = object.file_name().and_then(|file| file.to_str()).unwrap_or_default();
-        let base = file.strip_suffix(".so").unwrap_or(file);
-        let daemon = match base.strip_prefix("pmda_") {
-            Some(own) => {
-                (init.strip_suffix("_init") == Some(own)).then(|| object.with_file_name(format!("pmda{own}")))
+        // As libpcp looks for it.
+        let places = [self.dir.join(object), from_here(Path::new(object))];
+        for object in &places {
+            if let Some(daemon) = daemon_beside(object, init) {
+                let words = vec![daemon.to_string_lossy().into_owned(), "-d".to_owned(), domain.to_string()];
+                return Ok(Program { words, notready: false });
             }
-            // The daemon itself may be named as well.
-            None => (base == file).then(|| object.clone()),
-        };
-        if let Some(daemon) = daemon.filter(|daemon| is_program(daemon)) {
-            let words = vec![daemon.to_string_lossy().into_owned(), "-d".to_owned(), domain.to_string()];
-            return Ok(Program { words, notready: false });
+            let with_suffix = PathBuf::from(format!("{}.so", object.display()));
+            if let Some(object) = [object, &with_suffix].into_iter().find(|object| object.is_file()) {
+                return Err(LocalFault::SharedObject { name, domain, object: object.clone() });
+            }
         }
-        let with_suffix = object.with_file_name(format!("{base}.so"));
-        let there = [&object, &with_suffix].into_iter().find(|object| object.is_file()).cloned();
-        Err(match there {
-            Some(object) => LocalFault::SharedObject { name, domain, object },
-            None => LocalFault::Missing { name, domain, file: object },
-        })
+        let [file, _] = places;
+        Err(LocalFault::Missing { name, domain, file })
     }
+}
+
+/// The daemon of a shared object whose routine is `init`, if there is one. The daemon itself may be named as well.
+fn daemon_beside(object: &Path, init: &str) -> Option<PathBuf> {
+    let file = object.file_name()?.to_str()?;
+    let base = file.strip_suffix(".so").unwrap_or(file);
+    let daemon = match base.strip_prefix("pmda_") {
+        Some(own) if init.strip_suffix("_init") == Some(own) => object.with_file_name(format!("pmda{own}")),
+        None if base == file => object.to_owned(),
+        _ => return None,
+    };
+    is_program(&daemon).then_some(daemon)
 }
 
 impl Agent {
@@ -275,6 +291,18 @@ impl Agent {
             How::Socket => false,
         }
     }
+}
+
+/// What there is of a file, as far as it is read.
+fn beginning(file: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(file)?.take(MAX_CONF).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// A path as it is from any folder. Without a working directory it stays as it is.
+fn from_here(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Whether it is a file that can be run.
