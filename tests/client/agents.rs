@@ -4,12 +4,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use jumpseat::client::{
     ClientError, Context, ContextKind, Duplicates, Fetched, LabelTarget, LocalAgents, NameSpace, TextLevel,
     TextTarget,
 };
 use jumpseat::model::{InDom, PmError, Pmid, Value, ValueSet, ValueType};
+use jumpseat::pdu::{Pdu, PmnsNames};
 use support::{AgentSpec, SAMPLE_PMDA, eventually, temp_dir, user};
 
 /// A context on agents by lines as in pmcd.conf, under the sample agent's names as `one` (domain 29) and `two` (domain 30), and
@@ -97,8 +100,13 @@ fn metadata_stores_and_dynamic_names_reach_their_agents() {
     let (mut context, told) = context(dir.path(), &samples());
     let all = context.traverse("").unwrap();
     assert!(all.len() > 200 && all.contains(&"one.long.one".to_owned()));
-    // The sample agent knows its own names only by the name that it is installed as.
-    assert!(context.traverse("one.ghosts").unwrap().len() <= 1);
+    assert_eq!(context.traverse("one.ghosts").unwrap(), ["one.ghosts.visible"]);
+    // The sample agent's own, in the order of its nodes.
+    let below =
+        ["max.redirect", "three", "four", "grunt.five", "grunt.snort.six", "grunt.snort.huff.puff.seven"];
+    let mut secret: Vec<String> = below.iter().map(|name| format!("one.secret.foo.bar.{name}")).collect();
+    secret.extend(["foo.one", "foo.two", "bar"].map(|name| format!("one.secret.{name}")));
+    assert_eq!(context.traverse("one.secret").unwrap(), secret);
     assert_eq!(code(context.pmid("one.nosuch")), PmError::NAME);
     assert_eq!(code(context.pmid("one.long")), PmError::NONLEAF);
     assert_eq!(context.names_of(Pmid::new(30, 0, 10)).unwrap(), ["two.long.one"]);
@@ -158,4 +166,100 @@ fn agents_may_be_unready() {
     eventually("it to be ready", || dir.path().join("go.done").exists().then_some(()));
     assert_eq!(context.desc(Pmid(pmid)).unwrap().value_type, ValueType::I32);
     assert!(told.lock().unwrap().is_empty());
+}
+
+#[test]
+fn agents_may_be_unready_for_long() {
+    let error = |code: i32| octal(&[16, 0x7000, 0, code as u32]);
+    // It wants to know who asks.
+    let creds = octal(&[20, 0x700c, 1, 1, 0x0102_0004]);
+    let (ready, busy) = (error(PmError::PMDAREADY.0), error(PmError::PMDANOTREADY.0));
+    let (pmid, null) = (Pmid::new(29, 0, 10).0, u32::MAX);
+    let desc = octal(&[32, 0x7005, 0, pmid, 0, null, 3, 0]);
+    let dir = temp_dir();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (first, second) = (path("first"), path("second"));
+    let numbers = [std::process::id(), nix::unistd::getgid().as_raw(), nix::unistd::getuid().as_raw()];
+    let attributes: usize = numbers.iter().map(|number| 16 + number.to_string().len() + 1).sum();
+    let text = format!(
+        "printf '{creds}'; head -c 20 >/dev/null; printf '{busy}'; timeout 7 head -c 1 >{early}
+         until [ -e {first} ]; do sleep 0.01; done; printf '{busy}{ready}'; echo >{first}.done
+         head -c {attributes} >{who}; head -c 16 >/dev/null; printf '{busy}'
+         until [ -e {second} ]; do sleep 0.01; done; printf '{ready}'; echo >{second}.done
+         head -c 16 >/dev/null; printf '{desc}'; exec cat >/dev/null",
+        early = path("early"),
+        who = path("who"),
+    );
+    let conf = format!("one 29 pipe binary notready {}\n", script(dir.path(), &text));
+    let (mut context, told) = context(dir.path(), &conf);
+    let is_ready_by = |file: &str| {
+        fs::write(file, "").unwrap();
+        eventually("it to be ready", || Path::new(&format!("{file}.done")).exists().then_some(()));
+    };
+    let begin = Instant::now();
+    assert_eq!(code(context.desc(Pmid(pmid))), PmError::AGAIN);
+    // It is waited for once, as for an answer.
+    assert!(begin.elapsed() >= Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert_eq!(code(context.desc(Pmid(pmid))), PmError::AGAIN);
+    is_ready_by(&first);
+    let begin = Instant::now();
+    assert_eq!(code(context.desc(Pmid(pmid))), PmError::AGAIN);
+    // Nothing was said to it before, then who asks.
+    assert_eq!(fs::read(path("early")).unwrap(), b"");
+    let who = fs::read(path("who")).unwrap();
+    assert!(
+        who.windows(5).any(|part| part == [0, 0, 0, 14, numbers[0].to_string().as_bytes()[0]]),
+        "{who:?}"
+    );
+    // As long as it likes: what it was asked last is answered.
+    while begin.elapsed() < Duration::from_millis(5500) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(code(context.desc(Pmid(pmid))), PmError::AGAIN);
+    is_ready_by(&second);
+    assert_eq!(context.desc(Pmid(pmid)).unwrap().value_type, ValueType::I32);
+    assert!(told.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_error_above_zero_is_an_error_of_the_fetch() {
+    let (pmid, null) = (Pmid::new(29, 0, 10).0, u32::MAX);
+    let (creds, error) = (octal(&[20, 0x700c, 1, 1, 0x0102_0000]), octal(&[16, 0x7000, 0, 5]));
+    let desc = octal(&[32, 0x7005, 0, pmid, 0, null, 3, 0]);
+    let dir = temp_dir();
+    // Credentials; a profile of 28 bytes and a fetch of 32.
+    let text = format!(
+        "printf '{creds}'; head -c 20 >/dev/null; head -c 60 >/dev/null; printf '{error}'
+         head -c 16 >/dev/null; printf '{desc}'; exec cat >/dev/null"
+    );
+    // By a relative path: it runs elsewhere.
+    let here = std::env::current_dir().expect("a test has a working directory");
+    let up = "../".repeat(here.components().count() - 1);
+    let program = format!("{up}{}", script(dir.path(), &text).trim_start_matches('/'));
+    let (mut context, told) = context(dir.path(), &format!("one 29 pipe binary {program}\n"));
+    let mut fetched = Fetched::new();
+    context.fetch(&[Pmid(pmid)], &mut fetched).unwrap();
+    assert_eq!(value(&fetched, 0), Err(PmError::GENERIC));
+    assert_eq!(context.desc(Pmid(pmid)).unwrap().value_type, ValueType::I32);
+    assert!(told.lock().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_below_a_dynamic_node_is_its_agents() {
+    let creds = octal(&[20, 0x700c, 1, 1, 0x0102_0000]);
+    let told = ["one.secret.b.c", "one.secret.a", "one.secret.b"];
+    let mut names = BytesMut::new();
+    let pdu = Pdu::PmnsNames(PmnsNames::Plain(told.map(Into::into).to_vec()));
+    pdu.encode(0, &mut names).unwrap();
+    let words: Vec<u32> =
+        names.chunks(4).map(|word| u32::from_be_bytes(word.try_into().expect("padded"))).collect();
+    let dir = temp_dir();
+    // After credentials of 20 bytes the question: 20 and a name of 10, padded.
+    let text =
+        format!("printf '{creds}'; head -c 52 >/dev/null; printf '{}'; exec cat >/dev/null", octal(&words));
+    let (mut context, faults) =
+        context(dir.path(), &format!("one 29 pipe binary {}\n", script(dir.path(), &text)));
+    let ordered = ["one.secret.b", "one.secret.b.c", "one.secret.a"];
+    assert_eq!(context.traverse("one.secret").unwrap(), ordered);
+    assert!(faults.lock().unwrap().is_empty());
 }

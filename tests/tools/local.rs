@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use nix::unistd::User;
 
 use crate::tools_support::Pair;
 use support::{AgentSpec, Output, PmnsSource, PrivatePmcd, Process, SAMPLE_PMDA, eventually, user};
@@ -287,4 +289,75 @@ fn an_agent_that_is_gone_from_the_configuration_is_told() {
     let among = run(&["sample.bin", "other.dyn"]);
     let desc = "    Data Type: 32-bit int  InDom: 29.2 0x7400002\n    Semantics: instant  Units: none\n";
     assert_eq!(among.stdout, format!("other.dyn: {none}\nsample.bin\n{desc}"), "{among}");
+}
+
+#[test]
+fn agents_have_a_folder_and_an_environment_of_their_own() {
+    let pair = with_agent("{ env; stat -c 'dir %u %a' .; } >\"$PCP_TMP_DIR/odd.env\"");
+    let file = pair.pmcd().dir().join("tmp/odd.env");
+    fs::remove_file(&file).expect("pmcd has started it");
+    let mut tool = pair.pmcd().env().command(crate::seat::JUMPSEAT);
+    tool.args(["info", "-d", "odd.long.one"]).env("PCP_LOCALMODE", "1").env("OTHER", "is passed on");
+    tool.env("PCP_SPECLOCAL", "add,99,x,x_init").env("PCP_TIMEZONE", "UTC").env("PCP_DEBUG", "context");
+    let output = tool.output().expect("it runs");
+    let said = fs::read_to_string(file).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    for variable in ["LOCALMODE", "SPECLOCAL", "TIMEZONE", "DEBUG"] {
+        assert!(!said.contains(&format!("PCP_{variable}=")), "{said}");
+    }
+    assert!(said.contains("OTHER=is passed on\n"), "{said}");
+    // Root's is not PCP's.
+    assert!(said.contains(&format!("dir {} 755\n", nix::unistd::geteuid())), "{said}");
+    // What is shown of it.
+    let shown = String::from_utf8_lossy(&output.stderr);
+    assert!(shown.contains("context: agent odd (domain 31): process "), "{shown}");
+    assert!(shown.contains("context: agent of domain 31: ended: "), "{shown}");
+}
+
+#[test]
+fn what_a_shell_has_started_for_an_agent_ends_too() {
+    let pair = with_agent(&format!("{CREDS}; sleep 1000 & echo $! >\"$PCP_TMP_DIR/odd.pid\"; wait"));
+    // It has the standard error of the tool, which is read to its end.
+    let output = info(&pair, &["-D", "context", "-d", "odd.long.one", "sample.long.one"]);
+    assert!(
+        output.stderr.contains("agent odd (domain 31) was ended: no reply within 5 seconds\n"),
+        "{output}"
+    );
+    let pid = fs::read_to_string(pair.pmcd().dir().join("tmp/odd.pid")).expect("it was started");
+    eventually("it to end", || (!Path::new("/proc").join(pid.trim()).exists()).then_some(()));
+    assert!(output.stderr.contains(": ready\n"), "{output}");
+}
+
+#[test]
+fn objects_are_looked_for_where_pcp_does() {
+    let mut pair = pair();
+    let expected = info(&pair, &["-f", "sampledso.long.one"]).ok().replace("sampledso", "gone");
+    let dir = Path::new(SAMPLE_DSO).parent().expect("it is in a folder");
+    for object in ["pmda_sample", "pmda_sample.so", "./pmdasample", "../sample/pmda_sample"] {
+        let mut tool = pair.pmcd().env().command(crate::seat::JUMPSEAT);
+        let spec = format!("add,31,{object},sample_init");
+        tool.args(["info", "-L", "-K", &spec, "-f", "gone.long.one"]).current_dir(dir);
+        let output = tool.output().expect("it runs");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{object}: {output:?}");
+    }
+    // Without an end, and without a sense.
+    pair.env_set("PCP_PMCDCONF_PATH", "/dev/zero");
+    let none = pair.ours("pminfo", "-L -d sampledso.long.one");
+    assert!(none.stdout.contains("No PMCD agent for domain of request"), "{none}");
+}
+
+#[test]
+fn an_agent_of_somebody_else_than_root_runs_on_as_that_one() {
+    let pair = pair();
+    // Where that one can run it.
+    let program = pair.pmcd().dir().join("jumpseat");
+    fs::copy(crate::seat::JUMPSEAT, &program).expect("the test's directory is writable");
+    let mut tool = pair.pmcd().env().command(&program);
+    tool.args(["info", "-L", "-f", "sampledso.long.one"]);
+    if nix::unistd::geteuid().is_root() {
+        let nobody = User::from_name("nobody").expect("a system").expect("nobody");
+        tool.uid(nobody.uid.as_raw()).gid(nobody.gid.as_raw());
+    }
+    let output = tool.output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "\nsampledso.long.one\n    value 1\n", "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
 }

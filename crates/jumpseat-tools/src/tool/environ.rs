@@ -42,3 +42,14 @@ pub(super) fn options() -> Vec<(Standard, String)> {
     found.sort_by_key(|(option, _)| *option != Standard::Debug);
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_of_local_contexts_have_none_of_them() {
+        let names: Vec<String> = ACTING.iter().map(|(name, _)| format!("{PREFIX}{name}")).collect();
+        assert_eq!(names, pcp_client::OPTION_VARIABLES);
+    }
+}

@@ -442,6 +442,17 @@ late 9 pipe binary /x
         check(&["del,29,/pmdas/mmv/pmda_mmv.so", "del,4"], Err(Unknown));
         check(&["clear", "del,60"], Err(Unknown));
         check(&["add,3,x,y_init", "del,3", "del,3"], Err(Unknown));
+        // What is there already counts, unless it is a daemon that libpcp does not have.
+        for (domain, specs, name) in [
+            (60, &["add,60,x,y_init"][..], "linux"),
+            (60, &["del,60", "add,60,x,y_init"], "y"),
+            (4, &["add,4,x,y_init"], "pmproxy"),
+            (3, &["add,3,x,y_init", "add,3,x,z_init"], "y"),
+        ] {
+            let mut agents = conf();
+            specs.iter().for_each(|spec| agents.specify(spec).unwrap());
+            assert_eq!(agents.find(domain).unwrap().name, name, "{specs:?}");
+        }
     }
 
     #[test]
@@ -475,5 +486,7 @@ late 9 pipe binary /x
             assert!(told.contains(&format!("is there as a shared object only ({object})")), "{told}");
         }
         assert!(matches!(program("add,30,n/pmda_n,n_init"), Err(LocalFault::Missing { .. })));
+        let begin = beginning(Path::new("/dev/zero")).unwrap();
+        assert_eq!(begin.len() as u64, MAX_CONF);
     }
 }
