@@ -12,6 +12,7 @@ use jumpseat::client::{Context, Fetched, ValueRef};
 use jumpseat::event::pack::{ArrayKind, EventFlags};
 use jumpseat::event::reader::ArrayReader;
 use support::{PcpEnv, eventually, example, temp_dir};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 
 /// A record of one source, with its parameters by name.
@@ -208,7 +209,8 @@ fn what_does_not_fit_is_missed_and_the_agent_is_found_when_it_starts() {
     let socket = dir.path().join("late.socket");
     let layer = jumpseat::layer().source("late").socket(&socket).buffer(8192);
     let guard = layer.guard();
-    let subscriber = tracing_subscriber::registry().with(layer);
+    // Not what the client of this test tells of itself.
+    let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(layer);
     const EVENTS: usize = 5000;
     tracing::subscriber::with_default(subscriber, || {
         // No agent, a ring of 8 KiB: most do not fit.

@@ -143,8 +143,8 @@ fn what_cannot_be_started_is_told_once_and_the_others_answer() {
     let output = info(&pair, &both);
     assert!(output.stderr.starts_with(&format!("jumpseat info: {GONE}")), "{output}");
     assert_eq!(output.stderr.lines().count(), 1, "{output}");
-    let none = "pmLookupDesc: No PMCD agent for domain of request\n";
-    let expected = format!("gone.long.one: {none}gone.long.ten: {none}\nsampledso.long.one\n    value 1\n");
+    let none = "\nError: No PMCD agent for domain of request\n";
+    let expected = format!("\ngone.long.one{none}\ngone.long.ten{none}\nsampledso.long.one\n    value 1\n");
     assert_eq!(output.stdout, expected, "{output}");
     let pmcds = info(&pair, &["-f", "pmcd.numagents"]);
     let told = "jumpseat info: agent pmcd (domain 2) is pmcd's alone: ask pmcd, without a local context\n";

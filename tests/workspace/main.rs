@@ -181,13 +181,17 @@ fn few_things_depend_on_features() {
 }
 
 /// Places that open files for writing, or move them, without `pcp-files`: FILE, WHY.
-const WRITERS: [(&str, &str); 6] = [
+const WRITERS: [(&str, &str); 7] = [
     ("crates/jumpseat-agent/src/derived/files.rs", "opens for reading only: the administrator's definitions"),
     (
         "crates/jumpseat-source/src/tracefs/instance.rs",
         "the kernel's own file system, where only root makes names",
     ),
     ("crates/jumpseat-source/src/tracefs/setup.rs", "the kernel's own file system, again"),
+    (
+        "crates/jumpseat-wire/src/remote/mod.rs",
+        "opens for reading only: files of certificates and tokens that the program names",
+    ),
     (
         "crates/jumpseat-tools/src/sampling/trace/mod.rs",
         "an output file that the user names on the command line",

@@ -18,7 +18,7 @@ const READ: usize = 4096;
 
 /// A connection to the agent.
 pub(crate) struct Connection {
-    stream: Stream,
+    stream: Box<dyn Stream>,
     pub transcriber: Transcriber,
     /// The number of the next item.
     pub position: u64,
@@ -32,7 +32,7 @@ impl Connection {
     /// Connects, and has the agent say what it knows: what is below `first` was acknowledged. `file`: the rings, and the number
     /// of the connection there, for an agent of this machine.
     pub(crate) fn open(
-        target: &Target,
+        target: &dyn Target,
         source: &str,
         sender: &str,
         first: u64,
@@ -50,11 +50,15 @@ impl Connection {
             answers: Vec::new(),
         };
         let sent = match file {
-            Some((file, number)) if connection.stream.takes_files() => {
+            Some((file, number)) => {
+                let without = out.len();
                 put_rings(&mut out, number);
-                connection.stream.send_with(&out, file)?
+                connection.stream.send_with(&out, file).transpose()?.unwrap_or_else(|| {
+                    out.truncate(without);
+                    0
+                })
             }
-            _ => 0,
+            None => 0,
         };
         connection.transcriber.encoder.sender(sender.as_bytes(), first, &mut out);
         connection.stream.write_all(&out[sent..])?;

@@ -18,12 +18,20 @@
 //! the rings. It stays there until the agent has it on disk, and is sent again if the agent dies before. What does not fit, as
 //! long as there is no agent or it is too slow, is lost and counted, and shows as *missed* records in their place. The rings lie in a file without a name that the agent gets to know, so that the last
 //! events of a program that is killed, or ends without waiting, are not lost either.
+//!
+//! # Features
+//!
+//! | feature | by default | brings |
+//! | --- | --- | --- |
+//! | `remote` | no | `EventLayer::remote`: an agent on another host, by TCP with TLS and a token |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod chunk;
 mod clock;
 mod connection;
+#[cfg(feature = "remote")]
+mod elsewhere;
 mod memory;
 mod message;
 mod ring;
@@ -47,7 +55,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 #[cfg(feature = "remote")]
-pub use jumpseat_wire::remote::{Remote, RemoteError};
+pub use elsewhere::{Remote, RemoteError};
 use jumpseat_wire::ring::message::{END, POINT, START};
 use message::{Fields, Words};
 use shared::Shared;
@@ -62,7 +70,7 @@ pub const BUFFER: usize = 1 << 20;
 pub fn layer() -> EventLayer {
     EventLayer {
         shared: Arc::new(Shared::new(BUFFER)),
-        target: Target::Here,
+        target: Arc::new(target::Here),
         source: program(),
         started: false,
     }
@@ -71,7 +79,7 @@ pub fn layer() -> EventLayer {
 /// The layer.
 pub struct EventLayer {
     shared: Arc<Shared>,
-    target: Target,
+    target: Arc<dyn Target>,
     source: String,
     started: bool,
 }
@@ -87,25 +95,7 @@ impl EventLayer {
     /// Sends to this ingest socket instead of the one that `JUMPSEAT_SOCKET` names, or that is where PCP has its own
     /// (`/run/pcp`, unless `PCP_RUN_DIR` or `pcp.conf` say otherwise), or the user's own if only that is there.
     pub fn socket(mut self, path: impl Into<PathBuf>) -> EventLayer {
-        self.target = Target::Socket(path.into());
-        self
-    }
-
-    /// Sends to an agent on another host, with TLS and a token. What has to be said of it, and the files that it names, are
-    /// looked at for each attempt to connect; [`Remote::check`] does it before, and [`Guard::trouble`] tells what is wrong.
-    ///
-    /// ```no_run
-    /// use jumpseat_layer::Remote;
-    ///
-    /// let remote = Remote::to("box.example:4319").ca("/etc/shop/ca.crt").token_file("/etc/shop/token");
-    /// remote.check()?;
-    /// let layer = jumpseat_layer::layer().source("shop").remote(remote);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[cfg(feature = "remote")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "remote")))]
-    pub fn remote(mut self, remote: Remote) -> EventLayer {
-        self.target = Target::Remote(Box::new(remote));
+        self.target = Arc::new(path.into());
         self
     }
 

@@ -38,7 +38,7 @@ const SLEEP: Duration = Duration::from_secs(60);
 /// Sends what comes, until the layer and all its threads are gone.
 pub(crate) struct Writer {
     pub shared: Arc<Shared>,
-    pub target: Target,
+    pub target: Arc<dyn Target>,
     pub source: String,
     /// Who it is to the agent.
     pub sender: String,
@@ -62,7 +62,12 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// One that sends there, under the name of this source.
-    pub(crate) fn new(shared: Arc<Shared>, target: Target, source: String, sender: String) -> Writer {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        target: Arc<dyn Target>,
+        source: String,
+        sender: String,
+    ) -> Writer {
         Writer {
             shared,
             target,
@@ -144,7 +149,7 @@ impl Writer {
         self.connections += 1;
         let first = self.unacknowledged.front().map_or(self.next, |chunk| chunk.numbers().0);
         let file = self.shared.file().map(|file| (file, self.connections));
-        match Connection::open(&self.target, &self.source, &self.sender, first, file) {
+        match Connection::open(&*self.target, &self.source, &self.sender, first, file) {
             Ok(connection) => {
                 let known = connection.committed;
                 self.connection = Some(connection);

@@ -10,12 +10,17 @@
 //! Numbers of fixed width are little-endian; varints are unsigned LEB128; texts are a varint length and
 //! that many bytes. [`socket`] is where to send (`remote`, a feature, for other hosts), [`encode`] the sending side, [`resend`] what it keeps until it is acknowledged; the receiving one is the agent's.
 //! [`series`] is how the agent calls series of numbers.
+//!
+//! # Features
+//!
+//! | feature | by default | brings |
+//! | --- | --- | --- |
+//! | `remote` | no | the way to an agent on another host: TCP, TLS (`rustls`) and a token |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod encode;
 #[cfg(feature = "remote")]
-#[cfg_attr(docsrs, doc(cfg(feature = "remote")))]
 pub mod remote;
 pub mod resend;
 pub mod ring;

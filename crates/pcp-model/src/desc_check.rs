@@ -1,4 +1,4 @@
-//! What is questionable about a descriptor, in the words of PCP 7.2 (spec `units.md` 14).
+//! What is questionable about a descriptor, in the words of PCP 7.2 (`docs/pcp/units.md` 14).
 
 use super::{Desc, ExtraUnit, InDom, Semantics, ValueType};
 

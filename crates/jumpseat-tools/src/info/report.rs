@@ -241,7 +241,9 @@ impl Info {
             let labels = above.with(set).text();
             match self.inquiry.instances.name(&mut self.inquiry.context, indom, set.inst) {
                 Ok(name) => put!(self.inquiry.out, "    inst [{} or \"{name}\"] labels {labels}\n", set.inst),
-                Err(_) => put!(self.inquiry.out, "    inst [{}] labels {labels}\n", set.inst),
+                Err(_) => {
+                    put!(self.inquiry.out, "    inst [{} or \"DISAPPEARED\"] labels {labels}\n", set.inst);
+                }
             }
         }
     }

@@ -71,7 +71,7 @@ impl MetricSpec {
             if !rest.is_empty() {
                 return wrong(rest, "unexpected extra characters");
             }
-            spec.instances = names(&list[..end]);
+            spec.instances = split(&list[..end], &['"']);
         }
         Ok(spec)
     }
@@ -79,12 +79,16 @@ impl MetricSpec {
 
 /// Names in a list, with commas or white space between; those with either of them inside are quoted.
 pub(super) fn names(list: &str) -> Vec<String> {
+    split(list, &['\'', '"'])
+}
+
+fn split(list: &str, quotes: &[char]) -> Vec<String> {
     let (mut names, mut name, mut quote) = (Vec::new(), String::new(), None);
     for c in list.chars() {
         match quote {
             Some(end) if c == end => quote = None,
             Some(_) => name.push(c),
-            None if name.is_empty() && matches!(c, '\'' | '"') => quote = Some(c),
+            None if name.is_empty() && quotes.contains(&c) => quote = Some(c),
             None if c == ',' || c.is_ascii_whitespace() => {
                 if !name.is_empty() {
                     names.push(std::mem::take(&mut name));
@@ -108,8 +112,8 @@ mod tests {
         let spec = MetricSpec::parse("h:44321:a.b[x, y] ").unwrap();
         assert_eq!(spec.source, Some(MetricSource::Host("h:44321".to_owned())));
         assert_eq!((spec.metric.as_str(), spec.instances), ("a.b", vec!["x".to_owned(), "y".to_owned()]));
-        let spec = MetricSpec::parse("a.b[\"1 minute\" '5 minute',x]").unwrap();
-        assert_eq!(spec.instances, ["1 minute", "5 minute", "x"]);
+        let spec = MetricSpec::parse("a.b[\"1 minute\" '5,x]").unwrap();
+        assert_eq!(spec.instances, ["1 minute", "'5", "x"]);
         assert_eq!(
             MetricSpec::parse("/p/q:r/a.b").unwrap().source,
             Some(MetricSource::Archive("/p/q:r".to_owned()))

@@ -1,4 +1,4 @@
-//! The first words between an agent and its pmcd, from pmcd's side (spec `agent.md` 4, 8 and 9).
+//! The first words between an agent and its pmcd, from pmcd's side (`docs/pcp/agent.md` 4, 8 and 9).
 //!
 //! ```text
 //! agent: CREDS, what it wants --> CREDS [agent: ERROR PMDAREADY, where it starts as not ready] [--> ATTR, who we are]

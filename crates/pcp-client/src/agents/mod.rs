@@ -1,4 +1,4 @@
-//! Contexts on agents of this machine without a pmcd (`PM_CONTEXT_LOCAL`, `pmNewContext(3)`; spec `agent.md` 2 to 12).
+//! Contexts on agents of this machine without a pmcd (`PM_CONTEXT_LOCAL`, `pmNewContext(3)`; `docs/pcp/agent.md` 2 to 12).
 //!
 //! ```text
 //! pmcd.conf, specifications --> table --> program of a domain that is asked for --> its two ends of a socket pair

@@ -1,4 +1,4 @@
-//! Which agents a context may start: those of pmcd's configuration, and those of specifications (spec `agent.md` 2,
+//! Which agents a context may start: those of pmcd's configuration, and those of specifications (`docs/pcp/agent.md` 2,
 //! `pmSpecLocalPMDA(3)`).
 //!
 //! ```text
