@@ -107,21 +107,28 @@ impl Process {
     pub(super) fn end_all(processes: &mut [Process]) {
         wait_until(|| processes.iter().all(Process::has_ended));
         // Also where it has ended by itself, for what it may have left.
-        processes.iter().filter(|process| !process.over).for_each(Process::kill_group);
+        processes.iter().for_each(Process::kill_group);
         wait_until(|| processes.iter_mut().all(|process| !matches!(process.child.try_wait(), Ok(None))));
         processes.iter_mut().for_each(|process| process.over = true);
     }
 
-    /// Whether it has, while its number is still its own.
+    /// Whether it has ended. It keeps its number until it is waited for.
     fn has_ended(&self) -> bool {
-        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        self.over || !matches!(waitid(Id::Pid(self.pid()), flags), Ok(WaitStatus::StillAlive))
+        self.over || !matches!(self.look(), Ok(WaitStatus::StillAlive))
     }
 
-    /// Kills it and what it has started. Not to be called once it has been waited for: the number may be another's then.
+    /// Kills it and what it has started.
     fn kill_group(&self) {
-        // Nothing is left to do about one that is gone or cannot be killed.
-        let _ = killpg(self.pid(), Signal::SIGKILL);
+        // Not once it has been waited for, here or by the system: the number may be another's then.
+        if self.look().is_ok() {
+            // Nothing is left to do about one that is gone or cannot be killed.
+            let _ = killpg(self.pid(), Signal::SIGKILL);
+        }
+    }
+
+    fn look(&self) -> nix::Result<WaitStatus> {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        waitid(Id::Pid(self.pid()), flags)
     }
 
     fn pid(&self) -> Pid {
