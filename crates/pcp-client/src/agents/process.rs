@@ -8,7 +8,7 @@
 //! An agent leads a process group, so that what it starts ends with it. Its input ends with this program, however that ends; an agent that
 //! ignores it runs on where this program was killed by a signal. The folder is left then, too, if the agent had not begun yet.
 
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Pauses between two looks whether they have.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// The folder of an agent: what becomes somebody else may still be in it.
+/// The folder of an agent, which may be in it still when it has become somebody else. The umask may take from it.
 const DIR_MODE: u32 = 0o755;
 
 /// Environment variables that act like options of PCP's tools (`pmGetOptions(3)`, ENVIRONMENT). Agents that a context starts do not have them:
@@ -72,8 +72,8 @@ impl Process {
     /// Starts a program, and gives the other end of its input and output, and the folder that it runs in. That may go once the agent has
     /// begun its log.
     pub(super) fn start(program: &Program) -> io::Result<(Process, UnixStream, TempDir)> {
-        let dir = tempfile::Builder::new().prefix("pcp-agent-").tempdir()?;
-        fs::set_permissions(dir.path(), Permissions::from_mode(DIR_MODE))?;
+        let mode = Permissions::from_mode(DIR_MODE);
+        let dir = tempfile::Builder::new().prefix("pcp-agent-").permissions(mode).tempdir()?;
         let (ours, its) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let input = Stdio::from(OwnedFd::from(its.try_clone()?));
@@ -202,6 +202,6 @@ mod tests {
         use std::os::unix::fs::MetadataExt as _;
         let (_process, _ours, dir) = started("exec cat");
         let metadata = dir.path().metadata().unwrap();
-        assert_eq!((metadata.uid(), metadata.mode() & 0o7777), (geteuid().as_raw(), DIR_MODE));
+        assert_eq!((metadata.uid(), metadata.mode() & 0o7722), (geteuid().as_raw(), 0o700));
     }
 }
