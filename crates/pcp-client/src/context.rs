@@ -120,10 +120,17 @@ impl Context {
     /// metrics.
     ///
     /// # Errors
-    /// [`ClientError::Busy`] while something is under way in one of them.
+    /// [`ClientError::Busy`] while something is under way in one of them; `PM_ERR_NOCONTEXT` if they are of different kinds.
     pub fn swap_source(&mut self, other: &mut Context) -> Result<()> {
         self.expect_idle()?;
         other.expect_idle()?;
+        if self.kind() != other.kind() {
+            return Err(PmError::NOCONTEXT.into());
+        }
+        for context in [&mut *self, &mut *other] {
+            context.ahead.clear();
+            context.fetch.valid = false;
+        }
         std::mem::swap(&mut self.provider, &mut other.provider);
         Ok(())
     }

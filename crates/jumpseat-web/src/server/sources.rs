@@ -4,6 +4,7 @@
 //! that host is, and how the connection is encrypted, is what the command line says.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use pcp_client::{
     ClientError, Context, HostAttributes, HostOptions, HostPorts, HostSpec, HostSpecError, PMCD_PORT, Place,
@@ -104,6 +105,11 @@ impl Sources {
     /// As [`Sources::connect`].
     pub(super) fn unconnected(&self, spec: &HostSpec) -> Result<Context, ClientError> {
         Context::host_unconnected(spec, &self.options)
+    }
+
+    /// How long to wait after attempts to connect that failed, one after the other.
+    pub(super) fn reconnect_delays(&self) -> &[Duration] {
+        &self.options.reconnect_delays
     }
 
     /// A context on a host that may be looked at; see [`Sources::allowed`]. Waits for its answer: for the pool only.

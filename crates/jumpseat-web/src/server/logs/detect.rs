@@ -71,7 +71,8 @@ pub(super) fn query(params: &Query) -> Result<LogQuery, Wrong> {
     let query = text(params, "query").unwrap_or("{}");
     // Told of as it was written.
     parse_log(query)?;
-    Ok(parse_log(&format!("{query} | logfmt"))?)
+    // On a line of its own: the last one may end with a comment.
+    Ok(parse_log(&format!("{query}\n| logfmt"))?)
 }
 
 /// How many lines are looked at, and how much is told.
@@ -168,6 +169,18 @@ mod tests {
             let values = values.iter().map(|&value| value.to_owned()).collect();
             assert_eq!(kind(&values), expected, "{values:?}");
         }
+    }
+
+    #[test]
+    fn a_comment_at_the_end_leaves_the_parser_out_of_it() {
+        let of = |text: &str| {
+            query(&Query::parse(text).expect("good pairs"))
+                .map_err(|wrong| wrong.message)
+                .map(|query| query.stages)
+        };
+        let plain = of("query={source=\"app\"}").expect("a query");
+        assert_eq!(plain.len(), 1);
+        assert_eq!(of("query={source=\"app\"}%20%23%20mine").as_ref(), Ok(&plain));
     }
 
     #[test]

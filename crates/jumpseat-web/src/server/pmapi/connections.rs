@@ -6,20 +6,22 @@
 //! ```
 //!
 //! A collector knows little of a connection: who asks, for which container, and the profile that was sent last. So contexts whose
-//! specifications are the same take turns on as many connections as there are requests at a time. What tells clients apart keeps one of
-//! its own ([`Own`]): agents remember for each what it has stored, and which event records it has had; and somebody who logs in
-//! logs in each time.
+//! specifications are the same take turns on as many connections as there are requests at a time. Whatever remembers keeps one of
+//! its own ([`Own`]): agents remember for each client what it has stored, which event records it has had, and the sample
+//! before; derived metrics remember the sample before, and what they are bound to; and somebody who logs in logs in each time.
 //!
-//! **Invariant:** a connection is used by one request at a time. What it tells once (that names or agents have changed, that it is
-//! lost) counts for all contexts of the host: [`Epochs`].
+//! **Invariant:** a connection is used by one request at a time, and nothing is lost with one that is shared but what can be asked
+//! again. What is told once (that names or agents have changed) is told over each connection that was open then, and over none that
+//! was opened later: so contexts that share ask for names and descriptors again upon either ([`Connections::news`]).
 //!
-//! **Bounds:** [`MAX_IDLE`] idle connections of a host, [`MAX_OWN`] that are somebody's own; the rest as many as requests at a time.
+//! **Bounds:** [`MAX_IDLE`] idle connections of a host, and hosts that failed; [`MAX_OWN`] that are somebody's own; the rest as many as
+//! requests at a time. A host that could not be connected to is not tried again for a while.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pcp_client::{Context, HostSpec};
+use pcp_client::{ClientError, Context, HostSpec};
 
 use super::busy;
 use crate::server::answer::Refusal;
@@ -36,18 +38,19 @@ const IDLE: Duration = Duration::from_secs(20);
 pub(super) struct Connections {
     /// By when they were used last.
     idle: Mutex<Vec<Idle>>,
-    changes: AtomicU64,
+    /// Those that could not be connected to, by when they were found.
+    failed: Mutex<Vec<Failed>>,
+    news: AtomicU64,
     losses: AtomicU64,
     own: AtomicUsize,
 }
 
-/// What has happened to a host so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Epochs {
-    /// How often it told that names or agents have changed.
-    pub changes: u64,
-    /// How often a connection was lost.
-    pub losses: u64,
+/// A specification that could not be connected to.
+#[derive(Debug)]
+struct Failed {
+    spec: Arc<HostSpec>,
+    times: usize,
+    until: Instant,
 }
 
 /// The right to a connection of one's own.
@@ -58,34 +61,51 @@ pub(super) struct Own(Arc<Connections>);
 struct Idle {
     spec: Arc<HostSpec>,
     since: Instant,
+    /// How many losses there had been when it was opened.
+    opened: u64,
     source: Context,
 }
 
 impl Connections {
-    pub(super) fn epochs(&self) -> Epochs {
-        let now = |count: &AtomicU64| count.load(Ordering::Acquire);
-        Epochs { changes: now(&self.changes), losses: now(&self.losses) }
+    /// Changes with each notice of a change, and with each connection that is opened.
+    pub(super) fn news(&self) -> u64 {
+        self.news.load(Ordering::Acquire)
     }
 
-    /// Gives a context without a connection an idle one for the same specification, if there is one.
-    pub(super) fn take(&self, spec: &HostSpec, context: &mut Context) {
-        let found = {
+    /// How often connections were lost, those that went together once.
+    pub(super) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
+    /// Gives a context without a connection an idle one for the same specification, if there is one, and says how many losses there
+    /// had been when that one was opened.
+    pub(super) fn take(&self, spec: &HostSpec, context: &mut Context) -> Option<u64> {
+        let mut found = {
             let mut idle = self.idle();
-            let at = idle.iter().rposition(|idle| *idle.spec == *spec);
-            at.map(|at| idle.remove(at))
+            let at = idle.iter().rposition(|idle| *idle.spec == *spec)?;
+            idle.remove(at)
         };
-        if let Some(mut found) = found {
-            // Nothing is under way in either.
-            let _ = context.swap_source(&mut found.source);
-        }
+        // Nothing is under way in either.
+        context.swap_source(&mut found.source).ok().map(|()| found.opened)
+    }
+
+    /// Whether [`Connections::take`] would find one.
+    pub(super) fn has_idle(&self, spec: &HostSpec) -> bool {
+        self.idle().iter().any(|idle| *idle.spec == *spec)
     }
 
     /// Takes a connection back; `empty` is a context of the same specification that is not connected.
-    pub(super) fn put_back(&self, spec: &Arc<HostSpec>, context: &mut Context, mut empty: Context) {
+    pub(super) fn put_back(
+        &self,
+        spec: &Arc<HostSpec>,
+        opened: u64,
+        context: &mut Context,
+        mut empty: Context,
+    ) {
         if context.swap_source(&mut empty).is_err() {
             return;
         }
-        let idle = Idle { spec: Arc::clone(spec), since: Instant::now(), source: empty };
+        let idle = Idle { spec: Arc::clone(spec), since: Instant::now(), opened, source: empty };
         let mut all = self.idle();
         all.push(idle);
         let gone = (all.len() > MAX_IDLE).then(|| all.remove(0));
@@ -94,16 +114,50 @@ impl Connections {
         drop(gone);
     }
 
-    /// Names or agents have changed.
+    /// Names or agents have changed, or may have: over a connection that has just been opened nobody tells of what was before.
     pub(super) fn changed(&self) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.news.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A connection was lost: the others most likely are, too.
-    pub(super) fn lost(&self) {
-        self.losses.fetch_add(1, Ordering::AcqRel);
-        let gone = std::mem::take(&mut *self.idle());
-        drop(gone);
+    /// A connection was lost that was opened after so many losses: others of that time most likely are, too. Of those that are lost
+    /// together the first one counts.
+    pub(super) fn lost(&self, opened: u64) {
+        let is_first =
+            self.losses.compare_exchange(opened, opened + 1, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if is_first {
+            let gone: Vec<Idle> = self.idle().extract_if(.., |idle| idle.opened <= opened).collect();
+            drop(gone);
+        }
+    }
+
+    /// Whether a specification may be tried again.
+    ///
+    /// # Errors
+    /// [`ClientError::TooSoon`] after an attempt that failed.
+    pub(super) fn expect_due(&self, spec: &HostSpec) -> Result<(), ClientError> {
+        let until = self.failed().iter().find(|failed| *failed.spec == *spec).map(|failed| failed.until);
+        match until.and_then(|until| until.checked_duration_since(Instant::now())) {
+            Some(left) if !left.is_zero() => Err(ClientError::TooSoon(left)),
+            _ => Ok(()),
+        }
+    }
+
+    /// It could not be connected to: the next attempt has to wait, longer each time.
+    pub(super) fn failed_to_connect(&self, spec: &Arc<HostSpec>, delays: &[Duration]) {
+        let mut all = self.failed();
+        let known = all.iter().position(|failed| *failed.spec == **spec).map(|at| all.remove(at));
+        let times = known.map_or(0, |failed| failed.times);
+        let Some(&delay) = delays.get(times).or(delays.last()) else { return };
+        all.push(Failed { spec: Arc::clone(spec), times: times + 1, until: Instant::now() + delay });
+        if all.len() > MAX_IDLE {
+            all.remove(0);
+        }
+    }
+
+    /// It has been connected to.
+    pub(super) fn has_connected(&self, spec: &HostSpec) {
+        self.failed().retain(|failed| *failed.spec != *spec);
+        self.changed();
     }
 
     /// Connections that have been idle for too long, to be dropped.
@@ -125,6 +179,10 @@ impl Connections {
             )));
         }
         Ok(Own(Arc::clone(self)))
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Vec<Failed>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
@@ -169,20 +227,62 @@ mod tests {
         };
         let (plain, container) = (spec("web1"), spec("web1?container=one"));
         for _ in 0..MAX_IDLE {
-            connections.put_back(&plain, &mut context(&plain), context(&plain));
+            connections.put_back(&plain, 0, &mut context(&plain), context(&plain));
         }
-        connections.put_back(&container, &mut context(&container), context(&container));
+        connections.put_back(&container, 0, &mut context(&container), context(&container));
         let count = |of: &HostSpec| connections.idle().iter().filter(|idle| *idle.spec == *of).count();
         assert_eq!((count(&plain), count(&container)), (MAX_IDLE - 1, 1), "the oldest is gone");
-        connections.take(&container, &mut context(&container));
-        connections.take(&container, &mut context(&container));
+        assert_eq!(connections.take(&container, &mut context(&container)), Some(0));
+        assert_eq!(connections.take(&container, &mut context(&container)), None);
         assert_eq!((count(&plain), count(&container)), (MAX_IDLE - 1, 0));
         drop(connections.too_old(Instant::now()));
         assert_eq!(count(&plain), MAX_IDLE - 1);
         drop(connections.too_old(Instant::now() + 2 * IDLE));
         assert_eq!(count(&plain), 0);
-        connections.put_back(&plain, &mut context(&plain), context(&plain));
-        connections.lost();
-        assert_eq!((count(&plain), connections.epochs()), (0, Epochs { changes: 0, losses: 1 }));
+    }
+
+    #[test]
+    fn what_is_lost_together_is_one_loss_and_what_was_opened_since_stays() {
+        let connections = Connections::default();
+        let spec = Arc::new("web1".parse::<HostSpec>().expect("a host"));
+        let context =
+            || Context::host_unconnected(&spec, &HostOptions::default()).expect("not yet connected");
+        let count = || connections.idle().len();
+        connections.put_back(&spec, 0, &mut context(), context());
+        connections.lost(0);
+        assert_eq!((count(), connections.losses()), (0, 1), "the others most likely are lost, too");
+        connections.put_back(&spec, 1, &mut context(), context());
+        connections.put_back(&spec, 0, &mut context(), context());
+        connections.lost(0);
+        assert_eq!((count(), connections.losses()), (2, 1), "a second one of the same time");
+        connections.lost(1);
+        assert_eq!((count(), connections.losses()), (0, 2));
+    }
+
+    #[test]
+    fn a_host_that_failed_is_not_tried_again_for_a_while_longer_each_time() {
+        let connections = Connections::default();
+        let spec = |text: &str| Arc::new(text.parse::<HostSpec>().expect("a host"));
+        let (one, other) = (spec("web1"), spec("web1?container=one"));
+        let delays = [Duration::from_secs(5), Duration::from_secs(50)];
+        let left = || match connections.expect_due(&one) {
+            Err(ClientError::TooSoon(left)) => left.as_secs_f64().round(),
+            _ => 0.0,
+        };
+        assert_eq!(left(), 0.0);
+        for expected in [5.0, 50.0, 50.0] {
+            connections.failed_to_connect(&one, &delays);
+            assert_eq!(left(), expected);
+        }
+        assert!(connections.expect_due(&other).is_ok(), "another specification");
+        let news = connections.news();
+        connections.has_connected(&one);
+        assert_eq!((left(), connections.news()), (0.0, news + 1));
+        connections.failed_to_connect(&one, &delays);
+        assert_eq!(left(), 5.0);
+        for number in 0..2 * MAX_IDLE {
+            connections.failed_to_connect(&spec(&format!("host{number}")), &delays);
+        }
+        assert_eq!(connections.failed().len(), MAX_IDLE);
     }
 }

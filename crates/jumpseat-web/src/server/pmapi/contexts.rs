@@ -50,9 +50,9 @@ const MAX_ON_ARCHIVES_OF_CLIENT: usize = 16;
 const MAX_KEY: usize = 1024;
 /// How many requests about one host or archive are done at a time.
 const AT_ONCE: usize = 8;
-/// How many contexts are made at a time: half of the pool, whatever hosts clients may name.
+/// How many contexts are made, or connect again, at a time: half of the pool, whatever hosts clients may name.
 const CONNECTING: usize = 32;
-/// How many contexts on one host or archive are made at a time: hosts that hang leave places for the others.
+/// The same of one host or archive: hosts that hang leave places for the others.
 const CONNECTING_TO_ONE: usize = 2;
 /// How long a request waits for those of the same context, or of the same host.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -106,6 +106,8 @@ struct WebContext {
 #[derive(Debug)]
 pub(super) struct Lease {
     context: Arc<WebContext>,
+    /// For all that connect.
+    connecting: Arc<Semaphore>,
 }
 
 /// Where a context's metrics are from.
@@ -136,7 +138,7 @@ impl Contexts {
             return Err(Refusal::bad(format!("expired context identifier: {number}")));
         }
         context.touch();
-        Ok(Lease { context: Arc::clone(context) })
+        Ok(Lease { context: Arc::clone(context), connecting: Arc::clone(&self.connecting) })
     }
 
     /// A new context, as a request says.
@@ -180,7 +182,7 @@ impl Contexts {
         table.by_number.insert(number, Arc::clone(&context));
         drop(table);
         // It has not ended: there were the places.
-        Ok(Lease { context })
+        Ok(Lease { context, connecting: Arc::clone(&self.connecting) })
     }
 
     /// Sees to it that somebody puts away what has expired, as long as there is anything.
@@ -195,14 +197,14 @@ impl Contexts {
                 let Some(table) = table.upgrade() else { return };
                 let mut table = locked(&table);
                 let gone = table.expired(Instant::now());
-                let closed = table.unused(Instant::now());
+                let unused = table.unused(Instant::now());
                 let is_empty = table.by_number.is_empty() && table.places.is_empty();
                 if is_empty {
                     sweeping.store(false, Ordering::Release);
                 }
                 drop(table);
                 // Connections are closed outside of the lock.
-                drop((gone, closed));
+                drop((gone, unused));
                 if is_empty {
                     return;
                 }
@@ -247,10 +249,14 @@ impl Table {
         places
     }
 
-    /// Connections that nobody has used for a while.
-    fn unused(&self, now: Instant) -> Vec<Context> {
+    /// Connections that nobody has used for a while; with their places, as all connections are closed with the last one who has them.
+    fn unused(&self, now: Instant) -> Vec<(Arc<Places>, Vec<Context>)> {
         let places = self.places.values().filter_map(Weak::upgrade);
-        places.flat_map(|places| places.connections.too_old(now)).collect()
+        let unused = places.map(|places| {
+            let old = places.connections.too_old(now);
+            (places, old)
+        });
+        unused.collect()
     }
 
     /// Takes out what has expired, and places that nobody has.
@@ -359,10 +365,21 @@ impl Lease {
     ) -> Result<T, Refusal> {
         let context = self.context;
         let turn = permit(&context.turn, "another request is using this context").await?;
+        let has_to_connect = locked(&context.session).has_to_connect();
+        let connecting = match has_to_connect {
+            true => Some([
+                permit(&context.places.connecting, "others are connecting to the same host").await?,
+                permit(&self.connecting, "others are connecting").await?,
+            ]),
+            false => None,
+        };
         let place = permit(&context.places.at_once, "others are waiting for the same host").await?;
         let done = pool.run(move || {
             // A panic of another request leaves a context that says so itself, if it is broken.
-            let done = work(&mut locked(&context.session));
+            let mut session = locked(&context.session);
+            session.may_connect(connecting);
+            let done = work(&mut session);
+            drop(session);
             context.touch();
             drop((place, turn));
             done

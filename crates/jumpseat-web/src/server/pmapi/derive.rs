@@ -12,6 +12,8 @@ pub(super) fn derive(call: &Call, session: &mut Session, number: u32) -> Result<
     if expr.is_empty() {
         return Err(Refusal::bad("invalid derive parameters"));
     }
+    // They remember the sample before, and what they are bound to.
+    session.keep_connection()?;
     match call.query.get("name") {
         Some(name) => session.define(name, expr).map_err(Refusal::bad)?,
         None => group(session, expr)?,

@@ -49,15 +49,10 @@ pub(super) fn fetch(call: &Call, session: &mut Session, number: u32) -> Result<O
     }
     let wanted = wanted(call, session)?;
     moment::go(session, &call.query)?;
-    if wanted.iter().any(|wanted| is_event(wanted.desc.value_type)) {
-        // Each client has its own place in the series of records.
-        session.keep_connection()?;
-    }
-    let pmids: Vec<Pmid> = wanted.iter().map(|wanted| wanted.pmid).collect();
-    let time = match pmids.is_empty() {
+    let time = match wanted.is_empty() {
         true => now(session),
         false => {
-            session.fetch(&pmids).map_err(|error| refused(&error))?;
+            session.fetch(wanted.iter().map(|wanted| (wanted.name.as_str(), &wanted.desc)))?;
             session.fetched.timestamp
         }
     };

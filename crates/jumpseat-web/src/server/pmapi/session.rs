@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use pcp_client::{ClientError, Context, ContextKind, Fetched, HostAttributes, HostSpec, StateChange};
-use pcp_model::{Desc, PmError, Pmid};
+use pcp_model::{Desc, PmError, Pmid, ValueType};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::call::{BATCH, refused};
-use super::connections::{Connections, Epochs, Own};
+use super::connections::{Connections, Own};
 use crate::server::answer::Refusal;
 use crate::server::sources::{SourceError, Sources};
 
@@ -17,6 +18,9 @@ const MAX_KNOWN: usize = 16_384;
 
 /// Most bytes of the definitions of derived metrics of a context.
 const MAX_DEFINITIONS: usize = 1 << 18;
+
+/// Below this are metrics that the jumpseat agent computes from one sample of a client to the next.
+const REMEMBERED: &str = "jumpseat.derived.";
 
 /// A context of a client.
 pub(super) struct Session {
@@ -31,6 +35,8 @@ pub(super) struct Session {
     definitions: Vec<(String, String)>,
     /// They are not all defined, or not bound: an agent may not be there yet.
     unbound: bool,
+    /// Places of those that connect, until it is connected.
+    connecting: Option<[OwnedSemaphorePermit; 2]>,
 }
 
 impl std::fmt::Debug for Session {
@@ -44,8 +50,10 @@ struct Sharing {
     connections: Arc<Connections>,
     sources: Arc<Sources>,
     spec: Arc<HostSpec>,
-    /// What is known of here.
-    seen: Epochs,
+    /// Up to which [`Connections::news`] it is known what metrics are.
+    seen: u64,
+    /// How many losses there had been when the connection was opened that it has.
+    opened: u64,
     /// There, if it has a connection of its own.
     own: Option<Own>,
     /// Whether the request has had a connection: if there is none now, that one was lost.
@@ -62,6 +70,7 @@ impl Session {
             fetched: Fetched::new(),
             definitions: Vec::new(),
             unbound: false,
+            connecting: None,
         }
     }
 
@@ -77,13 +86,14 @@ impl Session {
         let mut session = Session::new(sources.unconnected(&spec)?);
         let HostAttributes { userauth, username, password, .. } = &spec.attributes;
         let logs_in = userauth.is_some() || username.is_some() || password.is_some();
-        let seen = connections.epochs();
+        let (seen, opened) = (connections.news(), connections.losses());
         let own = if logs_in { Some(connections.own().map_err(SourceError::Busy)?) } else { None };
         let spec = Arc::new(spec);
-        session.sharing = Some(Sharing { connections, sources, spec, seen, own, has_had_one: false });
+        session.sharing = Some(Sharing { connections, sources, spec, seen, opened, own, has_had_one: false });
         session.take_connection();
         if !session.context.is_connected() {
-            session.connect()?;
+            // Somebody who asks for a new one does not wait for the end of a back-off.
+            session.connect(false)?;
         }
         session.end();
         Ok(session)
@@ -94,50 +104,79 @@ impl Session {
         self.take_connection();
         let Some(sharing) = &mut self.sharing else { return };
         sharing.has_had_one = self.context.is_connected();
-        if sharing.own.is_some() {
-            return;
-        }
-        let (now, seen) = (sharing.connections.epochs(), sharing.seen);
-        sharing.seen = now;
-        if now.losses != seen.losses {
-            // Others are connected to what may be another collector.
-            self.forget();
-            self.context.derived().reset();
-            self.unbound = !self.definitions.is_empty();
-        } else if now.changes != seen.changes {
-            self.forget();
+        self.hear_news();
+    }
+
+    /// Forgets what metrics were, if others have heard of a change. What has a connection of its own hears of it itself.
+    fn hear_news(&mut self) {
+        if let Some(Sharing { connections, seen, own: None, .. }) = &mut self.sharing {
+            let now = connections.news();
+            if std::mem::replace(seen, now) != now {
+                self.known.clear();
+                // There are none but those that all contexts have, and they remember nothing yet.
+                self.context.derived().reset();
+            }
         }
     }
 
-    /// Opens a connection. What is bound to the metrics stays so: they are the same.
-    fn connect(&mut self) -> Result<(), ClientError> {
-        let Some(Sharing { sources, spec, own: None, .. }) = &self.sharing else {
+    /// Opens a connection; `waits` for the end of a back-off with an error.
+    fn connect(&mut self, waits: bool) -> Result<(), ClientError> {
+        let Some(Sharing { connections, sources, spec, opened, own: None, .. }) = &mut self.sharing else {
             return self.context.reconnect();
         };
+        if waits {
+            connections.expect_due(spec)?;
+        }
+        let losses = connections.losses();
         let mut fresh = sources.unconnected(spec)?;
-        fresh.reconnect()?;
-        self.context.swap_source(&mut fresh)
+        if let Err(error) = fresh.reconnect() {
+            connections.failed_to_connect(spec, sources.reconnect_delays());
+            return Err(error);
+        }
+        connections.has_connected(spec);
+        *opened = losses;
+        self.context.swap_source(&mut fresh)?;
+        self.hear_news();
+        Ok(())
     }
 
     fn take_connection(&mut self) {
-        if let Some(Sharing { connections, spec, own: None, .. }) = &self.sharing
+        if let Some(Sharing { connections, spec, opened, own: None, .. }) = &mut self.sharing
             && !self.context.is_connected()
+            && let Some(of) = connections.take(spec, &mut self.context)
         {
-            connections.take(spec, &mut self.context);
+            *opened = of;
         }
+    }
+
+    /// Whether its next request will have to connect.
+    pub(super) fn has_to_connect(&self) -> bool {
+        let is_connected = self.context.is_connected();
+        match &self.sharing {
+            Some(Sharing { connections, spec, own: None, .. }) => {
+                !is_connected && !connections.has_idle(spec)
+            }
+            _ => !is_connected,
+        }
+    }
+
+    /// Takes the places that it needs to connect; they are given back when it has, at the latest with [`Session::end`].
+    pub(super) fn may_connect(&mut self, places: Option<[OwnedSemaphorePermit; 2]>) {
+        self.connecting = places;
     }
 
     /// Others may have the connection.
     pub(super) fn end(&mut self) {
-        if let Some(Sharing { connections, sources, spec, own: None, .. }) = &self.sharing
+        self.connecting = None;
+        if let Some(Sharing { connections, sources, spec, opened, own: None, .. }) = &self.sharing
             && self.context.is_connected()
             && let Ok(empty) = sources.unconnected(spec)
         {
-            connections.put_back(spec, &mut self.context, empty);
+            connections.put_back(spec, *opened, &mut self.context, empty);
         }
     }
 
-    /// Keeps the connection for itself: agents tell clients apart by it.
+    /// Keeps the connection for itself, as something is remembered of what it asks for.
     ///
     /// # Errors
     /// Too many do.
@@ -153,25 +192,28 @@ impl Session {
     /// # Errors
     /// It cannot.
     pub(super) fn connected(&mut self) -> Result<(), Refusal> {
-        let failed = |error: ClientError| Refusal::bad(format!("cannot reconnect context: {}", error.code()));
-        if !self.context.is_connected() {
-            match &mut self.sharing {
-                Some(sharing) if sharing.own.is_none() && !sharing.has_had_one => {
-                    sharing.has_had_one = true;
-                    self.connect().map_err(failed)?;
-                }
-                sharing => {
-                    sharing.iter().for_each(|sharing| sharing.connections.lost());
-                    self.forget();
-                    self.unbound = !self.definitions.is_empty();
-                    self.context.reconnect().map_err(failed)?;
-                }
-            }
-        }
+        let done = if self.context.is_connected() { Ok(()) } else { self.connect_again() };
+        self.connecting = None;
+        done.map_err(|error| Refusal::bad(format!("cannot reconnect context: {}", error.code())))?;
         if self.unbound {
             self.define_again();
         }
         Ok(())
+    }
+
+    fn connect_again(&mut self) -> Result<(), ClientError> {
+        match &mut self.sharing {
+            Some(Sharing { connections, opened, own: None, has_had_one, .. }) => {
+                if std::mem::replace(has_had_one, true) {
+                    connections.lost(*opened);
+                }
+            }
+            _ => {
+                self.forget();
+                self.unbound = !self.definitions.is_empty();
+            }
+        }
+        self.connect(true)
     }
 
     fn define_again(&mut self) {
@@ -271,12 +313,20 @@ impl Session {
         self.context.descs(pmids).map_err(|error| refused(&error))
     }
 
-    /// Fetches into `fetched`.
+    /// Fetches metrics, by their names, into `fetched`. If something is remembered of that, here or by an agent, it keeps the connection
+    /// for itself from now on.
     ///
     /// # Errors
-    /// Those of the source as a whole.
-    pub(super) fn fetch(&mut self, pmids: &[Pmid]) -> Result<(), ClientError> {
-        let changes = self.context.fetch(pmids, &mut self.fetched)?;
+    /// Those of the source as a whole; too many have a connection of their own.
+    pub(super) fn fetch<'a>(
+        &mut self,
+        metrics: impl Iterator<Item = (&'a str, &'a Desc)> + Clone,
+    ) -> Result<(), Refusal> {
+        if metrics.clone().any(|(name, desc)| is_remembered(name, desc)) {
+            self.keep_connection()?;
+        }
+        let pmids: Vec<Pmid> = metrics.map(|(_, desc)| desc.pmid).collect();
+        let changes = self.context.fetch(&pmids, &mut self.fetched).map_err(|error| refused(&error))?;
         if changes != StateChange::default() {
             self.forget();
             // It is told once over each connection, to whoever has it then.
@@ -285,5 +335,42 @@ impl Session {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a fetch of it is remembered: event records, that a client has had them; derived metrics, whose operands may be such, the
+/// sample before.
+fn is_remembered(name: &str, desc: &Desc) -> bool {
+    matches!(desc.value_type, ValueType::Event | ValueType::HighResEvent)
+        || desc.pmid.is_derived()
+        || name.starts_with(REMEMBERED)
+}
+
+#[cfg(test)]
+mod tests {
+    use pcp_model::{InDom, Semantics, Units};
+
+    use super::*;
+
+    #[test]
+    fn what_remembers_is_known_by_name_type_and_identifier() {
+        let desc = |pmid, value_type| Desc {
+            pmid,
+            value_type,
+            indom: InDom::NULL,
+            semantics: Semantics::Instant,
+            units: Units::default(),
+        };
+        let (real, derived) = (Pmid::new(400, 1, 0), Pmid::new(511, 2047, 1));
+        assert!(derived.is_derived());
+        for (name, desc, is) in [
+            ("jumpseat.event.total", desc(real, ValueType::U64), false),
+            ("jumpseat.event.records", desc(real, ValueType::Event), true),
+            ("jumpseat.event.highres_records", desc(real, ValueType::HighResEvent), true),
+            ("jumpseat.derived.rate", desc(real, ValueType::Double), true),
+            ("my.count", desc(derived, ValueType::U32), true),
+        ] {
+            assert_eq!(is_remembered(name, &desc), is, "{name}");
+        }
     }
 }

@@ -226,19 +226,19 @@ impl Record {
         deadline: Deadline,
         page: &dyn Page,
     ) -> Result<Record, Refusal> {
-        let mut pmids = Vec::new();
+        let mut metrics = Vec::new();
         let mut sets = HashMap::new();
         for group in groups {
             deadline.check()?;
             for metric in taken(session, group, page)? {
                 if let Entry::Vacant(vacant) = sets.entry(metric.desc.pmid) {
-                    vacant.insert(pmids.len());
-                    pmids.push(metric.desc.pmid);
+                    vacant.insert(metrics.len());
+                    metrics.push(metric);
                 }
             }
         }
-        if !pmids.is_empty() {
-            session.fetch(&pmids).map_err(|error| refused(&error))?;
+        if !metrics.is_empty() {
+            session.fetch(metrics.iter().map(|metric| (metric.name, &metric.desc)))?;
         }
         Ok(Record { sets })
     }
@@ -259,7 +259,7 @@ fn add(
     }
     let pmids: Vec<Pmid> = metrics.iter().map(|metric| metric.desc.pmid).collect();
     if record.is_none() {
-        session.fetch(&pmids).map_err(|error| refused(&error))?;
+        session.fetch(metrics.iter().map(|metric| (metric.name, &metric.desc)))?;
     }
     let mut helps = help_of(&mut session.context, &pmids)?.into_iter();
     for metric in &mut metrics {
