@@ -11,8 +11,6 @@ use jumpseat_wire::{COMMITTED, KNOWN, frame, varint};
 use crate::memory::RingFile;
 use crate::target::{Stream, Target};
 
-/// How long the agent may take to read, and to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of answers that are read at a time. Half an answer is no longer.
 const READ: usize = 4096;
 
@@ -24,6 +22,10 @@ pub(crate) struct Connection {
     pub position: u64,
     /// Everything up to this number is committed.
     pub committed: u64,
+    /// What was committed before this connection.
+    known: u64,
+    /// How long the agent may take to read, and to answer.
+    patience: Duration,
     /// What the agent said and is not read yet.
     answers: Vec<u8>,
 }
@@ -38,7 +40,7 @@ impl Connection {
         first: u64,
         file: Option<(&RingFile, u64)>,
     ) -> io::Result<Connection> {
-        let stream = target.connect(PATIENCE)?;
+        let stream = target.connect()?;
         let mut out = Vec::new();
         let mut encoder = Encoder::new(&mut out);
         encoder.source(source, &mut out).map_err(io::Error::other)?;
@@ -47,6 +49,8 @@ impl Connection {
             transcriber: Transcriber::new(encoder),
             position: first,
             committed: first - 1,
+            known: first - 1,
+            patience: target.patience(),
             answers: Vec::new(),
         };
         let sent = match file {
@@ -65,7 +69,7 @@ impl Connection {
         let known = connection.known()?;
         if known >= first {
             // What comes next has the number behind it.
-            (connection.position, connection.committed) = (known + 1, known);
+            (connection.position, connection.committed, connection.known) = (known + 1, known, known);
             out.clear();
             connection.transcriber.encoder.sender(sender.as_bytes(), connection.position, &mut out);
             connection.stream.write_all(&out)?;
@@ -74,9 +78,14 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Whether something was committed on this connection.
+    pub(crate) fn has_progress(&self) -> bool {
+        self.committed > self.known
+    }
+
     /// Writes bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)
+        self.stream.write_all(bytes).map_err(late)
     }
 
     /// Reads what the agent says; waits so long for it.
@@ -90,7 +99,7 @@ impl Connection {
             None => self.stream.read_now(&mut buffer),
         };
         match read {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(0) => return Err(ended()),
             Ok(len) => self.answers.extend_from_slice(&buffer[..len]),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(error) => return Err(error),
@@ -105,19 +114,19 @@ impl Connection {
 
     /// Waits until all that was sent is committed.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + self.patience;
         while self.committed + 1 < self.position {
             if Instant::now() >= until {
-                return Err(ErrorKind::TimedOut.into());
+                return Err(silent());
             }
-            self.read(Some(PATIENCE))?;
+            self.read(Some(self.patience))?;
         }
         Ok(())
     }
 
     /// The number in the next KNOWN frame.
     fn known(&mut self) -> io::Result<u64> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + self.patience;
         loop {
             while let Some((kind, number)) = self.answer()? {
                 if kind == KNOWN {
@@ -125,11 +134,11 @@ impl Connection {
                 }
             }
             if Instant::now() >= until {
-                return Err(ErrorKind::TimedOut.into());
+                return Err(silent());
             }
             let mut buffer = [0; READ];
-            match self.stream.read_within(PATIENCE, &mut buffer)? {
-                0 => return Err(ErrorKind::UnexpectedEof.into()),
+            match self.stream.read_within(self.patience, &mut buffer).map_err(late)? {
+                0 => return Err(ended()),
                 len => self.answers.extend_from_slice(&buffer[..len]),
             }
         }
@@ -144,5 +153,23 @@ impl Connection {
         let number = varint(payload).map_or(0, |(number, _)| number);
         self.answers.drain(..len);
         Ok(Some((kind, number)))
+    }
+}
+
+fn ended() -> io::Error {
+    io::Error::new(ErrorKind::UnexpectedEof, "it closed the connection")
+}
+
+fn silent() -> io::Error {
+    io::Error::new(ErrorKind::TimedOut, "it does not answer in time")
+}
+
+/// The system says "would block" of a time that has passed.
+fn late(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::WouldBlock => {
+            io::Error::new(ErrorKind::TimedOut, "it does not take or say anything in time")
+        }
+        _ => error,
     }
 }

@@ -13,6 +13,10 @@ use crate::target::{Stream, Target};
 
 /// Pauses between attempts to connect, each of which costs both sides a handshake of TLS: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+/// How long a connection may take until this sender is let in.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long the agent may take to read, and to answer: it reads nothing for up to a minute when a token has sent too much.
+const PATIENCE: Duration = Duration::from_secs(75);
 
 /// # Agents on other hosts (feature `remote`)
 impl EventLayer {
@@ -34,12 +38,17 @@ impl EventLayer {
 }
 
 impl Target for Remote {
-    fn connect(&self, patience: Duration) -> io::Result<Box<dyn Stream>> {
-        let stream = Remote::connect(self, patience).map_err(|error| match error {
+    fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        let stream = Remote::connect(self, CONNECT).map_err(|error| match error {
             RemoteError::Io(error) => error,
             other => io::Error::other(other),
         })?;
+        stream.set_write_timeout(PATIENCE)?;
         Ok(Box::new(stream))
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 
     fn place(&self) -> String {

@@ -107,7 +107,8 @@ impl EventLayer {
     }
 
     /// Something to keep until the end of `main`: dropped, it waits until everything is sent, for a second at
-    /// most.
+    /// most. The first connection to an agent on another host may take longer than that (five seconds, and looking up its name): a
+    /// short program that sends there calls [`Guard::flush`] with more patience at its end, or loses what it has, uncounted.
     pub fn guard(&self) -> Guard {
         Guard { shared: Arc::clone(&self.shared) }
     }
@@ -153,7 +154,7 @@ impl Guard {
     }
 
     /// Why there is no connection to the agent: where it should be, and what happened at the last attempt. `None` while there is
-    /// one, and before the first attempt, which is made when there is something to send.
+    /// one, and before the first attempt, which the layer's thread makes as soon as it runs.
     pub fn trouble(&self) -> Option<String> {
         self.shared.trouble()
     }

@@ -13,11 +13,18 @@ use crate::memory::RingFile;
 
 /// Pauses between attempts to connect to a socket of this machine: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// How long an agent of this machine may take to read, and to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where to send.
 pub(crate) trait Target: Send + Sync {
-    /// Connects. What is written later is waited for so long, and so is a connection to another host.
-    fn connect(&self, patience: Duration) -> io::Result<Box<dyn Stream>>;
+    /// Connects. What is written later is waited for as long as [`Target::patience`] says.
+    fn connect(&self) -> io::Result<Box<dyn Stream>>;
+
+    /// How long the agent may take to read, and to answer.
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
 
     /// Where it is, for people.
     fn place(&self) -> String;
@@ -45,8 +52,8 @@ pub(crate) trait Stream: Send {
 pub(crate) struct Here;
 
 impl Target for Here {
-    fn connect(&self, patience: Duration) -> io::Result<Box<dyn Stream>> {
-        connect(&jumpseat_wire::socket::to_use(), patience)
+    fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        connect(&jumpseat_wire::socket::to_use())
     }
 
     fn place(&self) -> String {
@@ -60,8 +67,8 @@ impl Target for Here {
 
 /// A socket of this machine.
 impl Target for PathBuf {
-    fn connect(&self, patience: Duration) -> io::Result<Box<dyn Stream>> {
-        connect(self, patience)
+    fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        connect(self)
     }
 
     fn place(&self) -> String {
@@ -73,9 +80,9 @@ impl Target for PathBuf {
     }
 }
 
-fn connect(path: &Path, patience: Duration) -> io::Result<Box<dyn Stream>> {
+fn connect(path: &Path) -> io::Result<Box<dyn Stream>> {
     let stream = UnixStream::connect(path)?;
-    stream.set_write_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
     Ok(Box::new(stream))
 }
 

@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -112,7 +113,7 @@ impl Writer {
 
     /// Sleeps until there is something to do.
     fn rest(&mut self) {
-        if let Some((again, _)) = self.retry
+        if let (None, Some((again, _))) = (&self.connection, self.retry)
             && self.pending()
         {
             // Nobody needs to wake this one before it tries again.
@@ -153,21 +154,33 @@ impl Writer {
             Ok(connection) => {
                 let known = connection.committed;
                 self.connection = Some(connection);
-                self.retry = None;
                 self.shared.set_trouble(None);
                 self.release(known);
                 true
             }
             Err(error) => {
-                self.leave();
-                // The program's own output is not ours: whoever wants to know asks. The agent counts what is missed.
-                self.shared.set_trouble(Some(format!("{}: {error}", self.target.place())));
-                let (first, longest) = self.target.pauses();
-                let pause = self.retry.map_or(first, |(_, pause)| (pause * 2).min(longest));
-                self.retry = Some((Instant::now() + spread(pause), pause));
+                self.lose(&error);
                 false
             }
         }
+    }
+
+    /// There is no connection, or none any more. The next one waits for a while, longer each time, until something is committed on
+    /// one: after that, the next one is tried at once.
+    fn lose(&mut self, error: &io::Error) {
+        let had_progress = self.connection.as_ref().is_some_and(Connection::has_progress);
+        self.leave();
+        // The program's own output is not ours: whoever wants to know asks. The agent counts what is missed.
+        self.shared.set_trouble(Some(format!("{}: {error}", self.target.place())));
+        let (first, longest) = self.target.pauses();
+        self.retry = match self.retry {
+            _ if had_progress => None,
+            None => Some((Instant::now() + spread(first), first)),
+            Some((_, pause)) => {
+                let pause = (pause * 2).min(longest);
+                Some((Instant::now() + spread(pause), pause))
+            }
+        };
     }
 
     /// Ends the connection. What is not acknowledged is for the next one: the agent of this one is told before it can see
@@ -182,11 +195,14 @@ impl Writer {
     /// Takes in what the agent says; waits so long for it.
     fn acknowledge(&mut self, wait: Option<Duration>) {
         let Some(connection) = &mut self.connection else { return };
-        let is_there = connection.read(wait).is_ok();
+        let read = connection.read(wait);
         let committed = connection.committed;
+        if connection.has_progress() {
+            self.retry = None;
+        }
         self.release(committed);
-        if !is_there {
-            self.leave();
+        if let Err(error) = read {
+            self.lose(&error);
         }
     }
 
@@ -281,7 +297,7 @@ impl Writer {
         let (threads, now) = (chunk.threads(), now());
         self.frames.clear();
         let mut number = chunk.numbers().0;
-        let (mut is_full, mut is_broken) = (false, false);
+        let (mut is_full, mut written) = (false, Ok(()));
         for item in chunk.items(&self.messages, &threads) {
             let numbers = item.numbers();
             number += numbers;
@@ -299,17 +315,20 @@ impl Writer {
             }
             connection.position = number;
             if self.frames.len() >= WRITE {
-                is_broken = connection.write(&self.frames).is_err();
+                written = connection.write(&self.frames);
                 self.frames.clear();
             }
-            if is_broken {
+            if written.is_err() {
                 break;
             }
         }
         self.sent += 1;
-        is_broken = is_broken || connection.write(&self.frames).is_err();
-        if is_broken || is_full && connection.finish().is_err() {
-            return self.leave();
+        written = written.and_then(|()| connection.write(&self.frames));
+        if is_full {
+            written = written.and_then(|()| connection.finish());
+        }
+        if let Err(error) = written {
+            return self.lose(&error);
         }
         if is_full {
             // A new connection starts with no names; what was sent on this one is not sent again.
@@ -325,4 +344,47 @@ impl Writer {
 fn spread(pause: Duration) -> Duration {
     let chance = RandomState::new().hash_one(std::process::id()) % 1024;
     pause - pause.mul_f64(chance as f64 / 4096.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixListener;
+
+    use jumpseat_wire::KNOWN;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+
+    #[test]
+    fn an_agent_that_ends_each_connection_is_left_alone_for_a_while() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let socket = dir.path().join("socket");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let layer = crate::layer().source("shop").socket(&socket);
+        let guard = layer.guard();
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || tracing::info!("pending"));
+        listener.set_nonblocking(true).expect("ours");
+        let (until, mut connections) = (Instant::now() + Duration::from_secs(1), 0);
+        while Instant::now() < until {
+            let Ok((mut served, _)) = listener.accept() else {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            connections += 1;
+            served.set_nonblocking(false).expect("ours");
+            served.set_read_timeout(Some(Duration::from_secs(5))).expect("ours");
+            served.read(&mut [0; 4096]).expect("its greeting");
+            served.write_all(&[KNOWN, 1, 0]).expect("it reads");
+        }
+        // After 100, 200, 400 and 800 ms, each up to a quarter shorter.
+        assert!((2..=6).contains(&connections), "{connections}");
+        drop(listener);
+        let start = Instant::now();
+        while guard.trouble().is_none_or(|trouble| !trouble.contains("socket: ")) {
+            assert!(start.elapsed() < Duration::from_secs(5), "no trouble is told");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }

@@ -35,6 +35,10 @@ pub const HELLO: [u8; 4] = [MAGIC_0, b'j', b's', VERSION];
 /// The version of the framing, and of the control lines.
 pub const VERSION: u8 = 1;
 
+/// How the agent's answer begins to a sender on another host that it lets in, to the byte: the token's name follows as a JSON
+/// string, and `}}`.
+pub const ADMITTED: &str = r#"{"jumpseat":{"admitted":"#;
+
 /// Defines a source: id, name.
 pub const SOURCE: u8 = 1;
 /// Defines an event type: id, name.

@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use jumpseat_wire::remote::{Remote, RemoteError, RemoteStream};
 
+/// How long an agent on another host may take nothing and say nothing: it does so for up to a minute when a token has sent too much.
+const SLOW: Duration = Duration::from_secs(75);
+
 /// A connection.
 pub(super) enum Way {
     Local(UnixStream),
@@ -15,7 +18,8 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// Connects. Nothing takes longer than `patience`.
+    /// Connects. Nothing but looking up a host's name takes longer than `patience`; what is written and read later, on another host,
+    /// than [`SLOW`].
     ///
     /// # Errors
     /// [`RemoteError`]; of a Unix socket the system's.
@@ -25,7 +29,10 @@ impl Way {
         patience: Duration,
     ) -> Result<Way, RemoteError> {
         if let Some(remote) = remote {
-            return Ok(Way::Remote(Box::new(remote.connect(patience)?)));
+            let stream = remote.connect(patience)?;
+            stream.set_read_timeout(SLOW)?;
+            stream.set_write_timeout(SLOW)?;
+            return Ok(Way::Remote(Box::new(stream)));
         }
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(patience))?;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use jumpseat_wire::ADMITTED;
 use mio::{Events, Poll, Token, Waker};
 use pcp_net::{
     End, Holder, Life, Limiter, PeerCredentials, UnixListening, Worker, gives_way, listen_tcp,
@@ -561,8 +562,8 @@ impl Service {
             Ok(true) => {
                 let Some(Entered { token }) = remote.entered.as_ref() else { return };
                 tracing::debug!(connection = index, %peer, token = token.name(), "admitted");
-                let admitted = json!({"jumpseat": {"admitted": token.name()}});
-                conn.replies.extend_from_slice(format!("{admitted}\n").as_bytes());
+                let name = json!(token.name());
+                conn.replies.extend_from_slice(format!("{ADMITTED}{name}}}}}\n").as_bytes());
                 conn.intake = Intake::admitted(index as u32, peer.ip(), token, &mut self.shared);
                 self.unknown.retain(|other| *other != index);
                 self.write(index);

@@ -94,7 +94,8 @@ impl Remote {
         self
     }
 
-    /// Shows this certificate, with the key that belongs to it, where the server wants one (`client_ca`).
+    /// Shows this certificate, with the key that belongs to it, where the server wants one (`client_ca`);
+    /// others must not be able to use the key's file.
     pub fn certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Remote {
         self.own = Some((certificate.into(), key.into()));
         self
@@ -138,7 +139,7 @@ impl Remote {
         let config = match &self.own {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
-                let own = PrivateKeyDer::from_pem_slice(&contents(key, MAX_PEM_FILE)?.0);
+                let own = PrivateKeyDer::from_pem_slice(&secret_contents(key, MAX_PEM_FILE)?);
                 let own = own.map_err(|error| RemoteError::file(key, error))?;
                 let chain = certificates(certificate)?;
                 builder.with_client_auth_cert(chain, own).map_err(|error| RemoteError::file(key, error))?
@@ -163,12 +164,7 @@ impl Remote {
         let (text, wrong): (String, &dyn Fn() -> RemoteError) = match token {
             Token::Text(text) => (text.to_string(), &|| RemoteError::Token),
             Token::File(path) => {
-                let (bytes, mode) = contents(path, MAX_TOKEN_FILE)?;
-                if mode & 0o007 != 0 {
-                    let mode = mode & 0o777;
-                    let why = format!("everybody may use it (mode {mode:o}); chmod o=");
-                    return Err(RemoteError::file(path, why));
-                }
+                let bytes = secret_contents(path, MAX_TOKEN_FILE)?;
                 let word = String::from_utf8(bytes.trim_ascii().to_vec()).unwrap_or_default();
                 (word, &|| RemoteError::file(path, "not one word, which a token is"))
             }
@@ -198,6 +194,18 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, RemoteError
     match found.is_empty() {
         true => Err(RemoteError::file(path, "holds no certificate in PEM form (-----BEGIN ...)")),
         false => Ok(found),
+    }
+}
+
+/// What a file holds that is not everybody's.
+fn secret_contents(path: &Path, limit: u64) -> Result<Vec<u8>, RemoteError> {
+    let (bytes, mode) = contents(path, limit)?;
+    match mode & 0o007 {
+        0 => Ok(bytes),
+        _ => {
+            let mode = mode & 0o777;
+            Err(RemoteError::file(path, format!("everybody may use it (mode {mode:o}); chmod o=")))
+        }
     }
 }
 
@@ -247,6 +255,20 @@ mod tests {
         }
         let error = Remote::to("box:1").token("a\nb").secret().expect_err("two words").to_string();
         assert!(error.contains("one word") && !error.contains("a\nb"), "{error}");
+    }
+
+    #[test]
+    fn a_key_is_not_everybodys() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let key = dir.path().join("key");
+        fs::write(&key, "").expect("written");
+        let secret = |mode| {
+            fs::set_permissions(&key, fs::Permissions::from_mode(mode)).expect("ours");
+            secret_contents(&key, MAX_PEM_FILE).map_err(|error| error.to_string())
+        };
+        assert_eq!(secret(0o640), Ok(Vec::new()));
+        let error = secret(0o644).expect_err("everybody's");
+        assert!(error.ends_with("everybody may use it (mode 644); chmod o="), "{error}");
     }
 
     #[test]

@@ -5,25 +5,30 @@
 //! ```
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use rustls::{ClientConnection, StreamOwned};
 
 use super::{Prepared, RemoteError};
+use crate::ADMITTED;
 
 /// Longest answer to a token.
 const MAX_ANSWER: usize = 8 * 1024;
-/// How long a host may be silent about what was sent to it, or about being there at all, before the system ends the connection: else
-/// one that was switched off would be waited for a quarter of an hour.
-const SILENCE: Duration = Duration::from_secs(30);
+/// How long a host may be silent about what was sent to it, take nothing, or not be there at all, before the system ends the
+/// connection: else one that was switched off would be waited for a quarter of an hour. An agent may take nothing for a minute
+/// when its token has sent too much.
+const SILENCE: Duration = Duration::from_secs(75);
 /// How often the system asks whether it is there.
 const ASK: Duration = Duration::from_secs(10);
 
-/// A connection on which this sender has been let in. What is written is encrypted and on its way when [`Write::write`] comes back.
+/// A connection on which this sender has been let in. What is written is encrypted, and given to the system, when [`Write::write`]
+/// comes back; if that has failed the next write or flush tells why, as the bytes have been taken.
 pub struct RemoteStream {
     tls: StreamOwned<ClientConnection, Socket>,
+    /// Why what was taken is not on its way.
+    failed: Option<io::Error>,
 }
 
 impl RemoteStream {
@@ -47,12 +52,12 @@ impl RemoteStream {
         tls.write_all(token_line(&prepared.token).as_bytes())?;
         tls.flush()?;
         let answer = line(&mut tls)?;
-        if !answer.starts_with("{\"jumpseat\":{\"admitted\":") {
+        if !answer.starts_with(ADMITTED) {
             return Err(RemoteError::Refused { answer });
         }
         tls.sock.until = None;
-        tls.sock.stream.set_write_timeout(Some(patience))?;
-        let stream = RemoteStream { tls };
+        let stream = RemoteStream { tls, failed: None };
+        stream.set_write_timeout(patience)?;
         stream.set_read_timeout(patience)?;
         Ok(stream)
     }
@@ -73,13 +78,21 @@ impl RemoteStream {
         self.tls.sock.stream.set_read_timeout(Some(timeout))
     }
 
+    /// How long a write waits.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_write_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.tls.sock.stream.set_write_timeout(Some(timeout))
+    }
+
     /// Says that nothing more comes. What the agent says can still be read.
     ///
     /// # Errors
     /// The system's.
     pub fn end(&mut self) -> io::Result<()> {
         self.tls.conn.send_close_notify();
-        self.tls.flush()
+        self.flush()
     }
 }
 
@@ -91,11 +104,20 @@ impl Read for RemoteStream {
 
 impl Write for RemoteStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.tls.write(bytes)
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let taken = self.tls.write(bytes)?;
+        // TLS takes bytes also where the connection does not, and says nothing of it.
+        self.failed = self.tls.flush().err();
+        Ok(taken)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.tls.flush()
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None => self.tls.flush(),
+        }
     }
 }
 
@@ -166,9 +188,16 @@ fn left(until: Instant) -> io::Result<Duration> {
 
 /// Connects to the first address of the host that is there.
 fn connected(address: &str, until: Instant) -> io::Result<TcpStream> {
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    first_there(&addresses, until)
+}
+
+/// Each address may take its part of the time that is left: one where nobody answers leaves some for the others.
+fn first_there(addresses: &[SocketAddr], until: Instant) -> io::Result<TcpStream> {
     let mut problem = io::Error::new(ErrorKind::NotFound, "the host has no address");
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, left(until)?) {
+    for (address, remain) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
+        let share = (left(until)? / remain).max(Duration::from_millis(1));
+        match TcpStream::connect_timeout(address, share) {
             Ok(stream) => return Ok(stream),
             Err(error) => problem = error,
         }
@@ -207,6 +236,30 @@ mod tests {
     #[test]
     fn a_token_is_json() {
         assert_eq!(token_line(r#"a"\b"#), "{\"jumpseat\":{\"token\":\"a\\\"\\\\b\"}}\n");
+    }
+
+    /// A listener that takes no further connection, as nobody accepts those that fill its queue.
+    fn dead() -> (std::net::TcpListener, Vec<TcpStream>) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        rustix::net::listen(&listener, 0).expect("a short queue");
+        let address = listener.local_addr().expect("an address");
+        let wait = Duration::from_millis(100);
+        let waiting =
+            std::iter::from_fn(|| TcpStream::connect_timeout(&address, wait).ok()).take(64).collect();
+        (listener, waiting)
+    }
+
+    #[test]
+    fn an_address_where_nobody_answers_leaves_time_for_the_next() {
+        let (dead, waiting) = dead();
+        assert!(waiting.len() < 64, "its queue is full");
+        let live = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addresses = [&dead, &live].map(|listener| listener.local_addr().expect("an address"));
+        let patience = Duration::from_millis(600);
+        let stream = first_there(&addresses, Instant::now() + patience).expect("the second one");
+        assert_eq!(stream.peer_addr().ok(), Some(addresses[1]));
+        let error = first_there(&addresses[..1], Instant::now() + patience / 4).expect_err("nobody");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 
     #[test]
