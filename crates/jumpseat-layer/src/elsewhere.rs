@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(75);
 /// # Agents on other hosts (feature `remote`)
 impl EventLayer {
     /// Sends to an agent on another host, with TLS and a token. What has to be said of it, and the files that it names, are
-    /// looked at for each attempt to connect; [`Remote::check`] does it before, and [`Guard::trouble`] tells what is wrong.
+    /// looked at for each attempt to connect; [`Remote::check`] does it before, and [`Guard::trouble`](crate::Guard::trouble) tells what is wrong.
     ///
     /// ```no_run
     /// use jumpseat_layer::Remote;
