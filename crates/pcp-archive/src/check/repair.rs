@@ -10,7 +10,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::BufMut;
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::finding::Kind;
@@ -316,14 +315,13 @@ impl Place {
         let mut there: Vec<PathBuf> = Vec::new();
         for suffix in SUFFIXES {
             let (from, to) = (with(&self.base(), suffix), with(out, suffix));
-            if let Err(errno) = renameat2(AT_FDCWD, &from, AT_FDCWD, &to, RenameFlags::RENAME_NOREPLACE) {
+            if let Err(error) = pcp_files::publish(&from, &to) {
                 for path in there {
                     let _ = fs::remove_file(path);
                 }
-                let error = io::Error::from(errno);
                 return Err(match error.kind() {
                     io::ErrorKind::AlreadyExists => WriteError::Exists(to),
-                    _ => WriteError::Io { path: to, error },
+                    _ => WriteError::Io { path: to, error: error.into() },
                 });
             }
             there.push(to);
