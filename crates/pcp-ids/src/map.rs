@@ -88,9 +88,9 @@ impl IdMap {
         }
         map.parse(&path, &text)?;
         if text.is_empty() {
-            store.append(header(max).as_bytes()).map_err(fail)?;
+            store.begin(header(max).as_bytes()).map_err(fail)?;
         }
-        let settling = store.settling();
+        let settling = if map.entries.is_empty() { Settling::default() } else { store.settling() };
         map.file = Some(store);
         Ok((map, settling))
     }

@@ -16,7 +16,7 @@ use crate::error::IdsError;
 /// system's memory only, and from now on it is relied on.
 ///
 /// **Cost:** two waits for the disk a file, whether or not anything is left to write, if each finishes by itself; one a file, and one for
-/// their directory, if they [finish together](Settling::with).
+/// their directory, if they [finish together](Settling::with). None for a file without identifiers, on which nobody relies.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Settling {
@@ -58,6 +58,8 @@ pub(crate) struct Store {
     name: String,
     file: Arc<dyn DiskFile>,
     len: u64,
+    /// Whether its name survives a loss of power, or will when its [`Settling`] has finished.
+    named: bool,
     /// Of a file of the system: where it is, and the lock that keeps other processes away.
     lock: Option<(PathBuf, Flock<File>)>,
 }
@@ -86,7 +88,7 @@ impl Store {
     pub(crate) fn on(disk: Arc<dyn Disk>, name: &str) -> io::Result<Store> {
         let file = disk.edit(name)?;
         let len = file.extent()?.0;
-        Ok(Store { disk, name: name.to_owned(), file, len, lock: None })
+        Ok(Store { disk, name: name.to_owned(), file, len, named: false, lock: None })
     }
 
     /// What messages call it.
@@ -110,13 +112,21 @@ impl Store {
     }
 
     /// What is still to be done so that what is there, and its name, survives a loss of power.
-    pub(crate) fn settling(&self) -> Settling {
+    pub(crate) fn settling(&mut self) -> Settling {
+        self.named = true;
         let file = Unsettled {
             path: self.path().to_owned(),
             disk: Arc::clone(&self.disk),
             file: Arc::clone(&self.file),
         };
         Settling { files: vec![file] }
+    }
+
+    /// Begins an empty file with bytes that nobody relies on before [`Store::append`] brings them to disk with its own.
+    pub(crate) fn begin(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_at(&[bytes], 0)?;
+        self.len = bytes.len() as u64;
+        Ok(())
     }
 
     /// Appends bytes, which are on disk then, and not only on their way.
@@ -128,6 +138,11 @@ impl Store {
             return Err(error);
         }
         self.len += bytes.len() as u64;
+        if !self.named {
+            // Some file systems cannot sync a directory.
+            let _ = self.disk.sync_names();
+            self.named = true;
+        }
         Ok(())
     }
 
@@ -157,6 +172,7 @@ impl Store {
         (self.file, self.lock, self.len) = (file, lock, bytes.len() as u64);
         // The name is there; some file systems cannot sync a directory.
         let _ = self.disk.sync_names();
+        self.named = true;
         Ok(())
     }
 }

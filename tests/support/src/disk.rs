@@ -47,6 +47,12 @@ impl SimulatedDisk {
         self.inner().operations.len()
     }
 
+    /// How many of them are waits for the device.
+    pub fn syncs(&self) -> usize {
+        let is_sync = |operation: &&Operation| matches!(operation, Operation::Sync(_) | Operation::SyncNames);
+        self.inner().operations.iter().filter(is_sync).count()
+    }
+
     /// The disk after the death of the program right behind its first `done` operations; if the next one is a write, a part of
     /// it may have come there. The system has all of that; a loss of power later on takes what was not synced.
     pub fn killed(&self, done: usize, random: &mut Random) -> SimulatedDisk {

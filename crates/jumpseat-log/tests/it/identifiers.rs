@@ -133,3 +133,18 @@ fn an_identifier_means_one_name_whatever_dies() {
         }
     }
 }
+
+#[test]
+fn only_identifiers_wait_for_the_disk() {
+    let disk = SimulatedDisk::default();
+    let load = || IdMap::load_on(Arc::new(disk.clone()), NAME, 1000).expect("it is whole");
+    load();
+    let mut ids = load();
+    assert_eq!(disk.syncs(), 0, "nobody relies on a file without identifiers");
+    ids.get_or_add("first").expect("there is room");
+    assert_eq!(disk.syncs(), 2, "what is in it, and its name");
+    ids.get_or_add("second").expect("there is room");
+    assert_eq!(disk.syncs(), 3);
+    load();
+    assert_eq!(disk.syncs(), 5, "a process that was killed may have left it in memory only");
+}
