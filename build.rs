@@ -7,5 +7,10 @@ fn main() {
     // Relocations take 0.7 of 15 MB otherwise. Whoever loads the program has to know the form: glibc does from 2.36 on.
     if is("JUMPSEAT_PACKED", "1") && is("CARGO_CFG_TARGET_ENV", "gnu") {
         println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+        // Functions of the same code, mostly generic ones for types that look alike, are there once. Rust does not promise that functions
+        // have addresses of their own. Only lld knows the option; Rust links with that by itself here alone.
+        if is("CARGO_CFG_TARGET_ARCH", "x86_64") {
+            println!("cargo:rustc-link-arg-bins=-Wl,--icf=all");
+        }
     }
 }
