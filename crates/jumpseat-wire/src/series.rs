@@ -152,7 +152,8 @@ pub fn label(name: &str) -> String {
     label
 }
 
-fn unescape(text: &str) -> Option<String> {
+/// What was given to [`escape`]; `None` for what it does not make.
+pub fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, more @ ..] = rest {

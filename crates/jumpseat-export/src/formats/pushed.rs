@@ -115,7 +115,7 @@ pub(crate) struct Exemplar {
 
 impl Exemplar {
     /// `trace_id=HEX span_id=HEX value=NUMBER time=SECONDS.FRACTION`; of what was scraped without the ids and the time, if it had none,
-    /// and with further `NAME=VALUE` before the value.
+    /// and with further `NAME=VALUE` before the value, in which blanks and the like are escaped ([`series::escape`]).
     fn parse(text: &[u8]) -> Option<Exemplar> {
         let text = std::str::from_utf8(text).ok()?;
         let (labels, rest) = match text.rsplit_once(" value=") {
@@ -139,11 +139,16 @@ impl Exemplar {
                 ("span_id", Some(id)) if id.len() == 8 => exemplar.span_id = id,
                 // An exemplar without a span.
                 _ if text.is_empty() => {}
-                _ => exemplar.attributes.push((name.to_owned(), text.to_owned())),
+                _ => exemplar.attributes.push((plain(name), plain(text))),
             }
         }
         Some(exemplar)
     }
+}
+
+/// What was escaped. In archives of before there were escapes it is what it is.
+fn plain(text: &str) -> String {
+    series::unescape(text).unwrap_or_else(|| text.to_owned())
 }
 
 /// Seconds since the epoch with up to nine digits behind the point.
@@ -601,6 +606,11 @@ pub(crate) mod tests {
         assert_eq!((scraped.time, scraped.trace_id.len()), (1_605_281_325_500_000_000, 0));
         let told: Vec<&str> = scraped.attributes.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(told, ["trace_id", "user"], "what is no id of a trace is not taken for one");
+        let escaped = Exemplar::parse(b"us%20er=ann%20b%3d%0a%25 old=100% value=1.0").expect("one");
+        assert_eq!(escaped.value, Number::Double(1.0));
+        let told: Vec<(&str, &str)> =
+            escaped.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(told, [("us er", "ann b=\n%"), ("old", "100%")]);
         assert_eq!(Exemplar::parse(b"value=1").map(|one| (one.time, one.value)), Some((0, Number::I64(1))));
         for wrong in [
             "",

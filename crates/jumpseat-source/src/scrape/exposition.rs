@@ -344,8 +344,8 @@ pub struct Exemplar<'a> {
     pub labels: Vec<Label<'a>>,
     /// Its value.
     pub value: f64,
-    /// Its time, in seconds.
-    pub time: Option<f64>,
+    /// Its time, in nanoseconds since 1970; none for one before that.
+    pub time: Option<u64>,
 }
 
 impl<'a> Exemplar<'a> {
@@ -361,8 +361,27 @@ impl<'a> Exemplar<'a> {
         let mut found = Vec::new();
         let end = labels(text, begin, &mut found, None)?;
         let tail = Tail::read(text, end, Format::Text)?;
-        Ok(Exemplar { labels: found, value: tail.value, time: tail.time })
+        let (_, behind) = word(text.get(end..).unwrap_or_default());
+        // A double has the seconds of today to a quarter of a microsecond.
+        let time = tail.time.and_then(|seconds| nanoseconds(word(behind).0, seconds));
+        Ok(Exemplar { labels: found, value: tail.value, time })
     }
+}
+
+/// A time in nanoseconds: from the digits where it has no exponent, else from the double that it is. Further digits are cut off.
+fn nanoseconds(text: &[u8], seconds: f64) -> Option<u64> {
+    const SECOND: u64 = 1_000_000_000;
+    let exact = || {
+        let text = std::str::from_utf8(text).ok()?;
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let nanos = format!("{:0<9}", fraction.get(..fraction.len().min(9))?);
+        whole.parse::<u64>().ok()?.checked_mul(SECOND)?.checked_add(nanos.parse().ok()?)
+    };
+    let nanos = seconds * SECOND as f64;
+    exact().or_else(|| (0.0..u64::MAX as f64).contains(&nanos).then_some(nanos as u64))
 }
 
 /// Reads labels from the brace at `at` on. Gives where what is behind them begins. `of`: the name of what has them, if it is among them.
@@ -547,7 +566,7 @@ mod tests {
             // OpenMetrics' description.
             (
                 r#"foo_bucket{le="10.0"} 17 # {trace_id="oHg5SJYRHA0"} 9.8 1520879607.789"#,
-                "foo_bucket le=10.0 -> 17 # [(\"trace_id\", \"oHg5SJYRHA0\")] 9.8 Some(1520879607.789)",
+                "foo_bucket le=10.0 -> 17 # [(\"trace_id\", \"oHg5SJYRHA0\")] 9.8 Some(1520879607789000000)",
             ),
             (r#"foo_bucket{le="0.1"} 8 123.5 # {} 0.054"#, "foo_bucket le=0.1 -> 8 @123.5 # [] 0.054 None"),
             ("foo_total 17.0 1520879607.789", "foo_total -> 17 @1520879607.789"),

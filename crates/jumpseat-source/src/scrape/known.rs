@@ -25,6 +25,7 @@ use std::hash::Hasher as _;
 use std::rc::Rc;
 
 use hashbrown::HashTable;
+use jumpseat_wire::series::escape;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::config::ScrapeConfig;
@@ -704,15 +705,19 @@ fn unit<'a>(told: &'a [u8], family: &str) -> &'a str {
     }
 }
 
-/// What is told of an exemplar.
+/// What is told of an exemplar: a word for each label, with the escapes of instances' names.
 fn told(exemplar: &Exemplar<'_>) -> String {
     let mut text = String::new();
     for (name, value) in &exemplar.labels {
-        text += &format!("{name}={value} ");
+        escape(&mut text, name, "=");
+        text.push('=');
+        escape(&mut text, value, "");
+        text.push(' ');
     }
-    text += &format!("value={}", exemplar.value);
+    // With a point or an exponent: numbers of this format are doubles.
+    text += &format!("value={:?}", exemplar.value);
     if let Some(time) = exemplar.time {
-        text += &format!(" time={time}");
+        text += &format!(" time={}.{:09}", time / 1_000_000_000, time % 1_000_000_000);
     }
     text
 }

@@ -35,6 +35,8 @@ struct Board {
     serials: BTreeMap<u32, u32>,
     values: BTreeMap<String, f64>,
     texts: BTreeMap<String, String>,
+    /// How many numbers the core was given.
+    numbers: usize,
 }
 
 impl Board {
@@ -55,6 +57,7 @@ impl Board {
             serials: BTreeMap::new(),
             values: BTreeMap::new(),
             texts: BTreeMap::new(),
+            numbers: 0,
         }
     }
 
@@ -96,6 +99,7 @@ impl Board {
                     }
                 }
             }
+            self.numbers += batch.points.len();
             for point in batch.points {
                 let value = match self.metrics[&self.slots[&point.slot].0].1 {
                     ValueType::Double => f64::from_bits(point.bits),
@@ -229,6 +233,19 @@ fn delta_is_added_up_and_nothing_is_added_twice() {
     let outcome = board.send(vec![sum("orders", true, 1, vec![late])]);
     let first = outcome.first.expect("refused");
     assert_eq!(first.reason.word(), "order", "{first}");
+}
+
+#[test]
+fn delta_has_the_start_of_its_first_point_which_the_core_is_told_once() {
+    let mut board = Board::with(SeriesConfig { starts: true, ..SeriesConfig::default() });
+    for n in 1..=5 {
+        let time = TIME + n;
+        let point = NumberDataPoint { start_time_unix_nano: time - 1, ..at(time, Number::AsInt(2), "x") };
+        assert_eq!(board.send(vec![sum("orders", true, 1, vec![point])]).accepted, 1);
+    }
+    assert_eq!(board.numbers, 5 + 1, "five sums, one start");
+    let start = board.told().into_iter().find(|told| told.starts_with('^')).expect("a start");
+    assert_eq!(start.rsplit_once(' ').map(|(_, start)| start), Some(&*TIME.to_string()));
 }
 
 #[test]

@@ -216,7 +216,7 @@ impl Records {
         if flags.contains(EventFlags::START) {
             if let Some(key) = key {
                 self.counts.unfinished +=
-                    self.open.begin(key, Begun { turn: 0, time, fields, events: Vec::new() });
+                    self.open.begin(key, Begun { turn: 0, time, fields, events: Vec::new(), beyond: 0 });
             }
             return;
         }
@@ -230,9 +230,7 @@ impl Records {
         if fields.number(own::SPAN_EVENT).is_some()
             && let Some(begun) = key.and_then(|key| self.open.spans.get_mut(&key))
         {
-            if begun.events.len() < MAX_EVENTS {
-                begun.events.push(event(time, fields, sender.is_sent));
-            }
+            begun.add(event(time, fields, sender.is_sent));
             return;
         }
         let (scope, log) = log(time, id, fields, sender.is_sent);
@@ -365,6 +363,17 @@ struct Begun {
     time: u64,
     fields: Fields,
     events: Vec<span::Event>,
+    /// Events beyond those that are kept.
+    beyond: u32,
+}
+
+impl Begun {
+    fn add(&mut self, event: span::Event) {
+        match self.events.len() < MAX_EVENTS {
+            true => self.events.push(event),
+            false => self.beyond = self.beyond.saturating_add(1),
+        }
+    }
 }
 
 /// Metric, instance and id.
@@ -473,9 +482,9 @@ fn span(
 ) -> (Scope, Span) {
     let parent = if flags.contains(EventFlags::PARENT) { fields.id() } else { String::new() };
     let duration = fields.number(own::DURATION);
-    let (mut start_fields, events, began) = match begun {
-        Some(Begun { time, fields, events, .. }) => (fields, events, Some(time)),
-        None => (Fields(Vec::new()), Vec::new(), None),
+    let (mut start_fields, events, beyond, began) = match begun {
+        Some(Begun { time, fields, events, beyond, .. }) => (fields, events, beyond, Some(time)),
+        None => (Fields(Vec::new()), Vec::new(), 0, None),
     };
     // An end before the start has no duration; what is told by both records is exact then.
     let start = began.or_else(|| end.checked_sub(duration?)).unwrap_or(end);
@@ -518,7 +527,7 @@ fn span(
         attributes,
         dropped_attributes_count: dropped[0],
         events,
-        dropped_events_count: dropped[1],
+        dropped_events_count: dropped[1].saturating_add(beyond),
         links,
         dropped_links_count: dropped[2],
         status: (code != 0 || !message.is_empty()).then_some(Status { message, code }),
@@ -737,7 +746,7 @@ mod tests {
     #[test]
     fn what_begins_and_does_not_end_is_bounded_and_counted() {
         let mut open = Open::default();
-        let begun = || Begun { turn: 0, time: 0, fields: Fields(Vec::new()), events: Vec::new() };
+        let begun = || Begun { turn: 0, time: 0, fields: Fields(Vec::new()), events: Vec::new(), beyond: 0 };
         let gone: u64 =
             (0..MAX_OPEN + 10).map(|id| open.begin(((0, PM_IN_NULL), id.to_string()), begun())).sum();
         assert_eq!((gone, open.spans.len()), (10, MAX_OPEN));
@@ -751,5 +760,15 @@ mod tests {
             open.begin(((0, PM_IN_NULL), "again".to_owned()), begun());
         }
         assert!(open.order.len() <= 2 * MAX_OPEN, "an id that comes again is there once");
+    }
+
+    #[test]
+    fn events_beyond_those_that_are_kept_are_counted_as_dropped() {
+        let (fields, events) = (Fields(Vec::new()), Vec::new());
+        let mut begun = Begun { turn: 0, time: 1, fields, events, beyond: 0 };
+        (0..MAX_EVENTS + 3).for_each(|_| begun.add(span::Event::default()));
+        let told = Fields(vec![(own::DROPPED_EVENTS.into(), Value::U32(2))]);
+        let (_, span) = span(2, "1".to_owned(), EventFlags::END, told, Some(begun), true);
+        assert_eq!((span.events.len(), span.dropped_events_count), (MAX_EVENTS, 3 + 2));
     }
 }

@@ -176,8 +176,10 @@ impl Stream {
             Some(group) => {
                 group.check_time(self.shape, point).map_err(|not| not.refusal(at))?;
                 is_set = group.try_set(self.shape, self.number, point, &mut request.session);
-                let starts_anew = point.start != group.start && request.session.keeps_starts();
-                if is_set && point.exemplar.is_none() && !starts_anew {
+                if is_set
+                    && point.exemplar.is_none()
+                    && !group.needs_start(self.shape, point, &request.session)
+                {
                     group.keep_start(&mut request.session);
                     group.moved(point);
                     return Ok(());
@@ -652,6 +654,13 @@ impl Group {
     fn moved(&mut self, point: &Point) {
         self.time = point.time;
         self.start = self.start.max(point.start);
+    }
+
+    /// Whether there is a start to be told. Each point of what is delta has one of its own, of which the first one stays.
+    #[inline]
+    fn needs_start(&self, shape: Shape, point: &Point, session: &Session<'_>) -> bool {
+        let is_known = if shape.is_delta() { self.told_start.is_some() } else { point.start == self.start };
+        !is_known && session.keeps_starts()
     }
 
     /// What has not changed counts as long as the sum does.

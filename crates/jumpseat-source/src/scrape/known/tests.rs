@@ -156,7 +156,7 @@ fn each_type_of_openmetrics_becomes_what_it_is() {
     let outcome = bench.take(body, Format::OpenMetrics);
     assert_eq!((outcome.samples, outcome.first), (10, None));
     let expected = [
-        "!a_seconds_total node@h:1{env=test} trace_id=abc span_id=d value=0.5 time=1520879607.789",
+        "!a_seconds_total node@h:1{env=test} trace_id=abc span_id=d value=0.5 time=1520879607.789000000",
         "!g node@h:1{env=test,le=1.0} trace_id=x value=0.7",
         "a_seconds_created node@h:1{env=test} 1520430000.123",
         "a_seconds_total node@h:1{env=test} 17",
@@ -178,10 +178,32 @@ fn each_type_of_openmetrics_becomes_what_it_is() {
     let made = bench.made;
     let outcome = bench.take(&body.replace("0.5 1520879607", "0.6 1520879608"), Format::OpenMetrics);
     assert_eq!((outcome.samples, bench.made), (10, made));
-    assert!(bench.told()[0].ends_with("value=0.6 time=1520879608.789"), "{:?}", bench.told());
+    assert!(bench.told()[0].ends_with("value=0.6 time=1520879608.789000000"), "{:?}", bench.told());
     // Nor is it gone where another family is what has changed.
     bench.take(&body.replace("# TYPE u unknown", "# TYPE u gauge"), Format::OpenMetrics);
     assert_eq!(bench.told(), expected);
+}
+
+#[test]
+fn exemplars_are_told_whole_and_in_words_that_come_apart() {
+    for (exemplar, expected) in [
+        (
+            r#"{trace_id="0a",user="ann \"b\" c\\d=\n%"} 1 1605281325.123456789"#,
+            r#"trace_id=0a user=ann%20"b"%20c\d=%0a%25 value=1.0 time=1605281325.123456789"#,
+        ),
+        (r#"{"a b=c"="ü"} 0.1234567890123456"#, "a%20b%3dc=ü value=0.1234567890123456"),
+        ("{} 9007199254740993 12", "value=9007199254740992.0 time=12.000000000"),
+        ("{} -1e300 1.6e9", "value=-1e300 time=1600000000.000000000"),
+        // What no reader could take for a time.
+        ("{} +Inf -5", "value=inf"),
+        ("{} NaN 1e300", "value=NaN"),
+        ("{} 1 1.00000000019", "value=1.0 time=1.000000000"),
+    ] {
+        let mut bench = Bench::new();
+        let body = format!("# TYPE a counter\na_total 1 # {exemplar}\n# EOF\n");
+        bench.take(&body, Format::OpenMetrics);
+        assert_eq!(bench.told()[0], format!("!a_total node@h:1{{env=test}} {expected}"), "{exemplar}");
+    }
 }
 
 #[test]
