@@ -317,7 +317,7 @@ fn agents_have_a_folder_and_an_environment_of_their_own() {
 
 #[test]
 fn what_a_shell_has_started_for_an_agent_ends_too() {
-    let pair = with_agent(&format!("{CREDS}; sleep 1000 & echo $! >\"$PCP_TMP_DIR/odd.pid\"; wait"));
+    let pair = with_agent(&format!("{CREDS}; sleep 60 & echo $! >\"$PCP_TMP_DIR/odd.pid\"; wait"));
     // It has the standard error of the tool, which is read to its end.
     let output = info(&pair, &["-D", "context", "-d", "odd.long.one", "sample.long.one"]);
     assert!(

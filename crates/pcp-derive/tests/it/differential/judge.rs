@@ -1,5 +1,5 @@
 //! Which differences are let off. Our own answer never decides that: what libpcps with different memory contents
-//! disagree about is undefined, and else a rule says what we answer instead ([`known::rule`]).
+//! disagree about is undefined, and else a rule says what we must answer instead ([`known::ruled`]).
 
 use std::collections::BTreeMap;
 
@@ -75,24 +75,26 @@ fn let_off(
         };
         return excuses.iter().find(same).map(|excuse| (excuse.why, UNDEFINED));
     }
-    known::rule(batch, k, &sets[0], &ours, excuses)
+    let ruled = excuses.iter().find(|excuse| known::ruled(batch, k, &sets[0], excuse).contains(&ours));
+    ruled.map(|excuse| (excuse.why, RULE))
 }
 
 /// A set of values in an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Set<'a> {
+pub(super) struct Set {
     /// Which fetch it is of.
     pub fetch: usize,
     /// The number of values, or an error.
     pub count: i32,
-    pub values: Vec<(&'a str, &'a str)>,
+    pub values: Vec<(String, String)>,
 }
 
-impl<'a> Set<'a> {
-    fn of(line: &'a str) -> Option<Set<'a>> {
+impl Set {
+    fn of(line: &str) -> Option<Set> {
         let mut words = line.strip_prefix("val ")?.split(' ');
         let (fetch, count) = (words.nth(1)?.parse().ok()?, words.nth(1)?.parse().ok()?);
-        Some(Set { fetch, count, values: words.map(|word| word.split_once('=')).collect::<Option<_>>()? })
+        let value = |word: &str| word.split_once('=').map(|(id, value)| (id.to_owned(), value.to_owned()));
+        Some(Set { fetch, count, values: words.map(value).collect::<Option<_>>()? })
     }
 }
 
@@ -141,7 +143,7 @@ fn selected_part_is_same(theirs: &[Set], ours: &Set) -> bool {
         (0..first.values.len()).filter(|&at| theirs.iter().all(|set| set.values[at] == first.values[at]));
     let mut rest = ours.values.iter();
     ours.count == first.count
-        && agreed.map(|at| first.values[at]).all(|value| rest.any(|other| *other == value))
+        && agreed.map(|at| &first.values[at]).all(|value| rest.any(|other| other == value))
 }
 
 fn told(batch: &Batch, k: usize, theirs: &[&str], ours: &str) -> String {
