@@ -5,11 +5,10 @@
 //! and one record.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::BufMut;
+use pcp_files::Workplace;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::finding::Kind;
@@ -97,15 +96,15 @@ pub fn repair(name: &Path, out: &Path, progress: &mut dyn FnMut(u64)) -> Result<
         zone_info: label.zone_info.clone(),
         pid: label.pid,
     };
-    let place = Place::beside(out)?;
-    let mut writer = ArchiveWriter::create(place.base(), info, WriteOptions::default())?;
+    let place = workplace(out)?;
+    let mut writer = ArchiveWriter::create(place.path().join(WRITTEN), info, WriteOptions::default())?;
     let mut repaired =
         Repaired { checked: survey.checked.clone(), records: 0, marks: 0, metadata: 0, left_out: Vec::new() };
     copy_metadata(&mut survey, &mut writer, &mut repaired)?;
     copy_values(&survey, label.stamp(), &mut writer, &mut repaired, progress)?;
     writer.flush()?;
     drop(writer);
-    place.put(out)?;
+    publish(place, out)?;
     Ok(repaired)
 }
 
@@ -282,6 +281,8 @@ impl Sources<'_> {
     }
 }
 
+/// What the archive is called while it is written.
+const WRITTEN: &str = "archive";
 /// The files of an archive that is written.
 const SUFFIXES: [&str; 3] = [".0", ".index", ".meta"];
 
@@ -293,51 +294,19 @@ fn refuse_existing(out: &Path) -> Result<(), WriteError> {
     }
 }
 
-/// A directory beside the archive, in which it is written; gone in the end.
-struct Place(PathBuf);
-
-impl Place {
-    fn beside(out: &Path) -> Result<Place, WriteError> {
-        let mut name = std::ffi::OsString::from(".");
-        name.push(out.file_name().unwrap_or_default());
-        name.push(format!(".repair-{}", std::process::id()));
-        let path = out.with_file_name(name);
-        fs::create_dir(&path).map_err(WriteError::io(&path))?;
-        Ok(Place(path))
-    }
-
-    fn base(&self) -> PathBuf {
-        self.0.join("archive")
-    }
-
-    /// Puts the files where they belong, the metadata last, without which they are no archive.
-    fn put(self, out: &Path) -> Result<(), WriteError> {
-        let mut there: Vec<PathBuf> = Vec::new();
-        for suffix in SUFFIXES {
-            let (from, to) = (with(&self.base(), suffix), with(out, suffix));
-            if let Err(error) = pcp_files::publish(&from, &to) {
-                for path in there {
-                    let _ = fs::remove_file(path);
-                }
-                return Err(match error.kind() {
-                    io::ErrorKind::AlreadyExists => WriteError::Exists(to),
-                    _ => WriteError::Io { path: to, error: error.into() },
-                });
-            }
-            there.push(to);
-        }
-        Ok(())
-    }
+/// Makes the directory in which the archive is written.
+fn workplace(out: &Path) -> Result<Workplace, WriteError> {
+    Workplace::beside(out, &SUFFIXES.map(|suffix| [WRITTEN, suffix].concat()).each_ref().map(String::as_str))
+        .map_err(WriteError::file)
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn with(base: &Path, suffix: &str) -> PathBuf {
-    let mut path = base.as_os_str().to_owned();
-    path.push(suffix);
-    path.into()
+/// Gives the files their names, that of the metadata last, without which they are no archive.
+fn publish(place: Workplace, out: &Path) -> Result<(), WriteError> {
+    let base = out.file_name().unwrap_or_default();
+    let names = SUFFIXES.map(|suffix| {
+        let mut name = base.to_owned();
+        name.push(suffix);
+        name
+    });
+    place.publish(&names).map_err(WriteError::file)
 }

@@ -165,3 +165,13 @@ fn any_damage_is_told_of_and_left_out() {
     }
     assert!(written > ROUNDS / 3, "{written}");
 }
+
+#[test]
+fn what_is_in_the_way_is_told_once() {
+    let name = Path::new("/var/lib/pcp/testsuite/archives/ok-foo");
+    // Where nobody can make a file.
+    for (out, told) in [("/nosuch/out", "/nosuch"), ("/proc/out", "/proc/out")] {
+        let error = repair(name, out.as_ref(), &mut |_| {}).expect_err("no place for it").to_string();
+        assert_eq!(error, format!("{told}: No such file or directory (os error 2)"));
+    }
+}
