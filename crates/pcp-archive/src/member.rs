@@ -117,11 +117,6 @@ impl MemberReader {
         }
     }
 
-    /// What comes next has nothing to do with what came before: little is read ahead at first.
-    pub(crate) fn jump(&mut self) {
-        self.ahead = FIRST;
-    }
-
     /// `len` bytes from `at` on, or as many of them as the file has.
     pub(crate) fn bytes(&mut self, at: u64, len: usize) -> Result<&[u8], ArchiveError> {
         if self.inside(at, len).is_none() {

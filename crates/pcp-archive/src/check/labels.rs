@@ -22,6 +22,8 @@ pub(super) struct Labels {
     pub label: Option<LogLabel>,
     /// Files of another archive.
     foreign: BTreeSet<Role>,
+    /// Files that cannot be read, which was told.
+    unreadable: BTreeSet<Role>,
     open: Vec<(Role, MemberReader)>,
 }
 
@@ -43,7 +45,10 @@ impl Labels {
                     findings.add(Kind::Empty, &member.path, 0, || Problem::NoData.to_string());
                 }
                 Ok(Err(problem)) => findings.add(Kind::Label, &member.path, 0, || problem.to_string()),
-                Err(error) => unreadable(findings, member, &error),
+                Err(error) => {
+                    labels.unreadable.insert(role);
+                    unreadable(findings, member, &error);
+                }
             }
         }
         let Some(known) = of_most(read.iter().map(|(_, _, label)| label)) else { return labels };
@@ -64,12 +69,20 @@ impl Labels {
         self.foreign.contains(&role)
     }
 
-    /// A reader of a file.
-    pub(super) fn reader(&mut self, role: Role, member: &Member) -> Result<MemberReader, ArchiveError> {
-        match self.open.iter().position(|(open, _)| *open == role) {
-            Some(at) => Ok(self.open.swap_remove(at).1),
-            None => MemberReader::open(member),
+    /// A reader of a file; `None` if it cannot be read, which was told.
+    pub(super) fn reader(
+        &mut self,
+        role: Role,
+        member: &Member,
+        findings: &mut Findings,
+    ) -> Option<MemberReader> {
+        if self.unreadable.contains(&role) {
+            return None;
         }
+        if let Some(at) = self.open.iter().position(|(open, _)| *open == role) {
+            return Some(self.open.swap_remove(at).1);
+        }
+        MemberReader::open(member).map_err(|error| unreadable(findings, member, &error)).ok()
     }
 
     /// A label, and whether there is anything behind it.

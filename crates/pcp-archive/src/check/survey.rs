@@ -69,8 +69,10 @@ impl Survey {
         let mut labels = Labels::read(&files, &mut walk.findings);
         let Some(label) = labels.label.clone() else {
             walk.missing(&files, &Entries::default());
-            for member in files.volumes.values().chain(&files.meta) {
-                walk.frames(member, MemberReader::open(member), 0);
+            let volumes = files.volumes.iter().map(|(number, member)| (Role::Volume(*number), member));
+            for (role, member) in volumes.chain(files.meta.iter().map(|member| (Role::Meta, member))) {
+                let source = labels.reader(role, member, &mut walk.findings);
+                walk.frames(member, source, 0);
             }
             return;
         };
@@ -96,21 +98,22 @@ impl Survey {
         label: &LogLabel,
         labels: &mut Labels,
     ) -> Option<u64> {
-        let source = labels.reader(Role::Meta, member);
+        let source = labels.reader(Role::Meta, member, &mut walk.findings);
         if labels.is_foreign(Role::Meta) {
             self.has_foreign_metadata = true;
             walk.frames(member, source, label.len());
             return None;
         }
-        let read = source.and_then(|mut source| self.read_metadata(walk, &mut source, label));
+        let read = source.map(|mut source| self.read_metadata(walk, &mut source, label));
         let end = match read {
-            Ok(end) => Some(end),
-            Err(error) => {
-                self.has_lost_metadata = true;
+            Some(Ok(end)) => Some(end),
+            Some(Err(error)) => {
                 unreadable(&mut walk.findings, member, &error);
                 None
             }
+            None => None,
         };
+        self.has_lost_metadata |= end.is_none();
         self.metadata.settle();
         descriptors::check(&self.metadata, &member.path, &mut walk.findings);
         if self.metadata.is_empty() {
@@ -180,22 +183,22 @@ impl Survey {
             next = number.checked_add(1);
             // It is there, with an end that nobody knows.
             ends.volumes.insert(number, u64::MAX);
-            let source = labels.reader(Role::Volume(number), member);
+            let source = labels.reader(Role::Volume(number), member, &mut walk.findings);
             if labels.is_foreign(Role::Volume(number)) {
                 self.foreign += walk.frames(member, source, label.len());
                 course.lose();
                 continue;
             }
             let places = places.remove(&number).unwrap_or_default();
-            let end = source.and_then(|mut source| {
-                course.walk(walk, (number, &mut source), label, &self.metadata, places)
-            });
+            let end = source
+                .map(|mut source| course.walk(walk, (number, &mut source), label, &self.metadata, places));
             match end {
-                Ok(end) => _ = ends.volumes.insert(number, end),
-                Err(error) => {
+                Some(Ok(end)) => _ = ends.volumes.insert(number, end),
+                Some(Err(error)) => {
                     unreadable(&mut walk.findings, member, &error);
                     course.lose();
                 }
+                None => course.lose(),
             }
         }
         let Course { runs, disordered, records, marks, .. } = course;
@@ -238,10 +241,10 @@ impl Walk<'_> {
     }
 
     /// Checks the lengths of records in a file of which nothing else is known, and counts them.
-    fn frames(&mut self, member: &Member, source: Result<MemberReader, ArchiveError>, from: u64) -> u64 {
+    fn frames(&mut self, member: &Member, source: Option<MemberReader>, from: u64) -> u64 {
+        let Some(mut source) = source else { return 0 };
         let mut count = 0;
-        let walk = || {
-            let mut source = source?;
+        let mut walk = || {
             let mut scan = Scan::new(from);
             while let Some(piece) = scan.next(&mut source, |_| false)? {
                 match piece {
@@ -267,11 +270,11 @@ impl Walk<'_> {
             });
             return Entries::default();
         };
-        let source = labels.reader(Role::Index, member);
-        if labels.is_foreign(Role::Index) {
+        let source = labels.reader(Role::Index, member, &mut self.findings);
+        let Some(mut source) = source.filter(|_| !labels.is_foreign(Role::Index)) else {
             return Entries::default();
-        }
-        match source.and_then(|mut source| Entries::read(&mut source, label)) {
+        };
+        match Entries::read(&mut source, label) {
             Ok(entries) => entries,
             Err(error) => {
                 unreadable(&mut self.findings, member, &error);

@@ -1,8 +1,9 @@
 //! The records of values, written anew in order of time.
 //!
-//! Runs are in order; of several, the record with the smallest time comes first. Each run is read from front to back, but
-//! where runs interleave, the reader jumps between them, which costs reading, and in a compressed volume decoding what is in
-//! front. So work is bounded: [`MAX_WORK_FACTOR`] times the archive and [`MAX_WORK`] bytes are read and decoded, and no more.
+//! Runs are in order; of several, the record with the smallest time comes first. Each run is read from front to back by a
+//! reader of its own, as long as no more than [`OPEN`] of them interleave. Where more do, readers are closed and opened again,
+//! which costs reading, and in a compressed volume decoding what is in front. So work is bounded: [`MAX_WORK_FACTOR`] times
+//! the archive and [`MAX_WORK`] bytes are read and decoded, and no more.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +25,7 @@ use pcp_model::{Pmid, Timestamp};
 /// How many times the bytes of all records are read and decoded at most, and how many bytes besides.
 const MAX_WORK_FACTOR: u64 = 32;
 const MAX_WORK: u64 = 256 << 20;
-/// Volumes that are open at a time, where records of several have to be put in order.
+/// Runs that are open at a time. Each takes a window, or what decoding takes.
 const OPEN: usize = 8;
 
 /// What is wrong with a place where a record was before.
@@ -48,7 +49,7 @@ pub(super) fn copy(
     progress: &mut dyn FnMut(u64),
 ) -> Result<(u64, u64), RepairError> {
     let limit = survey.bytes.saturating_mul(MAX_WORK_FACTOR).saturating_add(MAX_WORK);
-    let mut sources = Sources { files: &survey.files, open: Vec::new(), work: 0 };
+    let mut readers = Readers { files: &survey.files, open: Vec::new(), work: 0 };
     let described: FxHashSet<Pmid> = survey.metadata.pmids().collect();
     let mut layouts = Layouts::default();
     let (mut records, mut marks, mut undescribed, mut emptied) = (0, 0, 0, 0);
@@ -64,8 +65,7 @@ pub(super) fn copy(
             marks += u64::from(writer.mark_before(cursor.next)?);
         }
         let until = cursors.first_key_value().map(|(key, _)| *key);
-        let source = sources.volume(run.volume)?;
-        source.jump();
+        let source = readers.of(number, run)?;
         while cursor.at < run.to && until.is_none_or(|until| (cursor.next, number) < until) {
             let at = cursor.at;
             let Some(frame) = source.frame(at)? else { return Err(source.bad(at, CHANGED).into()) };
@@ -95,44 +95,54 @@ pub(super) fn copy(
                 };
             }
         }
-        if sources.work() > limit {
+        if readers.work() > limit {
             let is_packed = survey.files.volumes.values().any(|file| file.compression != Compression::None);
             return Err(RepairError::Disorder { path: name.to_owned(), bytes: limit, is_packed });
         }
         if cursor.at < run.to {
             cursors.insert((cursor.next, number), cursor);
+        } else {
+            readers.close(number);
         }
     }
     losses.extend([(Loss::Undescribed, undescribed), (Loss::Emptied, emptied)]);
     Ok((records, marks))
 }
 
-/// The volumes of an archive, some of them open.
-struct Sources<'a> {
+/// Readers of the runs that were read last.
+struct Readers<'a> {
     files: &'a Found,
-    /// The last opened at the end.
-    open: Vec<(u32, MemberReader)>,
-    /// What was read and decoded of those that are closed again.
+    /// By the number of the run, the last used at the end.
+    open: Vec<(usize, MemberReader)>,
+    /// What was read and decoded by those that are closed again.
     work: u64,
 }
 
-impl Sources<'_> {
-    fn volume(&mut self, number: u32) -> Result<&mut MemberReader, ArchiveError> {
-        let at = match self.open.iter().position(|(open, _)| *open == number) {
-            Some(at) => at,
+impl Readers<'_> {
+    fn of(&mut self, number: usize, run: Run) -> Result<&mut MemberReader, ArchiveError> {
+        let reader = match self.open.iter().position(|(open, _)| *open == number) {
+            Some(at) => self.open.remove(at),
             None => {
-                let Some(member) = self.files.volumes.get(&number) else {
+                let Some(member) = self.files.volumes.get(&run.volume) else {
                     let problem = Problem::MissingFile("a data volume");
                     return Err(ArchiveError::new(&self.files.base, None, problem));
                 };
                 if self.open.len() >= OPEN {
                     self.work += self.open.remove(0).1.work();
                 }
-                self.open.push((number, MemberReader::open(member)?));
-                self.open.len() - 1
+                (number, MemberReader::open(member)?)
             }
         };
+        let at = self.open.len();
+        self.open.push(reader);
         Ok(&mut self.open[at].1)
+    }
+
+    /// The run is at its end.
+    fn close(&mut self, number: usize) {
+        if let Some(at) = self.open.iter().position(|(open, _)| *open == number) {
+            self.work += self.open.remove(at).1.work();
+        }
     }
 
     fn work(&self) -> u64 {
