@@ -204,7 +204,7 @@ const WRITERS: [(&str, &str); 7] = [
 ];
 
 /// What opens a file for writing, or changes by its path what a name leads to, who owns it or who may use it.
-const WRITES: [&str; 18] = [
+const WRITES: [&str; 20] = [
     "File::create",
     "OpenOptions",
     "File::options",
@@ -221,6 +221,8 @@ const WRITES: [&str; 18] = [
     "lchown(",
     "openat(",
     "renameat(",
+    "renameat2(",
+    "create_dir(",
     "fcntl::open(",
     "mkfifo(",
 ];

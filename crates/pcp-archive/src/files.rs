@@ -56,12 +56,39 @@ enum Part {
     Volume(u32),
 }
 
+/// The files of an archive that are there.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// Directory and name without any suffix.
+    pub base: PathBuf,
+    pub meta: Option<Member>,
+    pub index: Option<Member>,
+    /// By number.
+    pub volumes: BTreeMap<u32, Member>,
+}
+
 impl FileSet {
     /// Finds the files of the archive that `name` or one of whose members has this name.
     ///
     /// # Errors
     /// [`Problem::Missing`], [`Problem::MissingFile`], or the system's.
     pub(crate) fn find(name: &Path) -> Result<FileSet, ArchiveError> {
+        let Found { base, meta, index, volumes } = Found::find(name)?;
+        let missing = |what| ArchiveError::new(name, None, Problem::MissingFile(what));
+        let meta = meta.ok_or_else(|| missing("the .meta file"))?;
+        if volumes.is_empty() {
+            return Err(missing("every data volume"));
+        }
+        Ok(FileSet { base, meta, index, volumes })
+    }
+}
+
+impl Found {
+    /// Finds what there is of the archive that `name` or one of whose members has this name.
+    ///
+    /// # Errors
+    /// [`Problem::Missing`], if there is nothing, or the system's.
+    pub(crate) fn find(name: &Path) -> Result<Found, ArchiveError> {
         let base = base_of(name);
         let wanted = base.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let directory = match base.parent() {
@@ -85,24 +112,19 @@ impl FileSet {
                 found.insert(part, (rank, Member { path, compression }));
             }
         }
-        let missing = |problem| ArchiveError::new(name, None, problem);
         if found.is_empty() {
-            return Err(missing(Problem::Missing));
+            return Err(ArchiveError::new(name, None, Problem::Missing));
         }
         let mut take = |part| found.remove(&part).map(|(_, member)| member);
-        let meta = take(Part::Meta).ok_or_else(|| missing(Problem::MissingFile("the .meta file")))?;
-        let index = take(Part::Index);
-        let volumes: BTreeMap<u32, Member> = found
+        let (meta, index) = (take(Part::Meta), take(Part::Index));
+        let volumes = found
             .into_iter()
             .filter_map(|(part, (_, member))| match part {
                 Part::Volume(number) => Some((number, member)),
                 Part::Meta | Part::Index => None,
             })
             .collect();
-        if volumes.is_empty() {
-            return Err(missing(Problem::MissingFile("every data volume")));
-        }
-        Ok(FileSet { base, meta, index, volumes })
+        Ok(Found { base, meta, index, volumes })
     }
 }
 

@@ -267,6 +267,45 @@ impl History {
         text(&self.names, life.name)
     }
 
+    /// The records oldest first, such that readers of them see what readers of these do, whatever they know of the domain: the
+    /// first has all instances, and a change only what it changes. `room`: instances that may be gone through; the rest is
+    /// left out. Returns how many records were.
+    ///
+    /// # Errors
+    /// Those of `put`.
+    pub(crate) fn anew<E>(
+        &self,
+        room: &mut u64,
+        mut put: impl FnMut(OnDisk<'_>) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut has_base = false;
+        for (number, record) in self.records.iter().enumerate() {
+            let work = 1 + entries.len() + record.entries.len() + record.deleted.len();
+            match room.checked_sub(work as u64) {
+                Some(left) => *room = left,
+                None => return Ok(self.records.len() - number),
+            }
+            let before = std::mem::take(&mut entries);
+            entries.clone_from(&before);
+            record.apply(&mut entries);
+            let delta = has_base && record.kind == Kind::Delta;
+            let named = |entry: &Entry| (entry.id, Some(text(&self.names, entry.name)));
+            let instances: Vec<_> = match delta {
+                true => changes(&before, &entries)
+                    .map(|(id, name)| (id, name.map(|at| text(&self.names, at))))
+                    .collect(),
+                false => entries.iter().map(named).collect(),
+            };
+            // Readers pass over a record without instances.
+            if !instances.is_empty() {
+                has_base = true;
+                put(OnDisk { stamp: record.stamp, delta, instances })?;
+            }
+        }
+        Ok(0)
+    }
+
     /// Whether there is no record with instances.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()
@@ -329,6 +368,33 @@ impl Record {
             }
         }
     }
+}
+
+/// Which instances went and which came, with where their names start, by id; both are.
+fn changes(before: &[Entry], after: &[Entry]) -> impl Iterator<Item = (Inst, Option<u32>)> {
+    let (mut before, mut after) = (before.iter().peekable(), after.iter().peekable());
+    std::iter::from_fn(move || {
+        loop {
+            let gone = before.peek().copied();
+            let came = after.peek().copied();
+            match (gone, came) {
+                (Some(gone), Some(came)) if gone == came => {
+                    before.next();
+                    after.next();
+                }
+                // One with another name goes before it comes.
+                (Some(gone), came) if came.is_none_or(|came| gone.id <= came.id) => {
+                    before.next();
+                    return Some((gone.id, None));
+                }
+                (_, came) => {
+                    let came = came?;
+                    after.next();
+                    return Some((came.id, Some(came.name)));
+                }
+            }
+        }
+    })
 }
 
 fn text(names: &[u8], at: u32) -> &[u8] {

@@ -30,7 +30,7 @@ pub struct LogLabel {
 }
 
 /// Which file a label belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
     Meta,
     Index,

@@ -62,7 +62,7 @@ mod tracked;
 mod volumes;
 mod write;
 
-pub use check::{Checked, Finding, Grade, Kind, LeftOut, RepairError, Repaired, check, repair};
+pub use check::{Checked, Finding, Grade, Kind, LeftOut, Loss, RepairError, Repaired, check, repair};
 pub use error::{ArchiveError, Attribute, Excess, Problem};
 pub use glance::{Glance, glance_at, glances, name_of};
 pub use ignored::IgnoredMarks;

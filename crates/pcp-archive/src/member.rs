@@ -36,6 +36,8 @@ pub(super) struct MemberReader {
     justified: Option<u64>,
     /// How much the next move reads.
     ahead: usize,
+    /// Bytes read so far, some of them again and again.
+    read: u64,
     /// Where the window starts.
     start: u64,
     window: Vec<u8>,
@@ -89,7 +91,7 @@ impl MemberReader {
             },
         );
         let (member, window) = (member.clone(), Vec::new());
-        Ok(MemberReader { member, raw, justified, ahead: FIRST, start: 0, window, filled: 0 })
+        Ok(MemberReader { member, raw, justified, ahead: FIRST, read: 0, start: 0, window, filled: 0 })
     }
 
     /// The file.
@@ -105,6 +107,14 @@ impl MemberReader {
             Raw::Packed(packed) => packed.len(),
         };
         len.map_err(|error| ArchiveError::io(&self.member.path, error))
+    }
+
+    /// Bytes that were read or decoded so far, some of them perhaps again and again.
+    pub(crate) fn work(&self) -> u64 {
+        match &self.raw {
+            Raw::Plain(_) => self.read,
+            Raw::Packed(packed) => self.read + packed.decoded(),
+        }
     }
 
     /// `len` bytes from `at` on, or as many of them as the file has.
@@ -221,7 +231,10 @@ impl MemberReader {
             }
             match self.raw.read_at(self.start + self.filled as u64, &mut self.window[self.filled..room])? {
                 0 => break,
-                got => self.filled += got,
+                got => {
+                    self.filled += got;
+                    self.read += got as u64;
+                }
             }
         }
         Ok(())

@@ -38,6 +38,8 @@ pub(super) struct Packed {
     /// By their number; the last use of each.
     pieces: BTreeMap<u64, (u64, Box<[u8]>)>,
     uses: u64,
+    /// Bytes decoded so far, some of them again and again.
+    decoded: u64,
 }
 
 struct Decoder {
@@ -51,7 +53,16 @@ struct Decoder {
 impl Packed {
     pub(crate) fn new(file: File, compression: Compression) -> io::Result<Packed> {
         let (points, len) = seek_points::find(&file, compression)?;
-        Ok(Packed { file, compression, points, len, decoder: None, pieces: BTreeMap::new(), uses: 0 })
+        Ok(Packed {
+            file,
+            compression,
+            points,
+            len,
+            decoder: None,
+            pieces: BTreeMap::new(),
+            uses: 0,
+            decoded: 0,
+        })
     }
 
     /// Length of the uncompressed file. Decodes all of it where the format does not tell.
@@ -64,6 +75,11 @@ impl Packed {
             self.piece(number)?;
             number += 1;
         }
+    }
+
+    /// Bytes decoded so far, some of them perhaps again and again.
+    pub(crate) fn decoded(&self) -> u64 {
+        self.decoded
     }
 
     /// Reads at least one byte, unless the file ends there.
@@ -149,6 +165,7 @@ impl Packed {
             let part = remaining.min((want - out.len()) as u64);
             let got = (&mut decoder.stream).take(part).read_to_end(&mut out)? as u64;
             decoder.at += got;
+            self.decoded += got;
             if got == part && got > 0 {
                 continue;
             }

@@ -6,7 +6,7 @@
 //!
 //! * [`read`]: a file of ours. [`open`] and [`create`]: one to write to. [`begin_anew`]: a log.
 //! * [`Replacement`] and [`replace`]: a whole file takes the place of another, on disk before it has its name.
-//! * [`publish`]: a whole file gets a name that nobody has.
+//! * [`Workplace`]: several whole files get names that nobody has, all or none.
 //! * [`read_anyones`]: a file of somebody else, such as a log that is followed. [`device`]: what is written to below `/dev`.
 //! * [`Disk`]: a directory of files that must survive what happens to the program or the machine.
 //! * [`lock`]: a file for one process alone.
@@ -28,13 +28,15 @@ mod owner;
 mod place;
 mod replace;
 pub mod settings;
+mod workplace;
 
 pub use disk::{Directory, Disk, DiskFile};
 pub use error::{FileError, FileProblem};
 pub use lock::{LockError, User, lock};
 pub use open::{Links, Writes, begin_anew, create, device, open, read, read_anyones};
 pub use owner::give;
-pub use replace::{Replacement, publish, replace, sweep, temporary};
+pub use replace::{Replacement, replace, sweep, temporary};
+pub use workplace::Workplace;
 
 /// The examples of README.md are tests.
 #[cfg(doctest)]

@@ -43,11 +43,25 @@ impl Place {
 
     /// What is at the name, links not followed; `None` if there is nothing.
     pub(crate) fn look(&self) -> Result<Option<FileStat>, FileError> {
-        match fstatat(&self.dir, self.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+        self.stat(&self.name).map_err(|errno| self.failed(errno))
+    }
+
+    /// Whether there is anything at another name in the same directory.
+    pub(crate) fn has(&self, name: &OsStr) -> Result<bool, Errno> {
+        self.stat(name).map(|found| found.is_some())
+    }
+
+    fn stat(&self, name: &OsStr) -> Result<Option<FileStat>, Errno> {
+        match fstatat(&self.dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(self.failed(errno)),
+            Err(errno) => Err(errno),
         }
+    }
+
+    /// The error for a problem with another name in the same directory.
+    pub(crate) fn failed_beside(&self, name: &OsStr, problem: impl Into<FileProblem>) -> FileError {
+        FileError { path: self.path.with_file_name(name), problem: problem.into() }
     }
 
     /// Opens the name, or another one in the same directory. A link there is not followed, and nothing is waited for.

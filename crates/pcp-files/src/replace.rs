@@ -1,4 +1,4 @@
-//! [`Replacement`]: a whole file takes the place of another. [`publish`]: a whole file gets its name.
+//! [`Replacement`]: a whole file takes the place of another.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, renameat};
-use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+use nix::fcntl::{OFlag, renameat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::error::FileError;
 use crate::open::{Writes, made};
@@ -107,28 +107,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     replacement.finish().map(drop)
 }
 
-/// Gives the whole file `from` the name `to` on the same file system, which nobody has: never in place of another file.
-///
-/// # Errors
-/// [`FileError`], of the kind `AlreadyExists` if there is such a file; `from` has its name still.
-pub fn publish(from: &Path, to: &Path) -> Result<(), FileError> {
-    let (from, to) = (Place::of(from)?, Place::of(to)?);
-    // A link, unlike a renaming, never takes a name that somebody has.
-    match linkat(&from.dir, from.name.as_os_str(), &to.dir, to.name.as_os_str(), AtFlags::empty()) {
-        Ok(()) => unlinkat(&from.dir, from.name.as_os_str(), UnlinkatFlags::NoRemoveDir)
-            .map_err(|errno| from.failed(errno)),
-        // a file system without links, such as vfat: nearly as good
-        Err(Errno::EPERM | Errno::EOPNOTSUPP | Errno::ENOSYS) => {
-            if to.look()?.is_some() {
-                return Err(to.failed(Errno::EEXIST));
-            }
-            let renamed = renameat(&from.dir, from.name.as_os_str(), &to.dir, to.name.as_os_str());
-            renamed.map_err(|errno| to.failed(errno))
-        }
-        Err(errno) => Err(to.failed(errno)),
-    }
-}
-
 /// Removes what a process that was killed has left of its replacements of `path`. Whoever calls this is the only one
 /// who replaces that file.
 pub fn sweep(path: &Path) {
@@ -198,23 +176,6 @@ mod tests {
         replace(&path, b"new").expect("replaced");
         assert_eq!(fs::read(&precious).expect("there"), b"kept");
         assert!(!fs::symlink_metadata(&path).expect("there").is_symlink());
-    }
-
-    #[test]
-    fn a_file_gets_a_name_that_nobody_has() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::write(&from, "one").expect("writable");
-        publish(&from, &to).expect("nobody has it");
-        assert_eq!(names(dir.path()), ["to"]);
-        fs::write(&from, "two").expect("writable");
-        let refused = publish(&from, &to).expect_err("somebody has it");
-        assert_eq!(refused.kind(), std::io::ErrorKind::AlreadyExists);
-        assert_eq!(fs::read_to_string(&to).expect("there"), "one");
-        assert_eq!(fs::read_to_string(&from).expect("there"), "two");
-        fs::remove_file(&to).expect("there");
-        symlink(dir.path().join("elsewhere"), &to).expect("writable");
-        publish(&from, &to).expect_err("a link is somebody's too");
     }
 
     #[test]

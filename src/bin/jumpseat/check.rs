@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use jumpseat::archive::{self, Checked, Finding, Grade, Kind, Repaired};
+use jumpseat::archive::{self, Checked, Finding, Grade, Kind, LeftOut, Repaired};
 use jumpseat_tools::complain;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::say::sayln;
 #[derive(Args)]
 #[command(
     after_help = "Exit status: 0 if no archive has an error, with --repair if it was written; 1 if one has; \
-    2 if one cannot be looked at, or nothing was written."
+    2 if one cannot be looked at, or not at all of its files, or nothing was written."
 )]
 pub(crate) struct CheckArgs {
     /// Archives, by their names or those of files of them.
@@ -36,7 +36,7 @@ pub(crate) struct CheckArgs {
 const GOOD: u8 = 0;
 /// An archive has an error.
 const DAMAGED: u8 = 1;
-/// An archive cannot be looked at, or nothing was written.
+/// An archive cannot be looked at, or not at all of its files, or nothing was written.
 const FAILED: u8 = 2;
 
 pub(crate) fn run(args: &CheckArgs) -> ExitCode {
@@ -59,9 +59,13 @@ fn check(args: &CheckArgs, name: &Path) -> u8 {
                 sayln!("{}", report(name, &checked, &told));
             } else {
                 tell(&told);
-                summary(name, &checked);
+                summary(args, name, &checked);
             }
-            if checked.worst() == Some(Grade::Error) { DAMAGED } else { GOOD }
+            match checked.worst() {
+                _ if checked.count(Kind::Unreadable) > 0 => FAILED,
+                Some(Grade::Error) => DAMAGED,
+                _ => GOOD,
+            }
         }
         Err(error) => {
             complain!("jumpseat check: {error}");
@@ -84,14 +88,14 @@ fn repair(args: &CheckArgs, name: &Path, out: &Path) -> u8 {
                 return GOOD;
             }
             tell(&told);
-            summary(name, &repaired.checked);
+            summary(args, name, &repaired.checked);
             let Repaired { records, marks, metadata, .. } = repaired;
             sayln!(
                 "{}: {records} records, {metadata} of metadata, {marks} marks where some were lost",
                 out.display()
             );
-            for left in &repaired.left_out {
-                sayln!("  left out: {} {}", left.count, left.what);
+            for LeftOut { loss, count, .. } in &repaired.left_out {
+                sayln!("  left out: {count} {}", loss.what());
             }
             GOOD
         }
@@ -114,10 +118,11 @@ fn tell(findings: &[&Finding]) {
     }
 }
 
-fn summary(name: &Path, checked: &Checked) {
-    let of = |grade| checked.findings.iter().filter(|finding| finding.kind.grade() == grade).count();
+fn summary(args: &CheckArgs, name: &Path, checked: &Checked) {
+    let counts = || checked.counts.iter().filter(|(kind, _)| !args.nowrap || **kind != Kind::Wrap);
+    let of = |grade| counts().filter(|(kind, _)| kind.grade() == grade).map(|(_, count)| count).sum::<u64>();
     let (errors, warnings, notes) = (of(Grade::Error), of(Grade::Warning), of(Grade::Note));
-    let more = if checked.more > 0 { format!(", {} not told", checked.more) } else { String::new() };
+    let more = if checked.more() > 0 { format!(", {} not told", checked.more()) } else { String::new() };
     let Checked { records, metadata, .. } = checked;
     let name = name.display();
     sayln!(
@@ -130,12 +135,17 @@ fn report(name: &Path, checked: &Checked, findings: &[&Finding]) -> Value {
         json!({"grade": finding.kind.grade().word(), "kind": finding.kind.word(), "file": finding.file, "at": finding.at,
             "count": finding.count, "message": finding.message})
     };
+    let counts: serde_json::Map<String, Value> =
+        checked.counts.iter().map(|(kind, count)| (kind.word().to_owned(), json!(count))).collect();
     json!({"archive": name, "records": checked.records, "marks": checked.marks, "metadata": checked.metadata,
-        "findings": findings.iter().map(one).collect::<Vec<Value>>(), "more": checked.more})
+        "findings": findings.iter().map(one).collect::<Vec<Value>>(), "counts": counts, "more": checked.more()})
 }
 
 fn written(out: &Path, repaired: &Repaired) -> Value {
-    let left = repaired.left_out.iter().map(|left| json!({"what": left.what, "count": left.count}));
+    let left = repaired
+        .left_out
+        .iter()
+        .map(|LeftOut { loss, count, .. }| json!({"kind": loss.word(), "what": loss.what(), "count": count}));
     json!({"archive": out, "records": repaired.records, "marks": repaired.marks, "metadata": repaired.metadata,
         "left_out": left.collect::<Vec<Value>>()})
 }

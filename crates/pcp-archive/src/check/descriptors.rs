@@ -27,10 +27,10 @@ pub(super) fn check(metadata: &Metadata, file: &Path, findings: &mut Findings) {
     for (pmid, desc) in descs {
         for what in mistakes(pmid, desc) {
             let name = name(metadata, pmid);
-            findings.add(Kind::Descriptor, file, None, format!("{name}: {what}"));
+            findings.add(Kind::Descriptor, file, None, || format!("{name}: {what}"));
         }
         if metadata.names.names_of(pmid).is_empty() {
-            findings.add(Kind::Descriptor, file, None, format!("{pmid}: no name"));
+            findings.add(Kind::Descriptor, file, None, || format!("{pmid}: no name"));
         }
     }
 }

@@ -1,8 +1,7 @@
 //! What is wrong with an archive, and where.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-use rustc_hash::FxHashMap;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +31,8 @@ impl Grade {
 pub enum Kind {
     /// A label that is none, or not the one that belongs here.
     Label,
+    /// A file that is not there: the metadata, or a volume.
+    Missing,
     /// A file with nothing in it, or nothing but a label.
     Empty,
     /// Bytes that are no record.
@@ -56,7 +57,7 @@ pub enum Kind {
     Value,
     /// A counter that went back.
     Wrap,
-    /// A file that the system or a decoder does not give.
+    /// A file that the system does not give.
     Unreadable,
 }
 
@@ -65,6 +66,7 @@ impl Kind {
     pub fn word(self) -> &'static str {
         match self {
             Kind::Label => "label",
+            Kind::Missing => "missing",
             Kind::Empty => "empty",
             Kind::Damage => "damage",
             Kind::RecordType => "record-type",
@@ -110,39 +112,79 @@ pub struct Finding {
 /// Most findings that are kept; others are counted.
 const MAX_FINDINGS: usize = 10_000;
 
-/// Findings as they come. The same about the same values is one.
+/// Findings as they come. What is seen again and again of one thing is one.
 #[derive(Default)]
 pub(super) struct Findings {
-    pub all: Vec<Finding>,
-    /// How many there were no room for.
-    pub more: u64,
-    known: FxHashMap<(Kind, u64), usize>,
+    /// Those that there was room for.
+    pub kept: Vec<Finding>,
+    /// How many there are of each kind.
+    pub counts: BTreeMap<Kind, u64>,
 }
 
+/// What was told of one thing: where among the findings, if it is kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told(Option<u32>);
+
+/// Where a finding is that was counted only.
+const COUNTED: u32 = u32::MAX;
+
 impl Findings {
-    pub(super) fn add(&mut self, kind: Kind, file: &Path, at: impl Into<Option<u64>>, message: String) {
-        if self.all.len() < MAX_FINDINGS {
-            self.all.push(Finding { kind, file: file.to_owned(), at: at.into(), count: 1, message });
-        } else {
-            self.more += 1;
+    pub(super) fn add(
+        &mut self,
+        kind: Kind,
+        file: &Path,
+        at: impl Into<Option<u64>>,
+        message: impl FnOnce() -> String,
+    ) {
+        *self.counts.entry(kind).or_default() += 1;
+        if self.kept.len() < MAX_FINDINGS {
+            let (file, at, message) = (file.to_owned(), at.into(), message());
+            self.kept.push(Finding { kind, file, at, count: 1, message });
         }
     }
 
-    /// Adds what is seen again and again: `about` tells of what it is.
+    /// Adds what may be seen again and again: `told` is of what it is about.
     pub(super) fn again(
         &mut self,
-        (kind, about): (Kind, u64),
-        file: &Path,
-        at: u64,
+        told: &mut Told,
+        kind: Kind,
+        (file, at): (&Path, u64),
         message: impl FnOnce() -> String,
     ) {
-        match self.known.get(&(kind, about)) {
-            Some(&known) => self.all[known].count += 1,
-            None if self.all.len() < MAX_FINDINGS => {
-                self.known.insert((kind, about), self.all.len());
-                self.add(kind, file, at, message());
+        match told.0 {
+            Some(place) => {
+                if let Some(finding) = self.kept.get_mut(place as usize) {
+                    finding.count += 1;
+                }
             }
-            None => self.more += 1,
+            None => {
+                let has_room = self.kept.len() < MAX_FINDINGS;
+                told.0 = Some(if has_room { self.kept.len() as u32 } else { COUNTED });
+                self.add(kind, file, at, message);
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_findings_are_counted_and_some_are_kept() {
+        let mut findings = Findings::default();
+        let file = Path::new("a.0");
+        for at in 0..2 * MAX_FINDINGS as u64 {
+            findings.add(Kind::Wrap, file, at, String::new);
+        }
+        let mut told = [Told::default(); 2];
+        for _ in 0..3 {
+            for told in &mut told {
+                findings.again(told, Kind::Value, (file, 7), String::new);
+            }
+        }
+        assert_eq!(findings.kept.len(), MAX_FINDINGS);
+        assert_eq!(findings.counts[&Kind::Wrap], 2 * MAX_FINDINGS as u64);
+        assert_eq!(findings.counts[&Kind::Value], 2);
     }
 }

@@ -1,9 +1,7 @@
 //! What the temporal index says that cannot be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-use rustc_hash::FxHashSet;
 
 use super::finding::{Findings, Kind};
 use crate::error::ArchiveError;
@@ -15,7 +13,7 @@ use crate::member::MemberReader;
 /// Entries that are looked at; beyond, nothing depends on them.
 const MAX_ENTRIES: usize = 1 << 20;
 
-/// Where the files end that the index points into; what could not be read is missing.
+/// Where the files end that the index points into, as far as that is known.
 #[derive(Default)]
 pub(super) struct Ends {
     pub meta: Option<u64>,
@@ -41,8 +39,37 @@ struct Entry {
     data: u64,
 }
 
-/// Places in volumes that entries point to.
-pub(super) type Places = BTreeMap<u32, FxHashSet<u64>>;
+/// Places of a volume that entries point to, beside those at which its records begin and end.
+#[derive(Default)]
+pub(super) struct Places {
+    /// In order.
+    all: Vec<u64>,
+    /// The first behind the last boundary.
+    next: usize,
+    missed: Vec<u64>,
+}
+
+impl Places {
+    /// A record begins or ends there, behind all those told of before.
+    pub(super) fn pass(&mut self, boundary: u64) {
+        while let Some(&place) = self.all.get(self.next).filter(|place| **place <= boundary) {
+            self.next += 1;
+            if place < boundary {
+                self.missed.push(place);
+            }
+        }
+    }
+
+    /// Whether there are places behind the last boundary.
+    pub(super) fn are_beyond(&self) -> bool {
+        self.next < self.all.len()
+    }
+
+    /// Those at which no record begins or ends, in front of the last boundary.
+    pub(super) fn missed(self) -> Vec<u64> {
+        self.missed
+    }
+}
 
 impl Entries {
     /// Reads them.
@@ -63,15 +90,24 @@ impl Entries {
         Ok(entries)
     }
 
-    /// The places at which records have to begin or end.
-    pub(super) fn places(&self) -> Places {
-        let mut places = Places::new();
-        for entry in &self.all {
+    /// The places at which records have to begin or end, behind the label, by volume.
+    pub(super) fn places(&self, label: &LogLabel) -> BTreeMap<u32, Places> {
+        let mut places: BTreeMap<u32, Places> = BTreeMap::new();
+        for entry in self.all.iter().filter(|entry| entry.data >= label.len()) {
             if let Ok(volume) = u32::try_from(entry.volume) {
-                places.entry(volume).or_default().insert(entry.data);
+                places.entry(volume).or_default().all.push(entry.data);
             }
         }
+        for places in places.values_mut() {
+            places.all.sort_unstable();
+            places.all.dedup();
+        }
         places
+    }
+
+    /// The volumes that entries point into.
+    pub(super) fn volumes(&self) -> BTreeSet<u32> {
+        self.all.iter().filter_map(|entry| u32::try_from(entry.volume).ok()).collect()
     }
 
     /// Tells what cannot be.
@@ -79,13 +115,14 @@ impl Entries {
         let mut before: Option<Entry> = None;
         for (number, entry) in (1..).zip(&self.all) {
             for what in entry.mistakes(before.as_ref(), label, ends) {
-                findings.add(Kind::Index, path, entry.at, format!("entry {number}: {what}"));
+                findings.add(Kind::Index, path, entry.at, || format!("entry {number}: {what}"));
             }
             before = Some(*entry);
         }
         if let Some((at, len)) = self.rest {
-            let what = format!("entry {}: {len} bytes of {}", self.all.len() + 1, entry_len(label.stamp()));
-            findings.add(Kind::Index, path, at, what);
+            findings.add(Kind::Index, path, at, || {
+                format!("entry {}: {len} bytes of {}", self.all.len() + 1, entry_len(label.stamp()))
+            });
         }
     }
 }
@@ -99,10 +136,9 @@ impl Entry {
         let mut found = Vec::new();
         let volume = u32::try_from(self.volume).ok();
         let end = volume.and_then(|volume| ends.volumes.get(&volume)).copied();
-        match volume {
-            None => found.push(format!("negative volume {}", self.volume)),
-            Some(volume) if end.is_none() => found.push(format!("volume {volume} is missing")),
-            Some(_) => {}
+        // One that is missing is told of once, by itself.
+        if volume.is_none() {
+            found.push(format!("negative volume {}", self.volume));
         }
         if self.sec < 0 || self.nsec < 0 {
             found.push(format!("negative time {}.{:09}", self.sec, self.nsec));

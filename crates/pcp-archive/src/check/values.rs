@@ -1,36 +1,69 @@
 //! What records of values say, beside what the metadata says of them, and beside each other.
 //!
-//! Cost: a look-up for each value set, one more for each value of a counter. Kept: the last value of each instance of each
-//! counter, [`MAX_COUNTERS`] of them at most; those beyond are not compared.
+//! Cost: a comparison for each value set and each value of a counter, as long as they come in the order they came in before; a
+//! look-up otherwise. Kept: the last value of each instance of each counter, [`MAX_COUNTERS`] of them at most, those beyond are
+//! not compared; and [`MAX_UNDESCRIBED`] metrics that are not described, those beyond are told of together.
 
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use super::finding::{Findings, Kind};
+use super::finding::{Findings, Kind, Told};
 use crate::metadata::Metadata;
 use crate::record::Record;
-use pcp_model::{Desc, InDom, Inst, PM_IN_NULL, Pmid, Semantics, ValueType};
-use pcp_pdu::{SetRef, TypedRef, ValueRef};
+use pcp_model::{Desc, InDom, Inst, PM_IN_NULL, PmError, Pmid, Semantics, ValueType};
+use pcp_pdu::{SetRef, TypedRef, ValueRef, ValuesRef};
 
 /// Counters that are followed.
 const MAX_COUNTERS: usize = 4 << 20;
+/// Metrics that are not described and told of by themselves.
+const MAX_UNDESCRIBED: usize = 1 << 16;
 
 /// What was seen of the metrics so far.
 #[derive(Default)]
 pub(super) struct Values {
-    metrics: FxHashMap<Pmid, Seen>,
+    metrics: Vec<Seen>,
+    numbers: FxHashMap<Pmid, usize>,
+    undescribed: FxHashMap<Pmid, Told>,
+    /// Of those beyond.
+    more_undescribed: Told,
+    /// The metric that came last.
+    last: usize,
     counters: usize,
     /// Grows with each mark: what is of another stretch is not compared.
     stretch: u32,
 }
 
+/// A metric.
 struct Seen {
-    /// Its number among the metrics.
-    number: u64,
-    desc: Option<Desc>,
-    last: FxHashMap<Inst, (u32, f64)>,
+    desc: Desc,
+    /// The one that came behind it the last time.
+    next: usize,
+    /// Of how its values are sent.
+    encoding: Told,
+    /// Of values of other types.
+    mistyped: Told,
+    /// If it is a counter.
+    counters: Counters,
 }
+
+/// The instances of a counter.
+#[derive(Default)]
+struct Counters {
+    all: Vec<Counter>,
+    places: FxHashMap<Inst, usize>,
+}
+
+/// The last value of a counter.
+struct Counter {
+    inst: Inst,
+    stretch: u32,
+    value: f64,
+    told: Told,
+}
+
+/// Where a record is.
+pub(super) type Position<'a> = (&'a Path, u64);
 
 impl Values {
     /// What came before has nothing to do with what comes.
@@ -43,94 +76,148 @@ impl Values {
         record: &Record<'_>,
         metadata: &Metadata,
         findings: &mut Findings,
-        file: &Path,
-        at: u64,
+        position: Position<'_>,
     ) {
         if record.is_mark() {
             self.mark();
         }
         for set in record.sets() {
-            self.add_set(set, metadata, findings, file, at);
+            match self.number(set.pmid, metadata) {
+                Some(number) => self.add_set(number, set, metadata, findings, position),
+                None => self.add_undescribed(set.pmid, findings, position),
+            }
+        }
+    }
+
+    /// The number of a metric that is described.
+    #[inline]
+    fn number(&mut self, pmid: Pmid, metadata: &Metadata) -> Option<usize> {
+        let next = self.metrics.get(self.last).map_or(0, |last| last.next);
+        let number = match self.metrics.get(next) {
+            Some(seen) if seen.desc.pmid == pmid => next,
+            _ => {
+                let number = self.look_up(pmid, metadata)?;
+                if let Some(last) = self.metrics.get_mut(self.last) {
+                    last.next = number;
+                }
+                number
+            }
+        };
+        self.last = number;
+        Some(number)
+    }
+
+    fn look_up(&mut self, pmid: Pmid, metadata: &Metadata) -> Option<usize> {
+        if let Some(&number) = self.numbers.get(&pmid) {
+            return Some(number);
+        }
+        let desc = metadata.desc(pmid).ok()?;
+        let number = self.metrics.len();
+        self.numbers.insert(pmid, number);
+        let (encoding, mistyped, counters) = Default::default();
+        self.metrics.push(Seen { desc, next: number + 1, encoding, mistyped, counters });
+        Some(number)
+    }
+
+    fn add_undescribed(&mut self, pmid: Pmid, findings: &mut Findings, position: Position<'_>) {
+        let has_room = self.undescribed.len() < MAX_UNDESCRIBED;
+        if has_room || self.undescribed.contains_key(&pmid) {
+            let told = self.undescribed.entry(pmid).or_default();
+            findings.again(told, Kind::Undescribed, position, || format!("{pmid} is not described"));
+        } else {
+            let told = &mut self.more_undescribed;
+            findings.again(told, Kind::Undescribed, position, || "others are not described".to_owned());
         }
     }
 
     fn add_set(
         &mut self,
+        number: usize,
         set: SetRef<'_>,
         metadata: &Metadata,
         findings: &mut Findings,
-        file: &Path,
-        at: u64,
+        position: Position<'_>,
     ) {
-        let pmid = set.pmid;
-        let number = self.metrics.len() as u64;
-        let seen = self.metrics.entry(pmid).or_insert_with(|| Seen {
-            number,
-            desc: metadata.desc(pmid).ok(),
-            last: FxHashMap::default(),
-        });
-        let Some(desc) = seen.desc else {
-            findings.again((Kind::Undescribed, seen.number), file, at, || format!("{pmid} is not described"));
-            return;
-        };
-        let Ok(values) = set.values else { return };
+        let (Some(seen), Ok(values)) = (self.metrics.get_mut(number), set.values) else { return };
         if values.is_empty() {
             return;
         }
+        let (pmid, value_type) = (seen.desc.pmid, seen.desc.value_type);
         let blocks = matches!(values.get(0), Some((_, ValueRef::Block(_))));
-        if !blocks && !can_be_in_place(desc.value_type) {
-            findings.again((Kind::Encoding, seen.number), file, at, || {
+        if !blocks && !can_be_in_place(value_type) {
+            findings.again(&mut seen.encoding, Kind::Encoding, position, || {
                 format!("{}: values in place, which is not the way for its type", name(metadata, pmid))
             });
             return;
         }
-        let counts = desc.semantics == Semantics::Counter;
+        let counts = seen.desc.semantics == Semantics::Counter;
         for place in 0..values.len() {
-            let (inst, value) = match values.usual_f64(place, desc.value_type) {
-                Some((_, _)) if !counts => continue,
-                Some(usual) => usual,
-                None => {
-                    let Some((inst, value)) = values.get(place) else { continue };
-                    match value.typed(desc.value_type) {
-                        Ok(TypedRef::Number(number)) => (inst, number.to_f64()),
-                        Ok(_) => continue,
-                        Err(error) => {
-                            findings.again((Kind::Value, seen.number), file, at, || {
-                                format!("{}: a value is not of its type: {error}", name(metadata, pmid))
-                            });
-                            continue;
-                        }
-                    }
+            let (inst, value) = match number_at(&values, place, value_type) {
+                Ok(Some(number)) if counts => number,
+                Ok(_) => continue,
+                Err(error) => {
+                    findings.again(&mut seen.mistyped, Kind::Value, position, || {
+                        format!("{}: a value is not of its type: {error}", name(metadata, pmid))
+                    });
+                    continue;
                 }
             };
-            if !counts {
-                continue;
-            }
             // Old loggers put anything there where there are no instances.
-            let inst = if desc.indom == InDom::NULL { PM_IN_NULL } else { inst };
-            match seen.last.get_mut(&inst) {
-                Some((stretch, last)) => {
-                    if *stretch == self.stretch && value < *last {
-                        let about = seen.number << 32 | u64::from(inst as u32);
-                        let before = *last;
-                        findings.again((Kind::Wrap, about), file, at, || {
-                            let instance = if inst < 0 { String::new() } else { format!("[{inst}]") };
-                            format!(
-                                "{}{instance}: a counter went from {before} back to {value}",
-                                name(metadata, pmid)
-                            )
-                        });
-                    }
-                    (*stretch, *last) = (self.stretch, value);
-                }
-                None if self.counters < MAX_COUNTERS => {
-                    self.counters += 1;
-                    seen.last.insert(inst, (self.stretch, value));
-                }
-                None => {}
+            let inst = if seen.desc.indom == InDom::NULL { PM_IN_NULL } else { inst };
+            let Some(counter) = seen.counters.at(place, inst, &mut self.counters) else { continue };
+            if counter.stretch == self.stretch && value < counter.value {
+                let before = counter.value;
+                findings.again(&mut counter.told, Kind::Wrap, position, || {
+                    let instance = if inst < 0 { String::new() } else { format!("[{inst}]") };
+                    format!(
+                        "{}{instance}: a counter went from {before} back to {value}",
+                        name(metadata, pmid)
+                    )
+                });
             }
+            (counter.stretch, counter.value) = (self.stretch, value);
         }
     }
+}
+
+impl Counters {
+    /// The counter of an instance, which is likely to be at that place. `all`: how many there are of all metrics.
+    #[inline]
+    fn at(&mut self, place: usize, inst: Inst, all: &mut usize) -> Option<&mut Counter> {
+        let place = match self.all.get(place) {
+            Some(counter) if counter.inst == inst => place,
+            _ => match self.places.get(&inst) {
+                Some(&place) => place,
+                None if *all < MAX_COUNTERS => {
+                    *all += 1;
+                    self.places.insert(inst, self.all.len());
+                    // Less than nothing is before the first value.
+                    let (stretch, value, told) = (0, f64::NEG_INFINITY, Told::default());
+                    self.all.push(Counter { inst, stretch, value, told });
+                    self.all.len() - 1
+                }
+                None => return None,
+            },
+        };
+        self.all.get_mut(place)
+    }
+}
+
+/// The instance and number at a place, if it is a number.
+#[inline]
+fn number_at(
+    values: &ValuesRef<'_>,
+    place: usize,
+    value_type: ValueType,
+) -> Result<Option<(Inst, f64)>, PmError> {
+    if let Some(usual) = values.usual_f64(place, value_type) {
+        return Ok(Some(usual));
+    }
+    let Some((inst, value)) = values.get(place) else { return Ok(None) };
+    Ok(match value.typed(value_type)? {
+        TypedRef::Number(number) => Some((inst, number.to_f64())),
+        _ => None,
+    })
 }
 
 /// Whether values of that type may be in place. Single precision was, once.

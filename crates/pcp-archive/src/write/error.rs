@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pcp_files::FileError;
 use pcp_model::{Pmid, Timestamp};
 
 /// Why something could not be written. What was written before is whole, and stays readable.
@@ -53,6 +54,15 @@ pub enum WriteError {
 }
 
 impl WriteError {
+    /// What is in the way of a file, told once with its name.
+    pub(crate) fn file(FileError { path, problem }: FileError) -> WriteError {
+        let error = io::Error::from(problem);
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => WriteError::Exists(path),
+            _ => WriteError::Io { path, error },
+        }
+    }
+
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> WriteError + '_ {
         |error| WriteError::Io { path: path.to_owned(), error }
     }

@@ -35,8 +35,7 @@ impl Growing {
     pub(super) fn create(path: PathBuf) -> Result<Growing, WriteError> {
         match pcp_files::create(&path, Writes::Anywhere) {
             Ok(file) => Ok(Growing { path, len: 0, file }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(WriteError::Exists(path)),
-            Err(error) => Err(WriteError::Io { path, error: error.problem.into() }),
+            Err(error) => Err(WriteError::file(error)),
         }
     }
 
@@ -45,8 +44,7 @@ impl Growing {
     /// # Errors
     /// The system's, or that it is not to be written to.
     pub(super) fn open(path: PathBuf) -> Result<Growing, WriteError> {
-        let file = pcp_files::open(&path, Writes::Anywhere);
-        let file = file.map_err(|error| WriteError::io(&path)(error.problem.into()))?;
+        let file = pcp_files::open(&path, Writes::Anywhere).map_err(WriteError::file)?;
         let len = file.metadata().map_err(WriteError::io(&path))?.len();
         Ok(Growing { path, len, file })
     }

@@ -43,7 +43,10 @@ impl Known {
         }
         let changes = if old.is_empty() { None } else { changes(old, &new) };
         match changes.filter(|changes| names(changes) + 8 * changes.len() < full(&new)) {
-            Some(changes) => put_delta(out, time, indom, changes.into_iter()),
+            Some(changes) => {
+                let bytes = changes.iter().map(|(inst, name)| (*inst, name.map(str::as_bytes)));
+                put_delta(out, time, indom, bytes);
+            }
             None => put_indom(out, time, indom, &new),
         }
         *old = new;

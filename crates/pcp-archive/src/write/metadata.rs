@@ -41,8 +41,18 @@ pub(super) fn put_desc<'a>(out: &mut Vec<u8>, desc: &Desc, names: impl ExactSize
 
 /// Appends all instances of a domain.
 pub(super) fn put_indom(out: &mut Vec<u8>, time: Timestamp, indom: InDom, instances: &[Instance]) {
-    let all = || instances.iter().map(|instance| (instance.id, Some(instance.name.as_str())));
-    framed(out, INDOM, |out| put_instances(out, time, indom, all()));
+    let all = instances.iter().map(|instance| (instance.id, Some(instance.name.as_bytes())));
+    put_all(out, time, indom, all);
+}
+
+/// Appends all instances of a domain, whose names need not be text.
+pub(super) fn put_all<'a>(
+    out: &mut Vec<u8>,
+    time: Timestamp,
+    indom: InDom,
+    instances: impl ExactSizeIterator<Item = (i32, Option<&'a [u8]>)> + Clone,
+) {
+    framed(out, INDOM, |out| put_instances(out, time, indom, instances));
 }
 
 /// Appends what has changed in a domain: instances that came, with their names, and those that went.
@@ -50,7 +60,7 @@ pub(super) fn put_delta<'a>(
     out: &mut Vec<u8>,
     time: Timestamp,
     indom: InDom,
-    changes: impl ExactSizeIterator<Item = (i32, Option<&'a str>)> + Clone,
+    changes: impl ExactSizeIterator<Item = (i32, Option<&'a [u8]>)> + Clone,
 ) {
     framed(out, INDOM_DELTA, |out| put_instances(out, time, indom, changes));
 }
@@ -59,7 +69,7 @@ fn put_instances<'a>(
     out: &mut Vec<u8>,
     time: Timestamp,
     indom: InDom,
-    instances: impl ExactSizeIterator<Item = (i32, Option<&'a str>)> + Clone,
+    instances: impl ExactSizeIterator<Item = (i32, Option<&'a [u8]>)> + Clone,
 ) {
     put_stamp(out, time);
     out.put_u32(indom.0);
@@ -111,14 +121,14 @@ pub(super) fn put_text(out: &mut Vec<u8>, target: TextTarget, level: TextLevel, 
     framed(out, TEXT, |out| {
         out.put_u32(kind | level);
         out.put_u32(ident);
-        out.put_slice(text(help));
+        out.put_slice(text(help.as_bytes()));
         out.put_u8(0);
     });
 }
 
 /// Up to a NUL, which would end it for a reader.
-fn text(text: &str) -> &[u8] {
-    text.as_bytes().split(|&byte| byte == 0).next().unwrap_or_default()
+fn text(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 fn framed(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {

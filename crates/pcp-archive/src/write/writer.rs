@@ -274,7 +274,32 @@ impl ArchiveWriter {
     /// # Errors
     /// What the system says.
     pub fn mark(&mut self) -> Result<(), WriteError> {
-        self.mark_before(Timestamp { sec: i64::MAX, nsec: 0 })
+        self.mark_before(Timestamp { sec: i64::MAX, nsec: 0 }).map(drop)
+    }
+
+    /// Makes the files of an archive that begins at that time, before there is anything in them: metadata that is long need
+    /// not be collected then. For archives that nobody reads yet, as readers refuse one without records.
+    ///
+    /// # Errors
+    /// As [`ArchiveWriter::result`].
+    pub(crate) fn begin(&mut self, start: Timestamp) -> Result<(), WriteError> {
+        if self.files.is_none() {
+            self.begin_record();
+            self.files = Some(Files::create(&self.base, &self.label, start, &self.batch, &mut self.record)?);
+            self.batch.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes the metadata that was collected, if there are files.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn flush_batch(&mut self) -> Result<(), WriteError> {
+        let Some(files) = &mut self.files else { return Ok(()) };
+        files.meta.append(&self.batch)?;
+        self.batch.clear();
+        Ok(())
     }
 
     /// Writes value sets of another archive as they are; none of them is a mark.
@@ -284,30 +309,46 @@ impl ArchiveWriter {
     pub(crate) fn copy<'a>(
         &mut self,
         time: Timestamp,
-        sets: impl ExactSizeIterator<Item = SetRef<'a>>,
+        sets: impl Iterator<Item = SetRef<'a>>,
     ) -> Result<(), WriteError> {
         self.check_time(time)?;
         self.begin_record();
-        let is_mark = sets.len() == 0;
+        let mut sets = sets.peekable();
+        let is_mark = sets.peek().is_none();
         match self.values.put_all(&mut self.record, time, sets) {
             true => self.commit(Last { time: Some(time), is_mark }),
             false => Err(WriteError::TooLarge),
         }
     }
 
-    /// Writes a mark between the last record and one of that time.
+    /// Writes a mark between the last record and one of that time. Whether there had to be one.
     ///
     /// # Errors
     /// As [`ArchiveWriter::mark`].
-    pub(crate) fn mark_before(&mut self, next: Timestamp) -> Result<(), WriteError> {
+    pub(crate) fn mark_before(&mut self, next: Timestamp) -> Result<bool, WriteError> {
         match self.last.time {
             Some(last) if !self.last.is_mark => {
                 let time = Timestamp::from_nanos(last.as_nanos() + MARK_AFTER).min(next);
                 self.begin_record();
                 self.values.put_mark(&mut self.record, time);
-                self.commit(Last { time: Some(time), is_mark: true })
+                self.commit(Last { time: Some(time), is_mark: true })?;
+                Ok(true)
             }
-            _ => Ok(()),
+            _ => Ok(false),
+        }
+    }
+
+    /// Adds a record of an instance domain: all instances, or changes, in which those that went have no name.
+    pub(crate) fn domain(
+        &mut self,
+        (time, indom): (Timestamp, InDom),
+        is_change: bool,
+        instances: &[(Inst, Option<&[u8]>)],
+    ) {
+        let instances = instances.iter().copied();
+        match is_change {
+            true => metadata::put_delta(&mut self.batch, time, indom, instances),
+            false => metadata::put_all(&mut self.batch, time, indom, instances),
         }
     }
 

@@ -38,7 +38,9 @@ fn kind_of(line: &str) -> Option<(Kind, bool)> {
         (Kind::Empty, true)
     } else if has(&["unexpected record type"]) {
         (Kind::RecordType, false)
-    } else if has(&[".index[", "file missing for log", "index is missing"]) {
+    } else if has(&["file missing for log", "missing metadata file"]) {
+        (Kind::Missing, false)
+    } else if has(&[".index[", "index is missing"]) {
         (Kind::Index, false)
     } else if has(&["label record", "bad label", "mismatched label"]) {
         (Kind::Label, true)

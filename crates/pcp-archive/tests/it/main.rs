@@ -1,5 +1,6 @@
 //! What the package promises, beside PCP's own tools.
 
 mod check;
+mod losses;
 mod repair;
 mod suite;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const SUITE: &str = "/var/lib/pcp/testsuite";
+pub(crate) const SUITE: &str = "/var/lib/pcp/testsuite";
 
 /// The names of all archives in a folder of the suite.
 pub(crate) fn archives(folder: &str) -> Vec<PathBuf> {
