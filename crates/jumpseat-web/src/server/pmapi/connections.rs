@@ -15,13 +15,17 @@
 //! was opened later: so contexts that share ask for names and descriptors again upon either ([`Connections::news`]).
 //!
 //! **Bounds:** [`MAX_IDLE`] idle connections of a host, and hosts that failed; [`MAX_OWN`] that are somebody's own; the rest as many as
-//! requests at a time. A host that could not be connected to is not tried again for a while.
+//! requests at a time.
+//!
+//! **Back-off:** a host that could not be connected to is not tried again for a while, longer each time; for a new context not for
+//! [`SOON`], as whoever makes one has just mended the host, or asks a dead one with each request.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pcp_client::{ClientError, Context, HostSpec};
+use pcp_model::PmError;
 
 use super::busy;
 use crate::server::answer::Refusal;
@@ -32,6 +36,8 @@ const MAX_IDLE: usize = 16;
 const MAX_OWN: usize = 256;
 /// How long a connection is kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(20);
+/// How long an attempt that failed answers for the next one.
+const SOON: Duration = Duration::from_secs(1);
 
 /// The connections of a host.
 #[derive(Debug, Default)]
@@ -51,6 +57,18 @@ struct Failed {
     spec: Arc<HostSpec>,
     times: usize,
     until: Instant,
+    /// The last attempt, and why it failed.
+    last: Instant,
+    why: PmError,
+}
+
+/// Who wants to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// A context that had a connection.
+    Again,
+    /// A new context.
+    Anew,
 }
 
 /// The right to a connection of one's own.
@@ -130,25 +148,42 @@ impl Connections {
         }
     }
 
-    /// Whether a specification may be tried again.
+    /// Whether a specification may be tried now.
     ///
     /// # Errors
-    /// [`ClientError::TooSoon`] after an attempt that failed.
-    pub(super) fn expect_due(&self, spec: &HostSpec) -> Result<(), ClientError> {
-        let until = self.failed().iter().find(|failed| *failed.spec == *spec).map(|failed| failed.until);
-        match until.and_then(|until| until.checked_duration_since(Instant::now())) {
-            Some(left) if !left.is_zero() => Err(ClientError::TooSoon(left)),
+    /// [`ClientError::TooSoon`] after an attempt that failed; for a new context why it failed.
+    pub(super) fn expect_due(&self, spec: &HostSpec, wants: Wants, now: Instant) -> Result<(), ClientError> {
+        let all = self.failed();
+        let Some(failed) = all.iter().find(|failed| *failed.spec == *spec) else { return Ok(()) };
+        let left = failed.until.saturating_duration_since(now);
+        match wants {
+            Wants::Again if !left.is_zero() => Err(ClientError::TooSoon(left)),
+            Wants::Anew if now.saturating_duration_since(failed.last) < SOON => Err(failed.why.into()),
             _ => Ok(()),
         }
     }
 
-    /// It could not be connected to: the next attempt has to wait, longer each time.
-    pub(super) fn failed_to_connect(&self, spec: &Arc<HostSpec>, delays: &[Duration]) {
+    /// It could not be connected to: the next attempt has to wait, longer each time. Attempts that fail before the next one is due
+    /// count once.
+    pub(super) fn failed_to_connect(
+        &self,
+        spec: &Arc<HostSpec>,
+        why: PmError,
+        delays: &[Duration],
+        now: Instant,
+    ) {
         let mut all = self.failed();
         let known = all.iter().position(|failed| *failed.spec == **spec).map(|at| all.remove(at));
-        let times = known.map_or(0, |failed| failed.times);
-        let Some(&delay) = delays.get(times).or(delays.last()) else { return };
-        all.push(Failed { spec: Arc::clone(spec), times: times + 1, until: Instant::now() + delay });
+        let failed = match known {
+            Some(known) if now < known.until => Failed { last: now, why, ..known },
+            known => {
+                let times = known.map_or(0, |failed| failed.times);
+                let delay = delays.get(times).or(delays.last()).copied().unwrap_or_default();
+                let spec = Arc::clone(spec);
+                Failed { spec, times: times + 1, until: now + delay, last: now, why }
+            }
+        };
+        all.push(failed);
         if all.len() > MAX_IDLE {
             all.remove(0);
         }
@@ -265,24 +300,50 @@ mod tests {
         let spec = |text: &str| Arc::new(text.parse::<HostSpec>().expect("a host"));
         let (one, other) = (spec("web1"), spec("web1?container=one"));
         let delays = [Duration::from_secs(5), Duration::from_secs(50)];
-        let left = || match connections.expect_due(&one) {
-            Err(ClientError::TooSoon(left)) => left.as_secs_f64().round(),
-            _ => 0.0,
+        let begun = Instant::now();
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        let left = |seconds| match connections.expect_due(&one, Wants::Again, at(seconds)) {
+            Err(ClientError::TooSoon(left)) => left.as_secs(),
+            _ => 0,
         };
-        assert_eq!(left(), 0.0);
-        for expected in [5.0, 50.0, 50.0] {
-            connections.failed_to_connect(&one, &delays);
-            assert_eq!(left(), expected);
-        }
-        assert!(connections.expect_due(&other).is_ok(), "another specification");
+        let fails = |spec: &Arc<HostSpec>, seconds| {
+            connections.failed_to_connect(spec, PmError::TIMEOUT, &delays, at(seconds))
+        };
+        assert_eq!(left(0), 0);
+        fails(&one, 0);
+        // Others who were trying, and new contexts.
+        fails(&one, 1);
+        fails(&one, 4);
+        assert_eq!((left(1), left(4), left(5)), (4, 1, 0));
+        fails(&one, 5);
+        assert_eq!((left(5), left(54), left(55)), (50, 1, 0));
+        fails(&one, 60);
+        assert_eq!(left(60), 50, "no longer than the last of them");
+        assert!(connections.expect_due(&other, Wants::Again, at(60)).is_ok(), "another specification");
         let news = connections.news();
         connections.has_connected(&one);
-        assert_eq!((left(), connections.news()), (0.0, news + 1));
-        connections.failed_to_connect(&one, &delays);
-        assert_eq!(left(), 5.0);
+        assert_eq!((left(60), connections.news()), (0, news + 1));
+        fails(&one, 60);
+        assert_eq!(left(60), 5);
         for number in 0..2 * MAX_IDLE {
-            connections.failed_to_connect(&spec(&format!("host{number}")), &delays);
+            fails(&spec(&format!("host{number}")), 60);
         }
         assert_eq!(connections.failed().len(), MAX_IDLE);
+    }
+
+    #[test]
+    fn a_new_context_is_told_why_the_last_attempt_failed_for_a_second() {
+        let connections = Connections::default();
+        let spec = Arc::new("web1".parse::<HostSpec>().expect("a host"));
+        let begun = Instant::now();
+        let why = PmError::from_errno(nix::libc::ECONNREFUSED);
+        connections.failed_to_connect(&spec, why, &[Duration::from_secs(5)], begun);
+        let told = |millis| {
+            let now = begun + Duration::from_millis(millis);
+            connections.expect_due(&spec, Wants::Anew, now).map_err(|error| error.code())
+        };
+        assert_eq!((told(0), told(999), told(1000)), (Err(why), Err(why), Ok(())));
+        let again = Wants::Again;
+        assert!(connections.expect_due(&spec, again, begun + SOON).is_err(), "others wait for longer");
     }
 }

@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use pcp_client::{ClientError, Context, ContextKind, Fetched, HostAttributes, HostSpec, StateChange};
 use pcp_model::{Desc, PmError, Pmid, ValueType};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::call::{BATCH, refused};
-use super::connections::{Connections, Own};
+use super::connections::{Connections, Own, Wants};
 use crate::server::answer::Refusal;
 use crate::server::sources::{SourceError, Sources};
 
@@ -92,8 +93,7 @@ impl Session {
         session.sharing = Some(Sharing { connections, sources, spec, seen, opened, own, has_had_one: false });
         session.take_connection();
         if !session.context.is_connected() {
-            // Somebody who asks for a new one does not wait for the end of a back-off.
-            session.connect(false)?;
+            session.connect(Wants::Anew)?;
         }
         session.end();
         Ok(session)
@@ -119,18 +119,16 @@ impl Session {
         }
     }
 
-    /// Opens a connection; `waits` for the end of a back-off with an error.
-    fn connect(&mut self, waits: bool) -> Result<(), ClientError> {
+    /// Opens a connection, if it is due.
+    fn connect(&mut self, wants: Wants) -> Result<(), ClientError> {
         let Some(Sharing { connections, sources, spec, opened, own: None, .. }) = &mut self.sharing else {
             return self.context.reconnect();
         };
-        if waits {
-            connections.expect_due(spec)?;
-        }
+        connections.expect_due(spec, wants, Instant::now())?;
         let losses = connections.losses();
         let mut fresh = sources.unconnected(spec)?;
         if let Err(error) = fresh.reconnect() {
-            connections.failed_to_connect(spec, sources.reconnect_delays());
+            connections.failed_to_connect(spec, error.code(), sources.reconnect_delays(), Instant::now());
             return Err(error);
         }
         connections.has_connected(spec);
@@ -213,7 +211,7 @@ impl Session {
                 self.unbound = !self.definitions.is_empty();
             }
         }
-        self.connect(true)
+        self.connect(Wants::Again)
     }
 
     fn define_again(&mut self) {
