@@ -1,8 +1,12 @@
 //! Contexts on one host that share connections to it: what each of them has of its own, and how few connections there are.
 
 use std::fs;
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::path::Path;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value as Json, json};
 use support::{eventually, temp_dir};
 
@@ -190,5 +194,31 @@ fn what_the_agent_computes_from_sample_to_sample_is_of_each_contexts_own_samples
     eventually("all are counted", || (counted(&contexts[0]) == 21).then_some(()));
     for context in &contexts {
         assert_eq!(new(context), Some(20.0));
+    }
+}
+
+#[test]
+fn a_fetch_whose_client_goes_away_is_ended_and_its_answer_is_nobody_elses() {
+    let sample = Sample::start(&[]);
+    let web = &sample.web;
+    let contexts: Vec<Json> = (0..2).map(|_| context(web)).collect();
+    let (one, ten) = ("names=sample.long.one", "names=sample.long.ten");
+    let expect = |context: &Json| {
+        assert_eq!(values(web, context, one)[0].1, 1);
+        assert_eq!(values(web, context, ten)[0].1, 10);
+    };
+    contexts.iter().for_each(expect);
+    let pmcd = Pid::from_raw(sample.pmcd.pid().try_into().expect("pids are small"));
+    kill(pmcd, Signal::SIGSTOP).expect("it is the test's");
+    for _ in 0..3 {
+        for context in &contexts {
+            let mut stream = TcpStream::connect(("127.0.0.1", web.port)).expect("it listens");
+            let request = format!("GET /pmapi/{context}/fetch?{one} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            stream.write_all(request.as_bytes()).expect("it reads");
+        }
+    }
+    kill(pmcd, Signal::SIGCONT).expect("it is the test's");
+    for _ in 0..10 {
+        contexts.iter().for_each(expect);
     }
 }

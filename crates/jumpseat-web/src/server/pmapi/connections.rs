@@ -14,19 +14,16 @@
 //! again. What is told once (that names or agents have changed) is told over each connection that was open then, and over none that
 //! was opened later: so contexts that share ask for names and descriptors again upon either ([`Connections::news`]).
 //!
-//! **Bounds:** [`MAX_IDLE`] idle connections of a host, and hosts that failed; [`MAX_OWN`] that are somebody's own; the rest as many as
+//! **Bounds:** [`MAX_IDLE`] idle connections of a host; [`MAX_OWN`] that are somebody's own; the rest as many as
 //! requests at a time.
-//!
-//! **Back-off:** a host that could not be connected to is not tried again for a while, longer each time; for a new context not for
-//! [`SOON`], as whoever makes one has just mended the host, or asks a dead one with each request.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pcp_client::{ClientError, Context, HostSpec};
-use pcp_model::PmError;
+use pcp_client::{Context, HostSpec};
 
+use super::back_off::BackOff;
 use super::busy;
 use crate::server::answer::Refusal;
 
@@ -36,39 +33,17 @@ const MAX_IDLE: usize = 16;
 const MAX_OWN: usize = 256;
 /// How long a connection is kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(20);
-/// How long an attempt that failed answers for the next one.
-const SOON: Duration = Duration::from_secs(1);
 
 /// The connections of a host.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     /// By when they were used last.
     idle: Mutex<Vec<Idle>>,
-    /// Those that could not be connected to, by when they were found.
-    failed: Mutex<Vec<Failed>>,
+    /// Of all hosts: it is not forgotten with the last context on one.
+    pub(super) back_off: Arc<BackOff>,
     news: AtomicU64,
     losses: AtomicU64,
     own: AtomicUsize,
-}
-
-/// A specification that could not be connected to.
-#[derive(Debug)]
-struct Failed {
-    spec: Arc<HostSpec>,
-    times: usize,
-    until: Instant,
-    /// The last attempt, and why it failed.
-    last: Instant,
-    why: PmError,
-}
-
-/// Who wants to connect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wants {
-    /// A context that had a connection.
-    Again,
-    /// A new context.
-    Anew,
 }
 
 /// The right to a connection of one's own.
@@ -85,6 +60,10 @@ struct Idle {
 }
 
 impl Connections {
+    pub(super) fn new(back_off: Arc<BackOff>) -> Connections {
+        Connections { back_off, ..Connections::default() }
+    }
+
     /// Changes with each notice of a change, and with each connection that is opened.
     pub(super) fn news(&self) -> u64 {
         self.news.load(Ordering::Acquire)
@@ -95,16 +74,16 @@ impl Connections {
         self.losses.load(Ordering::Acquire)
     }
 
-    /// Gives a context without a connection an idle one for the same specification, if there is one, and says how many losses there
-    /// had been when that one was opened.
-    pub(super) fn take(&self, spec: &HostSpec, context: &mut Context) -> Option<u64> {
-        let mut found = {
+    /// Gives a context without a connection an idle one for the same specification, if there is one. Says how many losses there had
+    /// been when that one was opened, and gives the source that the context had, for [`Connections::put_back`].
+    pub(super) fn take(&self, spec: &HostSpec, context: &mut Context) -> Option<(u64, Context)> {
+        let Idle { mut source, opened, .. } = {
             let mut idle = self.idle();
             let at = idle.iter().rposition(|idle| *idle.spec == *spec)?;
             idle.remove(at)
         };
         // Nothing is under way in either.
-        context.swap_source(&mut found.source).ok().map(|()| found.opened)
+        context.swap_source(&mut source).ok().map(|()| (opened, source))
     }
 
     /// Whether [`Connections::take`] would find one.
@@ -148,50 +127,9 @@ impl Connections {
         }
     }
 
-    /// Whether a specification may be tried now.
-    ///
-    /// # Errors
-    /// [`ClientError::TooSoon`] after an attempt that failed; for a new context why it failed.
-    pub(super) fn expect_due(&self, spec: &HostSpec, wants: Wants, now: Instant) -> Result<(), ClientError> {
-        let all = self.failed();
-        let Some(failed) = all.iter().find(|failed| *failed.spec == *spec) else { return Ok(()) };
-        let left = failed.until.saturating_duration_since(now);
-        match wants {
-            Wants::Again if !left.is_zero() => Err(ClientError::TooSoon(left)),
-            Wants::Anew if now.saturating_duration_since(failed.last) < SOON => Err(failed.why.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// It could not be connected to: the next attempt has to wait, longer each time. Attempts that fail before the next one is due
-    /// count once.
-    pub(super) fn failed_to_connect(
-        &self,
-        spec: &Arc<HostSpec>,
-        why: PmError,
-        delays: &[Duration],
-        now: Instant,
-    ) {
-        let mut all = self.failed();
-        let known = all.iter().position(|failed| *failed.spec == **spec).map(|at| all.remove(at));
-        let failed = match known {
-            Some(known) if now < known.until => Failed { last: now, why, ..known },
-            known => {
-                let times = known.map_or(0, |failed| failed.times);
-                let delay = delays.get(times).or(delays.last()).copied().unwrap_or_default();
-                let spec = Arc::clone(spec);
-                Failed { spec, times: times + 1, until: now + delay, last: now, why }
-            }
-        };
-        all.push(failed);
-        if all.len() > MAX_IDLE {
-            all.remove(0);
-        }
-    }
-
     /// It has been connected to.
     pub(super) fn has_connected(&self, spec: &HostSpec) {
-        self.failed().retain(|failed| *failed.spec != *spec);
+        self.back_off.connected(spec);
         self.changed();
     }
 
@@ -214,10 +152,6 @@ impl Connections {
             )));
         }
         Ok(Own(Arc::clone(self)))
-    }
-
-    fn failed(&self) -> MutexGuard<'_, Vec<Failed>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
@@ -267,8 +201,9 @@ mod tests {
         connections.put_back(&container, 0, &mut context(&container), context(&container));
         let count = |of: &HostSpec| connections.idle().iter().filter(|idle| *idle.spec == *of).count();
         assert_eq!((count(&plain), count(&container)), (MAX_IDLE - 1, 1), "the oldest is gone");
-        assert_eq!(connections.take(&container, &mut context(&container)), Some(0));
-        assert_eq!(connections.take(&container, &mut context(&container)), None);
+        let taken = connections.take(&container, &mut context(&container));
+        assert_eq!(taken.map(|(opened, _)| opened), Some(0));
+        assert!(connections.take(&container, &mut context(&container)).is_none());
         assert_eq!((count(&plain), count(&container)), (MAX_IDLE - 1, 0));
         drop(connections.too_old(Instant::now()));
         assert_eq!(count(&plain), MAX_IDLE - 1);
@@ -292,58 +227,5 @@ mod tests {
         assert_eq!((count(), connections.losses()), (2, 1), "a second one of the same time");
         connections.lost(1);
         assert_eq!((count(), connections.losses()), (0, 2));
-    }
-
-    #[test]
-    fn a_host_that_failed_is_not_tried_again_for_a_while_longer_each_time() {
-        let connections = Connections::default();
-        let spec = |text: &str| Arc::new(text.parse::<HostSpec>().expect("a host"));
-        let (one, other) = (spec("web1"), spec("web1?container=one"));
-        let delays = [Duration::from_secs(5), Duration::from_secs(50)];
-        let begun = Instant::now();
-        let at = |seconds: u64| begun + Duration::from_secs(seconds);
-        let left = |seconds| match connections.expect_due(&one, Wants::Again, at(seconds)) {
-            Err(ClientError::TooSoon(left)) => left.as_secs(),
-            _ => 0,
-        };
-        let fails = |spec: &Arc<HostSpec>, seconds| {
-            connections.failed_to_connect(spec, PmError::TIMEOUT, &delays, at(seconds))
-        };
-        assert_eq!(left(0), 0);
-        fails(&one, 0);
-        // Others who were trying, and new contexts.
-        fails(&one, 1);
-        fails(&one, 4);
-        assert_eq!((left(1), left(4), left(5)), (4, 1, 0));
-        fails(&one, 5);
-        assert_eq!((left(5), left(54), left(55)), (50, 1, 0));
-        fails(&one, 60);
-        assert_eq!(left(60), 50, "no longer than the last of them");
-        assert!(connections.expect_due(&other, Wants::Again, at(60)).is_ok(), "another specification");
-        let news = connections.news();
-        connections.has_connected(&one);
-        assert_eq!((left(60), connections.news()), (0, news + 1));
-        fails(&one, 60);
-        assert_eq!(left(60), 5);
-        for number in 0..2 * MAX_IDLE {
-            fails(&spec(&format!("host{number}")), 60);
-        }
-        assert_eq!(connections.failed().len(), MAX_IDLE);
-    }
-
-    #[test]
-    fn a_new_context_is_told_why_the_last_attempt_failed_for_a_second() {
-        let connections = Connections::default();
-        let spec = Arc::new("web1".parse::<HostSpec>().expect("a host"));
-        let begun = Instant::now();
-        let why = PmError::from_errno(nix::libc::ECONNREFUSED);
-        connections.failed_to_connect(&spec, why, &[Duration::from_secs(5)], begun);
-        let told = |millis| {
-            let now = begun + Duration::from_millis(millis);
-            connections.expect_due(&spec, Wants::Anew, now).map_err(|error| error.code())
-        };
-        assert_eq!((told(0), told(999), told(1000)), (Err(why), Err(why), Ok(())));
-        let again = Wants::Again;
-        assert!(connections.expect_due(&spec, again, begun + SOON).is_err(), "others wait for longer");
     }
 }
