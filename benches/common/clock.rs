@@ -44,8 +44,17 @@ pub(crate) fn children_cpu() -> Duration {
 
 /// Resident memory of a process, in KiB.
 pub(crate) fn resident_kib(pid: u32) -> u64 {
+    status_kib(pid, "VmRSS:")
+}
+
+/// The most of it that there ever was.
+pub(crate) fn peak_kib(pid: u32) -> u64 {
+    status_kib(pid, "VmHWM:")
+}
+
+fn status_kib(pid: u32, what: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap_or_default();
     line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 

@@ -19,7 +19,7 @@ use super::namespace::{NameSpace, NamedProvider};
 use super::provider::{self, Child, ContextKind, FetchRequest, Found, Lookup, Mode, Provider, Recording};
 use super::registry::{self, SharedRegistry};
 use super::traversal::merged;
-use super::waiting::Waiting;
+use super::waiting::{Waiting, wait_for};
 use pcp_derive::{Answer, Column, DerivedContext, HelpKind};
 use pcp_model::{Desc, InDom, Inst, Instance, LabelSet, Level, PmError, Pmid, Profile, Timestamp, ValueSet};
 use pcp_pdu::{Fetched, LabelTarget, StateChange, TextLevel, TextTarget};
@@ -576,6 +576,19 @@ impl Context {
         done.map(|()| true)
     }
 
+    /// Goes on to its end with a fetch or a reconnect that was started, and waits for it: for who cannot go on without waiting any more.
+    ///
+    /// # Errors
+    /// As [`Context::fetch`].
+    pub fn finish(&mut self, out: &mut Fetched) -> Result<()> {
+        while !self.advance(out)? {
+            if let Some(waiting) = self.waiting() {
+                wait_for(waiting)?;
+            }
+        }
+        Ok(())
+    }
+
     /// What has to come before [`Context::advance`] can go on; `None` if it can at once.
     pub fn waiting(&self) -> Option<Waiting<'_>> {
         self.provider.waiting()
@@ -792,4 +805,39 @@ fn push(out: &mut Fetched, pmid: Pmid, column: &Column) {
 /// A metric without instances has no instance domain to ask about.
 fn some(indom: InDom) -> Result<InDom> {
     if indom == InDom::NULL { Err(PmError::INDOM.into()) } else { Ok(indom) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{HostOptions, HostSpec, LocalAgents};
+
+    fn host(spec: &str) -> Context {
+        let spec: HostSpec = spec.parse().expect("a host");
+        Context::host_unconnected(&spec, &HostOptions::default()).expect("not yet connected")
+    }
+
+    #[test]
+    fn with_its_source_a_context_gives_away_what_is_prepared_for_it() {
+        let (mut one, mut other) = (host("web1"), host("web2"));
+        one.add_profile(InDom::new(60, 1), &[3]).expect("a list of a domain");
+        (one.fetch.valid, other.fetch.valid) = (true, true);
+        one.swap_source(&mut other).expect("both are on hosts");
+        assert!(!one.fetch.valid && !other.fetch.valid, "a fetch finds out anew what it needs");
+        assert!(one.profile_version != 0 && other.profile_version == 0, "profiles stay");
+        one.pending = true;
+        assert!(matches!(one.swap_source(&mut other), Err(ClientError::Busy)));
+        assert!(matches!(other.swap_source(&mut one), Err(ClientError::Busy)));
+    }
+
+    #[test]
+    fn sources_of_different_kinds_are_not_exchanged() {
+        let agents = LocalAgents::of_conf("", Path::new("/"));
+        let mut local = Context::local_agents(agents, None, Box::new(|_| {}));
+        let refused = local.swap_source(&mut host("web1"));
+        assert_eq!(refused.map_err(|error| error.code()), Err(PmError::NOCONTEXT));
+        assert_eq!(local.kind(), ContextKind::Local);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -175,6 +176,39 @@ fn a_host_that_does_not_answer_costs_others_nothing() {
     }
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     drop(silent);
+}
+
+#[test]
+fn a_host_that_is_down_is_not_dialled_for_each_request() {
+    // Takes connections and hangs up.
+    let closing = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let host = format!("127.0.0.1:{}", closing.local_addr().expect("it has one").port());
+    let dialled = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&dialled);
+    thread::spawn(move || {
+        for stream in closing.incoming().flatten() {
+            noted.lock().expect("nobody panics").push(Instant::now());
+            drop(stream);
+        }
+    });
+    let dir = temp_dir();
+    let web = Web::start(dir.path(), &["-h", &host]);
+    let refused = || {
+        let answer = web.get(&format!("/pmapi/fetch?hostspec={host}&names=sample.long.one"));
+        expect_refusal(&answer, &[400], "it is down");
+        answer.text()
+    };
+    let first = refused();
+    let for_one = dialled.lock().expect("nobody panics").len();
+    assert!(for_one > 0 && first.contains("cannot connect to PMCD"), "{first}");
+    let begun = Instant::now();
+    for _ in 0..30 {
+        assert_eq!(refused(), first, "as the attempt was answered");
+    }
+    // Once a second, however many ask.
+    let most = for_one * (2 + begun.elapsed().as_secs() as usize);
+    let count = dialled.lock().expect("nobody panics").len();
+    assert!(count <= most, "{count} times, {for_one} for the first");
 }
 
 #[test]

@@ -1,5 +1,12 @@
 //! Contexts on one host that share connections to it: what each of them has of its own, and how few connections there are.
 
+use std::fs;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::path::Path;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value as Json, json};
 use support::{eventually, temp_dir};
 
@@ -50,15 +57,11 @@ fn many_contexts_take_turns_on_few_connections() {
         assert_eq!(values(web, &contexts[2], "names=sample.bin").len(), 9);
     }
 
-    // Its own derived metrics, and what they remember.
+    // Its own derived metrics.
     web.json(&format!("/pmapi/{one}/derive?name=my.delta&expr=delta(sample.seconds)"));
     let unknown = web.json(&format!("/pmapi/{other}/fetch?names=my.delta"));
     assert_eq!(unknown["values"], json!([]));
     values(web, one, "names=my.delta");
-    for context in &contexts {
-        values(web, context, "names=sample.long.one");
-    }
-    assert_eq!(values(web, one, "names=my.delta").len(), 1, "it knows the sample before");
 
     // Who stores has a connection of its own, as agents may tell clients apart.
     let shared = clients(&sample);
@@ -68,10 +71,50 @@ fn many_contexts_take_turns_on_few_connections() {
     values(web, &contexts[9], "names=sample.long.one");
     let with_own = clients(&sample);
     assert!(with_own >= 5 && with_own <= shared + 6, "{shared} and then {with_own}");
+    // Others have opened connections, and have been told that metrics may have changed.
+    assert_eq!(values(web, one, "names=my.delta").len(), 1, "it knows the sample before");
 
     // Nobody needs them any more.
     eventually("connections that nobody uses are closed", || (clients(&sample) <= before + 6).then_some(()));
     assert_eq!(values(web, &contexts[50], "names=sample.long.one")[0].1, 1, "it connects again");
+}
+
+/// Gives two metrics of the sample agent each other's number, for the next start of the collector.
+fn exchange_numbers(root: &Path, names: [&str; 2]) {
+    let text = fs::read_to_string(root).expect("it was written");
+    let (before, rest) = text.split_once("sample.long {").expect("the agent's names");
+    let (block, after) = rest.split_once('}').expect("its end");
+    let of = |name: &str| {
+        let mut words = block.split_whitespace().skip_while(|word| *word != name);
+        words.nth(1).expect("its number").to_owned()
+    };
+    let numbers = names.map(of);
+    let line = |line: &str| match line.split_whitespace().next() {
+        Some(name) if name == names[0] => format!("{name} {}\n", numbers[1]),
+        Some(name) if name == names[1] => format!("{name} {}\n", numbers[0]),
+        _ => format!("{line}\n"),
+    };
+    let block: String = block.lines().map(line).collect();
+    fs::write(root, format!("{before}sample.long {{{block}}}{after}")).expect("it is the test's");
+}
+
+#[test]
+fn numbers_of_metrics_are_asked_for_again_after_a_restart_that_no_connection_has_seen() {
+    let mut sample = Sample::start(&[]);
+    let before = clients(&sample);
+    let contexts: Vec<Json> = (0..3).map(|_| context(&sample.web)).collect();
+    let one =
+        |sample: &Sample, context: &Json| values(&sample.web, context, "names=sample.long.one")[0].1.clone();
+    assert!(contexts.iter().all(|context| one(&sample, context) == 1));
+    assert!(clients(&sample) > before);
+    // Closed as nobody uses them: nobody is there to be told of the end of the collector.
+    eventually("idle connections are closed", || (clients(&sample) <= before).then_some(()));
+    sample.pmcd.stop();
+    exchange_numbers(&sample.pmcd.dir().join("root"), ["one", "ten"]);
+    sample.pmcd.start_again();
+    for context in &contexts {
+        assert_eq!(one(&sample, context), 10, "what has the name now");
+    }
 }
 
 #[test]
@@ -120,5 +163,62 @@ fn each_context_has_all_event_records_beside_others_on_the_same_host() {
             (found == 20).then_some(())
         });
         assert_eq!(fetch(context), 0, "each once");
+    }
+}
+
+#[test]
+fn what_the_agent_computes_from_sample_to_sample_is_of_each_contexts_own_samples() {
+    let dir = temp_dir();
+    let definitions = dir.path().join("derived.conf");
+    fs::write(&definitions, "jumpseat.derived.new = delta(sum(jumpseat.event.count))\n")
+        .expect("it is the test's");
+    let settings = format!("[derived]\nfiles = [\"{}\"]\npmcd = \"\"", definitions.display());
+    let (_pmcd, seat, web) = start(&settings, dir.path(), &[]);
+    let feed = |count: usize| {
+        seat.feed(["--source", "app"], &"{\"message\":\"x\"}\n".repeat(count)).ok();
+    };
+    let counted = |context: &Json| -> u64 {
+        let found = values(&web, context, "names=jumpseat.event.count");
+        found.iter().filter_map(|(_, value)| value.as_u64()).sum()
+    };
+    let new = |context: &Json| {
+        values(&web, context, "names=jumpseat.derived.new").first().and_then(|(_, value)| value.as_f64())
+    };
+    let contexts: Vec<Json> = (0..3).map(|_| context(&web)).collect();
+    feed(1);
+    eventually("it is counted", || (counted(&contexts[0]) == 1).then_some(()));
+    for context in &contexts {
+        assert_eq!(new(context), None, "there is no sample before");
+    }
+    feed(20);
+    eventually("all are counted", || (counted(&contexts[0]) == 21).then_some(()));
+    for context in &contexts {
+        assert_eq!(new(context), Some(20.0));
+    }
+}
+
+#[test]
+fn a_fetch_whose_client_goes_away_is_ended_and_its_answer_is_nobody_elses() {
+    let sample = Sample::start(&[]);
+    let web = &sample.web;
+    let contexts: Vec<Json> = (0..2).map(|_| context(web)).collect();
+    let (one, ten) = ("names=sample.long.one", "names=sample.long.ten");
+    let expect = |context: &Json| {
+        assert_eq!(values(web, context, one)[0].1, 1);
+        assert_eq!(values(web, context, ten)[0].1, 10);
+    };
+    contexts.iter().for_each(expect);
+    let pmcd = Pid::from_raw(sample.pmcd.pid().try_into().expect("pids are small"));
+    kill(pmcd, Signal::SIGSTOP).expect("it is the test's");
+    for _ in 0..3 {
+        for context in &contexts {
+            let mut stream = TcpStream::connect(("127.0.0.1", web.port)).expect("it listens");
+            let request = format!("GET /pmapi/{context}/fetch?{one} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            stream.write_all(request.as_bytes()).expect("it reads");
+        }
+    }
+    kill(pmcd, Signal::SIGCONT).expect("it is the test's");
+    for _ in 0..10 {
+        contexts.iter().for_each(expect);
     }
 }

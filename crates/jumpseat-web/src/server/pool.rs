@@ -53,8 +53,13 @@ impl Pool {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NotDone> {
-        let place = timeout(PATIENCE, Arc::clone(&self.places).acquire_owned()).await;
-        let Ok(Ok(place)) = place else { return Err(NotDone::Busy) };
+        let place = match Arc::clone(&self.places).try_acquire_owned() {
+            Ok(place) => place,
+            Err(_) => match timeout(PATIENCE, Arc::clone(&self.places).acquire_owned()).await {
+                Ok(Ok(place)) => place,
+                _ => return Err(NotDone::Busy),
+            },
+        };
         let done = tokio::task::spawn_blocking(move || {
             let _place = place;
             work()

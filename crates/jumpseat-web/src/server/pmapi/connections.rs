@@ -14,15 +14,16 @@
 //! again. What is told once (that names or agents have changed) is told over each connection that was open then, and over none that
 //! was opened later: so contexts that share ask for names and descriptors again upon either ([`Connections::news`]).
 //!
-//! **Bounds:** [`MAX_IDLE`] idle connections of a host, and hosts that failed; [`MAX_OWN`] that are somebody's own; the rest as many as
-//! requests at a time. A host that could not be connected to is not tried again for a while.
+//! **Bounds:** [`MAX_IDLE`] idle connections of a host; [`MAX_OWN`] that are somebody's own; the rest as many as
+//! requests at a time.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pcp_client::{ClientError, Context, HostSpec};
+use pcp_client::{Context, HostSpec};
 
+use super::back_off::BackOff;
 use super::busy;
 use crate::server::answer::Refusal;
 
@@ -38,19 +39,11 @@ const IDLE: Duration = Duration::from_secs(20);
 pub(super) struct Connections {
     /// By when they were used last.
     idle: Mutex<Vec<Idle>>,
-    /// Those that could not be connected to, by when they were found.
-    failed: Mutex<Vec<Failed>>,
+    /// Of all hosts: it is not forgotten with the last context on one.
+    pub(super) back_off: Arc<BackOff>,
     news: AtomicU64,
     losses: AtomicU64,
     own: AtomicUsize,
-}
-
-/// A specification that could not be connected to.
-#[derive(Debug)]
-struct Failed {
-    spec: Arc<HostSpec>,
-    times: usize,
-    until: Instant,
 }
 
 /// The right to a connection of one's own.
@@ -67,6 +60,10 @@ struct Idle {
 }
 
 impl Connections {
+    pub(super) fn new(back_off: Arc<BackOff>) -> Connections {
+        Connections { back_off, ..Connections::default() }
+    }
+
     /// Changes with each notice of a change, and with each connection that is opened.
     pub(super) fn news(&self) -> u64 {
         self.news.load(Ordering::Acquire)
@@ -77,16 +74,16 @@ impl Connections {
         self.losses.load(Ordering::Acquire)
     }
 
-    /// Gives a context without a connection an idle one for the same specification, if there is one, and says how many losses there
-    /// had been when that one was opened.
-    pub(super) fn take(&self, spec: &HostSpec, context: &mut Context) -> Option<u64> {
-        let mut found = {
+    /// Gives a context without a connection an idle one for the same specification, if there is one. Says how many losses there had
+    /// been when that one was opened, and gives the source that the context had, for [`Connections::put_back`].
+    pub(super) fn take(&self, spec: &HostSpec, context: &mut Context) -> Option<(u64, Context)> {
+        let Idle { mut source, opened, .. } = {
             let mut idle = self.idle();
             let at = idle.iter().rposition(|idle| *idle.spec == *spec)?;
             idle.remove(at)
         };
         // Nothing is under way in either.
-        context.swap_source(&mut found.source).ok().map(|()| found.opened)
+        context.swap_source(&mut source).ok().map(|()| (opened, source))
     }
 
     /// Whether [`Connections::take`] would find one.
@@ -130,33 +127,9 @@ impl Connections {
         }
     }
 
-    /// Whether a specification may be tried again.
-    ///
-    /// # Errors
-    /// [`ClientError::TooSoon`] after an attempt that failed.
-    pub(super) fn expect_due(&self, spec: &HostSpec) -> Result<(), ClientError> {
-        let until = self.failed().iter().find(|failed| *failed.spec == *spec).map(|failed| failed.until);
-        match until.and_then(|until| until.checked_duration_since(Instant::now())) {
-            Some(left) if !left.is_zero() => Err(ClientError::TooSoon(left)),
-            _ => Ok(()),
-        }
-    }
-
-    /// It could not be connected to: the next attempt has to wait, longer each time.
-    pub(super) fn failed_to_connect(&self, spec: &Arc<HostSpec>, delays: &[Duration]) {
-        let mut all = self.failed();
-        let known = all.iter().position(|failed| *failed.spec == **spec).map(|at| all.remove(at));
-        let times = known.map_or(0, |failed| failed.times);
-        let Some(&delay) = delays.get(times).or(delays.last()) else { return };
-        all.push(Failed { spec: Arc::clone(spec), times: times + 1, until: Instant::now() + delay });
-        if all.len() > MAX_IDLE {
-            all.remove(0);
-        }
-    }
-
     /// It has been connected to.
     pub(super) fn has_connected(&self, spec: &HostSpec) {
-        self.failed().retain(|failed| *failed.spec != *spec);
+        self.back_off.connected(spec);
         self.changed();
     }
 
@@ -179,10 +152,6 @@ impl Connections {
             )));
         }
         Ok(Own(Arc::clone(self)))
-    }
-
-    fn failed(&self) -> MutexGuard<'_, Vec<Failed>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
@@ -232,8 +201,9 @@ mod tests {
         connections.put_back(&container, 0, &mut context(&container), context(&container));
         let count = |of: &HostSpec| connections.idle().iter().filter(|idle| *idle.spec == *of).count();
         assert_eq!((count(&plain), count(&container)), (MAX_IDLE - 1, 1), "the oldest is gone");
-        assert_eq!(connections.take(&container, &mut context(&container)), Some(0));
-        assert_eq!(connections.take(&container, &mut context(&container)), None);
+        let taken = connections.take(&container, &mut context(&container));
+        assert_eq!(taken.map(|(opened, _)| opened), Some(0));
+        assert!(connections.take(&container, &mut context(&container)).is_none());
         assert_eq!((count(&plain), count(&container)), (MAX_IDLE - 1, 0));
         drop(connections.too_old(Instant::now()));
         assert_eq!(count(&plain), MAX_IDLE - 1);
@@ -257,32 +227,5 @@ mod tests {
         assert_eq!((count(), connections.losses()), (2, 1), "a second one of the same time");
         connections.lost(1);
         assert_eq!((count(), connections.losses()), (0, 2));
-    }
-
-    #[test]
-    fn a_host_that_failed_is_not_tried_again_for_a_while_longer_each_time() {
-        let connections = Connections::default();
-        let spec = |text: &str| Arc::new(text.parse::<HostSpec>().expect("a host"));
-        let (one, other) = (spec("web1"), spec("web1?container=one"));
-        let delays = [Duration::from_secs(5), Duration::from_secs(50)];
-        let left = || match connections.expect_due(&one) {
-            Err(ClientError::TooSoon(left)) => left.as_secs_f64().round(),
-            _ => 0.0,
-        };
-        assert_eq!(left(), 0.0);
-        for expected in [5.0, 50.0, 50.0] {
-            connections.failed_to_connect(&one, &delays);
-            assert_eq!(left(), expected);
-        }
-        assert!(connections.expect_due(&other).is_ok(), "another specification");
-        let news = connections.news();
-        connections.has_connected(&one);
-        assert_eq!((left(), connections.news()), (0.0, news + 1));
-        connections.failed_to_connect(&one, &delays);
-        assert_eq!(left(), 5.0);
-        for number in 0..2 * MAX_IDLE {
-            connections.failed_to_connect(&spec(&format!("host{number}")), &delays);
-        }
-        assert_eq!(connections.failed().len(), MAX_IDLE);
     }
 }

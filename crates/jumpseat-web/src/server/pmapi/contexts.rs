@@ -24,6 +24,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::back_off::BackOff;
 use super::busy;
 use super::call::Call;
 use super::connections::Connections;
@@ -72,6 +73,7 @@ pub(in crate::server) struct Contexts {
 
 #[derive(Debug, Default)]
 struct Table {
+    back_off: Arc<BackOff>,
     by_number: HashMap<u32, Arc<WebContext>>,
     /// Places of hosts and archives, by what they are.
     places: HashMap<String, Weak<Places>>,
@@ -108,6 +110,16 @@ pub(super) struct Lease {
     context: Arc<WebContext>,
     /// For all that connect.
     connecting: Arc<Semaphore>,
+}
+
+/// A context in use: nobody else has it meanwhile.
+#[derive(Debug)]
+pub(super) struct Held {
+    context: Arc<WebContext>,
+    /// There, if the request will have to connect.
+    connecting: Option<[OwnedSemaphorePermit; 2]>,
+    /// The turn, and the place among those of the host.
+    _places: [OwnedSemaphorePermit; 2],
 }
 
 /// Where a context's metrics are from.
@@ -244,7 +256,7 @@ impl Table {
         if let Some(places) = self.places.get(&key).and_then(Weak::upgrade) {
             return places;
         }
-        let places = Arc::new(Places::new(is_archive));
+        let places = Arc::new(Places::new(is_archive, &self.back_off));
         self.places.insert(key, Arc::downgrade(&places));
         places
     }
@@ -273,10 +285,10 @@ impl Table {
 }
 
 impl Places {
-    fn new(is_archive: bool) -> Places {
+    fn new(is_archive: bool, back_off: &Arc<BackOff>) -> Places {
         Places {
             is_archive,
-            connections: Arc::default(),
+            connections: Arc::new(Connections::new(Arc::clone(back_off))),
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
             connecting: Arc::new(Semaphore::new(CONNECTING_TO_ONE)),
         }
@@ -354,15 +366,11 @@ impl Lease {
         self.context.number
     }
 
-    /// Does something with the context, when its turn comes. It is done to its end, also if the client goes away.
+    /// The context, when its turn comes, with the places that a request takes.
     ///
     /// # Errors
     /// The turn does not come.
-    pub(super) async fn run<T: Send + 'static>(
-        self,
-        pool: &Pool,
-        work: impl FnOnce(&mut Session) -> T + Send + 'static,
-    ) -> Result<T, Refusal> {
+    pub(super) async fn take(self) -> Result<Held, Refusal> {
         let context = self.context;
         let turn = permit(&context.turn, "another request is using this context").await?;
         let has_to_connect = locked(&context.session).has_to_connect();
@@ -374,14 +382,38 @@ impl Lease {
             false => None,
         };
         let place = permit(&context.places.at_once, "others are waiting for the same host").await?;
+        Ok(Held { context, connecting, _places: [turn, place] })
+    }
+}
+
+impl Held {
+    /// What is in the context. Nobody else has it, so nobody waits; it is not for work that may wait.
+    pub(super) fn session(&self) -> MutexGuard<'_, Session> {
+        // A panic of another request leaves a context that says so itself, if it is broken.
+        locked(&self.context.session)
+    }
+
+    /// Something has been done with the context.
+    pub(super) fn touch(&self) {
+        self.context.touch();
+    }
+
+    /// Does something with the context that may wait. It is done to its end, also if the client goes away.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub(super) async fn run<T: Send + 'static>(
+        mut self,
+        pool: &Pool,
+        work: impl FnOnce(&mut Session) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
         let done = pool.run(move || {
-            // A panic of another request leaves a context that says so itself, if it is broken.
-            let mut session = locked(&context.session);
+            let connecting = self.connecting.take();
+            let mut session = self.session();
             session.may_connect(connecting);
             let done = work(&mut session);
             drop(session);
-            context.touch();
-            drop((place, turn));
+            self.touch();
             done
         });
         Ok(done.await?)
@@ -466,6 +498,10 @@ pub(super) fn poll_timeout(text: Option<&str>) -> Result<Duration, Refusal> {
 }
 
 async fn permit(places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Refusal> {
+    // Mostly there is one, and no timer to be set.
+    if let Ok(permit) = Arc::clone(places).try_acquire_owned() {
+        return Ok(permit);
+    }
     match timeout(PATIENCE, Arc::clone(places).acquire_owned()).await {
         Ok(Ok(permit)) => Ok(permit),
         _ => Err(busy(format!("{what}: try again later"))),
@@ -496,8 +532,11 @@ mod tests {
 
     #[test]
     fn contexts_are_so_many_and_no_more() {
-        let (host, other) = (Arc::new(Places::new(false)), Arc::new(Places::new(false)));
-        let (archive, second) = (Arc::new(Places::new(true)), Arc::new(Places::new(true)));
+        let back_off = Arc::default();
+        let (host, other) =
+            (Arc::new(Places::new(false, &back_off)), Arc::new(Places::new(false, &back_off)));
+        let (archive, second) =
+            (Arc::new(Places::new(true, &back_off)), Arc::new(Places::new(true, &back_off)));
         let here = Some(IpAddr::from([127, 0, 0, 1]));
         let (near, far) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
         let asked = |held: &[(usize, Option<IpAddr>, &Arc<Places>)], peer, places: &Arc<Places>| {

@@ -14,12 +14,15 @@ use super::events::{JsonRecords, ParameterNames, array};
 use super::indom::identifier;
 use super::metric::Identifier;
 use super::moment;
-use super::session::Session;
+use super::session::{Session, is_remembered};
 use super::values::{Exact, JsonNumber, JsonText, JsonTime};
 use crate::server::answer::Refusal;
 
 /// The parameters that say what to fetch; the first that is there counts.
 pub(super) const WHAT: [&str; 4] = ["names", "name", "pmids", "pmid"];
+
+/// Most bytes of names that are looked at by a task, which must not take long.
+const MAX_KNOWN: usize = 8192;
 
 /// A metric of the answer.
 struct Wanted {
@@ -28,7 +31,65 @@ struct Wanted {
     desc: Desc,
 }
 
+/// Metrics of which all is known that a fetch needs.
+pub(super) struct Known(Vec<Wanted>);
+
+impl Known {
+    /// What a request fetches, if nothing has to be asked for besides, and nothing is remembered of it. For a host.
+    pub(super) fn of(call: &Call, session: &Session) -> Option<Known> {
+        let asks_more = call.wants("events") || call.query.get("time").is_some();
+        let (what, text) = which(call).filter(|_| !asks_more && !session.is_archive())?;
+        if !matches!(what, "names" | "name") || text.len() > MAX_KNOWN {
+            return None;
+        }
+        let wanted = |name: &str| {
+            let &(pmid, desc) = session.known(name)?;
+            (!is_remembered(name, &desc)).then(|| Wanted { name: name.to_owned(), pmid, desc })
+        };
+        let wanted: Option<Vec<Wanted>> = listed(what, text).into_iter().map(wanted).collect();
+        wanted.filter(|wanted| !wanted.is_empty()).map(Known)
+    }
+
+    /// To be fetched.
+    pub(super) fn pmids(&self) -> Vec<Pmid> {
+        self.0.iter().map(|wanted| wanted.pmid).collect()
+    }
+
+    /// The answer, when they have been fetched.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub(super) fn answer(&self, call: &Call, session: &Session, number: u32) -> Result<Output, Refusal> {
+        written(call, session, number, session.fetched.timestamp, &self.0, None)
+    }
+}
+
 pub(super) fn fetch(call: &Call, session: &mut Session, number: u32) -> Result<Output, Refusal> {
+    let wanted = wanted(call, session)?;
+    moment::go(session, &call.query)?;
+    let time = match wanted.is_empty() {
+        true => now(session),
+        false => {
+            session.fetch(wanted.iter().map(|wanted| (wanted.name.as_str(), &wanted.desc)))?;
+            session.fetched.timestamp
+        }
+    };
+    let names = match call.wants("events") {
+        true => Some(names(session, &wanted)?),
+        false => None,
+    };
+    written(call, session, number, time, &wanted, names.as_ref())
+}
+
+/// The answer with what has been fetched.
+fn written(
+    call: &Call,
+    session: &Session,
+    number: u32,
+    time: Timestamp,
+    wanted: &[Wanted],
+    names: Option<&ParameterNames>,
+) -> Result<Output, Refusal> {
     #[derive(serde::Serialize)]
     struct Form<'a> {
         context: u32,
@@ -47,21 +108,8 @@ pub(super) fn fetch(call: &Call, session: &mut Session, number: u32) -> Result<O
         timestamp: Micros,
         values: Values<'a>,
     }
-    let wanted = wanted(call, session)?;
-    moment::go(session, &call.query)?;
-    let time = match wanted.is_empty() {
-        true => now(session),
-        false => {
-            session.fetch(wanted.iter().map(|wanted| (wanted.name.as_str(), &wanted.desc)))?;
-            session.fetched.timestamp
-        }
-    };
-    let names = match call.wants("events") {
-        true => Some(names(session, &wanted)?),
-        false => None,
-    };
     let exact = Exact(call.wants("exact"));
-    let values = Values { wanted: &wanted, session, names: names.as_ref(), exact, raw: call.raw };
+    let values = Values { wanted, session, names, exact, raw: call.raw };
     match call.raw {
         true => Output::json(&RawForm { timestamp: Micros { s: time.sec, us: time.usec() }, values }),
         false => {
@@ -72,19 +120,14 @@ pub(super) fn fetch(call: &Call, session: &mut Session, number: u32) -> Result<O
 
 /// The metrics that are asked for, each once. Unknown ones are left out of a list.
 fn wanted(call: &Call, session: &mut Session) -> Result<Vec<Wanted>, Refusal> {
-    let found = WHAT.iter().find_map(|&what| Some((what, call.query.get(what)?)));
-    let Some((what, text)) = found else { return Ok(Vec::new()) };
+    let Some((what, text)) = which(call) else { return Ok(Vec::new()) };
     if text.is_empty() {
         return Err(Refusal::bad(PmError::TOOSMALL.to_string()));
     }
     if items(text).count() > MAX_METRICS {
         return Err(Refusal::bad(format!("more than {MAX_METRICS} metrics: ask for less")));
     }
-    let mut known = HashSet::new();
-    let texts: Vec<&str> = match what {
-        "name" | "pmid" => vec![text],
-        _ => items(text).filter(|item| known.insert(*item)).collect(),
-    };
+    let texts = listed(what, text);
     let wanted = match what {
         "name" | "names" => by_name(session, &texts)?,
         _ => by_pmid(session, &texts)?,
@@ -92,6 +135,20 @@ fn wanted(call: &Call, session: &mut Session) -> Result<Vec<Wanted>, Refusal> {
     match what {
         "name" | "pmid" if wanted.is_empty() => Err(Refusal::bad("bad parameters passed")),
         _ => Ok(wanted),
+    }
+}
+
+/// The parameter that says what to fetch, and what it says.
+fn which(call: &Call) -> Option<(&'static str, &str)> {
+    WHAT.iter().find_map(|&what| Some((what, call.query.get(what)?)))
+}
+
+/// What a parameter has, each once.
+fn listed<'a>(what: &str, text: &'a str) -> Vec<&'a str> {
+    let mut known = HashSet::new();
+    match what {
+        "name" | "pmid" => vec![text],
+        _ => items(text).filter(|item| known.insert(*item)).collect(),
     }
 }
 

@@ -36,8 +36,18 @@ pub(super) fn of(
     }
     let mut room = MAX_METRICS;
     let mut found = Vec::with_capacity(names.len());
-    for name in names {
+    // Mostly they are metrics, which one request tells of all of them. What is below the others takes one each.
+    let are_metrics = match names.len() {
+        1 => vec![false],
+        _ => session.are_metrics(&names)?,
+    };
+    for (name, is_metric) in names.into_iter().zip(are_metrics) {
         deadline.check()?;
+        if is_metric {
+            room = room.checked_sub(1).ok_or_else(too_many)?;
+            found.push(Found::Leaves(vec![name.to_owned()]));
+            continue;
+        }
         found.push(match session.context.traverse(name) {
             Ok(mut leaves) => {
                 // In a name space that is none, a node may be below itself.

@@ -1,18 +1,22 @@
 //! PMWEBAPI (`/pmapi/*`) and expositions of metrics (`/metrics`); `docs/pcp/webapi.md` 1 to 8.
 //!
 //! ```text
-//! path, parameters --target, call--> Call --contexts--> WebContext --Pool, one at a time--> command --> answer
+//! path, parameters --target, call--> Call --contexts--> WebContext, one at a time --Pool--> command --> answer
+//!                                                                                 --poll, if it is a fetch of what is known--> answer
 //! ```
 //!
 //! * [`forms`]: what all answers have in common with pmproxy's: methods, headers for other origins.
 //! * [`target`]: what a path asks for. [`call`]: a request as commands take it, and how they answer or refuse.
-//! * [`contexts`]: contexts of clients, by number, until they expire. [`session`]: what is in one. [`connections`]: those to a host, which they share.
+//! * [`contexts`]: contexts of clients, by number, until they expire. [`session`]: what is in one. [`connections`]: those to a host, which they share; [`back_off`]: hosts that failed.
+//! * [`poll`]: fetches of what a context knows.
 //! * Commands: [`describe`] (context, children), [`metric`], [`indom`], [`fetch`], [`profile`], [`derive`], [`store`]; [`scrape`]: `/metrics`.
 //! * What they share: [`labels`] (and identifiers), [`leaves`] (metrics by names), [`choice`] (instances by name, pattern, number), [`values`], [`events`],
 //!   [`moment`] (times of archives).
 //!
-//! **Invariant:** a context is used by one request at a time, and only on threads of the pool; who waits for it waits in a task.
+//! **Invariant:** a context is used by one request at a time; whatever may keep its thread waiting is done on threads of the pool, and
+//! who waits for the context waits in a task.
 
+mod back_off;
 mod call;
 mod choice;
 mod connections;
@@ -29,6 +33,7 @@ mod labels;
 mod leaves;
 mod metric;
 mod moment;
+mod poll;
 mod profile;
 mod scrape;
 mod session;
@@ -50,6 +55,7 @@ use super::query::Query;
 use super::web::Shared;
 use call::Call;
 pub(super) use contexts::Contexts;
+use poll::Polled;
 use target::{Command, Target};
 
 /// Most bytes of a body: names of metrics, definitions of derived ones.
@@ -101,7 +107,13 @@ async fn answer(web: &Shared, request: Request<Body>) -> Result<Response, Refusa
     };
     let number = lease.number();
     let may_store = web.args.allow_store;
-    let done = lease.run(&web.pool, move |session| call.run(session, number, may_store)).await?;
+    let held = lease.take().await?;
+    let done = match poll::poll(held, call, number, &web.pool).await {
+        Polled::Answer(answer) => answer,
+        Polled::Not(held, call) => {
+            held.run(&web.pool, move |session| call.run(session, number, may_store)).await?
+        }
+    };
     match done {
         Ok(output) => Ok(output.into_response()),
         Err(refusal) => Err(refusal),

@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use pcp_client::{ClientError, Context, ContextKind, Fetched, HostAttributes, HostSpec, StateChange};
 use pcp_model::{Desc, PmError, Pmid, ValueType};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::back_off::Wants;
 use super::call::{BATCH, refused};
 use super::connections::{Connections, Own};
 use crate::server::answer::Refusal;
@@ -54,6 +56,8 @@ struct Sharing {
     seen: u64,
     /// How many losses there had been when the connection was opened that it has.
     opened: u64,
+    /// The source without a connection that the context has while others have the connection.
+    spare: Option<Context>,
     /// There, if it has a connection of its own.
     own: Option<Own>,
     /// Whether the request has had a connection: if there is none now, that one was lost.
@@ -89,11 +93,11 @@ impl Session {
         let (seen, opened) = (connections.news(), connections.losses());
         let own = if logs_in { Some(connections.own().map_err(SourceError::Busy)?) } else { None };
         let spec = Arc::new(spec);
-        session.sharing = Some(Sharing { connections, sources, spec, seen, opened, own, has_had_one: false });
+        session.sharing =
+            Some(Sharing { connections, sources, spec, seen, opened, spare: None, own, has_had_one: false });
         session.take_connection();
         if !session.context.is_connected() {
-            // Somebody who asks for a new one does not wait for the end of a back-off.
-            session.connect(false)?;
+            session.connect(Wants::Anew)?;
         }
         session.end();
         Ok(session)
@@ -119,33 +123,33 @@ impl Session {
         }
     }
 
-    /// Opens a connection; `waits` for the end of a back-off with an error.
-    fn connect(&mut self, waits: bool) -> Result<(), ClientError> {
-        let Some(Sharing { connections, sources, spec, opened, own: None, .. }) = &mut self.sharing else {
+    /// Opens a connection, if it is due.
+    fn connect(&mut self, wants: Wants) -> Result<(), ClientError> {
+        let Some(Sharing { connections, sources, spec, opened, spare, own: None, .. }) = &mut self.sharing
+        else {
             return self.context.reconnect();
         };
-        if waits {
-            connections.expect_due(spec)?;
-        }
+        connections.back_off.expect_due(spec, wants, Instant::now())?;
         let losses = connections.losses();
         let mut fresh = sources.unconnected(spec)?;
         if let Err(error) = fresh.reconnect() {
-            connections.failed_to_connect(spec, sources.reconnect_delays());
+            connections.back_off.failed(spec, error.code(), sources.reconnect_delays(), Instant::now());
             return Err(error);
         }
         connections.has_connected(spec);
         *opened = losses;
         self.context.swap_source(&mut fresh)?;
+        *spare = Some(fresh);
         self.hear_news();
         Ok(())
     }
 
     fn take_connection(&mut self) {
-        if let Some(Sharing { connections, spec, opened, own: None, .. }) = &mut self.sharing
+        if let Some(Sharing { connections, spec, opened, spare, own: None, .. }) = &mut self.sharing
             && !self.context.is_connected()
-            && let Some(of) = connections.take(spec, &mut self.context)
+            && let Some((of, source)) = connections.take(spec, &mut self.context)
         {
-            *opened = of;
+            (*opened, *spare) = (of, Some(source));
         }
     }
 
@@ -168,9 +172,10 @@ impl Session {
     /// Others may have the connection.
     pub(super) fn end(&mut self) {
         self.connecting = None;
-        if let Some(Sharing { connections, sources, spec, opened, own: None, .. }) = &self.sharing
+        if let Some(Sharing { connections, spec, opened, spare, own: None, .. }) = &mut self.sharing
             && self.context.is_connected()
-            && let Ok(empty) = sources.unconnected(spec)
+            // There is one: it has come by its connection in exchange for it.
+            && let Some(empty) = spare.take()
         {
             connections.put_back(spec, *opened, &mut self.context, empty);
         }
@@ -203,17 +208,22 @@ impl Session {
 
     fn connect_again(&mut self) -> Result<(), ClientError> {
         match &mut self.sharing {
-            Some(Sharing { connections, opened, own: None, has_had_one, .. }) => {
-                if std::mem::replace(has_had_one, true) {
-                    connections.lost(*opened);
-                }
-            }
+            Some(Sharing { own: None, .. }) => self.lose(),
             _ => {
                 self.forget();
                 self.unbound = !self.definitions.is_empty();
             }
         }
-        self.connect(true)
+        self.connect(Wants::Again)
+    }
+
+    /// The connection that the request had, if it had one, is lost: others of its time most likely are, too.
+    pub(super) fn lose(&mut self) {
+        if let Some(Sharing { connections, opened, own: None, has_had_one, .. }) = &mut self.sharing
+            && std::mem::replace(has_had_one, true)
+        {
+            connections.lost(*opened);
+        }
     }
 
     fn define_again(&mut self) {
@@ -288,6 +298,29 @@ impl Session {
         Ok(found)
     }
 
+    /// What a metric is, if that is known.
+    pub(super) fn known(&self, name: &str) -> Option<&(Pmid, Desc)> {
+        self.known.get(name)
+    }
+
+    /// Which of these names are metrics of the source itself, as it says now.
+    ///
+    /// # Errors
+    /// Those of the source as a whole.
+    pub(super) fn are_metrics(&mut self, names: &[&str]) -> Result<Vec<bool>, Refusal> {
+        let mut found = Vec::with_capacity(names.len());
+        for names in names.chunks(BATCH) {
+            for (name, pmid) in names.iter().zip(self.pmids(names)?) {
+                // Somebody may have given the name to another one.
+                if self.known.get(*name).is_some_and(|(known, _)| pmid != Some(*known)) {
+                    self.known.remove(*name);
+                }
+                found.push(pmid.is_some_and(|pmid| !pmid.is_derived()));
+            }
+        }
+        Ok(found)
+    }
+
     fn pmids(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>, Refusal> {
         match self.context.lookup_names(names) {
             Ok(pmids) => Ok(pmids),
@@ -327,6 +360,40 @@ impl Session {
         }
         let pmids: Vec<Pmid> = metrics.map(|(_, desc)| desc.pmid).collect();
         let changes = self.context.fetch(&pmids, &mut self.fetched).map_err(|error| refused(&error))?;
+        self.heed(changes);
+        Ok(())
+    }
+
+    /// Starts to fetch metrics of which nothing is remembered; false if there is no connection for that.
+    pub(super) fn start_fetch(&mut self, pmids: &[Pmid]) -> bool {
+        !self.unbound && self.context.is_connected() && self.context.start_fetch(pmids).is_ok()
+    }
+
+    /// Goes on with what was started, without waiting. True when it is done.
+    ///
+    /// # Errors
+    /// Those of the source as a whole.
+    pub(super) fn advance(&mut self) -> Result<bool, ClientError> {
+        let is_done = self.context.advance(&mut self.fetched)?;
+        if is_done {
+            self.heed(self.fetched.changes);
+        }
+        Ok(is_done)
+    }
+
+    /// Ends what was started, whatever comes of it: for who may wait.
+    pub(super) fn give_up(&mut self) {
+        // What it tells of changes is told once.
+        match self.context.finish(&mut self.fetched) {
+            Ok(()) => self.heed(self.fetched.changes),
+            Err(_) if self.context.is_connected() => {}
+            Err(_) => self.lose(),
+        }
+        self.end();
+    }
+
+    /// The collector has told what has changed.
+    fn heed(&mut self, changes: StateChange) {
         if changes != StateChange::default() {
             self.forget();
             // It is told once over each connection, to whoever has it then.
@@ -334,13 +401,12 @@ impl Session {
                 sharing.connections.changed();
             }
         }
-        Ok(())
     }
 }
 
 /// Whether a fetch of it is remembered: event records, that a client has had them; derived metrics, whose operands may be such, the
 /// sample before.
-fn is_remembered(name: &str, desc: &Desc) -> bool {
+pub(super) fn is_remembered(name: &str, desc: &Desc) -> bool {
     matches!(desc.value_type, ValueType::Event | ValueType::HighResEvent)
         || desc.pmid.is_derived()
         || name.starts_with(REMEMBERED)

@@ -1,7 +1,7 @@
 //! The thread that keeps the index as the archives are.
 //!
 //! **Cost:** nothing while the library says that nothing has changed. An archive that is new costs a file of facts, or its metadata
-//! if there is none; one that has grown costs its last record.
+//! if there is none, which others read ([`super::reading`]); one that has grown costs its last record.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use pcp_archive::{Archive, ArchiveError, Glance};
+use pcp_archive::{Archive, Glance};
 use pcp_model::Timestamp;
 use rustc_hash::FxHashMap;
 
 use super::super::library::Library;
 use super::cache::Cache;
-use super::facts::{Facts, Stamp};
+use super::facts::{Facts, Ids, Stamp};
 use super::index::Index;
+use super::reading::{self, Found};
 
 /// How often to ask the library whether there is anything new.
 const EVERY: Duration = Duration::from_millis(250);
@@ -38,9 +39,22 @@ pub(super) struct Progress {
     /// Archives whose metadata was read, and those whose facts were kept.
     pub read: u64,
     pub kept: u64,
-    /// Bytes of metadata that was read, and how long that took.
+    /// Bytes of metadata that was read, and how long that took, of all threads together.
     pub bytes: u64,
     pub took: Duration,
+}
+
+impl Progress {
+    fn count(&mut self, stamp: &Stamp, took: Option<Duration>) {
+        match took {
+            None => self.kept += 1,
+            Some(took) => {
+                self.read += 1;
+                self.bytes += stamp.len;
+                self.took += took;
+            }
+        }
+    }
 }
 
 impl Shared {
@@ -62,7 +76,7 @@ impl Shared {
 pub(super) struct Builder {
     library: Arc<Library>,
     shared: Arc<Shared>,
-    cache: Cache,
+    cache: Arc<Cache>,
     /// The metadata that the index is of.
     stamps: FxHashMap<PathBuf, Stamp>,
     /// Archives that cannot be read, until they change.
@@ -77,7 +91,7 @@ impl Builder {
         Builder {
             library,
             shared,
-            cache,
+            cache: Arc::new(cache),
             stamps: FxHashMap::default(),
             bad: FxHashMap::default(),
             growing: FxHashMap::default(),
@@ -116,23 +130,21 @@ impl Builder {
             self.cache.forget(&name);
         }
         self.bad.retain(|name, _| names.contains(name.as_path()));
-        if self.shared.index().is_worn() {
+        let shared = Arc::clone(&self.shared);
+        if shared.index().is_worn() {
             // All facts again, most of them from files. Until then what is there answers.
             let mut anew = Index::default();
-            for glance in found.iter() {
-                if is_told(stopped) {
-                    return false;
-                }
-                self.take(glance, |facts, end| anew.add(glance.clone(), facts, end));
+            let all: Vec<&Glance> = found.iter().collect();
+            let whole = self.take(&all, stopped, |glance, facts, ids, end| {
+                anew.add(glance.clone(), facts, ids, end);
+            });
+            if whole {
+                shared.change(|index| *index = anew);
             }
-            self.shared.change(|index| *index = anew);
-            return true;
+            return whole;
         }
+        let mut new: Vec<&Glance> = Vec::new();
         for glance in found.iter() {
-            if is_told(stopped) {
-                return false;
-            }
-            let shared = Arc::clone(&self.shared);
             let known = shared.index().archive(&glance.name).map(|entry| entry.has_grown(glance));
             match known {
                 Some(false) => {}
@@ -140,12 +152,12 @@ impl Builder {
                     self.growing.insert(glance.name.clone(), Instant::now());
                     shared.change(|index| index.grown(glance.clone(), None));
                 }
-                _ => self.take(glance, |facts, end| {
-                    shared.change(|index| index.add(glance.clone(), facts, end));
-                }),
+                _ => new.push(glance),
             }
         }
-        true
+        self.take(&new, stopped, |glance, facts, ids, end| {
+            shared.change(|index| index.add(glance.clone(), facts, ids, end));
+        })
     }
 
     /// Finds the ends of archives that do not grow any more, so that queries for later times leave them alone.
@@ -171,43 +183,35 @@ impl Builder {
         stamp.is_some() && self.stamps.get(&glance.name) == stamp.as_ref()
     }
 
-    /// Hands over what an archive says, if it can be read.
-    fn take(&mut self, glance: &Glance, take: impl FnOnce(&Facts, Option<Timestamp>)) {
-        if self.bad.get(&glance.name) == Some(glance) {
-            return;
-        }
-        match self.facts(glance) {
-            Ok((facts, end, stamp)) => {
-                take(&facts, end);
-                self.stamps.insert(glance.name.clone(), stamp);
-                self.bad.remove(&glance.name);
+    /// Hands over what archives say, of those that can be read; false if it was told to stop on the way.
+    fn take(
+        &mut self,
+        all: &[&Glance],
+        stopped: &Receiver<()>,
+        mut add: impl FnMut(&Glance, &Facts, &Ids, Option<Timestamp>),
+    ) -> bool {
+        let good: Vec<&Glance> =
+            all.iter().copied().filter(|glance| self.bad.get(&glance.name) != Some(*glance)).collect();
+        let cache = Arc::clone(&self.cache);
+        let read = |glance: &&Glance| reading::find(&cache, glance);
+        reading::each(&good, read, |glance, found| {
+            if is_told(stopped) {
+                return false;
             }
-            Err(error) => {
-                tracing::warn!("not in the index: {error}");
-                self.bad.insert(glance.name.clone(), glance.clone());
+            match found {
+                Ok(Found { facts, ids, end, stamp, took }) => {
+                    self.progress.count(&stamp, took);
+                    add(glance, &facts, &ids, self.end(glance, end));
+                    self.stamps.insert(glance.name.clone(), stamp);
+                    self.bad.remove(&glance.name);
+                }
+                Err(error) => {
+                    tracing::warn!("not in the index: {error}");
+                    self.bad.insert(glance.name.clone(), (*glance).clone());
+                }
             }
-        }
-    }
-
-    fn facts(&mut self, glance: &Glance) -> Result<(Facts, Option<Timestamp>, Stamp), ArchiveError> {
-        // Taken first: what changes meanwhile makes another stamp.
-        let stamp = Stamp::of(glance);
-        if let Some(stamp) = &stamp
-            && let Some((facts, end)) = self.cache.load(glance, stamp)
-        {
-            self.progress.kept += 1;
-            return Ok((facts, self.end(glance, end), stamp.clone()));
-        }
-        let begun = Instant::now();
-        let (facts, end) = Facts::read(glance)?;
-        self.progress.took += begun.elapsed();
-        self.progress.read += 1;
-        let stamp = stamp.unwrap_or_default();
-        self.progress.bytes += stamp.len;
-        if let Err(error) = self.cache.store(glance, &stamp, &facts, end) {
-            tracing::debug!("{}: index not kept: {error}", glance.name.display());
-        }
-        Ok((facts, self.end(glance, Some(end)), stamp))
+            true
+        })
     }
 
     /// The end of an archive, unless somebody may be writing to it: then it is looked for when it has been at rest for a while.

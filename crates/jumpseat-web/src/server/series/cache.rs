@@ -11,6 +11,7 @@
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pcp_archive::Glance;
@@ -37,28 +38,33 @@ const OLD: Duration = Duration::from_secs(3600);
 pub(super) struct Cache {
     /// `None`: nothing is kept.
     directory: Option<PathBuf>,
-    total: u64,
+    total: AtomicU64,
 }
 
 /// What a file has.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct Kept<F> {
     archive: PathBuf,
     stamp: Stamp,
     /// Bytes of all its files, when they were last written to, and the time of the last record then.
     bytes: u64,
     changed: (u64, u32),
     end: (i64, u32),
-    facts: Facts,
+    /// [`Facts`], or those of somebody else to be written.
+    facts: F,
 }
 
 impl Cache {
+    fn at(directory: Option<PathBuf>) -> Cache {
+        Cache { directory, total: AtomicU64::new(0) }
+    }
+
     /// The files in a directory, which is made if it is not there. Where that cannot be, nothing is kept, and why is told.
     pub(super) fn open(directory: Option<PathBuf>) -> (Cache, Option<io::Error>) {
-        let Some(directory) = directory else { return (Cache { directory: None, total: 0 }, None) };
+        let Some(directory) = directory else { return (Cache::at(None), None) };
         match fs::create_dir_all(&directory) {
-            Ok(()) => (Cache { directory: Some(directory), total: 0 }, None),
-            Err(error) => (Cache { directory: None, total: 0 }, Some(error)),
+            Ok(()) => (Cache::at(Some(directory)), None),
+            Err(error) => (Cache::at(None), Some(error)),
         }
     }
 
@@ -77,7 +83,7 @@ impl Cache {
     /// # Errors
     /// It cannot be written, or there is no room.
     pub(super) fn store(
-        &mut self,
+        &self,
         glance: &Glance,
         stamp: &Stamp,
         facts: &Facts,
@@ -90,35 +96,36 @@ impl Cache {
             bytes: glance.bytes,
             changed: since_epoch(glance.changed),
             end: (end.sec, end.nsec),
-            facts: facts.clone(),
+            facts,
         };
         let bytes = encoded(&kept)
             .ok_or_else(|| io::Error::other("too much to be kept, or a name that is no text"))?;
         let before = fs::metadata(&path).map_or(0, |about| about.len());
-        let total = self.total.saturating_sub(before) + bytes.len() as u64;
-        if total > MAX_TOTAL {
+        let len = bytes.len() as u64;
+        let grown = |total: u64| Some(total.saturating_sub(before) + len).filter(|total| *total <= MAX_TOTAL);
+        if self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_err() {
             return Err(io::Error::other("the index has no room for more archives"));
         }
         // What a crash leaves unfinished is refused when it is read: nothing has to wait for the disk.
         let mut replacement = Replacement::begin(&path).map_err(io::Error::other)?;
         replacement.file().write_all(&bytes)?;
         replacement.finish_unsynced().map_err(io::Error::other)?;
-        self.total = total;
         Ok(())
     }
 
     /// Forgets an archive.
-    pub(super) fn forget(&mut self, archive: &Path) {
+    pub(super) fn forget(&self, archive: &Path) {
         let Some(path) = self.path(archive) else { return };
         let len = fs::metadata(&path).map_or(0, |about| about.len());
         if fs::remove_file(&path).is_ok() {
-            self.total = self.total.saturating_sub(len);
+            let less = |total: u64| Some(total.saturating_sub(len));
+            let _ = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
     }
 
     /// Removes files that are none, and those of archives that are gone; other servers may have use for the rest. Counts what is
     /// left.
-    pub(super) fn sweep(&mut self) {
+    pub(super) fn sweep(&self) {
         let Some(directory) = &self.directory else { return };
         let Ok(entries) = fs::read_dir(directory) else { return };
         let mut total = 0;
@@ -142,7 +149,7 @@ impl Cache {
                 let _ = fs::remove_file(&path);
             }
         }
-        self.total = total;
+        self.total.store(total, Ordering::Relaxed);
     }
 
     fn path(&self, archive: &Path) -> Option<PathBuf> {
@@ -153,7 +160,7 @@ impl Cache {
     }
 }
 
-fn read(path: &Path) -> Option<Kept> {
+fn read(path: &Path) -> Option<Kept<Facts>> {
     let file = pcp_files::read(path).ok()?;
     let len = usize::try_from(file.metadata().ok()?.len()).ok().filter(|len| *len <= MAX_FILE)?;
     let mut bytes = Vec::new();
@@ -166,7 +173,7 @@ pub(super) fn is_sound(bytes: &[u8]) -> bool {
     decoded(bytes).is_some_and(|kept| kept.facts.is_sound())
 }
 
-fn encoded(kept: &Kept) -> Option<Vec<u8>> {
+fn encoded(kept: &Kept<impl Serialize>) -> Option<Vec<u8>> {
     let mut bytes = Vec::from(MAGIC);
     bytes.resize(HEADER, 0);
     let mut bytes = postcard::to_extend(kept, bytes).ok()?;
@@ -177,7 +184,7 @@ fn encoded(kept: &Kept) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn decoded(bytes: &[u8]) -> Option<Kept> {
+fn decoded(bytes: &[u8]) -> Option<Kept<Facts>> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (len, rest) = rest.split_first_chunk::<4>()?;
     let (sum, body) = rest.split_first_chunk::<SUM>()?;
@@ -246,7 +253,7 @@ mod tests {
     #[test]
     fn what_was_kept_is_found_for_the_same_metadata_only() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (mut cache, error) = Cache::open(Some(dir.path().join("series")));
+        let (cache, error) = Cache::open(Some(dir.path().join("series")));
         assert!(error.is_none());
         let (archive, stamp) = (glance("/a/b", 9), Stamp { len: 7, ..Stamp::default() });
         let end = Timestamp::new(5, 6);
@@ -255,10 +262,11 @@ mod tests {
         assert_eq!(cache.load(&glance("/a/b", 10), &stamp), Some((facts(), None)), "it has grown");
         assert_eq!(cache.load(&archive, &Stamp::default()), None);
         assert_eq!(cache.load(&glance("/a/c", 9), &stamp), None);
-        assert!(cache.total > 0);
+        let total = || cache.total.load(Ordering::Relaxed);
+        assert!(total() > 0);
         // The archive is not there.
         cache.sweep();
-        assert_eq!((cache.load(&archive, &stamp), cache.total), (None, 0));
+        assert_eq!((cache.load(&archive, &stamp), total()), (None, 0));
     }
 
     #[test]

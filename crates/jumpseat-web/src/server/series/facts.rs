@@ -21,7 +21,7 @@ use pcp_model::{
 use pcp_pdu::LabelTarget;
 use serde::{Deserialize, Serialize};
 
-use crate::server::identity::merged;
+use crate::server::identity::{Id, merged, object};
 
 /// Most metrics and instances of one archive: what is beyond is not found.
 const MAX_METRICS: usize = 200_000;
@@ -40,6 +40,15 @@ pub(super) struct Facts {
     pub indoms: Vec<Domain>,
     /// Labels that metrics and instances have.
     pub sets: Vec<Labels>,
+}
+
+/// The identifiers of what an archive says: they cost more than to look them up, so nobody holds the index for them.
+#[derive(Clone, Debug)]
+pub(super) struct Ids {
+    /// Of metrics, in the order of [`Facts::metrics`].
+    pub metrics: Vec<Id>,
+    /// Of instances, in the order of [`Facts::indoms`] and theirs.
+    pub instances: Vec<Vec<Id>>,
 }
 
 /// Labels: names and JSON values, sorted by name.
@@ -118,6 +127,8 @@ impl Facts {
             context = vec![host_only(&archive.label().host)];
         }
         let mut sets = Sets::default();
+        // Most metrics have no labels but those of the context.
+        let of_context = sets.number(merged(&context));
         let mut metrics = Vec::new();
         for pmid in archive.pmids() {
             let Ok(desc) = archive.desc(pmid) else { continue };
@@ -131,7 +142,10 @@ impl Facts {
                 labels(LabelTarget::Cluster(Pmid::new(pmid.domain(), pmid.cluster(), 0))),
                 labels(LabelTarget::Item(pmid)),
             ];
-            let labels = sets.number(merged(context.iter().chain(levels.iter().flatten())));
+            let labels = match levels.iter().all(Vec::is_empty) {
+                true => of_context,
+                false => sets.number(merged(context.iter().chain(levels.iter().flatten()))),
+            };
             metrics.extend(names.into_iter().map(|name| Metric::of(name, &desc, labels)));
         }
         let mut instances = 0;
@@ -172,6 +186,24 @@ impl Facts {
         let numbers =
             self.metrics.iter().map(|metric| metric.labels).chain(instances.map(|instance| instance.labels));
         numbers.into_iter().all(|number| (number as usize) < self.sets.len())
+    }
+}
+
+impl Ids {
+    /// Those of facts that are sound.
+    pub(super) fn of(facts: &Facts) -> Ids {
+        let labels: Vec<String> = facts.sets.iter().map(|labels| object(labels)).collect();
+        let metric =
+            |metric: &Metric| Id::metric(&metric.name, &labels[metric.labels as usize], &metric.desc());
+        let instance = |instance: &Instance| Id::instance(&instance.name, &labels[instance.labels as usize]);
+        Ids {
+            metrics: facts.metrics.iter().map(metric).collect(),
+            instances: facts
+                .indoms
+                .iter()
+                .map(|domain| domain.instances.iter().map(instance).collect())
+                .collect(),
+        }
     }
 }
 

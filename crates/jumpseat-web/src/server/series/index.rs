@@ -20,7 +20,7 @@ use pcp_archive::Glance;
 use pcp_model::{Desc, InDom, Inst, Pmid, Timestamp};
 use rustc_hash::FxHashMap;
 
-use super::facts::{Facts, Labels};
+use super::facts::{Facts, Ids, Labels};
 use crate::server::identity::{Id, object};
 
 /// Most series and instances: what is beyond is not found.
@@ -125,7 +125,7 @@ struct Names {
 /// Building.
 impl Index {
     /// Takes an archive in, in place of what was known of it.
-    pub(super) fn add(&mut self, glance: Glance, facts: &Facts, end: Option<Timestamp>) {
+    pub(super) fn add(&mut self, glance: Glance, facts: &Facts, ids: &Ids, end: Option<Timestamp>) {
         self.remove(&glance.name);
         let json = object(&facts.labels);
         let labels = self.label_row(&facts.labels);
@@ -134,9 +134,8 @@ impl Index {
         self.sources[source as usize].later.insert(later);
         let sets: Vec<u32> = facts.sets.iter().map(|labels| self.label_row(labels)).collect();
         let mut metrics: Vec<MetricAt> = Vec::with_capacity(facts.metrics.len());
-        for metric in &facts.metrics {
+        for (metric, &id) in facts.metrics.iter().zip(&ids.metrics) {
             let (desc, labels) = (metric.desc(), sets[metric.labels as usize]);
-            let id = Id::metric(&metric.name, &self.labels[labels as usize].json, &desc);
             let Some(series) = self.series_row(id, &metric.name, labels, source, desc) else { break };
             if desc.indom == InDom::NULL {
                 self.labels[labels as usize].is_shown = true;
@@ -146,11 +145,10 @@ impl Index {
         metrics.sort_unstable_by_key(|metric| metric.series);
         metrics.dedup_by_key(|metric| metric.series);
         let mut indoms: Vec<(InDom, Arc<[InstanceAt]>)> = Vec::with_capacity(facts.indoms.len());
-        for domain in &facts.indoms {
+        for (domain, ids) in facts.indoms.iter().zip(&ids.instances) {
             let mut all = Vec::with_capacity(domain.instances.len());
-            for instance in &domain.instances {
+            for (instance, &id) in domain.instances.iter().zip(ids) {
                 let labels = sets[instance.labels as usize];
-                let id = Id::instance(&instance.name, &self.labels[labels as usize].json);
                 let Some(row) = self.instance_row(id, &instance.name, labels) else { break };
                 self.labels[labels as usize].is_shown = true;
                 all.push(InstanceAt { inst: instance.id, row });
@@ -484,13 +482,23 @@ mod tests {
         }
     }
 
+    impl Index {
+        fn add_facts(&mut self, glance: Glance, facts: &Facts, end: Option<Timestamp>) {
+            self.add(glance, facts, &Ids::of(facts), end);
+        }
+    }
+
     #[test]
     fn archives_of_a_host_share_what_is_the_same() {
         let mut index = Index::default();
         for day in 0..10 {
-            index.add(glance(&format!("/{day}"), day), &facts(&["x", "y"]), Some(Timestamp::new(day, 9)));
+            index.add_facts(
+                glance(&format!("/{day}"), day),
+                &facts(&["x", "y"]),
+                Some(Timestamp::new(day, 9)),
+            );
         }
-        index.add(glance("/10", 10), &facts(&["x", "z"]), None);
+        index.add_facts(glance("/10", 10), &facts(&["x", "z"]), None);
         assert_eq!((index.series.len(), index.instances.len()), (2, 3));
         assert_eq!((index.metric_slices.len(), index.instance_slices.len()), (1, 2));
         let many = index.series_named("a.many").next().expect("there");
@@ -516,7 +524,7 @@ mod tests {
         let mut index = Index::default();
         let change = |index: &mut Index, count: i64| {
             for _ in 0..count {
-                index.add(glance("/grows", 1), &facts(&["x"]), None);
+                index.add_facts(glance("/grows", 1), &facts(&["x"]), None);
             }
         };
         change(&mut index, 65);
@@ -525,7 +533,7 @@ mod tests {
         assert!(index.is_worn());
         // The more archives there are, the longer it lasts.
         for day in 0..50 {
-            index.add(glance(&format!("/{day}"), day), &facts(&["x"]), None);
+            index.add_facts(glance(&format!("/{day}"), day), &facts(&["x"]), None);
         }
         assert!(!index.is_worn());
         change(&mut index, 2 * 51 - 65);

@@ -5,7 +5,7 @@
 //! request --> routes --> engine: language --> select in the index --> plan --> read --> sampling --> functions --> rows
 //! ```
 //!
-//! * [`facts`], [`cache`], [`index`], [`build`]: which series there are, kept as the archives are by a thread of its own.
+//! * [`facts`], [`cache`], [`reading`], [`index`], [`build`]: which series there are, kept as the archives are by a thread of its own.
 //! * [`language`]: queries and windows. [`select`]: which series a selector means. [`plan`]: what to read for a series; [`read`]: reads
 //!   it; [`values`], [`sampling`], [`functions`]: what is made of it. [`remembered`]: expressions that have an identifier.
 //! * [`engine`] puts these together; [`routes`]: requests and answers, so many at a time; [`rows`]: values as text.
@@ -22,6 +22,7 @@ mod index;
 mod language;
 mod plan;
 mod read;
+mod reading;
 mod remembered;
 mod routes;
 mod rows;
