@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use jumpseat_tools::archive;
-use pcp_client::{ClientError, Context, Fetched, StateChange, Waiting};
+use pcp_client::{ClientError, Context, Fetched, StateChange, Waiting, without_password};
 use pcp_model::{Desc, PmError, Pmid, Value, ValueSet, ValueType};
 
 use super::model::Model;
@@ -105,8 +105,9 @@ impl Monitor {
     /// # Errors
     /// Why it cannot be reached.
     pub(crate) fn open(spec: &str) -> Result<Monitor, String> {
-        let mut context = Context::host(spec).map_err(|error| format!("{spec}: {error}"))?;
-        let host = context.host_name().unwrap_or_else(|_| spec.to_owned());
+        let mut context =
+            Context::host(spec).map_err(|error| format!("{}: {error}", without_password(spec)))?;
+        let host = context.host_name().unwrap_or_else(|_| without_password(spec).into_owned());
         Ok(Monitor::new(context, host, None))
     }
 

@@ -11,7 +11,7 @@ use tracing::{Level, enabled, trace};
 use super::error::Result;
 use pcp_model::text::{cut, listed};
 use pcp_model::{InDom, Instance, LabelSet, PM_IN_NULL, Pmid, Profile, ProfileState};
-use pcp_pdu::{Attr, AttrCode, Fetched, Frame, HEADER_LEN, LabelTarget, Pdu, StateChange, kind};
+use pcp_pdu::{Fetched, Frame, HEADER_LEN, LabelTarget, Pdu, StateChange, kind};
 
 /// Metrics, names, instances, labels shown of a list.
 const SHOWN: usize = 16;
@@ -43,12 +43,12 @@ pub(super) fn pdu(way: Way, connection: impl std::os::fd::AsRawFd, bytes: &[u8])
         Ok(pdu) => pdu.summary(),
         Err(error) => format!("not decoded: {error}"),
     };
-    // Nor is there a dump of what may hold a password, decoded or not.
-    let secret = match &decoded {
-        Ok(Pdu::Attr(Attr { code, .. })) => *code == AttrCode::SASL,
-        _ => kind == kind::ATTR,
+    let harmless = match &decoded {
+        Ok(Pdu::Attr(attr)) => attr.is_shown(),
+        _ => kind != kind::ATTR,
     };
-    let dump = dump(if secret { bytes.get(..HEADER_LEN).unwrap_or_default() } else { bytes });
+    // Nor is there a dump of what may hold a password, decoded or not.
+    let dump = dump(if harmless { bytes } else { bytes.get(..HEADER_LEN).unwrap_or_default() });
     let way = match way {
         Way::Sent => "sent",
         Way::Received => "received",

@@ -61,7 +61,7 @@ pub use options::{EnvWarning, HostOptions, PMCD_PORT, PMPROXY_PORT};
 pub use pcp_archive::IgnoredMarks;
 pub use provider::{Child, ContextKind, FetchRequest, Found, Lookup, Mode, Provider, Recording};
 pub use registry::{SharedRegistry, global_registry};
-pub use spec::{HostAttributes, HostPorts, HostSpec, HostSpecError, Place, Security};
+pub use spec::{HostAttributes, HostPorts, HostSpec, HostSpecError, Place, Security, without_password};
 pub use waiting::{Interest, Waiting};
 
 pub use pcp_derive::{Column, Values};

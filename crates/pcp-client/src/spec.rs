@@ -8,6 +8,8 @@
 //! attrs    = key [ "=" value ] { "&" key [ "=" value ] }          %XX and + in values are decoded
 //! ```
 
+use std::borrow::Cow;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -75,8 +77,8 @@ impl Security {
     }
 }
 
-/// HostAttributes of a connection. A key without a value stands here with an empty one.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+/// Attributes of a connection. A key without a value stands here with an empty one.
+#[derive(Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct HostAttributes {
     /// Compression is asked for; no collector has it.
@@ -103,7 +105,49 @@ impl HostAttributes {
     }
 }
 
-/// Why a text is no host specification.
+impl fmt::Debug for HostAttributes {
+    /// All of them, but of a password only that there is one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HostAttributes { compress, container, userauth, username, password, realm, method } = self;
+        f.debug_struct("HostAttributes")
+            .field("compress", compress)
+            .field("container", container)
+            .field("userauth", userauth)
+            .field("username", username)
+            .field("password", &password.as_ref().map(|_| HIDDEN))
+            .field("realm", realm)
+            .field("method", method)
+            .finish()
+    }
+}
+
+/// What stands for a password where a specification is shown.
+const HIDDEN: &str = "...";
+
+/// A host specification as it may be shown to people: with `...` for a password. Any text does, as a message may be about one
+/// that is no specification.
+///
+/// ```
+/// assert_eq!(pcp_client::without_password("pcps://host?user=ada&pass=x/y"), "pcps://host?user=ada&pass=...");
+/// ```
+pub fn without_password(spec: &str) -> Cow<'_, str> {
+    let Some((hosts, attributes)) = spec.split_once('?') else { return spec.into() };
+    let hides = |attribute: &str| match attribute.split_once('=') {
+        // Who has misspelt the key has meant it all the same.
+        Some((key, _)) => key.to_ascii_lowercase().contains("pass"),
+        None => false,
+    };
+    if !attributes.split('&').any(hides) {
+        return spec.into();
+    }
+    let shown = attributes.split('&').map(|attribute| match attribute.split_once('=') {
+        Some((key, _)) if hides(attribute) => format!("{key}={HIDDEN}"),
+        _ => attribute.to_owned(),
+    });
+    format!("{hosts}?{}", shown.collect::<Vec<_>>().join("&")).into()
+}
+
+/// Why a text is no host specification. A password in it is not part of the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostSpecError {
@@ -204,7 +248,7 @@ impl<'a> Parser<'a> {
 
     fn hosts(&mut self) -> Result<Place, HostSpecError> {
         if matches!(self.peek(), None | Some('/' | '?')) {
-            return Err(HostSpecError::NoHost { spec: self.text.to_owned() });
+            return Err(HostSpecError::NoHost { spec: self.shown() });
         }
         let host = self.host()?;
         let mut proxy = None;
@@ -267,7 +311,7 @@ impl<'a> Parser<'a> {
 
     /// Takes one attribute. PCP knows some more that a client cannot usefully give, and ignores unknown ones.
     fn attribute(&self, key: &str, value: &str, spec: &mut HostSpec) -> Result<(), HostSpecError> {
-        let bad = |key, message| HostSpecError::Attribute { spec: self.text.to_owned(), key, message };
+        let bad = |key, message| HostSpecError::Attribute { spec: self.shown(), key, message };
         let decoded = |key| match url_decode(value) {
             Some(value) => Ok(value),
             None => Err(bad(key, "has a bad % escape")),
@@ -318,7 +362,12 @@ impl<'a> Parser<'a> {
     }
 
     fn error(&self, column: usize, message: &'static str) -> HostSpecError {
-        HostSpecError::Syntax { spec: self.text.to_owned(), column, message }
+        HostSpecError::Syntax { spec: self.shown(), column, message }
+    }
+
+    /// The text for errors. What stands before a `?`, where syntax errors are, keeps its place.
+    fn shown(&self) -> String {
+        without_password(self.text).into_owned()
     }
 }
 
@@ -342,6 +391,31 @@ fn url_decode(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (spec, expected) in [
+            ("host:1@proxy", "host:1@proxy"),
+            ("host?user=a", "host?user=a"),
+            ("host?pass=secret", "host?pass=..."),
+            (
+                "pcps://host?method=plain&password=a=b/c&user=u",
+                "pcps://host?method=plain&password=...&user=u",
+            ),
+            ("local:?PASS=%zz&pass=b", "local:?PASS=...&pass=..."),
+            ("a?b?pass=secret", "a?b?pass=..."),
+            ("a?pass", "a?pass"),
+        ] {
+            assert_eq!(without_password(spec), expected);
+        }
+        for bad in ["?pass=secret", "a:b?pass=secret", "h?secure=x&pass=secret", "h?pass=secret%z"] {
+            let error = bad.parse::<HostSpec>().unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+        }
+        let spec = format!("{:?}", parse("host?user=u&pass=secret"));
+        assert!(spec.contains("Some(\"u\")") && spec.contains("Some(\"...\")"), "{spec}");
+        assert!(!spec.contains("secret"), "{spec}");
+    }
 
     fn inet(host: &str, ports: &[u16]) -> HostPorts {
         HostPorts { host: host.to_owned(), ports: ports.to_vec() }

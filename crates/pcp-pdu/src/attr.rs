@@ -31,6 +31,18 @@ impl AttrCode {
     pub const PROCESSID: AttrCode = AttrCode(14);
     /// The container the client asks about.
     pub const CONTAINER: AttrCode = AttrCode(15);
+
+    /// What it is, in words, for those whose values are no secrets.
+    pub(super) const fn words(self) -> Option<&'static str> {
+        match self {
+            AttrCode::USERNAME => Some("user name"),
+            AttrCode::USERID => Some("user id"),
+            AttrCode::GROUPID => Some("group id"),
+            AttrCode::PROCESSID => Some("process id"),
+            AttrCode::CONTAINER => Some("container"),
+            _ => None,
+        }
+    }
 }
 
 /// An attribute of a connection.
@@ -46,6 +58,11 @@ impl Attr {
     /// The payload up to its first NUL, if any.
     pub fn value(&self) -> &[u8] {
         self.payload.split(|&byte| byte == 0).next().unwrap_or(&[])
+    }
+
+    /// Whether people may see the value. What nobody knows may be a secret, as what belongs to an authentication is.
+    pub fn is_shown(&self) -> bool {
+        self.code.words().is_some()
     }
 
     fn max(code: AttrCode) -> usize {

@@ -157,17 +157,13 @@ fn names_line(names: &PmnsNames) -> String {
 }
 
 fn attr_line(attr: &Attr) -> String {
-    let what = match attr.code {
-        AttrCode::SASL => return format!("authentication, {} bytes that are not shown", attr.payload.len()),
-        AttrCode::USERNAME => "user name",
-        AttrCode::USERID => "user id",
-        AttrCode::GROUPID => "group id",
-        AttrCode::PROCESSID => "process id",
-        AttrCode::CONTAINER => "container",
-        // What nobody knows may be a secret.
-        AttrCode(code) => return format!("attribute {code}, {} bytes", attr.payload.len()),
-    };
-    format!("{what} {:?}", cut(&String::from_utf8_lossy(attr.value()), TEXT))
+    match (attr.code.words(), attr.code) {
+        (Some(what), _) => format!("{what} {:?}", cut(&String::from_utf8_lossy(attr.value()), TEXT)),
+        (None, AttrCode::SASL) => format!("authentication, {} bytes that are not shown", attr.payload.len()),
+        (None, AttrCode(code)) => {
+            format!("attribute {code}, {} bytes that are not shown", attr.payload.len())
+        }
+    }
 }
 
 fn cred(cred: &Cred) -> String {
@@ -241,6 +237,8 @@ mod tests {
     fn a_line_says_what_is_in_a_pdu() {
         let pmids: Vec<Pmid> = (0..20).map(|item| Pmid::new(60, 0, item)).collect();
         let sasl = Attr { code: AttrCode::SASL, payload: Bytes::from_static(b"PLAIN\0\0user\0secret") };
+        let unknown = Attr { code: AttrCode(77), payload: Bytes::from_static(b"secret") };
+        let container = Attr { code: AttrCode::CONTAINER, payload: Bytes::from_static(b"box\0") };
         for (pdu, expected) in [
             (
                 Pdu::HighResFetch(Fetch { ctxid: 3, pmids }),
@@ -253,6 +251,8 @@ mod tests {
             ),
             (Pdu::Error(ErrorPdu::state_change(StateChange::NAMES)), "changed: names"),
             (Pdu::Attr(sasl), "authentication, 18 bytes that are not shown"),
+            (Pdu::Attr(unknown), "attribute 77, 6 bytes that are not shown"),
+            (Pdu::Attr(container), "container \"box\""),
             (
                 Pdu::PmnsChild(PmnsChild { name: "a.b".into(), status: true }),
                 "names right below \"a.b\", and which are metrics",

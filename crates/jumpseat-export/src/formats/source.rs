@@ -6,7 +6,9 @@ use std::sync::PoisonError;
 use std::time::{Duration, SystemTime};
 
 use jumpseat_tools::{Call, Definitions, archive, complain, definitions};
-use pcp_client::{Context, ContextKind, HostOptions, HostSpec, Mode, TextLevel, TextTarget};
+use pcp_client::{
+    Context, ContextKind, HostOptions, HostSpec, Mode, TextLevel, TextTarget, without_password,
+};
 use pcp_derive::Dialect;
 use pcp_model::time::{Reference, Switches, Zone, parse_interval, parse_window};
 use pcp_model::{Desc, Pmid, Timestamp};
@@ -154,8 +156,9 @@ fn connect(host: Option<&str>) -> Result<Context, ExportError> {
     let (options, warnings) = HostOptions::from_env();
     warnings.iter().for_each(|warning| complain!("{NAME}: {warning}"));
     let host = host.unwrap_or("local:");
-    let spec: HostSpec = host.parse().map_err(|error| ExportError::Usage(format!("-h {host}: {error}")))?;
-    Context::host_with(&spec, &options).map_err(ExportError::source(host))
+    let shown = without_password(host);
+    let spec: HostSpec = host.parse().map_err(|error| ExportError::Usage(format!("-h {shown}: {error}")))?;
+    Context::host_with(&spec, &options).map_err(ExportError::source(&shown))
 }
 
 /// Definitions of derived metrics: those of a file, and those among the operands.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pcp_client::{
     ArchiveProvider, ClientError, Context, EnvWarning, HostOptions, HostSpecError, IgnoredMarks, LocalAgents,
-    LocalFault, NameSpace, global_registry,
+    LocalFault, NameSpace, global_registry, without_password,
 };
 use pcp_model::time::{TimeError, parse_interval};
 use pcp_model::{Level, PmError};
@@ -60,8 +60,8 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
         if let ClientError::Spec(HostSpecError::Syntax { .. }) = &error {
             complain!("pmNewContext: bad host specification\n{}", error.to_string().trim_end());
         }
-        let code =
-            failed(format!("Cannot connect to PMCD on host \"{host}\": {}", error.code().at(call.level)));
+        let (shown, why) = (without_password(host), error.code().at(call.level));
+        let code = failed(format!("Cannot connect to PMCD on host \"{shown}\": {why}"));
         // The code does not tell what has to be changed about a certificate.
         if error.code() == PmError::TLS || matches!(error, ClientError::Unsupported(_)) {
             eprintln!("{}: {error}", call.name);

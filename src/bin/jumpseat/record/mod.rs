@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::{ArgAction, Args};
 use jumpseat::archive::{ArchiveWriter, LabelInfo, WriteError, WriteOptions};
-use jumpseat::client::{ClientError, Context, HostOptions, HostSpec, Mode};
+use jumpseat::client::{ClientError, Context, HostOptions, HostSpec, Mode, without_password};
 use jumpseat::model::{PmError, Timestamp};
 use jumpseat::recorder::{Notice, RecordError, Recorder, label_of};
 use jumpseat::time::{Reference, Switches, Zone, parse_interval, parse_window};
@@ -191,9 +191,9 @@ fn connect(host: Option<&str>) -> Result<Context, String> {
     let (options, warnings) = HostOptions::from_env();
     warnings.iter().for_each(|warning| complain!("jumpseat record: {warning}"));
     let spec = host.unwrap_or("local:");
-    let parsed: HostSpec = spec.parse().map_err(|error| format!("-h {spec}: {error}"))?;
+    let parsed: HostSpec = spec.parse().map_err(|error| format!("-h {}: {error}", without_password(spec)))?;
     Context::host_with(&parsed, &options).map_err(|error| match host {
-        Some(host) => format!("{host}: {error}"),
+        Some(host) => format!("{}: {error}", without_password(host)),
         None => format!("no collector on this machine: {error}"),
     })
 }
