@@ -28,3 +28,5 @@ mod services;
 mod spans;
 mod tail;
 mod targets;
+#[cfg(feature = "export")]
+mod targets_out;

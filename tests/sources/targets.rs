@@ -6,14 +6,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use nix::sys::signal::Signal;
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
-use opentelemetry_proto::tonic::metrics::v1::metric::Data;
-use opentelemetry_proto::tonic::metrics::v1::{Exemplar, exemplar};
 use support::{Certificates, PcpEnv, PrivatePmcd, Process, eventually, free_port, temp_dir};
 use tempfile::TempDir;
 
-use crate::otlp_out::{Receiver, pair};
 use crate::seat::{Endpoint, JUMPSEAT, Seat, Transport};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sources/target_server.py");
@@ -56,7 +51,7 @@ process_cpu_seconds_total 4.20072246e+06 # {trace_id=\"4bf92f3577b34da6a3ce929d0
 ";
 
 /// A server and its files.
-struct Targets {
+pub(crate) struct Targets {
     dir: TempDir,
     port: u16,
     server: Option<Process>,
@@ -64,7 +59,7 @@ struct Targets {
 }
 
 impl Targets {
-    fn start() -> Targets {
+    pub(crate) fn start() -> Targets {
         Targets::with(None)
     }
 
@@ -92,14 +87,14 @@ impl Targets {
     }
 
     /// Writes a file, as a whole.
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         let path = self.dir.path().join(name);
         fs::write(path.with_extension("new"), text).expect("the test's directory");
         fs::rename(path.with_extension("new"), path).expect("the test's directory");
     }
 
     /// A table for some of the files. Those behind the first have an instance of their own: their paths.
-    fn table(&self, name: &str, paths: &[&str], more: &str) -> String {
+    pub(crate) fn table(&self, name: &str, paths: &[&str], more: &str) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let host = if self.tls.is_some() { "localhost" } else { "127.0.0.1" };
         let url = |path: &str| format!("{scheme}://{host}:{}/{path}", self.port);
@@ -455,14 +450,12 @@ fn a_target_behind_tls_and_a_token_is_scraped_and_the_token_is_nowhere() {
     secret("token", "open-sesame-2\n");
     fs::set_permissions(dir.path().join("token"), fs::Permissions::from_mode(0o644)).expect("ours");
     reload(&mut endpoint, 1);
-    let config =
-        PcpEnv::new().run(JUMPSEAT, ["config", "show", seat.config().to_str().expect("text")]);
+    let config = PcpEnv::new().run(JUMPSEAT, ["config", "show", seat.config().to_str().expect("text")]);
     let told = [endpoint.process.text(), config.stdout, config.stderr].concat();
     assert!(!told.contains("sesame") && !told.contains("\"key\""), "{told}");
     let all = endpoint.run("pminfo", ["-fl", "jumpseat"]);
     assert!(!all.stdout.contains("sesame"));
-    let check =
-        PcpEnv::new().run(JUMPSEAT, ["config", "check", seat.config().to_str().expect("text")]);
+    let check = PcpEnv::new().run(JUMPSEAT, ["config", "check", seat.config().to_str().expect("text")]);
     assert!(
         check.stdout.contains("[[scrape]] good.token_file") && check.stdout.contains("everybody may use it"),
         "{check}"
@@ -617,47 +610,4 @@ fn names_of_any_characters_are_taken_as_prometheus_writes_them() {
     }
     let problem = pmcd.run("pminfo", ["-f", "jumpseat.scrape.problem"]).ok();
     assert!(problem.contains("a name with a quote, a backslash"), "{problem}");
-}
-
-#[test]
-fn exemplars_go_from_the_target_through_an_archive_to_a_receiver_as_they_were() {
-    let targets = Targets::start();
-    targets.write(
-        "shop.om",
-        "# TYPE a counter\na_total 3 # {trace_id=\"4bf92f3577b34da6a3ce929d0e0e4736\",span_id=\"00f067aa0ba902b7\",\
-         user=\"ann \\\"b\\\" c\\\\d=\\n100%\"} 1 1605281325.123456789\n# EOF\n",
-    );
-    let dir = temp_dir();
-    let seat = Seat::in_dir(dir.path(), &targets.table("shop", &["shop.om"], ""));
-    let pmcd = PrivatePmcd::with([seat.agent(Transport::Pipe)]).start();
-    eventually(&format!("the exemplar: {}", seat.log()), || {
-        let shown = pmcd.run("pminfo", ["-f", "jumpseat.otel_exemplar.a_total"]);
-        shown.stdout.contains("value=1.0").then_some(())
-    });
-    let archive = pmcd.dir().join("archive").display().to_string();
-    let roots = ["jumpseat.otel", "jumpseat.otel_exemplar"];
-    let host = pmcd.inet();
-    let record = ["record", "-q", "-s", "1", "-h", &host, &archive];
-    pmcd.run(JUMPSEAT, record.into_iter().chain(roots)).ok();
-    let receiver = Receiver::start(dir.path(), "http", &[]);
-    let url = receiver.url();
-    let export = ["export", "--otlp", &url, "-a", &archive];
-    pmcd.run(JUMPSEAT, export.into_iter().chain(roots)).ok();
-    let received: Vec<ExportMetricsServiceRequest> = receiver.messages("metrics", &["ok"]);
-    let groups = received.iter().flat_map(|request| &request.resource_metrics);
-    let metrics = groups.flat_map(|group| &group.scope_metrics).flat_map(|scope| &scope.metrics);
-    let sums = metrics.filter_map(|metric| match &metric.data {
-        Some(Data::Sum(sum)) if metric.name == "a_total" => Some(sum),
-        _ => None,
-    });
-    let found: Vec<&Exemplar> =
-        sums.flat_map(|sum| &sum.data_points).flat_map(|point| &point.exemplars).collect();
-    let expected = Exemplar {
-        time_unix_nano: 1_605_281_325_123_456_789,
-        value: Some(exemplar::Value::AsDouble(1.0)),
-        trace_id: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736_u128.to_be_bytes().to_vec(),
-        span_id: 0x00f0_67aa_0ba9_02b7_u64.to_be_bytes().to_vec(),
-        filtered_attributes: vec![pair("user", Any::StringValue("ann \"b\" c\\d=\n100%".to_owned()))],
-    };
-    assert_eq!(found, [&expected]);
 }
