@@ -455,14 +455,12 @@ fn a_target_behind_tls_and_a_token_is_scraped_and_the_token_is_nowhere() {
     secret("token", "open-sesame-2\n");
     fs::set_permissions(dir.path().join("token"), fs::Permissions::from_mode(0o644)).expect("ours");
     reload(&mut endpoint, 1);
-    let config =
-        PcpEnv::new().run(crate::seat::JUMPSEAT, ["config", "show", seat.config().to_str().expect("text")]);
+    let config = PcpEnv::new().run(JUMPSEAT, ["config", "show", seat.config().to_str().expect("text")]);
     let told = [endpoint.process.text(), config.stdout, config.stderr].concat();
     assert!(!told.contains("sesame") && !told.contains("\"key\""), "{told}");
     let all = endpoint.run("pminfo", ["-fl", "jumpseat"]);
     assert!(!all.stdout.contains("sesame"));
-    let check =
-        PcpEnv::new().run(crate::seat::JUMPSEAT, ["config", "check", seat.config().to_str().expect("text")]);
+    let check = PcpEnv::new().run(JUMPSEAT, ["config", "check", seat.config().to_str().expect("text")]);
     assert!(
         check.stdout.contains("[[scrape]] good.token_file") && check.stdout.contains("everybody may use it"),
         "{check}"

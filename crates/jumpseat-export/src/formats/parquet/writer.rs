@@ -1,4 +1,4 @@
-//! The thread that encodes and writes: tables' rows come in portions, each becomes a row group of the table's file.
+//! The threads that encode and write: tables' rows come in portions, each becomes a row group of the table's file.
 //!
 //! ```text
 //! TABLE/host=HOST/date=YYYY-MM-DD/NAME.parquet, NAME-1.parquet ...
@@ -7,13 +7,15 @@
 //! `NAME` is that of the archive's start, so that a second export of an archive takes the place of the first. A table whose columns
 //! have become more goes on in a further part; parts that an earlier export had and this one has not are removed.
 //!
-//! **Bounded:** [`AHEAD`] portions wait to be encoded; encoded bytes beyond [`HELD`] go to the disk, the longest file first.
+//! **Invariant:** all rows of a table go to the same thread, so that they are in its file in their order.
+//!
+//! **Bounded:** [`AHEAD`] portions wait for each thread; encoded bytes beyond [`HELD`] of all of them go to the disk, the longest file first.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, available_parallelism};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -21,21 +23,31 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
+use rustc_hash::FxHashMap;
 
 use super::store::{Sink, Store};
 use crate::formats::error::ExportError;
 
-/// Portions that wait to be encoded.
+/// Most threads: one reads for all of them.
+const THREADS: usize = 4;
+
+/// Portions that wait for a thread.
 const AHEAD: usize = 4;
 
-/// Encoded bytes in memory.
+/// Encoded bytes in memory, of all threads.
 const HELD: usize = 64 << 20;
 
-/// Hands portions to the thread.
+/// Hands portions to the threads.
 pub(super) struct Writer {
-    /// `None` when all is handed over.
-    sender: Option<SyncSender<Message>>,
-    thread: Option<JoinHandle<Result<(), ExportError>>>,
+    encoders: Vec<Encoder>,
+    /// Which of them has a table.
+    tables: FxHashMap<Arc<str>, usize>,
+}
+
+/// A thread.
+struct Encoder {
+    sender: SyncSender<Message>,
+    thread: JoinHandle<Result<(), ExportError>>,
 }
 
 enum Message {
@@ -48,36 +60,53 @@ enum Message {
 }
 
 impl Writer {
-    /// A thread that writes files of a host, by a name, below a store.
-    pub(super) fn start(store: Store, host: &str, name: String, day: String) -> Writer {
-        let (sender, receiver) = sync_channel(AHEAD);
-        let host = escaped(host);
-        let files = Files { store, host, name, day, open: BTreeMap::new() };
-        let thread = std::thread::spawn(move || files.run(receiver));
-        Writer { sender: Some(sender), thread: Some(thread) }
+    /// Threads that write files of a host, by a name, below a store: one for each processor.
+    pub(super) fn start(store: &Store, host: &str, name: &str, day: &str) -> Writer {
+        let number = available_parallelism().map_or(1, usize::from).min(THREADS);
+        let encoder = |_| {
+            let (sender, receiver) = sync_channel(AHEAD);
+            let files = Files {
+                store: store.clone(),
+                host: escaped(host),
+                name: name.to_owned(),
+                day: day.to_owned(),
+                most: HELD / number,
+                open: BTreeMap::new(),
+            };
+            Encoder { sender, thread: std::thread::spawn(move || files.run(receiver)) }
+        };
+        Writer { encoders: (0..number).map(encoder).collect(), tables: FxHashMap::default() }
     }
 
     /// Hands rows of a table over.
     pub(super) fn rows(&mut self, table: &Arc<str>, batch: RecordBatch) -> Result<(), ExportError> {
-        self.send(Message::Rows { table: Arc::clone(table), batch })
+        // In turns: tables that come one after the other are about as long.
+        let turn = self.tables.len() % self.encoders.len().max(1);
+        let at = *self.tables.entry(Arc::clone(table)).or_insert(turn);
+        self.send(at, Message::Rows { table: Arc::clone(table), batch })
     }
 
     /// Ends the day: what comes is of the next one.
-    pub(super) fn day(&mut self, next: String) -> Result<(), ExportError> {
-        self.send(Message::Day(next))
+    pub(super) fn day(&mut self, next: &str) -> Result<(), ExportError> {
+        (0..self.encoders.len()).try_for_each(|at| self.send(at, Message::Day(next.to_owned())))
     }
 
     /// Waits until all is written.
     pub(super) fn finish(&mut self) -> Result<(), ExportError> {
-        self.sender = None;
-        self.thread.take().map_or(Ok(()), |thread| match thread.join() {
-            Ok(written) => written,
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
+        let mut written = Ok(());
+        // All senders go before the first thread is waited for.
+        let threads: Vec<_> = self.encoders.drain(..).map(|encoder| encoder.thread).collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(own) => written = written.and(own),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        written
     }
 
-    fn send(&mut self, message: Message) -> Result<(), ExportError> {
-        match self.sender.as_ref().map(|sender| sender.send(message)) {
+    fn send(&mut self, at: usize, message: Message) -> Result<(), ExportError> {
+        match self.encoders.get(at).map(|encoder| encoder.sender.send(message)) {
             Some(Ok(())) => Ok(()),
             // It has ended, which it does because of an error only.
             _ => self.finish(),
@@ -91,6 +120,8 @@ struct Files {
     host: String,
     name: String,
     day: String,
+    /// Encoded bytes in memory.
+    most: usize,
     open: BTreeMap<Arc<str>, Table>,
 }
 
@@ -143,7 +174,7 @@ impl Files {
     /// Moves the longest files out of memory while all together are too much.
     fn spill(&mut self) -> Result<(), ExportError> {
         let mut held: usize = self.open.values().map(|table| table.writer.inner().held()).sum();
-        while held > HELD {
+        while held > self.most {
             let Some((name, table)) =
                 self.open.iter_mut().max_by_key(|(_, table)| table.writer.inner().held())
             else {
