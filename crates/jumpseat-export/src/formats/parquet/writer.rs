@@ -9,12 +9,12 @@
 //!
 //! **Invariant:** all rows of a table go to the same thread, so that they are in its file in their order.
 //!
-//! **Bounded:** [`AHEAD`] portions wait for each thread; encoded bytes beyond [`HELD`] of all of them go to the disk, the longest file first.
+//! **Bounded:** rows that wait for all threads, and those that they encode, have [`AHEAD`] bytes, or are one portion; encoded bytes beyond [`HELD`] of all of them go to the disk, the longest file first.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{JoinHandle, available_parallelism};
 
 use arrow_array::RecordBatch;
@@ -31,8 +31,8 @@ use crate::formats::error::ExportError;
 /// Most threads: one reads for all of them.
 const THREADS: usize = 4;
 
-/// Portions that wait for a thread.
-const AHEAD: usize = 4;
+/// Bytes of rows that are handed over and not yet encoded: what becomes ready at once ([`super::AT_ONCE`]) and as much again, lest who reads waits.
+const AHEAD: usize = 32 << 20;
 
 /// Encoded bytes in memory, of all threads.
 const HELD: usize = 64 << 20;
@@ -42,11 +42,12 @@ pub(super) struct Writer {
     encoders: Vec<Encoder>,
     /// Which of them has a table.
     tables: FxHashMap<Arc<str>, usize>,
+    room: Arc<Room>,
 }
 
 /// A thread.
 struct Encoder {
-    sender: SyncSender<Message>,
+    sender: Sender<Message>,
     thread: JoinHandle<Result<(), ExportError>>,
 }
 
@@ -54,6 +55,8 @@ enum Message {
     Rows {
         table: Arc<str>,
         batch: RecordBatch,
+        /// Its room, until it is encoded, or dropped as its thread has ended.
+        place: Place,
     },
     /// Files of the day are whole. The next day's.
     Day(String),
@@ -64,7 +67,7 @@ impl Writer {
     pub(super) fn start(store: &Store, host: &str, name: &str, day: &str) -> Writer {
         let number = available_parallelism().map_or(1, usize::from).min(THREADS);
         let encoder = |_| {
-            let (sender, receiver) = sync_channel(AHEAD);
+            let (sender, receiver) = channel();
             let files = Files {
                 store: store.clone(),
                 host: escaped(host),
@@ -75,7 +78,8 @@ impl Writer {
             };
             Encoder { sender, thread: std::thread::spawn(move || files.run(receiver)) }
         };
-        Writer { encoders: (0..number).map(encoder).collect(), tables: FxHashMap::default() }
+        let encoders = (0..number).map(encoder).collect();
+        Writer { encoders, tables: FxHashMap::default(), room: Arc::default() }
     }
 
     /// Hands rows of a table over.
@@ -83,7 +87,8 @@ impl Writer {
         // In turns: tables that come one after the other are about as long.
         let turn = self.tables.len() % self.encoders.len().max(1);
         let at = *self.tables.entry(Arc::clone(table)).or_insert(turn);
-        self.send(at, Message::Rows { table: Arc::clone(table), batch })
+        let place = Room::take(&self.room, batch.get_array_memory_size());
+        self.send(at, Message::Rows { table: Arc::clone(table), batch, place })
     }
 
     /// Ends the day: what comes is of the next one.
@@ -114,6 +119,39 @@ impl Writer {
     }
 }
 
+/// How many bytes of rows are handed over and not yet encoded.
+#[derive(Default)]
+struct Room {
+    used: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// Some of them, which are given back with it.
+struct Place {
+    room: Arc<Room>,
+    bytes: usize,
+}
+
+impl Room {
+    /// Waits until there is room for so many; what is larger than all room is alone in it.
+    fn take(room: &Arc<Room>, bytes: usize) -> Place {
+        let used = room.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |used: &mut usize| *used > 0 && used.saturating_add(bytes) > AHEAD;
+        let mut used = room.freed.wait_while(used, is_full).unwrap_or_else(PoisonError::into_inner);
+        *used += bytes;
+        Place { room: Arc::clone(room), bytes }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut used = self.room.used.lock().unwrap_or_else(PoisonError::into_inner);
+        *used = used.saturating_sub(self.bytes);
+        drop(used);
+        self.room.freed.notify_one();
+    }
+}
+
 /// The files of a day.
 struct Files {
     store: Store,
@@ -137,7 +175,10 @@ impl Files {
     fn run(mut self, receiver: Receiver<Message>) -> Result<(), ExportError> {
         while let Ok(message) = receiver.recv() {
             match message {
-                Message::Rows { table, batch } => self.rows(&table, &batch)?,
+                Message::Rows { table, batch, place } => {
+                    self.rows(&table, &batch)?;
+                    drop(place);
+                }
                 Message::Day(next) => {
                     self.end()?;
                     self.day = next;
@@ -262,5 +303,19 @@ mod tests {
         ] {
             assert_eq!(escaped(text), name);
         }
+    }
+
+    #[test]
+    fn who_hands_over_waits_for_room_and_what_is_too_large_is_alone() {
+        let room = Arc::new(Room::default());
+        let large = Room::take(&room, 2 * AHEAD);
+        let waiting = std::thread::spawn({
+            let room = Arc::clone(&room);
+            move || Room::take(&room, AHEAD).bytes
+        });
+        assert_eq!(*room.used.lock().expect("no panic"), 2 * AHEAD, "nobody else is in it");
+        drop(large);
+        assert_eq!(waiting.join().expect("it has room"), AHEAD);
+        assert_eq!(*room.used.lock().expect("no panic"), 0, "given back");
     }
 }
