@@ -1,7 +1,8 @@
 //! OTLP at the agent as it runs (`jumpseat serve`, span metrics on, its log on disk as by default): processor time of all its
 //! threads for a span, by the system's account. One connection; requests of 512 spans each, as the SDKs send them: over HTTP as
 //! protobuf, plain and compressed, and as JSON; over gRPC. Once with the log in memory, which shows what the files cost. And for a
-//! data point of a cumulative sum, of 10,000 series with three attributes each, and one of a new series when there may be no more.
+//! data point of a cumulative sum, of 10,000 series with three attributes each, one of a sum of deltas, and one of a new series when there may
+//! be no more.
 //!
 //! Against it, in the same run: `prost` decoding the same requests into the official types of `opentelemetry-proto`, without socket,
 //! HTTP or records; that is the least any collector does whose decoder is generated.
@@ -20,7 +21,8 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::{
-    Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, metric, number_data_point,
+    AggregationTemporality, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics, Sum, metric,
+    number_data_point,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
@@ -151,7 +153,18 @@ fn json(request: &ExportTraceServiceRequest) -> Vec<u8> {
 }
 
 /// A request with points of a sum, of a tenth of the series.
-fn points(number: u64, now: u64, series: u64) -> ExportMetricsServiceRequest {
+fn points(
+    number: u64,
+    now: u64,
+    series: u64,
+    temporality: AggregationTemporality,
+) -> ExportMetricsServiceRequest {
+    let time = now + number;
+    // What is delta begins where the one before has ended.
+    let start = match temporality {
+        AggregationTemporality::Delta => time.saturating_sub(SERIES / POINTS),
+        _ => now - 1_000_000_000,
+    };
     let text = |text: &str| Value::StringValue(text.to_owned());
     let points = (0..POINTS).map(|n| {
         let this = (number * POINTS + n) % series;
@@ -161,13 +174,17 @@ fn points(number: u64, now: u64, series: u64) -> ExportMetricsServiceRequest {
                 attribute("http.route", Value::StringValue(format!("/api/v1/customers/{this}"))),
                 attribute("http.response.status_code", Value::IntValue(200)),
             ],
-            start_time_unix_nano: now - 1_000_000_000,
-            time_unix_nano: now + number,
+            start_time_unix_nano: start,
+            time_unix_nano: time,
             value: Some(number_data_point::Value::AsInt((number * 100 + n) as i64)),
             ..NumberDataPoint::default()
         }
     });
-    let sum = Sum { data_points: points.collect(), aggregation_temporality: 2, is_monotonic: true };
+    let sum = Sum {
+        data_points: points.collect(),
+        aggregation_temporality: temporality.into(),
+        is_monotonic: true,
+    };
     let metric = Metric {
         name: "http.server.requests".to_owned(),
         unit: "{request}".to_owned(),
@@ -193,12 +210,14 @@ fn main() {
     drop(requests);
     let protobuf = "Content-Type: application/x-protobuf\r\n";
     let compressed = format!("{protobuf}Content-Encoding: gzip\r\n");
-    let samples: Vec<Vec<u8>> =
-        (0..REQUESTS).map(|number| points(number, now, SERIES).encode_to_vec()).collect();
-    let beyond: Vec<Vec<u8>> =
-        (0..REQUESTS).map(|number| points(number, now, u64::MAX).encode_to_vec()).collect();
+    let sums = |series, temporality| -> Vec<Vec<u8>> {
+        (0..REQUESTS).map(|number| points(number, now, series, temporality).encode_to_vec()).collect()
+    };
+    let samples = sums(SERIES, AggregationTemporality::Cumulative);
+    let deltas = sums(SERIES, AggregationTemporality::Delta);
+    let beyond = sums(u64::MAX, AggregationTemporality::Cumulative);
     let few = format!("[series]\nmax_per_metric = {SERIES}\n");
-    let [plain, memory, gzip, json, grpc, floor, taken, refused, points_floor] = race(
+    let [plain, memory, gzip, json, grpc, floor, taken, added, refused, points_floor] = race(
         rounds(10),
         [
             &mut || agent("", SPANS_IN, |http, _| post(http, TRACES, &bodies, protobuf)),
@@ -214,6 +233,7 @@ fn main() {
             &mut || agent("", SPANS_IN, |_, grpc| call(grpc, &bodies)),
             &mut || prost::<ExportTraceServiceRequest>(&bodies),
             &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &samples, protobuf)),
+            &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &deltas, protobuf)),
             &mut || agent(&few, POINTS_IN, |http, _| post(http, METRICS, &beyond, protobuf)),
             &mut || prost::<ExportMetricsServiceRequest>(&samples),
         ],
@@ -240,6 +260,7 @@ fn main() {
     row(format!("OTLP metrics over HTTP, {bytes} bytes a point, {SERIES} series"), &taken)
         .goal(Goal::AtLeast(POINTS_GOAL))
         .print();
+    row("the same as deltas, which are added up".to_owned(), &added).goal(Goal::AtLeast(POINTS_GOAL)).print();
     row(format!("the same, each point of a new series, {SERIES} of {} taken", POINTS * REQUESTS), &refused)
         .print();
 }

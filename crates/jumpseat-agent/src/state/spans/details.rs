@@ -154,6 +154,20 @@ fn put(text: &mut Vec<u8>, param: PackedParam<'_>) {
     }
 }
 
+/// Calls with a value as text, at most [`MAX_VALUE`] bytes: where it is, as far as that is possible.
+#[inline]
+fn with_text(param: PackedParam<'_>, take: impl FnOnce(&[u8])) {
+    if let Some(value) = param.text().filter(|value| value.len() <= MAX_VALUE) {
+        return take(value);
+    }
+    if let Some(number) = integer(param).and_then(|number| i64::try_from(number).ok()) {
+        return take(itoa::Buffer::new().format(number).as_bytes());
+    }
+    let mut text = Vec::new();
+    put(&mut text, param);
+    take(&text);
+}
+
 #[inline]
 fn put_number(text: &mut Vec<u8>, number: i128) {
     // The wide ones take a hundred times as long, and there are none.
@@ -343,19 +357,15 @@ impl Rule {
         (Some(key(seen.id)), seen.parent.map(key))
     }
 
-    /// Appends the values of a span to a key: each with its length before it, the END's before the START's.
+    /// Calls with the number and the text of each dimension's value: the END's before the START's, empty where neither has one.
     #[inline]
-    pub(super) fn key(&self, key: &mut Vec<u8>, start: &Details, end: Last<'_>) {
+    pub(super) fn each_value(&self, start: &Details, end: Last<'_>, mut take: impl FnMut(usize, &[u8])) {
         for nth in 0..self.config.fields.len() {
             let of = |details: &'_ Details| details.epoch == self.epoch && details.ends[nth] != 0;
             let kept = match end {
                 Last::Seen(seen) => match seen.values[nth] {
                     Some(value) => {
-                        let at = key.len();
-                        key.push(0);
-                        put(key, value);
-                        // At most MAX_VALUE.
-                        key[at] = (key.len() - at - 1) as u8;
+                        with_text(value, |text| take(nth, text));
                         continue;
                     }
                     None => start,
@@ -364,9 +374,17 @@ impl Rule {
                 Last::Kept(_) => start,
             };
             let value = if of(kept) { kept.value(nth).unwrap_or_default() } else { &[] };
+            take(nth, value);
+        }
+    }
+
+    /// Appends the values of a span to a key: each with its length before it.
+    pub(super) fn key(&self, key: &mut Vec<u8>, start: &Details, end: Last<'_>) {
+        self.each_value(start, end, |_, value| {
+            // At most MAX_VALUE.
             key.push(value.len() as u8);
             key.extend_from_slice(value);
-        }
+        });
     }
 }
 

@@ -36,17 +36,47 @@ impl HashKeys {
     /// The hash of a text that is no longer than keys were made for.
     #[inline]
     pub(super) fn text(&self, text: &[u8]) -> u64 {
-        debug_assert!(text.len().div_ceil(WORD) < self.words.len(), "more words than keys");
-        let mut sum = self.words[0].wrapping_mul(text.len() as u128).wrapping_add(self.add);
+        self.with_text(self.begin(), 0, text).finish()
+    }
+
+    /// The beginning of the hash of a row of numbers and texts, each at a place of its own.
+    #[inline]
+    pub(super) fn begin(&self) -> Sum {
+        Sum(self.add)
+    }
+
+    /// With a number at a place, in words.
+    #[inline]
+    pub(super) fn with_number(&self, sum: Sum, at: usize, number: u64) -> Sum {
+        Sum(sum.0.wrapping_add(self.words[at].wrapping_mul(number.into())))
+    }
+
+    /// With a text at a place, in words: a word for its length, then itself.
+    #[inline]
+    pub(super) fn with_text(&self, sum: Sum, at: usize, text: &[u8]) -> Sum {
+        debug_assert!(at + text.len().div_ceil(WORD) < self.words.len(), "more words than keys");
+        let Sum(mut sum) = self.with_number(sum, at, text.len() as u64);
         let (words, rest) = text.as_chunks::<WORD>();
-        let mut keys = self.words[1..].iter();
+        let mut keys = self.words[at + 1..].iter();
         for (word, key) in words.iter().zip(&mut keys) {
             sum = sum.wrapping_add(key.wrapping_mul(u64::from_ne_bytes(*word).into()));
         }
         if let (false, Some(key)) = (rest.is_empty(), keys.next()) {
             sum = sum.wrapping_add(key.wrapping_mul(last_word(text).into()));
         }
-        (sum >> 64) as u64
+        Sum(sum)
+    }
+}
+
+/// A hash that is being made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sum(u128);
+
+impl Sum {
+    /// The hash.
+    #[inline]
+    pub(super) fn finish(self) -> u64 {
+        (self.0 >> 64) as u64
     }
 }
 
@@ -96,6 +126,27 @@ mod tests {
             .collect();
         let hashes: std::collections::BTreeSet<u64> = texts.iter().map(|text| keys.text(text)).collect();
         assert_eq!(hashes.len(), texts.len());
+    }
+
+    #[test]
+    fn what_is_elsewhere_in_a_row_has_another_hash() {
+        let keys = HashKeys::new(64);
+        let row = |one: &[u8], other: &[u8]| {
+            let sum = keys.with_text(keys.with_number(keys.begin(), 0, 7), 1, one);
+            keys.with_text(sum, 4, other).finish()
+        };
+        let rows: [(&[u8], &[u8]); 7] = [
+            (b"", b""),
+            (b"a", b""),
+            (b"", b"a"),
+            (b"a", b"a"),
+            (b"aa", b""),
+            (b"aaaaaaaa", b"\0"),
+            (b"aaaaaaaaa", b""),
+        ];
+        let hashes: std::collections::BTreeSet<u64> =
+            rows.iter().map(|(one, other)| row(one, other)).collect();
+        assert_eq!(hashes.len(), rows.len());
     }
 
     proptest! {

@@ -408,13 +408,20 @@ impl Spans {
         let id = self.keys.id(id);
         if flags.contains(EventFlags::START) {
             let is_type = |param: &PackedParam<'_>| param.pmid == WellKnown::Type.pmid(self.domain);
-            let name = params.clone().find(is_type).and_then(PackedParam::text);
-            let kept = rule.map_or(NONE, |rule| {
-                let mut seen = Seen::of(sent_id);
-                rule.see(&mut seen, params.clone(), |_| {});
-                self.kept.keep(rule, &seen)
-            });
-            let name = self.name(of, sources.1, name);
+            let (mut name, mut kept) = (None, NONE);
+            match rule {
+                None => name = params.clone().find(is_type),
+                Some(rule) => {
+                    let mut seen = Seen::of(sent_id);
+                    rule.see(&mut seen, params.clone(), |param| {
+                        if name.is_none() && is_type(&param) {
+                            name = Some(param);
+                        }
+                    });
+                    kept = self.kept.keep(rule, &seen);
+                }
+            }
+            let name = self.name(of, sources.1, name.and_then(PackedParam::text));
             let open = OpenSpan { name, kept, began: time, arrived: now.nanos };
             self.start(sources.0, (of, rule), id, open, now);
         }

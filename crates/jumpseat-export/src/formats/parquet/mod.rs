@@ -9,12 +9,12 @@
 //!
 //! A metric is a column of its own type, as engines want it: narrow tables of (name, value) pairs would keep every number as a
 //! double, and be several times as large. `column`: values until they are written. `stage`: their way there. `table`: rows of samples. `events`: of
-//! records and spans. `writer`: the thread that encodes. `store`: directories and buckets.
+//! records and spans. `writer`: the threads that encode. `store`: directories and buckets.
 //!
-//! **Bounded:** a table is written when it has [`ROWS`] rows or [`CELLS`] values; all tables together hold [`ALL_CELLS`]. Within them
-//! text is kept once.
+//! **Bounded:** a table is written when it has [`ROWS`] rows or [`CELLS`] values; all tables together hold [`ALL_CELLS`], beyond which the
+//! fullest of them are written, [`AT_ONCE`]. Within them text is kept once.
 //!
-//! **Cost:** see `table` and `column`. Encoding is done by a second thread.
+//! **Cost:** see `table` and `column`. Encoding is done by other threads, a table by one of them.
 
 mod column;
 mod events;
@@ -52,7 +52,10 @@ const ROWS: usize = 1 << 17;
 const CELLS: usize = 1 << 21;
 
 /// Values of all tables that are not yet written.
-const ALL_CELLS: usize = 1 << 24;
+const ALL_CELLS: usize = 1 << 23;
+
+/// Values that are handed over when there are as many: some tables' only, so that they are encoded while all are filled again.
+const AT_ONCE: usize = 1 << 21;
 
 /// The table of what there is.
 const CATALOG: &str = "pcp.metrics";
@@ -152,14 +155,12 @@ impl Lake {
         if self.writer.is_some() && day <= self.day {
             return Ok(());
         }
-        self.flush(0)?;
+        self.flush(0, usize::MAX)?;
         let date = Timestamp { sec: day.saturating_mul(86_400), nsec: 0 }.to_string();
         let date = date.split('T').next().unwrap_or_default().to_owned();
         match &mut self.writer {
-            Some(writer) => writer.day(date)?,
-            None => {
-                self.writer = Some(Writer::start(self.store.clone(), &source.host, self.name.clone(), date))
-            }
+            Some(writer) => writer.day(&date)?,
+            None => self.writer = Some(Writer::start(&self.store, &source.host, &self.name, &date)),
         }
         self.day = day;
         let catalog = self.catalog(source).map_err(unfit(CATALOG))?;
@@ -174,12 +175,13 @@ impl Lake {
         self.stage.clear();
     }
 
-    /// Hands all tables over that have at least so many values.
-    fn flush(&mut self, least: usize) -> Result<(), ExportError> {
+    /// Hands tables over that have at least so many values, until as many values are handed over as may be at once.
+    fn flush(&mut self, least: usize, mut most: usize) -> Result<(), ExportError> {
         self.unload();
         for at in 0..self.tables.len() {
             let table = &mut self.tables[at];
-            if table.rows() > 0 && table.cells() >= least {
+            if table.rows() > 0 && table.cells() >= least && most > 0 {
+                most = most.saturating_sub(table.cells());
                 let (name, rows) = (Arc::clone(&table.name), table.take());
                 self.hand_over(&name.clone(), rows.map_err(unfit(&name))?)?;
             }
@@ -188,7 +190,8 @@ impl Lake {
             for spans in [false, true] {
                 let events = &mut self.events[at];
                 let table = if spans { &mut events.spans } else { &mut events.records };
-                if table.rows() > 0 && table.cells() >= least {
+                if table.rows() > 0 && table.cells() >= least && most > 0 {
+                    most = most.saturating_sub(table.cells());
                     let (name, rows) = (Arc::clone(&table.name), table.take());
                     self.hand_over(&name.clone(), rows.map_err(unfit(&name))?)?;
                 }
@@ -201,22 +204,25 @@ impl Lake {
         self.writer.as_mut().map_or(Ok(()), |writer| writer.rows(table, rows))
     }
 
-    /// Hands over what has become long.
-    fn relieve(&mut self) -> Result<(), ExportError> {
+    /// Rows and values of all tables.
+    fn sizes(&self) -> impl Iterator<Item = (usize, usize)> {
         let rows = self.events.iter().flat_map(|events| [&events.records, &events.spans]);
         let rows = rows.map(|rows| (rows.rows(), rows.cells()));
-        let sizes = self.tables.iter().map(|table| (table.rows(), table.cells())).chain(rows);
-        let (mut all, mut count, mut long) = (0, 0, false);
-        for (rows, cells) in sizes {
+        self.tables.iter().map(|table| (table.rows(), table.cells())).chain(rows)
+    }
+
+    /// Hands over what has become long.
+    fn relieve(&mut self) -> Result<(), ExportError> {
+        let (mut all, mut long) = (0, false);
+        for (rows, cells) in self.sizes() {
             all += cells;
-            count += 1;
             long |= rows >= ROWS || cells >= CELLS;
         }
         if all >= ALL_CELLS {
-            // Those that have at least their share.
-            return self.flush(all / count);
+            let least = least_of_fullest(self.sizes().map(|(_, cells)| cells).collect());
+            return self.flush(least, AT_ONCE);
         }
-        if long { self.flush(CELLS.min(ROWS)) } else { Ok(()) }
+        if long { self.flush(CELLS.min(ROWS), usize::MAX) } else { Ok(()) }
     }
 
     /// What there is: a row for each metric.
@@ -308,10 +314,21 @@ impl Format for Lake {
     }
 
     fn finish(&mut self, _: &mut Source) -> Result<(), ExportError> {
-        self.flush(0)?;
+        self.flush(0, usize::MAX)?;
         self.events.iter().for_each(Events::finish);
         self.writer.as_mut().map_or(Ok(()), Writer::finish)
     }
+}
+
+/// How many values the least of those tables has that come to [`AT_ONCE`] together, the fullest first.
+fn least_of_fullest(mut sizes: Vec<usize>) -> usize {
+    sizes.sort_unstable_by(|one, other| other.cmp(one));
+    let mut sum = 0;
+    let last = sizes.iter().find(|cells| {
+        sum += **cells;
+        sum >= AT_ONCE
+    });
+    last.copied().unwrap_or(0)
 }
 
 /// An error about rows of a table.
@@ -322,4 +339,17 @@ fn unfit(table: &str) -> impl FnOnce(ArrowError) -> ExportError + '_ {
 /// A time as part of a name: `20261120T104440.089618863Z`.
 fn compact(time: Timestamp) -> String {
     time.to_string().replace(['-', ':'], "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fullest_tables_go_first() {
+        assert_eq!(least_of_fullest(vec![10, AT_ONCE - 1, 7, 30]), 30);
+        assert_eq!(least_of_fullest(vec![10, AT_ONCE, 7]), AT_ONCE);
+        assert_eq!(least_of_fullest(vec![1, 2, 3]), 0);
+        assert_eq!(least_of_fullest(vec![AT_ONCE / 8; 100]), AT_ONCE / 8);
+    }
 }

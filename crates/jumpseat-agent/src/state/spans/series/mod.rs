@@ -1,7 +1,7 @@
 //! Spans by source, name and the values of their dimensions: the series.
 //!
-//! A series is known by its key: the span's instance and the values, each with its length; in look-ups by the hash of that, which is
-//! another for another key ([`HashKeys`]). It has figures at once, and an instance
+//! A series is known by its key: the span's instance and the values, each with its length; in look-ups by the hash of these, which is
+//! another for others ([`HashKeys`]), so that the key of a span is made only where there is none yet. It has figures at once, and an instance
 //! as soon as its name is on file ([`Namer`]).
 //!
 //! **Bounds:** `spans.max_series` over all sources, `max_per_source` and `max_per_name` of a table `[[dimensions]]`. When a
@@ -35,8 +35,9 @@ const OTHER: u8 = u8::MAX;
 /// Most bytes of a value in the name of an instance.
 const SHOWN: usize = 40;
 
-/// Longest key, in bytes.
-const MAX_KEY: usize = SPAN + MAX_DIMENSIONS * (1 + MAX_VALUE);
+/// Words of a hash for a value and its length, and bytes of all of them.
+const VALUE_WORDS: usize = 1 + MAX_VALUE.div_ceil(size_of::<u64>());
+const HASHED: usize = (1 + MAX_DIMENSIONS * VALUE_WORDS) * size_of::<u64>();
 const _: () = assert!(MAX_VALUE < OTHER as usize);
 
 /// One series. What each span touches comes first, within one line of the cache.
@@ -139,7 +140,7 @@ impl AllSeries {
             by_key: HashTable::new(),
             by_inst: FxHashMap::default(),
             used: FxHashMap::default(),
-            hasher: HashKeys::new(MAX_KEY),
+            hasher: HashKeys::new(HASHED),
             key: Vec::new(),
             namer: Namer::in_memory(),
         }
@@ -159,12 +160,18 @@ impl AllSeries {
     /// Counts a span that has ended.
     #[inline]
     pub(super) fn ended(&mut self, rule: &Rule, of: &Of<'_>, span: &Ended<'_>, now: When) {
-        self.key.clear();
-        self.key.extend_from_slice(&of.span.to_ne_bytes());
-        rule.key(&mut self.key, span.start, span.end);
-        let at = match self.find() {
+        let mut hash = self.hasher.with_number(self.hasher.begin(), 0, u64::from(of.span.cast_unsigned()));
+        rule.each_value(span.start, span.end, |nth, value| {
+            hash = self.hasher.with_text(hash, value_place(nth), value);
+        });
+        let at = match self.find(hash.finish()) {
             Some(at) => at,
-            None => self.place(rule, of, now.nanos),
+            None => {
+                self.key.clear();
+                self.key.extend_from_slice(&of.span.to_ne_bytes());
+                rule.key(&mut self.key, span.start, span.end);
+                self.place(rule, of, now.nanos)
+            }
         };
         if let Some(series) = self.places.get_mut(at as usize) {
             series.used = now.nanos;
@@ -172,10 +179,9 @@ impl AllSeries {
         }
     }
 
-    /// The place of the key.
+    /// The place of the key with a hash.
     #[inline]
-    fn find(&self) -> Option<u32> {
-        let hash = self.hasher.text(&self.key);
+    fn find(&self, hash: u64) -> Option<u32> {
         self.by_key.find(hash, |(known, _)| *known == hash).map(|(_, at)| *at)
     }
 
@@ -195,7 +201,7 @@ impl AllSeries {
             self.folded += 1;
             self.key.truncate(SPAN);
             self.key.push(OTHER);
-            if let Some(at) = self.find() {
+            if let Some(at) = self.find(hash(&self.hasher, &self.key)) {
                 return at;
             }
         }
@@ -271,7 +277,7 @@ impl AllSeries {
                 self.used.entry(scope).or_default().series += 1;
             }
         }
-        let hash = self.hasher.text(&self.key);
+        let hash = hash(&self.hasher, &self.key);
         self.by_key.insert_unique(hash, (hash, at), |(hash, _)| *hash);
         self.namer.ask(ticket, text);
         at
@@ -315,7 +321,7 @@ impl AllSeries {
     fn remove(&mut self, gone: &[u32]) {
         let mut insts = Vec::new();
         for at in gone {
-            let hash = self.hasher.text(&self.places[*at as usize].key);
+            let hash = hash(&self.hasher, &self.places[*at as usize].key);
             if let Ok(entry) = self.by_key.find_entry(hash, |(_, known)| known == at) {
                 entry.remove();
             }
@@ -355,6 +361,22 @@ impl AllSeries {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Series> {
         self.places.iter().filter(|series| series.is_there)
     }
+}
+
+/// The hash of a key, the same as that of its span and values.
+fn hash(hasher: &HashKeys, key: &[u8]) -> u64 {
+    let span = key.first_chunk().map_or(0, |span| u64::from(Inst::from_ne_bytes(*span).cast_unsigned()));
+    let sum = hasher.with_number(hasher.begin(), 0, span);
+    if key.get(SPAN) == Some(&OTHER) {
+        return hasher.with_number(sum, value_place(0), OTHER.into()).finish();
+    }
+    let values = values(key, SPAN).enumerate();
+    values.fold(sum, |sum, (nth, value)| hasher.with_text(sum, value_place(nth), value)).finish()
+}
+
+/// Where a value is in a hash, in words: behind the span.
+const fn value_place(nth: usize) -> usize {
+    1 + nth * VALUE_WORDS
 }
 
 fn scopes(series: &Series) -> [Scope; 3] {
