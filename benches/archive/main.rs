@@ -1,10 +1,12 @@
 //! Archives against libpcp and PCP's tools: reading all of one from front to back, interpolated values of 50 metrics at 10,000 times
 //! and of archives of real machines with gaps in them, and, of an archive of 1 GB, one sample near its end and the tools that
-//! people use on it. One of these alone: `scan`, `interpolate`, `gaps`, `large`, `tools`.
+//! people use on it, with the check of all that is wrong. One of these alone: `scan`, `interpolate`, `gaps`, `large`, `tools`,
+//! `check`.
 //!
 //! The archives are made here ([`made`]), in the directory for temporary files, which needs 3 GB; those of real machines are of PCP's
 //! own test suite. Times are processor times.
 
+mod check;
 #[path = "../common/mod.rs"]
 mod common;
 mod gaps;
@@ -51,7 +53,7 @@ fn main() {
     if part("gaps") {
         gaps::interpolate();
     }
-    if !part("large") && !part("tools") {
+    if !part("large") && !part("tools") && !part("check") {
         return;
     }
     let (large, records) = made::make(&dir.path().join("large"), LARGE);
@@ -64,6 +66,9 @@ fn main() {
     }
     if part("tools") {
         tools::run(dir.path(), &large, records);
+    }
+    if part("check") {
+        check::run(&large);
     }
 }
 

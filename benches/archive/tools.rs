@@ -10,7 +10,7 @@ use std::time::Duration;
 
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../../tests/seat/mod.rs"]
-mod seat;
+pub(crate) mod seat;
 
 use seat::JUMPSEAT;
 

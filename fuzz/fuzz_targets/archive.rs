@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each target makes one of the files")]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jumpseat::archive::{Archive, Direction, Replay, ReplayMode, Step};
 use jumpseat::model::{Profile, Timestamp};
@@ -25,6 +25,11 @@ pub enum Member {
 /// Reads all there is of the archive, in all ways.
 pub fn read(member: Member, data: &[u8]) {
     let dir = tempfile::tempdir().expect("a temporary directory");
+    walk(&make(dir.path(), member, data));
+}
+
+/// Makes the archive; its name.
+pub fn make(dir: &Path, member: Member, data: &[u8]) -> PathBuf {
     for suffix in ["meta", "index", "0"] {
         let mut bytes = fs::read(format!("{SOUND}.{suffix}")).unwrap_or_else(|error| {
             panic!("{SOUND}.{suffix}: {error}. Install PCP's test suite (pcp-testsuite)")
@@ -37,9 +42,9 @@ pub fn read(member: Member, data: &[u8]) {
             }
             _ => {}
         }
-        fs::write(dir.path().join(format!("a.{suffix}")), bytes).expect("room for the archive");
+        fs::write(dir.join(format!("a.{suffix}")), bytes).expect("room for the archive");
     }
-    walk(&dir.path().join("a"));
+    dir.join("a")
 }
 
 /// The first record of each file.

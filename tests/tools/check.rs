@@ -26,6 +26,16 @@ fn archives_are_checked_and_written_anew() {
         "{said}"
     );
     assert_eq!(run(&["/nosuch"]).status.code(), Some(2));
+    // Nothing but what went back, and nothing but what is read otherwise than it can be meant.
+    for (archive, told) in
+        [("badlog-2", "0 errors, 0 warnings, 1 notes"), ("badmeta-2", " errors, 11 warnings, ")]
+    {
+        let said = run(&[&format!("{BAD}/{archive}")]);
+        assert_eq!(said.status.code(), Some(0), "{said}");
+        assert!(said.stdout.contains(told), "{said}");
+    }
+    let said = run(&["-w", &format!("{BAD}/badlog-2")]).ok();
+    assert_eq!(said, format!("{BAD}/badlog-2: 9 records, 11 of metadata: 0 errors, 0 warnings, 0 notes\n"));
 
     let dir = temp_dir();
     let out = dir.path().join("anew");
@@ -53,4 +63,47 @@ fn archives_are_checked_and_written_anew() {
     assert_eq!(nothing.status.code(), Some(2));
     assert!(nothing.stderr.contains("no label can be read: nothing is written"), "{nothing}");
     assert_eq!(run(&["--repair", out, GOOD, &cut]).status.code(), Some(2));
+}
+
+#[test]
+fn files_that_are_missing_foreign_or_unreadable_are_told_of() {
+    const WHOLE: &str = "/var/lib/pcp/testsuite/archives/ok-mv-bigbin";
+    let env = PcpEnv::new();
+    let run = |words: &[&str]| env.run(JUMPSEAT, ["check"].iter().chain(words).map(OsStr::new));
+    let dir = temp_dir();
+    let base = dir.path().join("a");
+    let base = base.to_str().expect("a usual name");
+    for suffix in (0..10).map(|number| number.to_string()).chain(["meta".into(), "index".into()]) {
+        std::fs::copy(format!("{WHOLE}.{suffix}"), format!("{base}.{suffix}")).expect("copied");
+    }
+    let volume = format!("{base}.4");
+    let mut bytes = std::fs::read(&volume).expect("there");
+    std::fs::remove_file(&volume).expect("there");
+    let said = run(&[base]);
+    assert_eq!(said.status.code(), Some(1), "{said}");
+    assert!(said.stdout.starts_with(&format!("{base}.4: error: volume 4 is missing\n")), "{said}");
+    assert!(run(&["--json", base]).stdout.contains(r#""counts":{"missing":1}"#));
+
+    // Of another process.
+    bytes[11] ^= 1;
+    std::fs::write(&volume, bytes).expect("written");
+    let out = format!("{base}-anew");
+    let said = run(&["--repair", &out, base]).ok();
+    assert!(
+        said.contains("a.4 at byte 0: error: of another archive: version 2, host moomba, process "),
+        "{said}"
+    );
+    assert!(
+        said.ends_with(
+            "1 marks where some were lost\n  left out: 101 records in volumes of another archive\n"
+        ),
+        "{said}"
+    );
+    assert_eq!(env.run("pmlogcheck", [&out]).ok(), "");
+
+    std::fs::remove_file(&volume).expect("there");
+    std::fs::create_dir(&volume).expect("writable");
+    let said = run(&[base]);
+    assert_eq!(said.status.code(), Some(2), "{said}");
+    assert!(said.stdout.contains("a.4: error: Is a directory"), "{said}");
 }

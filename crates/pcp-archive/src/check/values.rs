@@ -151,6 +151,10 @@ impl Values {
             return;
         }
         let counts = seen.desc.semantics == Semantics::Counter;
+        // Any word is such a number.
+        if !counts && !blocks && matches!(value_type, ValueType::I32 | ValueType::U32) {
+            return;
+        }
         for place in 0..values.len() {
             let (inst, value) = match number_at(&values, place, value_type) {
                 Ok(Some(number)) if counts => number,

@@ -178,15 +178,15 @@ fn an_archive_is_what_most_of_its_files_say() {
     assert!(error.to_string().contains("its metadata is of another archive"), "{error}");
 }
 
-/// What is done to the files of an archive.
-type Damage = fn(&Path);
+/// What is done to an archive.
+type Lose = fn(&Path);
 
 #[test]
 fn what_was_lost_at_the_end_of_a_volume_holds_for_the_next() {
     let env = PcpEnv::new();
     // A record each, and in all volumes but the last one a counter that goes up.
     let values = [10, 20, 30, 5];
-    let losses: [(&str, Damage); 5] = [
+    let losses: [(&str, Lose); 5] = [
         ("nothing", |_| {}),
         ("cut off", |base| change(base, ".2", |bytes| bytes.truncate(LABEL + 20))),
         ("cut off between records", |base| change(base, ".2", |bytes| bytes.truncate(LABEL))),
