@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use pcp_client::{Context, Lookup, TextLevel, TextTarget};
-use pcp_model::{Desc, InDom, Pmid};
+use pcp_model::{Desc, InDom, PmError, Pmid};
 use serde::ser::{Serialize, SerializeSeq as _, Serializer};
 
 use super::call::{BATCH, Call, Deadline, Output, refused};
@@ -22,6 +22,8 @@ use crate::server::words::{type_word, units};
 pub(super) struct Help {
     pub one_line: Option<String>,
     pub long: Option<String>,
+    /// Whether that is what the agent says: that there is no text, too.
+    pub is_told: bool,
 }
 
 impl Help {
@@ -109,7 +111,7 @@ pub(super) fn help_of(session: &mut Session, pmids: &[Pmid]) -> Result<Vec<Help>
         None => {
             let context = &mut session.context;
             let mut text = |level| Some(context.text(TextTarget::Metric(pmid), level).unwrap_or_default());
-            Help { one_line: text(TextLevel::OneLine), long: text(TextLevel::Help) }
+            Help { one_line: text(TextLevel::OneLine), long: text(TextLevel::Help), is_told: true }
         }
     };
     Ok(pmids.iter().zip(&mut helps).map(&mut help).collect())
@@ -128,13 +130,14 @@ pub(super) fn texts(
     }
     let found = context.look_up_each(&lookups).map_err(|error| refused(&error))?;
     let mut texts = found.into_iter().map(|found| match found {
-        Ok(pcp_client::Found::Text(text)) => Some(text),
-        _ => None,
+        Ok(pcp_client::Found::Text(text)) => (Some(text), true),
+        Err(PmError::TEXT) => (None, true),
+        _ => (None, false),
     });
     let mut helps = Vec::with_capacity(lookups.len() / 2);
-    while let (Some(one_line), Some(long)) = (texts.next(), texts.next()) {
+    while let (Some((one_line, is_told)), Some((long, is_long_told))) = (texts.next(), texts.next()) {
         let long = long.filter(|text| !text.is_empty()).or_else(|| one_line.clone());
-        helps.push(Help { one_line, long });
+        helps.push(Help { one_line, long, is_told: is_told && is_long_told });
     }
     Ok(helps)
 }

@@ -312,8 +312,7 @@ impl Session {
 
     /// Keeps them, where others have the same metrics. What an agent did not tell is asked for again: it may not be ready yet.
     pub(super) fn keep_help(&self, pmid: Pmid, help: &Help, news: u64, asked: Instant) {
-        let is_whole = help.one_line.is_some() && help.long.is_some();
-        if let Some(sharing) = self.sharing.as_ref().filter(|_| is_whole) {
+        if let Some(sharing) = self.sharing.as_ref().filter(|_| help.is_told) {
             sharing.connections.texts().keep(pmid, help, news, asked);
         }
     }

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     fn help(text: &str) -> Help {
-        Help { one_line: Some(text.to_owned()), long: None }
+        Help { one_line: Some(text.to_owned()), long: None, is_told: true }
     }
 
     #[test]
