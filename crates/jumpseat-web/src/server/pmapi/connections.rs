@@ -25,6 +25,7 @@ use pcp_client::{Context, HostSpec};
 
 use super::back_off::BackOff;
 use super::busy;
+use super::texts::Texts;
 use crate::server::answer::Refusal;
 
 /// Most idle connections of a host.
@@ -41,6 +42,8 @@ pub(super) struct Connections {
     idle: Mutex<Vec<Idle>>,
     /// Of all hosts: it is not forgotten with the last context on one.
     pub(super) back_off: Arc<BackOff>,
+    /// What its metrics are.
+    texts: Mutex<Texts>,
     news: AtomicU64,
     losses: AtomicU64,
     own: AtomicUsize,
@@ -152,6 +155,11 @@ impl Connections {
             )));
         }
         Ok(Own(Arc::clone(self)))
+    }
+
+    /// Help texts, for all specifications: who asks makes no difference to them.
+    pub(super) fn texts(&self) -> MutexGuard<'_, Texts> {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {

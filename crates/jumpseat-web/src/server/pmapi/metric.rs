@@ -1,9 +1,12 @@
 //! `/pmapi/metric`: what metrics are.
 //!
-//! **Cost:** a few requests for [`BATCH`] metrics, none of which waits for the answer to another of its kind.
+//! **Cost:** a few requests for [`BATCH`] metrics, none of which waits for the answer to another of its kind; texts that somebody has
+//! asked for within a minute cost nothing ([`super::texts`]).
+
+use std::time::Instant;
 
 use pcp_client::{Context, Lookup, TextLevel, TextTarget};
-use pcp_model::{Desc, InDom, Pmid};
+use pcp_model::{Desc, InDom, PmError, Pmid};
 use serde::ser::{Serialize, SerializeSeq as _, Serializer};
 
 use super::call::{BATCH, Call, Deadline, Output, refused};
@@ -19,6 +22,15 @@ use crate::server::words::{type_word, units};
 pub(super) struct Help {
     pub one_line: Option<String>,
     pub long: Option<String>,
+    /// Whether that is what the agent says: that there is no text, too.
+    pub is_told: bool,
+}
+
+impl Help {
+    /// Bytes of both.
+    pub(super) fn bytes(&self) -> usize {
+        [&self.one_line, &self.long].into_iter().flatten().map(String::len).sum()
+    }
 }
 
 /// A name of the answer.
@@ -69,7 +81,7 @@ fn names_of(
         let texts: Vec<&str> = batch.iter().map(String::as_str).collect();
         let metrics = session.metrics(&texts)?;
         let pmids: Vec<Pmid> = metrics.iter().flatten().map(|(pmid, _)| *pmid).collect();
-        let mut helps = help_of(&mut session.context, &pmids)?.into_iter();
+        let mut helps = help_of(session, &pmids)?.into_iter();
         for (name, metric) in batch.iter().zip(metrics) {
             let name = name.clone();
             named.push(match metric {
@@ -82,20 +94,27 @@ fn names_of(
 }
 
 /// Help texts of metrics. A long one that there is not is the short one; those of derived metrics are empty.
-pub(super) fn help_of(context: &mut Context, pmids: &[Pmid]) -> Result<Vec<Help>, Refusal> {
-    let real: Vec<Pmid> = pmids.iter().copied().filter(|pmid| !pmid.is_derived()).collect();
-    let mut real = texts(context, real.into_iter().map(TextTarget::Metric))?.into_iter();
-    Ok(pmids
-        .iter()
-        .map(|&pmid| match pmid.is_derived() {
-            false => real.next().unwrap_or_default(),
-            true => {
-                let mut text =
-                    |level| Some(context.text(TextTarget::Metric(pmid), level).unwrap_or_default());
-                Help { one_line: text(TextLevel::OneLine), long: text(TextLevel::Help) }
-            }
-        })
-        .collect())
+pub(super) fn help_of(session: &mut Session, pmids: &[Pmid]) -> Result<Vec<Help>, Refusal> {
+    let (asked, news) = (Instant::now(), session.news());
+    let mut helps: Vec<Option<Help>> =
+        pmids.iter().map(|&pmid| session.kept_help(pmid, news, asked)).collect();
+    let is_new = |(pmid, help): &(&Pmid, &Option<Help>)| help.is_none() && !pmid.is_derived();
+    let new: Vec<Pmid> = pmids.iter().zip(&helps).filter(is_new).map(|(&pmid, _)| pmid).collect();
+    let found = texts(&mut session.context, new.iter().copied().map(TextTarget::Metric))?;
+    for (&pmid, help) in new.iter().zip(&found) {
+        session.keep_help(pmid, help, news, asked);
+    }
+    let mut found = found.into_iter();
+    let mut help = |(&pmid, help): (&Pmid, &mut Option<Help>)| match help.take() {
+        Some(help) => help,
+        None if !pmid.is_derived() => found.next().unwrap_or_default(),
+        None => {
+            let context = &mut session.context;
+            let mut text = |level| Some(context.text(TextTarget::Metric(pmid), level).unwrap_or_default());
+            Help { one_line: text(TextLevel::OneLine), long: text(TextLevel::Help), is_told: true }
+        }
+    };
+    Ok(pmids.iter().zip(&mut helps).map(&mut help).collect())
 }
 
 /// Both texts of each target.
@@ -111,13 +130,14 @@ pub(super) fn texts(
     }
     let found = context.look_up_each(&lookups).map_err(|error| refused(&error))?;
     let mut texts = found.into_iter().map(|found| match found {
-        Ok(pcp_client::Found::Text(text)) => Some(text),
-        _ => None,
+        Ok(pcp_client::Found::Text(text)) => (Some(text), true),
+        Err(PmError::TEXT) => (None, true),
+        _ => (None, false),
     });
     let mut helps = Vec::with_capacity(lookups.len() / 2);
-    while let (Some(one_line), Some(long)) = (texts.next(), texts.next()) {
+    while let (Some((one_line, is_told)), Some((long, is_long_told))) = (texts.next(), texts.next()) {
         let long = long.filter(|text| !text.is_empty()).or_else(|| one_line.clone());
-        helps.push(Help { one_line, long });
+        helps.push(Help { one_line, long, is_told: is_told && is_long_told });
     }
     Ok(helps)
 }

@@ -7,7 +7,7 @@
 //!
 //! * [`forms`]: what all answers have in common with pmproxy's: methods, headers for other origins.
 //! * [`target`]: what a path asks for. [`call`]: a request as commands take it, and how they answer or refuse.
-//! * [`contexts`]: contexts of clients, by number, until they expire. [`session`]: what is in one. [`connections`]: those to a host, which they share; [`back_off`]: hosts that failed.
+//! * [`contexts`]: contexts of clients, by number, until they expire. [`session`]: what is in one. [`connections`]: those to a host, which they share; [`back_off`]: hosts that failed; [`texts`]: help.
 //! * [`poll`]: fetches of what a context knows.
 //! * Commands: [`describe`] (context, children), [`metric`], [`indom`], [`fetch`], [`profile`], [`derive`], [`store`]; [`scrape`]: `/metrics`.
 //! * What they share: [`labels`] (and identifiers), [`leaves`] (metrics by names), [`choice`] (instances by name, pattern, number), [`values`], [`events`],
@@ -39,6 +39,7 @@ mod scrape;
 mod session;
 mod store;
 mod target;
+mod texts;
 mod values;
 
 use std::net::SocketAddr;

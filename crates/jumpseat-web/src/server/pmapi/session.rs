@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::back_off::Wants;
 use super::call::{BATCH, refused};
 use super::connections::{Connections, Own};
+use super::metric::Help;
 use crate::server::answer::Refusal;
 use crate::server::sources::{SourceError, Sources};
 
@@ -296,6 +297,24 @@ impl Session {
             }));
         }
         Ok(found)
+    }
+
+    /// Of which news it is what is asked for now; see [`Connections::news`].
+    pub(super) fn news(&self) -> u64 {
+        self.sharing.as_ref().map_or(0, |sharing| sharing.connections.news())
+    }
+
+    /// The help texts of a metric, if somebody has asked for them lately.
+    pub(super) fn kept_help(&self, pmid: Pmid, news: u64, now: Instant) -> Option<Help> {
+        let sharing = self.sharing.as_ref().filter(|_| !pmid.is_derived())?;
+        sharing.connections.texts().of(pmid, news, now)
+    }
+
+    /// Keeps them, where others have the same metrics. What an agent did not tell is asked for again: it may not be ready yet.
+    pub(super) fn keep_help(&self, pmid: Pmid, help: &Help, news: u64, asked: Instant) {
+        if let Some(sharing) = self.sharing.as_ref().filter(|_| help.is_told) {
+            sharing.connections.texts().keep(pmid, help, news, asked);
+        }
     }
 
     /// What a metric is, if that is known.

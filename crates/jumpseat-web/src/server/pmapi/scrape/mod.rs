@@ -261,7 +261,7 @@ fn add(
     if record.is_none() {
         session.fetch(metrics.iter().map(|metric| (metric.name, &metric.desc)))?;
     }
-    let mut helps = help_of(&mut session.context, &pmids)?.into_iter();
+    let mut helps = help_of(session, &pmids)?.into_iter();
     for metric in &mut metrics {
         metric.one_line = helps.next().and_then(|help| help.one_line).filter(|text| !text.is_empty());
     }
