@@ -48,6 +48,18 @@ fn value(fetched: &Fetched, at: usize) -> Result<Value, PmError> {
     Ok(set.values?.into_iter().next().expect("a value").value)
 }
 
+/// As `pmTraversePMNS(3)` and `pmGetChildren(3)` of 6.0.3, derived metrics or not.
+#[test]
+fn where_there_are_no_names_nothing_is_below_any() {
+    let tell = Box::new(|_: &jumpseat::client::LocalFault| {});
+    let mut context = Context::local_agents(LocalAgents::of_conf("", Path::new("/nosuch")), None, tell);
+    context.add_derived("my.good", "1 + 2").unwrap();
+    for name in ["", "my", "my.good", "event", "no.such"] {
+        assert_eq!(code(context.traverse(name)), PmError::NOPMNS, "{name}");
+        assert_eq!(code(context.children(name)), PmError::NOPMNS, "{name}");
+    }
+}
+
 #[test]
 fn results_of_several_agents_come_in_the_order_asked_for() {
     let dir = temp_dir();

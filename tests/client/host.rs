@@ -11,7 +11,7 @@ use jumpseat::client::{
     TextTarget,
 };
 use jumpseat::model::{InDom, LabelSet, PmError, Pmid, Value, ValueSet, ValueType};
-use jumpseat::pdu::{ErrorPdu, Pdu};
+use jumpseat::pdu::{ErrorPdu, Pdu, PmnsIds};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use support::{
     AgentSpec, Certificates, PcpEnv, PrivatePmcd, Process, free_port, is_listening, temp_dir, wait_until,
@@ -189,6 +189,33 @@ fn older_collectors_are_asked_in_their_way() {
     assert_eq!(label(&old.labels(LabelTarget::Context).unwrap()), [format!("\"{name}\"")]);
     assert_eq!(code(old.labels(LabelTarget::Domain(29))), PmError::NOLABELS);
     assert!(label(&new.labels(LabelTarget::Context).unwrap()).len() > 1);
+}
+
+/// Why a name is none is told of each, with all requests under way at once: the peer answers none before it has all.
+#[test]
+fn why_names_are_unknown_takes_one_round_trip() {
+    let peer = Peer::start(|_, mut stream| {
+        greet(&mut stream);
+        for _ in 0..3 {
+            read_pdu(&mut stream);
+        }
+        let pmid = Pdu::PmnsIds(PmnsIds { status: 1, ids: vec![Pmid::new(29, 0, 10)] });
+        let error = |code| Pdu::Error(ErrorPdu::failure(code));
+        for reply in [error(PmError::NONLEAF), pmid, error(PmError::NOAGENT)] {
+            let _ = stream.write_all(&bytes(&reply));
+        }
+    });
+    let mut context = host(&peer.spec(), &patient()).unwrap();
+    let found = context.lookup_each(&["sample", "sample.long.one", "gone.x"]).unwrap();
+    assert_eq!(found, [Err(PmError::NONLEAF), Ok(Pmid::new(29, 0, 10)), Err(PmError::NOAGENT)]);
+    let pmcd = sample();
+    let mut context = host(&format!("127.0.0.1:{}", pmcd.port()), &patient()).unwrap();
+    for names in [&["sample", "no.such", "sample.long.one"][..], &["sample"], &["event.missed"]] {
+        let single = names.iter().map(|name| context.pmid(name).map_err(|error| error.code()));
+        let single: Vec<_> = single.collect();
+        assert_eq!(context.lookup_each(names).unwrap(), single, "{names:?}");
+    }
+    assert_eq!(context.lookup_each(&[]).unwrap(), []);
 }
 
 /// Whatever a collector says when it is asked for the labels of the context: it is a host, and has that label.

@@ -247,9 +247,10 @@ fn what_is_wrong_with_an_archive() {
         fs::write(base.with_extension(suffix), bytes).unwrap();
     }
     let base = base.display().to_string();
-    let log = shown(&env, "log", &["val", "-a", &base, "-s", "2", "-t", "1", "sample.seconds"]);
+    let told = env.run(JUMPSEAT, ["val", "-D", "log", "-a", &base, "-s", "2", "-t", "1", "sample.seconds"]);
+    assert!(told.status.success(), "{told}");
     tells(
-        &log,
+        &told.stderr,
         &[
             "index entry of 1997-08-04T",
             ": there is no volume 9, not used\n",

@@ -115,6 +115,9 @@ fn values_and_metadata_are_those_of_pcp() {
 #[test]
 fn the_environment_asks_for_local_contexts_too() {
     let mut pair = pair();
+    let dir = support::temp_dir();
+    let definitions = dir.path().join("definitions").display().to_string();
+    fs::write(&definitions, "my.good = 1 + 2\nmy.bad = no.such\n").expect("writable");
     pair.with_env("PCP_LOCALMODE", "1", |pair| pair.compare("pminfo", "-f sampledso.long.one"));
     pair.with_env("PCP_LOCALPMDA", "", |pair| pair.compare("pminfo", "-f sampledso.long.one"));
     pair.with_env("PCP_SPECLOCAL", "add,31,sample/pmda_sample,sample_init", |pair| {
@@ -125,10 +128,17 @@ fn the_environment_asks_for_local_contexts_too() {
             pair.compare("pminfo", args);
         }
         pair.compare("pmprobe", "-L sampledso.bin");
+        // Definitions are no names where there are none else.
+        for args in ["", "my", "my.good", "-f my.good", "event.missed"] {
+            pair.with_env("PCP_DERIVED_CONFIG", &definitions, |pair| {
+                pair.compare("pminfo", &format!("-L {args}"));
+            });
+        }
+        pair.with_env("PCP_DERIVED_CONFIG", &definitions, |pair| pair.compare("pmprobe", "-L"));
         pair.compare("pmval", "-L sampledso.bin");
         pair.compare("pmstore", "-L sampledso.bin 1");
     });
-    assert!(pair.finish() >= 10);
+    assert!(pair.finish() >= 16);
 }
 
 /// Runs `jumpseat info -L` and more, without pmcd.

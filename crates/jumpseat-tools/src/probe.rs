@@ -230,7 +230,12 @@ impl Probe {
             Err(error) => {
                 // It may be a derived one that cannot be had here.
                 report_unusable(&mut self.inquiry.context);
-                self.failure(name, "pmTraversePMNS", error.code(), false);
+                // Of the root PCP's tool says nothing.
+                if !name.is_empty() {
+                    self.failure(name, "pmTraversePMNS", error.code(), false);
+                } else if !self.call.pcp {
+                    complain!("{}: {}", self.call.name, error.code().at(self.call.level));
+                }
                 hint_name(&mut self.inquiry.context, &self.call, name, error.code());
             }
         }

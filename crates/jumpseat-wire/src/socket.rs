@@ -49,9 +49,9 @@ fn run_dir(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
         let root = || variable("PCP_DIR").map_or_else(|| PathBuf::from("/"), PathBuf::from);
         let file = variable("PCP_CONF").map_or_else(|| root().join("etc/pcp.conf"), PathBuf::from);
         let text = fs::read_to_string(file).ok()?;
-        // As the shell has it: the last one counts.
-        let value = text.lines().rev().find_map(|line| line.strip_prefix("PCP_RUN_DIR="))?;
-        Some(value.trim_end().trim_matches('"').to_owned())
+        // As libpcp has it: the first one counts.
+        let value = text.lines().find_map(|line| line.strip_prefix("PCP_RUN_DIR="))?;
+        Some(value.trim_end().trim_matches(['"', '\'']).to_owned())
             .filter(|value| !value.is_empty())
             .map(OsString::from)
     };
@@ -81,7 +81,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let etc = dir.path().join("etc");
         fs::create_dir(&etc).expect("a directory of the test's own");
-        let conf = "# PCP_RUN_DIR=/no\nPCP_RUN_DIR=/first\nPCP_RUN_DIR=\"/var/run/pcp\" \nPCP_TMP_DIR=/tmp\n";
+        let conf =
+            "# PCP_RUN_DIR=/no\nPCP_RUN_DIR=\"/var/run/pcp\" \nPCP_RUN_DIR=/second\nPCP_TMP_DIR=/tmp\n";
         fs::write(etc.join("pcp.conf"), conf).expect("a file of the test's own");
         let other = dir.path().join("other.conf");
         fs::write(&other, "PCP_RUN_DIR=/other\n").expect("a file of the test's own");

@@ -8,6 +8,7 @@ use super::files::{FileSet, Member};
 use super::index::{self, IndexEntry};
 use super::label::{LogLabel, Role};
 use super::member::{Frame, MemberReader};
+use super::mended::{self, Mended};
 use super::metadata::Metadata;
 use super::volumes::{Spot, Volumes, open_member};
 use pcp_model::Timestamp;
@@ -26,6 +27,8 @@ pub(super) struct Part {
     meta_at: u64,
     index_at: u64,
     end: Option<CachedEnd>,
+    /// What was done without, that nobody has asked for yet.
+    mended: Vec<Mended>,
     /// Number of volumes, and bytes of the last one's file, when it was opened or refreshed.
     size: (usize, u64),
 }
@@ -75,10 +78,14 @@ impl Part {
             meta_at: 0,
             index_at: 0,
             end: None,
+            mended: Vec::new(),
             size: (0, 0),
             files,
         };
         part.size = part.volumes.size();
+        if let Some((first, missing)) = mended::gaps(part.volumes.numbers()) {
+            part.mended.push(Mended::Volumes { archive: part.name.clone(), first, missing });
+        }
         let index = match part.files.index.clone() {
             Some(member) => Some(part.volumes.member(&member, Role::Index)?),
             None => None,
@@ -158,6 +165,11 @@ impl Part {
         Ok(grown)
     }
 
+    /// What was done without since this was asked last.
+    pub(crate) fn take_mended(&mut self) -> Vec<Mended> {
+        std::mem::take(&mut self.mended)
+    }
+
     /// The label of its first volume.
     pub(crate) fn label(&self) -> &LogLabel {
         self.volumes.label()
@@ -206,11 +218,28 @@ impl Part {
         }
         for volume in (0..self.volumes.count()).rev() {
             if let Some(end) = self.end_of(volume) {
+                self.remember_rest(end);
                 self.end = Some(CachedEnd { seen, end });
                 return Ok(end);
             }
         }
         Err(ArchiveError::new(&self.name, None, Problem::Record("no record that can be read")))
+    }
+
+    /// Keeps what is behind the end, to be told.
+    fn remember_rest(&mut self, End { spot, .. }: End) {
+        let len = self.volumes.volume(spot.volume).and_then(|file| file.len()).unwrap_or(spot.offset);
+        let first = self.label().len();
+        // A volume that has been begun, without a record yet, is nothing that is left out.
+        let behind = (spot.volume + 1..self.volumes.count()).filter(|&volume| {
+            self.volumes.volume(volume).and_then(|file| file.len()).is_ok_and(|len| len > first)
+        });
+        let (bytes, volumes) = (len.saturating_sub(spot.offset), behind.count());
+        if bytes > 0 || volumes > 0 {
+            let volume = self.volumes.numbers().nth(spot.volume).unwrap_or_default();
+            let archive = self.name.clone();
+            self.mended.push(Mended::End { archive, volume, at: spot.offset, bytes, volumes });
+        }
     }
 
     /// The end of a volume's last good record. Whatever is wrong there means that it has none.
@@ -289,6 +318,7 @@ impl Part {
     fn load_index(&mut self, source: &mut MemberReader) -> Result<(), ArchiveError> {
         let known = self.index.len();
         self.index_at = index::load(&mut self.index, source, self.index_at, self.volumes.stamp())?;
+        let searched = self.marks.len();
         for entry in &self.index[known..] {
             let Some(volume) = self.volumes.numbered(entry.volume) else {
                 let IndexEntry { stamp, volume, .. } = entry;
@@ -311,6 +341,11 @@ impl Part {
                     "{name}: index entry of {stamp} (byte {data} of volume {volume}): out of order, not used",
                 );
             }
+        }
+        let unused = (self.index.len() - known) - (self.marks.len() - searched);
+        if unused > 0 {
+            let (archive, entries) = (self.name.clone(), self.index.len());
+            self.mended.push(Mended::Index { archive, unused, entries });
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::indoms::{Life, OnDisk};
 use super::label::LogLabel;
 use super::labels;
 use super::member::Frame;
+use super::mended::Mended;
 use super::metadata::Metadata;
 use super::part::Part;
 use super::record::Record;
@@ -96,6 +97,12 @@ impl Archive {
         }
         parts.sort_by_key(|part| part.label().start);
         Ok(Archive { parts, metadata })
+    }
+
+    /// What of damaged archives was done without since this was asked last: of the index and of volumes from the opening on, of
+    /// ends once they have been looked for.
+    pub fn take_mended(&mut self) -> Vec<Mended> {
+        self.parts.iter_mut().flat_map(Part::take_mended).collect()
     }
 
     /// The label; of several archives, the first one's.

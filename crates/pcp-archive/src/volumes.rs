@@ -69,6 +69,11 @@ impl Volumes {
         self.members.len()
     }
 
+    /// Their numbers, ascending.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.members.iter().map(|(number, _)| *number)
+    }
+
     /// How many there are, and the bytes of the last one's file.
     pub(crate) fn size(&self) -> (usize, u64) {
         let last = self.members.last().and_then(|(_, member)| member.path.metadata().ok());

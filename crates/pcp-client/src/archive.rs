@@ -197,6 +197,10 @@ impl Recording for ArchiveProvider {
         Ok(self.by_record()?.next_record_of(pmid, out)?)
     }
 
+    fn take_mended(&mut self) -> Vec<String> {
+        self.replay.archive_mut().take_mended().iter().map(ToString::to_string).collect()
+    }
+
     fn span(&mut self) -> Result<(Timestamp, Timestamp)> {
         let start = self.replay.archive().label().start;
         Ok((start, self.replay.archive_mut().end()?))

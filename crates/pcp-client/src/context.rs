@@ -172,6 +172,22 @@ impl Context {
         Ok(pmids)
     }
 
+    /// Identifiers of metrics by their names, or why each has none, with all requests under way at once: a collector tells of a
+    /// single name only why it is none, such as that the agent which would know it is gone.
+    ///
+    /// # Errors
+    /// Those of the source as a whole; those of a single one are in its place.
+    pub fn lookup_each(&mut self, names: &[&str]) -> Result<Vec<std::result::Result<Pmid, PmError>>> {
+        let mut found = self.provider.lookup_each(names)?;
+        let derived = self.derived.refresh(&registry::snapshot(&self.registry));
+        for (found, name) in found.iter_mut().zip(names).filter(|(found, _)| found.is_err()) {
+            if let Some(pmid) = derived.pmid(name) {
+                *found = Ok(pmid);
+            }
+        }
+        Ok(found)
+    }
+
     /// The identifier of one metric.
     ///
     /// # Errors
@@ -203,7 +219,7 @@ impl Context {
     /// metrics come last; as PCP has it since 7.1 only of those that bind.
     ///
     /// # Errors
-    /// `PM_ERR_NAME`.
+    /// `PM_ERR_NAME`; `PM_ERR_NOPMNS` where the source has no names at all.
     pub fn children(&mut self, name: &str) -> Result<Vec<Child>> {
         let found = self.find_children(name);
         debug::below("names right below", name, &found, |children| {
@@ -213,10 +229,7 @@ impl Context {
     }
 
     fn find_children(&mut self, name: &str) -> Result<Vec<Child>> {
-        let real = match self.provider.children(name) {
-            Err(error) if !matches!(error, ClientError::Pcp(_)) => return Err(error),
-            real => real,
-        };
+        let real = or_no_names(self.provider.children(name))?;
         let registry = registry::snapshot(&self.registry);
         let derived = self.derived.refresh(&registry);
         let derived: Vec<(String, Pmid)> =
@@ -261,7 +274,7 @@ impl Context {
     /// PCP up to 6.3 lists them.
     ///
     /// # Errors
-    /// `PM_ERR_NAME`.
+    /// `PM_ERR_NAME`; `PM_ERR_NOPMNS` where the source has no names at all.
     pub fn traverse(&mut self, name: &str) -> Result<Vec<String>> {
         let found = self.find_metrics(name);
         debug::below("metrics below", name, &found, |names| names.iter().map(String::as_str));
@@ -269,12 +282,7 @@ impl Context {
     }
 
     fn find_metrics(&mut self, name: &str) -> Result<Vec<String>> {
-        let real = match self.provider.traverse(name) {
-            Err(error) if !matches!(error, ClientError::Pcp(_)) => return Err(error),
-            // Without any names there is nothing that definitions could be in front of or behind.
-            Err(error @ ClientError::Pcp(PmError::NOPMNS)) => return Err(error),
-            real => real,
-        };
+        let real = or_no_names(self.provider.traverse(name))?;
         let registry = registry::snapshot(&self.registry);
         let derived = self.derived.refresh(&registry);
         let derived: Vec<(String, Pmid)> =
@@ -678,6 +686,12 @@ impl Context {
         self.recording()?.span()
     }
 
+    /// What of damaged archives was done without since this was asked last, a line each: for people. Of the end it is known once
+    /// that was looked for ([`Context::span`]). None of other sources.
+    pub fn take_mended(&mut self) -> Vec<String> {
+        self.provider.recording_mut().map(|recording| recording.take_mended()).unwrap_or_default()
+    }
+
     /// The instances that an instance domain of an archive had at a time, wherever fetches are.
     ///
     /// # Errors
@@ -805,6 +819,16 @@ fn push(out: &mut Fetched, pmid: Pmid, column: &Column) {
 /// A metric without instances has no instance domain to ask about.
 fn some(indom: InDom) -> Result<InDom> {
     if indom == InDom::NULL { Err(PmError::INDOM.into()) } else { Ok(indom) }
+}
+
+/// What the source says of its names, which definitions of derived metrics add to. Without any names there is nothing that these
+/// could be in front of or behind: then, and when the source as a whole fails, that is all there is to say.
+fn or_no_names<T>(real: Result<T>) -> Result<Result<T>> {
+    match real {
+        Err(error @ ClientError::Pcp(PmError::NOPMNS)) => Err(error),
+        Err(error) if !matches!(error, ClientError::Pcp(_)) => Err(error),
+        real => Ok(real),
+    }
 }
 
 #[cfg(test)]

@@ -303,6 +303,14 @@ impl NamedProvider {
         }
     }
 
+    /// As [`Provider::lookup_each`].
+    pub(crate) fn lookup_each(&mut self, names: &[&str]) -> Result<Vec<std::result::Result<Pmid, PmError>>> {
+        match &self.names {
+            None => self.provider.lookup_each(names),
+            Some(own) => Ok(names.iter().map(|name| own.pmid(name)).collect()),
+        }
+    }
+
     /// As [`Provider::names_of`].
     pub(crate) fn names_of(&mut self, pmid: Pmid) -> Result<Vec<String>> {
         let Some(own) = &self.names else { return self.provider.names_of(pmid) };

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pcp_files::settings;
+
 use super::spec::Security;
 
 /// Port of pmcd.
@@ -105,11 +107,6 @@ impl HostOptions {
     }
 }
 
-/// A path that the environment or PCP's configuration file says, by the name of its setting.
-pub(super) fn configured(name: &str) -> Option<PathBuf> {
-    Variables { variable: |name: &str| std::env::var_os(name), warnings: Vec::new() }.configured(name)
-}
-
 struct Variables<F> {
     variable: F,
     warnings: Vec<EnvWarning>,
@@ -135,15 +132,7 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
 
     /// A path of the environment or else of PCP's configuration file.
     fn configured(&self, name: &str) -> Option<PathBuf> {
-        // The environment wins, as pcp.conf only sets what is not set.
-        self.path(name).or_else(|| {
-            let file = self.path("PCP_CONF").unwrap_or_else(|| {
-                self.path("PCP_DIR").unwrap_or_else(|| PathBuf::from("/")).join("etc/pcp.conf")
-            });
-            let conf = std::fs::read_to_string(file).ok()?;
-            let value = conf.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?.trim_end();
-            (!value.is_empty()).then(|| PathBuf::from(value))
-        })
+        settings::setting_of(&self.variable, name).map(PathBuf::from)
     }
 }
 

@@ -89,6 +89,18 @@ pub trait Provider: Send {
     /// name at all.
     fn lookup_names(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>>;
 
+    /// Identifiers of metrics by their names, or why each has none.
+    ///
+    /// # Errors
+    /// Those of the source as a whole; those of a single one are in its place.
+    fn lookup_each(&mut self, names: &[&str]) -> Result<Vec<std::result::Result<Pmid, PmError>>> {
+        let look_up = |name: &&str| {
+            let found = self.lookup_names(&[*name]);
+            answer(found.and_then(|pmids| only(&pmids)))
+        };
+        names.iter().map(look_up).collect()
+    }
+
     /// All names of a metric, at least one.
     ///
     /// # Errors
@@ -251,6 +263,11 @@ pub trait Recording {
     /// An archive without a record that can be read.
     fn span(&mut self) -> Result<(Timestamp, Timestamp)>;
 
+    /// What is damaged and was done without since this was asked last, a line each: for people.
+    fn take_mended(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The instances that an instance domain had at a time, that of a sample for instance.
     ///
     /// # Errors
@@ -287,6 +304,11 @@ pub(crate) fn answer<T>(result: Result<T>) -> Result<std::result::Result<T, PmEr
         Err(ClientError::Pcp(error)) => Ok(Err(error)),
         Err(error) => Err(error),
     }
+}
+
+/// The identifier in the answer about a single name.
+pub(crate) fn only(pmids: &[Option<Pmid>]) -> Result<Pmid> {
+    pmids.first().copied().flatten().ok_or(ClientError::Pcp(PmError::NAME))
 }
 
 /// Goes on with what was started on a provider until it is done.

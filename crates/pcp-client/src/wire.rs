@@ -454,6 +454,20 @@ impl Provider for WireProvider {
         Ok(pmids)
     }
 
+    fn lookup_each(&mut self, names: &[&str]) -> Result<Vec<std::result::Result<Pmid, PmError>>> {
+        let request = |name: &&str| Pdu::PmnsNames(PmnsNames::Plain(vec![ByteStr::from(*name)]));
+        let requests: Vec<Pdu> = names.iter().map(request).collect();
+        self.ask_all(&requests, |provider, reply| {
+            provider::answer(reply.and_then(|reply| match reply {
+                Pdu::PmnsIds(PmnsIds { ids, .. }) if ids.len() == 1 => {
+                    let pmids = ids.iter().map(|id| (*id != Pmid::NULL).then_some(*id));
+                    provider::only(&pmids.collect::<Vec<_>>())
+                }
+                _ => provider.unexpected(),
+            }))
+        })
+    }
+
     fn names_of(&mut self, pmid: Pmid) -> Result<Vec<String>> {
         match self.look_up(Lookup::NamesOf(pmid))? {
             Found::Names(names) => Ok(names),

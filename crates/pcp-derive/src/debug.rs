@@ -31,23 +31,27 @@ pub(super) fn defined(name: &str, expression: &str, made: Result<&Definition, &R
         return;
     }
     match made {
-        Ok(Definition { pmid, tree, .. }) => {
-            let (expression, tree) = (cut(expression, TEXT), tree.to_string());
-            trace!(
-                target: "pcp::derive",
-                "defined: {name} ({pmid}) = {}\nparsed: {}",
-                expression.trim(),
-                cut(&tree, TEXT),
-            );
-        }
-        Err(error) => {
-            trace!(target: "pcp::derive", "refused: {name}\n{}", report_refusal(name, expression, error));
-        }
+        Ok(Definition { pmid, tree, .. }) => trace!(
+            target: "pcp::derive",
+            "defined: {} ({pmid}) = {}\nparsed: {}",
+            bounded(name),
+            bounded(expression.trim()),
+            bounded(&tree.to_string()),
+        ),
+        Err(error) => trace!(
+            target: "pcp::derive",
+            "refused: {}\n{}",
+            bounded(name),
+            bounded(&report_refusal(name, expression, error)),
+        ),
     }
 }
 
 /// A token was read.
 pub(super) fn token(token: &Token<'_>, span: Span, text: &str) {
+    if !enabled!(target: "pcp::derive::appl0", Level::TRACE) {
+        return;
+    }
     let kind = match token {
         Token::Integer(_) => "integer",
         Token::Double(_) => "number",
@@ -62,7 +66,7 @@ pub(super) fn token(token: &Token<'_>, span: Span, text: &str) {
         Token::End => return trace!(target: "pcp::derive::appl0", "token at {}: end", span.start),
         Token::Bad(why) => return trace!(target: "pcp::derive::appl0", "no token at {}: {why}", span.start),
     };
-    let shown = cut(span.of(text), TEXT);
+    let shown = bounded(span.of(text));
     trace!(target: "pcp::derive::appl0", "token at {}: {kind} {shown}", span.start);
 }
 
@@ -112,7 +116,7 @@ pub(super) fn bound(definition: &Definition, bound: &Result<Bound, BindError>) {
         Err(error) => trace!(
             target: "pcp::derive",
             "does not bind: {name} ({pmid})\n{}",
-            report_binding(name, cut(expression, TEXT), error),
+            bounded(&report_binding(name, expression, error)),
         ),
     }
 }
@@ -141,6 +145,18 @@ pub(super) fn evaluated(definition: &Definition, time: Timestamp, result: &Resul
     trace!(target: "pcp::derive::appl2", "{name} ({pmid}) at {time}: {values}");
 }
 
+/// A text of which no line is long: of one that is the beginning, and how much more there is.
+fn bounded(text: &str) -> String {
+    let line = |line: &str| {
+        let shown = cut(line, TEXT);
+        match line.len() - shown.len() {
+            0 => shown.to_owned(),
+            more => format!("{shown} and {more} bytes more"),
+        }
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// The values of a column, by instances.
 fn values(column: &Column) -> String {
     if column.ids.is_empty() {
@@ -152,4 +168,17 @@ fn values(column: &Column) -> String {
         if inst == PM_IN_NULL { value.to_owned() } else { format!("[{inst}] {value}") }
     });
     listed(each, SHOWN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_end_with_how_much_was_left_out() {
+        let long = "x".repeat(TEXT + 7);
+        let shown = bounded(&format!("error: short\n  {long}\n    ^"));
+        let expected = format!("error: short\n  {} and 9 bytes more\n    ^", &long[..TEXT - 2]);
+        assert_eq!(shown, expected);
+    }
 }

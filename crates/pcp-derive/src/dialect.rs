@@ -24,9 +24,10 @@ impl Dialect {
         Dialect { level, newer: false, beyond_pcp: false, unknown_is_novalue: false }
     }
 
-    /// Every construct that some PCP release knows, with the rules of 6.3.8, and nothing else.
+    /// The language of the newest release and nothing beyond it. What a definition means is as with the default: it is only that
+    /// PCP knows all of it, too. For older releases check it with their [`Dialect::strict`].
     pub const fn portable() -> Dialect {
-        Dialect { newer: true, ..Dialect::strict(Level::V638) }
+        Dialect::strict(Level::V721)
     }
 
     /// Every construct that some PCP release knows and everything beyond PCP, with the rules of a release.

@@ -154,7 +154,7 @@ impl Pair {
     }
 
     /// How both differ, if they do.
-    fn difference(&self, tool: &str, args: &str) -> Option<String> {
+    pub(crate) fn difference(&self, tool: &str, args: &str) -> Option<String> {
         let words = split(args);
         let pcp = self.run_words(&Path::new(PCP_BIN).join(tool), &words);
         let ours = self.run_words(&self.links.join(tool), &words);

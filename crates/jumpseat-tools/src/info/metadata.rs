@@ -17,7 +17,8 @@ use crate::tool::Metric;
 #[derive(Default)]
 pub(super) struct Labels {
     known: HashMap<LabelTarget, Option<Rc<Vec<LabelSet>>>>,
-    /// Clusters are asked about with the item: archives know labels of the first one then.
+    /// As PCP's program has them: clusters are asked about with the item, so that archives know labels of the first one only; and
+    /// what was found of a domain or cluster stays, whatever the time, for the metrics of it that follow right behind.
     quirk: bool,
 }
 
@@ -29,19 +30,28 @@ pub(super) struct Merged {
 }
 
 impl Labels {
-    /// None known yet. Where `quirk` is set, those of clusters are asked for as PCP's program asks.
+    /// None known yet. Where `quirk` is set, those of archives are as with PCP's program.
     pub(super) fn new(quirk: bool) -> Labels {
         Labels { quirk, ..Labels::default() }
     }
 
-    /// Forgets what holds at one time of an archive only. Labels of the source are asked for once a run all the same.
-    pub(super) fn forget(&mut self) {
-        self.known.retain(|target, _| *target == LabelTarget::Context);
+    /// Forgets what held at the time of an archive before that of this metric. Labels of the source are asked for once a run all the
+    /// same.
+    pub(super) fn move_to(&mut self, pmid: Pmid) {
+        let (domain, cluster) = (LabelTarget::Domain(pmid.domain().into()), cluster(pmid));
+        let quirk = self.quirk;
+        self.known.retain(|target, _| {
+            *target == LabelTarget::Context || quirk && (*target == domain || *target == cluster)
+        });
     }
 
     /// The label sets of one level; `None` where they cannot be had. An archive without labels of the source, yet or
     /// at all, has the name of its host.
     pub(super) fn sets(&mut self, context: &mut Context, target: LabelTarget) -> Option<Rc<Vec<LabelSet>>> {
+        let known_as = match target {
+            LabelTarget::Cluster(pmid) => cluster(pmid),
+            target => target,
+        };
         let sets = || {
             // No labels and no answer look the same to the user, as in PCP's program.
             let mut sets = context.labels(target).ok()?;
@@ -53,7 +63,7 @@ impl Labels {
             }
             Some(Rc::new(sets))
         };
-        self.known.entry(target).or_insert_with(sets).clone()
+        self.known.entry(known_as).or_insert_with(sets).clone()
     }
 
     /// Those of the source of metrics.
@@ -81,7 +91,7 @@ impl Labels {
         let domain = LabelTarget::Domain(pmid.domain().into());
         let cluster = match self.quirk && context.kind() == ContextKind::Archive {
             true => LabelTarget::Cluster(pmid),
-            false => LabelTarget::Cluster(Pmid::new(pmid.domain(), pmid.cluster(), 0)),
+            false => cluster(pmid),
         };
         // From the general to the particular, as pmMergeLabelSets(3) wants them.
         let (above, below) = ([LabelTarget::Context, domain], [cluster, LabelTarget::Item(pmid)]);
@@ -100,6 +110,11 @@ impl Labels {
         trace!(target: "pcp::labels", "merged of {}: {}", listed(targets, targets.len()), merged.text());
         merged
     }
+}
+
+/// The labels of a metric's cluster.
+fn cluster(pmid: Pmid) -> LabelTarget {
+    LabelTarget::Cluster(Pmid::new(pmid.domain(), pmid.cluster(), 0))
 }
 
 impl Merged {

@@ -396,11 +396,11 @@ impl Info {
         }
         let archive = self.inquiry.origin.is_some();
         let needs = self.wanted.needs(archive);
-        if needs.values && archive {
-            // The time is another one after the fetch.
-            self.labels.forget();
-        }
         let Answer { unknown, metrics, values } = self.inquiry.ask(&names, needs);
+        if let Some(metric) = metrics.first().filter(|_| needs.values && archive) {
+            // The time is another one after the fetch.
+            self.labels.move_to(metric.pmid);
+        }
         unknown.into_iter().for_each(|(name, error)| self.failure(name, "pmLookupName", error));
         let fetched = match values {
             Ok(fetched) => fetched,

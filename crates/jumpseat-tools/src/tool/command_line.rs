@@ -1,6 +1,5 @@
 //! A command line, option by option, with everything that is the same in all tools already done (`pmGetOptions(3)`).
 
-use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,10 +13,10 @@ use super::call::Call;
 use super::common::{Common, Zone};
 use super::derived::Definitions;
 use super::getopt::{Getopt, Next};
-use super::messages::{Messages, error_text};
+use super::messages::Messages;
 use super::source::local_agents;
 use super::table::{Meaning, Standard, Tool};
-use super::{conf, debug, environ, level, usage};
+use super::{conf, debug, environ, folio, level, usage};
 
 /// The options of a command line. As an iterator: those that are the tool's own.
 pub(crate) struct CommandLine<O: 'static> {
@@ -160,7 +159,7 @@ impl<O: Copy> CommandLine<O> {
             Standard::Align => self.common.align = Some(argument),
             Standard::Archive => self.add_archive(argument, "only one host or archive allowed"),
             Standard::ArchiveList => self.add_archive(argument, "only one of hosts or archives allowed"),
-            Standard::ArchiveFolio => self.refuse_folio(&argument),
+            Standard::ArchiveFolio => self.add_folio(&argument),
             Standard::Container => self.common.container = Some(argument),
             Standard::Debug if debug::set(&argument) => {}
             Standard::Debug => {
@@ -212,18 +211,22 @@ impl<O: Copy> CommandLine<O> {
     }
 
     fn add_archive(&mut self, archive: String, refusal: &str) {
+        // One that is in the list is not added again.
+        let known = format!(",{},", self.common.archives.join(",")).contains(&format!(",{archive},"));
         match self.common.host {
             Some(_) => self.complain(refusal),
+            None if known => {}
             None => self.common.archives.push(archive),
         }
     }
 
-    fn refuse_folio(&mut self, folio: &str) {
-        let why = match File::open(folio) {
-            Ok(_) => "folios are not read here, name the archives in it".to_owned(),
-            Err(error) => error_text(&error),
-        };
-        self.fail(&format!("cannot open archive folio {folio}: {why}"));
+    fn add_folio(&mut self, folio: &str) {
+        match folio::archives(folio) {
+            Ok(archives) => archives
+                .into_iter()
+                .for_each(|archive| self.add_archive(archive, "only one of hosts or archives allowed")),
+            Err(error) => self.fail(&error.of(folio).to_string()),
+        }
     }
 
     fn set_host(&mut self, host: String) {

@@ -150,21 +150,27 @@ impl Inquiry {
                 return answer;
             }
         };
+        let mut unknown = Vec::new();
         for (name, pmid) in refs.into_iter().zip(pmids) {
             match pmid.or(needs.unknown_names.then_some(Pmid::NULL)) {
                 Some(pmid) => answer.metrics.push(Metric { name, pmid, desc: Ok(None) }),
-                None => answer.unknown.push((name, self.why_unknown(name))),
+                None => unknown.push(name),
             }
         }
+        let why = self.why_unknown(&unknown);
+        answer.unknown = unknown.into_iter().zip(why).collect();
         answer
     }
 
-    /// Why a name among others is no metric's: collectors tell that of a single name only, such as that the agent which would
-    /// know it is gone.
-    fn why_unknown(&mut self, name: &str) -> PmError {
-        match self.origin {
-            Some(_) => PmError::NAME,
-            None => self.context.lookup_names(&[name]).err().map_or(PmError::NAME, |error| error.code()),
+    /// Why names among others are no metrics': collectors tell that of a single name only, such as that the agent which would
+    /// know it is gone. So each is asked about by itself, all at once.
+    fn why_unknown(&mut self, names: &[&str]) -> Vec<PmError> {
+        if self.origin.is_some() || names.is_empty() {
+            return vec![PmError::NAME; names.len()];
+        }
+        match self.context.lookup_each(names) {
+            Ok(found) => found.into_iter().map(|found| found.err().unwrap_or(PmError::NAME)).collect(),
+            Err(error) => vec![error.code(); names.len()],
         }
     }
 

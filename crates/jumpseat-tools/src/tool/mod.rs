@@ -13,6 +13,7 @@ mod conf;
 mod debug;
 mod derived;
 mod environ;
+mod folio;
 mod getopt;
 mod harmless;
 mod inquiry;

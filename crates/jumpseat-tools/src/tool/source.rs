@@ -13,6 +13,7 @@ use pcp_model::{Level, PmError};
 use super::call::Call;
 use super::command_line::Ready;
 use super::common::Common;
+use super::folio;
 use super::messages::notification;
 
 const IGNORE_MARKS: &str = "PCP_IGNORE_MARK_RECORDS";
@@ -42,6 +43,7 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
             let code = failed(format!("Cannot open archive \"{archives}\": {}", error.code().at(call.level)));
             if let (ClientError::Archive(error), false) = (&error, call.pcp) {
                 complain!("{error}");
+                hint_folio(&archives);
             }
             code
         })?;
@@ -49,6 +51,8 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
             let what = format!("Warning: bad ${IGNORE_MARKS}: not in pmParseInterval(3) format:");
             complain!("{}: {what}\n{error}", call.name);
         }
+        let mut context = context;
+        tell_mended(call, &mut context);
         ready.definitions.load_defaults(call);
         return Ok(match &common.names {
             Some(names) => context.with_names(names.clone()),
@@ -76,6 +80,23 @@ pub(crate) fn open(ready: &mut Ready) -> Result<Context, ExitCode> {
         Some(names) => context.with_names(names.clone()),
         None => context,
     })
+}
+
+/// Tells once what of damaged archives is done without. PCP's tools do not, nor do these by their names.
+pub(super) fn tell_mended(call: &Call, context: &mut Context) {
+    for mended in context.take_mended() {
+        if !call.pcp {
+            complain!("{}: Warning: {mended}", call.name);
+        }
+    }
+}
+
+/// Tells what to name in place of a folio, which PCP's tools do not take for an archive either.
+fn hint_folio(name: &str) {
+    if let Ok(archives) = folio::archives(name) {
+        let archives = archives.join(",");
+        complain!("{name} is a folio: name its archives, -a {archives}, or set PCP_FOLIO={name}");
+    }
 }
 
 /// The agents that the tool may start, before specifications. By PCP's names they are those that PCP has in local contexts.

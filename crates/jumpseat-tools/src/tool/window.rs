@@ -10,6 +10,7 @@ use pcp_model::time::{Reference, Switches, Window, Zone, parse_window};
 use super::clock::Clock;
 use super::command_line::Ready;
 use super::out::Out;
+use super::source::tell_mended;
 use tracing::trace;
 
 /// What is said about an archive whose end cannot be found.
@@ -43,6 +44,7 @@ pub(crate) fn window(ready: &Ready, context: &mut Context, zone: &Zone) -> Resul
         },
         _ => Reference::live(now),
     };
+    tell_mended(&ready.call, context);
     let common = &ready.common;
     let switches = Switches {
         start: common.start.as_deref(),

@@ -23,10 +23,11 @@ mod table;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pcp_files::settings;
+
 use super::context::Context;
 use super::error::ClientError;
 use super::namespace::{Duplicates, NameSpace, NameSpaceError};
-use super::options::configured;
 use super::registry::global_registry;
 
 pub use process::OPTION_VARIABLES;
@@ -120,7 +121,9 @@ impl NameSpace {
     /// # Errors
     /// As [`NameSpace::load`].
     pub fn installed() -> Result<NameSpace, NameSpaceError> {
-        let dir = configured("PCP_VAR_DIR").unwrap_or_else(|| PathBuf::from("/var/lib/pcp")).join("pmns");
+        let dir =
+            settings::setting("PCP_VAR_DIR").map_or_else(|| PathBuf::from("/var/lib/pcp"), PathBuf::from);
+        let dir = dir.join("pmns");
         let file = std::env::var_os("PMNS_DEFAULT").filter(|file| !file.is_empty());
         let file = file.map_or_else(|| dir.join("root"), PathBuf::from);
         NameSpace::load(&file, Duplicates::Allowed, &[dir])

@@ -19,8 +19,9 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use pcp_files::settings;
+
 use super::LocalFault;
-use crate::options::configured;
 
 /// The largest domain of an agent.
 const MAX_DOMAIN: u16 = 510;
@@ -106,10 +107,11 @@ impl LocalAgents {
     /// Those of the installed pmcd: of the file that `PCP_PMCDCONF_PATH` names, or `$PCP_SYSCONF_DIR/pmcd/pmcd.conf`. None
     /// where that cannot be read.
     pub fn installed() -> LocalAgents {
-        let conf = configured("PCP_PMCDCONF_PATH").unwrap_or_else(|| {
-            configured("PCP_SYSCONF_DIR").unwrap_or_else(|| PathBuf::from("/etc/pcp")).join("pmcd/pmcd.conf")
+        let path = |name: &str| settings::setting(name).map(PathBuf::from);
+        let conf = path("PCP_PMCDCONF_PATH").unwrap_or_else(|| {
+            path("PCP_SYSCONF_DIR").unwrap_or_else(|| PathBuf::from("/etc/pcp")).join("pmcd/pmcd.conf")
         });
-        let dir = configured("PCP_PMDAS_DIR").unwrap_or_else(|| PathBuf::from("/var/lib/pcp/pmdas"));
+        let dir = path("PCP_PMDAS_DIR").unwrap_or_else(|| PathBuf::from("/var/lib/pcp/pmdas"));
         LocalAgents::of_conf(&String::from_utf8_lossy(&beginning(&conf).unwrap_or_default()), &dir)
     }
 

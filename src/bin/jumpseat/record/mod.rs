@@ -261,7 +261,11 @@ fn take_over(
 }
 
 fn replay(names: &str) -> Result<Context, String> {
-    jumpseat_tools::archive(names).map_err(|error| error.to_string())
+    let mut context = jumpseat_tools::archive(names).map_err(|error| error.to_string())?;
+    // Of an end that cannot be found, fetches will tell.
+    let _ = context.span();
+    context.take_mended().iter().for_each(|mended| complain!("jumpseat record: Warning: {mended}"));
+    Ok(context)
 }
 
 /// When to end. A context on an archive is set to where to start.

@@ -73,9 +73,10 @@ pub(super) fn log_under_pmcd() -> PathBuf {
 
 fn versions() -> String {
     let mut text = format!("jumpseat {}\n", env!("CARGO_PKG_VERSION"));
-    let conf = fs::read_to_string("/etc/pcp.conf").unwrap_or_default();
-    let pcp = conf.lines().find_map(|line| line.strip_prefix("PCP_VERSION=")).unwrap_or("not installed");
-    line(&mut text, "PCP", pcp);
+    let pcp = pcp_files::settings::setting("PCP_VERSION");
+    let pcp =
+        pcp.map_or_else(|| "not installed".to_owned(), |version| version.to_string_lossy().into_owned());
+    line(&mut text, "PCP", &pcp);
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or("unknown");
     line(&mut text, "system", name.trim_matches('"'));
