@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -21,7 +22,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const SUITE_VERSION: &str = "6.0.3";
 /// How many tests are on which list: what becomes shorter or longer is said here, too.
 const LENGTHS: [(&str, usize); 4] =
-    [("candidates", 252), ("sample", 120), ("expected-failures", 13), ("untraced", 27)];
+    [("candidates", 346), ("sample", 120), ("expected-failures", 17), ("untraced", 29)];
 
 /// What `inside.sh` says of a test whose output is not what is expected.
 const DIFFERS: i32 = 10;
@@ -29,14 +30,20 @@ const DIFFERS: i32 = 10;
 const NOT_RUN: i32 = 77;
 /// Of one that came to no end, or in which a program panicked or crashed.
 const BROKEN: i32 = 98;
+/// Where there is no machine to run it in, or PCP's own tools fail.
+const NO_MACHINE: i32 = 99;
 
 fn main() {
     let arguments = Arguments::from_args();
     let lists = Lists::read();
-    let mut trials = vec![Trial::test("the_lists_are_in_order", {
+    let in_order = {
         let lists = lists.clone();
         move || lists.check()
-    })];
+    };
+    let mut trials = vec![
+        Trial::test("the_lists_are_in_order", in_order),
+        Trial::test("only_other_output_is_excused", only_other_output_is_excused),
+    ];
     for test in &lists.candidates {
         let name = test.clone();
         let reason = lists.expected_failures.get(test).cloned();
@@ -71,6 +78,34 @@ fn run(test: &str, reason: Option<&str>, untraced: bool) -> Result<(), Failed> {
         (Some(NOT_RUN), _) => Err(format!("not run by the suite: {said}").into()),
         (status, _) => Err(format!("could not run ({status:?}): {said}").into()),
     }
+}
+
+/// Programs in the place of the tools that do what is never excused, and one that prints something else.
+fn only_other_output_is_excused() -> Result<(), Failed> {
+    /// One that takes few seconds, and is expected to fail.
+    const TEST: &str = "607";
+    check_version()?;
+    let layer = prepared()?;
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pcp_suite");
+    let no_layer = dir.join("no-layer.tar");
+    fs::write(&no_layer, "no archive")?;
+    let programs = [
+        ("other", "echo other", &layer, DIFFERS),
+        ("panic", "echo \"thread 'main' panicked at it:\" >&2; exit 101", &layer, BROKEN),
+        ("crash", "kill -SEGV $$", &layer, BROKEN),
+        ("nowhere", "echo other", &no_layer, NO_MACHINE),
+    ];
+    for (name, line, layer, wanted) in programs {
+        let program = dir.join(name);
+        fs::write(&program, format!("#!/bin/sh\n{line}\n"))?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        let output = inside().arg("run").arg(layer).arg(TEST).arg(&program).output()?;
+        if output.status.code() != Some(wanted) {
+            let (status, said) = (output.status, String::from_utf8_lossy(&output.stdout));
+            return Err(format!("{name}: {status}, not {wanted}: {said}").into());
+        }
+    }
+    Ok(())
 }
 
 fn check_version() -> Result<(), Failed> {

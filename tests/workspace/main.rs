@@ -358,3 +358,16 @@ fn what_the_documents_point_to_is_there() {
     }
     assert!(seen > 80, "this looks at nothing: {seen} places");
 }
+
+/// `tests/data/check-recorded` says what it compared.
+#[test]
+fn recorded_answers_are_those_of_the_installed_library() {
+    let script = support::repository().join("tests/data/check-recorded");
+    let output = Command::new("python3").arg(&script).output().expect("there is a python3");
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let same =
+        |line: &str| line.split(", ").find_map(|part| part.strip_suffix(" the same")?.parse::<u32>().ok());
+    assert!(said.lines().filter_map(same).sum::<u32>() > 17_000, "{said}");
+}
