@@ -43,10 +43,7 @@ pub(super) fn pdu(way: Way, connection: impl std::os::fd::AsRawFd, bytes: &[u8])
         Ok(pdu) => pdu.summary(),
         Err(error) => format!("not decoded: {error}"),
     };
-    let harmless = match &decoded {
-        Ok(Pdu::Attr(attr)) => attr.is_shown(),
-        _ => kind != kind::ATTR,
-    };
+    let harmless = is_harmless(kind, decoded.as_ref().ok());
     // Nor is there a dump of what may hold a password, decoded or not.
     let dump = dump(if harmless { bytes } else { bytes.get(..HEADER_LEN).unwrap_or_default() });
     let way = match way {
@@ -55,6 +52,14 @@ pub(super) fn pdu(way: Way, connection: impl std::os::fd::AsRawFd, bytes: &[u8])
     };
     let (fd, len) = (connection.as_raw_fd(), bytes.len());
     trace!(target: "pcp::pdu", "{way} {name} on {fd}, {len} bytes, from {from}: {said}\n{dump}");
+}
+
+/// Whether all of a PDU may be seen: only of known attributes of a connection is it sure that they are no secrets.
+fn is_harmless(kind: u32, decoded: Option<&Pdu>) -> bool {
+    match decoded {
+        Some(Pdu::Attr(attr)) => attr.is_shown(),
+        _ => kind != kind::ATTR,
+    }
 }
 
 /// The first bytes, in lines with their places.
@@ -222,6 +227,7 @@ pub(super) fn labels<E: Display>(target: LabelTarget, found: std::result::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pcp_pdu::{Attr, AttrCode};
 
     #[test]
     fn a_dump_has_places_words_and_text() {
@@ -229,6 +235,21 @@ mod tests {
         let long = dump(&[0; DUMPED + 3]);
         assert_eq!(long.lines().count(), DUMPED / WIDTH + 1);
         assert!(long.ends_with("3 bytes more\n"), "{long}");
+    }
+
+    #[test]
+    fn attributes_that_may_be_secrets_are_not_dumped() {
+        let attr = |code| Pdu::Attr(Attr { code, payload: Bytes::from_static(b"secret") });
+        for (code, expected) in [
+            (AttrCode::SASL, false),
+            (AttrCode(77), false),
+            (AttrCode::CONTAINER, true),
+            (AttrCode::USERNAME, true),
+        ] {
+            assert_eq!(is_harmless(kind::ATTR, Some(&attr(code))), expected, "{code:?}");
+        }
+        assert!(!is_harmless(kind::ATTR, None));
+        assert!(is_harmless(kind::FETCH, None));
     }
 
     #[test]
