@@ -70,6 +70,7 @@ fn what_pmlogcheck_finds_is_found() {
     let (mut compared, mut equal, mut misread) = (0, 0, 0);
     for name in archives("archives").into_iter().chain(archives("badarchives")) {
         let said = env.run("pmlogcheck", [name.as_path()]);
+        assert!(said.status.code().is_some(), "pmlogcheck came to no end of its own: {said}");
         let mut theirs = Counts::new();
         let mut ends = false;
         let untyped = UNTYPED.iter().any(|untyped| name.ends_with(untyped));

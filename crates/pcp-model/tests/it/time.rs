@@ -28,6 +28,7 @@ fn ask(name: &str, lines: &[String]) -> Vec<String> {
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
     std::fs::remove_file(&program).unwrap();
+    assert!(output.status.success(), "the oracle ended with {}", output.status);
     let answers: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
     assert_eq!(answers.len(), lines.len(), "the oracle answers each line");
     answers

@@ -165,7 +165,9 @@ impl Drop for Oracle {
     fn drop(&mut self) {
         // The program ends at the end of its input; waiting leaves no zombie behind.
         self.stdin = None;
-        let _ = self.child.wait();
+        let ended = self.child.wait();
+        let well = ended.as_ref().is_ok_and(std::process::ExitStatus::success);
+        assert!(well || std::thread::panicking(), "the oracle ended with {ended:?}");
     }
 }
 
