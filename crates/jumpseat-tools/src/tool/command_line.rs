@@ -212,11 +212,12 @@ impl<O: Copy> CommandLine<O> {
 
     fn add_archive(&mut self, archive: String, refusal: &str) {
         // One that is in the list is not added again.
-        let known = format!(",{},", self.common.archives.join(",")).contains(&format!(",{archive},"));
+        let archives = &mut self.common.archives;
+        let is_known = |archive| format!(",{},", archives.join(",")).contains(&format!(",{archive},"));
         match self.common.host {
             Some(_) => self.complain(refusal),
-            None if known => {}
-            None => self.common.archives.push(archive),
+            None if !archives.is_empty() && is_known(&archive) => {}
+            None => archives.push(archive),
         }
     }
 
