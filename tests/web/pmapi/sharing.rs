@@ -150,21 +150,25 @@ fn the_fetch_that_is_told_of_other_names_has_their_values() {
     let mut sample = Sample::start(&[]);
     let web = &sample.web;
     let context = context(web);
-    let value = |query: &str| values(web, &context, query)[0].1.clone();
-    let polled = "names=sample.long.one";
-    assert_eq!((value(polled), value(polled)), (json!(1), json!(1)));
-    // By a thread of the pool.
-    let by_thread = "names=sample.long.one&events=true";
-    for (round, query, wanted) in [(1, polled, 10), (2, by_thread, 1), (3, polled, 10)] {
+    let fetched = |query: &str| values(web, &context, query)[0].1.to_string();
+    let scraped = |query: &str| {
+        let page = web.get(&format!("/pmapi/{context}/metrics?{query}")).text();
+        let line = page.lines().find(|line| line.starts_with("sample_long_one"));
+        line.and_then(|line| line.split(' ').next_back()).unwrap_or(&page).to_owned()
+    };
+    let query = "names=sample.long.one";
+    assert_eq!([fetched(query), fetched(query), scraped(query)], ["1", "1", "1"]);
+    let by_thread = |query: &str| fetched(&format!("{query}&events=true"));
+    let ways: [(&str, &dyn Fn(&str) -> String, &str); 3] =
+        [("polled", &fetched, "10"), ("by a thread", &by_thread, "1"), ("scraped", &scraped, "10")];
+    for (domain, (way, value, wanted)) in (30..).zip(ways) {
         exchange_numbers(&sample.pmcd.dir().join("root"), ["one", "ten"]);
         // The collector tells of an agent, and not of names that it has read anew.
-        sample.pmcd.set_agent(AgentSpec::sample_as(&format!("other{round}"), 30 + round));
+        sample.pmcd.set_agent(AgentSpec::sample_as(&format!("other{domain}"), domain));
         sample.pmcd.reconfigure();
-        assert_eq!(sample.pmcd.value("sample.long.one"), Some(wanted.to_string()), "the collector has them");
-        assert_eq!(value(query), wanted, "{query}");
+        assert_eq!(sample.pmcd.value("sample.long.one").as_deref(), Some(wanted), "the collector has them");
+        assert_eq!(value(query), wanted, "{way}");
     }
-    let text = |web: &Web| web.get("/metrics?names=sample.long.one").text();
-    assert!(text(web).contains("10"), "{}", text(web));
 }
 
 #[test]
