@@ -145,6 +145,9 @@ fn help_texts_are_asked_for_again_when_one_with_its_own_connection_finds_another
     assert_eq!(texts(&sample, &shared), after);
 }
 
+/// Asks for the value of a query.
+type Ask<'a> = &'a dyn Fn(&str) -> String;
+
 #[test]
 fn the_fetch_that_is_told_of_other_names_has_their_values() {
     let mut sample = Sample::start(&[]);
@@ -159,7 +162,7 @@ fn the_fetch_that_is_told_of_other_names_has_their_values() {
     let query = "names=sample.long.one";
     assert_eq!([fetched(query), fetched(query), scraped(query)], ["1", "1", "1"]);
     let by_thread = |query: &str| fetched(&format!("{query}&events=true"));
-    let ways: [(&str, &dyn Fn(&str) -> String, &str); 3] =
+    let ways: [(&str, Ask<'_>, &str); 3] =
         [("polled", &fetched, "10"), ("by a thread", &by_thread, "1"), ("scraped", &scraped, "10")];
     for (domain, (way, value, wanted)) in (30..).zip(ways) {
         exchange_numbers(&sample.pmcd.dir().join("root"), ["one", "ten"]);
