@@ -53,11 +53,17 @@ fn with_help(dir: &Path) -> String {
     let texts = dir.join("help");
     let text = fs::read_to_string(format!("{PMDAS}/sample/help")).expect("it is installed");
     fs::write(&texts, text.replace("@ SAMPLE.", "@ 29.")).expect("the test's directory is writable");
-    let out = pmdas.join("sample/help");
-    let [root, texts, out] = [&root, &texts, &out].map(|path| path.display().to_string());
-    let made = PcpEnv::new().run("newhelp", ["-n", &root, "-v", "2", "-o", &out, &texts]);
-    assert!(pmdas.join("sample/help.pag").exists(), "{made:?}");
+    make_help(dir);
     pmdas.display().to_string()
+}
+
+/// Makes the help of the agent anew: texts are of names, which have their numbers in the root.
+fn make_help(dir: &Path) {
+    let out = dir.join("pmdas/sample/help");
+    let [root, texts, out] =
+        [&dir.join("root"), &dir.join("help"), &out].map(|path| path.display().to_string());
+    let made = PcpEnv::new().run("newhelp", ["-n", &root, "-v", "2", "-o", &out, &texts]);
+    assert!(dir.join("pmdas/sample/help.pag").exists(), "{made:?}");
 }
 
 /// What real servers answer, and we do not. No more than these.

@@ -193,22 +193,26 @@ fn a_host_that_is_down_is_not_dialled_for_each_request() {
     });
     let dir = temp_dir();
     let web = Web::start(dir.path(), &["-h", &host]);
-    let refused = || {
-        let answer = web.get(&format!("/pmapi/fetch?hostspec={host}&names=sample.long.one"));
+    let refused = |attributes: &str| {
+        let answer = web.get(&format!("/pmapi/fetch?hostspec={host}%3F{attributes}&names=sample.long.one"));
         expect_refusal(&answer, &[400], "it is down");
         answer.text()
     };
-    let first = refused();
-    let for_one = dialled.lock().expect("nobody panics").len();
-    assert!(for_one > 0 && first.contains("cannot connect to PMCD"), "{first}");
-    let begun = Instant::now();
-    for _ in 0..30 {
-        assert_eq!(refused(), first, "as the attempt was answered");
+    let dialled = || dialled.lock().expect("nobody panics").len();
+    // Whoever asks, for whichever container: it is the same host.
+    for attributes in ["container%3Dc", "password%3Dsecret%26username%3Du"] {
+        let (before, begun) = (dialled(), Instant::now());
+        let first = refused(&format!("{attributes}0"));
+        let for_one = dialled() - before;
+        assert!(for_one > 0 && first.contains("cannot connect to PMCD"), "{first}");
+        for number in 1..=30 {
+            assert_eq!(refused(&format!("{attributes}{number}")), first, "as the attempt was answered");
+        }
+        // Once a second, however many ask.
+        let most = for_one * (2 + begun.elapsed().as_secs() as usize);
+        let count = dialled() - before;
+        assert!(count <= most, "{count} times, {for_one} for the first");
     }
-    // Once a second, however many ask.
-    let most = for_one * (2 + begun.elapsed().as_secs() as usize);
-    let count = dialled.lock().expect("nobody panics").len();
-    assert!(count <= most, "{count} times, {for_one} for the first");
 }
 
 #[test]

@@ -8,11 +8,11 @@ use std::path::Path;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value as Json, json};
-use support::{eventually, temp_dir};
+use support::{AgentSpec, PrivatePmcd, eventually, temp_dir};
 
-use super::Sample;
 use super::events::start;
 use super::hostile::clients;
+use super::{Sample, make_help};
 use crate::web_support::Web;
 
 fn context(web: &Web) -> Json {
@@ -118,6 +118,63 @@ fn numbers_of_metrics_are_asked_for_again_after_a_restart_that_no_connection_has
 }
 
 #[test]
+fn help_texts_are_asked_for_again_when_one_with_its_own_connection_finds_another_collector() {
+    let mut sample = Sample::start(&["-h", "local:", "--allow-store"]);
+    let [shared, own] = [0, 1].map(|_| context(&sample.web));
+    sample.web.json(&format!("/pmapi/{own}/store?name=sample.write_me&value=7"));
+    let texts = |sample: &Sample, context: &Json| {
+        let answer =
+            sample.web.json(&format!("/pmapi/{context}/metric?names=sample.long.one,sample.long.ten"));
+        let metrics = answer["metrics"].as_array().expect("metrics").clone();
+        metrics
+            .iter()
+            .map(|one| (one["pmid"].clone(), one["text-oneline"].clone()))
+            .collect::<Vec<(Json, Json)>>()
+    };
+    let before = texts(&sample, &shared);
+    assert!(before[0].1.is_string() && before[0].1 != before[1].1, "{before:?}");
+    assert_eq!(texts(&sample, &own), before);
+    sample.pmcd.stop();
+    exchange_numbers(&sample.pmcd.dir().join("root"), ["one", "ten"]);
+    exchange_numbers(&sample.dir.path().join("root"), ["one", "ten"]);
+    make_help(sample.dir.path());
+    sample.pmcd.start_again();
+    let [one, ten] = [0, 1].map(|at| before[at].clone());
+    let after = [(ten.0, one.1), (one.0, ten.1)];
+    assert_eq!(texts(&sample, &own), after, "by name, as it is now");
+    assert_eq!(texts(&sample, &shared), after);
+}
+
+/// Asks for the value of a query.
+type Ask<'a> = &'a dyn Fn(&str) -> String;
+
+#[test]
+fn the_fetch_that_is_told_of_other_names_has_their_values() {
+    let mut sample = Sample::start(&[]);
+    let web = &sample.web;
+    let context = context(web);
+    let fetched = |query: &str| values(web, &context, query)[0].1.to_string();
+    let scraped = |query: &str| {
+        let page = web.get(&format!("/pmapi/{context}/metrics?{query}")).text();
+        let line = page.lines().find(|line| line.starts_with("sample_long_one"));
+        line.and_then(|line| line.split(' ').next_back()).unwrap_or(&page).to_owned()
+    };
+    let query = "names=sample.long.one";
+    assert_eq!([fetched(query), fetched(query), scraped(query)], ["1", "1", "1"]);
+    let by_thread = |query: &str| fetched(&format!("{query}&events=true"));
+    let ways: [(&str, Ask<'_>, &str); 3] =
+        [("polled", &fetched, "10"), ("by a thread", &by_thread, "1"), ("scraped", &scraped, "10")];
+    for (domain, (way, value, wanted)) in (30..).zip(ways) {
+        exchange_numbers(&sample.pmcd.dir().join("root"), ["one", "ten"]);
+        // The collector tells of an agent, and not of names that it has read anew.
+        sample.pmcd.set_agent(AgentSpec::sample_as(&format!("other{domain}"), domain));
+        sample.pmcd.reconfigure();
+        assert_eq!(sample.pmcd.value("sample.long.one").as_deref(), Some(wanted), "the collector has them");
+        assert_eq!(value(query), wanted, "{way}");
+    }
+}
+
+#[test]
 fn a_lost_connection_is_lost_for_all_and_each_defines_its_metrics_again() {
     let mut sample = Sample::start(&[]);
     let contexts: Vec<Json> = (0..10).map(|_| context(&sample.web)).collect();
@@ -199,8 +256,8 @@ fn what_the_agent_computes_from_sample_to_sample_is_of_each_contexts_own_samples
 
 #[test]
 fn a_fetch_whose_client_goes_away_is_ended_and_its_answer_is_nobody_elses() {
-    let sample = Sample::start(&[]);
-    let web = &sample.web;
+    let (dir, collector) = (temp_dir(), PrivatePmcd::with([AgentSpec::sample()]).start());
+    let web = &Web::start_in(collector.env(), dir.path(), &["-h", &collector.inet()]);
     let contexts: Vec<Json> = (0..2).map(|_| context(web)).collect();
     let (one, ten) = ("names=sample.long.one", "names=sample.long.ten");
     let expect = |context: &Json| {
@@ -208,17 +265,46 @@ fn a_fetch_whose_client_goes_away_is_ended_and_its_answer_is_nobody_elses() {
         assert_eq!(values(web, context, ten)[0].1, 10);
     };
     contexts.iter().for_each(expect);
-    let pmcd = Pid::from_raw(sample.pmcd.pid().try_into().expect("pids are small"));
-    kill(pmcd, Signal::SIGSTOP).expect("it is the test's");
-    for _ in 0..3 {
-        for context in &contexts {
-            let mut stream = TcpStream::connect(("127.0.0.1", web.port)).expect("it listens");
-            let request = format!("GET /pmapi/{context}/fetch?{one} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-            stream.write_all(request.as_bytes()).expect("it reads");
+    let pmcd = Pid::from_raw(collector.pid().try_into().expect("pids are small"));
+    for context in &contexts {
+        let before = unread(collector.port());
+        kill(pmcd, Signal::SIGSTOP).expect("it is the test's");
+        let mut stream = TcpStream::connect(("127.0.0.1", web.port)).expect("it listens");
+        let request = format!("GET /pmapi/{context}/fetch?{one} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        eventually("the fetch was sent", || (unread(collector.port()) > before).then_some(()));
+        let from = stream.local_addr().expect("it has one").port();
+        drop(stream);
+        eventually("the server has noticed", || (!is_open(web.port, from)).then_some(()));
+        kill(pmcd, Signal::SIGCONT).expect("it is the test's");
+        for _ in 0..10 {
+            contexts.iter().for_each(expect);
         }
     }
-    kill(pmcd, Signal::SIGCONT).expect("it is the test's");
-    for _ in 0..10 {
-        contexts.iter().for_each(expect);
-    }
+}
+
+/// Connections over IPv4: ports here and there, whether it is open to both sides, and how many bytes nobody has read.
+fn connections() -> Vec<(u16, u16, bool, u64)> {
+    const ESTABLISHED: &str = "01";
+    const CLOSE_WAIT: &str = "08";
+    let table = fs::read_to_string("/proc/net/tcp").expect("the system tells");
+    let port = |text: &str| u16::from_str_radix(text.split_once(':')?.1, 16).ok();
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let unread = u64::from_str_radix(words.get(4)?.split_once(':')?.1, 16).ok()?;
+        let is_open = matches!(words[3], ESTABLISHED | CLOSE_WAIT);
+        Some((port(words[1])?, port(words[2])?, is_open, unread))
+    };
+    table.lines().skip(1).filter_map(line).collect()
+}
+
+/// Bytes that a server has not read from its clients.
+fn unread(port: u16) -> u64 {
+    let open = connections().into_iter().filter(|(here, _, is_open, _)| *here == port && *is_open);
+    open.map(|(.., unread)| unread).sum()
+}
+
+/// Whether a server has the connection of a client.
+fn is_open(port: u16, client: u16) -> bool {
+    connections().iter().any(|(here, there, is_open, _)| (*here, *there, *is_open) == (port, client, true))
 }

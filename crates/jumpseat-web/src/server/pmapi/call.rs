@@ -72,7 +72,11 @@ pub(super) struct Output {
 impl Deadline {
     /// From now on.
     pub(super) fn new() -> Deadline {
-        Deadline(Instant::now())
+        Deadline::since(Instant::now())
+    }
+
+    pub(super) fn since(begun: Instant) -> Deadline {
+        Deadline(begun)
     }
 
     /// # Errors
@@ -161,7 +165,6 @@ impl Call {
         {
             done = session.connected().and_then(|()| self.once(session, number, may_store));
         }
-        session.end();
         done.map_err(|refusal| Refusal { context: Some(number), ..refusal })
     }
 

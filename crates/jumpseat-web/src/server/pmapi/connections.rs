@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 
 use pcp_client::{Context, HostSpec};
 
-use super::back_off::BackOff;
+use super::back_off::{BackOff, Door};
 use super::busy;
-use super::texts::Texts;
+use super::texts::{InAll, Texts};
 use crate::server::answer::Refusal;
 
 /// Most idle connections of a host.
@@ -63,8 +63,9 @@ struct Idle {
 }
 
 impl Connections {
-    pub(super) fn new(back_off: Arc<BackOff>) -> Connections {
-        Connections { back_off, ..Connections::default() }
+    pub(super) fn new(back_off: Arc<BackOff>, texts_in_all: InAll) -> Connections {
+        let texts = Mutex::new(Texts::new(texts_in_all));
+        Connections { back_off, texts, ..Connections::default() }
     }
 
     /// Changes with each notice of a change, and with each connection that is opened.
@@ -94,15 +95,18 @@ impl Connections {
         self.idle().iter().any(|idle| *idle.spec == *spec)
     }
 
-    /// Takes a connection back; `empty` is a context of the same specification that is not connected.
+    /// Takes a connection back; `spare` is a context of the same specification that is not connected, and is used up. While something
+    /// is under way both stay where they are.
     pub(super) fn put_back(
         &self,
         spec: &Arc<HostSpec>,
         opened: u64,
         context: &mut Context,
-        mut empty: Context,
+        spare: &mut Option<Context>,
     ) {
+        let Some(mut empty) = spare.take() else { return };
         if context.swap_source(&mut empty).is_err() {
+            *spare = Some(empty);
             return;
         }
         let idle = Idle { spec: Arc::clone(spec), since: Instant::now(), opened, source: empty };
@@ -131,8 +135,8 @@ impl Connections {
     }
 
     /// It has been connected to.
-    pub(super) fn has_connected(&self, spec: &HostSpec) {
-        self.back_off.connected(spec);
+    pub(super) fn has_connected(&self, door: &Door) {
+        self.back_off.connected(door);
         self.changed();
     }
 
@@ -204,9 +208,9 @@ mod tests {
         };
         let (plain, container) = (spec("web1"), spec("web1?container=one"));
         for _ in 0..MAX_IDLE {
-            connections.put_back(&plain, 0, &mut context(&plain), context(&plain));
+            connections.put_back(&plain, 0, &mut context(&plain), &mut Some(context(&plain)));
         }
-        connections.put_back(&container, 0, &mut context(&container), context(&container));
+        connections.put_back(&container, 0, &mut context(&container), &mut Some(context(&container)));
         let count = |of: &HostSpec| connections.idle().iter().filter(|idle| *idle.spec == *of).count();
         assert_eq!((count(&plain), count(&container)), (MAX_IDLE - 1, 1), "the oldest is gone");
         let taken = connections.take(&container, &mut context(&container));
@@ -226,14 +230,33 @@ mod tests {
         let context =
             || Context::host_unconnected(&spec, &HostOptions::default()).expect("not yet connected");
         let count = || connections.idle().len();
-        connections.put_back(&spec, 0, &mut context(), context());
+        connections.put_back(&spec, 0, &mut context(), &mut Some(context()));
         connections.lost(0);
         assert_eq!((count(), connections.losses()), (0, 1), "the others most likely are lost, too");
-        connections.put_back(&spec, 1, &mut context(), context());
-        connections.put_back(&spec, 0, &mut context(), context());
+        connections.put_back(&spec, 1, &mut context(), &mut Some(context()));
+        connections.put_back(&spec, 0, &mut context(), &mut Some(context()));
         connections.lost(0);
         assert_eq!((count(), connections.losses()), (2, 1), "a second one of the same time");
         connections.lost(1);
         assert_eq!((count(), connections.losses()), (0, 2));
+    }
+
+    #[test]
+    fn what_is_under_way_keeps_its_connection_until_it_is_done() {
+        // Takes connections and says nothing.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = silent.local_addr().expect("it has one");
+        let spec = Arc::new(at.to_string().parse::<HostSpec>().expect("a host"));
+        let context =
+            || Context::host_unconnected(&spec, &HostOptions::default()).expect("not yet connected");
+        let connections = Connections::default();
+        let (mut busy, mut spare) = (context(), Some(context()));
+        busy.start_reconnect().expect("it is begun");
+        connections.put_back(&spec, 0, &mut busy, &mut spare);
+        assert!(spare.is_some() && connections.idle().is_empty());
+        drop(silent);
+        busy.finish(&mut pcp_client::Fetched::new()).expect_err("nobody answers");
+        connections.put_back(&spec, 0, &mut busy, &mut spare);
+        assert!(spare.is_none() && connections.idle().len() == 1);
     }
 }

@@ -30,6 +30,7 @@ use super::call::Call;
 use super::connections::Connections;
 use super::moment;
 use super::session::Session;
+use super::texts::InAll;
 use crate::server::answer::Refusal;
 use crate::server::library;
 use crate::server::pool::Pool;
@@ -74,6 +75,7 @@ pub(in crate::server) struct Contexts {
 #[derive(Debug, Default)]
 struct Table {
     back_off: Arc<BackOff>,
+    texts_in_all: InAll,
     by_number: HashMap<u32, Arc<WebContext>>,
     /// Places of hosts and archives, by what they are.
     places: HashMap<String, Weak<Places>>,
@@ -215,7 +217,10 @@ impl Contexts {
                     sweeping.store(false, Ordering::Release);
                 }
                 drop(table);
-                // Connections are closed outside of the lock.
+                // Connections are closed, and texts looked through, outside of the lock.
+                for (places, _) in &unused {
+                    places.connections.texts().forget_old(Instant::now());
+                }
                 drop((gone, unused));
                 if is_empty {
                     return;
@@ -256,7 +261,7 @@ impl Table {
         if let Some(places) = self.places.get(&key).and_then(Weak::upgrade) {
             return places;
         }
-        let places = Arc::new(Places::new(is_archive, &self.back_off));
+        let places = Arc::new(Places::new(is_archive, &self.back_off, &self.texts_in_all));
         self.places.insert(key, Arc::downgrade(&places));
         places
     }
@@ -285,10 +290,10 @@ impl Table {
 }
 
 impl Places {
-    fn new(is_archive: bool, back_off: &Arc<BackOff>) -> Places {
+    fn new(is_archive: bool, back_off: &Arc<BackOff>, texts_in_all: &InAll) -> Places {
         Places {
             is_archive,
-            connections: Arc::new(Connections::new(Arc::clone(back_off))),
+            connections: Arc::new(Connections::new(Arc::clone(back_off), Arc::clone(texts_in_all))),
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
             connecting: Arc::new(Semaphore::new(CONNECTING_TO_ONE)),
         }
@@ -414,9 +419,19 @@ impl Held {
             let done = work(&mut session);
             drop(session);
             self.touch();
+            drop(self);
             done
         });
         Ok(done.await?)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // However the request ends: also if there is no thread for it, or its client is gone. What a panic has left is nobody else's.
+        if !std::thread::panicking() {
+            self.session().end();
+        }
     }
 }
 
@@ -532,11 +547,9 @@ mod tests {
 
     #[test]
     fn contexts_are_so_many_and_no_more() {
-        let back_off = Arc::default();
-        let (host, other) =
-            (Arc::new(Places::new(false, &back_off)), Arc::new(Places::new(false, &back_off)));
-        let (archive, second) =
-            (Arc::new(Places::new(true, &back_off)), Arc::new(Places::new(true, &back_off)));
+        let places = |is_archive| Arc::new(Places::new(is_archive, &Arc::default(), &InAll::default()));
+        let (host, other) = (places(false), places(false));
+        let (archive, second) = (places(true), places(true));
         let here = Some(IpAddr::from([127, 0, 0, 1]));
         let (near, far) = (Some(IpAddr::from([192, 0, 2, 1])), Some(IpAddr::from([192, 0, 2, 2])));
         let asked = |held: &[(usize, Option<IpAddr>, &Arc<Places>)], peer, places: &Arc<Places>| {

@@ -65,20 +65,27 @@ impl Known {
 }
 
 pub(super) fn fetch(call: &Call, session: &mut Session, number: u32) -> Result<Output, Refusal> {
-    let wanted = wanted(call, session)?;
+    let deadline = Deadline::new();
+    let mut wanted = find_wanted(call, session, deadline)?;
     moment::go(session, &call.query)?;
-    let time = match wanted.is_empty() {
-        true => now(session),
-        false => {
-            session.fetch(wanted.iter().map(|wanted| (wanted.name.as_str(), &wanted.desc)))?;
-            session.fetched.timestamp
-        }
-    };
+    if fetched(session, &wanted)? {
+        wanted = find_wanted(call, session, deadline)?;
+        fetched(session, &wanted)?;
+    }
+    let time = if wanted.is_empty() { now(session) } else { session.fetched.timestamp };
     let names = match call.wants("events") {
         true => Some(names(session, &wanted)?),
         false => None,
     };
     written(call, session, number, time, &wanted, names.as_ref())
+}
+
+/// Fetches; true if that has to be done again, as metrics may be other ones now.
+fn fetched(session: &mut Session, wanted: &[Wanted]) -> Result<bool, Refusal> {
+    if wanted.is_empty() {
+        return Ok(false);
+    }
+    session.fetch(wanted.iter().map(|wanted| (wanted.name.as_str(), &wanted.desc)))
 }
 
 /// The answer with what has been fetched.
@@ -119,7 +126,7 @@ fn written(
 }
 
 /// The metrics that are asked for, each once. Unknown ones are left out of a list.
-fn wanted(call: &Call, session: &mut Session) -> Result<Vec<Wanted>, Refusal> {
+fn find_wanted(call: &Call, session: &mut Session, deadline: Deadline) -> Result<Vec<Wanted>, Refusal> {
     let Some((what, text)) = which(call) else { return Ok(Vec::new()) };
     if text.is_empty() {
         return Err(Refusal::bad(PmError::TOOSMALL.to_string()));
@@ -129,8 +136,8 @@ fn wanted(call: &Call, session: &mut Session) -> Result<Vec<Wanted>, Refusal> {
     }
     let texts = listed(what, text);
     let wanted = match what {
-        "name" | "names" => by_name(session, &texts)?,
-        _ => by_pmid(session, &texts)?,
+        "name" | "names" => by_name(session, &texts, deadline)?,
+        _ => by_pmid(session, &texts, deadline)?,
     };
     match what {
         "name" | "pmid" if wanted.is_empty() => Err(Refusal::bad("bad parameters passed")),
@@ -152,8 +159,8 @@ fn listed<'a>(what: &str, text: &'a str) -> Vec<&'a str> {
     }
 }
 
-fn by_name(session: &mut Session, names: &[&str]) -> Result<Vec<Wanted>, Refusal> {
-    let found = session.metrics(names)?;
+fn by_name(session: &mut Session, names: &[&str], deadline: Deadline) -> Result<Vec<Wanted>, Refusal> {
+    let found = session.metrics(names, deadline)?;
     let wanted = names.iter().zip(found).filter_map(|(name, found)| {
         let (pmid, desc) = found?;
         Some(Wanted { name: (*name).to_owned(), pmid, desc })
@@ -161,7 +168,7 @@ fn by_name(session: &mut Session, names: &[&str]) -> Result<Vec<Wanted>, Refusal
     Ok(wanted.collect())
 }
 
-fn by_pmid(session: &mut Session, texts: &[&str]) -> Result<Vec<Wanted>, Refusal> {
+fn by_pmid(session: &mut Session, texts: &[&str], deadline: Deadline) -> Result<Vec<Wanted>, Refusal> {
     let mut known = HashSet::new();
     let pmids: Vec<Pmid> = texts
         .iter()
@@ -170,7 +177,6 @@ fn by_pmid(session: &mut Session, texts: &[&str]) -> Result<Vec<Wanted>, Refusal
         .collect();
     let descs = session.descs(&pmids)?;
     let mut wanted = Vec::new();
-    let deadline = Deadline::new();
     for (pmid, desc) in pmids.into_iter().zip(descs) {
         deadline.check()?;
         let Ok(desc) = desc else { continue };

@@ -8,7 +8,7 @@ use pcp_client::{ClientError, LabelTarget, TextTarget};
 use pcp_model::{InDom, Inst, Instance, Label, PmError};
 use serde::ser::{Serialize, SerializeSeq as _, Serializer};
 
-use super::call::{Call, Output, refused};
+use super::call::{Call, Deadline, Output, refused};
 use super::choice::Choice;
 use super::labels::{Labels, Merged, levels_of_indom};
 use super::metric::{Identifier, texts};
@@ -71,7 +71,7 @@ pub(super) enum Meant {
 /// `name` is no metric, or one without a domain.
 pub(super) fn meant(session: &mut Session, query: &Query) -> Result<Meant, Refusal> {
     if let Some(name) = query.get("name") {
-        let found = session.metrics(&[name])?;
+        let found = session.metrics(&[name], Deadline::new())?;
         let Some(Some((_, desc))) = found.first() else {
             return Err(Refusal::bad(format!("{name} - failed to lookup metric")));
         };

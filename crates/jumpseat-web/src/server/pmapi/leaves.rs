@@ -39,7 +39,7 @@ pub(super) fn of(
     // Mostly they are metrics, which one request tells of all of them. What is below the others takes one each.
     let are_metrics = match names.len() {
         1 => vec![false],
-        _ => session.are_metrics(&names)?,
+        _ => session.are_metrics(&names, deadline)?,
     };
     for (name, is_metric) in names.into_iter().zip(are_metrics) {
         deadline.check()?;

@@ -79,7 +79,7 @@ fn names_of(
     for batch in names.chunks(BATCH) {
         deadline.check()?;
         let texts: Vec<&str> = batch.iter().map(String::as_str).collect();
-        let metrics = session.metrics(&texts)?;
+        let metrics = session.metrics(&texts, deadline)?;
         let pmids: Vec<Pmid> = metrics.iter().flatten().map(|(pmid, _)| *pmid).collect();
         let mut helps = help_of(session, &pmids)?.into_iter();
         for (name, metric) in batch.iter().zip(metrics) {

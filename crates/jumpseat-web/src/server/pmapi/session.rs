@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use pcp_client::{ClientError, Context, ContextKind, Fetched, HostAttributes, HostSpec, StateChange};
+use pcp_client::{ClientError, Context, ContextKind, Fetched, HostSpec, StateChange};
 use pcp_model::{Desc, PmError, Pmid, ValueType};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::back_off::Wants;
-use super::call::{BATCH, refused};
+use super::back_off::{Door, Wants, logs_in};
+use super::call::{BATCH, Deadline, refused};
 use super::connections::{Connections, Own};
 use super::metric::Help;
 use crate::server::answer::Refusal;
@@ -89,10 +89,12 @@ impl Session {
         connections: Arc<Connections>,
     ) -> Result<Session, SourceError> {
         let mut session = Session::new(sources.unconnected(&spec)?);
-        let HostAttributes { userauth, username, password, .. } = &spec.attributes;
-        let logs_in = userauth.is_some() || username.is_some() || password.is_some();
         let (seen, opened) = (connections.news(), connections.losses());
-        let own = if logs_in { Some(connections.own().map_err(SourceError::Busy)?) } else { None };
+        let own = if logs_in(&spec.attributes) {
+            Some(connections.own().map_err(SourceError::Busy)?)
+        } else {
+            None
+        };
         let spec = Arc::new(spec);
         session.sharing =
             Some(Sharing { connections, sources, spec, seen, opened, spare: None, own, has_had_one: false });
@@ -126,21 +128,27 @@ impl Session {
 
     /// Opens a connection, if it is due.
     fn connect(&mut self, wants: Wants) -> Result<(), ClientError> {
-        let Some(Sharing { connections, sources, spec, opened, spare, own: None, .. }) = &mut self.sharing
-        else {
+        let Some(Sharing { connections, sources, spec, opened, spare, own, .. }) = &mut self.sharing else {
             return self.context.reconnect();
         };
-        connections.back_off.expect_due(spec, wants, Instant::now())?;
+        let door = Door::of(spec);
+        connections.back_off.expect_due(&door, wants, Instant::now())?;
         let losses = connections.losses();
-        let mut fresh = sources.unconnected(spec)?;
-        if let Err(error) = fresh.reconnect() {
-            connections.back_off.failed(spec, error.code(), sources.reconnect_delays(), Instant::now());
+        let mut fresh = match own {
+            Some(_) => None,
+            None => Some(sources.unconnected(spec)?),
+        };
+        if let Err(error) = fresh.as_mut().unwrap_or(&mut self.context).reconnect() {
+            connections.back_off.failed(&door, &error, sources.reconnect_delays(), Instant::now());
             return Err(error);
         }
-        connections.has_connected(spec);
-        *opened = losses;
-        self.context.swap_source(&mut fresh)?;
-        *spare = Some(fresh);
+        // Whoever has it: another collector may answer now, and what is known of the last one holds no longer.
+        connections.has_connected(&door);
+        if let Some(mut fresh) = fresh {
+            *opened = losses;
+            self.context.swap_source(&mut fresh)?;
+            *spare = Some(fresh);
+        }
         self.hear_news();
         Ok(())
     }
@@ -175,10 +183,9 @@ impl Session {
         self.connecting = None;
         if let Some(Sharing { connections, spec, opened, spare, own: None, .. }) = &mut self.sharing
             && self.context.is_connected()
-            // There is one: it has come by its connection in exchange for it.
-            && let Some(empty) = spare.take()
         {
-            connections.put_back(spec, *opened, &mut self.context, empty);
+            // There is a spare one: it has come by its connection in exchange for it.
+            connections.put_back(spec, *opened, &mut self.context, spare);
         }
     }
 
@@ -268,15 +275,19 @@ impl Session {
     /// Metrics by their names; `None` for what is no metric, or has no descriptor.
     ///
     /// # Errors
-    /// Those of the source as a whole.
-    pub(super) fn metrics(&mut self, names: &[&str]) -> Result<Vec<Option<(Pmid, Desc)>>, Refusal> {
+    /// Those of the source as a whole; the time is over.
+    pub(super) fn metrics(
+        &mut self,
+        names: &[&str],
+        deadline: Deadline,
+    ) -> Result<Vec<Option<(Pmid, Desc)>>, Refusal> {
         let new: Vec<&str> = names.iter().copied().filter(|name| !self.known.contains_key(*name)).collect();
         if self.known.len() + new.len() > MAX_KNOWN {
             self.known.clear();
-            return self.look_up(names);
+            return self.look_up(names, deadline);
         }
         if !new.is_empty() {
-            for (name, found) in new.iter().zip(self.look_up(&new)?) {
+            for (name, found) in new.iter().zip(self.look_up(&new, deadline)?) {
                 if let Some(found) = found {
                     self.known.insert((*name).to_owned(), found);
                 }
@@ -285,10 +296,10 @@ impl Session {
         Ok(names.iter().map(|name| self.known.get(*name).copied()).collect())
     }
 
-    fn look_up(&mut self, names: &[&str]) -> Result<Vec<Option<(Pmid, Desc)>>, Refusal> {
+    fn look_up(&mut self, names: &[&str], deadline: Deadline) -> Result<Vec<Option<(Pmid, Desc)>>, Refusal> {
         let mut found = Vec::with_capacity(names.len());
         for names in names.chunks(BATCH) {
-            let pmids = self.pmids(names)?;
+            let pmids = self.pmids(names, deadline)?;
             let known: Vec<Pmid> = pmids.iter().copied().flatten().collect();
             let mut descs = self.descs(&known)?.into_iter();
             found.extend(pmids.into_iter().map(|pmid| {
@@ -325,11 +336,11 @@ impl Session {
     /// Which of these names are metrics of the source itself, as it says now.
     ///
     /// # Errors
-    /// Those of the source as a whole.
-    pub(super) fn are_metrics(&mut self, names: &[&str]) -> Result<Vec<bool>, Refusal> {
+    /// Those of the source as a whole; the time is over.
+    pub(super) fn are_metrics(&mut self, names: &[&str], deadline: Deadline) -> Result<Vec<bool>, Refusal> {
         let mut found = Vec::with_capacity(names.len());
         for names in names.chunks(BATCH) {
-            for (name, pmid) in names.iter().zip(self.pmids(names)?) {
+            for (name, pmid) in names.iter().zip(self.pmids(names, deadline)?) {
                 // Somebody may have given the name to another one.
                 if self.known.get(*name).is_some_and(|(known, _)| pmid != Some(*known)) {
                     self.known.remove(*name);
@@ -340,14 +351,15 @@ impl Session {
         Ok(found)
     }
 
-    fn pmids(&mut self, names: &[&str]) -> Result<Vec<Option<Pmid>>, Refusal> {
+    fn pmids(&mut self, names: &[&str], deadline: Deadline) -> Result<Vec<Option<Pmid>>, Refusal> {
+        deadline.check()?;
         match self.context.lookup_names(names) {
             Ok(pmids) => Ok(pmids),
             Err(ClientError::Pcp(_)) => Ok(vec![None; names.len()]),
             // Names that the protocol has no room for are none. The others may be.
             Err(ClientError::Request(_)) if names.len() == 1 => Ok(vec![None]),
             Err(ClientError::Request(_)) => {
-                let each = names.iter().map(|name| self.pmids(&[*name]));
+                let each = names.iter().map(|name| self.pmids(&[*name], deadline));
                 each.map(|found| Ok(found?.into_iter().next().flatten())).collect()
             }
             Err(error) => Err(refused(&error)),
@@ -366,21 +378,23 @@ impl Session {
     }
 
     /// Fetches metrics, by their names, into `fetched`. If something is remembered of that, here or by an agent, it keeps the connection
-    /// for itself from now on.
+    /// for itself from now on. True if a change is told of with the values: then they are of metrics as they were known before, and
+    /// should be looked up and fetched once more; but not what is remembered, of which a second fetch would tell less.
     ///
     /// # Errors
     /// Those of the source as a whole; too many have a connection of their own.
     pub(super) fn fetch<'a>(
         &mut self,
         metrics: impl Iterator<Item = (&'a str, &'a Desc)> + Clone,
-    ) -> Result<(), Refusal> {
-        if metrics.clone().any(|(name, desc)| is_remembered(name, desc)) {
+    ) -> Result<bool, Refusal> {
+        let is_remembered = metrics.clone().any(|(name, desc)| is_remembered(name, desc));
+        if is_remembered {
             self.keep_connection()?;
         }
         let pmids: Vec<Pmid> = metrics.map(|(_, desc)| desc.pmid).collect();
         let changes = self.context.fetch(&pmids, &mut self.fetched).map_err(|error| refused(&error))?;
         self.heed(changes);
-        Ok(())
+        Ok(changes != StateChange::default() && !is_remembered)
     }
 
     /// Starts to fetch metrics of which nothing is remembered; false if there is no connection for that.
@@ -398,17 +412,6 @@ impl Session {
             self.heed(self.fetched.changes);
         }
         Ok(is_done)
-    }
-
-    /// Ends what was started, whatever comes of it: for who may wait.
-    pub(super) fn give_up(&mut self) {
-        // What it tells of changes is told once.
-        match self.context.finish(&mut self.fetched) {
-            Ok(()) => self.heed(self.fetched.changes),
-            Err(_) if self.context.is_connected() => {}
-            Err(_) => self.lose(),
-        }
-        self.end();
     }
 
     /// The collector has told what has changed.
@@ -433,9 +436,27 @@ pub(super) fn is_remembered(name: &str, desc: &Desc) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use pcp_model::{InDom, Semantics, Units};
 
     use super::*;
+
+    #[test]
+    fn lists_of_names_are_looked_up_until_the_time_is_over() {
+        let spec: HostSpec = "web1".parse().expect("a host");
+        let context = Context::host_unconnected(&spec, &pcp_client::HostOptions::default());
+        let mut session = Session::new(context.expect("not yet connected"));
+        let names = vec!["no.such"; 2 * BATCH];
+        let past = Instant::now().checked_sub(Duration::from_secs(61)).expect("the machine runs longer");
+        for (begun, status) in [(Instant::now(), 400), (past, 503)] {
+            let deadline = Deadline::since(begun);
+            let refused = session.are_metrics(&names, deadline).expect_err("there is no connection");
+            assert_eq!(refused.status.as_u16(), status, "{refused:?}");
+            let refused = session.metrics(&names, deadline).expect_err("there is no connection");
+            assert_eq!(refused.status.as_u16(), status, "{refused:?}");
+        }
+    }
 
     #[test]
     fn what_remembers_is_known_by_name_type_and_identifier() {

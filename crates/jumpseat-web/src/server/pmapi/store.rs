@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use http::{HeaderMap, StatusCode, Uri, header};
 use pcp_model::{Desc, InDom, Inst, InstanceValue, PM_IN_NULL, PmError, Pmid, Value, ValueSet, ValueType};
 
-use super::call::{Call, Output, coded};
+use super::call::{Call, Deadline, Output, coded};
 use super::choice::{Choice, Names};
 use super::indom::{identifier, instances};
 use super::session::Session;
@@ -71,7 +71,7 @@ pub(super) fn expect_no_foreign_page(uri: &Uri, headers: &HeaderMap) -> Result<(
 /// The metric, and what errors call it.
 fn metric(call: &Call, session: &mut Session) -> Result<(String, Pmid, Desc), Refusal> {
     if let Some(name) = call.query.get("name") {
-        let found = session.metrics(&[name])?.into_iter().next().flatten();
+        let found = session.metrics(&[name], Deadline::new())?.into_iter().next().flatten();
         let (pmid, desc) = found.ok_or_else(|| Refusal::bad(format!("{name} - failed to lookup metric")))?;
         return Ok((name.to_owned(), pmid, desc));
     }

@@ -102,15 +102,15 @@ impl Cache {
             .ok_or_else(|| io::Error::other("too much to be kept, or a name that is no text"))?;
         let before = fs::metadata(&path).map_or(0, |about| about.len());
         let len = bytes.len() as u64;
-        let grown = |total: u64| Some(total.saturating_sub(before) + len).filter(|total| *total <= MAX_TOTAL);
+        // The old file is there until it is replaced.
+        let grown =
+            |total: u64| total.checked_add(len).filter(|total| total.saturating_sub(before) <= MAX_TOTAL);
         if self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_err() {
             return Err(io::Error::other("the index has no room for more archives"));
         }
-        // What a crash leaves unfinished is refused when it is read: nothing has to wait for the disk.
-        let mut replacement = Replacement::begin(&path).map_err(io::Error::other)?;
-        replacement.file().write_all(&bytes)?;
-        replacement.finish_unsynced().map_err(io::Error::other)?;
-        Ok(())
+        let written = write(&path, &bytes);
+        self.shrink(if written.is_ok() { before } else { len });
+        written
     }
 
     /// Forgets an archive.
@@ -118,9 +118,13 @@ impl Cache {
         let Some(path) = self.path(archive) else { return };
         let len = fs::metadata(&path).map_or(0, |about| about.len());
         if fs::remove_file(&path).is_ok() {
-            let less = |total: u64| Some(total.saturating_sub(len));
-            let _ = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            self.shrink(len);
         }
+    }
+
+    fn shrink(&self, bytes: u64) {
+        let less = |total: u64| Some(total.saturating_sub(bytes));
+        let _ = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     /// Removes files that are none, and those of archives that are gone; other servers may have use for the rest. Counts what is
@@ -158,6 +162,14 @@ impl Cache {
         let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Some(self.directory.as_ref()?.join(format!("{name}.{END}")))
     }
+}
+
+/// What a crash leaves unfinished is refused when it is read: nothing has to wait for the disk.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut replacement = Replacement::begin(path).map_err(io::Error::other)?;
+    replacement.file().write_all(bytes)?;
+    replacement.finish_unsynced().map_err(io::Error::other)?;
+    Ok(())
 }
 
 fn read(path: &Path) -> Option<Kept<Facts>> {
@@ -267,6 +279,25 @@ mod tests {
         // The archive is not there.
         cache.sweep();
         assert_eq!((cache.load(&archive, &stamp), total()), (None, 0));
+    }
+
+    #[test]
+    fn what_could_not_be_written_takes_no_room() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let series = dir.path().join("series");
+        let (cache, _) = Cache::open(Some(series.clone()));
+        let (stamp, end) = (Stamp::default(), Timestamp::new(5, 6));
+        let store = |name: &str, facts: &Facts| cache.store(&glance(name, 9), &stamp, facts, end);
+        let total = || cache.total.load(Ordering::Relaxed);
+        store("/a/b", &facts()).expect("written");
+        let once = total();
+        store("/a/b", &facts()).expect("written");
+        assert!(once > 0 && total() == once, "in place of the old one");
+        fs::remove_dir_all(&series).expect("it is the test's");
+        for _ in 0..3 {
+            store("/a/c", &facts()).expect_err("there is no directory");
+        }
+        assert_eq!(total(), once);
     }
 
     #[test]

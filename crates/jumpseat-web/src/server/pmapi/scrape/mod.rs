@@ -176,7 +176,7 @@ pub(super) fn scrape(call: &Call, session: &mut Session) -> Result<Output, Refus
             // The whole page is of one time.
             session.context.set_mode(mode, Some(origin)).map_err(|error| refused(&error))?;
         }
-        add(session, group, record.as_ref(), &mut memory, &mut *page)?;
+        add(session, deadline, group, record.as_ref(), &mut memory, &mut *page)?;
     }
     Ok(page.finish())
 }
@@ -205,11 +205,12 @@ fn names(session: &mut Session, deadline: Deadline, list: Option<&str>) -> Resul
 /// The metrics that there are, and that a page takes.
 fn taken<'a>(
     session: &mut Session,
+    deadline: Deadline,
     names: &'a [String],
     page: &dyn Page,
 ) -> Result<Vec<Metric<'a>>, Refusal> {
     let texts: Vec<&str> = names.iter().map(String::as_str).collect();
-    let found = session.metrics(&texts)?;
+    let found = session.metrics(&texts, deadline)?;
     Ok(texts
         .into_iter()
         .zip(found)
@@ -230,37 +231,46 @@ impl Record {
         let mut sets = HashMap::new();
         for group in groups {
             deadline.check()?;
-            for metric in taken(session, group, page)? {
+            for metric in taken(session, deadline, group, page)? {
                 if let Entry::Vacant(vacant) = sets.entry(metric.desc.pmid) {
                     vacant.insert(metrics.len());
                     metrics.push(metric);
                 }
             }
         }
-        if !metrics.is_empty() {
-            session.fetch(metrics.iter().map(|metric| (metric.name, &metric.desc)))?;
-        }
+        fetched(session, &metrics)?;
         Ok(Record { sets })
     }
+}
+
+/// Fetches metrics, if there are any; true if that has to be done again.
+fn fetched(session: &mut Session, metrics: &[Metric<'_>]) -> Result<bool, Refusal> {
+    if metrics.is_empty() {
+        return Ok(false);
+    }
+    session.fetch(metrics.iter().map(|metric| (metric.name, &metric.desc)))
 }
 
 /// Puts metrics on a page: of the record that was fetched, or fetches them.
 fn add(
     session: &mut Session,
+    deadline: Deadline,
     names: &[String],
     record: Option<&Record>,
     memory: &mut Memory,
     page: &mut dyn Page,
 ) -> Result<(), Refusal> {
-    let mut metrics = taken(session, names, page)?;
+    let mut metrics = taken(session, deadline, names, page)?;
+    // What they are may have changed with the values.
+    if record.is_none() && fetched(session, &metrics)? {
+        metrics = taken(session, deadline, names, page)?;
+        fetched(session, &metrics)?;
+    }
     if metrics.is_empty() {
         page.end_of_group();
         return Ok(());
     }
     let pmids: Vec<Pmid> = metrics.iter().map(|metric| metric.desc.pmid).collect();
-    if record.is_none() {
-        session.fetch(metrics.iter().map(|metric| (metric.name, &metric.desc)))?;
-    }
     let mut helps = help_of(session, &pmids)?.into_iter();
     for metric in &mut metrics {
         metric.one_line = helps.next().and_then(|help| help.one_line).filter(|text| !text.is_empty());
