@@ -376,7 +376,18 @@ fn compact(time: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{TimestampMicrosecondType, UInt64Type};
+    use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+    use pcp_archive::{ArchiveWriter, LabelInfo, WriteOptions};
+    use pcp_client::Fetched;
+    use pcp_model::{Desc, PM_IN_NULL, Pmid, Semantics, Units, Value};
+
     use super::*;
+    use crate::formats::walk::walk;
 
     #[test]
     fn the_fullest_tables_go_first() {
@@ -385,5 +396,84 @@ mod tests {
         assert_eq!(least_of_fullest(vec![10, AT_ONCE, 7]), AT_ONCE);
         assert_eq!(least_of_fullest(vec![1, 2, 3]), 0);
         assert_eq!(least_of_fullest(vec![AT_ONCE / 8; 100]), AT_ONCE / 8);
+    }
+
+    const SAMPLES: u64 = 3_000;
+    /// Over midnight.
+    const START: i64 = 1_700_000_000;
+
+    /// An archive of seven tables with six metrics each, a sample every ten seconds. Its base name.
+    fn archive(dir: &Path) -> String {
+        let base = dir.join("made");
+        let label = LabelInfo { host: "web1".into(), zone: "UTC".into(), ..LabelInfo::default() };
+        let mut archive = ArchiveWriter::create(&base, label, WriteOptions::default()).expect("new");
+        let pmid = |n: u32| Pmid::new(60, 0, n as u16);
+        for n in 0..42 {
+            let (value_type, semantics) = (ValueType::U64, Semantics::Counter);
+            let desc = Desc { pmid: pmid(n), value_type, indom: InDom::NULL, semantics, units: Units::COUNT };
+            archive.desc(&desc, &[format!("made.group{}.metric{n}", n / 6)]).expect("described once");
+        }
+        let mut values = Fetched::new();
+        for sample in 0..SAMPLES {
+            values.clear();
+            values.timestamp = Timestamp::new(START + sample as i64 * 10, 0);
+            for n in 0..42 {
+                values.begin_set(pmid(n));
+                values.push_value(PM_IN_NULL, &Value::U64(sample * u64::from(n))).expect("of one type");
+                values.end_set();
+            }
+            archive.result(&values).expect("the disk has room");
+        }
+        archive.flush().expect("the disk has room");
+        base.display().to_string()
+    }
+
+    /// The times of a table's rows and the values of one of its metrics, over both days.
+    fn rows(table: &Path, metric: &str) -> Vec<(i64, u64)> {
+        let mut rows = Vec::new();
+        for day in ["2023-11-14", "2023-11-15"] {
+            let dir = table.join("host=web1").join(format!("date={day}"));
+            let mut files = fs::read_dir(dir).expect("there is the day").flatten();
+            let file = fs::File::open(files.next().expect("a file").path()).expect("readable");
+            assert!(files.next().is_none(), "one part");
+            let reader = ParquetRecordBatchReaderBuilder::try_new(file).expect("a whole file").build();
+            for batch in reader.expect("readable") {
+                let batch = batch.expect("readable");
+                let times =
+                    batch.column_by_name("time").expect("there").as_primitive::<TimestampMicrosecondType>();
+                let values = batch.column_by_name(metric).expect("there").as_primitive::<UInt64Type>();
+                rows.extend(times.values().iter().copied().zip(values.values().iter().copied()));
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn tables_that_go_out_in_many_portions_have_every_row_in_order_of_time() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (archive, lake) = (archive(dir.path()), dir.path().join("lake"));
+        let target = lake.display().to_string();
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: ExportArgs,
+        }
+        let line = ["export", "-a", &archive, "--parquet", &target, "made"];
+        let Line { args } = <Line as clap::Parser>::parse_from(line);
+        // By rows, and by values of the fullest tables.
+        for (rows_at_once, all_cells) in [(37, 1 << 20), (1 << 20, 600)] {
+            let mut source = Source::open(&args).expect("it is there");
+            let mut made = Lake::new(&target, &args, &mut source).expect("a new one");
+            made.limits = Limits { rows: rows_at_once, cells: 1 << 20, all_cells, at_once: 200 };
+            made.bounds = Bounds { threads: 4, ahead: 1 << 12, held: 1 << 12 };
+            assert_eq!(walk(&args, &mut source, &mut made).expect("it is exported"), SAMPLES);
+            for n in 0..42 {
+                let table = lake.join(format!("made.group{}", n / 6));
+                let rows = rows(&table, &format!("made.group{}.metric{n}", n / 6));
+                let expected = (0..SAMPLES).map(|at| ((START + at as i64 * 10) * 1_000_000, at * n));
+                assert!(rows.into_iter().eq(expected), "metric{n}, {rows_at_once} rows at once");
+            }
+            fs::remove_dir_all(&lake).expect("it is there");
+        }
     }
 }
