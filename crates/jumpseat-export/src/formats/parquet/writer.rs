@@ -415,7 +415,10 @@ mod tests {
 
     /// A portion of a table: times that go on from one to the next.
     fn portion(number: usize, rows: usize) -> RecordBatch {
-        let times: Vec<i64> = (number * rows..(number + 1) * rows).map(|time| time as i64).collect();
+        batch((number * rows..(number + 1) * rows).map(|time| time as i64).collect())
+    }
+
+    fn batch(times: Vec<i64>) -> RecordBatch {
         let fields = vec![Field::new("time", DataType::Int64, false)];
         let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(times))];
         RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("as long as each other")
@@ -499,18 +502,16 @@ mod tests {
 
     #[test]
     fn a_table_that_cannot_be_written_leaves_all_tables_as_they_were() {
-        // When a portion is spilled, and when all are encoded.
-        for portions in [2, 1] {
+        // When its first portion is spilled, of more than a writer itself buffers, and when all are encoded.
+        let many = (0..20_000_i64).map(|n| n.wrapping_pow(9).rotate_left(17).wrapping_mul(n)).collect();
+        for first in [batch(many), portion(0, 10)] {
             leaves_all(|dir| {
-                let held = if portions == 1 { HELD } else { 0 };
-                let store = Store::Local(dir.to_owned());
-                let bounds = Bounds { held, ..SMALL };
-                let mut writer = Writer::start(&store, "web1", "a", "2026-11-20", bounds);
+                let mut writer = start(dir);
                 let in_the_way = dir.join("table7");
                 fs::write(&in_the_way, "no directory").expect("writable");
                 let written = writer
-                    .rows(&"table7".into(), portion(0, 10))
-                    .and_then(|()| hand_over(&mut writer, portions))
+                    .rows(&"table7".into(), first)
+                    .and_then(|()| hand_over(&mut writer, 2))
                     .and_then(|()| writer.finish());
                 let said = written.expect_err("a table has no directory").to_string();
                 assert!(said.contains("table7"), "{said}");
